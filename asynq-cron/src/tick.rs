@@ -12,6 +12,15 @@ pub(crate) const MISSED: &str = "asynq-cron-missed";
 /// The tick that a periodic job runs for: an argument of a `#[periodic]` function.
 ///
 /// Every attempt at a task has the same one, however late it runs.
+///
+/// ```
+/// use asynq_cron::{Tick, periodic};
+///
+/// #[periodic("0 9 * * MON", tz = "Europe/Berlin")]
+/// async fn weekly_report(tick: Tick) {
+///     println!("the report of {}", tick.scheduled_at());
+/// }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tick {
     scheduled_at: DateTime<Utc>,

@@ -67,14 +67,14 @@ pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
     job::expand(job::Attribute::Job, options.into(), item.into()).into()
 }
 
-/// Puts what stands in its parentheses behind the item; for the expansion of the others alone.
+/// Puts what stands in its parentheses in the place of the item; for the expansion of the others alone.
 ///
-/// In an `impl` the struct is refused with one error of the compiler, and everything that hangs on it goes with it.
+/// Where no struct may stand, as in an `impl`, and where the path to the runtime leads nowhere, the compiler says so once, and
+/// everything that hangs on it goes with it.
 #[doc(hidden)]
 #[proc_macro_attribute]
-pub fn beside(items: TokenStream, mut item: TokenStream) -> TokenStream {
-    item.extend(items);
-    item
+pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
+    items
 }
 
 /// Makes a periodic job of a free function: [`#[job]`](macro@job) with a schedule, of which each time fires once, however

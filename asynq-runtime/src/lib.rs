@@ -150,6 +150,7 @@ pub mod prelude {
 #[doc(hidden)]
 pub mod __private {
     pub use std::{
+        future::Future,
         option::Option::{self, None, Some},
         result::Result::{self, Err, Ok},
         string::String,
@@ -157,18 +158,18 @@ pub mod __private {
         vec::Vec,
     };
 
-    pub use asynq_macros::beside;
+    pub use asynq_macros::instead;
     pub use bytes::Bytes;
     pub use inventory;
     pub use serde::{self, Deserialize, Serialize};
 
     pub use crate::{
-        Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobOptions, JobResult,
-        Policy, UniqueUntil,
+        Backoff, Client, EnqueueError, Enqueued, Job, JobBuilder, JobContext, JobDescriptor, JobError, JobOptions,
+        JobResult, Policy, UniqueUntil,
         job::{
-            Aggregates, Aggregation, Argument, Checked, Codec, CodecError, FromContext, IntoInstant, IntoJobResult,
-            IntoSpan, OnArchive, Returned, StateKey, Stored, Supplied, Upgrade, encode_key, no_handler, run_blocking,
-            with_policy,
+            Aggregates, Aggregation, Argument, BoxFuture, Checked, Codec, CodecError, FromContext, IntoInstant,
+            IntoJobResult, IntoSpan, IntoText, OnArchive, OnError, Part, PartOf, Returned, StateKey, Stored, Supplied,
+            Upgrade, encode_key, no_handler, run_blocking,
         },
     };
 }

@@ -39,6 +39,18 @@ use crate::{
 
 /// Tokens of one scope, of which at most `max` are out at a time. They are kept by the broker that a task comes from. Cheap to
 /// clone; keep one in the server's states.
+///
+/// ```
+/// use asynq_runtime::{prelude::*, rate::Semaphore};
+///
+/// #[job(timeout = "5m")]
+/// async fn call_partner(ctx: &JobContext, partner: State<Semaphore>) -> JobResult {
+///     match partner.acquire(ctx).await? {
+///         Some(token) => Ok(token.release().await?),
+///         None => Err(JobError::snooze("30s")),
+///     }
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Semaphore(Arc<Inner>);
 

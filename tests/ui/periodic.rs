@@ -35,7 +35,8 @@ async fn interval() {}
 
 #[test]
 fn the_entries_are_those_of_this_program() {
-    let entries = asynq_cron::PeriodicEntry::linked();
+    let is_here = |entry: &&asynq_cron::PeriodicEntry| !entry.job.name.starts_with("user:");
+    let entries: Vec<_> = asynq_cron::PeriodicEntry::linked().into_iter().filter(is_here).collect();
     let names: Vec<_> = entries.iter().map(|entry| entry.job.name).collect();
     assert_eq!(names, ["hyphens", "interval", "minus", "plus", "prefix"]);
     for entry in entries {

@@ -5,6 +5,7 @@ use std::{fmt, time::Duration};
 use asynq_runtime::{
     Client, EnqueueError, PreparedTask,
     broker::{BrokerError, EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
+    job::IntoTask,
     task::{Header, QueueName},
 };
 use chrono::{DateTime, TimeDelta, Utc};
@@ -111,8 +112,8 @@ impl Periodic {
     /// # Errors
     ///
     /// An option of the task is wrong.
-    pub fn new(spec: CronSpec, task: impl Into<PreparedTask>) -> Result<Self, PeriodicError> {
-        let task = task.into();
+    pub fn new(spec: CronSpec, task: impl IntoTask) -> Result<Self, PeriodicError> {
+        let task = task.into_task();
         let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
         Ok(Self {
             id: EntryId::of_arguments(&bound.message.r#type, &bound.message.payload),

@@ -14,6 +14,7 @@ use super::{
     setting::{Codec, Pause, UniqueUntil},
     tokens::{allow, at, doc, doc_at, local, stored, time},
 };
+use crate::paths::Paths;
 
 /// Everything beside the function.
 pub(super) fn job(job: &JobModel) -> TokenStream {
@@ -29,8 +30,9 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     if cfg!(test) {
         return quote!(#payload #handle #scoped);
     }
-    let private = job.paths.private();
-    quote!(#[#private::beside(#handle #scoped)] #payload)
+    let (private, vis, ident) = (job.paths.private(), job.vis(), job.ident());
+    let allow = allow();
+    quote!(#[#private::instead(#payload #handle #scoped)] #allow #vis struct #ident {})
 }
 
 /// The impls, in a scope of their own: `__rt` is not a name in the user's.
@@ -89,9 +91,9 @@ pub(super) struct Handle {
 impl Handle {
     fn of(job: &JobModel) -> Self {
         let private = job.paths.private();
-        let fields = job.arguments().map(field_value);
+        let fields = job.arguments().map(|argument| field_value(argument, &private));
         Self {
-            parameters: job.arguments().map(taken).collect(),
+            parameters: job.arguments().map(|argument| taken(argument, &job.paths)).collect(),
             forwarded: job.arguments().map(|argument| argument.ident.to_token_stream()).collect(),
             builder: quote!(#private::JobBuilder::new(Self { #(#fields),* })),
         }
@@ -104,8 +106,19 @@ pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
     let (ident, vis) = (job.ident(), job.vis());
     let (shared, allow) = (job.shared_attrs(), allow());
     let Handle { parameters, forwarded, builder } = handle;
-    let (client, delay, when) = (local("client"), local("delay"), local("when"));
-    let result = quote!(#private::Result<#private::Enqueued<Self>, #private::EnqueueError>);
+    let (delay, when) = (local("delay"), local("when"));
+    // The names and bounds are written at the name of the function, so that a wrong call is told beside the job and in few lines.
+    let span = ident.span();
+    let client = Ident::new("client", at(span));
+    let [of_job, enqueue, enqueue_in, enqueue_at] =
+        ["job", "enqueue", "enqueue_in", "enqueue_at"].map(|name| Ident::new(name, span));
+    let there = job.paths.private_at(span);
+    let (length, moment) =
+        (quote_spanned!(span=> impl #there::IntoSpan), quote_spanned!(span=> impl #there::IntoInstant));
+    let taken_client = quote_spanned!(at(span)=> #client: &#private::Client);
+    // A type that does not depend on the caller's: otherwise a wrong one is told once more for the future, and for its `.await`.
+    let enqueued = quote!(#private::Result<#private::Enqueued<Self>, #private::EnqueueError>);
+    let future = quote!(#private::BoxFuture<'static, #enqueued>);
     let doc_job = doc(docs::of_job());
     let doc_enqueue = doc(&docs::of_enqueue());
     let doc_enqueue_in = doc(&docs::of_enqueue_in());
@@ -115,23 +128,23 @@ pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
         #allow
         impl #ident {
             #doc_job
-            #vis fn job(#(#parameters),*) -> #private::JobBuilder<Self> {
+            #vis fn #of_job(#(#parameters),*) -> #private::JobBuilder<Self> {
                 #builder
             }
 
             #doc_enqueue
-            #vis async fn enqueue(#client: &#private::Client, #(#parameters),*) -> #result {
-                Self::job(#(#forwarded),*).enqueue(#client).await
+            #vis fn #enqueue(#taken_client, #(#parameters),*) -> #future {
+                Self::job(#(#forwarded),*).enqueue(#client)
             }
 
             #doc_enqueue_in
-            #vis async fn enqueue_in(#client: &#private::Client, #delay: impl #private::IntoSpan, #(#parameters),*) -> #result {
-                Self::job(#(#forwarded),*).process_in(#delay).enqueue(#client).await
+            #vis fn #enqueue_in(#taken_client, #delay: #length, #(#parameters),*) -> #future {
+                Self::job(#(#forwarded),*).process_in(#delay).enqueue(#client)
             }
 
             #doc_enqueue_at
-            #vis async fn enqueue_at(#client: &#private::Client, #when: impl #private::IntoInstant, #(#parameters),*) -> #result {
-                Self::job(#(#forwarded),*).process_at(#when).enqueue(#client).await
+            #vis fn #enqueue_at(#taken_client, #when: #moment, #(#parameters),*) -> #future {
+                Self::job(#(#forwarded),*).process_at(#when).enqueue(#client)
             }
         }
     }
@@ -193,7 +206,13 @@ fn evolution(job: &JobModel) -> TokenStream {
     let aliases = (!aliases.is_empty()).then(|| quote!(const ALIASES: &'static [&'static str] = &[#(#aliases),*];));
     let upgrades = job.upgrades.iter().map(|path| {
         let earlier = local("earlier");
-        quote_spanned!(at(path.span())=> __rt::Upgrade::new(|#earlier| #earlier.through(#path)))
+        // A value of this type, because the compiler says less of one than of an argument.
+        quote_spanned! {at(path.span())=>
+            __rt::Upgrade::new(|#earlier| {
+                let upgrade: fn(_) -> Self = #path;
+                #earlier.through(upgrade)
+            })
+        }
     });
     let upgrades =
         (!job.upgrades.is_empty()).then(|| quote!(const UPGRADES: &'static [__rt::Upgrade<Self>] = &[#(#upgrades),*];));
@@ -213,12 +232,12 @@ fn registration(job: &JobModel) -> TokenStream {
 fn aggregation(job: &JobModel) -> Option<TokenStream> {
     let (path, ident) = (job.aggregates.as_ref()?, job.ident());
     let argument = job.arguments().next()?;
-    let (field, name) = (&argument.ident, local("tasks"));
+    let (field, name, ok) = (&argument.ident, local("tasks"), ok(job));
     // At the parameter's type: there the compiler says that it is another one.
     let made = Ident::new("tasks", at(argument.ty.span()));
     Some(quote! {
         impl __rt::Aggregates for #ident {
-            type Of = #path;
+            type Of = <#path as __rt::PartOf<#ok>>::Job;
 
             fn aggregate(#name: __rt::Vec<#path>) -> Self {
                 Self { #field: #made }
@@ -245,7 +264,13 @@ fn backoff(pause: &Pause) -> TokenStream {
             let (first, most) = (time(*first), time(*most));
             quote!(__rt::Backoff::exponential(#first, #most))
         }
-        Pause::By(path) => quote_spanned!(at(path.span())=> __rt::Backoff::by(#path)),
+        // As above.
+        Pause::By(path) => quote_spanned! {at(path.span())=>
+            __rt::Backoff::by({
+                let decide: fn(u32, &__rt::JobError) -> __rt::Duration = #path;
+                decide
+            })
+        },
     };
     quote!(const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(#made);)
 }
@@ -324,20 +349,24 @@ fn unique_by(job: &JobModel) -> Option<TokenStream> {
 }
 
 /// An argument as a parameter of the functions users call.
-pub(super) fn taken(argument: &Argument) -> TokenStream {
+pub(super) fn taken(argument: &Argument, paths: &Paths) -> TokenStream {
     let (ident, ty) = (&argument.ident, &argument.ty);
     match argument.form {
-        Form::Text => quote!(#ident: impl ::core::convert::Into<#ty>),
+        Form::Text => {
+            let private = paths.private_at(ty.span());
+            let text = quote_spanned!(ty.span()=> impl #private::IntoText<#ty>);
+            quote!(#ident: #text)
+        }
         _ => quote!(#ident: #ty),
     }
 }
 
 /// An argument's field in a struct literal, made of what the caller gave.
-fn field_value(argument: &Argument) -> TokenStream {
+fn field_value(argument: &Argument, private: &TokenStream) -> TokenStream {
     let ident = &argument.ident;
     match &argument.form {
         Form::Owned => ident.to_token_stream(),
-        Form::Text => quote!(#ident: ::core::convert::Into::into(#ident)),
+        Form::Text => quote!(#ident: #private::IntoText::into_text(#ident)),
         Form::BorrowedText | Form::Slice(_) | Form::Unsized(_) => {
             quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident))
         }

@@ -38,7 +38,7 @@ fn anything(job: &JobModel) -> Handle {
     for (position, parameter) in job.parameters.iter().enumerate() {
         match parameter {
             Parameter::Argument(argument) => {
-                parameters.push(taken(argument));
+                parameters.push(taken(argument, &job.paths));
                 forwarded.push(argument.ident.to_token_stream());
             }
             Parameter::Broken { is_argument: true } => {
@@ -51,6 +51,7 @@ fn anything(job: &JobModel) -> Handle {
             | Parameter::FromContext(_)
             | Parameter::Checkpoint(_)
             | Parameter::Tick(_)
+            | Parameter::Incomplete(_)
             | Parameter::Broken { is_argument: false } => {}
         }
     }

@@ -22,6 +22,8 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         .iter()
         .filter_map(Parameter::supplied)
         .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
+    let part =
+        job.aggregates.as_ref().map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
     // Elsewhere `Job::Output` asks.
     let output = (!job.is_direct()).then(|| {
         let ty = &job.output;
@@ -32,6 +34,7 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
             const OK: usize = {
                 #(#arguments)*
                 #(#supplied)*
+                #part
                 #output
                 0
             };

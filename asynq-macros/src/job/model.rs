@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_grammar::nearest;
-use quote::ToTokens;
-use syn::{Attribute, ExprPath, Ident, Path, Type, Visibility, ext::IdentExt};
+use quote::{ToTokens, quote};
+use syn::{Attribute, ExprPath, FnArg, Ident, Path, Type, Visibility, ext::IdentExt, parse_quote};
 
 use super::{
     attr::Attr,
@@ -80,6 +80,18 @@ impl JobModel {
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
         function.attrs.retain(|attr| !is_job(attr));
         function.strip_parameters(|attr| moves_to_field(attr) || is_mark(attr));
+        let types = function.sig.inputs.iter_mut().filter_map(|input| match input {
+            FnArg::Typed(typed) => Some(&mut typed.ty),
+            FnArg::Receiver(_) => None,
+        });
+        for (ty, parameter) in types.zip(&signature.parameters) {
+            if let Parameter::Incomplete(error) = parameter {
+                ty.clone_from(error);
+                // The body would be told what it does with a parameter of no type.
+                function.body = quote!({ ::core::unimplemented!() });
+                function.attrs.push(parse_quote!(#[allow(unused)]));
+            }
+        }
         let ident = function.sig.ident.unraw();
         Self {
             name: attr.name.map_or_else(|| ident.to_string(), |setting| setting.value),

@@ -23,6 +23,8 @@ pub(super) enum Parameter {
     Tick(Box<Type>),
     /// What is stored in the payload.
     Argument(Box<Argument>),
+    /// `mailer: State`; holds an error to stand in the place of the type, which the compiler then says nothing about.
+    Incomplete(Box<Type>),
     /// A mistake has been recorded; whether the caller gives something here all the same.
     Broken { is_argument: bool },
 }
@@ -76,6 +78,12 @@ impl Parameter {
         };
         let supplied = match recognised {
             Ok(supplied) => supplied,
+            Err((tokens, message))
+                if last_segment(ty).is_some_and(|last| last.arguments.is_none() && is_generic(last)) =>
+            {
+                let error = syn::Error::new_spanned(tokens, message).into_compile_error();
+                return Self::Incomplete(Box::new(Type::Verbatim(error)));
+            }
             Err((tokens, message)) => {
                 wrong(&tokens, message);
                 return Self::Broken { is_argument: false };
@@ -148,7 +156,12 @@ impl Parameter {
         match self {
             Self::State(state) => Some(&state.ty),
             Self::FromContext(ty) => Some(ty),
-            Self::Context | Self::Checkpoint(_) | Self::Tick(_) | Self::Argument(_) | Self::Broken { .. } => None,
+            Self::Context
+            | Self::Checkpoint(_)
+            | Self::Tick(_)
+            | Self::Argument(_)
+            | Self::Incomplete(_)
+            | Self::Broken { .. } => None,
         }
     }
 }
@@ -244,6 +257,11 @@ impl Supplied {
         }
         Ok(Self::Checkpoint(Box::new(ty.clone())))
     }
+}
+
+/// Whether the compiler would ask for the arguments of this type of ours.
+fn is_generic(segment: &PathSegment) -> bool {
+    ["State", "Shared", "Checkpoint"].iter().any(|name| segment.ident == name)
 }
 
 /// Only the last segment and its one argument count, so that the type may be named by any path.

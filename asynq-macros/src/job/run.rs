@@ -22,10 +22,12 @@ pub(super) fn run(job: &JobModel) -> TokenStream {
     };
     let this = this();
     let output = quote_spanned!(at(job.output.span())=> Self::Output);
-    // The place of the function's name: here the compiler says that a future is not `Send`.
+    // The name of the function itself: here the compiler says that a future is not `Send`. It says more of an `async fn`, and of
+    // what a macro wrote.
+    let future = quote_spanned!(job.ident().span()=> impl __rt::Future<Output = #output> + ::core::marker::Send);
     quote_spanned! {at(job.ident().span())=>
-        async fn run(#this, #ctx: &__rt::JobContext) -> #output {
-            #body
+        fn run(#this, #ctx: &__rt::JobContext) -> #future {
+            async move { #body }
         }
     }
 }
@@ -70,7 +72,7 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
         None if job.is_direct() => call,
         Some(policy) => {
             let ok = ok(job);
-            quote_spanned!(at(policy.span())=> __rt::with_policy::<#ok, _, _>(#call, #policy))
+            quote_spanned!(at(policy.span())=> __rt::OnError { result: #call, policy: #policy }.into_job_result::<#ok>())
         }
         None => {
             let ty = &job.output;

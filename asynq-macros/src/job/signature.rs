@@ -146,7 +146,7 @@ impl Reader<'_> {
                     self.wrong(&typed.ty, "a task has one checkpoint; keep a struct or a tuple in one `Checkpoint<T>`");
                 }
                 Parameter::Checkpoint(_) => has_checkpoint = true,
-                Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
+                Parameter::Incomplete(_) | Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
                 // The types of the others may name a parameter that does not exist outside the function.
                 Parameter::Argument(_) if !sig.generics.params.is_empty() => {
                     parameter = Parameter::Broken { is_argument: true };

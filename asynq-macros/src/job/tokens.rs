@@ -43,6 +43,7 @@ pub(super) fn allow() -> TokenStream {
             non_snake_case,
             private_interfaces,
             unreachable_pub,
+            unused_qualifications,
             clippy::all,
             clippy::nursery,
             clippy::pedantic

@@ -17,6 +17,7 @@ async fn hello(name: String, (a, b): (u8, u8), ctx: JobContext) -> JobResult {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -37,6 +38,7 @@ struct hello {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -46,7 +48,7 @@ impl hello {
     ///
     /// Nothing is sent before `.enqueue(&client)`.
     fn job(
-        name: impl ::core::convert::Into<String>,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
         argument_1: impl ::core::marker::Sized,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         let _ = (name, argument_1);
@@ -57,47 +59,56 @@ impl hello {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
-        name: impl ::core::convert::Into<String>,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
         argument_1: impl ::core::marker::Sized,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(name, argument_1).enqueue(client).await
+        Self::job(name, argument_1).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-        name: impl ::core::convert::Into<String>,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
         argument_1: impl ::core::marker::Sized,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(name, argument_1).process_in(delay).enqueue(client).await
+        Self::job(name, argument_1).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-        name: impl ::core::convert::Into<String>,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
         argument_1: impl ::core::marker::Sized,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(name, argument_1).process_at(when).enqueue(client).await
+        Self::job(name, argument_1).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -109,6 +120,7 @@ impl hello {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic

@@ -21,6 +21,7 @@ async fn digest(
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -47,6 +48,7 @@ struct digest {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -63,44 +65,53 @@ impl digest {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
         notes: Vec<mails::note>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(notes).enqueue(client).await
+        Self::job(notes).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         notes: Vec<mails::note>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(notes).process_in(delay).enqueue(client).await
+        Self::job(notes).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         notes: Vec<mails::note>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(notes).process_at(when).enqueue(client).await
+        Self::job(notes).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -112,6 +123,7 @@ impl digest {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -122,6 +134,7 @@ const _: () = {
         const OK: usize = {
             let () = <Vec<mails::note> as __rt::Argument>::FITS;
             let _ = <State<Mailer> as __rt::FromContext>::REQUIRES;
+            let () = <mails::note as __rt::Part>::FITS;
             let () = <JobResult as __rt::IntoJobResult>::FITS;
             0
         };
@@ -133,29 +146,34 @@ const _: () = {
         type Output = __rt::JobResult<
             <JobResult as __rt::Returned<{ <digest as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::Returned<
-                { <digest as __rt::Checked>::OK },
-            >>::into_job_result(
-                digest(
-                        ctx,
-                        self.notes,
-                        <State<
-                            Mailer,
-                        > as __rt::Supplied<
-                            { <digest as __rt::Checked>::OK },
-                        >>::from_context(ctx)
-                            .await?,
-                    )
-                    .await,
-            )
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                <JobResult as __rt::Returned<
+                    { <digest as __rt::Checked>::OK },
+                >>::into_job_result(
+                    digest(
+                            ctx,
+                            self.notes,
+                            <State<
+                                Mailer,
+                            > as __rt::Supplied<
+                                { <digest as __rt::Checked>::OK },
+                            >>::from_context(ctx)
+                                .await?,
+                        )
+                        .await,
+                )
+            }
         }
     }
     __rt::inventory::submit! {
         __rt::JobDescriptor::of:: < digest > (::core::file!(), ::core::line!())
     }
     impl __rt::Aggregates for digest {
-        type Of = mails::note;
+        type Of = <mails::note as __rt::PartOf<{ <digest as __rt::Checked>::OK }>>::Job;
         fn aggregate(tasks: __rt::Vec<mails::note>) -> Self {
             Self { notes: tasks }
         }

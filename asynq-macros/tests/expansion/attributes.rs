@@ -40,6 +40,7 @@ pub async fn old(to: String, #[allow(unused)] retries: u8) -> JobResult {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -76,6 +77,7 @@ pub struct old {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -85,11 +87,11 @@ impl old {
     ///
     /// Nothing is sent before `.enqueue(&client)`.
     pub fn job(
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         retries: u8,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         ::asynq_runtime::__private::JobBuilder::new(Self {
-            to: ::core::convert::Into::into(to),
+            to: ::asynq_runtime::__private::IntoText::into_text(to),
             retries,
         })
     }
@@ -98,47 +100,56 @@ impl old {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue(
+    pub fn enqueue(
         client: &::asynq_runtime::__private::Client,
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         retries: u8,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, retries).enqueue(client).await
+        Self::job(to, retries).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_in(
+    pub fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         retries: u8,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, retries).process_in(delay).enqueue(client).await
+        Self::job(to, retries).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_at(
+    pub fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         retries: u8,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, retries).process_at(when).enqueue(client).await
+        Self::job(to, retries).process_at(when).enqueue(client)
     }
 }
 #[cfg(feature = "mail")]
@@ -152,6 +163,7 @@ impl old {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -168,8 +180,11 @@ const _: () = {
     impl __rt::Job for old {
         const NAME: &'static str = "old";
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            old(self.to, self.retries).await
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move { old(self.to, self.retries).await }
         }
     }
     __rt::inventory::submit! {

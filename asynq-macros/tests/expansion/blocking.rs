@@ -19,6 +19,7 @@ pub fn thumbnail(path: String) -> JobResult {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -45,6 +46,7 @@ pub struct thumbnail {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -54,10 +56,10 @@ impl thumbnail {
     ///
     /// Nothing is sent before `.enqueue(&client)`.
     pub fn job(
-        path: impl ::core::convert::Into<String>,
+        path: impl ::asynq_runtime::__private::IntoText<String>,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         ::asynq_runtime::__private::JobBuilder::new(Self {
-            path: ::core::convert::Into::into(path),
+            path: ::asynq_runtime::__private::IntoText::into_text(path),
         })
     }
     /// Enqueues this job with the options declared on the function.
@@ -65,44 +67,53 @@ impl thumbnail {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue(
+    pub fn enqueue(
         client: &::asynq_runtime::__private::Client,
-        path: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        path: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(path).enqueue(client).await
+        Self::job(path).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_in(
+    pub fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-        path: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        path: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(path).process_in(delay).enqueue(client).await
+        Self::job(path).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_at(
+    pub fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-        path: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        path: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(path).process_at(when).enqueue(client).await
+        Self::job(path).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -114,6 +125,7 @@ impl thumbnail {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -135,14 +147,19 @@ const _: () = {
         type Output = __rt::JobResult<
             <JobResult as __rt::Returned<{ <thumbnail as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            __rt::run_blocking(
-                    ctx,
-                    move |_| <JobResult as __rt::Returned<
-                        { <thumbnail as __rt::Checked>::OK },
-                    >>::into_job_result(thumbnail(self.path)),
-                )
-                .await
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                __rt::run_blocking(
+                        ctx,
+                        move |_| <JobResult as __rt::Returned<
+                            { <thumbnail as __rt::Checked>::OK },
+                        >>::into_job_result(thumbnail(self.path)),
+                    )
+                    .await
+            }
         }
     }
     __rt::inventory::submit! {

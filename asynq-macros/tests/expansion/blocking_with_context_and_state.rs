@@ -22,6 +22,7 @@ fn thumbnail(
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -55,6 +56,7 @@ struct thumbnail {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -74,47 +76,56 @@ impl thumbnail {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
         path: &str,
         size: u32,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(path, size).enqueue(client).await
+        Self::job(path, size).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         path: &str,
         size: u32,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(path, size).process_in(delay).enqueue(client).await
+        Self::job(path, size).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         path: &str,
         size: u32,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(path, size).process_at(when).enqueue(client).await
+        Self::job(path, size).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -126,6 +137,7 @@ impl thumbnail {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -149,20 +161,29 @@ const _: () = {
                 u64,
             > as __rt::Returned<{ <thumbnail as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            let state_0 = <State<
-                Store,
-            > as __rt::Supplied<{ <thumbnail as __rt::Checked>::OK }>>::from_context(ctx)
-                .await?;
-            __rt::run_blocking(
-                    ctx,
-                    move |ctx| <JobResult<
-                        u64,
-                    > as __rt::Returned<
-                        { <thumbnail as __rt::Checked>::OK },
-                    >>::into_job_result(thumbnail(state_0, ctx, &self.path, self.size)),
-                )
-                .await
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                let state_0 = <State<
+                    Store,
+                > as __rt::Supplied<
+                    { <thumbnail as __rt::Checked>::OK },
+                >>::from_context(ctx)
+                    .await?;
+                __rt::run_blocking(
+                        ctx,
+                        move |ctx| <JobResult<
+                            u64,
+                        > as __rt::Returned<
+                            { <thumbnail as __rt::Checked>::OK },
+                        >>::into_job_result(
+                            thumbnail(state_0, ctx, &self.path, self.size),
+                        ),
+                    )
+                    .await
+            }
         }
     }
     __rt::inventory::submit! {

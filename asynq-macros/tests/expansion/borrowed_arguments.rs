@@ -17,6 +17,7 @@ async fn archive(to: &str, tags: &[Tag], order: &Order, file: &Path) -> JobResul
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -66,6 +67,7 @@ struct archive {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -92,53 +94,62 @@ impl archive {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
         to: &str,
         tags: &[Tag],
         order: &Order,
         file: &Path,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, tags, order, file).enqueue(client).await
+        Self::job(to, tags, order, file).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         to: &str,
         tags: &[Tag],
         order: &Order,
         file: &Path,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, tags, order, file).process_in(delay).enqueue(client).await
+        Self::job(to, tags, order, file).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         to: &str,
         tags: &[Tag],
         order: &Order,
         file: &Path,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, tags, order, file).process_at(when).enqueue(client).await
+        Self::job(to, tags, order, file).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -150,6 +161,7 @@ impl archive {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -168,8 +180,11 @@ const _: () = {
     impl __rt::Job for archive {
         const NAME: &'static str = "archive";
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            archive(&self.to, &self.tags, &self.order, &self.file).await
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move { archive(&self.to, &self.tags, &self.order, &self.file).await }
         }
     }
     __rt::inventory::submit! {

@@ -19,6 +19,7 @@ async fn import(ctx: &JobContext, cursor: Checkpoint<u64>, file: String) -> JobR
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -45,6 +46,7 @@ struct import {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -54,10 +56,10 @@ impl import {
     ///
     /// Nothing is sent before `.enqueue(&client)`.
     fn job(
-        file: impl ::core::convert::Into<String>,
+        file: impl ::asynq_runtime::__private::IntoText<String>,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         ::asynq_runtime::__private::JobBuilder::new(Self {
-            file: ::core::convert::Into::into(file),
+            file: ::asynq_runtime::__private::IntoText::into_text(file),
         })
     }
     /// Enqueues this job with the options declared on the function.
@@ -65,44 +67,53 @@ impl import {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
-        file: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        file: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(file).enqueue(client).await
+        Self::job(file).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-        file: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        file: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(file).process_in(delay).enqueue(client).await
+        Self::job(file).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-        file: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        file: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(file).process_at(when).enqueue(client).await
+        Self::job(file).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -114,6 +125,7 @@ impl import {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -133,13 +145,22 @@ const _: () = {
         type Output = __rt::JobResult<
             <JobResult as __rt::Returned<{ <import as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::Returned<
-                { <import as __rt::Checked>::OK },
-            >>::into_job_result(
-                import(ctx, __rt::JobContext::checkpoint::<u64>(ctx).await?, self.file)
-                    .await,
-            )
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                <JobResult as __rt::Returned<
+                    { <import as __rt::Checked>::OK },
+                >>::into_job_result(
+                    import(
+                            ctx,
+                            __rt::JobContext::checkpoint::<u64>(ctx).await?,
+                            self.file,
+                        )
+                        .await,
+                )
+            }
         }
     }
     __rt::inventory::submit! {

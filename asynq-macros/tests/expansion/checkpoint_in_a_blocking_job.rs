@@ -17,6 +17,7 @@ fn import(cursor: runtime::Checkpoint<(u64, String)>, file: &Path) {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -43,6 +44,7 @@ struct import {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -61,44 +63,53 @@ impl import {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
         file: &Path,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(file).enqueue(client).await
+        Self::job(file).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         file: &Path,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(file).process_in(delay).enqueue(client).await
+        Self::job(file).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         file: &Path,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(file).process_at(when).enqueue(client).await
+        Self::job(file).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -110,6 +121,7 @@ impl import {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -129,15 +141,20 @@ const _: () = {
         type Output = __rt::JobResult<
             <() as __rt::Returned<{ <import as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            let state_0 = __rt::JobContext::checkpoint::<(u64, String)>(ctx).await?;
-            __rt::run_blocking(
-                    ctx,
-                    move |_| <() as __rt::Returned<
-                        { <import as __rt::Checked>::OK },
-                    >>::into_job_result(import(state_0, &self.file)),
-                )
-                .await
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                let state_0 = __rt::JobContext::checkpoint::<(u64, String)>(ctx).await?;
+                __rt::run_blocking(
+                        ctx,
+                        move |_| <() as __rt::Returned<
+                            { <import as __rt::Checked>::OK },
+                        >>::into_job_result(import(state_0, &self.file)),
+                    )
+                    .await
+            }
         }
     }
     __rt::inventory::submit! {

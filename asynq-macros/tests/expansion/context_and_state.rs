@@ -22,6 +22,7 @@ pub async fn deliver(
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -48,6 +49,7 @@ pub struct deliver {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -66,44 +68,53 @@ impl deliver {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue(
+    pub fn enqueue(
         client: &::asynq_runtime::__private::Client,
         to: &str,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to).enqueue(client).await
+        Self::job(to).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_in(
+    pub fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         to: &str,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to).process_in(delay).enqueue(client).await
+        Self::job(to).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_at(
+    pub fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         to: &str,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to).process_at(when).enqueue(client).await
+        Self::job(to).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -115,6 +126,7 @@ impl deliver {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -141,28 +153,33 @@ const _: () = {
         type Output = __rt::JobResult<
             <JobResult as __rt::Returned<{ <deliver as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::Returned<
-                { <deliver as __rt::Checked>::OK },
-            >>::into_job_result(
-                deliver(
-                        ctx,
-                        <State<
-                            Mailer,
-                        > as __rt::Supplied<
-                            { <deliver as __rt::Checked>::OK },
-                        >>::from_context(ctx)
-                            .await?,
-                        &self.to,
-                        <runtime::State<
-                            Pool,
-                        > as __rt::Supplied<
-                            { <deliver as __rt::Checked>::OK },
-                        >>::from_context(ctx)
-                            .await?,
-                    )
-                    .await,
-            )
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                <JobResult as __rt::Returned<
+                    { <deliver as __rt::Checked>::OK },
+                >>::into_job_result(
+                    deliver(
+                            ctx,
+                            <State<
+                                Mailer,
+                            > as __rt::Supplied<
+                                { <deliver as __rt::Checked>::OK },
+                            >>::from_context(ctx)
+                                .await?,
+                            &self.to,
+                            <runtime::State<
+                                Pool,
+                            > as __rt::Supplied<
+                                { <deliver as __rt::Checked>::OK },
+                            >>::from_context(ctx)
+                                .await?,
+                        )
+                        .await,
+                )
+            }
         }
     }
     __rt::inventory::submit! {

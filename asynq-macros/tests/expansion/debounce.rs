@@ -17,6 +17,7 @@ async fn index(doc: u64, text: String) -> JobResult {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -50,6 +51,7 @@ struct index {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -60,11 +62,11 @@ impl index {
     /// Nothing is sent before `.enqueue(&client)`.
     fn job(
         doc: u64,
-        text: impl ::core::convert::Into<String>,
+        text: impl ::asynq_runtime::__private::IntoText<String>,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         ::asynq_runtime::__private::JobBuilder::new(Self {
             doc,
-            text: ::core::convert::Into::into(text),
+            text: ::asynq_runtime::__private::IntoText::into_text(text),
         })
     }
     /// Enqueues this job with the options declared on the function.
@@ -72,47 +74,56 @@ impl index {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
         doc: u64,
-        text: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        text: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(doc, text).enqueue(client).await
+        Self::job(doc, text).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         doc: u64,
-        text: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        text: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(doc, text).process_in(delay).enqueue(client).await
+        Self::job(doc, text).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         doc: u64,
-        text: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        text: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(doc, text).process_at(when).enqueue(client).await
+        Self::job(doc, text).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -124,6 +135,7 @@ impl index {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -148,8 +160,11 @@ const _: () = {
         ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.doc,)))
         }
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            index(self.doc, self.text).await
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move { index(self.doc, self.text).await }
         }
     }
     __rt::inventory::submit! {

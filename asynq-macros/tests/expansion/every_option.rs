@@ -42,6 +42,7 @@ async fn send_email(
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -83,6 +84,7 @@ struct send_email {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -92,14 +94,14 @@ impl send_email {
     ///
     /// Nothing is sent before `.enqueue(&client)`.
     fn job(
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         campaign: u64,
-        subject: impl ::core::convert::Into<String>,
+        subject: impl ::asynq_runtime::__private::IntoText<String>,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         ::asynq_runtime::__private::JobBuilder::new(Self {
-            to: ::core::convert::Into::into(to),
+            to: ::asynq_runtime::__private::IntoText::into_text(to),
             campaign,
-            subject: ::core::convert::Into::into(subject),
+            subject: ::asynq_runtime::__private::IntoText::into_text(subject),
         })
     }
     /// Enqueues this job with the options declared on the function.
@@ -107,50 +109,59 @@ impl send_email {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         campaign: u64,
-        subject: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        subject: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, campaign, subject).enqueue(client).await
+        Self::job(to, campaign, subject).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         campaign: u64,
-        subject: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        subject: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, campaign, subject).process_in(delay).enqueue(client).await
+        Self::job(to, campaign, subject).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-        to: impl ::core::convert::Into<String>,
+        to: impl ::asynq_runtime::__private::IntoText<String>,
         campaign: u64,
-        subject: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        subject: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(to, campaign, subject).process_at(when).enqueue(client).await
+        Self::job(to, campaign, subject).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -162,6 +173,7 @@ impl send_email {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -194,8 +206,14 @@ const _: () = {
         const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some("v2");
         const ALIASES: &'static [&'static str] = &["send_mail", "mail"];
         const UPGRADES: &'static [__rt::Upgrade<Self>] = &[
-            __rt::Upgrade::new(|earlier| earlier.through(old::from_v1)),
-            __rt::Upgrade::new(|earlier| earlier.through(from_v2)),
+            __rt::Upgrade::new(|earlier| {
+                let upgrade: fn(_) -> Self = old::from_v1;
+                earlier.through(upgrade)
+            }),
+            __rt::Upgrade::new(|earlier| {
+                let upgrade: fn(_) -> Self = from_v2;
+                earlier.through(upgrade)
+            }),
         ];
         const BACKOFF: __rt::Option<__rt::Backoff> = __rt::Option::Some(
             __rt::Backoff::exponential(
@@ -217,12 +235,17 @@ const _: () = {
         ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.to, &self.campaign)))
         }
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            __rt::with_policy::<
-                { <send_email as __rt::Checked>::OK },
-                _,
-                _,
-            >(send_email(self.to, self.campaign, self.subject).await, policies::mail)
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                __rt::OnError {
+                    result: send_email(self.to, self.campaign, self.subject).await,
+                    policy: policies::mail,
+                }
+                    .into_job_result::<{ <send_email as __rt::Checked>::OK }>()
+            }
         }
     }
     __rt::inventory::submit! {

@@ -23,6 +23,7 @@ async fn hello(name: String) -> JobResult {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -49,6 +50,7 @@ struct hello {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -58,10 +60,10 @@ impl hello {
     ///
     /// Nothing is sent before `.enqueue(&client)`.
     fn job(
-        name: impl ::core::convert::Into<String>,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         ::asynq_runtime::__private::JobBuilder::new(Self {
-            name: ::core::convert::Into::into(name),
+            name: ::asynq_runtime::__private::IntoText::into_text(name),
         })
     }
     /// Enqueues this job with the options declared on the function.
@@ -69,44 +71,53 @@ impl hello {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
-        name: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(name).enqueue(client).await
+        Self::job(name).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-        name: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(name).process_in(delay).enqueue(client).await
+        Self::job(name).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-        name: impl ::core::convert::Into<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+        name: impl ::asynq_runtime::__private::IntoText<String>,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(name).process_at(when).enqueue(client).await
+        Self::job(name).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -118,6 +129,7 @@ impl hello {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -134,8 +146,11 @@ const _: () = {
         const NAME: &'static str = "hello";
         const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("name");
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            hello(self.name).await
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move { hello(self.name).await }
         }
     }
     __rt::inventory::submit! {

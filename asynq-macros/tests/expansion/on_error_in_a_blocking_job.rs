@@ -17,6 +17,7 @@ fn pay(cents: u64) -> Result<Receipt, PayError> {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -43,6 +44,7 @@ struct pay {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -59,44 +61,53 @@ impl pay {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
         cents: u64,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(cents).enqueue(client).await
+        Self::job(cents).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         cents: u64,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(cents).process_in(delay).enqueue(client).await
+        Self::job(cents).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         cents: u64,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(cents).process_at(when).enqueue(client).await
+        Self::job(cents).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -108,6 +119,7 @@ impl pay {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -130,16 +142,23 @@ const _: () = {
                 PayError,
             > as __rt::Returned<{ <pay as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            __rt::run_blocking(
-                    ctx,
-                    move |_| __rt::with_policy::<
-                        { <pay as __rt::Checked>::OK },
-                        _,
-                        _,
-                    >(pay(self.cents), PayError::policy),
-                )
-                .await
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                __rt::run_blocking(
+                        ctx,
+                        move |_| {
+                            __rt::OnError {
+                                result: pay(self.cents),
+                                policy: PayError::policy,
+                            }
+                                .into_job_result::<{ <pay as __rt::Checked>::OK }>()
+                        },
+                    )
+                    .await
+            }
         }
     }
     __rt::inventory::submit! {

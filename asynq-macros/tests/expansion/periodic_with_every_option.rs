@@ -27,6 +27,7 @@ async fn report(
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -43,6 +44,7 @@ struct report {}
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -59,41 +61,50 @@ impl report {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job().enqueue(client).await
+        Self::job().enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job().process_in(delay).enqueue(client).await
+        Self::job().process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job().process_at(when).enqueue(client).await
+        Self::job().process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -105,6 +116,7 @@ impl report {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -128,25 +140,30 @@ const _: () = {
                 MailError,
             > as __rt::Returned<{ <report as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <Result<
-                u32,
-                MailError,
-            > as __rt::Returned<
-                { <report as __rt::Checked>::OK },
-            >>::into_job_result(
-                report(
-                        ctx,
-                        ::asynq_cron::__private::Tick::of(ctx),
-                        <State<
-                            Mailer,
-                        > as __rt::Supplied<
-                            { <report as __rt::Checked>::OK },
-                        >>::from_context(ctx)
-                            .await?,
-                    )
-                    .await,
-            )
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                <Result<
+                    u32,
+                    MailError,
+                > as __rt::Returned<
+                    { <report as __rt::Checked>::OK },
+                >>::into_job_result(
+                    report(
+                            ctx,
+                            ::asynq_cron::__private::Tick::of(ctx),
+                            <State<
+                                Mailer,
+                            > as __rt::Supplied<
+                                { <report as __rt::Checked>::OK },
+                            >>::from_context(ctx)
+                                .await?,
+                        )
+                        .await,
+                )
+            }
         }
     }
     __rt::inventory::submit! {

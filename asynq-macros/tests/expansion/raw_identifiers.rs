@@ -17,6 +17,7 @@ async fn r#match(r#type: u8, value: u8) -> JobResult {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -50,6 +51,7 @@ struct r#match {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -66,47 +68,56 @@ impl r#match {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
         r#type: u8,
         value: u8,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(r#type, value).enqueue(client).await
+        Self::job(r#type, value).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         r#type: u8,
         value: u8,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(r#type, value).process_in(delay).enqueue(client).await
+        Self::job(r#type, value).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         r#type: u8,
         value: u8,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(r#type, value).process_at(when).enqueue(client).await
+        Self::job(r#type, value).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -118,6 +129,7 @@ impl r#match {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -141,8 +153,11 @@ const _: () = {
         ) -> __rt::Option<__rt::Result<__rt::Bytes, __rt::CodecError>> {
             __rt::Option::Some(__rt::encode_key::<Self>(&(&self.r#type,)))
         }
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            r#match(self.r#type, self.value).await
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move { r#match(self.r#type, self.value).await }
         }
     }
     __rt::inventory::submit! {

@@ -17,6 +17,7 @@ async fn hello(state: State<Db>, name: &str) -> JobResult {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -43,6 +44,7 @@ struct hello {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -61,44 +63,53 @@ impl hello {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::jobs::inner::__private::Client,
         name: &str,
-    ) -> ::jobs::inner::__private::Result<
-        ::jobs::inner::__private::Enqueued<Self>,
-        ::jobs::inner::__private::EnqueueError,
+    ) -> ::jobs::inner::__private::BoxFuture<
+        'static,
+        ::jobs::inner::__private::Result<
+            ::jobs::inner::__private::Enqueued<Self>,
+            ::jobs::inner::__private::EnqueueError,
+        >,
     > {
-        Self::job(name).enqueue(client).await
+        Self::job(name).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::jobs::inner::__private::Client,
         delay: impl ::jobs::inner::__private::IntoSpan,
         name: &str,
-    ) -> ::jobs::inner::__private::Result<
-        ::jobs::inner::__private::Enqueued<Self>,
-        ::jobs::inner::__private::EnqueueError,
+    ) -> ::jobs::inner::__private::BoxFuture<
+        'static,
+        ::jobs::inner::__private::Result<
+            ::jobs::inner::__private::Enqueued<Self>,
+            ::jobs::inner::__private::EnqueueError,
+        >,
     > {
-        Self::job(name).process_in(delay).enqueue(client).await
+        Self::job(name).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::jobs::inner::__private::Client,
         when: impl ::jobs::inner::__private::IntoInstant,
         name: &str,
-    ) -> ::jobs::inner::__private::Result<
-        ::jobs::inner::__private::Enqueued<Self>,
-        ::jobs::inner::__private::EnqueueError,
+    ) -> ::jobs::inner::__private::BoxFuture<
+        'static,
+        ::jobs::inner::__private::Result<
+            ::jobs::inner::__private::Enqueued<Self>,
+            ::jobs::inner::__private::EnqueueError,
+        >,
     > {
-        Self::job(name).process_at(when).enqueue(client).await
+        Self::job(name).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -110,6 +121,7 @@ impl hello {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -131,21 +143,26 @@ const _: () = {
         type Output = __rt::JobResult<
             <JobResult as __rt::Returned<{ <hello as __rt::Checked>::OK }>>::Value,
         >;
-        async fn run(self, ctx: &__rt::JobContext) -> Self::Output {
-            <JobResult as __rt::Returned<
-                { <hello as __rt::Checked>::OK },
-            >>::into_job_result(
-                hello(
-                        <State<
-                            Db,
-                        > as __rt::Supplied<
-                            { <hello as __rt::Checked>::OK },
-                        >>::from_context(ctx)
-                            .await?,
-                        &self.name,
-                    )
-                    .await,
-            )
+        fn run(
+            self,
+            ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move {
+                <JobResult as __rt::Returned<
+                    { <hello as __rt::Checked>::OK },
+                >>::into_job_result(
+                    hello(
+                            <State<
+                                Db,
+                            > as __rt::Supplied<
+                                { <hello as __rt::Checked>::OK },
+                            >>::from_context(ctx)
+                                .await?,
+                            &self.name,
+                        )
+                        .await,
+                )
+            }
         }
     }
     __rt::inventory::submit! {

@@ -17,6 +17,7 @@ pub async fn resize(args: Resize) -> JobResult<u64> {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -43,6 +44,7 @@ pub struct resize {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -59,44 +61,53 @@ impl resize {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue(
+    pub fn enqueue(
         client: &::asynq_runtime::__private::Client,
         args: Resize,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(args).enqueue(client).await
+        Self::job(args).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_in(
+    pub fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
         args: Resize,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(args).process_in(delay).enqueue(client).await
+        Self::job(args).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    pub async fn enqueue_at(
+    pub fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
         args: Resize,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(args).process_at(when).enqueue(client).await
+        Self::job(args).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -108,6 +119,7 @@ impl resize {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -127,8 +139,11 @@ const _: () = {
         const CODEC: __rt::Codec = __rt::Codec::Json;
         const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some("args");
         type Output = JobResult<u64>;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            resize(self.args).await
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move { resize(self.args).await }
         }
     }
     __rt::inventory::submit! {

@@ -17,6 +17,7 @@ async fn log(a: String, b: ::std::string::String, c: Option<String>) -> JobResul
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -58,6 +59,7 @@ struct log {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -67,13 +69,13 @@ impl log {
     ///
     /// Nothing is sent before `.enqueue(&client)`.
     fn job(
-        a: impl ::core::convert::Into<String>,
-        b: impl ::core::convert::Into<::std::string::String>,
+        a: impl ::asynq_runtime::__private::IntoText<String>,
+        b: impl ::asynq_runtime::__private::IntoText<::std::string::String>,
         c: Option<String>,
     ) -> ::asynq_runtime::__private::JobBuilder<Self> {
         ::asynq_runtime::__private::JobBuilder::new(Self {
-            a: ::core::convert::Into::into(a),
-            b: ::core::convert::Into::into(b),
+            a: ::asynq_runtime::__private::IntoText::into_text(a),
+            b: ::asynq_runtime::__private::IntoText::into_text(b),
             c,
         })
     }
@@ -82,50 +84,59 @@ impl log {
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue(
+    fn enqueue(
         client: &::asynq_runtime::__private::Client,
-        a: impl ::core::convert::Into<String>,
-        b: impl ::core::convert::Into<::std::string::String>,
+        a: impl ::asynq_runtime::__private::IntoText<String>,
+        b: impl ::asynq_runtime::__private::IntoText<::std::string::String>,
         c: Option<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(a, b, c).enqueue(client).await
+        Self::job(a, b, c).enqueue(client)
     }
     /// Enqueues this job to run after a delay: a `Duration`, or text such as `"10m"`.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_in(
+    fn enqueue_in(
         client: &::asynq_runtime::__private::Client,
         delay: impl ::asynq_runtime::__private::IntoSpan,
-        a: impl ::core::convert::Into<String>,
-        b: impl ::core::convert::Into<::std::string::String>,
+        a: impl ::asynq_runtime::__private::IntoText<String>,
+        b: impl ::asynq_runtime::__private::IntoText<::std::string::String>,
         c: Option<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(a, b, c).process_in(delay).enqueue(client).await
+        Self::job(a, b, c).process_in(delay).enqueue(client)
     }
     /// Enqueues this job to run at a given time.
     ///
     /// # Errors
     ///
     /// When the task is a duplicate, an option or argument is not valid, or the broker cannot be reached.
-    async fn enqueue_at(
+    fn enqueue_at(
         client: &::asynq_runtime::__private::Client,
         when: impl ::asynq_runtime::__private::IntoInstant,
-        a: impl ::core::convert::Into<String>,
-        b: impl ::core::convert::Into<::std::string::String>,
+        a: impl ::asynq_runtime::__private::IntoText<String>,
+        b: impl ::asynq_runtime::__private::IntoText<::std::string::String>,
         c: Option<String>,
-    ) -> ::asynq_runtime::__private::Result<
-        ::asynq_runtime::__private::Enqueued<Self>,
-        ::asynq_runtime::__private::EnqueueError,
+    ) -> ::asynq_runtime::__private::BoxFuture<
+        'static,
+        ::asynq_runtime::__private::Result<
+            ::asynq_runtime::__private::Enqueued<Self>,
+            ::asynq_runtime::__private::EnqueueError,
+        >,
     > {
-        Self::job(a, b, c).process_at(when).enqueue(client).await
+        Self::job(a, b, c).process_at(when).enqueue(client)
     }
 }
 #[allow(
@@ -137,6 +148,7 @@ impl log {
     non_snake_case,
     private_interfaces,
     unreachable_pub,
+    unused_qualifications,
     clippy::all,
     clippy::nursery,
     clippy::pedantic
@@ -154,8 +166,11 @@ const _: () = {
     impl __rt::Job for log {
         const NAME: &'static str = "log";
         type Output = JobResult;
-        async fn run(self, _ctx: &__rt::JobContext) -> Self::Output {
-            log(self.a, self.b, self.c).await
+        fn run(
+            self,
+            _ctx: &__rt::JobContext,
+        ) -> impl __rt::Future<Output = Self::Output> + ::core::marker::Send {
+            async move { log(self.a, self.b, self.c).await }
         }
     }
     __rt::inventory::submit! {

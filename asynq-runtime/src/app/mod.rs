@@ -48,6 +48,24 @@ use crate::{
 /// A worker in the making: what a set-up function is given and gives back.
 ///
 /// Flags and environment variables win over what is said here.
+///
+/// ```no_run
+/// # mod program {
+/// use asynq_runtime::prelude::*;
+///
+/// #[job(queue = "mail")]
+/// async fn greet(hello: State<String>, name: String) {
+///     println!("{} {name}", *hello);
+/// }
+///
+/// async fn setup(app: App) -> Result<App, BoxError> {
+///     Ok(app.queue("mail", 3).concurrency(20).state("hello".to_owned()))
+/// }
+///
+/// asynq_runtime::main!(setup);
+/// # }
+/// # fn main() {}
+/// ```
 #[must_use = "a set-up function gives it back"]
 pub struct App {
     /// What flags and environment say, where the program of [`main!`](crate::main) has read them already.

@@ -3,7 +3,6 @@
 use std::{fmt, marker::PhantomData, ops::Deref, time::Duration};
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
 
 use super::{
     Client,
@@ -11,7 +10,7 @@ use super::{
 };
 use crate::{
     broker::TaskEnd,
-    job::{EnqueueError, IntoSpan, Job, JobBuilder, PreparedTask},
+    job::{BoxFuture, EnqueueError, IntoSpan, Job, JobBuilder, PreparedTask, ReadResult},
     task::{Ending, TaskId, TaskInfo, TaskState},
 };
 
@@ -47,6 +46,24 @@ pub struct Enqueued<J> {
 }
 
 /// How a wait for the end of a task came out.
+///
+/// ```
+/// # use asynq_runtime::{Outcome, prelude::*};
+/// #[job(retention = "1h")]
+/// async fn double(n: u64) -> JobResult<u64> {
+///     Ok(n * 2)
+/// }
+///
+/// # async fn ask(client: &Client) -> Result<(), BoxError> {
+/// match double::enqueue(client, 21).await?.wait("30s").await? {
+///     Outcome::Done(doubled) => println!("{doubled}"),
+///     Outcome::Archived(error) => println!("given up: {error}"),
+///     Outcome::StillRunning => println!("it takes longer"),
+///     other => println!("{other:?}"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome<T> {
@@ -146,13 +163,15 @@ impl<J: Job> Enqueued<J> {
     ///
     /// `limit` is not a length of time, the broker was away when the time was over, or the job succeeded and left something that is
     /// not a result of `J`.
-    pub async fn wait(&self, limit: impl IntoSpan) -> Result<Outcome<Value<J>>, ResultError>
+    pub fn wait(&self, limit: impl IntoSpan) -> BoxFuture<'_, Result<Outcome<Value<J>>, ResultError>>
     where
-        Value<J>: DeserializeOwned,
+        Value<J>: ReadResult,
     {
-        let limit = span(limit)?;
-        let end = self.client.broker.wait_for_end(&self.info.queue, &self.info.id, limit).await?;
-        outcome(end, read::<J>)
+        let limit = span(limit);
+        Box::pin(async move {
+            let end = self.client.broker.wait_for_end(&self.info.queue, &self.info.id, limit?).await?;
+            outcome(end, read::<J>)
+        })
     }
 
     /// The result of the task, if it has ended with success by now.
@@ -162,7 +181,7 @@ impl<J: Job> Enqueued<J> {
     /// [`ResultError`] tells what is missing.
     pub async fn result(&self) -> Result<Value<J>, ResultError>
     where
-        Value<J>: DeserializeOwned,
+        Value<J>: ReadResult,
     {
         self.client.result_in::<J>(&self.info.queue, &self.info.id).await
     }
@@ -180,18 +199,21 @@ impl Client {
     /// # Errors
     ///
     /// [`ResultError::Nowhere`] if there is no such task. Otherwise as [`Enqueued::wait`].
-    pub async fn wait<J: Job>(
+    pub fn wait<J: Job>(
         &self,
         id: impl AsRef<str>,
         limit: impl IntoSpan,
-    ) -> Result<Outcome<Value<J>>, ResultError>
+    ) -> BoxFuture<'_, Result<Outcome<Value<J>>, ResultError>>
     where
-        Value<J>: DeserializeOwned,
+        Value<J>: ReadResult,
     {
-        let limit = span(limit)?;
-        let task = self.find::<J>(id.as_ref()).await?;
-        let end = self.broker.wait_for_end(&task.queue, &task.id, limit).await?;
-        outcome(end, read::<J>)
+        let (id, limit) = (id.as_ref().to_owned(), span(limit));
+        Box::pin(async move {
+            let limit = limit?;
+            let task = self.find::<J>(id).await?;
+            let end = self.broker.wait_for_end(&task.queue, &task.id, limit).await?;
+            outcome(end, read::<J>)
+        })
     }
 
     /// Waits for the end of a task whose type has no job here; its result comes as it is stored. See [`Enqueued::wait`].
@@ -199,9 +221,16 @@ impl Client {
     /// # Errors
     ///
     /// As [`Enqueued::wait`]. A task that succeeded without a result has an empty one.
-    pub async fn wait_raw(&self, task: &TaskInfo, limit: impl IntoSpan) -> Result<Outcome<Bytes>, ResultError> {
-        let end = self.broker.wait_for_end(&task.queue, &task.id, span(limit)?).await?;
-        outcome(end, |task| Ok(task.result.unwrap_or_default()))
+    pub fn wait_raw<'a>(
+        &'a self,
+        task: &'a TaskInfo,
+        limit: impl IntoSpan,
+    ) -> BoxFuture<'a, Result<Outcome<Bytes>, ResultError>> {
+        let limit = span(limit);
+        Box::pin(async move {
+            let end = self.broker.wait_for_end(&task.queue, &task.id, limit?).await?;
+            outcome(end, |task| Ok(task.result.unwrap_or_default()))
+        })
     }
 }
 
@@ -224,14 +253,14 @@ fn outcome<T>(end: TaskEnd, read: impl FnOnce(TaskInfo) -> Result<T, ResultError
 }
 
 impl<J: Job> JobBuilder<J> {
-    /// Enqueues the job with the options set so far.
+    /// Enqueues the job with the options set so far. The future holds all that it needs, so that it can be spawned.
     ///
     /// # Errors
     ///
     /// An option is wrong, the task was refused, or the broker failed.
-    pub async fn enqueue(self, client: &Client) -> Result<Enqueued<J>, EnqueueError> {
-        let info = client.enqueue(PreparedTask::from(self)).await?;
-        Ok(Enqueued::new(info, client.clone()))
+    pub fn enqueue(self, client: &Client) -> BoxFuture<'static, Result<Enqueued<J>, EnqueueError>> {
+        let (client, task) = (client.clone(), PreparedTask::from(self));
+        Box::pin(async move { Ok(Enqueued::new(client.send(task).await?, client)) })
     }
 }
 

@@ -8,7 +8,7 @@ mod result;
 #[cfg(feature = "sqlite")]
 mod transaction;
 
-use std::{future::Future, sync::Arc};
+use std::sync::Arc;
 
 use self::layers::Layered;
 pub(crate) use self::prepare::{lock_key, new_task};
@@ -23,7 +23,7 @@ use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
     inspector::Inspector,
-    job::{DueShapes, EnqueueError, Job, JobBuilder, JobContext, PreparedTask, RawTask},
+    job::{BoxFuture, DueShapes, EnqueueError, IntoTask, Job, JobBuilder, JobContext, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
 
@@ -31,6 +31,19 @@ use crate::{
 pub use self::transaction::EnqueueRow;
 
 /// Enqueues tasks on one broker. Cheap to clone; clones share the connection.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// #[job]
+/// async fn greet(name: String) {}
+///
+/// # async fn produce() -> Result<(), BoxError> {
+/// let client = Client::connect("redis://127.0.0.1:6379").await?;
+/// let task = greet::enqueue(&client, "ann").await?;
+/// println!("{} is {}", task.id, task.state);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 #[doc(alias("producer", "publisher"))]
 pub struct Client {
@@ -84,17 +97,14 @@ impl Client {
         self.broker.ping().await
     }
 
-    /// Enqueues one task: a job, a builder or a raw task.
+    /// Enqueues one task: a job, a builder or a raw task. The future holds all that it needs, so that it can be spawned.
     ///
     /// # Errors
     ///
     /// The task was refused, or the broker failed.
-    pub async fn enqueue(&self, task: impl Into<PreparedTask>) -> Result<TaskInfo, EnqueueError> {
-        let task = task.into();
-        match &self.layered {
-            Some(layered) => layered.enqueue(task).await,
-            None => self.send_all(vec![task]).await.pop().unwrap_or_else(|| Err(unanswered())),
-        }
+    pub fn enqueue(&self, task: impl IntoTask) -> BoxFuture<'static, Result<TaskInfo, EnqueueError>> {
+        let (client, task) = (self.clone(), task.into_task());
+        Box::pin(async move { client.send(task).await })
     }
 
     /// Enqueues a task that is known by name and bytes alone.
@@ -102,8 +112,8 @@ impl Client {
     /// # Errors
     ///
     /// As [`enqueue`](Self::enqueue).
-    pub async fn enqueue_raw(&self, task: RawTask) -> Result<TaskInfo, EnqueueError> {
-        self.enqueue(task).await
+    pub fn enqueue_raw(&self, task: RawTask) -> BoxFuture<'static, Result<TaskInfo, EnqueueError>> {
+        self.enqueue(task)
     }
 
     /// Enqueues many tasks of one type in few round trips; one outcome per item, in order. For jobs of several types there is
@@ -113,11 +123,11 @@ impl Client {
     ///
     /// The outer error means that nothing was sent: the broker did not answer a ping. Afterwards each item has its own.
     #[doc(alias("bulk", "push_bulk", "enqueue_batch"))]
-    pub async fn enqueue_many<T: Into<PreparedTask>>(
+    pub fn enqueue_many<T: IntoTask>(
         &self,
         tasks: impl IntoIterator<Item = T>,
-    ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
-        self.enqueue_all(tasks.into_iter().map(Into::into)).await
+    ) -> BoxFuture<'static, Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError>> {
+        self.enqueue_all(tasks.into_iter().map(T::into_task))
     }
 
     /// Enqueues many tasks of any types in few round trips, with `.into()` on each; one outcome per item, in order.
@@ -141,15 +151,17 @@ impl Client {
     /// # Errors
     ///
     /// The outer error means that nothing was sent: the broker did not answer a ping. Afterwards each item has its own.
-    pub async fn enqueue_all(
+    pub fn enqueue_all(
         &self,
         tasks: impl IntoIterator<Item = PreparedTask>,
-    ) -> Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError> {
-        let tasks: Vec<PreparedTask> = tasks.into_iter().collect();
-        self.broker.ping().await?;
-        Ok(match &self.layered {
-            Some(layered) => layered.enqueue_all(tasks).await,
-            None => self.send_all(tasks).await,
+    ) -> BoxFuture<'static, Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError>> {
+        let (client, tasks) = (self.clone(), tasks.into_iter().collect::<Vec<PreparedTask>>());
+        Box::pin(async move {
+            client.broker.ping().await?;
+            Ok(match &client.layered {
+                Some(layered) => layered.enqueue_all(tasks).await,
+                None => client.send_all(tasks).await,
+            })
         })
     }
 
@@ -161,6 +173,13 @@ impl Client {
     /// The broker, for what this client does not offer.
     pub fn broker(&self) -> &Arc<dyn Broker> {
         &self.broker
+    }
+
+    async fn send(&self, task: PreparedTask) -> Result<TaskInfo, EnqueueError> {
+        match &self.layered {
+            Some(layered) => layered.enqueue(task).await,
+            None => self.send_all(vec![task]).await.pop().unwrap_or_else(|| Err(unanswered())),
+        }
     }
 
     async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
@@ -221,14 +240,13 @@ fn unanswered() -> EnqueueError {
 
 /// `.enqueue(&client)` on a job's value; in the prelude.
 pub trait Enqueue: Job {
-    /// Enqueues the job with its declared options.
+    /// Enqueues the job with its declared options. The future holds all that it needs, so that it can be spawned.
     ///
     /// # Errors
     ///
     /// The task was refused, or the broker failed.
-    fn enqueue(self, client: &Client) -> impl Future<Output = Result<Enqueued<Self>, EnqueueError>> + Send {
-        let task = PreparedTask::from(self);
-        async move { Ok(Enqueued::new(client.enqueue(task).await?, client.clone())) }
+    fn enqueue(self, client: &Client) -> BoxFuture<'static, Result<Enqueued<Self>, EnqueueError>> {
+        self.into_job().enqueue(client)
     }
 
     /// The job, ready for per-call options.

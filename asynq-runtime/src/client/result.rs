@@ -3,12 +3,11 @@
 use std::any::TypeId;
 
 use bytes::Bytes;
-use serde::de::DeserializeOwned;
 
 use super::{Client, Enqueued};
 use crate::{
     broker::BrokerError,
-    job::{IntoJobResult, Job, decode_result, is_named},
+    job::{IntoJobResult, Job, ReadResult, decode_result, is_named},
     task::{Ending, QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -120,7 +119,7 @@ impl Client {
     /// [`ResultError`]; [`Nowhere`](ResultError::Nowhere) if no queue has such a task.
     pub async fn result<J: Job>(&self, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
     where
-        Value<J>: DeserializeOwned,
+        Value<J>: ReadResult,
     {
         read::<J>(self.find::<J>(id).await?.into_info())
     }
@@ -160,7 +159,7 @@ impl Client {
     /// [`ResultError`] tells what is missing.
     pub async fn result_in<J: Job>(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
     where
-        Value<J>: DeserializeOwned,
+        Value<J>: ReadResult,
     {
         // Names of other programs may break our rules, and yet there may be such a queue.
         let (queue, id) = (QueueName::from_wire(queue.as_ref()), TaskId::from_wire(id.as_ref()));
@@ -174,7 +173,7 @@ impl Client {
 /// The result in what is known of a task.
 pub(super) fn read<J: Job>(task: TaskInfo) -> Result<Value<J>, ResultError>
 where
-    Value<J>: DeserializeOwned,
+    Value<J>: ReadResult,
 {
     let TaskInfo { id, r#type, state, ending, result, last_error, .. } = task;
     if !is_named::<J>(&r#type) {

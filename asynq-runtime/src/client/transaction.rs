@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::{
     broker::sqlite::{SqliteBroker, TransactionError},
-    job::{EnqueueError, PreparedTask},
+    job::{EnqueueError, IntoTask},
     task::{TaskId, TaskInfo, TaskState},
 };
 
@@ -34,13 +34,9 @@ impl Client {
     /// The task was refused, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), or the
     /// transaction cannot take the task ([`EnqueueError::Transaction`]). Nothing of it is stored, and
     /// the transaction can go on, unless SQLite has rolled it back (a full disk, an input/output error).
-    pub fn enqueue_in_tx(
-        &self,
-        connection: &Connection,
-        task: impl Into<PreparedTask>,
-    ) -> Result<TaskInfo, EnqueueError> {
+    pub fn enqueue_in_tx(&self, connection: &Connection, task: impl IntoTask) -> Result<TaskInfo, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
-        let task = prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?;
+        let task = prepare::new_task(task.into_task(), self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
         match broker.enqueue_on(connection, task)? {
             Ok(placed) => {
@@ -67,9 +63,9 @@ impl Client {
     ///
     /// The task cannot be enqueued at all, it [replaces](crate::JobBuilder::or_replace) an equal one, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]),
     /// or its tasks are not in SQLite.
-    pub fn row(&self, task: impl Into<PreparedTask>) -> Result<EnqueueRow, EnqueueError> {
+    pub fn row(&self, task: impl IntoTask) -> Result<EnqueueRow, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
-        let task = prepare::new_task(task.into(), self.broker.now(), self.payload_limit)?;
+        let task = prepare::new_task(task.into_task(), self.broker.now(), self.payload_limit)?;
         if task.replaces.is_some() {
             let reason =
                 "a row cannot replace a task that is there; use `enqueue_in_tx`, or `enqueue` after the commit";

@@ -52,6 +52,18 @@ use crate::{
 };
 
 /// Reads and repairs what is on a broker. Cheap to clone; made by [`Client::inspector`].
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// # async fn look(client: &Client) -> Result<(), BoxError> {
+/// let inspector = client.inspector();
+/// for task in inspector.tasks("default", TaskState::Archived).await? {
+///     println!("{} {}: {:?}", task.id, task.r#type, task.last_error);
+///     inspector.run(task.queue, task.id).await?;
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Inspector {
     broker: Arc<dyn Broker>,

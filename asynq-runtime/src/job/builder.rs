@@ -6,7 +6,7 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::{
-    ArgumentShape, EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobContext, JobOptions, Until,
+    ArgumentShape, EnqueueError, IntoInstant, IntoSpan, IntoUntil, Job, JobOptions, RawTask, Until,
     codec::encode_arguments,
 };
 use crate::{
@@ -15,9 +15,20 @@ use crate::{
 };
 
 /// A job with its arguments, ready for per-call options. Later wins: attribute, then builder.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// #[job(retry = 5)]
+/// async fn greet(name: String) {}
+///
+/// # async fn produce(client: Client) -> Result<(), BoxError> {
+/// greet::job("ann").queue("low").retry(1).process_in("10m").header("tenant", "acme").enqueue(&client).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "nothing is enqueued until `.enqueue(&client)`"]
 pub struct JobBuilder<J> {
-    task: PreparedTask,
+    pub(super) task: PreparedTask,
     job: PhantomData<fn() -> J>,
 }
 
@@ -25,27 +36,6 @@ impl<J: Job> JobBuilder<J> {
     /// The job with its declared options.
     pub fn new(job: J) -> Self {
         Self { task: PreparedTask::of(&job), job: PhantomData }
-    }
-}
-
-/// A task known by its type's name and its bytes alone: another language runs it, or this program passes it on.
-#[must_use = "nothing is enqueued until it is given to a client"]
-#[derive(Debug, Clone)]
-pub struct RawTask {
-    pub(super) task: PreparedTask,
-    /// The attempt that it was delivered for, if it was.
-    pub(super) context: Option<JobContext>,
-}
-
-impl RawTask {
-    /// A task of type `name` with this payload and asynq's default options.
-    pub fn new(name: impl Into<String>, payload: impl Into<Bytes>) -> Self {
-        Self::from_prepared(PreparedTask::raw(name.into(), Some(payload.into())))
-    }
-
-    /// A task without a payload: Go's nil, whose unique key has no checksum.
-    pub fn without_payload(name: impl Into<String>) -> Self {
-        Self::from_prepared(PreparedTask::raw(name.into(), None))
     }
 }
 
@@ -323,7 +313,7 @@ impl PreparedTask {
         self.0.as_ref().ok()
     }
 
-    fn of<J: Job>(job: &J) -> Self {
+    pub(super) fn of<J: Job>(job: &J) -> Self {
         let made = || {
             let payload = encode_arguments(job)?;
             let unique_bytes = job.unique_by().transpose()?;
@@ -358,7 +348,7 @@ impl PreparedTask {
         Self(made())
     }
 
-    fn raw(name: String, payload: Option<Bytes>) -> Self {
+    pub(super) fn raw(name: String, payload: Option<Bytes>) -> Self {
         Self(Ok(Prepared {
             name,
             payload,
@@ -392,31 +382,6 @@ impl PreparedTask {
         {
             self.0 = Err(error);
         }
-    }
-}
-
-impl<J: Job> From<J> for PreparedTask {
-    fn from(job: J) -> Self {
-        Self::of(&job)
-    }
-}
-
-impl<J: Job> From<JobBuilder<J>> for PreparedTask {
-    fn from(builder: JobBuilder<J>) -> Self {
-        builder.task
-    }
-}
-
-impl RawTask {
-    /// Per-call options for a task that was prepared elsewhere.
-    pub(crate) fn from_prepared(task: PreparedTask) -> Self {
-        Self { task, context: None }
-    }
-}
-
-impl From<RawTask> for PreparedTask {
-    fn from(raw: RawTask) -> Self {
-        raw.task
     }
 }
 

@@ -20,6 +20,20 @@ use crate::{
 };
 
 /// One attempt at one task, as its job sees it. Clones are the same attempt.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// # #[job]
+/// # async fn count_rows(file: String) {}
+/// #[job]
+/// async fn import(ctx: &JobContext, file: String) -> JobResult {
+///     println!("attempt {} at task {}", ctx.attempt(), ctx.id());
+///     ctx.progress(0.5, "half of it").await?;
+///     // On the broker that this task came from.
+///     count_rows::enqueue(&ctx.client()?, file).await?;
+///     Ok(())
+/// }
+/// ```
 #[derive(Clone)]
 pub struct JobContext(Arc<Attempt>);
 
@@ -58,6 +72,7 @@ impl JobContext {
     pub const GROUP_HEADER: &'static str = "asynq:group";
 
     /// A context from its parts; the server makes one per attempt.
+    #[doc(hidden)]
     pub fn new(parts: ContextParts) -> Self {
         Self(Arc::new(Attempt { parts, beside: Mutex::default() }))
     }

@@ -35,6 +35,22 @@ pub enum Policy {
 /// Every error converts into it, so `?` works on anything, anyhow's included; such an error has [`Policy::Fail`]. For
 /// that it does not implement [`std::error::Error`] itself; [`into_error`](Self::into_error) gives an error that does
 /// and keeps the policy through a later `?`.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// #[job]
+/// async fn charge(order: String) -> JobResult {
+///     let order: u64 = match order.parse() {
+///         Ok(order) => order,
+///         Err(error) => return Err(JobError::skip_retry(error)), // archived at once
+///     };
+///     if order == 0 {
+///         return Err(JobError::retry_in("30s", "the bank is busy"));
+///     }
+///     std::fs::write("receipt", order.to_string())?; // tried again, as any error
+///     Ok(())
+/// }
+/// ```
 pub struct JobError {
     source: BoxError,
     policy: Policy,
@@ -141,16 +157,31 @@ pub fn no_handler<J: super::Job>() -> JobError {
     JobError::skip_retry(format!("job `{}` has no body: another program runs it", J::NAME))
 }
 
-/// Gives the error of a job's own type the policy that its `on_error` function decides.
-///
-/// # Errors
-///
-/// The error that came in, with its policy.
-pub fn with_policy<const OK: usize, T, E: Failed<OK>>(result: Result<T, E>, policy: fn(&E) -> Policy) -> JobResult<T> {
-    result.map_err(|error| {
-        let policy = policy(&error);
-        error.into_job_error().with_policy(policy)
-    })
+/// What a job of an own error type returned, and its `on_error` function. A struct, because the compiler says less of a wrong field
+/// than of a wrong argument.
+#[allow(missing_debug_implementations, reason = "expansions make it and use it up")]
+pub struct OnError<T, E> {
+    /// What the function returned.
+    pub result: Result<T, E>,
+    /// What becomes of a task whose job failed so.
+    pub policy: fn(&E) -> Policy,
+}
+
+impl<T, E> OnError<T, E> {
+    /// Gives the error the policy that the function decides.
+    ///
+    /// # Errors
+    ///
+    /// The error that came in, with its policy.
+    pub fn into_job_result<const OK: usize>(self) -> JobResult<T>
+    where
+        E: Failed<OK>,
+    {
+        self.result.map_err(|error| {
+            let policy = (self.policy)(&error);
+            error.into_job_error().with_policy(policy)
+        })
+    }
 }
 
 /// Carries a policy through an ordinary error.

@@ -8,7 +8,7 @@ use std::future::Future;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{FromContext, JobContext, JobError, JobResult, StateKey, output::IntoJobResult};
+use super::{FromContext, Job, JobContext, JobError, JobResult, StateKey, output::IntoJobResult};
 
 /// What can be stored as an argument of a job: whatever serde can write and read.
 #[diagnostic::on_unimplemented(
@@ -23,6 +23,49 @@ pub trait Argument {
 
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Argument for T {}
+
+/// What a text argument takes: text of any kind, which becomes the type that is stored.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot become the `{T}` that is stored",
+    label = "expected text",
+    note = "give a `&str` or a `{T}`, such as `value.to_string()`"
+)]
+pub trait IntoText<T> {
+    /// The text as it is stored.
+    fn into_text(self) -> T;
+}
+
+#[diagnostic::do_not_recommend]
+impl<T, S: Into<T>> IntoText<T> for S {
+    fn into_text(self) -> T {
+        self.into()
+    }
+}
+
+/// The job whose tasks another one is made of (`aggregates`).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a job",
+    label = "expected a job",
+    note = "put `#[job]` on a function and name it here, or write `impl Job for {Self}`"
+)]
+pub trait Part {
+    /// Names the place that is checked.
+    const FITS: () = ();
+}
+
+#[diagnostic::do_not_recommend]
+impl<J: Job> Part for J {}
+
+/// [`Part`] for the job's own code.
+pub trait PartOf<const OK: usize> {
+    /// The job itself.
+    type Job: Job;
+}
+
+#[diagnostic::do_not_recommend]
+impl<J: Job, const OK: usize> PartOf<OK> for J {
+    type Job = J;
+}
 
 /// A job whose types were checked.
 pub trait Checked {

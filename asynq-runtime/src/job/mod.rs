@@ -36,6 +36,7 @@ mod error;
 mod fingerprint;
 mod fits;
 mod from_context;
+mod into_task;
 mod lock;
 mod options;
 mod output;
@@ -60,20 +61,20 @@ pub use self::{
     aggregates::{Aggregates, Aggregation},
     archived::{ArchivedTask, OnArchive},
     backoff::Backoff,
-    blocking::{BlockingPool, run_blocking},
-    builder::{JobBuilder, PreparedTask, RawTask},
-    cancel::Cancel,
+    builder::{JobBuilder, PreparedTask},
     checkpoint::{Checkpoint, CheckpointError},
-    codec::{Codec, CodecError, encode_key},
-    context::{ContextParts, JobContext},
+    codec::{Codec, CodecError},
+    context::JobContext,
     descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
     enqueue_error::EnqueueError,
     error::{BoxError, JobError, JobResult, Policy},
     fingerprint::Fingerprint,
     from_context::FromContext,
+    into_task::IntoTask,
     lock::{InvalidLock, JobsLock, LockFinding, LockedShape, Verdict},
     options::JobOptions,
-    output::IntoJobResult,
+    output::{IntoJobResult, ReadResult},
+    raw::RawTask,
     registry::{JobSet, Registry, RegistryError},
     results::{ResultTooLarge, WriteResultError},
     secret::Secret,
@@ -93,11 +94,15 @@ pub(crate) use self::{
     results::RESULT_LIMIT,
     shape::{ShapeCache, encode as encode_by_shape, show as show_by_shape},
 };
-/// What expansions reach by `__private`.
+/// What expansions reach by `__private`, and what a server makes a context of.
 #[doc(hidden)]
 pub use self::{
-    error::{no_handler, with_policy},
-    fits::{Argument, Checked, Failed, Returned, Stored, Supplied},
+    blocking::{BlockingPool, run_blocking},
+    cancel::Cancel,
+    codec::encode_key,
+    context::ContextParts,
+    error::{OnError, no_handler},
+    fits::{Argument, Checked, Failed, IntoText, Part, PartOf, Returned, Stored, Supplied},
 };
 
 /// Whether tasks of this name are tasks of `J`.
@@ -108,6 +113,31 @@ pub(crate) fn is_named<J: Job>(name: &str) -> bool {
 /// A typed job: its arguments, its options, and what it does.
 ///
 /// Everything `#[job]` generates can be written by hand against this trait; see the [module](self) for one.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// use serde::{Deserialize, Serialize};
+///
+/// #[derive(Serialize, Deserialize)]
+/// struct Greet {
+///     name: String,
+/// }
+///
+/// impl Job for Greet {
+///     const NAME: &'static str = "greet";
+///     const OPTIONS: JobOptions = JobOptions::new().queue("low").retry(3);
+///     type Output = JobResult<usize>;
+///
+///     async fn run(self, ctx: &JobContext) -> JobResult<usize> {
+///         println!("{}: hello {}", ctx.id(), self.name);
+///         Ok(self.name.len())
+///     }
+/// }
+/// # async fn produce(client: Client) -> Result<(), BoxError> {
+/// Greet { name: "ann".into() }.enqueue(&client).await?;
+/// # Ok(())
+/// # }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a job",
     label = "expected a job",

@@ -1,6 +1,6 @@
 //! What a job may return.
 
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 
 use super::error::{JobError, JobResult};
 
@@ -27,6 +27,17 @@ pub trait IntoJobResult {
     /// The job's own, with its policy.
     fn into_job_result(self) -> JobResult<Self::Value>;
 }
+
+/// A result that its caller can read: whatever serde can.
+#[diagnostic::on_unimplemented(
+    message = "the result `{Self}` can be written and not read",
+    label = "reads the result",
+    note = "write `#[derive(serde::Deserialize)]` on the type, and on every type in it"
+)]
+pub trait ReadResult: DeserializeOwned {}
+
+#[diagnostic::do_not_recommend]
+impl<T: DeserializeOwned> ReadResult for T {}
 
 #[diagnostic::do_not_recommend]
 impl IntoJobResult for () {

@@ -1,8 +1,48 @@
-//! A raw task as a handler sees it: name, bytes and headers, without a Rust type.
+//! A task without a Rust type: name, bytes and headers, as it is enqueued and as a handler sees it.
 
-use super::{JobContext, RawTask};
+use bytes::Bytes;
+
+use super::{JobContext, PreparedTask};
+
+/// A task known by its type's name and its bytes alone: another language runs it, or this program passes it on.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// # async fn produce(client: Client) -> Result<(), BoxError> {
+/// client.enqueue_raw(RawTask::new("image:resize", r#"{"path":"cat.png"}"#).queue("go")).await?;
+///
+/// // And the other way: what a program of another language enqueued.
+/// let server = Server::builder("redis://127.0.0.1:6379").handle("report:*", async |task: RawTask| {
+///     println!("{} bytes for {}", task.payload().len(), task.name());
+///     Ok::<(), JobError>(())
+/// });
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "nothing is enqueued until it is given to a client"]
+#[derive(Debug, Clone)]
+pub struct RawTask {
+    pub(super) task: PreparedTask,
+    /// The attempt that it was delivered for, if it was.
+    pub(super) context: Option<JobContext>,
+}
 
 impl RawTask {
+    /// A task of type `name` with this payload and asynq's default options.
+    pub fn new(name: impl Into<String>, payload: impl Into<Bytes>) -> Self {
+        Self::from_prepared(PreparedTask::raw(name.into(), Some(payload.into())))
+    }
+
+    /// A task without a payload: Go's nil, whose unique key has no checksum.
+    pub fn without_payload(name: impl Into<String>) -> Self {
+        Self::from_prepared(PreparedTask::raw(name.into(), None))
+    }
+
+    /// Per-call options for a task that was prepared elsewhere.
+    pub(crate) fn from_prepared(task: PreparedTask) -> Self {
+        Self { task, context: None }
+    }
+
     /// A task that was taken out of its queue, for the handler that runs it. Enqueued again it is a new task of the same
     /// name, payload and headers in the same queue.
     pub(crate) fn delivered(ctx: JobContext) -> Self {

@@ -9,6 +9,17 @@ use std::{
 use super::{Codec, Job, JobDescriptor, StateKey, StateMap};
 
 /// The jobs of a server.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// #[job]
+/// async fn greet(name: String) {}
+///
+/// let some = Registry::only::<greet>().unwrap();
+/// assert_eq!(some.iter().map(|job| job.name).collect::<Vec<_>>(), ["greet"]);
+///
+/// let server = Server::builder("sqlite://asynq.db").registry(some); // instead of all that are linked
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Registry(Arc<Jobs>);
 
@@ -104,7 +115,7 @@ impl Registry {
         Self::from_descriptors(inventory::iter::<JobDescriptor>().copied())
     }
 
-    /// Just the jobs of the tuple `S`, such as `Registry::only::<(send_email, resize)>()`.
+    /// Just these jobs, such as `Registry::only::<(send_email, resize)>()`, or just one.
     ///
     /// # Errors
     ///
@@ -204,15 +215,22 @@ fn duplicate(name: &'static str, one: &JobDescriptor, other: &JobDescriptor) -> 
     RegistryError::DuplicateName { name, first, second }
 }
 
-/// A tuple of jobs.
+/// One job, or a tuple of jobs.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is not a tuple of jobs",
+    message = "`{Self}` is neither a job nor a tuple of jobs",
     label = "expected a tuple of jobs",
-    note = "write jobs, such as `(send_email, resize)`; a single one is `(send_email,)`"
+    note = "write jobs, such as `(send_email, resize)`"
 )]
 pub trait JobSet {
     /// Their descriptors.
     fn descriptors() -> Vec<JobDescriptor>;
+}
+
+#[diagnostic::do_not_recommend]
+impl<J: Job> JobSet for J {
+    fn descriptors() -> Vec<JobDescriptor> {
+        <(J,)>::descriptors()
+    }
 }
 
 macro_rules! job_set {

@@ -50,6 +50,14 @@ impl IntoSpan for String {
     }
 }
 
+/// The text of a setting.
+#[diagnostic::do_not_recommend]
+impl IntoSpan for &String {
+    fn into_span(self) -> Result<Duration, InvalidSpan> {
+        self.as_str().into_span()
+    }
+}
+
 /// A moment: any [`DateTime`] or a [`SystemTime`].
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a moment",
@@ -70,12 +78,14 @@ pub trait IntoInstant {
 #[error("the time is outside the years that can be stored (-262143 to 262142)")]
 pub struct InvalidInstant;
 
+#[diagnostic::do_not_recommend]
 impl<Tz: TimeZone> IntoInstant for DateTime<Tz> {
     fn into_instant(self) -> Result<DateTime<Utc>, InvalidInstant> {
         Ok(self.with_timezone(&Utc))
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoInstant for SystemTime {
     fn into_instant(self) -> Result<DateTime<Utc>, InvalidInstant> {
         let (seconds, nanos) = match self.duration_since(SystemTime::UNIX_EPOCH) {
@@ -133,6 +143,7 @@ pub enum InvalidUntil {
 
 macro_rules! spans_end {
     ($($type:ty),*) => {$(
+        #[diagnostic::do_not_recommend]
         impl IntoUntil for $type {
             fn into_until(self) -> Result<Until, InvalidUntil> {
                 Ok(Until::In(self.into_span()?))
@@ -141,14 +152,16 @@ macro_rules! spans_end {
     )*};
 }
 
-spans_end!(Duration, &str, String);
+spans_end!(Duration, &str, String, &String);
 
+#[diagnostic::do_not_recommend]
 impl<Tz: TimeZone> IntoUntil for DateTime<Tz> {
     fn into_until(self) -> Result<Until, InvalidUntil> {
         Ok(Until::At(self.into_instant()?))
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl IntoUntil for SystemTime {
     fn into_until(self) -> Result<Until, InvalidUntil> {
         Ok(Until::At(self.into_instant()?))

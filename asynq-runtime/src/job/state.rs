@@ -14,6 +14,24 @@ use super::{context::JobContext, error::JobError};
 ///
 /// Cloning it clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`]. A
 /// `State<Client>` need not be given: it is a client of the server's own broker, unless the program gives another.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// struct Mailer;
+///
+/// impl Mailer {
+///     fn send(&self, to: &str) {}
+/// }
+///
+/// #[job]
+/// async fn send_email(mailer: State<Mailer>, to: String) {
+///     mailer.send(&to);
+/// }
+///
+/// async fn setup(app: App) -> Result<App, BoxError> {
+///     Ok(app.state(Mailer))
+/// }
+/// ```
 pub struct State<T: ?Sized>(Arc<T>);
 
 /// [`State`] by another name, for files that import axum's.

@@ -26,6 +26,10 @@ pub use self::{
     enqueued::{MOST_TYPES, OTHER},
     job::UNKNOWN,
     names::{Described, Kind, described},
+};
+/// What asynq-cron counts with.
+#[doc(hidden)]
+pub use self::{
     ticks::{TickOutcome, tick_settled, ticks},
     total::{Share, leader},
 };

@@ -106,6 +106,19 @@ pub use self::{
 use crate::{broker::Broker, client::Client, job::Registry};
 
 /// A server that is connected and checked, and not started yet.
+///
+/// ```no_run
+/// # use asynq_runtime::prelude::*;
+/// #[job]
+/// async fn greet(name: String) {}
+///
+/// # async fn serve() -> Result<(), BoxError> {
+/// // Until Ctrl-C or SIGTERM; every job of the program that this server has the queue of.
+/// let server = Server::builder("redis://127.0.0.1:6379").queue("critical", 6).queue("default", 3).concurrency(20);
+/// server.build().await?.run().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "a server does nothing until `.start()` or `.run()`"]
 #[doc(alias("worker", "consumer"))]
 pub struct Server {

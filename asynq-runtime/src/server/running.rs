@@ -18,6 +18,20 @@ use crate::{broker::Broker, client::Client};
 
 /// A server that runs. Dropping it ends everything at once: what was running runs again when its lease is over. To
 /// leave in order, [`shutdown`](Self::shutdown).
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// #[job]
+/// async fn greet(name: String) {}
+///
+/// # async fn serve(stopped: impl Future<Output = ()>) -> Result<(), BoxError> {
+/// let running = Server::builder("sqlite://asynq.db").build().await?.start().await?;
+/// greet::enqueue(&running.client(), "ann").await?;
+/// stopped.await;
+/// running.shutdown().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping it ends the server"]
 pub struct Running {

@@ -8,6 +8,17 @@ use chrono::{DateTime, Utc};
 use super::{Ending, QueueName, TaskId, TaskMessage, TaskState};
 
 /// One task as enqueue and the reading side return it.
+///
+/// ```
+/// # use asynq_runtime::prelude::*;
+/// # async fn look(client: &Client) -> Result<(), BoxError> {
+/// let task = client.inspector().task("default", "welcome-ann").await?;
+/// if task.state == TaskState::Retry {
+///     println!("failed {} times: {:?}; next at {:?}", task.retried, task.last_error, task.next_process_at);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TaskInfo {

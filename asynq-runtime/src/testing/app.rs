@@ -15,7 +15,7 @@ use crate::{
     },
     client::Client,
     clock::{Clock, ManualClock},
-    job::{Aggregates, Aggregation, IntoSpan, Job, JobDescriptor, Registry, StateMap, decode_arguments},
+    job::{Aggregates, Aggregation, BoxFuture, IntoSpan, Job, JobDescriptor, Registry, StateMap, decode_arguments},
     server::{Aggregations, IntoAggregated},
     task::{GroupName, TaskInfo, TaskState},
 };
@@ -28,11 +28,29 @@ const WAITING: [TaskState; 5] =
 /// run only in [`drain`](Self::drain). Each has its own tasks, so tests may run side by side.
 ///
 /// Its methods panic where a real program would report an error.
+///
+/// ```standalone_crate
+/// # use asynq_runtime::prelude::*;
+/// use asynq_runtime::testing::TestApp;
+///
+/// #[job]
+/// async fn double(n: u64) -> JobResult<u64> {
+///     Ok(n * 2)
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// let app = TestApp::new().await;
+/// let task = double::job(21).awaited().enqueue(app.client()).await.unwrap();
+/// assert_eq!(app.wait(&task, "1m").await.done().unwrap(), 42);
+/// # });
+/// ```
 #[derive(Debug)]
 pub struct TestApp {
     client: Client,
     clock: ManualClock,
     registry: Registry,
+    /// Why the linked jobs cannot be served together, until others are chosen.
+    mistake: Option<String>,
     states: StateMap,
     aggregations: Aggregations,
     aggregated: Vec<Aggregation>,
@@ -40,21 +58,34 @@ pub struct TestApp {
 }
 
 impl TestApp {
-    /// An application with every job of this program, whose clock starts at the system's time, cut to a whole second.
+    /// An application with every job of this program, whose clock starts at the system's time, cut to a whole second. Where two of them
+    /// have one name, the first method that needs the jobs panics, unless [`registry`](Self::registry) has chosen.
     ///
     /// # Panics
     ///
-    /// Two jobs have one name, or there is no memory for the database.
+    /// There is no memory for the database.
     pub async fn new() -> Self {
         let clock = ManualClock::new(Utc::now().trunc_subsecs(0));
         let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await;
         let broker = broker.unwrap_or_else(|error| panic!("the database in memory cannot be opened: {error}"));
-        let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
+        let (registry, mistake) = match Registry::linked() {
+            Ok(registry) => (registry, None),
+            Err(error) => (Registry::default(), Some(error.to_string())),
+        };
         let client = Client::new(Arc::new(broker));
         let mut states = StateMap::default();
         states.insert(client.clone());
         let (aggregations, aggregated) = (Aggregations::default(), Vec::new());
-        Self { client, clock, registry, states, aggregations, aggregated, has_schedules: false }
+        Self { client, clock, registry, mistake, states, aggregations, aggregated, has_schedules: false }
+    }
+
+    /// The jobs that are served.
+    #[track_caller]
+    fn jobs(&self) -> &Registry {
+        match &self.mistake {
+            Some(mistake) => panic!("{mistake}; or choose the jobs with `TestApp::registry`"),
+            None => &self.registry,
+        }
     }
 
     /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs; a [`Client`] of this
@@ -65,10 +96,33 @@ impl TestApp {
         self
     }
 
-    /// Runs these jobs instead of all that are linked, such as `Registry::only::<(send_email,)>()`.
+    /// Runs these jobs instead of all that are linked, which may then have the same names.
+    ///
+    /// ```standalone_crate
+    /// # use asynq_runtime::prelude::*;
+    /// use asynq_runtime::testing::TestApp;
+    ///
+    /// mod old {
+    ///     # use asynq_runtime::prelude::*;
+    ///     #[job]
+    ///     pub async fn report() {}
+    /// }
+    ///
+    /// mod new {
+    ///     # use asynq_runtime::prelude::*;
+    ///     #[job]
+    ///     pub async fn report() {}
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let app = TestApp::new().await.registry(Registry::only::<new::report>().unwrap());
+    /// new::report::enqueue(app.client()).await.unwrap();
+    /// assert_eq!(app.drain().await.succeeded, 1);
+    /// # });
+    /// ```
     #[must_use]
     pub fn registry(mut self, registry: Registry) -> Self {
-        self.registry = registry;
+        (self.registry, self.mistake) = (registry, None);
         self
     }
 
@@ -80,7 +134,7 @@ impl TestApp {
     #[must_use]
     pub fn register<J: Job>(mut self) -> Self {
         let job = JobDescriptor::of::<J>(std::any::type_name::<J>(), 0);
-        let jobs = self.registry.iter().copied().chain([job]);
+        let jobs = self.jobs().iter().copied().chain([job]);
         self.registry = Registry::from_descriptors(jobs).unwrap_or_else(|error| panic!("{error}"));
         self
     }
@@ -166,19 +220,21 @@ impl TestApp {
     /// # Panics
     ///
     /// The text is not a duration, or a schedule cannot be used.
-    pub async fn advance(&self, span: impl IntoSpan) {
+    pub fn advance(&self, span: impl IntoSpan) -> BoxFuture<'_, ()> {
         let span = span.into_span().unwrap_or_else(|error| panic!("{error}"));
-        let end = ManualClock::new(self.now());
-        end.advance(span);
-        while self.has_schedules
-            && let Some(at) = timetable::next(&self.client, &self.registry).await
-            && at > self.now()
-            && at <= end.now()
-        {
-            self.clock.set(at);
-            timetable::fire(&self.client, &self.registry).await;
-        }
-        self.clock.set(end.now());
+        Box::pin(async move {
+            let end = ManualClock::new(self.now());
+            end.advance(span);
+            while self.has_schedules
+                && let Some(at) = timetable::next(&self.client, self.jobs()).await
+                && at > self.now()
+                && at <= end.now()
+            {
+                self.clock.set(at);
+                timetable::fire(&self.client, self.jobs()).await;
+            }
+            self.clock.set(end.now());
+        })
     }
 
     /// Runs everything that is due, one task after the other, also what those tasks enqueue, until nothing is due.
@@ -190,8 +246,8 @@ impl TestApp {
     pub async fn drain(&self) -> Drained {
         let mut aggregations = self.aggregations.clone();
         let given = Aggregation::linked().chain(self.aggregated.iter().copied());
-        aggregations.serve(&self.registry, given).unwrap_or_else(|error| panic!("{error}"));
-        drain::drain(self.client.broker(), &self.registry, &self.states, &aggregations).await
+        aggregations.serve(self.jobs(), given).unwrap_or_else(|error| panic!("{error}"));
+        drain::drain(self.client.broker(), self.jobs(), &self.states, &aggregations).await
     }
 
     /// Asserts that a task of `J` is waiting whose arguments `matches`, due now or later.
@@ -277,7 +333,7 @@ impl TestApp {
         }
         let mut text = "there is:".to_owned();
         for task in &tasks {
-            let arguments = match self.registry.get(&task.r#type).map(|job| job.show(&task.payload)) {
+            let arguments = match self.jobs().get(&task.r#type).map(|job| job.show(&task.payload)) {
                 Some(Ok(arguments)) => arguments.to_string(),
                 _ => format!("{} bytes", task.payload.len()),
             };

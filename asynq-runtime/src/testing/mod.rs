@@ -56,6 +56,9 @@ mod timetable;
 #[cfg(feature = "sqlite")]
 mod wait;
 
+/// What asynq-cron puts into the inventory.
+#[doc(hidden)]
+pub use self::timetable::Timetable;
 #[cfg(feature = "sqlite")]
 pub use self::{
     app::TestApp,
@@ -64,7 +67,6 @@ pub use self::{
 pub use self::{
     direct::{run, run_in},
     locked::assert_jobs_locked,
-    timetable::Timetable,
 };
 
 /// What the database in memory answers, which has no reason to fail.

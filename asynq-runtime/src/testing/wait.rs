@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
-use serde::de::DeserializeOwned;
 
 use super::TestApp;
 use crate::{
     client::{Enqueued, Outcome, Value},
-    job::{IntoSpan, Job},
+    job::{BoxFuture, IntoSpan, Job, ReadResult},
     task::{TaskInfo, TaskState},
 };
 
@@ -25,24 +24,26 @@ impl TestApp {
     /// # Panics
     ///
     /// As [`drain`](Self::drain); or `limit` is not a length of time; or the result is not one of `J`.
-    pub async fn wait<J: Job>(&self, task: &Enqueued<J>, limit: impl IntoSpan) -> Outcome<Value<J>>
+    pub fn wait<'a, J: Job>(&'a self, task: &'a Enqueued<J>, limit: impl IntoSpan) -> BoxFuture<'a, Outcome<Value<J>>>
     where
-        Value<J>: DeserializeOwned,
+        Value<J>: ReadResult,
     {
         let limit = limit.into_span().unwrap_or_else(|error| panic!("{error}"));
         let end = chrono::TimeDelta::from_std(limit).ok().and_then(|limit| self.now().checked_add_signed(limit));
         let end = end.unwrap_or(DateTime::<Utc>::MAX_UTC);
-        loop {
-            self.drain().await;
-            let outcome = task.wait(Duration::ZERO).await.unwrap_or_else(|error| panic!("{error}"));
-            let now = self.now();
-            let next = next_turn(&self.tasks().await, now);
-            if outcome.has_ended() || now >= end {
-                return outcome;
+        Box::pin(async move {
+            loop {
+                self.drain().await;
+                let outcome = task.wait(Duration::ZERO).await.unwrap_or_else(|error| panic!("{error}"));
+                let now = self.now();
+                let next = next_turn(&self.tasks().await, now);
+                if outcome.has_ended() || now >= end {
+                    return outcome;
+                }
+                let turn = next.map_or(end, |next| next.min(end)) - now;
+                self.advance(turn.to_std().unwrap_or_default()).await;
             }
-            let turn = next.map_or(end, |next| next.min(end)) - now;
-            self.advance(turn.to_std().unwrap_or_default()).await;
-        }
+        })
     }
 }
 

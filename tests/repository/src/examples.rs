@@ -1,9 +1,71 @@
 //! Every example is short, run by a test, and listed in the README.
 
-use crate::tree::{files, read};
+use syn::{Attribute, Expr, Item, Lit, Meta};
+
+use crate::tree::{files, none, read};
 
 /// The packages that hold examples: all of them, those that need the dashboard, and one that needs OpenTelemetry.
 const FOLDERS: [&str; 3] = ["examples", "examples/web", "examples/tracing"];
+
+/// The items that everybody opens, and where they are written.
+const OPENED: [(&str, &str); 21] = [
+    ("App", "asynq-runtime/src/app/mod.rs"),
+    ("Backoff", "asynq-runtime/src/job/backoff.rs"),
+    ("Checkpoint", "asynq-runtime/src/job/checkpoint.rs"),
+    ("Client", "asynq-runtime/src/client/mod.rs"),
+    ("Enqueued", "asynq-runtime/src/client/enqueued.rs"),
+    ("Inspector", "asynq-runtime/src/inspector/mod.rs"),
+    ("Job", "asynq-runtime/src/job/mod.rs"),
+    ("JobBuilder", "asynq-runtime/src/job/builder.rs"),
+    ("JobContext", "asynq-runtime/src/job/context.rs"),
+    ("JobError", "asynq-runtime/src/job/error.rs"),
+    ("Outcome", "asynq-runtime/src/client/enqueued.rs"),
+    ("RawTask", "asynq-runtime/src/job/raw.rs"),
+    ("Registry", "asynq-runtime/src/job/registry.rs"),
+    ("Running", "asynq-runtime/src/server/running.rs"),
+    ("Secret", "asynq-runtime/src/job/secret.rs"),
+    ("Semaphore", "asynq-runtime/src/rate.rs"),
+    ("Server", "asynq-runtime/src/server/mod.rs"),
+    ("State", "asynq-runtime/src/job/state.rs"),
+    ("TaskInfo", "asynq-runtime/src/task/info.rs"),
+    ("TestApp", "asynq-runtime/src/testing/app.rs"),
+    ("Tick", "asynq-cron/src/tick.rs"),
+];
+
+/// Whether a documentation has a block of Rust.
+fn has_example(attributes: &[Attribute]) -> bool {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(doc) if doc.path.is_ident("doc") => match &doc.value {
+            Expr::Lit(text) => match &text.lit {
+                Lit::Str(text) => Some(text.value()),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    });
+    let fences = lines.filter_map(|line| line.trim().strip_prefix("```").map(str::to_owned));
+    let words = ["", "no_run", "standalone_crate"];
+    fences.into_iter().step_by(2).any(|language| words.contains(&language.as_str()))
+}
+
+#[test]
+fn each_item_that_everybody_opens_has_an_example() {
+    let mut without = Vec::new();
+    for (name, path) in OPENED {
+        let items = syn::parse_file(&read(path)).unwrap().items;
+        let attributes = items.iter().find_map(|item| match item {
+            Item::Struct(item) if item.ident == name => Some(&item.attrs),
+            Item::Enum(item) if item.ident == name => Some(&item.attrs),
+            Item::Trait(item) if item.ident == name => Some(&item.attrs),
+            _ => None,
+        });
+        if !has_example(attributes.unwrap_or_else(|| panic!("{path} has no `{name}`"))) {
+            without.push(format!("{path}: {name}"));
+        }
+    }
+    none(without, "a reader sees the call before the list of methods");
+}
 
 #[test]
 fn every_example_is_short_run_by_a_test_and_listed_in_the_readme() {

@@ -65,7 +65,7 @@ fn every_published_crate_says_what_a_registry_shows_and_can_be_packed() {
     for (name, _) in CRATES {
         let package =
             packages.iter().find(|package| text(package, "name") == name && package["source"].is_null()).unwrap();
-        for key in ["description", "license", "readme", "rust_version"] {
+        for key in ["description", "documentation", "license", "readme", "rust_version"] {
             if text(package, key).is_empty() {
                 broken.push(format!("{name} has no {key}"));
             }
@@ -84,8 +84,9 @@ fn every_published_crate_says_what_a_registry_shows_and_can_be_packed() {
         let list = ["package", "--list", "--allow-dirty", "--offline", "--locked", "-p", name];
         let output = std::process::Command::new(cargo).args(list).current_dir(root()).output().unwrap();
         let listed = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() || !listed.lines().any(|file| file == "src/lib.rs") || !listed.contains("README.md")
-        {
+        let needed = ["src/lib.rs", "README.md", "LICENSE-MIT", "LICENSE-APACHE"];
+        let is_whole = needed.iter().all(|needed| listed.lines().any(|file| file == *needed));
+        if !output.status.success() || !is_whole {
             broken.push(format!("{name} cannot be packed: {}{listed}", String::from_utf8_lossy(&output.stderr)));
         }
     }

@@ -15,11 +15,13 @@ fn shown() -> Vec<(String, String)> {
     }
     let pages = ["docs", "asynq-runtime/src/docs", "asynq-cron/src/docs"];
     let pages = pages.iter().flat_map(|folder| files(folder)).filter(|path| path.ends_with(".md"));
-    for path in pages.chain(["README.md".to_owned(), "ARCHITECTURE.md".to_owned()]) {
+    let folders = ["asynq-grammar", "asynq-macros", "asynq-runtime", "asynq-cron", "asynq-dashboard", "asynq-cli"];
+    let fronts = folders.map(|folder| format!("{folder}/README.md"));
+    for path in pages.chain(["README.md".to_owned(), "ARCHITECTURE.md".to_owned()]).chain(fronts) {
         let text = read(&path);
         shown.extend(snippets(&path, text.lines().map(str::to_owned)));
     }
-    for folder in ["asynq-grammar", "asynq-macros", "asynq-runtime", "asynq-cron", "asynq-dashboard", "asynq-cli"] {
+    for folder in folders {
         for path in files(&format!("{folder}/src")).into_iter().filter(|path| path.ends_with(".rs")) {
             let comment = |line: &str| {
                 let line = line.trim_start();

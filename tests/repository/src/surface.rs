@@ -17,7 +17,8 @@ use crate::{
     tree::{read, root, rust_files},
 };
 
-const CRATES: [&str; 3] = ["asynq-runtime", "asynq-cron", "asynq-dashboard"];
+const CRATES: [&str; 6] =
+    ["asynq-grammar", "asynq-macros", "asynq-runtime", "asynq-cron", "asynq-dashboard", "asynq-cli"];
 
 #[test]
 fn the_public_surface_is_the_committed_one() {

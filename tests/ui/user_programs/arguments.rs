@@ -126,3 +126,57 @@ async fn shared_text(text: Box<str>, many: Box<[u8]>) -> JobResult {
     println!("{text} {many:?} {:?}", Arc::new(1));
     Ok(())
 }
+
+/// JSON leaves out what serde skips; postcard refuses it at the enqueue.
+#[derive(Debug, Serialize, Deserialize)]
+struct Patch {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    discount: Option<u8>,
+    quantity: u8,
+}
+
+#[job(name = "user:skipped", codec = "json")]
+async fn skipped(patch: Patch, #[serde(default, skip_serializing_if = "Vec::is_empty")] lines: Vec<u8>) -> JobResult {
+    println!("{patch:?} {lines:?}");
+    Ok(())
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Page<T> {
+    items: Vec<T>,
+}
+
+#[job(name = "user:of_a_generic_type")]
+async fn of_a_generic_type(page: Page<Address>) -> JobResult {
+    println!("{page:?}");
+    Ok(())
+}
+
+/// Written and read in a way of one's own.
+mod seconds {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(span: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(span.as_secs())
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_secs)
+    }
+}
+
+#[job(name = "user:by_module")]
+async fn by_module(#[serde(with = "seconds")] every: Duration, #[serde(rename = "at")] address: Address) -> JobResult {
+    println!("{every:?} {address:?}");
+    Ok(())
+}
+
+type Recipients = Vec<Address>;
+
+#[job(name = "user:by_alias")]
+async fn by_alias(to: &Recipients) -> JobResult {
+    println!("{to:?}");
+    Ok(())
+}

@@ -7,7 +7,7 @@ use asynq_runtime::{RawTask, prelude::*};
 use super::options::{plain, resize};
 
 #[job(name = "user:two")]
-async fn two(to: String, n: u32) -> JobResult {
+pub(super) async fn two(to: String, n: u32) -> JobResult {
     println!("{to} {n}");
     Ok(())
 }
@@ -34,6 +34,40 @@ async fn many(client: &Client) -> Result<(), BoxError> {
     }
     client.enqueue_all([two::job("ann", 1_u32).into(), plain { to: "bob".into() }.into()]).await?;
     client.enqueue_raw(RawTask::new("go:type", "{}")).await?;
+    Ok(())
+}
+
+/// The length of time and the text as a program's settings have them.
+struct Settings {
+    delay: String,
+    footer: String,
+}
+
+async fn by_settings(client: &Client, settings: &Settings) -> Result<(), BoxError> {
+    two::enqueue_in(client, &settings.delay, &settings.footer, 1_u32).await?;
+    two::job(&*settings.footer, 1_u32).timeout(&settings.delay).expires(&settings.delay).enqueue(client).await?;
+    Ok(())
+}
+
+/// The future of an enqueue holds all that it needs.
+async fn spawned_at_once(client: &Client) -> Result<(), BoxError> {
+    tokio_like(two::enqueue(client, "ann", 1_u32)).await?;
+    tokio_like(two { to: "ann".into(), n: 1 }.enqueue(client)).await?;
+    tokio_like(two::job("ann", 1_u32).queue("low").enqueue(client)).await?;
+    tokio_like(client.enqueue_many((0..10).map(|n| two::job("ann", n)))).await?;
+    Ok(())
+}
+
+/// A task that is known by its id alone, as a web request names it.
+async fn by_id(client: &Client, id: &str) -> Result<Option<u64>, BoxError> {
+    match client.wait::<resize>(id, Duration::from_secs(5)).await? {
+        asynq_runtime::Outcome::Done(width) => Ok(Some(width)),
+        _ => Ok(None),
+    }
+}
+
+async fn of_a_client_that_is_shared(client: std::sync::Arc<Client>) -> Result<(), BoxError> {
+    two::enqueue(&client, format!("{}", 7), 1_u32).await?;
     Ok(())
 }
 

@@ -1,0 +1,73 @@
+//! Programs with a `main` of their own, and set-ups.
+
+use asynq_runtime::{JobDescriptor, RawTask, job::StateKey, prelude::*, rate::Semaphore};
+use serde::{Deserialize, Serialize};
+
+use super::{calls::two, options::plain};
+
+/// The set-up knows the broker that the flags name.
+async fn setup(app: App) -> Result<App, BoxError> {
+    let client = app.client().await?;
+    client.ping().await?;
+    Ok(app.state(client).state(Semaphore::new("partner", 5)?).concurrency(4))
+}
+
+#[job(name = "user:limited", timeout = "5m")]
+async fn limited(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> JobResult {
+    let Some(token) = partner.acquire(ctx).await? else {
+        return Err(JobError::snooze("30s"));
+    };
+    println!("order {order}");
+    Ok(token.release().await?)
+}
+
+/// Beside an HTTP server of one's own.
+async fn beside_a_server(stopped: impl Future<Output = ()>) -> Result<(), BoxError> {
+    let server = Server::builder("redis://127.0.0.1:6379").queue("low", 1).register::<plain>().build().await?;
+    let running = server.start().await?;
+    plain::enqueue(&running.client(), "ann").await?;
+    stopped.await;
+    Ok(running.shutdown().await?)
+}
+
+fn chosen() -> Result<(Registry, Registry), BoxError> {
+    Ok((Registry::only::<plain>()?, Registry::only::<(plain, two)>()?))
+}
+
+/// Written by hand, without the attribute.
+#[derive(Debug, Serialize, Deserialize)]
+struct Handmade {
+    to: String,
+}
+
+impl Job for Handmade {
+    const NAME: &'static str = "user:handmade";
+    const OPTIONS: JobOptions = JobOptions::new().queue("low").retry(1);
+    const REQUIRES: &'static [StateKey] = &[StateKey::of::<Semaphore>()];
+    type Output = JobResult<usize>;
+
+    async fn run(self, ctx: &JobContext) -> JobResult<usize> {
+        println!("{}", ctx.id());
+        Ok(self.to.len())
+    }
+}
+
+asynq_runtime::__private::inventory::submit! { JobDescriptor::of::<Handmade>(file!(), line!()) }
+
+async fn raw(client: &Client) -> Result<(), BoxError> {
+    let server = Server::builder("sqlite::memory:").handle("go:*", async |task: RawTask| {
+        println!("{}", task.payload().len());
+        Ok::<(), JobError>(())
+    });
+    println!("{server:?}");
+    client.enqueue_raw(RawTask::new("go:type", "{}").queue("go").retry(2)).await?;
+    Ok(())
+}
+
+#[job(name = "user:attempts")]
+async fn attempts(ctx: &JobContext, to: String) -> JobResult {
+    if ctx.attempt() > 3 {
+        return Err(JobError::skip_retry(format!("{to}: {} of {}", ctx.attempt(), ctx.max_retry())));
+    }
+    Ok(())
+}
