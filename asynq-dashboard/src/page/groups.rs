@@ -90,6 +90,6 @@ mod tests {
         };
         assert!(html(None).contains("No group has tasks"));
         let page = html(Some("7:<99>"));
-        assert!(page.contains("after=7%3A%3C99%3E") && !page.contains("<99>") && !page.contains("No group"), "{page}");
+        assert!(page.contains("after=7:%3C99%3E") && !page.contains("<99>") && !page.contains("No group"), "{page}");
     }
 }

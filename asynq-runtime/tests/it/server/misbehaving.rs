@@ -76,7 +76,8 @@ async fn errors_and_back_offs_that_misbehave_are_failures_like_any_other() {
     assert_eq!(told(&mut log).await, "neighbour");
     for (id, expected) in [("unspeakable", "no words"), ("circular", "round and round"), ("hasty", "no")] {
         let task = settled(&broker, &running, id, TaskState::Retry).await;
-        let error = task.last_error.unwrap();
+        // A backtrace may follow, where the environment asks for one.
+        let error = task.last_error.as_deref().and_then(|error| error.lines().next()).unwrap();
         assert!(error.contains(expected) && error.len() < 500, "{id}: {error}");
         assert_eq!(task.retried, 1);
     }
