@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    mem::take,
     sync::{MutexGuard, PoisonError, atomic::Ordering},
     time::Duration,
 };
@@ -113,7 +114,7 @@ impl RedisBroker {
         is_first: bool,
     ) -> Result<(), BrokerError> {
         let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
-        let info = AnnouncedInfo::new(&ServerInfo { clock_ahead_ms, ..info.clone() });
+        let info = AnnouncedInfo::new(ServerInfo { clock_ahead_ms, ..info.clone() });
         // What Redis has of a beat that got no answer is unknown.
         let is_known = !is_first && self.announced().remove(&member.name).as_ref() == Some(&info.stable);
         let is_written = self.send_beat(member, &info, is_known, workers, is_first).await?;
@@ -209,26 +210,17 @@ struct AnnouncedInfo {
 }
 
 impl AnnouncedInfo {
-    fn new(info: &ServerInfo) -> Self {
+    fn new(mut info: ServerInfo) -> Self {
         let stable = ServerInfo {
-            host: info.host.clone(),
-            pid: info.pid,
-            server_id: info.server_id.clone(),
-            concurrency: info.concurrency,
-            queues: info.queues.clone(),
-            strict_priority: info.strict_priority,
+            host: take(&mut info.host),
+            pid: take(&mut info.pid),
+            server_id: take(&mut info.server_id),
+            concurrency: take(&mut info.concurrency),
+            queues: take(&mut info.queues),
+            strict_priority: take(&mut info.strict_priority),
             ..ServerInfo::default()
         };
-        let changing = ServerInfo {
-            status: info.status.clone(),
-            start_time: info.start_time,
-            active_worker_count: info.active_worker_count,
-            rust_version: info.rust_version.clone(),
-            clock_ahead_ms: info.clock_ahead_ms,
-            archives: info.archives.clone(),
-            ..ServerInfo::default()
-        };
-        Self { stable: stable.encode_to_vec(), changing: changing.encode_to_vec() }
+        Self { stable: stable.encode_to_vec(), changing: info.encode_to_vec() }
     }
 }
 
@@ -261,10 +253,10 @@ mod tests {
             clock_ahead_ms: Some(-5),
             archives: Vec::new(),
         };
-        let parts = AnnouncedInfo::new(&info);
+        let parts = AnnouncedInfo::new(info.clone());
         let later =
             ServerInfo { status: "closed".into(), active_worker_count: 0, clock_ahead_ms: Some(9), ..info.clone() };
-        let later_parts = AnnouncedInfo::new(&later);
+        let later_parts = AnnouncedInfo::new(later.clone());
         assert_eq!(parts.stable, later_parts.stable);
         for (info, parts) in [(info, parts), (later, later_parts)] {
             assert_eq!([parts.stable, parts.changing].concat(), info.encode_to_vec());
