@@ -19,6 +19,7 @@ pub(crate) struct Route {
 
 /// The callers that may use a route. Every method but GET needs a same-origin request besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Access {
     /// Everybody that reaches the port: style sheets, the login itself, health checks.
     Public,

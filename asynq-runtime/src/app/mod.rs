@@ -71,6 +71,8 @@ pub struct App {
     /// What flags and environment say, where the program of [`main!`](crate::main) has read them already.
     settings: Option<Settings>,
     url: Option<String>,
+    /// The client of a `TestApp`, whatever the URL says.
+    client: Option<Client>,
     /// The URL of the client that was asked for, once it was.
     client_url: OnceLock<String>,
     queues: Vec<(String, u32)>,
@@ -90,6 +92,7 @@ impl App {
         Self {
             settings: None,
             url: None,
+            client: None,
             client_url: OnceLock::new(),
             queues: Vec::new(),
             limits: Vec::new(),
@@ -114,6 +117,12 @@ impl App {
         Self { settings: Some(settings), ..Self::new() }
     }
 
+    /// A worker for a test: `client` is its client, and neither flags nor environment say anything.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn in_test(client: Client) -> Self {
+        Self { settings: Some(Settings::default()), client: Some(client), ..Self::new() }
+    }
+
     /// Connects a client to the broker of this worker: the one that flags, environment and [`url`](Self::url) name. For
     /// whatever the set-up enqueues or hands to others; jobs have `State<Client>` without it.
     ///
@@ -133,6 +142,9 @@ impl App {
     /// A variable that cannot be read, a broker that is not there, or a database in memory, which only the worker itself
     /// can reach. [`url`](Self::url) comes before this: a worker whose URL changes afterwards does not start.
     pub async fn client(&self) -> Result<Client, AppError> {
+        if let Some(client) = &self.client {
+            return Ok(client.clone());
+        }
         let from_env;
         let settings = match &self.settings {
             Some(settings) => settings,
@@ -296,7 +308,7 @@ impl App {
         Ok(self.build().await?.run().await?)
     }
 
-    fn into_builder(mut self) -> Result<ServerBuilder, AppError> {
+    pub(crate) fn into_builder(mut self) -> Result<ServerBuilder, AppError> {
         let settings = match self.settings.take() {
             Some(settings) => settings,
             None => Settings::from_env(env::variable)?,

@@ -127,6 +127,7 @@ pub trait Repair {
 
 /// What became of a request about one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Changed {
     /// Done as asked.
     Done,
@@ -206,6 +207,7 @@ pub struct PayloadEdit {
 
 /// Why a payload was not replaced.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum EditError {
     /// Another program changed it meanwhile.
     #[error("the payload is another by now; read the task again")]
@@ -223,6 +225,7 @@ pub enum EditError {
 
 /// Why a task was not moved.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum MoveError {
     /// Its id is taken in the other queue.
     #[error("the task id is taken in the other queue")]

@@ -240,6 +240,7 @@ impl InspectError {
 
 /// A change to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Wish {
     /// Make it pending.
     Run,

@@ -1,39 +1,32 @@
-//! Collects what a server is told, checks it, and connects.
+//! Collects what a server is told.
 
 mod around;
+mod build;
 mod checks;
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
-    Server,
     aggregate::{Aggregations, IntoAggregated, WrongRule},
     archives::{Archives, Room},
     choice::Choice,
-    config::{BLOCKING_LIMIT, Config, OnUnknown, SHUTDOWN_TIMEOUT, default_concurrency},
+    config::{BLOCKING_LIMIT, OnUnknown, SHUTDOWN_TIMEOUT},
     error::ServerError,
-    executor::{Executor, ExecutorParts},
     flags::Flags,
-    handlers::{Handler, Handlers},
+    handlers::Handler,
     health::HealthCheck,
-    heartbeat_runtime::HeartbeatRuntime,
     hooks::{Hooks, Moments},
     layer_stack::Layers,
     pauses::ServerBackoff,
     service::{Service, ServiceEntry},
-    stuck::GivenUp,
 };
 use crate::{
     broker::{Broker, RetryOrder},
-    client::Client,
-    connect,
-    job::{
-        Aggregates, Aggregation, BlockingPool, IntoSpan, Job, JobDescriptor, JobError, Registry, StateKey, StateMap,
-    },
+    job::{Aggregates, Aggregation, IntoSpan, Job, JobDescriptor, JobError, Registry, StateMap},
     task::{GroupName, TaskInfo},
 };
 
-/// Builds a [`Server`]. Mistakes are told by [`build`](Self::build), the first one first.
+/// Builds a [`Server`](super::Server). Mistakes are told by [`build`](Self::build), the first one first.
 #[must_use = "nothing happens until `.build().await`"]
 pub struct ServerBuilder {
     place: Place,
@@ -201,7 +194,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Gives the jobs a shared state; a second one of the same type replaces the first. A [`Client`] of this server's broker
+    /// Gives the jobs a shared state; a second one of the same type replaces the first. A [`Client`](crate::Client) of this server's broker
     /// is there without it.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
@@ -350,76 +343,6 @@ impl ServerBuilder {
     pub fn broker(mut self, broker: Arc<dyn Broker>) -> Self {
         self.place = Place::Broker(broker);
         self
-    }
-
-    /// Checks everything and connects, on the server's own I/O thread.
-    ///
-    /// # Errors
-    ///
-    /// No jobs and no service that stands alone, two jobs of one name or a missing state; a name, a weight, a limit or a time that cannot be; a choice that no
-    /// job fits; a broker that is not there. Nothing runs yet and nobody has been told of this server.
-    pub async fn build(mut self) -> Result<Server, ServerError> {
-        if let Some((option, reason)) = self.wrong_rule {
-            return Err(ServerError::option(option, reason));
-        }
-        self.add_linked_services();
-        let handlers = Handlers::new(self.handlers)?;
-        // A program that names queues means to work.
-        let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
-        let registry = checks::registry(self.registry, self.registered, &handlers, may_idle)?;
-        let (registry, handlers) = checks::chosen(&self.choice, registry, handlers)?;
-        registry.check_codecs()?;
-        registry.check_states(&self.states, StateKey::of::<Client>())?;
-        // Without any job there is nothing to take from a queue.
-        let is_whole = (self.choice.is_everything() && !registry.is_empty()) || !handlers.is_empty();
-        let defaults = checks::Defaults { registry: &registry, is_whole };
-        let mut aggregations = self.aggregations;
-        aggregations.serve(&registry, Aggregation::linked().chain(self.aggregated))?;
-        let config = Config {
-            queues: checks::entries(self.queues, self.limits, &defaults)?,
-            strict: self.strict,
-            retries: self.retries,
-            concurrency: self.concurrency.unwrap_or_else(default_concurrency),
-            shutdown_timeout: self.shutdown_timeout?,
-            on_unknown: self.on_unknown,
-            archives: self.archives?,
-            health_check: self.health_check?,
-        };
-        let heartbeat_runtime = HeartbeatRuntime::spawn().map_err(ServerError::Thread)?;
-        let (broker, ours) = match self.place {
-            Place::Broker(broker) => (broker, false),
-            // On the heartbeat runtime: an answer then wakes no other to reach who waits for it.
-            Place::Url(url) => {
-                let thread = heartbeat_runtime.thread();
-                (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
-            }
-        };
-        if !self.states.contains(StateKey::of::<Client>()) {
-            self.states.insert(Client::new(Arc::clone(&broker)));
-        }
-        let parts = ExecutorParts {
-            registry: registry.clone(),
-            states: Arc::new(self.states),
-            blocking: BlockingPool::new(self.blocking_limit),
-            broker: Arc::clone(&broker),
-            on_unknown: config.on_unknown,
-            backoff: self.backoff,
-        };
-        let given_up = GivenUp::new(config.concurrency.min(self.blocking_limit));
-        let executor = Executor::with(parts, handlers, self.hooks, given_up);
-        Ok(Server {
-            config,
-            registry,
-            broker,
-            closes_broker: ours,
-            executor,
-            aggregations: Arc::new(aggregations),
-            layers: self.layers,
-            moments: self.moments,
-            services: self.services,
-            flags: Arc::new(self.flags),
-            heartbeat_runtime,
-        })
     }
 }
 

@@ -44,6 +44,8 @@ pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 pub(crate) struct ExecutorParts {
     /// The jobs.
     pub(crate) registry: Registry,
+    /// What runs tasks of which none is one.
+    pub(crate) handlers: Handlers,
     /// Their shared states.
     pub(crate) states: Arc<StateMap>,
     /// Where blocking jobs run.
@@ -54,6 +56,10 @@ pub(crate) struct ExecutorParts {
     pub(crate) on_unknown: OnUnknown,
     /// How long failed tasks of jobs wait that do not say so themselves; `None` is asynq's way.
     pub(crate) backoff: Option<ServerBackoff>,
+    /// Who is told of failures.
+    pub(crate) hooks: Hooks,
+    /// The threads that are given up.
+    pub(crate) given_up: Arc<GivenUp>,
 }
 
 /// Runs dequeued tasks, one attempt each. Clones are the same executor.
@@ -77,15 +83,10 @@ struct Inner {
 impl Executor {
     /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
     /// that is there in force.
-    #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
     pub(crate) fn new(parts: ExecutorParts) -> Self {
-        Self::with(parts, Handlers::default(), Hooks::default(), GivenUp::new(usize::MAX))
-    }
-
-    /// The same with what only a server has.
-    pub(super) fn with(parts: ExecutorParts, handlers: Handlers, hooks: Hooks, given_up: Arc<GivenUp>) -> Self {
         panics::note_places();
-        let ExecutorParts { registry, states, blocking, broker, on_unknown, backoff } = parts;
+        let ExecutorParts { registry, handlers, states, blocking, broker, on_unknown, backoff, hooks, given_up } =
+            parts;
         let dispatcher = Arc::new(Dispatcher::new(registry, handlers, on_unknown));
         let closing = CancellationToken::new();
         Self(Arc::new(Inner {
@@ -102,8 +103,13 @@ impl Executor {
         }))
     }
 
+    /// The jobs.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.0.dispatcher.registry
+    }
+
     /// What the layers are built around.
-    pub(super) fn dispatcher(&self) -> &Arc<Dispatcher> {
+    pub(crate) fn dispatcher(&self) -> &Arc<Dispatcher> {
         &self.0.dispatcher
     }
 
@@ -117,20 +123,9 @@ impl Executor {
         &self.0.given_up
     }
 
-    /// Runs one attempt on the current runtime and says what becomes of its task, and whether the job revoked it, which to a broker
-    /// is the same as a success. It settles nothing itself. Cancelling `cancel` fails the attempt with `context canceled`, as
-    /// somebody's request would.
-    #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
-    pub(crate) async fn execute_told(&self, run: crate::broker::Run, cancel: CancellationToken) -> (Settlement, bool) {
-        self.attempt_told(&Attempt::from(run), &Stop::on(cancel), None).await
-    }
-
-    /// The same for a server, which has more than one reason to stop an attempt, and layers around it if there is a permit.
-    pub(super) async fn attempt(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> Settlement {
-        self.attempt_told(attempt, stop, permit).await.0
-    }
-
-    async fn attempt_told(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> (Settlement, bool) {
+    /// Runs one attempt on the current runtime, inside the layers if there is a permit, and says what becomes of its task, and
+    /// whether the job revoked it, which to a broker is the same as a success. It settles nothing itself.
+    pub(crate) async fn attempt(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> (Settlement, bool) {
         let Attempt { key, message, extra, .. } = attempt;
         let span = tracing::info_span!(
             "job",
@@ -294,15 +289,6 @@ impl Executor {
 impl fmt::Debug for Executor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Executor").field(&self.0.dispatcher).finish()
-    }
-}
-
-impl fmt::Debug for ExecutorParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ExecutorParts")
-            .field("registry", &self.registry)
-            .field("on_unknown", &self.on_unknown)
-            .finish_non_exhaustive()
     }
 }
 

@@ -231,7 +231,8 @@ impl LayerStack {
         self.batch_controller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
+    /// Waits on the runtime of the jobs.
+    pub(crate) async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
         self.is_back().await;
         poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
         Ok(self.give())

@@ -74,8 +74,6 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-#[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
-pub(crate) use self::executor::ExecutorParts;
 use self::{
     active_runs::ActiveRuns,
     config::{ANSWER, Config},
@@ -103,6 +101,9 @@ pub use self::{
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
 };
+/// What a `TestApp` runs tasks with.
+#[cfg(feature = "sqlite")]
+pub(crate) use self::{attempt::Attempt, layer_stack::LayerStack, stop::Stop};
 use crate::{broker::Broker, client::Client, job::Registry};
 
 /// A server that is connected and checked, and not started yet.
@@ -122,17 +123,21 @@ use crate::{broker::Broker, client::Client, job::Registry};
 #[must_use = "a server does nothing until `.start()` or `.run()`"]
 #[doc(alias("worker", "consumer"))]
 pub struct Server {
-    config: Config,
-    registry: Registry,
-    broker: Arc<dyn Broker>,
+    parts: Parts,
     closes_broker: bool,
-    executor: Executor,
-    aggregations: Arc<Aggregations>,
-    layers: Layers,
-    moments: Moments,
-    services: Vec<Box<dyn Service>>,
-    flags: Arc<Flags>,
     heartbeat_runtime: HeartbeatRuntime,
+}
+
+/// What runs the tasks of a broker, whoever takes them there: a server's components, or a test by hand.
+pub(crate) struct Parts {
+    pub(crate) broker: Arc<dyn Broker>,
+    pub(crate) config: Config,
+    pub(crate) executor: Executor,
+    pub(crate) aggregations: Arc<Aggregations>,
+    pub(crate) layers: Layers,
+    pub(crate) moments: Moments,
+    services: Vec<Box<dyn Service>>,
+    flags: Flags,
 }
 
 impl Server {
@@ -146,37 +151,37 @@ impl Server {
 
     /// The broker, for what has to be looked at before the start.
     pub fn broker(&self) -> &Arc<dyn Broker> {
-        &self.broker
+        &self.parts.broker
     }
 
     /// The queues and patterns that it will serve, with their weights.
     pub fn queues(&self) -> impl Iterator<Item = (&str, u32)> {
-        self.config.queues.iter().map(|entry| (entry.pattern.as_str(), entry.weight))
+        self.parts.config.queues.iter().map(|entry| (entry.pattern.as_str(), entry.weight))
     }
 
     /// The limits of the queues and patterns that have one ([`ServerBuilder::queue_concurrency`]).
     pub fn queue_limits(&self) -> impl Iterator<Item = (&str, usize)> {
-        self.config.queues.iter().filter_map(|entry| Some((entry.pattern.as_str(), entry.limit?)))
+        self.parts.config.queues.iter().filter_map(|entry| Some((entry.pattern.as_str(), entry.limit?)))
     }
 
     /// The patterns of its handlers.
     pub fn handlers(&self) -> impl Iterator<Item = &str> {
-        self.executor.dispatcher().handlers.patterns()
+        self.parts.executor.dispatcher().handlers.patterns()
     }
 
     /// The jobs that it will run.
     pub fn registry(&self) -> &Registry {
-        &self.registry
+        self.parts.executor.registry()
     }
 
     /// The names of the services that it will run: those that it was given, and those that are linked.
     pub fn services(&self) -> impl Iterator<Item = &'static str> {
-        self.services.iter().map(|service| service.name())
+        self.parts.services.iter().map(|service| service.name())
     }
 
     /// Most tasks at a time.
     pub fn concurrency(&self) -> usize {
-        self.config.concurrency
+        self.parts.config.concurrency
     }
 
     /// Starts all components. Jobs run on the tokio runtime that calls this; everything else has its own thread.
@@ -184,38 +189,39 @@ impl Server {
     /// # Errors
     ///
     /// A hook `before_start` failed, the broker does not let it join, or there is no tokio runtime with timers here.
-    pub async fn start(mut self) -> Result<Running, ServerError> {
+    pub async fn start(self) -> Result<Running, ServerError> {
         let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
         // A runtime without timers would fail every single attempt.
         let timers = jobs.spawn(async { tokio::time::sleep(Duration::ZERO).await });
         timers.await.map_err(|_| ServerError::NoRuntime)?;
         self.warn_of_unserved_jobs();
 
-        let client = Client::new(Arc::clone(&self.broker));
-        self.moments.start(&client).await?;
+        let Parts { broker, config, executor, aggregations, layers, mut moments, services, flags } = self.parts;
+        let client = Client::new(Arc::clone(&broker));
+        moments.start(&client).await?;
 
-        let queues = ServedQueues::new(self.config.queues.clone(), self.config.strict);
-        let started = self.broker.now();
-        let (broker, config) = (Arc::clone(&self.broker), self.config.clone());
+        let queues = ServedQueues::new(config.queues.clone(), config.strict);
+        let (started, registry) = (broker.now(), executor.registry().clone());
+        let (joined, introduced) = (Arc::clone(&broker), config.clone());
         let join = async move {
             let name = heartbeat::new_name();
-            let info = heartbeat::introduction(&name, &config, started);
-            broker.join(&name, &info).await
+            let info = heartbeat::introduction(&name, &introduced, started);
+            joined.join(&name, &info).await
         };
         let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
         let member = self.heartbeat_runtime.call(join).await??;
-        tracing::info!(server = %member.name, broker = %self.broker.location(), "serving");
+        tracing::info!(server = %member.name, broker = %broker.location(), "serving");
 
         let context = Arc::new(ServerContext {
-            broker: self.broker,
+            broker,
             member,
-            runs: ActiveRuns::new(self.config.concurrency),
-            config: self.config,
+            runs: ActiveRuns::new(config.concurrency),
+            config,
             queues,
-            layer_stack: self.layers.build(self.executor.dispatcher()),
-            closing: self.executor.closing().clone(),
-            executor: self.executor,
-            aggregations: self.aggregations,
+            layer_stack: layers.build(executor.dispatcher()),
+            closing: executor.closing().clone(),
+            executor,
+            aggregations,
             jobs: jobs.clone(),
             outbox: Outbox::default(),
             signals: Signals::default(),
@@ -251,18 +257,13 @@ impl Server {
             heartbeat_runtime.tend("aggregator", &context, &never, aggregator::run);
         }
 
-        let service_context =
-            ServiceContext { client, registry: self.registry, stopping: closing, flags: self.flags, jobs };
-        let services = Services::start(
-            self.services,
-            service_context,
-            heartbeat_runtime.runtime(),
-            context.services_ended.clone(),
-        );
+        let service_context = ServiceContext { client, registry, stopping: closing, flags: Arc::new(flags), jobs };
+        let services =
+            Services::start(services, service_context, heartbeat_runtime.runtime(), context.services_ended.clone());
         Ok(Running {
             context,
             services,
-            moments: Mutex::new(self.moments),
+            moments: Mutex::new(moments),
             closes_broker: self.closes_broker,
             heartbeat_runtime: self.heartbeat_runtime,
         })
@@ -300,9 +301,9 @@ impl Server {
     }
 
     fn warn_of_unserved_jobs(&self) {
-        for job in self.registry.iter() {
+        for job in self.registry().iter() {
             let queue = job.options.queue;
-            if !self.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
+            if !self.parts.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
                 tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
             }
         }
@@ -311,6 +312,9 @@ impl Server {
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("config", &self.config).field("broker", &self.broker).finish_non_exhaustive()
+        f.debug_struct("Server")
+            .field("config", &self.parts.config)
+            .field("broker", &self.parts.broker)
+            .finish_non_exhaustive()
     }
 }

@@ -195,7 +195,7 @@ impl Slot {
     /// Runs the task.
     async fn run(mut self) {
         let permit = self.permit.take();
-        let settlement = self.context.executor.attempt(&self.task.attempt, &self.task.stop, permit).await;
+        let (settlement, _) = self.context.executor.attempt(&self.task.attempt, &self.task.stop, permit).await;
         self.settlement = Some(settlement);
     }
 }

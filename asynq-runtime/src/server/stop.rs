@@ -31,12 +31,6 @@ impl Stop {
         Self { asked: Request::default(), leave: Request::default(), cancel: Cancel::default(), why }
     }
 
-    /// One that is also stopped, as cancelled, by `asked`.
-    #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
-    pub(crate) fn on(asked: tokio_util::sync::CancellationToken) -> Self {
-        Self { cancel: asked.child_token().into(), asked: asked.into(), ..Self::new() }
-    }
-
     pub(crate) fn stop(&self, why: Why) {
         self.why.fetch_max(why as u8, Ordering::AcqRel);
         if why == Why::Leaving {

@@ -46,6 +46,7 @@ pub struct Extra {
 /// How a task ended, where its state does not say.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
+#[non_exhaustive]
 pub enum Ending {
     /// As its state says, or it has not ended.
     Plain = 0,

@@ -2,7 +2,8 @@
 
 use std::{fmt, str::FromStr};
 
-/// Where a task is in its life; the names are asynq's and appear literally in Redis.
+/// Where a task is in its life; the names are asynq's and appear literally in Redis. There are no others, so a `match` may be
+/// complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TaskState {

@@ -1,23 +1,31 @@
 //! An application in memory: a broker, a clock that stands still, and the jobs of the program.
 
-use std::{fmt::Write as _, future::Future, panic::Location, sync::Arc};
+use std::{
+    fmt,
+    fmt::Write as _,
+    future::Future,
+    panic::Location,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use chrono::{DateTime, SubsecRound as _, Utc};
+use tokio::sync::OnceCell;
 
 use super::{
-    drain::{self, Drained},
+    drain::{Drained, Worker},
     said, timetable,
 };
 use crate::{
+    app::App,
     broker::{
         Page,
         sqlite::{SqliteBroker, SqliteOptions},
     },
     client::Client,
     clock::{Clock, ManualClock},
-    job::{Aggregates, Aggregation, BoxFuture, IntoSpan, Job, JobDescriptor, Registry, StateMap, decode_arguments},
-    server::{Aggregations, IntoAggregated},
-    task::{GroupName, TaskInfo, TaskState},
+    job::{BoxError, BoxFuture, IntoSpan, Job, Registry, decode_arguments},
+    server::{Server, ServerBuilder},
+    task::{TaskInfo, TaskState},
 };
 
 /// The states of tasks that have still to run.
@@ -44,16 +52,12 @@ const WAITING: [TaskState; 5] =
 /// assert_eq!(app.wait(&task, "1m").await.done().unwrap(), 42);
 /// # });
 /// ```
-#[derive(Debug)]
 pub struct TestApp {
     client: Client,
     clock: ManualClock,
-    registry: Registry,
-    /// Why the linked jobs cannot be served together, until others are chosen.
-    mistake: Option<String>,
-    states: StateMap,
-    aggregations: Aggregations,
-    aggregated: Vec<Aggregation>,
+    /// What the jobs run with, until it is needed.
+    builder: Mutex<Option<ServerBuilder>>,
+    worker: OnceCell<Worker>,
     has_schedules: bool,
 }
 
@@ -68,32 +72,105 @@ impl TestApp {
         let clock = ManualClock::new(Utc::now().trunc_subsecs(0));
         let broker = SqliteBroker::in_memory(SqliteOptions::with_clock(clock.clone())).await;
         let broker = broker.unwrap_or_else(|error| panic!("the database in memory cannot be opened: {error}"));
-        let (registry, mistake) = match Registry::linked() {
-            Ok(registry) => (registry, None),
-            Err(error) => (Registry::default(), Some(error.to_string())),
-        };
         let client = Client::new(Arc::new(broker));
-        let mut states = StateMap::default();
-        states.insert(client.clone());
-        let (aggregations, aggregated) = (Aggregations::default(), Vec::new());
-        Self { client, clock, registry, mistake, states, aggregations, aggregated, has_schedules: false }
+        let builder = Mutex::new(Some(Server::builder("")));
+        Self { client, clock, builder, worker: OnceCell::new(), has_schedules: false }
     }
 
-    /// The jobs that are served.
-    #[track_caller]
-    fn jobs(&self) -> &Registry {
-        match &self.mistake {
-            Some(mistake) => panic!("{mistake}; or choose the jobs with `TestApp::registry`"),
-            None => &self.registry,
+    /// The same with the program's own set-up, the function that [`main!`](crate::main) is given: its states, layers, handlers, hooks
+    /// and the rest count here too. [`App::client`] is this application's client there. The set-up's URL, its queues and
+    /// concurrency, and the environment mean nothing, because everything that is due runs; its services do not run.
+    ///
+    /// ```standalone_crate
+    /// # use asynq_runtime::prelude::*;
+    /// use std::time::Duration;
+    ///
+    /// use asynq_runtime::testing::TestApp;
+    /// use tower::timeout::TimeoutLayer;
+    ///
+    /// struct Mailer(&'static str);
+    ///
+    /// #[job]
+    /// async fn greet(mailer: State<Mailer>, name: String) {
+    ///     println!("{name}: greetings from {}", mailer.0);
+    /// }
+    ///
+    /// async fn setup(app: App) -> Result<App, BoxError> {
+    ///     let app = app.state(Mailer("mail.example.com")).server(|server| server.layer(TimeoutLayer::new(Duration::from_secs(20))));
+    ///     Ok(app)
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// // What the test gives takes the place of the set-up's.
+    /// let app = TestApp::with_setup(setup).await.state(Mailer("nowhere"));
+    /// greet::enqueue(app.client(), "ann").await.unwrap();
+    /// assert_eq!(app.drain().await.succeeded, 1);
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// As [`new`](Self::new); or the set-up fails.
+    pub async fn with_setup<F, R>(setup: F) -> Self
+    where
+        F: FnOnce(App) -> R,
+        R: Future<Output = Result<App, BoxError>>,
+    {
+        let app = Self::new().await;
+        let set_up = setup(App::in_test(app.client.clone())).await;
+        let set_up = set_up.unwrap_or_else(|error| panic!("the set-up failed: {error}"));
+        let builder = set_up.into_builder().unwrap_or_else(|error| panic!("{error}"));
+        app.server(|_| builder)
+    }
+
+    /// Whatever else the worker of this application may be told, as [`App::server`] does: layers, handlers, hooks, aggregations.
+    /// `before_start` is called when the first task runs, and `on_drain` never. What is said of queues, concurrency, services and
+    /// the broker means nothing here.
+    ///
+    /// ```standalone_crate
+    /// # use asynq_runtime::prelude::*;
+    /// # use asynq_runtime::testing::TestApp;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let app = TestApp::new().await.server(|server| {
+    ///     server.handle("image:", |task: RawTask| async move {
+    ///         println!("{}: {} bytes", task.name(), task.payload().len());
+    ///     })
+    /// });
+    /// app.client().enqueue(RawTask::new("image:resize", "cat.png")).await.unwrap();
+    /// assert_eq!(app.drain().await.succeeded, 1);
+    /// # });
+    /// ```
+    ///
+    /// # Panics
+    ///
+    /// Tasks have run already.
+    #[must_use]
+    pub fn server(mut self, tell: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
+        let builder = self.builder.get_mut().unwrap_or_else(PoisonError::into_inner);
+        match builder.take() {
+            Some(told) => *builder = Some(tell(told)),
+            None => panic!("tell a `TestApp` everything before its first task runs"),
         }
+        self
+    }
+
+    /// What runs the tasks, from the first one on.
+    async fn worker(&self) -> &Worker {
+        let start = || async {
+            let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
+            match builder {
+                Some(builder) => Worker::start(builder, &self.client).await,
+                None => panic!("this `TestApp` could not start its worker before"),
+            }
+        };
+        self.worker.get_or_init(start).await
     }
 
     /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs; a [`Client`] of this
     /// application is there.
     #[must_use]
-    pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
-        self.states.insert(state);
-        self
+    pub fn state<T: Send + Sync + 'static>(self, state: T) -> Self {
+        self.server(|server| server.state(state))
     }
 
     /// Runs these jobs instead of all that are linked, which may then have the same names.
@@ -121,78 +198,14 @@ impl TestApp {
     /// # });
     /// ```
     #[must_use]
-    pub fn registry(mut self, registry: Registry) -> Self {
-        (self.registry, self.mistake) = (registry, None);
-        self
+    pub fn registry(self, registry: Registry) -> Self {
+        self.server(|server| server.registry(registry))
     }
 
     /// Runs `J` too: a job written by hand, which is in no inventory.
-    ///
-    /// # Panics
-    ///
-    /// Another job has its name.
     #[must_use]
-    pub fn register<J: Job>(mut self) -> Self {
-        let job = JobDescriptor::of::<J>(std::any::type_name::<J>(), 0);
-        let jobs = self.jobs().iter().copied().chain([job]);
-        self.registry = Registry::from_descriptors(jobs).unwrap_or_else(|error| panic!("{error}"));
-        self
-    }
-
-    /// Aggregates tasks into `J`, a job written by hand, and runs it too.
-    ///
-    /// # Panics
-    ///
-    /// Another job has its name.
-    #[must_use]
-    pub fn register_aggregate<J: Aggregates>(mut self) -> Self {
-        self.aggregated.push(Aggregation::of::<J>(std::any::type_name::<J>(), 0));
-        self.register::<J>()
-    }
-
-    /// Makes one task of all tasks that wait together in a group, as
-    /// [`ServerBuilder::aggregate`](crate::server::ServerBuilder::aggregate) does.
-    #[must_use]
-    pub fn aggregate<F, R, How>(mut self, pattern: impl Into<String>, function: F) -> Self
-    where
-        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
-        R: IntoAggregated<How>,
-    {
-        self.aggregations.add_function(pattern.into(), function);
-        self
-    }
-
-    /// A group is ripe when no task has joined it for this long, by the clock of this application; default 1 minute.
-    ///
-    /// # Panics
-    ///
-    /// It is below 1 s, or the text is not a duration.
-    #[must_use]
-    pub fn group_grace(mut self, grace: impl IntoSpan) -> Self {
-        self.aggregations.set_grace(grace).unwrap_or_else(|(option, why)| panic!("{option}: {why}"));
-        self
-    }
-
-    /// … or when its first task has waited for this long; default never.
-    ///
-    /// # Panics
-    ///
-    /// As [`group_grace`](Self::group_grace).
-    #[must_use]
-    pub fn group_max_delay(mut self, delay: impl IntoSpan) -> Self {
-        self.aggregations.set_max_delay(delay).unwrap_or_else(|(option, why)| panic!("{option}: {why}"));
-        self
-    }
-
-    /// … or when it has so many tasks, and never makes one of more; default 1000.
-    ///
-    /// # Panics
-    ///
-    /// It is 0.
-    #[must_use]
-    pub fn group_max_size(mut self, size: usize) -> Self {
-        self.aggregations.set_max_size(size).unwrap_or_else(|(option, why)| panic!("{option}: {why}"));
-        self
+    pub fn register<J: Job>(self) -> Self {
+        self.server(ServerBuilder::register::<J>)
     }
 
     /// Fires the linked `#[periodic]` jobs when time passes: [`advance`](Self::advance) enqueues the task of each tick that
@@ -225,13 +238,15 @@ impl TestApp {
         Box::pin(async move {
             let end = ManualClock::new(self.now());
             end.advance(span);
-            while self.has_schedules
-                && let Some(at) = timetable::next(&self.client, self.jobs()).await
-                && at > self.now()
-                && at <= end.now()
-            {
-                self.clock.set(at);
-                timetable::fire(&self.client, self.jobs()).await;
+            if self.has_schedules {
+                let registry = self.worker().await.registry();
+                while let Some(at) = timetable::next(&self.client, registry).await
+                    && at > self.now()
+                    && at <= end.now()
+                {
+                    self.clock.set(at);
+                    timetable::fire(&self.client, registry).await;
+                }
             }
             self.clock.set(end.now());
         })
@@ -242,12 +257,10 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// It comes to no end, because tasks keep enqueuing tasks; or tasks of one job are aggregated into two.
+    /// It comes to no end, because tasks keep enqueuing tasks; or no server could be built of what it was told; or a layer is never
+    /// ready.
     pub async fn drain(&self) -> Drained {
-        let mut aggregations = self.aggregations.clone();
-        let given = Aggregation::linked().chain(self.aggregated.iter().copied());
-        aggregations.serve(self.jobs(), given).unwrap_or_else(|error| panic!("{error}"));
-        drain::drain(self.client.broker(), self.jobs(), &self.states, &aggregations).await
+        self.worker().await.drain().await
     }
 
     /// Asserts that a task of `J` is waiting whose arguments `matches`, due now or later.
@@ -332,8 +345,9 @@ impl TestApp {
             return "there are no tasks at all".to_owned();
         }
         let mut text = "there is:".to_owned();
+        let registry = self.worker().await.registry();
         for task in &tasks {
-            let arguments = match self.jobs().get(&task.r#type).map(|job| job.show(&task.payload)) {
+            let arguments = match registry.get(&task.r#type).map(|job| job.show(&task.payload)) {
                 Some(Ok(arguments)) => arguments.to_string(),
                 _ => format!("{} bytes", task.payload.len()),
             };
@@ -344,5 +358,11 @@ impl TestApp {
             let _ = write!(text, "\n  {} {arguments} ({} in {}{due})", task.r#type, task.state, task.queue);
         }
         text
+    }
+}
+
+impl fmt::Debug for TestApp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestApp").field("now", &self.now()).finish_non_exhaustive()
     }
 }

@@ -2,13 +2,12 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use tokio_util::sync::CancellationToken;
-
 use super::said;
 use crate::{
-    broker::{Action, Broker, RetryOrder, ServerName, Settlement, Wanted},
-    job::{BlockingPool, Registry, StateMap},
-    server::{Aggregations, Executor, ExecutorParts, OnUnknown},
+    broker::{Action, Broker, RetryOrder, Run, ServerName, Settlement, Wanted},
+    client::Client,
+    job::{Registry, RegistryError},
+    server::{Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop},
     task::{GroupName, QueueName, ServerInfo, TaskId},
 };
 
@@ -55,93 +54,112 @@ pub struct Failure {
     pub archived: bool,
 }
 
-pub(super) async fn drain(
-    broker: &Arc<dyn Broker>,
-    registry: &Registry,
-    states: &StateMap,
-    aggregations: &Aggregations,
-) -> Drained {
-    let executor = Executor::new(ExecutorParts {
-        registry: registry.clone(),
-        states: Arc::new(states.clone()),
-        blocking: BlockingPool::default(),
-        broker: Arc::clone(broker),
-        on_unknown: OnUnknown::HandBack,
-        backoff: None,
-    });
-    // A server of its own each time: between two drains any time may pass on the clock.
-    let member = said(broker.join(&name(), &ServerInfo::default()).await);
-    let mut drained = Drained::default();
-    loop {
-        let queues = said(broker.queues().await);
-        make_due(broker, &queues).await;
-        for queue in &queues {
-            drained.aggregate(broker, queue, aggregations, registry).await;
-        }
-        let wanted: Vec<Wanted> = queues.into_iter().map(|queue| Wanted { queue, n: 1 }).collect();
-        let runs = said(broker.dequeue(&member, &wanted).await);
-        if runs.is_empty() {
-            break;
-        }
-        for run in runs {
-            let (settlement, is_revoked) = executor.execute_told(run, CancellationToken::new()).await;
-            drained.count(&settlement, is_revoked);
-            for settled in broker.settle(std::slice::from_ref(&settlement)).await {
-                said(settled);
+/// What a program's set-up comes to, driven by hand.
+pub(super) struct Worker {
+    broker: Arc<dyn Broker>,
+    retries: RetryOrder,
+    executor: Executor,
+    aggregations: Arc<Aggregations>,
+    layers: Option<Arc<LayerStack>>,
+}
+
+impl Worker {
+    /// Checks what the builder was told, and calls the hooks of a start.
+    pub(super) async fn start(builder: ServerBuilder, client: &Client) -> Self {
+        let parts = builder.parts(Arc::clone(client.broker())).unwrap_or_else(|error| match error {
+            ServerError::Registry(error @ RegistryError::DuplicateName { .. }) => {
+                panic!("{error}; or choose the jobs with `TestApp::registry`")
             }
+            error => panic!("{error}"),
+        });
+        let Parts { broker, config, executor, aggregations, layers, mut moments, .. } = parts;
+        moments.start(client).await.unwrap_or_else(|error| panic!("{error}"));
+        let layers = layers.build(executor.dispatcher());
+        Self { broker, retries: config.retries, executor, aggregations, layers }
+    }
+
+    /// The jobs that are served.
+    pub(super) fn registry(&self) -> &Registry {
+        self.executor.registry()
+    }
+
+    pub(super) async fn drain(&self) -> Drained {
+        let broker = &self.broker;
+        // A server of its own each time: between two drains any time may pass on the clock.
+        let member = said(broker.join(&name(), &ServerInfo::default()).await);
+        let mut drained = Drained::default();
+        loop {
+            let queues = said(broker.queues().await);
+            self.make_due(&queues).await;
+            for queue in &queues {
+                self.aggregate(queue, &mut drained).await;
+            }
+            let wanted: Vec<Wanted> = queues.into_iter().map(|queue| Wanted { queue, n: 1 }).collect();
+            let runs = said(broker.dequeue(&member, &wanted).await);
+            if runs.is_empty() {
+                break;
+            }
+            for run in runs {
+                let (settlement, is_revoked) = self.attempt(run).await;
+                drained.count(&settlement, is_revoked);
+                for settled in broker.settle(std::slice::from_ref(&settlement)).await {
+                    said(settled);
+                }
+            }
+            let Drained { succeeded, revoked, failed, snoozed, handed_back, .. } = drained;
+            let attempts = succeeded + revoked + failed + snoozed + handed_back;
+            assert!(
+                attempts < ENDLESS,
+                "drain has run {ENDLESS} tasks and more are due: does a job enqueue itself for ever?"
+            );
         }
-        let Drained { succeeded, revoked, failed, snoozed, handed_back, .. } = drained;
-        let attempts = succeeded + revoked + failed + snoozed + handed_back;
-        assert!(
-            attempts < ENDLESS,
-            "drain has run {ENDLESS} tasks and more are due: does a job enqueue itself for ever?"
-        );
+        said(broker.leave(&member).await);
+        drained
     }
-    said(broker.leave(&member).await);
-    drained
-}
 
-/// Does what forwarder and janitor would have done by now.
-async fn make_due(broker: &Arc<dyn Broker>, queues: &[QueueName]) {
-    while said(broker.forward(queues, RetryOrder::Last).await).more {}
-    for queue in queues {
-        while said(broker.delete_expired(queue, 100).await) == 100 {}
+    async fn attempt(&self, run: Run) -> (Settlement, bool) {
+        let permit = match &self.layers {
+            Some(layers) => {
+                let ready = Arc::clone(layers).ready().await;
+                Some(ready.unwrap_or_else(|error| panic!("the layers around the jobs take no task: {error}")))
+            }
+            None => None,
+        };
+        self.executor.attempt(&Attempt::from(run), &Stop::new(), permit).await
     }
-}
 
-fn name() -> ServerName {
-    ServerName { host: "test".into(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() }
-}
+    /// Does what forwarder and janitor would have done by now.
+    async fn make_due(&self, queues: &[QueueName]) {
+        let Self { broker, retries, .. } = self;
+        while said(broker.forward(queues, *retries).await).more {}
+        for queue in queues {
+            while said(broker.delete_expired(queue, 100).await) == 100 {}
+        }
+    }
 
-impl Drained {
     /// Does what an aggregator would have done by now.
-    async fn aggregate(
-        &mut self,
-        broker: &Arc<dyn Broker>,
-        queue: &QueueName,
-        aggregations: &Aggregations,
-        registry: &Registry,
-    ) {
+    async fn aggregate(&self, queue: &QueueName, drained: &mut Drained) {
+        let Self { broker, aggregations, executor, .. } = self;
         if aggregations.is_empty() {
             return;
         }
-        let failed: HashSet<GroupName> = self.unaggregated.iter().map(|(group, _)| group.clone()).collect();
+        let failed: HashSet<GroupName> = drained.unaggregated.iter().map(|(group, _)| group.clone()).collect();
         let mut after = None;
         loop {
             let page = said(broker.groups(queue, after.as_ref(), 100).await);
             for group in page.groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
                 while let Some(set) = said(broker.claim_set(queue, &group, &aggregations.rules).await) {
-                    let knows = |name: &str| registry.get(name).is_some();
+                    let knows = |name: &str| executor.dispatcher().knows(name);
                     let ended = match aggregations.aggregate(&set, broker.now(), knows).await {
                         Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
                         Err(why) => Err(why.to_string()),
                     };
                     if let Err(why) = ended {
                         said(broker.release_set(&set).await);
-                        self.unaggregated.push((group, why));
+                        drained.unaggregated.push((group, why));
                         break;
                     }
-                    self.aggregated += set.members.len();
+                    drained.aggregated += set.members.len();
                 }
             }
             after = page.next;
@@ -150,7 +168,13 @@ impl Drained {
             }
         }
     }
+}
 
+fn name() -> ServerName {
+    ServerName { host: "test".into(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() }
+}
+
+impl Drained {
     fn count(&mut self, settlement: &Settlement, is_revoked: bool) {
         match &settlement.action {
             Action::Revoke { .. } => self.revoked += 1,

@@ -33,7 +33,7 @@
 //! async fn digest(notes: Vec<note>) {}
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-//! let app = TestApp::new().await.group_grace("5m");
+//! let app = TestApp::new().await.server(|server| server.group_grace("5m"));
 //! note::enqueue(app.client(), "a").await.unwrap();
 //! note::enqueue(app.client(), "b").await.unwrap();
 //!

@@ -89,7 +89,7 @@ async fn the_tasks_of_a_ripe_group_become_one_with_all_their_arguments() {
 #[tokio::test]
 async fn a_blocking_job_takes_them_as_well_and_has_a_result() {
     let (app, _) = app().await;
-    let app = app.group_max_size(3);
+    let app = app.server(|server| server.group_max_size(3));
     for n in 1..=4 {
         number::enqueue(app.client(), n).await.unwrap();
     }
@@ -104,7 +104,7 @@ async fn a_blocking_job_takes_them_as_well_and_has_a_result() {
 #[tokio::test]
 async fn a_set_waits_no_longer_than_it_may() {
     let (app, _) = app().await;
-    let app = app.group_grace("10m").group_max_delay("30s");
+    let app = app.server(|server| server.group_grace("10m").group_max_delay("30s"));
     number::enqueue(app.client(), 1).await.unwrap();
     app.advance("29s").await;
     number::enqueue(app.client(), 2).await.unwrap();
@@ -163,14 +163,15 @@ async fn a_function_makes_the_task_of_the_group_that_fits_best() {
             )
         }
     };
-    let app = app
-        .aggregate("", made("any"))
-        .aggregate("mail", made("mail"))
-        .aggregate("mails", made("mails"))
-        .aggregate("digest", |_, tasks| async move {
-            tokio::task::yield_now().await;
-            Ok::<_, BoxError>(plain::job(format!("{} notes", tasks.len())))
-        });
+    let app = app.server(|server| {
+        server.aggregate("", made("any")).aggregate("mail", made("mail")).aggregate("mails", made("mails")).aggregate(
+            "digest",
+            |_, tasks| async move {
+                tokio::task::yield_now().await;
+                Ok::<_, BoxError>(plain::job(format!("{} notes", tasks.len())))
+            },
+        )
+    });
     for (group, text) in [("mails", "a"), ("mails", "b"), ("mailbox", "c"), ("x", "d"), ("digest", "e")] {
         app.client().enqueue(RawTask::new("of Go", text).queue("q").group(group).header("k", text)).await.unwrap();
     }
@@ -188,10 +189,12 @@ async fn a_function_makes_the_task_of_the_group_that_fits_best() {
 #[tokio::test]
 async fn a_function_that_fails_leaves_the_tasks_in_their_group() {
     let (app, _) = app().await;
-    let app = app
-        .aggregate("bad", |_, _| Err::<RawTask, _>("no idea"))
-        .aggregate("loop", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").group("loop")))
-        .aggregate("wrong", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").timeout("soon")));
+    let app = app.server(|server| {
+        server
+            .aggregate("bad", |_, _| Err::<RawTask, _>("no idea"))
+            .aggregate("loop", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").group("loop")))
+            .aggregate("wrong", |_, _| Ok::<_, BoxError>(RawTask::new("x", "").timeout("soon")))
+    });
     for group in ["bad", "loop", "wrong"] {
         app.client().enqueue(RawTask::new("of Go", "x").group(group)).await.unwrap();
     }
@@ -230,7 +233,7 @@ impl Aggregates for Bundle {
 #[tokio::test]
 async fn an_aggregation_by_hand_counts_where_its_job_is_served() {
     let (app, log) = app().await;
-    let app = app.registry(Registry::only::<(note,)>().unwrap()).register_aggregate::<Bundle>();
+    let app = app.registry(Registry::only::<(note,)>().unwrap()).server(ServerBuilder::register_aggregate::<Bundle>);
     note::enqueue(app.client(), "a").await.unwrap();
     app.advance("1m").await;
     assert_eq!(app.drain().await.aggregated, 1);
