@@ -1,5 +1,6 @@
 //! Measures asynq-rs on this machine: `scripts/bench drain`, `scripts/bench limit --concurrency 10 --json`.
 
+mod codec;
 mod cost;
 mod limit;
 mod measured;
@@ -31,6 +32,8 @@ use self::{
 const ALL: &str = "all";
 /// The subcommand that compares.
 const PEERS: &str = "peers";
+/// The subcommand that looks at arguments alone.
+const CODEC: &str = "codec";
 /// The subcommand that makes things grow.
 const COST: &str = "cost";
 /// The subcommand that stands for every limit.
@@ -53,6 +56,9 @@ fn command() -> Command {
         )
         .subcommand(peers_command())
         .subcommand(cost_command())
+        .subcommand(
+            Command::new(CODEC).about("Arguments through the codec and back, beside plain postcard without shapes"),
+        )
 }
 
 /// The options of a command that compares ours with other libraries.
@@ -177,6 +183,7 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
         Some((ALL, matches)) => suite::all(&extent(matches)?).await,
         Some((PEERS, matches)) => peers::compare(&comparison(matches)?).await,
+        Some((CODEC, _)) => codec::compare().await,
         Some((COST, matches)) => cost::grow(&growth(matches)?).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,

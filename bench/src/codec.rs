@@ -1,0 +1,69 @@
+//! What arguments cost that know their shape: through the codec and back, beside plain postcard without checks.
+
+use std::{hint::black_box, time::Instant};
+
+use asynq_runtime::{prelude::*, testing};
+
+/// How often both ways are measured, in turns.
+const ROUNDS: usize = 21;
+/// Round trips of a round.
+const TRIPS: u32 = 1_000;
+
+#[job(derive(Clone))]
+async fn two_fields(to: String, cents: u64) {
+    black_box((to, cents));
+}
+
+#[job(derive(Clone))]
+async fn eight_fields(a: String, b: Option<String>, c: u64, d: i32, e: bool, f: f64, g: Vec<u8>, h: (u8, u8)) {
+    black_box((a, b, c, d, e, f, g, h));
+}
+
+#[job(derive(Clone))]
+async fn hundred_texts(texts: Vec<String>) {
+    black_box(texts);
+}
+
+/// Prints a line for each kind of arguments.
+///
+/// # Errors
+///
+/// None of these arguments can fail.
+pub(crate) async fn compare() -> Result<(), BoxError> {
+    println!(
+        "{:<16}{:>8}{:>10}{:>14}{:>10}{:>16}",
+        "arguments", "bytes", "ours ns", "postcard ns", "ratio", "more ns a task"
+    );
+    let text = "ann@example.com".to_owned();
+    line(two_fields { to: text.clone(), cents: 4_200 }).await?;
+    line(eight_fields { a: text.clone(), b: None, c: 1 << 40, d: -7, e: true, f: 0.5, g: vec![7; 16], h: (1, 2) })
+        .await?;
+    line(hundred_texts { texts: vec![text; 100] }).await
+}
+
+/// An enqueue encodes and an attempt decodes: one task pays one round trip.
+async fn line<J: Job + Clone>(job: J) -> Result<(), BoxError> {
+    let ctx = JobContext::detached();
+    let (mut ours, mut plain) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let begun = Instant::now();
+        for _ in 0..TRIPS {
+            black_box(testing::run_in(&ctx, job.clone()).await);
+        }
+        ours.push(begun.elapsed() / TRIPS);
+        let begun = Instant::now();
+        for _ in 0..TRIPS {
+            let payload = bytes::Bytes::from(postcard::to_allocvec(&black_box(job.clone()))?);
+            black_box(postcard::from_bytes::<J>(&payload)?.run(&ctx).await);
+        }
+        plain.push(begun.elapsed() / TRIPS);
+    }
+    let bytes = postcard::to_allocvec(&job)?.len();
+    let [ours, plain] = [ours, plain].map(|mut times| {
+        times.sort();
+        times[ROUNDS / 2].as_nanos()
+    });
+    let percent = ours * 100 / plain.max(1);
+    println!("{:<16}{bytes:>8}{ours:>10}{plain:>14}{:>9}%{:>16}", J::NAME, percent, ours.saturating_sub(plain));
+    Ok(())
+}
