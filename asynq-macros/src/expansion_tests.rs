@@ -427,6 +427,6 @@ fn expand(source: &str) -> String {
         true => Attribute::Periodic,
         false => Attribute::Job,
     };
-    let tokens = crate::job::expand(kind, options, rest.into_iter().collect());
+    let tokens = crate::job::expand(kind, crate::paths::Home::Runtime, options, rest.into_iter().collect());
     prettyplease::unparse(&syn::parse2(tokens).expect("items"))
 }

@@ -64,7 +64,7 @@ use proc_macro::TokenStream;
 /// the job clashes with it (E0428): name files by topic (`email.rs`).
 #[proc_macro_attribute]
 pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
-    job::expand(job::Attribute::Job, options.into(), item.into()).into()
+    job::expand(job::Attribute::Job, paths::Home::Runtime, options.into(), item.into()).into()
 }
 
 /// Puts what stands in its parentheses in the place of the item; for the expansion of the others alone.
@@ -96,5 +96,19 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
 /// enqueued by hand.
 #[proc_macro_attribute]
 pub fn periodic(options: TokenStream, item: TokenStream) -> TokenStream {
-    job::expand(job::Attribute::Periodic, options.into(), item.into()).into()
+    job::expand(job::Attribute::Periodic, paths::Home::Runtime, options.into(), item.into()).into()
+}
+
+/// [`#[job]`](macro@job) of the facade.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn facade_job(options: TokenStream, item: TokenStream) -> TokenStream {
+    job::expand(job::Attribute::Job, paths::Home::Facade, options.into(), item.into()).into()
+}
+
+/// [`#[periodic]`](macro@periodic) of the facade.
+#[doc(hidden)]
+#[proc_macro_attribute]
+pub fn facade_periodic(options: TokenStream, item: TokenStream) -> TokenStream {
+    job::expand(job::Attribute::Periodic, paths::Home::Facade, options.into(), item.into()).into()
 }

@@ -1,33 +1,48 @@
-//! The only place that spells `::asynq_runtime` and `::asynq_cron`.
+//! The only place that spells `::asynq_runtime`, `::asynq_cron` and the facade's `::asynq_jobs`.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::Path;
 
+/// The crate whose attribute was written, which the user's crate depends on.
+#[derive(Clone, Copy)]
+pub(crate) enum Home {
+    /// asynq-runtime or asynq-cron.
+    Runtime,
+    /// asynq-jobs.
+    Facade,
+}
+
 /// The way from the user's crate to the runtime.
 pub(crate) struct Paths {
-    root: TokenStream,
-    is_given: bool,
+    home: Home,
+    given: Option<TokenStream>,
     cron: TokenStream,
 }
 
 impl Paths {
     /// The user's `crate = …` and `cron_crate = …`, for renamed or re-exported dependencies.
-    pub(crate) fn new(crate_path: Option<&Path>, cron_crate: Option<&Path>) -> Self {
-        let root = crate_path.map_or_else(|| quote!(::asynq_runtime), ToTokens::to_token_stream);
-        let cron = cron_crate.map_or_else(|| quote!(::asynq_cron), ToTokens::to_token_stream);
-        Self { root, is_given: crate_path.is_some(), cron }
+    pub(crate) fn new(home: Home, crate_path: Option<&Path>, cron_crate: Option<&Path>) -> Self {
+        let cron = || match home {
+            Home::Runtime => quote!(::asynq_cron),
+            Home::Facade => quote!(::asynq_jobs::cron),
+        };
+        let cron = cron_crate.map_or_else(cron, ToTokens::to_token_stream);
+        Self { home, given: crate_path.map(ToTokens::to_token_stream), cron }
     }
 
     /// The module for generated code alone.
     pub(crate) fn private(&self) -> TokenStream {
-        let root = &self.root;
-        quote!(#root::__private)
+        self.private_at(Span::call_site())
     }
 
     /// The same at this place in the source. A path that the user gave stays at its own, where `$crate` may stand in it.
     pub(crate) fn private_at(&self, span: Span) -> TokenStream {
-        if self.is_given { self.private() } else { quote_spanned!(span=> ::asynq_runtime::__private) }
+        match (&self.given, self.home) {
+            (Some(root), _) => quote!(#root::__private),
+            (None, Home::Runtime) => quote_spanned!(span=> ::asynq_runtime::__private),
+            (None, Home::Facade) => quote_spanned!(span=> ::asynq_jobs::__private),
+        }
     }
 
     /// What the expansion of a schedule needs besides.

@@ -14,6 +14,5 @@ mod periodic;
 mod policies;
 mod result;
 mod stage;
-mod templates;
 mod testing;
 mod worker;

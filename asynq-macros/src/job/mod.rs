@@ -29,6 +29,7 @@ use self::{
 use crate::{
     errors::{Errors, Place},
     item::Item,
+    paths::Home,
 };
 
 /// Which of the two is written.
@@ -42,13 +43,13 @@ pub(crate) enum Attribute {
 
 /// The whole pipeline. When something is wrong, everything that is wrong is reported, and what can still be generated
 /// is, so that the rest of the user's program stays quiet.
-pub(crate) fn expand(attribute: Attribute, options: TokenStream, item: TokenStream) -> TokenStream {
+pub(crate) fn expand(attribute: Attribute, home: Home, options: TokenStream, item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let attr = Attr::parse(options, attribute, &errors);
     let mut tokens = match syn::parse2::<Item>(item.clone()) {
         Ok(function) => {
             let signature = JobSignature::read(&function, attribute, &errors);
-            printed(&JobModel::new(function, attr, signature, &errors))
+            printed(&JobModel::new(function, attr, signature, home, &errors))
         }
         Err(error) => {
             errors.push(Place::Item, error);

@@ -14,7 +14,11 @@ use super::{
     setting::{Codec, Pause, Setting, UniqueUntil},
     signature::{Health, JobSignature, is_job},
 };
-use crate::{errors::Errors, item::Item, paths::Paths};
+use crate::{
+    errors::Errors,
+    item::Item,
+    paths::{Home, Paths},
+};
 
 /// Everything that is needed to print a job.
 pub(super) struct JobModel {
@@ -69,7 +73,13 @@ pub(super) struct Options {
 
 impl JobModel {
     /// Puts the two halves together and records where they contradict each other.
-    pub(super) fn new(mut function: Item, mut attr: Attr, signature: JobSignature, errors: &Errors) -> Self {
+    pub(super) fn new(
+        mut function: Item,
+        mut attr: Attr,
+        signature: JobSignature,
+        home: Home,
+        errors: &Errors,
+    ) -> Self {
         check_unique(&attr, errors);
         check_debounce(&attr, errors);
         check_fingerprint(&attr, errors);
@@ -127,6 +137,7 @@ impl JobModel {
             derives: attr.derives,
             schedule: attr.schedule.into_schedule(),
             paths: Paths::new(
+                home,
                 attr.crate_path.map(Setting::into_value).as_ref(),
                 attr.cron_crate.map(Setting::into_value).as_ref(),
             ),

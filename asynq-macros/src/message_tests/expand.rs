@@ -46,7 +46,8 @@ impl Expander {
                         continue;
                     };
                     let item = others.drain(..).chain(take_item(&mut rest)).collect();
-                    let expansion: Vec<_> = job::expand(attribute, options, item).into_iter().collect();
+                    let expansion: Vec<_> =
+                        job::expand(attribute, crate::paths::Home::Runtime, options, item).into_iter().collect();
                     let site = hash.span().byte_range().start..brackets.span().byte_range().end;
                     self.read_errors(&expansion, name, &site);
                     // The compiler expands the attributes in an expansion, too.

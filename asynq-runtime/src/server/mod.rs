@@ -101,8 +101,7 @@ pub use self::{
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
 };
-/// What a `TestApp` runs tasks with.
-#[cfg(feature = "sqlite")]
+#[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
 pub(crate) use self::{attempt::Attempt, layer_stack::LayerStack, stop::Stop};
 use crate::{broker::Broker, client::Client, job::Registry};
 
@@ -128,7 +127,7 @@ pub struct Server {
     heartbeat_runtime: HeartbeatRuntime,
 }
 
-/// What runs the tasks of a broker, whoever takes them there: a server's components, or a test by hand.
+/// What runs the tasks of a broker. The components of a server take them there, or a test does so by hand.
 pub(crate) struct Parts {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) config: Config,

@@ -1,6 +1,6 @@
 //! A program that enqueues and runs nothing: a worker on the same broker does. `ASYNQ_URL` names the broker.
 
-use asynq_runtime::prelude::*;
+use asynq_jobs::prelude::*;
 
 /// The worker's job: the same name and parameters, and no body.
 #[job]

@@ -1,8 +1,7 @@
 //! A worker. `cargo run` runs jobs; `cargo run -- jobs` lists them, `cargo run -- enqueue greet '"Ann"'` enqueues one, and
 //! `cargo run -- jobs --lock` writes the file that shows in review whether a deploy strands tasks.
 
-use asynq_cron::prelude::*;
-use asynq_runtime::prelude::*;
+use asynq_jobs::prelude::*;
 
 /// What jobs share.
 struct Settings {
@@ -28,4 +27,4 @@ async fn setup(app: App) -> Result<App, BoxError> {
     Ok(app.state(Settings { greeting: "Hello".to_owned() }))
 }
 
-asynq_runtime::main!(setup);
+asynq_jobs::main!(setup);

@@ -7,12 +7,13 @@ use serde_json::Value;
 use crate::tree::{files, none, read, root};
 
 /// Which of our crates each may depend on, dev-dependencies included.
-const CRATES: [(&str, &[&str]); 6] = [
+const CRATES: [(&str, &[&str]); 7] = [
     ("asynq-grammar", &[]),
     ("asynq-macros", &["asynq-grammar"]),
     ("asynq-runtime", &["asynq-grammar", "asynq-macros"]),
     ("asynq-cron", &["asynq-grammar", "asynq-macros", "asynq-runtime"]),
     ("asynq-dashboard", &["asynq-cron", "asynq-grammar", "asynq-macros", "asynq-runtime"]),
+    ("asynq-jobs", &["asynq-cron", "asynq-dashboard", "asynq-macros", "asynq-runtime"]),
     ("asynq-cli", &["asynq-cron", "asynq-dashboard", "asynq-grammar", "asynq-macros", "asynq-runtime"]),
 ];
 

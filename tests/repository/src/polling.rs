@@ -15,7 +15,8 @@ fn shown() -> Vec<(String, String)> {
     }
     let pages = ["docs", "asynq-runtime/src/docs", "asynq-cron/src/docs"];
     let pages = pages.iter().flat_map(|folder| files(folder)).filter(|path| path.ends_with(".md"));
-    let folders = ["asynq-grammar", "asynq-macros", "asynq-runtime", "asynq-cron", "asynq-dashboard", "asynq-cli"];
+    let folders =
+        ["asynq-grammar", "asynq-macros", "asynq-runtime", "asynq-cron", "asynq-dashboard", "asynq-jobs", "asynq-cli"];
     let fronts = folders.map(|folder| format!("{folder}/README.md"));
     for path in pages.chain(["README.md".to_owned(), "ARCHITECTURE.md".to_owned()]).chain(fronts) {
         let text = read(&path);

@@ -17,8 +17,8 @@ use crate::{
     tree::{read, root, rust_files},
 };
 
-const CRATES: [&str; 6] =
-    ["asynq-grammar", "asynq-macros", "asynq-runtime", "asynq-cron", "asynq-dashboard", "asynq-cli"];
+const CRATES: [&str; 7] =
+    ["asynq-grammar", "asynq-macros", "asynq-runtime", "asynq-cron", "asynq-dashboard", "asynq-jobs", "asynq-cli"];
 
 #[test]
 fn the_public_surface_is_the_committed_one() {

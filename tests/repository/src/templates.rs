@@ -6,18 +6,16 @@ const TEMPLATES: [&str; 3] = ["producer", "web", "worker"];
 
 #[test]
 fn each_template_is_built_by_the_tests_and_depends_on_what_is_there() {
-    let (tests, workspace, mut broken) = (read("tests/Cargo.toml"), read("Cargo.toml"), Vec::new());
+    let (tests, workspace, mut broken) = (read("tests/templates/Cargo.toml"), read("Cargo.toml"), Vec::new());
     for name in TEMPLATES {
         let (folder, source) = (format!("template/{name}"), format!("template/{name}/src/main.rs"));
-        if !tests.contains(&format!("path = \"../{source}\"")) {
-            broken.push(format!("{source} is not built by the package of the tests"));
+        if !tests.contains(&format!("path = \"../../{source}\"")) {
+            broken.push(format!("{source} is not built by tests/templates"));
         }
         let manifest = read(&format!("{folder}/Cargo.toml"));
-        for part in [
-            "name = \"{{project-name}}\"",
-            "edition = \"2024\"",
-            "asynq-runtime = { path = \"{{asynq}}/asynq-runtime\"",
-        ] {
+        for part in
+            ["name = \"{{project-name}}\"", "edition = \"2024\"", "asynq-jobs = { path = \"{{asynq}}/asynq-jobs\""]
+        {
             if !manifest.contains(part) {
                 broken.push(format!("{folder}/Cargo.toml lacks {part}"));
             }

@@ -53,12 +53,12 @@ impl ServerBuilder {
         Ok(Server { parts: checked.on(broker), closes_broker, heartbeat_runtime })
     }
 
-    /// The parts of a server that a test drives by hand, on a broker of the test's. Missing states and jobs are no mistake there.
+    /// The parts of a server that a test drives by hand, on the test's broker. There may be no jobs, and states may be missing.
     ///
     /// # Errors
     ///
     /// As [`build`](Self::build), without those.
-    #[cfg(feature = "sqlite")]
+    #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
     pub(crate) fn parts(self, broker: Arc<dyn Broker>) -> Result<Parts, ServerError> {
         Ok(self.check(true)?.1.on(broker))
     }

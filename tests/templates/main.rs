@@ -1,18 +1,28 @@
 //! What `cargo generate` makes programs of, run as a new program is: enqueued by one, done by the other.
 
-use std::{fs, process::Output};
+use std::{
+    fs,
+    process::{Command, Output, Stdio},
+};
 
-use asynq_runtime::{Client, TaskState};
+use asynq_jobs::{Client, TaskState};
 use tempfile::TempDir;
-
-use crate::stage::{program, text};
 
 const WORKER: &str = env!("CARGO_BIN_EXE_template-worker");
 const PRODUCER: &str = env!("CARGO_BIN_EXE_template-producer");
 
 fn run(binary: &str, folder: &TempDir, args: &[&str]) -> Output {
     let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
-    program(binary).args(args).env("ASYNQ_URL", url).current_dir(folder.path()).output().unwrap()
+    let mut command = Command::new(binary);
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
+        command.env_remove(name);
+    }
+    command.args(args).env("ASYNQ_URL", url).current_dir(folder.path()).stdin(Stdio::null());
+    command.output().expect("the program starts")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("programs print UTF-8")
 }
 
 fn good(output: &Output) -> String {

@@ -1,0 +1,57 @@
+#![doc = include_str!("../README.md")]
+//!
+//! Everything of [`asynq_runtime`] is here under this crate's name, with the two attributes that reach it by this way.
+
+/// Periodic jobs: schedules and their entries.
+#[cfg(feature = "cron")]
+#[doc(no_inline)]
+pub use asynq_cron as cron;
+/// The web dashboard, metrics and health checks.
+#[cfg(feature = "dashboard")]
+#[doc(no_inline)]
+pub use asynq_dashboard as dashboard;
+/// Makes a typed background job of a free function, as [`asynq_runtime::job`](macro@asynq_runtime::job) does, whose page has its options; the
+/// expansion reaches the runtime by way of this crate.
+///
+/// ```
+/// use asynq_jobs::prelude::*;
+///
+/// #[job(queue = "critical", retry = 5)]
+/// async fn send_email(to: String) -> JobResult {
+///     println!("to {to}");
+///     Ok(())
+/// }
+///
+/// # async fn produce(client: Client) -> Result<(), BoxError> {
+/// send_email::enqueue(&client, "ann@example.com").await?;
+/// # Ok(())
+/// # }
+/// ```
+#[doc(inline)]
+pub use asynq_macros::facade_job as job;
+/// Makes a periodic job of a free function, as [`asynq_cron::periodic`](macro@asynq_cron::periodic) does, whose page has its options.
+///
+/// ```
+/// use asynq_jobs::prelude::*;
+///
+/// #[periodic("0 9 * * mon-fri", tz = "Europe/Berlin")]
+/// async fn report(tick: Tick) {
+///     println!("for {}", tick.scheduled_at());
+/// }
+/// # fn main() {}
+/// ```
+#[cfg(feature = "cron")]
+#[doc(inline)]
+pub use asynq_macros::facade_periodic as periodic;
+pub use asynq_runtime::*;
+
+/// What a file with jobs needs: `use asynq_jobs::prelude::*;`.
+pub mod prelude {
+    pub use asynq_runtime::prelude::*;
+
+    #[cfg(feature = "cron")]
+    pub use crate::cron::{CronSpec, Missed, Overlap, Periodic, Tick};
+    pub use crate::job;
+    #[cfg(feature = "cron")]
+    pub use crate::periodic;
+}

@@ -1,0 +1,116 @@
+//! A `TestApp` with the set-up of a program: its layers, handlers, hooks and states.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use asynq_runtime::{prelude::*, server::JobRequest, testing::TestApp};
+
+use super::{Seen, app, blocking, double, record};
+
+/// Notes what passes through it, and is ready when it was asked for the second time.
+struct Gate(Arc<dyn Fn(&str) + Send + Sync>);
+
+struct Gated<S> {
+    note: Arc<dyn Fn(&str) + Send + Sync>,
+    inner: S,
+    asked: bool,
+}
+
+impl<S> tower::Layer<S> for Gate {
+    type Service = Gated<S>;
+
+    fn layer(&self, inner: S) -> Gated<S> {
+        Gated { note: self.0.clone(), inner, asked: false }
+    }
+}
+
+impl<S: tower::Service<JobRequest>> tower::Service<JobRequest> for Gated<S> {
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = S::Future;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        if !std::mem::replace(&mut self.asked, true) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: JobRequest) -> S::Future {
+        assert!(std::mem::take(&mut self.asked), "called without being ready");
+        (self.note)(request.name());
+        self.inner.call(request)
+    }
+}
+
+/// A set-up whose layers, handlers and hooks note in `seen` what they saw, and whose state is another one.
+async fn set_up(app: App, seen: Arc<Seen>) -> Result<App, BoxError> {
+    double::job(1).task_id("warm-up").enqueue(&app.client().await?).await?;
+    let app = app.url("redis://nobody.invalid").queue("elsewhere", 1).except(["blocking"]);
+    let app = app.state(Arc::new(Seen::default())).backoff(|_, _, _| Duration::from_secs(7));
+    let noting = move |text: &'static str| {
+        let seen = seen.clone();
+        move |name: &str| seen.note(format!("{text} {name}"))
+    };
+    let (gate, handled, failed, started) = (noting("gate:"), noting("handled"), noting("told of"), noting("started"));
+    Ok(app.server(move |server| {
+        let server = server.layer(Gate(Arc::new(gate))).handle("by hand:", move |task: RawTask| {
+            handled(task.name());
+            async {}
+        });
+        let server = server.on_error(move |task| {
+            failed(&format!("{}: {}", task.name, task.error));
+            async {}
+        });
+        server.before_start(move |client: Client| async move {
+            started(&client.broker().location());
+            double::job(2).task_id("at the start").enqueue(&client).await.map(drop)
+        })
+    }))
+}
+
+#[tokio::test]
+async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
+    let seen = Arc::new(Seen::default());
+    // The state that the test gives takes the place of the set-up's.
+    let app = TestApp::with_setup(|app| set_up(app, seen.clone())).await.state(seen.clone());
+    record::job("fails").queue("high").enqueue(app.client()).await.unwrap();
+    blocking::enqueue(app.client(), "/").await.unwrap();
+    app.client().enqueue_raw(RawTask::new("by hand: one", "")).await.unwrap();
+    assert_eq!(app.tasks().await.len(), 4, "the set-up enqueued one");
+    assert_eq!(*seen.0.lock().unwrap(), [""; 0], "nothing has started");
+
+    let drained = app.drain().await;
+    assert_eq!((drained.succeeded, drained.retried, drained.handed_back), (3, 1, 1), "{drained:?}");
+    let mut told = std::mem::take(&mut *seen.0.lock().unwrap());
+    assert!(told.remove(0).starts_with("started "), "{told:?}");
+    let at = |text: &str| told.iter().position(|one| one == text).unwrap_or_else(|| panic!("no {text:?} in {told:?}"));
+    let failed = ["gate: record", "fails 0", "told of record: broken"].map(at);
+    assert!(failed.is_sorted(), "{told:?}");
+    assert!(at("gate: by hand: one") < at("handled by hand: one"), "{told:?}");
+    assert_eq!(told.iter().filter(|text| *text == "gate: double").count(), 2, "{told:?}");
+
+    app.advance("6s").await;
+    assert_eq!(app.drain().await.retried, 0, "the set-up says 7 s");
+    app.advance("1s").await;
+    assert_eq!(app.drain().await.retried, 1);
+    assert_eq!(*seen.0.lock().unwrap(), ["gate: blocking", "gate: record", "fails 1", "told of record: broken"]);
+}
+
+#[tokio::test]
+#[should_panic(expected = "tell a `TestApp` everything before its first task runs")]
+async fn nothing_is_told_after_the_start() {
+    let (app, _) = app().await;
+    app.drain().await;
+    let _ = app.state(1_u8);
+}
+
+#[tokio::test]
+#[should_panic(expected = "the set-up failed: no mail server")]
+async fn a_set_up_that_fails_fails_the_test() {
+    TestApp::with_setup(async |_| Err("no mail server".into())).await;
+}
