@@ -1,12 +1,14 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Everything of [`asynq_runtime`] is here under this crate's name, with the two attributes that reach it by this way.
+//! Everything of [`asynq_runtime`] is here under this crate's name, with the two attributes whose expansions name this crate. Of the
+//! attributes' options two differ: `crate`, for a renamed or re-exported facade, is `::asynq_jobs` by default, and `cron_crate` is its `cron`.
 
 /// Periodic jobs: schedules and their entries.
 #[cfg(feature = "cron")]
 #[doc(no_inline)]
 pub use asynq_cron as cron;
-/// The web dashboard, metrics and health checks.
+/// The web dashboard, metrics and health checks: with the feature a worker of `main!` has their flags, and `services:` need
+/// not name them.
 #[cfg(feature = "dashboard")]
 #[doc(no_inline)]
 pub use asynq_dashboard as dashboard;
@@ -50,7 +52,7 @@ pub mod prelude {
     pub use asynq_runtime::prelude::*;
 
     #[cfg(feature = "cron")]
-    pub use crate::cron::{CronSpec, Missed, Overlap, Periodic, Tick};
+    pub use crate::cron::prelude::*;
     pub use crate::job;
     #[cfg(feature = "cron")]
     pub use crate::periodic;

@@ -1,4 +1,4 @@
-//! Compares what `#[job]` generates with the golden files in `tests/expansion`.
+//! Compares what `#[job]` generates with the golden files in `tests/expansion`: two whole ones, and how the others differ.
 //!
 //! A golden file begins with its input. `BLESS=1 cargo test -p asynq-macros` writes them anew; read the difference.
 
@@ -8,19 +8,26 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::job::Attribute;
 
-#[test]
-fn minimal() {
-    golden(
-        "minimal",
-        r#"
+const MINIMAL: &str = r#"
 /// Says hello.
 #[job]
 async fn hello(name: String) -> JobResult {
     println!("hello {name}");
     Ok(())
 }
-"#,
-    );
+"#;
+
+const PERIODIC: &str = r#"
+/// Looks whether all is well.
+#[periodic("*/5 * * * *")]
+async fn ping() -> JobResult {
+    Ok(())
+}
+"#;
+
+#[test]
+fn minimal() {
+    golden("minimal", MINIMAL);
 }
 
 #[test]
@@ -106,7 +113,7 @@ fn context_and_state() {
     golden(
         "context_and_state",
         r#"
-#[job(retry = 3)]
+#[job]
 pub async fn deliver(ctx: &JobContext, mailer: State<Mailer>, to: &str, pool: runtime::State<Pool>) -> JobResult {
     mailer.send(to).await
 }
@@ -213,7 +220,7 @@ fn without_a_body() {
         "without_a_body",
         r#"
 /// Makes a picture smaller.
-#[job(queue = "images", retention = "1h")]
+#[job]
 pub async fn resize(path: &str, width: u32) -> Result<u64, ImageError>;
 "#,
     );
@@ -251,16 +258,7 @@ async fn digest(ctx: &JobContext, notes: Vec<mails::note>, mailer: State<Mailer>
 
 #[test]
 fn schedules() {
-    golden(
-        "periodic",
-        r#"
-/// Looks whether all is well.
-#[periodic("*/5 * * * *")]
-async fn ping() -> JobResult {
-    Ok(())
-}
-"#,
-    );
+    golden("periodic", PERIODIC);
     golden(
         "periodic_with_every_option",
         r#"
@@ -393,16 +391,40 @@ fn a_renamed_crate_leaves_no_trace_of_the_usual_path() {
     assert!(!expansion.contains("asynq"), "{expansion}");
 }
 
+/// The expansions that are written whole; of all others the files show how they differ from the one of their attribute.
+const WHOLE: [(&str, &str); 2] = [("minimal", MINIMAL), ("periodic", PERIODIC)];
+
 fn golden(feature: &str, input: &str) {
-    let input = input.trim();
-    let actual = format!("// {}\n\n{}", input.replace('\n', "\n// ").replace("// \n", "//\n"), expand(input));
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expansion/{feature}.rs"));
+    let (input, expansion) = (input.trim(), expand(input));
+    let is_whole = WHOLE.iter().any(|(whole, _)| *whole == feature);
+    let (ending, shown) = if is_whole { ("rs", expansion) } else { ("diff", difference(input, &expansion)) };
+    let actual = format!("// {}\n\n{shown}", input.replace('\n', "\n// ").replace("// \n", "//\n"));
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expansion/{feature}.{ending}"));
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, &actual).expect("write the golden file");
         return;
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
-    assert!(expected == actual, "{} differs; BLESS=1 writes it anew. The expansion is now:\n{actual}", path.display());
+    assert!(expected == actual, "{} differs; BLESS=1 writes it anew. The file is now:\n{actual}", path.display());
+}
+
+/// How the expansion differs from that of the same job without options, or, where it has none, from that of a plain job of its
+/// name. There are no line numbers, which every change would move.
+fn difference(input: &str, expansion: &str) -> String {
+    let plain = match (input.split_once("#[job("), input.split_once(")]")) {
+        (Some((before, _)), Some((_, after))) => expand(&format!("{before}#[job]{after}")),
+        _ => {
+            let (whole, its_name) = if input.contains("#[periodic") { (PERIODIC, "ping") } else { (MINIMAL, "hello") };
+            let name = input.split("fn ").nth(1).expect("a function");
+            let name: String = name.chars().take_while(|c| !"(<".contains(*c)).collect();
+            expand(&whole.replace(its_name, &name))
+        }
+    };
+    let difference =
+        similar::TextDiff::from_lines(plain.as_str(), expansion).unified_diff().context_radius(1).to_string();
+    let lines =
+        difference.lines().map(|line| if line.starts_with("@@") { "@@\n".to_owned() } else { format!("{line}\n") });
+    lines.collect()
 }
 
 /// What the compiler does: takes the first `#[job(…)]` away and hands its inside and the rest to the macro.

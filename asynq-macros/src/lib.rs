@@ -1,8 +1,9 @@
-//! The `#[job]` attribute of `asynq-runtime` and the `#[periodic]` of `asynq-cron`, which re-export them; nobody depends
-//! on this crate directly.
+//! The `#[job]` attribute of `asynq-runtime` and the `#[periodic]` of `asynq-cron`, which re-export them, and both for
+//! `asynq-jobs`; nobody depends on this crate directly.
 //!
 //! Tokens in, tokens out: parse the attribute and the signature, make a model of which nothing can be wrong any more,
-//! print it. The expansion holds no logic, only calls into `asynq_runtime::__private`.
+//! print it. The expansion holds no logic, only calls into `asynq_runtime::__private`, under the name of the crate whose
+//! attribute was written.
 
 mod errors;
 #[cfg(test)]

@@ -23,11 +23,12 @@ pub(crate) struct Paths {
 impl Paths {
     /// The user's `crate = …` and `cron_crate = …`, for renamed or re-exported dependencies.
     pub(crate) fn new(home: Home, crate_path: Option<&Path>, cron_crate: Option<&Path>) -> Self {
-        let cron = || match home {
-            Home::Runtime => quote!(::asynq_cron),
-            Home::Facade => quote!(::asynq_jobs::cron),
+        let cron = match (cron_crate, home, crate_path) {
+            (Some(cron), ..) => quote!(#cron),
+            (None, Home::Runtime, _) => quote!(::asynq_cron),
+            (None, Home::Facade, Some(facade)) => quote!(#facade::cron),
+            (None, Home::Facade, None) => quote!(::asynq_jobs::cron),
         };
-        let cron = cron_crate.map_or_else(cron, ToTokens::to_token_stream);
         Self { home, given: crate_path.map(ToTokens::to_token_stream), cron }
     }
 
@@ -61,5 +62,29 @@ impl Paths {
         let mut path = self.private().to_string();
         path.retain(|c| c != ' ');
         path
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn each_attribute_reaches_the_crates_that_its_user_depends_on() {
+        let (ours, theirs): (Path, Path) = (parse_quote!(::company::jobs), parse_quote!(::company::cron));
+        for (home, given, cron_given, root, cron) in [
+            (Home::Runtime, None, None, "::asynq_runtime", "::asynq_cron"),
+            (Home::Runtime, Some(&ours), None, "::company::jobs", "::asynq_cron"),
+            (Home::Runtime, None, Some(&theirs), "::asynq_runtime", "::company::cron"),
+            (Home::Facade, None, None, "::asynq_jobs", "::asynq_jobs::cron"),
+            (Home::Facade, Some(&ours), None, "::company::jobs", "::company::jobs::cron"),
+            (Home::Facade, Some(&ours), Some(&theirs), "::company::jobs", "::company::cron"),
+        ] {
+            let paths = Paths::new(home, given, cron_given);
+            assert_eq!(paths.private_text(), format!("{root}::__private"));
+            assert_eq!(paths.cron().to_string().replace(' ', ""), format!("{cron}::__private"));
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What arguments cost that know their shape: through the codec and back, beside plain postcard without checks.
+//! What it costs that arguments carry their shape: through the codec and back, beside plain postcard without checks.
 
 use std::{hint::black_box, time::Instant};
 

@@ -45,6 +45,12 @@ async fn the_producer_enqueues_what_the_worker_knows() {
 }
 
 #[test]
+fn the_features_of_the_facade_bring_their_services_by_themselves() {
+    let help = good(&run(WORKER, &TempDir::new().unwrap(), &["--help"]));
+    assert!(help.contains("--no-schedule") && help.contains("--dashboard"), "{help}");
+}
+
+#[test]
 fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
     let folder = TempDir::new().unwrap();
     let refused = run(WORKER, &folder, &["jobs", "--check"]);

@@ -199,8 +199,8 @@ impl Usage {
         let (_, krate) = BROUGHT_BY.iter().find(|(known, _)| *known == flag)?;
         let path = krate.replace('-', "_");
         Some(format!(
-            "`{flag}` comes with the crate {krate}: add it to Cargo.toml and write \
-             `asynq_runtime::main!(services: [{path}]);`"
+            "`{flag}` comes with the crate {krate}: add it to Cargo.toml and write `main!(services: [{path}]);`, or take \
+             the feature `dashboard` of asynq-jobs"
         ))
     }
 }

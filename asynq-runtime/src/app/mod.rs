@@ -142,9 +142,6 @@ impl App {
     /// A variable that cannot be read, a broker that is not there, or a database in memory, which only the worker itself
     /// can reach. [`url`](Self::url) comes before this: a worker whose URL changes afterwards does not start.
     pub async fn client(&self) -> Result<Client, AppError> {
-        if let Some(client) = &self.client {
-            return Ok(client.clone());
-        }
         let from_env;
         let settings = match &self.settings {
             Some(settings) => settings,
@@ -159,7 +156,10 @@ impl App {
                 "a database in memory has one connection, the worker's: enqueue from a job, by `State<Client>`";
             return Err(AppError::setting("App::client", reason));
         }
-        let client = Client::connect(url).await?;
+        let client = match &self.client {
+            Some(client) => client.clone(),
+            None => Client::connect(url).await?,
+        };
         let _ = self.client_url.set(url.to_owned());
         Ok(client)
     }

@@ -87,7 +87,7 @@ pub enum RegistryError {
     /// There is nothing to serve.
     #[error(
         "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
-         `asynq_runtime::main!(jobs: [that_crate])` or `use that_crate as _;`"
+         `main!(jobs: [that_crate])` or `use that_crate as _;`"
     )]
     NoJobs,
 }

@@ -44,7 +44,7 @@ pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 pub(crate) struct ExecutorParts {
     /// The jobs.
     pub(crate) registry: Registry,
-    /// What runs tasks of which none is one.
+    /// Handlers of the tasks that no job answers to.
     pub(crate) handlers: Handlers,
     /// Their shared states.
     pub(crate) states: Arc<StateMap>,
@@ -56,7 +56,7 @@ pub(crate) struct ExecutorParts {
     pub(crate) on_unknown: OnUnknown,
     /// How long failed tasks of jobs wait that do not say so themselves; `None` is asynq's way.
     pub(crate) backoff: Option<ServerBackoff>,
-    /// Who is told of failures.
+    /// Hooks that failed attempts call.
     pub(crate) hooks: Hooks,
     /// The threads that are given up.
     pub(crate) given_up: Arc<GivenUp>,

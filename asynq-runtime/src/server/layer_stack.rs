@@ -231,14 +231,14 @@ impl LayerStack {
         self.batch_controller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits on the runtime of the jobs.
+    /// Waits until the layers take a task, on the runtime of the jobs; fails where a layer does.
     pub(crate) async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
         self.is_back().await;
         poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
         Ok(self.give())
     }
 
-    /// Waits until no caller has the permit. Only the fetcher asks for it.
+    /// Waits until no caller has the permit. One caller at a time asks for it: the fetcher, or the drain of a `TestApp`.
     async fn is_back(&self) {
         loop {
             let given_back = self.given_back.notified();

@@ -127,7 +127,7 @@ pub struct Server {
     heartbeat_runtime: HeartbeatRuntime,
 }
 
-/// What runs the tasks of a broker. The components of a server take them there, or a test does so by hand.
+/// The checked parts that run the tasks of one broker; the components of a server drive them, or a `TestApp`.
 pub(crate) struct Parts {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) config: Config,

@@ -55,7 +55,7 @@ const WAITING: [TaskState; 5] =
 pub struct TestApp {
     client: Client,
     clock: ManualClock,
-    /// What the jobs run with, until it is needed.
+    /// The settings of the worker; `None` once it has started.
     builder: Mutex<Option<ServerBuilder>>,
     worker: OnceCell<Worker>,
     has_schedules: bool,
@@ -77,9 +77,11 @@ impl TestApp {
         Self { client, clock, builder, worker: OnceCell::new(), has_schedules: false }
     }
 
-    /// The same with the program's own set-up, the function that [`main!`](crate::main) is given: its states, layers, handlers, hooks
-    /// and the rest count here too. [`App::client`] is this application's client there. The set-up's URL, its queues and
-    /// concurrency, and the environment mean nothing, because everything that is due runs; its services do not run.
+    /// The same with the program's own set-up, the function that [`main!`](crate::main) is given. Its jobs, states, layers,
+    /// handlers, hooks, aggregations, back-off, order of retries and `on_unknown` count here too, and [`App::client`] is this
+    /// application's client there. What has no meaning here is left out: URL, queues and their limits, priority, concurrency,
+    /// the shutdown timeout, archives, health checks, services and their flags, and the environment. Everything that is due
+    /// runs, in whatever queue.
     ///
     /// ```standalone_crate
     /// # use asynq_runtime::prelude::*;
@@ -101,7 +103,7 @@ impl TestApp {
     /// }
     ///
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// // What the test gives takes the place of the set-up's.
+    /// // The test's state takes the place of the set-up's.
     /// let app = TestApp::with_setup(setup).await.state(Mailer("nowhere"));
     /// greet::enqueue(app.client(), "ann").await.unwrap();
     /// assert_eq!(app.drain().await.succeeded, 1);
@@ -110,7 +112,7 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new); or the set-up fails.
+    /// As [`new`](Self::new); or the set-up fails, or names its URL after it asked for its client.
     pub async fn with_setup<F, R>(setup: F) -> Self
     where
         F: FnOnce(App) -> R,
@@ -123,9 +125,12 @@ impl TestApp {
         app.server(|_| builder)
     }
 
-    /// Whatever else the worker of this application may be told, as [`App::server`] does: layers, handlers, hooks, aggregations.
-    /// `before_start` is called when the first task runs, and `on_drain` never. What is said of queues, concurrency, services and
-    /// the broker means nothing here.
+    /// Whatever else the worker of this application may be told, as [`App::server`] does: layers, handlers, hooks, aggregations;
+    /// see [`with_setup`](Self::with_setup) for what has no meaning here. A state or another single value takes the place of an
+    /// earlier one, layers and hooks join those that are there, and a second handler of one pattern is a mistake.
+    ///
+    /// The hook `before_start` is called when the worker starts: with the first [`drain`](Self::drain) or [`wait`](Self::wait), or
+    /// the first [`advance`](Self::advance) of an application with schedules. `on_drain` is never called.
     ///
     /// ```standalone_crate
     /// # use asynq_runtime::prelude::*;
@@ -143,24 +148,24 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// Tasks have run already.
+    /// The worker has started.
     #[must_use]
     pub fn server(mut self, tell: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
         let builder = self.builder.get_mut().unwrap_or_else(PoisonError::into_inner);
         match builder.take() {
             Some(told) => *builder = Some(tell(told)),
-            None => panic!("tell a `TestApp` everything before its first task runs"),
+            None => panic!("tell a `TestApp` everything before its first `drain`, `wait` or scheduled `advance`"),
         }
         self
     }
 
-    /// What runs the tasks, from the first one on.
+    /// The worker, which starts here for the first caller.
     async fn worker(&self) -> &Worker {
         let start = || async {
             let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
             match builder {
                 Some(builder) => Worker::start(builder, &self.client).await,
-                None => panic!("this `TestApp` could not start its worker before"),
+                None => panic!("the worker of this `TestApp` could not start before"),
             }
         };
         self.worker.get_or_init(start).await
@@ -257,8 +262,8 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// It comes to no end, because tasks keep enqueuing tasks; or no server could be built of what it was told; or a layer is never
-    /// ready.
+    /// It comes to no end, because tasks keep enqueuing tasks; no server could be built of what it was told; a hook `before_start`
+    /// failed; or a layer did when it was asked whether it is ready. A layer that is not ready is waited for, in real time.
     pub async fn drain(&self) -> Drained {
         self.worker().await.drain().await
     }
@@ -345,7 +350,8 @@ impl TestApp {
             return "there are no tasks at all".to_owned();
         }
         let mut text = "there is:".to_owned();
-        let registry = self.worker().await.registry();
+        let linked = Registry::linked().unwrap_or_default();
+        let registry = self.worker.get().map_or(&linked, Worker::registry);
         for task in &tasks {
             let arguments = match registry.get(&task.r#type).map(|job| job.show(&task.payload)) {
                 Some(Ok(arguments)) => arguments.to_string(),

@@ -2,6 +2,8 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use tokio::sync::Mutex;
+
 use super::said;
 use crate::{
     broker::{Action, Broker, RetryOrder, Run, ServerName, Settlement, Wanted},
@@ -54,13 +56,15 @@ pub struct Failure {
     pub archived: bool,
 }
 
-/// What a program's set-up comes to, driven by hand.
+/// A worker made of a program's set-up, driven by hand.
 pub(super) struct Worker {
     broker: Arc<dyn Broker>,
     retries: RetryOrder,
     executor: Executor,
     aggregations: Arc<Aggregations>,
     layers: Option<Arc<LayerStack>>,
+    /// Held while tasks run, which is one after the other.
+    turn: Mutex<()>,
 }
 
 impl Worker {
@@ -75,7 +79,7 @@ impl Worker {
         let Parts { broker, config, executor, aggregations, layers, mut moments, .. } = parts;
         moments.start(client).await.unwrap_or_else(|error| panic!("{error}"));
         let layers = layers.build(executor.dispatcher());
-        Self { broker, retries: config.retries, executor, aggregations, layers }
+        Self { broker, retries: config.retries, executor, aggregations, layers, turn: Mutex::default() }
     }
 
     /// The jobs that are served.
@@ -84,6 +88,7 @@ impl Worker {
     }
 
     pub(super) async fn drain(&self) -> Drained {
+        let _turn = self.turn.lock().await;
         let broker = &self.broker;
         // A server of its own each time: between two drains any time may pass on the clock.
         let member = said(broker.join(&name(), &ServerInfo::default()).await);

@@ -180,12 +180,12 @@ fn only_one_file_of_the_macros_spells_a_runtime_path() {
     for source in sources("asynq-macros/src").into_iter().filter(|source| !source.path.ends_with("/paths.rs")) {
         // Texts for people may name the crate.
         for token in source.tokens.iter().filter(|token| token.kind != Kind::Literal) {
-            if words(&token.text).any(|word| word == "asynq_runtime" || word == "asynq_cron") {
+            if words(&token.text).any(|word| ["asynq_runtime", "asynq_cron", "asynq_jobs"].contains(&word)) {
                 broken.push(format!("{}:{} spells a path", source.path, token.line));
             }
         }
     }
-    none(broken, "only paths.rs spells ::asynq_runtime and ::asynq_cron");
+    none(broken, "only paths.rs spells ::asynq_runtime, ::asynq_cron and ::asynq_jobs");
 }
 
 #[test]

@@ -53,13 +53,15 @@ impl ServerBuilder {
         Ok(Server { parts: checked.on(broker), closes_broker, heartbeat_runtime })
     }
 
-    /// The parts of a server that a test drives by hand, on the test's broker. There may be no jobs, and states may be missing.
+    /// The parts of a server that a test drives by hand, on the test's broker and whatever its queues. There may be no jobs, and
+    /// states may be missing.
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), without those.
+    /// As [`build`](Self::build), but for missing jobs and states and for what was said of queues.
     #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
-    pub(crate) fn parts(self, broker: Arc<dyn Broker>) -> Result<Parts, ServerError> {
+    pub(crate) fn parts(mut self, broker: Arc<dyn Broker>) -> Result<Parts, ServerError> {
+        (self.queues, self.limits) = Default::default();
         Ok(self.check(true)?.1.on(broker))
     }
 

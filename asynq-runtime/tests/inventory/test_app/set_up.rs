@@ -49,8 +49,9 @@ impl<S: tower::Service<JobRequest>> tower::Service<JobRequest> for Gated<S> {
 
 /// A set-up whose layers, handlers and hooks note in `seen` what they saw, and whose state is another one.
 async fn set_up(app: App, seen: Arc<Seen>) -> Result<App, BoxError> {
+    let app = app.url("redis://nobody.invalid").queue("elsewhere", 1).queue_concurrency("low", 4).except(["blocking"]);
     double::job(1).task_id("warm-up").enqueue(&app.client().await?).await?;
-    let app = app.url("redis://nobody.invalid").queue("elsewhere", 1).except(["blocking"]);
+    let app = app.group_grace("2s").aggregate("mails", |_, _| Ok::<_, BoxError>(RawTask::new("by hand: many", "")));
     let app = app.state(Arc::new(Seen::default())).backoff(|_, _, _| Duration::from_secs(7));
     let noting = move |text: &'static str| {
         let seen = seen.clone();
@@ -58,7 +59,7 @@ async fn set_up(app: App, seen: Arc<Seen>) -> Result<App, BoxError> {
     };
     let (gate, handled, failed, started) = (noting("gate:"), noting("handled"), noting("told of"), noting("started"));
     Ok(app.server(move |server| {
-        let server = server.layer(Gate(Arc::new(gate))).handle("by hand:", move |task: RawTask| {
+        let server = server.retries_first().layer(Gate(Arc::new(gate))).handle("by hand:", move |task: RawTask| {
             handled(task.name());
             async {}
         });
@@ -96,13 +97,20 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
 
     app.advance("6s").await;
     assert_eq!(app.drain().await.retried, 0, "the set-up says 7 s");
+    app.client().enqueue_raw(RawTask::new("of a group", "").queue("low").group("mails")).await.unwrap();
+    record::job("good").queue("high").enqueue(app.client()).await.unwrap();
     app.advance("1s").await;
     assert_eq!(app.drain().await.retried, 1);
-    assert_eq!(*seen.0.lock().unwrap(), ["gate: blocking", "gate: record", "fails 1", "told of record: broken"]);
+    let told = std::mem::take(&mut *seen.0.lock().unwrap());
+    let retried = ["gate: blocking", "gate: record", "fails 1", "told of record: broken", "gate: record", "good 0"];
+    assert_eq!(told, retried, "the retry goes first");
+    app.advance("1s").await;
+    assert_eq!(app.drain().await.aggregated, 1);
+    assert_eq!(*seen.0.lock().unwrap(), ["gate: by hand: many", "handled by hand: many"]);
 }
 
 #[tokio::test]
-#[should_panic(expected = "tell a `TestApp` everything before its first task runs")]
+#[should_panic(expected = "tell a `TestApp` everything before its first `drain`")]
 async fn nothing_is_told_after_the_start() {
     let (app, _) = app().await;
     app.drain().await;
@@ -113,4 +121,31 @@ async fn nothing_is_told_after_the_start() {
 #[should_panic(expected = "the set-up failed: no mail server")]
 async fn a_set_up_that_fails_fails_the_test() {
     TestApp::with_setup(async |_| Err("no mail server".into())).await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "App::url: it is named after `App::client`")]
+async fn a_set_up_that_no_worker_starts_with_fails_the_test() {
+    TestApp::with_setup(async |app| {
+        app.client().await?;
+        Ok(app.url("sqlite://another.db"))
+    })
+    .await;
+}
+
+#[tokio::test]
+#[should_panic(expected = "the hook `before_start` failed: no mail server")]
+async fn a_hook_of_the_start_that_fails_fails_the_test() {
+    let app = TestApp::new().await.server(|server| server.before_start(|_| async { Err::<(), _>("no mail server") }));
+    app.drain().await;
+}
+
+#[tokio::test]
+async fn waits_side_by_side_run_one_task_after_the_other() {
+    let app = TestApp::new().await.server(|server| server.layer(Gate(Arc::new(|_: &str| {}))));
+    let tasks = [double::job(1).awaited(), double::job(2).awaited()];
+    let [one, other] = tasks.map(|job| job.enqueue(app.client()));
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    let ended = tokio::join!(app.wait(&one, "1m"), app.wait(&other, "1m"));
+    assert_eq!((ended.0.done().unwrap(), ended.1.done().unwrap()), (2, 4));
 }

@@ -1,0 +1,120 @@
+//! What a worker supplies, told by the parameter's type.
+
+use quote::ToTokens;
+use syn::{PathSegment, Type, TypeReference};
+
+use super::{
+    super::Attribute as Kind,
+    mistake::{Mistake, mistake},
+    types::{Static, bare, borrow_in, last_segment, only_argument},
+};
+
+/// A state as a parameter.
+pub(in crate::job) struct SharedState {
+    /// The type as it is written.
+    pub(in crate::job) ty: Type,
+    /// What is in it.
+    pub(in crate::job) inner: Type,
+}
+
+/// What the worker supplies.
+pub(super) enum Supplied {
+    Context,
+    State(Box<SharedState>),
+    FromContext,
+    Checkpoint(Box<Type>),
+    Tick,
+}
+
+impl Supplied {
+    pub(super) fn recognise(ty: &Type, kind: Kind) -> Result<Option<Self>, Mistake> {
+        let (reference, inner) = match ty {
+            Type::Reference(reference) => (Some(reference), bare(&reference.elem)),
+            _ => (None, ty),
+        };
+        let Some(last) = last_segment(inner) else { return Ok(None) };
+        match (last.ident.to_string().as_str(), reference) {
+            ("JobContext", Some(TypeReference { mutability: None, .. })) => Ok(Some(Self::Context)),
+            ("JobContext", _) => mistake(ty, "take the context by reference: `&JobContext`"),
+            ("Tick", None) if kind == Kind::Periodic => Ok(Some(Self::Tick)),
+            ("Tick", Some(_)) if kind == Kind::Periodic => mistake(ty, "take the tick by value: `Tick` is small"),
+            ("State" | "Shared", None) => Self::state(ty, last).map(Some),
+            ("Checkpoint", None) => Self::checkpoint(last).map(Some),
+            ("Checkpoint", Some(_)) => mistake(ty, "take the checkpoint by value: `Checkpoint<T>`"),
+            ("State" | "Shared", Some(_)) => mistake(ty, "take state by value: `State<T>` is a cheap handle"),
+            _ => Ok(None),
+        }
+    }
+
+    fn state(ty: &Type, segment: &PathSegment) -> Result<Self, Mistake> {
+        let Some(inner) = only_argument(segment) else {
+            return mistake(
+                segment,
+                "write the type of the state: `State<T>`; an argument of this name is marked with `#[arg]`",
+            );
+        };
+        if let Some(borrow) = borrow_in(inner.to_token_stream(), Static::Owned) {
+            return mistake(borrow, "state is shared by all workers' threads; write an owned type in `State<…>`");
+        }
+        Ok(Self::State(Box::new(SharedState { ty: ty.clone(), inner: inner.clone() })))
+    }
+
+    fn checkpoint(segment: &PathSegment) -> Result<Self, Mistake> {
+        let Some(ty) = only_argument(segment) else {
+            return mistake(segment, "write the type that is kept: `Checkpoint<T>`");
+        };
+        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
+            return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
+        }
+        Ok(Self::Checkpoint(Box::new(ty.clone())))
+    }
+}
+
+/// Whether the compiler would ask for the arguments of this type of ours.
+pub(super) fn is_generic(segment: &PathSegment) -> bool {
+    ["State", "Shared", "Checkpoint"].iter().any(|name| segment.ident == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_str;
+
+    use super::*;
+
+    #[test]
+    fn context_and_state_are_recognised_by_their_last_segment() {
+        let kind = |ty: &str| match Supplied::recognise(&parse_str(ty).expect(ty), Kind::Job) {
+            Ok(Some(Supplied::Context)) => "context",
+            Ok(Some(Supplied::State(_))) => "state",
+            Ok(Some(Supplied::FromContext)) => "marked",
+            Ok(Some(Supplied::Checkpoint(_))) => "checkpoint",
+            Ok(Some(Supplied::Tick)) => "tick",
+            Ok(None) => "argument",
+            Err(_) => "refused",
+        };
+        for (ty, expected) in [
+            ("&JobContext", "context"),
+            ("&asynq_runtime::JobContext", "context"),
+            ("JobContext", "refused"),
+            ("&mut JobContext", "refused"),
+            ("State<Mailer>", "state"),
+            ("::asynq_runtime::State<Arc<Mailer>>", "state"),
+            ("&State<Mailer>", "refused"),
+            ("State", "refused"),
+            ("State<A, B>", "refused"),
+            ("State<&'static str>", "state"),
+            ("State<&str>", "refused"),
+            ("Shared<Mailer>", "state"),
+            ("Checkpoint<u64>", "checkpoint"),
+            ("asynq_runtime::Checkpoint<(u64, String)>", "checkpoint"),
+            ("&Checkpoint<u64>", "refused"),
+            ("Checkpoint", "refused"),
+            ("Checkpoint<&str>", "refused"),
+            ("Stateful<A>", "argument"),
+            // Anybody's type, where there is no schedule.
+            ("Tick", "argument"),
+        ] {
+            assert_eq!(kind(ty), expected, "{ty}");
+        }
+    }
+}

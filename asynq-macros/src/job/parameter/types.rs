@@ -1,0 +1,92 @@
+//! What the tokens of a type say without knowing what it is.
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::{GenericArgument, PathArguments, PathSegment, Type};
+
+/// The type without the invisible brackets of `macro_rules!` and without parentheses.
+pub(super) fn bare(ty: &Type) -> &Type {
+    match ty {
+        Type::Group(group) => bare(&group.elem),
+        Type::Paren(paren) => bare(&paren.elem),
+        _ => ty,
+    }
+}
+
+pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
+    match ty {
+        Type::Path(path) if path.qself.is_none() => path.path.segments.last(),
+        _ => None,
+    }
+}
+
+/// Only the last segment and its one argument count, so that the type may be named by any path.
+pub(super) fn only_argument(segment: &PathSegment) -> Option<&Type> {
+    match &segment.arguments {
+        PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => match arguments.args.first() {
+            Some(GenericArgument::Type(ty)) => Some(ty),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// What to think of `'static`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::job) enum Static {
+    /// A name like any other, but `&'static T` cannot be decoded.
+    Kept,
+    /// `&'static T` is as good as owned.
+    Owned,
+}
+
+/// The first `&` or lifetime that makes a type depend on something outside of it.
+pub(in crate::job) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<TokenTree> {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match &token {
+            TokenTree::Group(group) => {
+                if let Some(found) = borrow_in(group.stream(), statics) {
+                    return Some(found);
+                }
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '&' => {
+                let before_lifetime = matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == '\'');
+                if statics == Static::Kept || !before_lifetime {
+                    return Some(token);
+                }
+            }
+            TokenTree::Punct(punct) if punct.as_char() == '\'' => {
+                let is_static = matches!(tokens.next(), Some(TokenTree::Ident(name)) if name == "static");
+                if !is_static {
+                    return Some(token);
+                }
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+/// The first occurrence of a keyword.
+pub(in crate::job) fn keyword_in(tokens: TokenStream, keyword: &str) -> Option<TokenTree> {
+    tokens.into_iter().find_map(|token| match &token {
+        TokenTree::Group(group) => keyword_in(group.stream(), keyword),
+        TokenTree::Ident(ident) if ident == keyword => Some(token),
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_str;
+
+    use super::*;
+
+    #[test]
+    fn a_static_reference_is_fine_where_nothing_is_decoded() {
+        let borrows = |ty: &str| borrow_in(parse_str(ty).expect(ty), Static::Owned).is_some();
+        assert!(!borrows("JobResult<&'static str>"));
+        assert!(borrows("JobResult<&str>"));
+        assert!(borrows("JobResult<Cow<'_, str>>"));
+    }
+}
