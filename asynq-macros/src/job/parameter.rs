@@ -3,7 +3,7 @@
 mod form;
 mod mistake;
 mod supplied;
-mod types;
+mod type_tokens;
 
 use quote::ToTokens;
 use syn::{Attribute, Ident, Pat, PatType, Type, ext::IdentExt};
@@ -11,11 +11,11 @@ use syn::{Attribute, Ident, Pat, PatType, Type, ext::IdentExt};
 pub(super) use self::{
     form::Form,
     supplied::SharedState,
-    types::{Static, borrow_in, keyword_in},
+    type_tokens::{Static, borrow_in, keyword_in},
 };
 use self::{
     supplied::{Supplied, is_generic},
-    types::{bare, last_segment},
+    type_tokens::{bare, last_segment},
 };
 use super::{Attribute as Kind, serde_words::misspelt_in};
 use crate::errors::{Errors, Place};

@@ -5,7 +5,7 @@ use syn::Type;
 
 use super::{
     mistake::{Mistake, mistake},
-    types::{Static, bare, borrow_in, keyword_in, last_segment},
+    type_tokens::{Static, bare, borrow_in, keyword_in, last_segment},
 };
 
 /// How an argument gets from the caller into the payload and from there into the function.

@@ -6,7 +6,7 @@ use syn::{PathSegment, Type, TypeReference};
 use super::{
     super::Attribute as Kind,
     mistake::{Mistake, mistake},
-    types::{Static, bare, borrow_in, last_segment, only_argument},
+    type_tokens::{Static, bare, borrow_in, last_segment, only_argument},
 };
 
 /// A state as a parameter.
