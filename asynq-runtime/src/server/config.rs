@@ -2,6 +2,8 @@
 
 use std::{fmt, num::NonZero, str::FromStr, time::Duration};
 
+use asynq_grammar::duration;
+
 use super::{archives::Archives, health::HealthCheck, queues::Entry};
 use crate::broker::RetryOrder;
 
@@ -31,6 +33,8 @@ pub enum OnUnknown {
     /// Puts it off for others: 5 s, doubling to 10 minutes, no retry spent; archived with the reason after a day.
     #[default]
     HandBack,
+    /// The same, archived after this time: longer for programs that are deployed or rolled back over days.
+    HandBackFor(Duration),
     /// Archives it at once.
     Archive,
     /// Counts it as a failure, as Go does: retried, then archived.
@@ -39,17 +43,23 @@ pub enum OnUnknown {
 
 impl fmt::Display for OnUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::HandBack => "hand back",
-            Self::Archive => "archive",
-            Self::Retry => "retry",
-        })
+        match self {
+            Self::HandBack => f.pad("hand back"),
+            Self::HandBackFor(time) => f.pad(&format!("{FOR}{}", duration::format(*time))),
+            Self::Archive => f.pad("archive"),
+            Self::Retry => f.pad("retry"),
+        }
     }
 }
 
+/// What stands before the time of [`OnUnknown::HandBackFor`].
+const FOR: &str = "hand back for ";
+
 /// A text that names no [`OnUnknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} says not what to do with unknown tasks: write \"hand back\", \"archive\" or \"retry\"")]
+#[error(
+    "{0:?} says not what to do with unknown tasks: write \"hand back\", \"hand back for 7d\", \"archive\" or \"retry\""
+)]
 pub struct ParseOnUnknownError(String);
 
 impl FromStr for OnUnknown {
@@ -60,7 +70,10 @@ impl FromStr for OnUnknown {
             "hand back" | "hand-back" | "hand_back" => Ok(Self::HandBack),
             "archive" => Ok(Self::Archive),
             "retry" => Ok(Self::Retry),
-            _ => Err(ParseOnUnknownError(text.chars().take(80).collect())),
+            text => match text.strip_prefix(FOR).map(duration::parse) {
+                Some(Ok(time)) => Ok(Self::HandBackFor(time)),
+                _ => Err(ParseOnUnknownError(text.chars().take(80).collect())),
+            },
         }
     }
 }
@@ -99,9 +112,12 @@ mod tests {
 
     #[test]
     fn the_policy_for_unknown_tasks_reads_what_it_prints() {
-        for policy in [OnUnknown::HandBack, OnUnknown::Archive, OnUnknown::Retry] {
+        let week = OnUnknown::HandBackFor(Duration::from_secs(7 * 86_400));
+        for policy in [OnUnknown::HandBack, week, OnUnknown::Archive, OnUnknown::Retry] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
+        assert_eq!(week.to_string(), "hand back for 7d");
+        assert!("hand back for ever".parse::<OnUnknown>().is_err());
         assert!("drop".parse::<OnUnknown>().unwrap_err().to_string().contains("\"hand back\""));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use asynq_grammar::duration;
 use bytes::Bytes;
 
 use super::{backoff::retry_delay, config::OnUnknown};
@@ -17,8 +18,8 @@ const FIRST_HAND_BACK: Duration = Duration::from_secs(5);
 const LONGEST_HAND_BACK: Duration = Duration::from_secs(600);
 /// So many attempts in a row may end as not a failure.
 const MOST_PUT_OFF: u32 = 25;
-/// A task whose type stays unknown for so long is archived.
-const GIVE_UP_UNKNOWN_MS: i64 = 24 * 3600 * 1000;
+/// A task whose type stays unknown for so long is archived, unless the server says otherwise.
+const GIVE_UP_UNKNOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// How an attempt ended.
 #[derive(Debug, Clone, PartialEq)]
@@ -104,23 +105,23 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
         OnUnknown::Retry => failed(Policy::Fail, error, None, facts),
-        OnUnknown::HandBack => {
-            let Unknown { since_ms, times } =
-                facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
-            if facts.now_ms.saturating_sub(since_ms) >= GIVE_UP_UNKNOWN_MS {
-                return archive(
-                    format!("{error} (no worker has known it for a day, handed back {times} times)"),
-                    facts,
-                );
-            }
-            let delay = FIRST_HAND_BACK.saturating_mul(1 << times.min(16)).min(LONGEST_HAND_BACK);
-            let extra =
-                Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
-            // The task shows why it waits, as with asynq; noted once, so that the last ten failures stay.
-            let error = (facts.message.error_msg != shortened(&error)).then_some(error);
-            Action::Retry { delay, error, counted: false, extra }
-        }
+        OnUnknown::HandBack => handed_back(error, GIVE_UP_UNKNOWN, facts),
+        OnUnknown::HandBackFor(limit) => handed_back(error, limit, facts),
     }
+}
+
+fn handed_back(error: String, limit: Duration, facts: Facts<'_>) -> Action {
+    let Unknown { since_ms, times } = facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
+    let known_by_nobody = Duration::from_millis(u64::try_from(facts.now_ms.saturating_sub(since_ms)).unwrap_or(0));
+    if known_by_nobody >= limit {
+        let limit = if limit == GIVE_UP_UNKNOWN { "a day".to_owned() } else { duration::format(limit) };
+        return archive(format!("{error} (no worker has known it for {limit}, handed back {times} times)"), facts);
+    }
+    let delay = FIRST_HAND_BACK.saturating_mul(1 << times.min(16)).min(LONGEST_HAND_BACK);
+    let extra = Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
+    // The task shows why it waits, as with asynq; noted once, so that the last ten failures stay.
+    let error = (facts.message.error_msg != shortened(&error)).then_some(error);
+    Action::Retry { delay, error, counted: false, extra }
 }
 
 /// asynq's `IsFailure` = false, but not for ever, and on the last retry too.
@@ -277,6 +278,21 @@ mod tests {
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
         assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
         assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
+    }
+
+    #[test]
+    fn a_server_says_for_how_long_an_unknown_task_is_handed_back() {
+        let unknown = |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1 }), ..Extra::default() };
+        let act = |limit, since_ms| {
+            let policy = OnUnknown::HandBackFor(limit);
+            decide_with(Ended::Unknown("why".into()), (0, 25), 0, policy, unknown(since_ms))
+        };
+        let week = Duration::from_secs(7 * 86_400);
+        assert!(matches!(act(week, NOW - 7 * DAY + 1), Action::Retry { counted: false, .. }));
+        let Action::Archive { error, .. } = act(week, NOW - 7 * DAY) else { panic!("a week is over") };
+        assert_eq!(error, "why (no worker has known it for 7d, handed back 1 times)");
+        assert!(matches!(act(Duration::MAX, i64::MIN), Action::Retry { counted: false, .. }));
+        assert!(matches!(act(Duration::ZERO, NOW + DAY), Action::Archive { .. }));
     }
 
     #[test]
