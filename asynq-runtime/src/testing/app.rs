@@ -1,8 +1,7 @@
 //! An application in memory: a broker, a clock that stands still, and the jobs of the program.
 
 use std::{
-    fmt,
-    fmt::Write as _,
+    fmt::{self, Write as _},
     future::Future,
     panic::Location,
     sync::{Arc, Mutex, PoisonError},
