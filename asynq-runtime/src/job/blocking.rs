@@ -11,7 +11,7 @@ use std::{
 
 use tokio::{
     runtime::{Builder, Handle, Runtime, RuntimeFlavor},
-    sync::{Notify, OwnedSemaphorePermit, Semaphore},
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot},
 };
 
 use super::{
@@ -189,16 +189,18 @@ pub async fn run_blocking<R: Send + 'static>(
     let (span, carried) = (tracing::Span::current(), propagation::carried());
     let (jobs, threads) = (Handle::current(), Arc::clone(&ctx.blocking_pool().threads));
     let entered = jobs.clone();
-    let thread = threads.handle(&jobs).spawn_blocking(move || {
+    let (ends, ended) = oneshot::channel();
+    threads.handle(&jobs).spawn_blocking(move || {
+        // Dropped last: whoever sees no thread any more finds the result of each.
         let _place = place;
         let _runtime = entered.enter();
-        panics::with_place(|| span.in_scope(|| propagation::carrying_along(carried, || body(&ctx))))
+        let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));
+        // Nobody waits where the attempt was given up.
+        let _ = ends.send(panics::catch_with_place(run));
     });
-    match thread.await {
-        Ok(result) => result,
-        Err(error) => match error.try_into_panic() {
-            Ok(panic) => std::panic::resume_unwind(panic),
-            Err(_) => Err(JobError::fail("the runtime ended before the job started")),
-        },
+    match ended.await {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Err(_) => Err(JobError::fail("the runtime ended before the job started")),
     }
 }

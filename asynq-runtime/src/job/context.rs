@@ -295,7 +295,13 @@ impl fmt::Debug for ContextParts {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{
+        future::{Future as _, poll_fn},
+        pin::pin,
+        task::Poll,
+    };
+
+    use super::{super::run_blocking, *};
 
     fn context(message: TaskMessage) -> JobContext {
         let mut states = StateMap::default();
@@ -357,6 +363,22 @@ mod tests {
         ctx.0.parts.cancel.cancel();
         other.cancelled().await;
         assert!(other.is_cancelled());
+    }
+
+    /// Whether a thread is left decides whether a result is still to come.
+    #[tokio::test]
+    async fn the_result_of_a_thread_is_there_when_no_thread_is_left() {
+        for round in 0..1_000 {
+            let ctx = context(TaskMessage::default());
+            let mut job = pin!(run_blocking(&ctx, move |_| Ok(round)));
+            let mut look = async || poll_fn(|cx| Poll::Ready(job.as_mut().poll(cx))).await;
+            let mut looked = look().await;
+            if looked.is_pending() {
+                ctx.blocking_pool().idle().await;
+                looked = look().await;
+            }
+            assert!(matches!(looked, Poll::Ready(Ok(result)) if result == round), "round {round}");
+        }
     }
 
     #[tokio::test]

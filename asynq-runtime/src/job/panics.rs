@@ -9,7 +9,7 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     cell::RefCell,
     future::Future,
-    panic::{AssertUnwindSafe, catch_unwind, resume_unwind, set_hook, take_hook},
+    panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook},
     pin::Pin,
     sync::Once,
     task::{Context, Poll},
@@ -59,12 +59,13 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(text)
 }
 
-/// Runs `f`; a panic in it goes on, but with its place, so that [`catch`] on another thread can tell it.
-pub(super) fn with_place<T>(f: impl FnOnce() -> T) -> T {
-    match catch_unwind(AssertUnwindSafe(f)) {
-        Ok(value) => value,
-        Err(panic) => resume_unwind(Box::new(Placed(text(panic)))),
-    }
+/// Runs `f`; a panic in it comes back with its place, so that [`catch`] on another thread, on which it is resumed, can tell it.
+///
+/// # Errors
+///
+/// It panicked.
+pub(super) fn catch_with_place<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Box::new(Placed(text(panic))) as Box<dyn Any + Send>)
 }
 
 /// A future whose panics, when it is polled, end it with their text; one when it is dropped is told in the log.
@@ -153,6 +154,8 @@ fn frames(backtrace: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::resume_unwind;
+
     use super::*;
 
     /// A text without the backtrace that the environment may ask for.
@@ -198,8 +201,8 @@ mod tests {
     fn a_panic_of_another_thread_keeps_its_own_place() {
         note_places();
         let line = line!() + 1;
-        let thread = std::thread::spawn(|| with_place(|| panic!("over there")));
-        let panic = thread.join().unwrap_err();
+        let thread = std::thread::spawn(|| catch_with_place(|| panic!("over there")));
+        let panic = thread.join().unwrap().unwrap_err();
         let text = catch(|| resume_unwind(panic)).unwrap_err();
         assert_eq!(first_line(&text), format!("panic [{}:{line}]: over there", file!()));
     }

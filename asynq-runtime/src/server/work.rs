@@ -1,7 +1,7 @@
 //! Polls one attempt to its end: its time, a panic, a cancellation, and the error that its job returned.
 
 use std::{
-    future::Future,
+    future::{Future, poll_fn},
     pin::{Pin, pin},
     task::{Context, Poll},
     time::Instant,
@@ -45,19 +45,30 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
         () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
     };
     stop.cancel().cancel();
+    // A thread that noticed by itself may have returned since the work was polled, and a result that there is counts. The
+    // number is read before that look: a thread that returns in between is waited for below.
+    let were_busy = blocking.busy() > 0;
+    if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+        return stopped_by_itself(attempted, cause);
+    }
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns, unless its job lets it be given up or the server is leaving.
-    if blocking.busy() == 0 || stop.why() == Why::Leaving {
+    if !(were_busy || blocking.busy() > 0) || stop.why() == Why::Leaving {
         return cause.into();
     }
     tokio::select! {
         biased;
-        attempted = work => match attempted.ended {
-            Ended::Failed { policy: Policy::Fail, .. } => cause.into(),
-            _ => attempted,
-        },
+        attempted = work => stopped_by_itself(attempted, cause),
         () = stop.leave() => Ended::Interrupted.into(),
         ended = watch(cause.clone()) => ended.into(),
+    }
+}
+
+/// How an attempt ended that was told to stop: as its job says, but an ordinary error is only what the request led to.
+fn stopped_by_itself(attempted: Attempted, cause: Ended) -> Attempted {
+    match attempted.ended {
+        Ended::Failed { policy: Policy::Fail, .. } => cause.into(),
+        _ => attempted,
     }
 }
 
@@ -224,5 +235,52 @@ pub(super) fn stopped(stop: &Stop) -> Ended {
     match stop.why() {
         Why::Cancelled => Ended::failed(CANCELLED),
         Why::Leaving | Why::Lost => Ended::Interrupted,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, sync::Arc};
+
+    use super::*;
+    use crate::{job::JobOptions, task::TaskMessage};
+
+    fn work(future: impl Future<Output = RunResult> + Send + 'static) -> Work {
+        let pauses = Pauses { job: None, server: None, message: Arc::default() };
+        Work { future: Some(Box::pin(future)), is_failure: None, pauses }
+    }
+
+    /// How an attempt ends that was cancelled before its first poll, which does not see it yet.
+    async fn cancelled(second_poll: fn() -> Poll<RunResult>) -> Ended {
+        let stop = Stop::new();
+        stop.stop(Why::Cancelled);
+        let mut polls = 0;
+        let job = poll_fn(move |_| {
+            polls += 1;
+            if polls == 1 { Poll::Pending } else { second_poll() }
+        });
+        let limit = Limit::of(&TaskMessage::default(), chrono::Utc::now());
+        assert_eq!(limit.remaining(), JobOptions::DEFAULT_TIMEOUT);
+        drive(work(job), &limit, &stop, &BlockingPool::default(), async |_| pending().await).await.ended
+    }
+
+    #[tokio::test]
+    async fn a_result_that_is_there_when_its_attempt_is_stopped_counts() {
+        let revoked = cancelled(|| Poll::Ready(Err(JobError::revoke("nobody wants it")))).await;
+        assert!(matches!(revoked, Ended::Failed { policy: Policy::Revoke, .. }), "{revoked:?}");
+        let succeeded = cancelled(|| Poll::Ready(Ok(None))).await;
+        assert!(matches!(succeeded, Ended::Succeeded(_)), "{succeeded:?}");
+    }
+
+    #[tokio::test]
+    async fn an_ordinary_error_of_a_cancelled_attempt_and_none_at_all_are_told_as_the_cancellation() {
+        let failed = cancelled(|| Poll::Ready(Err(JobError::fail("connection closed")))).await;
+        let waiting = cancelled(|| Poll::Pending).await;
+        for ended in [failed, waiting] {
+            assert!(
+                matches!(&ended, Ended::Failed { policy: Policy::Fail, error, .. } if error == CANCELLED),
+                "{ended:?}"
+            );
+        }
     }
 }
