@@ -191,7 +191,7 @@ pub async fn run_blocking<R: Send + 'static>(
     let entered = jobs.clone();
     let (ends, ended) = oneshot::channel();
     threads.handle(&jobs).spawn_blocking(move || {
-        // Dropped last: whoever sees no thread any more finds the result of each.
+        // Dropped last: where no thread is left, the result of each is there.
         let _place = place;
         let _runtime = entered.enter();
         let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));
