@@ -53,7 +53,8 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
     }
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns, unless its job lets it be given up or the server is leaving.
-    if !(were_busy || blocking.busy() > 0) || stop.why() == Why::Leaving {
+    let is_on_threads = were_busy || blocking.busy() > 0;
+    if !is_on_threads || stop.why() == Why::Leaving {
         return cause.into();
     }
     tokio::select! {
