@@ -11,6 +11,7 @@ mod places;
 mod poison;
 mod schedulers;
 mod shutdown;
+mod small_disk;
 mod soak;
 mod sqlite_processes;
 #[allow(unreachable_pub, reason = "a module of a test binary; `pub` marks what the stories use")]

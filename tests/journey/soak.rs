@@ -6,17 +6,19 @@ mod ledger;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    env,
+    env, fs,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use asynq_runtime::{Client, EnqueueError, TaskState, broker::BrokerErrorKind, job::JobBuilder};
 use asynq_tests::{
-    RedisCluster, SentinelServers,
+    RedisCluster, SentinelServers, WallClock,
     jobs::{Note, Trial},
     journal::written,
 };
 use chrono::Utc;
+use tempfile::TempDir;
 use tokio::{
     task::{JoinHandle, spawn_blocking},
     time::sleep,
@@ -26,7 +28,10 @@ use self::{
     fault::{Fault, Random},
     ledger::{Harm, Incident, Told, judge},
 };
-use crate::journey::world::{Worker, World};
+use crate::journey::{
+    small_disk,
+    world::{Worker, World},
+};
 
 const WORKERS: usize = 3;
 /// Runs at a time in each.
@@ -35,6 +40,8 @@ const CONCURRENCY: usize = 10;
 const EVERY: i64 = 5;
 /// Longer than a lease.
 const LONG: Duration = Duration::from_secs(35);
+/// Longer than a lease, in seconds.
+const STEP: i64 = 40;
 /// How long the rest may take when nothing goes wrong any more: two leases and the longest delay, many times over.
 const REST: Duration = Duration::from_secs(600);
 
@@ -104,11 +111,25 @@ impl Replicated {
     }
 }
 
+/// The clocks that the workers and Redis go by, where they can be stepped.
+#[derive(Debug)]
+struct Clocks {
+    workers: WallClock,
+    redis: WallClock,
+}
+
+impl Clocks {
+    fn new() -> Option<Self> {
+        Some(Self { workers: WallClock::new()?, redis: WallClock::new()? })
+    }
+}
+
 /// The workers, and what was done to them.
 struct Fleet {
     workers: Vec<Worker>,
     incidents: Vec<Incident>,
     replicated: Option<Replicated>,
+    clocks: Option<Clocks>,
     /// How many workers ended with an error at their start.
     never_began: usize,
     /// Workers that are stopped for long, each until its task ends.
@@ -134,7 +155,8 @@ impl Fleet {
             }
         }
         while self.workers.len() < WORKERS {
-            self.workers.push(world.soaked_worker(CONCURRENCY));
+            let clock = self.clocks.as_ref().map(|clocks| &clocks.workers);
+            self.workers.push(world.soaked_worker(CONCURRENCY, clock));
         }
     }
 
@@ -208,6 +230,19 @@ impl Fleet {
                 sleep(if fault == Fault::LockLong { LONG } else { random.within(4_000) }).await;
                 other.execute_batch("COMMIT").unwrap();
             }
+            Fault::Step | Fault::StepRedis => {
+                let clocks = self.clocks.as_ref().unwrap();
+                let clock = if fault == Fault::Step { &clocks.workers } else { &clocks.redis };
+                clock.step_to(STEP);
+                sleep(random.within(20_000)).await;
+                clock.step_to(0);
+            }
+            Fault::FullDisk => {
+                let filler = world.file().with_file_name("filler");
+                small_disk::fill(&filler);
+                sleep(random.within(8_000)).await;
+                fs::remove_file(filler).unwrap();
+            }
         }
         self.take_back(JoinHandle::is_finished).await;
     }
@@ -222,12 +257,26 @@ impl Fleet {
     }
 }
 
-async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64, Fault)]) {
+/// Those of `weights` that can be injected here, and says which cannot, and why.
+fn possible(weights: &[(u64, Fault)], has_clocks: bool, has_small_disk: bool) -> Vec<(u64, Fault)> {
+    let why_not = |fault| match fault {
+        Fault::Step | Fault::StepRedis if !has_clocks => Some("libfaketime is not installed"),
+        Fault::FullDisk if !has_small_disk => Some("this user may not mount a small file system"),
+        _ => None,
+    };
+    let (possible, others): (Vec<_>, Vec<_>) = weights.iter().partition(|(_, fault)| why_not(*fault).is_none());
+    for (_, fault) in others {
+        println!("soak: without {fault:?}: {}", why_not(fault).unwrap_or_default());
+    }
+    possible
+}
+
+async fn soak(mut world: World, replicated: Option<Replicated>, clocks: Option<Clocks>, weights: &[(u64, Fault)]) {
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
     let (began, mut random) = (Instant::now(), Random(seed));
     let client = Client::connect(&world.url).await.unwrap();
-    let mut fleet =
-        Fleet { workers: Vec::new(), incidents: Vec::new(), replicated, never_began: 0, stopped: Vec::new() };
+    let (workers, incidents, stopped) = (Vec::new(), Vec::new(), Vec::new());
+    let mut fleet = Fleet { workers, incidents, replicated, clocks, never_began: 0, stopped };
     let may_fail_over = fleet.replicated.is_some();
     let (mut told, mut injected) = (Told::default(), BTreeMap::<Fault, usize>::new());
     fleet.complete(&world);
@@ -337,7 +386,13 @@ async fn soak(mut world: World, replicated: Option<Replicated>, weights: &[(u64,
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_on_redis() {
-    soak(World::redis().await, None, Fault::REDIS).await;
+    let clocks = Clocks::new();
+    let world = match &clocks {
+        Some(clocks) => World::redis_by(&clocks.redis).await,
+        None => World::redis().await,
+    };
+    let weights = possible(Fault::REDIS, clocks.is_some(), false);
+    soak(world, None, clocks, &weights).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -345,20 +400,36 @@ async fn nothing_is_lost_on_redis() {
 async fn nothing_is_lost_behind_sentinels() {
     // Long enough that one which a busy machine stops for a moment is not taken for dead: it would be a second primary.
     let servers = spawn_blocking(|| SentinelServers::with_silence(Duration::from_secs(5))).await.unwrap();
-    let world = World::at(servers.url() + "&durability=replicas(1)&durability_timeout=200ms").await;
-    soak(world, Some(Replicated::Sentinel(servers)), Fault::REPLICATED).await;
+    replicated(servers.url() + "&", Replicated::Sentinel(servers)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_on_a_cluster() {
     let cluster = spawn_blocking(RedisCluster::with_replicas).await.unwrap();
-    let world = World::at(cluster.url() + "?durability=replicas(1)&durability_timeout=200ms").await;
-    soak(world, Some(Replicated::Cluster(cluster)), Fault::REPLICATED).await;
+    replicated(cluster.url() + "?", Replicated::Cluster(cluster)).await;
+}
+
+/// On servers at `url`, which ends where its next parameter begins.
+async fn replicated(url: String, servers: Replicated) {
+    let world = World::at(url + "durability=replicas(1)&durability_timeout=200ms").await;
+    let clocks = Clocks::new();
+    let weights = possible(Fault::REPLICATED, clocks.is_some(), false);
+    soak(world, Some(servers), clocks, &weights).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_on_sqlite() {
-    soak(World::sqlite().await, None, Fault::SQLITE).await;
+    const NAME: &str = "journey::soak::nothing_is_lost_on_sqlite";
+    let on = async |url: String, has_small_disk| {
+        let clocks = Clocks::new();
+        let weights = possible(Fault::SQLITE, clocks.is_some(), has_small_disk);
+        soak(World::at(url).await, None, clocks, &weights).await;
+    };
+    let on_disk = async |folder: &Path| on(format!("sqlite://{}/jobs.db", folder.display()), true).await;
+    if !small_disk::told_on("1g", NAME, "soak: ", on_disk).await {
+        let folder = TempDir::new().unwrap();
+        on(format!("sqlite://{}/jobs.db", folder.path().display()), false).await;
+    }
 }

@@ -18,7 +18,7 @@ use asynq_runtime::{
     task::QueueName,
 };
 use asynq_tests::{
-    Persistence, RedisServer, ThinLine, eventually,
+    Persistence, RedisServer, ThinLine, WallClock, eventually,
     jobs::{Parcel, Poison, Record},
     journal::History,
     patient,
@@ -53,6 +53,13 @@ impl World {
     pub async fn redis_keeping(persistence: Persistence, parameters: &str) -> Self {
         let server = RedisServer::start(persistence);
         let url = server.url() + parameters;
+        Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
+    }
+
+    /// On a Redis that keeps what it answered and goes by this clock.
+    pub async fn redis_by(clock: &WallClock) -> Self {
+        let server = RedisServer::with_clock(Persistence::Always, clock);
+        let url = server.url();
         Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
     }
 
@@ -91,17 +98,22 @@ impl World {
     }
 
     pub fn worker_with(&self, concurrency: usize, shutdown_timeout: &str) -> Worker {
-        self.start(concurrency, &[("SHUTDOWN_TIMEOUT", shutdown_timeout)])
+        self.start(concurrency, &[("SHUTDOWN_TIMEOUT", shutdown_timeout.to_owned())])
     }
 
-    /// A worker with default settings, which also schedules a task every five seconds.
-    pub fn soaked_worker(&self, concurrency: usize) -> Worker {
-        self.start(concurrency, &[("SOAK", "1")])
+    /// A worker with default settings, which also schedules a task every five seconds, and goes by this clock if there is one.
+    pub fn soaked_worker(&self, concurrency: usize, clock: Option<&WallClock>) -> Worker {
+        let environment = clock.map(WallClock::environment).into_iter().flatten();
+        let settings: Vec<_> = environment.chain([("SOAK", "1".to_owned())]).collect();
+        self.start(concurrency, &settings)
     }
 
-    fn start(&self, concurrency: usize, settings: &[(&str, &str)]) -> Worker {
+    fn start(&self, concurrency: usize, settings: &[(&str, String)]) -> Worker {
         let mut command = self.program(env!("CARGO_BIN_EXE_helper"));
-        command.arg("worker").env("CONCURRENCY", concurrency.to_string()).envs(settings.iter().copied());
+        command
+            .arg("worker")
+            .env("CONCURRENCY", concurrency.to_string())
+            .envs(settings.iter().map(|(name, value)| (name, value)));
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let output = child.stdout.take().unwrap();
         let worker = Worker { child: Some(child), log: PathBuf::new() };

@@ -5,10 +5,12 @@ use std::{
     fs::{self, File, OpenOptions},
     io::{self, Write as _},
     path::Path,
+    sync::LazyLock,
 };
 
 use asynq_runtime::JobContext;
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
+use rustix::time::{ClockId, clock_gettime};
 
 /// What happened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,8 +34,10 @@ pub struct Line {
     pub retried: u32,
     /// In which process.
     pub pid: u32,
-    /// When.
+    /// When, whatever the wall clock of that process did.
     pub at: DateTime<Utc>,
+    /// When by its wall clock, which a test may step.
+    pub clock: DateTime<Utc>,
 }
 
 /// The writing end, shared by the jobs of a process.
@@ -56,16 +60,17 @@ impl Journal {
     ///
     /// The file cannot be written.
     pub fn write(&self, event: Event, ctx: &JobContext) -> io::Result<()> {
-        let (pid, now) = (std::process::id(), Utc::now().to_rfc3339());
-        let line = format!("{event:?} {} {} {} {pid} {now}\n", ctx.id(), ctx.fence(), ctx.retried());
+        let (pid, now, clock) = (std::process::id(), monotonic(), Utc::now().to_rfc3339());
+        let line = format!("{event:?} {} {} {} {pid} {now} {clock}\n", ctx.id(), ctx.fence(), ctx.retried());
         (&self.0).write_all(line.as_bytes())
     }
 }
 
 impl Line {
-    /// When the server asked for the run that this line is about.
+    /// When the server asked for the run that this line is about. After a step back its clock tells a later time than this
+    /// line's for a while.
     pub fn asked_for(&self) -> DateTime<Utc> {
-        DateTime::from_timestamp_nanos(self.fence)
+        self.at - (self.clock - DateTime::from_timestamp_nanos(self.fence)).max(TimeDelta::zero())
     }
 }
 
@@ -127,6 +132,15 @@ pub fn written(path: &Path) -> String {
     text
 }
 
+/// Nanoseconds of the clock that all processes of this machine share and nobody steps.
+fn monotonic() -> i64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec * 1_000_000_000 + now.tv_nsec
+}
+
+/// When that clock told 0, by the wall clock of the reader.
+static ORIGIN: LazyLock<DateTime<Utc>> = LazyLock::new(|| Utc::now() - TimeDelta::nanoseconds(monotonic()));
+
 fn parse(line: &str) -> Option<Line> {
     let mut words = line.split(' ');
     let event = match words.next()? {
@@ -140,6 +154,7 @@ fn parse(line: &str) -> Option<Line> {
         fence: words.next()?.parse().ok()?,
         retried: words.next()?.parse().ok()?,
         pid: words.next()?.parse().ok()?,
-        at: DateTime::parse_from_rfc3339(words.next()?).ok()?.to_utc(),
+        at: *ORIGIN + TimeDelta::nanoseconds(words.next()?.parse().ok()?),
+        clock: DateTime::parse_from_rfc3339(words.next()?).ok()?.to_utc(),
     })
 }

@@ -19,6 +19,7 @@ mod sqlite;
 mod sqlite_view;
 mod thin_line;
 pub mod unruly;
+mod wall_clock;
 
 pub use self::{
     fixture::{Fixture, Need, PINNED, Store, join, polled},
@@ -35,6 +36,7 @@ pub use self::{
     sqlite::SqliteStore,
     sqlite_view::SqliteViewStore,
     thin_line::{Line, ThinLine},
+    wall_clock::WallClock,
 };
 
 pub use asynq_test_support::{PATIENCE, eventually, eventually_blocking, note_skip, skip, soon};

@@ -31,6 +31,12 @@ pub(super) enum Fault {
     Lock,
     /// And for longer than the lease.
     LockLong,
+    /// The wall clock of all workers steps ahead, by more than a lease, and back after a while.
+    Step,
+    /// The wall clock of Redis does.
+    StepRedis,
+    /// The disk of the SQLite file has no room left for a while.
+    FullDisk,
 }
 
 impl Fault {
@@ -44,6 +50,8 @@ impl Fault {
         (15, Self::Cut),
         (5, Self::Full),
         (4, Self::Freeze),
+        (4, Self::Step),
+        (4, Self::StepRedis),
         (1, Self::Outage),
     ];
 
@@ -53,6 +61,7 @@ impl Fault {
         (16, Self::StopShort),
         (5, Self::StopLong),
         (6, Self::KillAll),
+        (4, Self::Step),
         (23, Self::FailOver),
     ];
 
@@ -63,6 +72,8 @@ impl Fault {
         (5, Self::StopLong),
         (7, Self::KillAll),
         (14, Self::Lock),
+        (5, Self::Step),
+        (5, Self::FullDisk),
         (1, Self::LockLong),
     ];
 

@@ -193,7 +193,7 @@ mod tests {
     /// A line of the process 7 about the task `a`.
     fn line(event: Event, run: i64, retried: u32, second: i64) -> Line {
         let fence = (at(run).timestamp_nanos_opt()).unwrap();
-        Line { event, id: "a".into(), fence, retried, pid: 7, at: at(second) }
+        Line { event, id: "a".into(), fence, retried, pid: 7, at: at(second), clock: at(second) }
     }
 
     fn verdict(fails: u32, lines: &[Line], incidents: &[Incident], archived: &[&str]) -> Verdict {

@@ -1,0 +1,55 @@
+//! A small disk that gets full, in a mount namespace that ends with its story.
+
+use std::{
+    env,
+    fs::File,
+    io::Write as _,
+    path::Path,
+    process::{Command, Output},
+};
+
+use tempfile::TempDir;
+
+/// The commands that give a program a mount of its own: none for the superuser, else a user namespace.
+const WAYS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--mount", "--user", "--map-root-user"]];
+
+/// Names the folder where the process of the story mounts its disk.
+const DISK: &str = "SMALL_DISK";
+
+/// Tells `story`, the body of the test `name`, with a disk of `size`, such as `24m`, in the folder that it is given. That is in
+/// another process, which runs the test again; the lines of it that contain `figure` are printed. `false` if this user may not
+/// mount a disk.
+pub(super) async fn told_on(size: &str, name: &str, figure: &str, story: impl AsyncFnOnce(&Path)) -> bool {
+    if let Some(folder) = env::var_os(DISK) {
+        assert!(mounted(&[], Path::new(&folder), size).status.success());
+        story(Path::new(&folder)).await;
+        return true;
+    }
+    let folder = TempDir::new().unwrap();
+    let works = |way: &&&[&str]| mounted(way, folder.path(), size).status.success();
+    let Some(way) = WAYS.iter().find(works) else { return false };
+    let mut inside = Command::new(way[0]);
+    inside.args(&way[1..]).arg(env::current_exe().unwrap()).args(["--exact", name, "--ignored", "--nocapture"]);
+    let output = inside.env(DISK, folder.path()).output().unwrap();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    for line in text(&output.stdout).lines().filter(|line| line.contains(figure)) {
+        println!("{line}");
+    }
+    true
+}
+
+/// Mounts the disk, in a namespace of its own if `way` makes one.
+fn mounted(way: &[&str], folder: &Path, size: &str) -> Output {
+    let size = format!("size={size}");
+    let words: Vec<_> = way.iter().copied().chain(["mount", "-t", "tmpfs", "-o", &size, "tmpfs"]).collect();
+    Command::new(words[0]).args(&words[1..]).arg(folder).output().unwrap()
+}
+
+/// Writes into a file until the disk takes no more byte.
+pub(super) fn fill(path: &Path) {
+    let mut file = File::create(path).unwrap();
+    for size in [1 << 20, 4096, 1] {
+        while file.write_all(&vec![b'x'; size]).is_ok() {}
+    }
+}
