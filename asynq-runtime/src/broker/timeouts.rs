@@ -1,6 +1,8 @@
-//! The parameters `timeout` and `connect_timeout` that the URL of every broker takes.
+//! Time-outs of calls: the parameters that the URL of every broker takes, and what keeps to them.
 
-use std::{ops::RangeInclusive, time::Duration};
+use std::{future::Future, ops::RangeInclusive, pin::Pin, time::Duration};
+
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// A shorter time-out fails on an ordinary pause of the machine, a longer one hides that nothing answers.
 const RANGE: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(60);
@@ -11,9 +13,48 @@ pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
     timeout.ok_or("timeout and connect_timeout in a URL are times from 50ms to 1m: ?timeout=3s&connect_timeout=5s")
 }
 
+/// An end that is noticed later than this passed while this process did not run: it was stopped, or its machine was.
+const LATE: Duration = Duration::from_millis(100);
+/// How long the thread that reads answers may take then for what has come meanwhile.
+const CATCHING_UP: Duration = Duration::from_millis(250);
+
+/// The output of `call`, or `None` at `end`. An answer counts that came before `end` and that nobody could read until then.
+pub(super) async fn before<T>(end: Instant, mut call: Pin<&mut impl Future<Output = T>>) -> Option<T> {
+    if let Ok(output) = timeout_at(end, call.as_mut()).await {
+        return Some(output);
+    }
+    if end.elapsed() < LATE {
+        return None;
+    }
+    timeout(CATCHING_UP, call).await.ok()
+}
+
 #[cfg(test)]
 mod tests {
+    use std::{future::pending, pin::pin};
+
+    use tokio::{sync::oneshot, task::yield_now};
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_process_that_stood_still_reads_what_came_meanwhile_before_it_gives_up() {
+        for (comes, expected) in [(true, Some(Ok(7))), (false, None)] {
+            let (answer, came) = oneshot::channel();
+            let mut came = pin!(came);
+            let end = Instant::now() + Duration::from_millis(10);
+            let stands_still = async {
+                std::thread::sleep(end.saturating_duration_since(Instant::now()) + LATE);
+                // The time is noticed to be over.
+                yield_now().await;
+                yield_now().await;
+                if comes { answer.send(7).map(|()| None) } else { Ok(Some(answer)) }
+            };
+            let (output, _answer) = tokio::join!(before(end, came.as_mut()), stands_still);
+            assert_eq!(output, expected);
+        }
+        assert_eq!(before(Instant::now(), pin!(pending::<()>())).await, None);
+    }
 
     #[test]
     fn a_time_out_is_long_enough_to_work_and_short_enough_to_end() {

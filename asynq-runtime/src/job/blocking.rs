@@ -191,16 +191,16 @@ pub async fn run_blocking<R: Send + 'static>(
     let entered = jobs.clone();
     let (ends, ended) = oneshot::channel();
     threads.handle(&jobs).spawn_blocking(move || {
-        // Dropped last: where no thread is left, the result of each is there.
-        let _place = place;
         let _runtime = entered.enter();
         let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));
-        // Nobody waits where the attempt was given up.
-        let _ = ends.send(panics::catch_with_place(run));
+        let result = panics::catch_with_place(run);
+        // The result takes the place along: as long as nobody has it, its thread counts. Where the attempt was given up nobody
+        // waits, and both are dropped.
+        drop(ends.send((result, place)));
     });
     match ended.await {
-        Ok(Ok(result)) => result,
-        Ok(Err(panic)) => std::panic::resume_unwind(panic),
+        Ok((Ok(result), _place)) => result,
+        Ok((Err(panic), _place)) => std::panic::resume_unwind(panic),
         Err(_) => Err(JobError::fail("the runtime ended before the job started")),
     }
 }

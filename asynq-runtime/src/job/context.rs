@@ -297,7 +297,7 @@ impl fmt::Debug for ContextParts {
 mod tests {
     use std::{
         future::{Future as _, poll_fn},
-        pin::pin,
+        sync::mpsc,
         task::Poll,
     };
 
@@ -367,17 +367,24 @@ mod tests {
 
     /// Whether a thread is left decides whether a result is still to come.
     #[tokio::test]
-    async fn the_result_of_a_thread_is_there_when_no_thread_is_left() {
+    async fn a_thread_counts_until_its_result_is_taken_or_unwanted() {
         for round in 0..1_000 {
-            let ctx = context(TaskMessage::default());
-            let mut job = pin!(run_blocking(&ctx, move |_| Ok(round)));
-            let mut look = async || poll_fn(|cx| Poll::Ready(job.as_mut().poll(cx))).await;
-            let mut looked = look().await;
+            let (ctx, (ends, ended)) = (context(TaskMessage::default()), mpsc::channel::<()>());
+            let mut job = Box::pin(run_blocking(&ctx, move |_| Ok((round, ends))));
+            let looked = poll_fn(|cx| Poll::Ready(job.as_mut().poll(cx))).await;
+            let is_wanted = round % 2 == 0;
             if looked.is_pending() {
-                ctx.blocking_pool().idle().await;
-                looked = look().await;
+                assert_eq!(ctx.blocking_pool().busy(), 1, "round {round}");
+                if is_wanted {
+                    assert!(matches!(job.await, Ok((result, _)) if result == round));
+                } else {
+                    drop(job);
+                    // The result goes with the place.
+                    assert!(ended.recv().is_err());
+                    ctx.blocking_pool().idle().await;
+                }
             }
-            assert!(matches!(looked, Poll::Ready(Ok(result)) if result == round), "round {round}");
+            assert_eq!(ctx.blocking_pool().busy(), 0, "round {round}");
         }
     }
 

@@ -21,7 +21,7 @@ use super::{
     stop::{Stop, Why},
 };
 use crate::{
-    broker::{HeldLock, RunKey, ServerName},
+    broker::{HeldLock, RunKey, ServerName, Settlement},
     task::{QueueName, TaskId, WorkerInfo},
 };
 
@@ -55,6 +55,8 @@ pub(crate) struct ActiveRun {
     /// Its place among all that were taken in hand, the first one first.
     pub(crate) place: u64,
     phase: AtomicU8,
+    /// What becomes of its task, once the attempt has ended; hooks may still be told of it.
+    decided: Mutex<Option<Settlement>>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,6 +91,16 @@ impl ActiveRun {
     /// nobody waits for its outcome.
     pub(crate) fn settling(&self) -> bool {
         self.go_on(Phase::Settling)
+    }
+
+    /// The attempt has ended so.
+    pub(crate) fn decide(&self, settlement: Settlement) {
+        *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(settlement);
+    }
+
+    /// What becomes of its task, if the attempt has ended; for the one who settles it.
+    pub(crate) fn decided(&self) -> Option<Settlement> {
+        self.decided.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Whether its unique lock must last as long as it runs.
@@ -160,6 +172,7 @@ impl ActiveRuns {
             since: now,
             place: self.held.fetch_add(1, Ordering::AcqRel),
             phase: AtomicU8::new(Phase::Held as u8),
+            decided: Mutex::default(),
         };
         let held: Vec<Arc<ActiveRun>> = attempts.into_iter().map(hold).map(Arc::new).collect();
         self.lock().extend(held.iter().map(|task| (task.attempt.key.clone(), Arc::clone(task))));

@@ -212,6 +212,8 @@ async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>) -> Result<SetOut
     let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
     let work = AbortOnDropHandle::new(context.jobs.spawn(work));
     tokio::select! {
+        // What is made counts, whatever else has happened meanwhile.
+        biased;
         made = work => match made {
             Ok(Ok(made)) => Ok(made?),
             Ok(Err(panic)) => Err(Unaggregated::Failed(panic).into()),

@@ -49,7 +49,8 @@ impl Running {
             biased;
             drained = until_drained(&self.context) => Ok(drained?),
             error = self.context.broker.broken() => Err(error.into()),
-            () = self.failed() => self.outcome(),
+            () = self.services.failed() => self.services.outcome(),
+            () = self.context.executor.given_up().worn_out() => self.context.executor.given_up().outcome(),
         }
     }
 }

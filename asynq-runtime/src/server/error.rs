@@ -1,5 +1,7 @@
 //! Why a server cannot be built, started or kept running.
 
+use std::{error::Error, sync::Arc};
+
 use crate::{
     broker::BrokerError,
     job::{BoxError, RegistryError},
@@ -32,8 +34,8 @@ pub enum ServerError {
     Service {
         /// Which one.
         name: &'static str,
-        /// Its error.
-        source: BoxError,
+        /// Its error, which every call that tells of it shares.
+        source: Arc<dyn Error + Send + Sync>,
     },
     /// A hook of the program failed.
     #[error("the hook `{name}` failed: {source}")]

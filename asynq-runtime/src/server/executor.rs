@@ -16,7 +16,7 @@ use super::{
     config::{ANSWER, OnUnknown},
     dispatcher::Dispatcher,
     handlers::Handlers,
-    hooks::Hooks,
+    hooks::{self, Hooks},
     layer_stack::Permit,
     limit::Limit,
     outcome::{Ended, Facts, decide},
@@ -123,9 +123,16 @@ impl Executor {
         &self.0.given_up
     }
 
-    /// Runs one attempt on the current runtime, inside the layers if there is a permit, and says what becomes of its task, and
-    /// whether the job revoked it, which to a broker is the same as a success. It settles nothing itself.
-    pub(crate) async fn attempt(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>) -> (Settlement, bool) {
+    /// Runs one attempt on the current runtime, inside the layers if there is a permit, and has `decided` take what becomes of its
+    /// task, before any hook is told. Returns whether the job revoked it, which to a broker is the same as a success. It settles
+    /// nothing itself.
+    pub(crate) async fn attempt(
+        &self,
+        attempt: &Attempt,
+        stop: &Stop,
+        permit: Option<Permit>,
+        decided: impl FnOnce(Settlement),
+    ) -> bool {
         let Attempt { key, message, extra, .. } = attempt;
         let span = tracing::info_span!(
             "job",
@@ -155,9 +162,12 @@ impl Executor {
             tracing::Span::current().record("outcome", outcome.as_str());
             under.end(outcome);
             tell(&action);
-            let own = self.tell_archived(attempt, &action, error);
-            self.0.hooks.tell(attempt, &action, own, stop).await;
-            (Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false }, is_revoked)
+            let (failed, own) = (hooks::failed(attempt, &action), self.tell_archived(attempt, &action, error));
+            decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
+            if let Some(failed) = failed {
+                self.0.hooks.tell(failed, own, stop).await;
+            }
+            is_revoked
         };
         propagation::carrying(message, run).instrument(span).await
     }

@@ -122,17 +122,14 @@ impl Moments {
 }
 
 impl Hooks {
-    /// Tells of the outcome of an attempt, if it is a failure, and calls `own`, what the job itself says of that. Ends early
-    /// when the server is leaving.
-    pub(crate) async fn tell(&self, attempt: &Attempt, action: &Action, own: Option<Caught<()>>, stop: &Stop) {
-        let (hooks, error, is_archived) = match action {
-            Action::Retry { error: Some(error), counted: true, .. } => (self.about_errors(false), error, false),
-            Action::Archive { error, .. } => (self.about_errors(true), error, true),
-            _ => return,
-        };
-        let hooks = hooks.map(|(name, hook)| (name, Caught::new(hook(failed(attempt, error, is_archived)))));
+    /// Tells of an attempt that failed, and calls `own`, what the job itself says of that. Ends early when the server is leaving.
+    pub(crate) async fn tell(&self, failed: FailedTask, own: Option<Caught<()>>, stop: &Stop) {
+        let hooks = self.about_errors(failed.is_archived);
+        let hooks = hooks.map(|(name, hook)| (name, Caught::new(hook(failed.clone()))));
         for (name, hook) in hooks.chain(own.map(|own| ("on_archive of the job", own))) {
             tokio::select! {
+                // A hook that ends at once is called even by a server that is leaving.
+                biased;
                 ended = timeout(PATIENCE, hook) => match ended {
                     Ok(Ok(())) => {}
                     Ok(Err(panic)) => tracing::error!("the hook {name} panicked: {panic}"),
@@ -149,10 +146,16 @@ impl Hooks {
     }
 }
 
-fn failed(attempt: &Attempt, error: &str, is_archived: bool) -> FailedTask {
+/// What hooks are told of an attempt that ended so; nothing of one that did not fail.
+pub(crate) fn failed(attempt: &Attempt, action: &Action) -> Option<FailedTask> {
+    let (error, is_archived) = match action {
+        Action::Retry { error: Some(error), counted: true, .. } => (error, false),
+        Action::Archive { error, .. } => (error, true),
+        _ => return None,
+    };
     let message = &attempt.message;
     let counter = |n: i32| u32::try_from(n).unwrap_or(0);
-    FailedTask {
+    Some(FailedTask {
         id: attempt.key.id.clone(),
         queue: attempt.key.queue.clone(),
         name: message.r#type.clone(),
@@ -160,9 +163,9 @@ fn failed(attempt: &Attempt, error: &str, is_archived: bool) -> FailedTask {
         headers: message.headers.clone(),
         retried: counter(message.retried),
         max_retry: counter(message.retry),
-        error: error.to_owned(),
+        error: error.clone(),
         is_archived,
-    }
+    })
 }
 
 impl fmt::Debug for Moments {
@@ -180,5 +183,41 @@ impl fmt::Debug for Hooks {
             .field("on_archive", &on_archive.len())
             .field("is_failure", &is_failure.is_some())
             .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+    use crate::server::stop::Why;
+
+    #[tokio::test]
+    async fn hooks_that_end_at_once_are_told_by_a_server_that_leaves_and_others_are_not_waited_for() {
+        let told = Arc::new(AtomicU32::new(0));
+        let counts = |ends: bool| -> TaskHook {
+            let told = Arc::clone(&told);
+            Arc::new(move |_| {
+                told.fetch_add(1, Ordering::Relaxed);
+                if ends { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
+            })
+        };
+        let on_error = (0..50).map(|_| counts(true)).chain([counts(false), counts(true)]).collect();
+        let (hooks, stop) = (Hooks { on_error, ..Hooks::default() }, Stop::new());
+        stop.stop(Why::Leaving);
+        let failed = FailedTask {
+            id: TaskId::from_wire("a"),
+            queue: QueueName::from_wire("default"),
+            name: "report".into(),
+            payload: Bytes::new(),
+            headers: Vec::new(),
+            retried: 0,
+            max_retry: 0,
+            error: "no".into(),
+            is_archived: false,
+        };
+        hooks.tell(failed, None, &stop).await;
+        assert_eq!(told.load(Ordering::Relaxed), 51);
     }
 }

@@ -284,6 +284,8 @@ impl Server {
         let (mut listens, mut is_quiet) = (true, false);
         let running = loop {
             tokio::select! {
+                // Why it cannot start is told even if it was asked to leave meanwhile.
+                biased;
                 running = &mut starting => break running?,
                 what = asked.recv(), if listens => match what {
                     // Nothing was taken yet.

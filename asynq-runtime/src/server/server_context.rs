@@ -74,7 +74,7 @@ impl ServerContext {
     /// goes on in the outbox. `None` if it was lost meanwhile.
     pub(crate) fn slot(self: &Arc<Self>, task: Arc<ActiveRun>, permit: Option<Permit>) -> Option<Slot> {
         let starts = self.runs.start(&task);
-        starts.then(|| Slot { context: Arc::clone(self), task, permit, settlement: None })
+        starts.then(|| Slot { context: Arc::clone(self), task, permit })
     }
 
     /// Runs tasks on the jobs' runtime, each for itself. They go there together: each one that comes from another
@@ -108,11 +108,24 @@ impl ServerContext {
         Ok(())
     }
 
-    /// Has tasks put back to the heads of their queues, unless they have ended or were lost meanwhile. They come in the order
+    /// Has tasks put back to the heads of their queues, unless they have been settled or were lost meanwhile. They come in the order
     /// in which they were taken, or the outbox gathers them and sees to it: the last one to be put back is the next to be taken.
     pub(crate) fn put_back(&self, tasks: &[Arc<ActiveRun>]) {
-        for task in tasks.iter().rev().filter(|task| task.settling()) {
-            self.outbox.put_back(task.place, Self::hand_back(&task.attempt));
+        for task in tasks.iter().rev() {
+            self.settle(task, || Self::hand_back(&task.attempt));
+        }
+    }
+
+    /// Has a task settled as was decided at the end of its attempt, or as `undecided` says where that has not ended; not if
+    /// another did so, or if it was lost.
+    fn settle(&self, task: &ActiveRun, undecided: impl FnOnce() -> Settlement) {
+        if !task.settling() {
+            return;
+        }
+        let settlement = task.decided().unwrap_or_else(undecided);
+        match settlement.action {
+            Action::Requeue => self.outbox.put_back(task.place, settlement),
+            _ => self.outbox.put(settlement),
         }
     }
 
@@ -188,29 +201,21 @@ pub(crate) struct Slot {
     context: Arc<ServerContext>,
     task: Arc<ActiveRun>,
     permit: Option<Permit>,
-    settlement: Option<Settlement>,
 }
 
 impl Slot {
     /// Runs the task.
     async fn run(mut self) {
-        let permit = self.permit.take();
-        let (settlement, _) = self.context.executor.attempt(&self.task.attempt, &self.task.stop, permit).await;
-        self.settlement = Some(settlement);
+        let (task, permit) = (&self.task, self.permit.take());
+        let decided = |settlement| task.decide(settlement);
+        self.context.executor.attempt(&task.attempt, &task.stop, permit, decided).await;
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let settlement = self.settlement.take().unwrap_or_else(|| self.unended());
-        let Self { context, task, .. } = &*self;
-        if task.settling() {
-            match settlement.action {
-                Action::Requeue => context.outbox.put_back(task.place, settlement),
-                _ => context.outbox.put(settlement),
-            }
-        }
-        context.runs.release(task);
+        self.context.settle(&self.task, || self.unended());
+        self.context.runs.release(&self.task);
     }
 }
 

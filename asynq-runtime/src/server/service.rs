@@ -1,8 +1,9 @@
 //! The slot for long-running neighbours of the jobs: cron, dashboard and metrics plug in here, unknown to this crate.
 
 use std::{
+    error::Error,
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, OnceLock},
 };
 
 use chrono::{DateTime, Utc};
@@ -147,9 +148,12 @@ pub struct ServiceRow {
 #[derive(Debug)]
 pub(super) struct Services {
     watcher: AbortHandle,
-    failure: Arc<Mutex<Option<ServerError>>>,
+    failure: Arc<OnceLock<Failure>>,
     failed: CancellationToken,
 }
+
+/// The name of a service, and why it failed.
+type Failure = (&'static str, Arc<dyn Error + Send + Sync>);
 
 impl Services {
     /// Starts them where jobs run, or on `heartbeat`; `ended` is cancelled when all have ended.
@@ -172,7 +176,7 @@ impl Services {
                 None => running.spawn_on(run, runtime),
             };
         }
-        let (failure, failed) = (Arc::<Mutex<Option<ServerError>>>::default(), CancellationToken::new());
+        let (failure, failed) = (Arc::<OnceLock<Failure>>::default(), CancellationToken::new());
         let (keep, tell) = (Arc::clone(&failure), failed.clone());
         let watcher = jobs.spawn(async move {
             while let Some(outcome) = running.join_next().await {
@@ -182,9 +186,8 @@ impl Services {
                     Ok((name, Err(panic))) => (name, BoxError::from(panic)),
                     Err(ended) => ("unknown", BoxError::from(ended)),
                 };
-                let error = ServerError::Service { name, source };
-                tracing::error!("{error}");
-                keep.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+                tracing::error!("service `{name}` failed: {source}");
+                keep.get_or_init(|| (name, source.into()));
                 tell.cancel();
             }
             ended.cancel();
@@ -199,7 +202,10 @@ impl Services {
 
     /// The first failure, if there was one.
     pub(super) fn outcome(&self) -> Result<(), ServerError> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner).take().map_or(Ok(()), Err)
+        match self.failure.get() {
+            Some((name, source)) => Err(ServerError::Service { name, source: Arc::clone(source) }),
+            None => Ok(()),
+        }
     }
 }
 

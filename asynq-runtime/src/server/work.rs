@@ -45,16 +45,14 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
         () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
     };
     stop.cancel().cancel();
-    // A thread that noticed by itself may have returned since the work was polled, and a result that there is counts. The
-    // number is read before that look: a thread that returns in between is waited for below.
-    let were_busy = blocking.busy() > 0;
+    // A thread that noticed by itself may have returned since the work was polled, and a result that there is counts: until it
+    // is taken its thread counts as busy.
     if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
         return stopped_by_itself(attempted, cause);
     }
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns, unless its job lets it be given up or the server is leaving.
-    let is_on_threads = were_busy || blocking.busy() > 0;
-    if !is_on_threads || stop.why() == Why::Leaving {
+    if blocking.busy() == 0 || stop.why() == Why::Leaving {
         return cause.into();
     }
     tokio::select! {
@@ -130,19 +128,29 @@ impl Future for Work {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Attempted> {
         let Self { future: Some(work), is_failure, pauses } = &mut *self else { return Poll::Pending };
         // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses))) {
-            Ok(poll) => poll,
-            Err(panic) => Poll::Ready(panicked(&panic).into()),
+        let polled =
+            panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses)));
+        let poll = polled.unwrap_or_else(|panic| Poll::Ready(panicked(&panic).into()));
+        if poll.is_ready() {
+            // A layer may have ended while the job in it goes on: nobody polls that one any more.
+            self.drop_job();
+        }
+        poll
+    }
+}
+
+impl Work {
+    fn drop_job(&mut self) {
+        let work = self.future.take();
+        if let Err(panic) = panics::catch(|| drop(work)) {
+            tracing::error!("a job panicked while it was dropped: {panic}");
         }
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        let work = self.future.take();
-        if let Err(panic) = panics::catch(|| drop(work)) {
-            tracing::error!("a job panicked while it was dropped: {panic}");
-        }
+        self.drop_job();
     }
 }
 
@@ -243,8 +251,13 @@ pub(super) fn stopped(stop: &Stop) -> Ended {
 mod tests {
     use std::{future::pending, sync::Arc};
 
+    use asynq_test_support::soon;
+
     use super::*;
-    use crate::{job::JobOptions, task::TaskMessage};
+    use crate::{
+        job::{JobContext, JobOptions, run_blocking},
+        task::TaskMessage,
+    };
 
     fn work(future: impl Future<Output = RunResult> + Send + 'static) -> Work {
         let pauses = Pauses { job: None, server: None, message: Arc::default() };
@@ -283,5 +296,22 @@ mod tests {
                 "{ended:?}"
             );
         }
+    }
+
+    /// Whatever a layer returns while the job in it waits for a thread: the thread's result is there, and nobody takes it.
+    #[tokio::test]
+    async fn a_layer_that_ends_without_its_blocking_job_drops_it() {
+        let (ctx, stop) = (JobContext::detached(), Stop::new());
+        let blocking = ctx.blocking_pool().clone();
+        let mut job = Box::pin(async move { run_blocking(&ctx, |_| Ok(())).await.map(|()| None) });
+        let layer = poll_fn(move |cx| match job.as_mut().poll(cx) {
+            Poll::Pending => Poll::Ready(Err(JobError::fail("too slow for this layer"))),
+            ready => ready,
+        });
+        let limit = Limit::of(&TaskMessage::default(), chrono::Utc::now());
+        let driven = drive(work(layer), &limit, &stop, &blocking, async |_| pending().await);
+        let Attempted { ended, .. } = soon(driven).await;
+        assert!(matches!(&ended, Ended::Succeeded(_) | Ended::Failed { policy: Policy::Fail, .. }), "{ended:?}");
+        assert_eq!(blocking.busy(), 0);
     }
 }

@@ -130,7 +130,10 @@ impl Worker {
             }
             None => None,
         };
-        self.executor.attempt(&Attempt::from(run), &Stop::new(), permit).await
+        let mut settlement = None;
+        let decided = |decided| settlement = Some(decided);
+        let is_revoked = self.executor.attempt(&Attempt::from(run), &Stop::new(), permit, decided).await;
+        (settlement.expect("every attempt is decided"), is_revoked)
     }
 
     /// Does what forwarder and janitor would have done by now.

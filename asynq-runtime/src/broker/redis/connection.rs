@@ -258,10 +258,15 @@ impl Connection {
         if let Some(found) = usable(&self.state.borrow()) {
             return found;
         }
-        let mut state = self.state.clone();
-        match timeout(self.timeout, state.wait_for(|state| usable(state).is_some())).await {
-            Ok(Ok(state)) => usable(&state).unwrap_or_else(|| Err(closed())),
-            Ok(Err(_)) => Err(closed()),
+        // What ends the wait is kept: at a second look another caller may have reported that connection as lost.
+        let (mut state, mut found) = (self.state.clone(), None);
+        let is_usable = |state: &State| {
+            found = usable(state);
+            found.is_some()
+        };
+        let ended = timeout(self.timeout, state.wait_for(is_usable)).await.map(|state| state.is_ok());
+        match ended {
+            Ok(_) => found.unwrap_or_else(|| Err(closed())),
             Err(_) => match &*self.state.borrow() {
                 State::Down(error) => Err(error.clone()),
                 _ => Err(BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")),

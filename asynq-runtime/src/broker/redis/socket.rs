@@ -20,10 +20,15 @@ use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, lookup_host},
     task::{AbortHandle, JoinSet},
-    time::{Instant, timeout_at},
+    time::Instant,
 };
 
-use super::{super::BrokerError, reply, tls::Tls, url::Address};
+use super::{
+    super::{BrokerError, timeouts},
+    reply,
+    tls::Tls,
+    url::Address,
+};
 
 /// Longest wait for one answer while bytes come and go, as a multiple of the time-out.
 pub(super) const LONGEST: u32 = 20;
@@ -235,7 +240,7 @@ impl Progress {
         let began = Instant::now();
         let mut call = pin!(call);
         while let Some(end) = self.wait_until(began, silence) {
-            if let Ok(answer) = timeout_at(end, call.as_mut()).await {
+            if let Some(answer) = timeouts::before(end, call.as_mut()).await {
                 return answer;
             }
         }

@@ -3,10 +3,7 @@
 use std::{
     collections::VecDeque,
     fmt, io,
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
@@ -29,11 +26,16 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct RunningReads(Vec<Arc<RunningRead>>);
 
-struct RunningRead {
-    epoch: Instant,
-    /// Milliseconds since `epoch` plus one when the query began; 0 = none runs.
-    busy_since: AtomicU64,
-    handle: Mutex<Option<InterruptHandle>>,
+/// What one reader does. Under one lock: whoever stops a query must not meet the next one.
+#[derive(Default)]
+struct RunningRead(Mutex<Reading>);
+
+#[derive(Default)]
+struct Reading {
+    /// When the query began that runs.
+    since: Option<Instant>,
+    /// Of the connection, once there is one.
+    handle: Option<InterruptHandle>,
 }
 
 /// Where queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock it wakes one of them only,
@@ -132,8 +134,7 @@ pub(super) fn start(common: &Arc<Common>, names: Names) -> io::Result<(Readers, 
     let readers = Readers(Arc::default());
     let mut running_reads = RunningReads::default();
     for number in 0..READERS {
-        let running_read =
-            Arc::new(RunningRead { epoch: Instant::now(), busy_since: AtomicU64::new(0), handle: Mutex::new(None) });
+        let running_read = Arc::<RunningRead>::default();
         running_reads.0.push(Arc::clone(&running_read));
         let (common, line) = (Arc::clone(common), Arc::clone(&readers.0));
         thread::Builder::new()
@@ -147,11 +148,10 @@ impl RunningReads {
     /// Stops queries that take too long.
     pub(super) fn interrupt_slow(&self) {
         for running_read in &self.0 {
-            let since = running_read.busy_since.load(Ordering::Acquire);
-            if since == 0 || running_read.since_epoch().saturating_sub(since) < LONGEST.as_millis() as u64 {
-                continue;
-            }
-            if let Some(handle) = &*running_read.handle.lock().unwrap_or_else(PoisonError::into_inner) {
+            let reading = running_read.lock();
+            if let Reading { since: Some(since), handle: Some(handle) } = &*reading
+                && since.elapsed() >= LONGEST
+            {
                 handle.interrupt();
             }
         }
@@ -159,8 +159,8 @@ impl RunningReads {
 }
 
 impl RunningRead {
-    fn since_epoch(&self) -> u64 {
-        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX).saturating_add(1)
+    fn lock(&self) -> MutexGuard<'_, Reading> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -180,9 +180,9 @@ fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn ReadReq
         };
         match open {
             Ok(open) => {
-                running_read.busy_since.store(running_read.since_epoch(), Ordering::Release);
+                running_read.lock().since = Some(Instant::now());
                 query.run(Ok(View::new(&open, names, common.now())), common);
-                running_read.busy_since.store(0, Ordering::Release);
+                running_read.lock().since = None;
                 connection = Some(open);
             }
             Err(error) => query.run(Err(common.explain(error)), common),
@@ -198,7 +198,7 @@ fn open(common: &Common, running_read: &RunningRead) -> rusqlite::Result<Connect
         return Err(rusqlite::Error::InvalidQuery);
     }
     let connection = connection::open_reader(file)?;
-    *running_read.handle.lock().unwrap_or_else(PoisonError::into_inner) = Some(connection.get_interrupt_handle());
+    running_read.lock().handle = Some(connection.get_interrupt_handle());
     Ok(connection)
 }
 
@@ -279,8 +279,7 @@ mod tests {
     fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
         let (_folder, inbox, running_reads) = start_on_a_file();
         let all_are_free = || inbox.0.lock().free.iter().all(|&is_free| is_free);
-        let connections =
-            || running_reads.0.iter().filter(|running_read| running_read.handle.lock().unwrap().is_some()).count();
+        let connections = || running_reads.0.iter().filter(|running_read| running_read.lock().handle.is_some()).count();
         for _ in 0..20 {
             eventually_blocking("all readers are free", || all_are_free().then_some(()));
             ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap();

@@ -21,7 +21,7 @@ use tokio::{
 };
 
 use crate::{
-    broker::{BrokerError, BrokerErrorKind},
+    broker::{BrokerError, BrokerErrorKind, timeouts},
     clock::Clock,
 };
 
@@ -450,9 +450,9 @@ impl Store {
         cancel_flag: &CancelFlag,
         deadline: Instant,
     ) -> Result<T, BrokerError> {
-        match timeout_at(deadline, answer).await {
-            Ok(answer) => self.understood(answer),
-            Err(_) => Err(self.common.timeout(self.call_timeout, !cancel_flag.give_up())),
+        match timeouts::before(deadline, pin!(answer)).await {
+            Some(answer) => self.understood(answer),
+            None => Err(self.common.timeout(self.call_timeout, !cancel_flag.give_up())),
         }
     }
 

@@ -66,9 +66,8 @@ async fn quarantined_tasks_run_one_at_a_time_beside_innocents_while_the_others_a
     assert_eq!(told(&mut log).await, "b started with 2");
     gate.add_permits(1);
     assert_eq!(told(&mut log).await, "c started with 2");
-    let idle = running.signals().idle.count();
     gate.add_permits(1);
-    soon(running.signals().idle.reached(idle + 1)).await;
+    soon(running.signals().settled.reached(4)).await;
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
     assert_eq!((stats.size, stats.processed_total, stats.failed_total), (0, 4, 0));
 }

@@ -142,3 +142,20 @@ async fn a_service_that_fails_ends_the_server_with_its_error() {
     assert_eq!(error.to_string(), "service `beside` failed: address in use");
     assert!(broker.servers().await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn the_failure_of_a_service_is_told_to_everybody_who_waits_for_the_server() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(named,)>(&broker);
+    let running = start(builder.service(Beside(None, Err("address in use")))).await;
+    // Something is left to do for an hour.
+    named::job("later").process_in("1h").enqueue(&running.client()).await.unwrap();
+    soon(running.failed()).await;
+    let (first, second) = soon(async { tokio::join!(running.drained(), running.drained()) }).await;
+    for outcome in [first, second, soon(running.drained()).await, soon(running.shutdown()).await] {
+        let error = outcome.unwrap_err();
+        let cause = std::error::Error::source(&error).map(ToString::to_string);
+        assert_eq!(error.to_string(), "service `beside` failed: address in use");
+        assert_eq!(cause.as_deref(), Some("address in use"));
+    }
+}

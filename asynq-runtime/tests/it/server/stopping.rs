@@ -5,7 +5,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{Client, State, TaskState, broker::Broker, job::BoxFuture, prelude::*, server::JobResponse};
+use asynq_runtime::{
+    Client, State, TaskState,
+    broker::Broker,
+    job::BoxFuture,
+    prelude::*,
+    server::{JobResponse, Running},
+};
 use asynq_test_support::{eventually_blocking, has_time_to_leave};
 use tokio::sync::Notify;
 use tower::util::MapFutureLayer;
@@ -13,6 +19,15 @@ use tower::util::MapFutureLayer;
 use super::{Log, flaky::Flaky, ids, memory, server, soon, start, task, told};
 
 type Gate = Arc<tokio::sync::Semaphore>;
+
+const SHUTDOWN: Duration = Duration::from_millis(50);
+
+/// Shuts a server down whose timeout is [`SHUTDOWN`]; `false` if the machine left it no time to hand back what it has.
+async fn leaves_in_time(running: Running) -> bool {
+    let began = Instant::now();
+    soon(running.shutdown()).await.unwrap();
+    has_time_to_leave(began, SHUTDOWN)
+}
 
 #[job]
 async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
@@ -79,9 +94,11 @@ async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
         waits::job(name).task_id(name).enqueue(&client).await.unwrap();
     }
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
-    let running = start(builder.state(gate).concurrency(1).shutdown_timeout(Duration::from_millis(50))).await;
+    let running = start(builder.state(gate).concurrency(1).shutdown_timeout(SHUTDOWN)).await;
     assert_eq!(told(&mut log).await, "a started");
-    soon(running.shutdown()).await.unwrap();
+    if !leaves_in_time(running).await {
+        return;
+    }
     assert_eq!(ids(&broker, TaskState::Pending).await, ["a", "b", "c"]);
     let a = task(&broker, "a").await.unwrap();
     assert_eq!((a.retried, a.crashes, a.last_error), (0, 0, None));
@@ -119,13 +136,11 @@ async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
     let jobs = (0..TASKS).map(|i| waits::job(name(i)).task_id(name(i)));
     assert!(client.enqueue_many(jobs).await.unwrap().iter().all(Result::is_ok));
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
-    let running = start(builder.state(gate).concurrency(TASKS - 50).shutdown_timeout(Duration::from_millis(50))).await;
+    let running = start(builder.state(gate).concurrency(TASKS - 50).shutdown_timeout(SHUTDOWN)).await;
     for _ in 0..TASKS - 50 {
         told(&mut log).await;
     }
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    let is_in_time = has_time_to_leave(began, Duration::from_millis(50));
+    let is_in_time = leaves_in_time(running).await;
     let back = ids(&broker, TaskState::Pending).await;
     // On a slow machine some are left to their leases: those that would have gone back last, to the head of the line.
     assert!(back.len() == TASKS || !is_in_time, "{} of {TASKS} went back", back.len());
@@ -229,12 +244,13 @@ async fn a_blocking_job_that_never_returns_is_handed_back_at_shutdown() {
     let broker = memory().await;
     let (builder, mut log) = server::<(deaf,)>(&broker);
     let (open, gate) = std::sync::mpsc::channel::<()>();
-    let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(Duration::from_millis(50))).await;
+    let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN)).await;
     deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
     assert_eq!(told(&mut log).await, "started");
-    soon(running.shutdown()).await.unwrap();
-    let deaf = task(&broker, "deaf").await.unwrap();
-    assert_eq!((deaf.state, deaf.retried), (TaskState::Pending, 0));
+    if leaves_in_time(running).await {
+        let deaf = task(&broker, "deaf").await.unwrap();
+        assert_eq!((deaf.state, deaf.retried), (TaskState::Pending, 0));
+    }
     open.send(()).unwrap();
 }
 
@@ -250,7 +266,7 @@ async fn jobs_that_block_their_runtime_cost_no_lease_and_are_handed_back() {
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, mut log) = server::<(burns,)>(&broker);
     let (open, gate) = std::sync::mpsc::channel::<()>();
-    let builder = builder.state(Mutex::new(gate)).shutdown_timeout(Duration::from_millis(50));
+    let builder = builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN);
     let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = builder.build().await.unwrap();
     let running = jobs.spawn(server.start()).await.unwrap().unwrap();
@@ -259,8 +275,9 @@ async fn jobs_that_block_their_runtime_cost_no_lease_and_are_handed_back() {
     // The only thread for jobs is blocked, and still:
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 3)).await;
-    soon(running.shutdown()).await.unwrap();
-    assert_eq!(ids(&broker, TaskState::Pending).await, ["b"]);
+    if leaves_in_time(running).await {
+        assert_eq!(ids(&broker, TaskState::Pending).await, ["b"]);
+    }
     open.send(()).unwrap();
     jobs.shutdown_background();
 }

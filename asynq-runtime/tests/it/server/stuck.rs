@@ -76,11 +76,12 @@ async fn a_server_whose_slots_are_all_given_up_leaves_with_an_error() {
     assert_eq!((told(&mut log).await, told(&mut log).await), ("started".into(), "started".into()));
     let ended = soon(run).await.unwrap();
     assert!(matches!(ended, Err(ServerError::Stuck { threads: 2 })), "{ended:?}");
-    for id in ["a", "b"] {
-        assert_eq!(task(&broker, id).await.unwrap().last_error.as_deref(), Some(GIVEN_UP));
+    let mut left = Vec::new();
+    for id in ["a", "b", "c"] {
+        left.extend(task(&broker, id).await.filter(|task| task.last_error.as_deref() != Some(GIVEN_UP)));
     }
-    let third = task(&broker, "c").await.unwrap();
-    assert_eq!((third.state, third.retried), (TaskState::Pending, 0), "it is handed back, or was never taken");
+    assert_eq!(left.len(), 1, "two are given up: {left:?}");
+    assert_eq!((left[0].state, left[0].retried), (TaskState::Pending, 0), "it is handed back, or was never taken");
     open(&gate);
 }
 
