@@ -301,6 +301,8 @@ mod tests {
         task::Poll,
     };
 
+    use asynq_test_support::soon;
+
     use super::{super::run_blocking, *};
 
     fn context(message: TaskMessage) -> JobContext {
@@ -369,20 +371,16 @@ mod tests {
     #[tokio::test]
     async fn a_thread_counts_until_its_result_is_taken_or_unwanted() {
         for round in 0..1_000 {
-            let (ctx, (ends, ended)) = (context(TaskMessage::default()), mpsc::channel::<()>());
-            let mut job = Box::pin(run_blocking(&ctx, move |_| Ok((round, ends))));
+            let (ctx, (open, gate)) = (context(TaskMessage::default()), mpsc::channel::<()>());
+            let mut job = Box::pin(run_blocking(&ctx, move |_| Ok((round, gate.recv().is_ok()))));
             let looked = poll_fn(|cx| Poll::Ready(job.as_mut().poll(cx))).await;
-            let is_wanted = round % 2 == 0;
-            if looked.is_pending() {
-                assert_eq!(ctx.blocking_pool().busy(), 1, "round {round}");
-                if is_wanted {
-                    assert!(matches!(job.await, Ok((result, _)) if result == round));
-                } else {
-                    drop(job);
-                    // The result goes with the place.
-                    assert!(ended.recv().is_err());
-                    ctx.blocking_pool().idle().await;
-                }
+            assert_eq!((looked.is_pending(), ctx.blocking_pool().busy()), (true, 1), "round {round}");
+            open.send(()).unwrap();
+            if round % 2 == 0 {
+                assert!(matches!(job.await, Ok(result) if result == (round, true)));
+            } else {
+                drop(job);
+                soon(ctx.blocking_pool().idle()).await;
             }
             assert_eq!(ctx.blocking_pool().busy(), 0, "round {round}");
         }

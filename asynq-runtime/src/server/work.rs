@@ -249,7 +249,10 @@ pub(super) fn stopped(stop: &Stop) -> Ended {
 
 #[cfg(test)]
 mod tests {
-    use std::{future::pending, sync::Arc};
+    use std::{
+        future::pending,
+        sync::{Arc, mpsc},
+    };
 
     use asynq_test_support::soon;
 
@@ -303,15 +306,18 @@ mod tests {
     async fn a_layer_that_ends_without_its_blocking_job_drops_it() {
         let (ctx, stop) = (JobContext::detached(), Stop::new());
         let blocking = ctx.blocking_pool().clone();
-        let mut job = Box::pin(async move { run_blocking(&ctx, |_| Ok(())).await.map(|()| None) });
-        let layer = poll_fn(move |cx| match job.as_mut().poll(cx) {
-            Poll::Pending => Poll::Ready(Err(JobError::fail("too slow for this layer"))),
-            ready => ready,
+        let (open, gate) = mpsc::channel();
+        let body = move |_: &JobContext| Ok(gate.recv().is_ok());
+        let mut job = Box::pin(async move { run_blocking(&ctx, body).await });
+        let layer = poll_fn(move |cx| {
+            assert!(job.as_mut().poll(cx).is_pending());
+            open.send(()).unwrap();
+            Poll::Ready(Err(JobError::fail("too slow for this layer")))
         });
         let limit = Limit::of(&TaskMessage::default(), chrono::Utc::now());
         let driven = drive(work(layer), &limit, &stop, &blocking, async |_| pending().await);
         let Attempted { ended, .. } = soon(driven).await;
-        assert!(matches!(&ended, Ended::Succeeded(_) | Ended::Failed { policy: Policy::Fail, .. }), "{ended:?}");
+        assert!(matches!(&ended, Ended::Failed { policy: Policy::Fail, .. }), "{ended:?}");
         assert_eq!(blocking.busy(), 0);
     }
 }
