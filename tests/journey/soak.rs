@@ -111,25 +111,13 @@ impl Replicated {
     }
 }
 
-/// The clocks that the workers and Redis go by, where they can be stepped.
-#[derive(Debug)]
-struct Clocks {
-    workers: WallClock,
-    redis: WallClock,
-}
-
-impl Clocks {
-    fn new() -> Option<Self> {
-        Some(Self { workers: WallClock::new()?, redis: WallClock::new()? })
-    }
-}
-
 /// The workers, and what was done to them.
 struct Fleet {
     workers: Vec<Worker>,
     incidents: Vec<Incident>,
     replicated: Option<Replicated>,
-    clocks: Option<Clocks>,
+    /// What the workers go by, where it can be stepped.
+    clock: Option<WallClock>,
     /// How many workers ended with an error at their start.
     never_began: usize,
     /// Workers that are stopped for long, each until its task ends.
@@ -155,8 +143,7 @@ impl Fleet {
             }
         }
         while self.workers.len() < WORKERS {
-            let clock = self.clocks.as_ref().map(|clocks| &clocks.workers);
-            self.workers.push(world.soaked_worker(CONCURRENCY, clock));
+            self.workers.push(world.soaked_worker(CONCURRENCY, self.clock.as_ref()));
         }
     }
 
@@ -230,9 +217,8 @@ impl Fleet {
                 sleep(if fault == Fault::LockLong { LONG } else { random.within(4_000) }).await;
                 other.execute_batch("COMMIT").unwrap();
             }
-            Fault::Step | Fault::StepRedis => {
-                let clocks = self.clocks.as_ref().unwrap();
-                let clock = if fault == Fault::Step { &clocks.workers } else { &clocks.redis };
+            Fault::Step => {
+                let clock = self.clock.as_ref().unwrap();
                 clock.step_to(STEP);
                 sleep(random.within(20_000)).await;
                 clock.step_to(0);
@@ -258,9 +244,9 @@ impl Fleet {
 }
 
 /// Those of `weights` that can be injected here, and says which cannot, and why.
-fn possible(weights: &[(u64, Fault)], has_clocks: bool, has_small_disk: bool) -> Vec<(u64, Fault)> {
+fn possible(weights: &[(u64, Fault)], has_clock: bool, has_small_disk: bool) -> Vec<(u64, Fault)> {
     let why_not = |fault| match fault {
-        Fault::Step | Fault::StepRedis if !has_clocks => Some("libfaketime is not installed"),
+        Fault::Step if !has_clock => Some("libfaketime is not installed"),
         Fault::FullDisk if !has_small_disk => Some("this user may not mount a small file system"),
         _ => None,
     };
@@ -271,12 +257,12 @@ fn possible(weights: &[(u64, Fault)], has_clocks: bool, has_small_disk: bool) ->
     possible
 }
 
-async fn soak(mut world: World, replicated: Option<Replicated>, clocks: Option<Clocks>, weights: &[(u64, Fault)]) {
+async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<WallClock>, weights: &[(u64, Fault)]) {
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
     let (began, mut random) = (Instant::now(), Random(seed));
     let client = Client::connect(&world.url).await.unwrap();
     let (workers, incidents, stopped) = (Vec::new(), Vec::new(), Vec::new());
-    let mut fleet = Fleet { workers, incidents, replicated, clocks, never_began: 0, stopped };
+    let mut fleet = Fleet { workers, incidents, replicated, clock, never_began: 0, stopped };
     let may_fail_over = fleet.replicated.is_some();
     let (mut told, mut injected) = (Told::default(), BTreeMap::<Fault, usize>::new());
     fleet.complete(&world);
@@ -386,13 +372,9 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clocks: Option<C
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_on_redis() {
-    let clocks = Clocks::new();
-    let world = match &clocks {
-        Some(clocks) => World::redis_by(&clocks.redis).await,
-        None => World::redis().await,
-    };
-    let weights = possible(Fault::REDIS, clocks.is_some(), false);
-    soak(world, None, clocks, &weights).await;
+    let clock = WallClock::new();
+    let weights = possible(Fault::REDIS, clock.is_some(), false);
+    soak(World::redis().await, None, clock, &weights).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -413,9 +395,9 @@ async fn nothing_is_lost_on_a_cluster() {
 /// On servers at `url`, which ends where its next parameter begins.
 async fn replicated(url: String, servers: Replicated) {
     let world = World::at(url + "durability=replicas(1)&durability_timeout=200ms").await;
-    let clocks = Clocks::new();
-    let weights = possible(Fault::REPLICATED, clocks.is_some(), false);
-    soak(world, Some(servers), clocks, &weights).await;
+    let clock = WallClock::new();
+    let weights = possible(Fault::REPLICATED, clock.is_some(), false);
+    soak(world, Some(servers), clock, &weights).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -423,9 +405,9 @@ async fn replicated(url: String, servers: Replicated) {
 async fn nothing_is_lost_on_sqlite() {
     const NAME: &str = "journey::soak::nothing_is_lost_on_sqlite";
     let on = async |url: String, has_small_disk| {
-        let clocks = Clocks::new();
-        let weights = possible(Fault::SQLITE, clocks.is_some(), has_small_disk);
-        soak(World::at(url).await, None, clocks, &weights).await;
+        let clock = WallClock::new();
+        let weights = possible(Fault::SQLITE, clock.is_some(), has_small_disk);
+        soak(World::at(url).await, None, clock, &weights).await;
     };
     let on_disk = async |folder: &Path| on(format!("sqlite://{}/jobs.db", folder.display()), true).await;
     if !small_disk::told_on("1g", NAME, "soak: ", on_disk).await {

@@ -56,13 +56,6 @@ impl World {
         Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
     }
 
-    /// On a Redis that keeps what it answered and goes by this clock.
-    pub async fn redis_by(clock: &WallClock) -> Self {
-        let server = RedisServer::with_clock(Persistence::Always, clock);
-        let url = server.url();
-        Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
-    }
-
     /// On a SQLite file on a real disk.
     pub async fn sqlite() -> Self {
         let folder = TempDir::new().unwrap();

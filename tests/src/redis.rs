@@ -33,7 +33,7 @@ use self::{
     guard::{Guarded, on_free_ports},
     port::free_port,
 };
-use crate::{GoPeer, Need, Store, WallClock, patient};
+use crate::{GoPeer, Need, Store, patient};
 
 /// The servers that together are one store.
 pub trait Servers: fmt::Debug + Send + Sync + 'static {
@@ -87,20 +87,15 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts one.
     pub fn start(persistence: Persistence) -> Self {
-        Self::launch(persistence, None, None)
-    }
-
-    /// Starts one that goes by this clock.
-    pub fn with_clock(persistence: Persistence, clock: &WallClock) -> Self {
-        Self::launch(persistence, None, Some(clock))
+        Self::launch(persistence, None)
     }
 
     /// Starts one that asks for a password and keeps nothing.
     pub fn with_password(password: &str) -> Self {
-        Self::launch(Persistence::None, Some(password), None)
+        Self::launch(Persistence::None, Some(password))
     }
 
-    fn launch(persistence: Persistence, password: Option<&str>, clock: Option<&WallClock>) -> Self {
+    fn launch(persistence: Persistence, password: Option<&str>) -> Self {
         let mut options = match persistence {
             Persistence::None => vec!["--appendonly", "no"],
             Persistence::EverySecond => vec!["--appendonly", "yes", "--appendfsync", "everysec"],
@@ -111,8 +106,7 @@ impl RedisServer {
             let port = free_port();
             let text = port.to_string();
             let arguments = ["--port", &text].into_iter().chain(options.iter().copied()).map(str::to_owned).collect();
-            let environment = clock.map(|clock| clock.environment().into()).unwrap_or_default();
-            let server = Guarded::start_in(environment, &[], |_| arguments)?;
+            let server = Guarded::start(&[], |_| arguments)?;
             Some(Self { server, port, password: password.map(str::to_owned) })
         })
     }

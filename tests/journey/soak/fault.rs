@@ -33,8 +33,6 @@ pub(super) enum Fault {
     LockLong,
     /// The wall clock of all workers steps ahead, by more than a lease, and back after a while.
     Step,
-    /// The wall clock of Redis does.
-    StepRedis,
     /// The disk of the SQLite file has no room left for a while.
     FullDisk,
 }
@@ -51,7 +49,6 @@ impl Fault {
         (5, Self::Full),
         (4, Self::Freeze),
         (4, Self::Step),
-        (4, Self::StepRedis),
         (1, Self::Outage),
     ];
 
