@@ -98,7 +98,7 @@ impl ActiveRun {
         *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(settlement);
     }
 
-    /// What becomes of its task, if the attempt has ended; for the one who settles it.
+    /// Takes what becomes of its task, if the attempt has ended. The caller settles it.
     pub(crate) fn decided(&self) -> Option<Settlement> {
         self.decided.lock().unwrap_or_else(PoisonError::into_inner).take()
     }

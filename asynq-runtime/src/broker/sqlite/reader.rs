@@ -26,7 +26,7 @@ const LONGEST: Duration = Duration::from_secs(1);
 #[derive(Default)]
 pub(super) struct RunningReads(Vec<Arc<RunningRead>>);
 
-/// What one reader does. Under one lock: whoever stops a query must not meet the next one.
+/// What one reader does, under one lock: the watch that stops a query must not meet the next one.
 #[derive(Default)]
 struct RunningRead(Mutex<Reading>);
 

@@ -96,10 +96,9 @@ async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate).concurrency(1).shutdown_timeout(SHUTDOWN)).await;
     assert_eq!(told(&mut log).await, "a started");
-    if !leaves_in_time(running).await {
-        return;
-    }
-    assert_eq!(ids(&broker, TaskState::Pending).await, ["a", "b", "c"]);
+    let is_in_time = leaves_in_time(running).await;
+    let back = ids(&broker, TaskState::Pending).await;
+    assert!(back == ["a", "b", "c"] || !is_in_time && back == ["b", "c"], "{back:?}");
     let a = task(&broker, "a").await.unwrap();
     assert_eq!((a.retried, a.crashes, a.last_error), (0, 0, None));
     assert!(log.try_recv().is_err());
