@@ -2,7 +2,8 @@
 
 use std::fs;
 
-use asynq_tests::journal::History;
+use asynq_tests::journal::{Event, History, Line};
+use chrono::DateTime;
 
 #[test]
 fn a_line_counts_when_it_is_whole() {
@@ -12,5 +13,17 @@ fn a_line_counts_when_it_is_whole() {
     for (text, lines) in [("", 0), (&line[..20], 0), (line, 1), (&format!("{line}{}", line.trim_end()), 1)] {
         fs::write(&path, text).unwrap();
         assert_eq!(History::read(&path).lines.len(), lines, "{text:?}");
+    }
+}
+
+#[test]
+fn a_run_was_asked_for_before_it_began_whatever_its_clock_tells() {
+    let moment = |second: i64| DateTime::from_timestamp(second, 0).unwrap();
+    // The fence is ahead of a clock that has stepped back.
+    for (at, clock, fence, asked_for) in [(10, 10, 5, 5), (10, 50, 45, 5), (10, 10, 45, 10)] {
+        let fence = fence * 1_000_000_000;
+        let (at, clock) = (moment(at), moment(clock));
+        let line = Line { event: Event::Start, id: "a".into(), fence, retried: 0, pid: 1, at, clock };
+        assert_eq!(line.asked_for(), moment(asked_for));
     }
 }

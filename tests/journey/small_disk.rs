@@ -3,9 +3,9 @@
 use std::{
     env,
     fs::File,
-    io::Write as _,
+    io::{BufRead as _, BufReader, Write as _},
     path::Path,
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
 };
 
 use tempfile::TempDir;
@@ -17,9 +17,9 @@ const WAYS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--mount", "--
 const DISK: &str = "SMALL_DISK";
 
 /// Tells `story`, the body of the test `name`, with a disk of `size`, such as `24m`, in the folder that it is given. That is in
-/// another process, which runs the test again; the lines of it that contain `figure` are printed. `false` if this user may not
-/// mount a disk.
-pub(super) async fn told_on(size: &str, name: &str, figure: &str, story: impl AsyncFnOnce(&Path)) -> bool {
+/// another process, which runs the test again; its lines that contain `marker` are printed as they come. `false` if this user may
+/// not mount a disk.
+pub(super) async fn told_on(size: &str, name: &str, marker: &str, story: impl AsyncFnOnce(&Path)) -> bool {
     if let Some(folder) = env::var_os(DISK) {
         assert!(mounted(&[], Path::new(&folder), size).status.success());
         story(Path::new(&folder)).await;
@@ -30,12 +30,15 @@ pub(super) async fn told_on(size: &str, name: &str, figure: &str, story: impl As
     let Some(way) = WAYS.iter().find(works) else { return false };
     let mut inside = Command::new(way[0]);
     inside.args(&way[1..]).arg(env::current_exe().unwrap()).args(["--exact", name, "--ignored", "--nocapture"]);
-    let output = inside.env(DISK, folder.path()).output().unwrap();
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
-    for line in text(&output.stdout).lines().filter(|line| line.contains(figure)) {
-        println!("{line}");
+    let mut child = inside.env(DISK, folder.path()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = String::new();
+    for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
+        if line.contains(marker) {
+            println!("{line}");
+        }
+        said += &(line + "\n");
     }
+    assert!(child.wait().unwrap().success(), "{said}");
     true
 }
 

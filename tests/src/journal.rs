@@ -67,8 +67,8 @@ impl Journal {
 }
 
 impl Line {
-    /// When the server asked for the run that this line is about. After a step back its clock tells a later time than this
-    /// line's for a while.
+    /// When the server asked for the run that this line is about. After a step back of its clock the fence is ahead of it
+    /// for a while.
     pub fn asked_for(&self) -> DateTime<Utc> {
         self.at - (self.clock - DateTime::from_timestamp_nanos(self.fence)).max(TimeDelta::zero())
     }

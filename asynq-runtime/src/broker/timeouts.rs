@@ -13,12 +13,14 @@ pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
     timeout.ok_or("timeout and connect_timeout in a URL are times from 50ms to 1m: ?timeout=3s&connect_timeout=5s")
 }
 
-/// An end that is noticed later than this passed while this process did not run: it was stopped, or its machine was.
+/// An end that is noticed later than this passed while nothing ran here: the process or its machine was stopped, or a job blocked
+/// the runtime.
 const LATE: Duration = Duration::from_millis(100);
 /// How long the thread that reads answers may take then for what has come meanwhile.
 const CATCHING_UP: Duration = Duration::from_millis(250);
 
-/// The output of `call`, or `None` at `end`. An answer counts that came before `end` and that nobody could read until then.
+/// The output of `call`, or `None` at `end`. Where the end is noticed late, an answer may have come in time and not have been read:
+/// one that is read within [`CATCHING_UP`] counts.
 pub(super) async fn before<T>(end: Instant, mut call: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     if let Ok(output) = timeout_at(end, call.as_mut()).await {
         return Some(output);
@@ -45,8 +47,7 @@ mod tests {
             let end = Instant::now() + Duration::from_millis(10);
             let stands_still = async {
                 std::thread::sleep(end.saturating_duration_since(Instant::now()) + LATE);
-                // The time is noticed to be over.
-                yield_now().await;
+                // The timers fire first, so that the end is noticed before the answer is there.
                 yield_now().await;
                 if comes { answer.send(7).map(|()| None) } else { Ok(Some(answer)) }
             };

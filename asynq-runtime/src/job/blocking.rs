@@ -80,6 +80,8 @@ struct Busy {
     none: Notify,
     /// Dropped when the last one returns.
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
+    /// Cloned for each result, from before its thread begins until the result is taken or dropped.
+    results: Arc<()>,
 }
 
 impl fmt::Debug for Busy {
@@ -122,6 +124,12 @@ impl BlockingPool {
     /// How many threads of this handle have not returned yet.
     pub(crate) fn busy(&self) -> usize {
         self.busy.threads.load(Ordering::Acquire)
+    }
+
+    /// Whether a result may still come that a thread of this handle was started for: it may have returned, and its result not have
+    /// been taken.
+    pub(crate) fn owes_a_result(&self) -> bool {
+        Arc::strong_count(&self.busy.results) > 1
     }
 
     /// Waits until all threads of this handle have returned.
@@ -190,17 +198,18 @@ pub async fn run_blocking<R: Send + 'static>(
     let (jobs, threads) = (Handle::current(), Arc::clone(&ctx.blocking_pool().threads));
     let entered = jobs.clone();
     let (ends, ended) = oneshot::channel();
+    let owed = Arc::clone(&ctx.blocking_pool().busy.results);
     threads.handle(&jobs).spawn_blocking(move || {
         let _runtime = entered.enter();
         let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));
         let result = panics::catch_with_place(run);
-        // The result takes the place along: as long as nobody has it, its thread counts. Where the attempt was given up nobody
-        // waits, and both are dropped.
-        drop(ends.send((result, place)));
+        // The caller who has the result sees no thread any more. Where the attempt was given up nobody waits for it.
+        drop(place);
+        drop(ends.send((result, owed)));
     });
     match ended.await {
-        Ok((Ok(result), _place)) => result,
-        Ok((Err(panic), _place)) => std::panic::resume_unwind(panic),
+        Ok((Ok(result), _owed)) => result,
+        Ok((Err(panic), _owed)) => std::panic::resume_unwind(panic),
         Err(_) => Err(JobError::fail("the runtime ended before the job started")),
     }
 }

@@ -76,7 +76,7 @@ impl ActiveRun {
         self.phase.load(Ordering::Acquire) == phase as u8
     }
 
-    /// Whether its job has not ended and it is still ours.
+    /// Whether nobody has settled it and it is still ours.
     fn is_unended(&self) -> bool {
         self.phase.load(Ordering::Acquire) < Phase::Settling as u8
     }
@@ -267,7 +267,7 @@ impl ActiveRuns {
         }
     }
 
-    /// What has not ended.
+    /// What nobody has settled.
     pub(crate) fn unended(&self) -> Vec<Arc<ActiveRun>> {
         self.lock().values().filter(|run| run.is_unended()).cloned().collect()
     }

@@ -1,6 +1,6 @@
 //! Why a server cannot be built, started or kept running.
 
-use std::{error::Error, sync::Arc};
+use std::{error::Error, fmt, ops::Deref, sync::Arc};
 
 use crate::{
     broker::BrokerError,
@@ -34,8 +34,8 @@ pub enum ServerError {
     Service {
         /// Which one.
         name: &'static str,
-        /// Its error, which every call that tells of it shares.
-        source: Arc<dyn Error + Send + Sync>,
+        /// Its error.
+        source: SharedError,
     },
     /// A hook of the program failed.
     #[error("the hook `{name}` failed: {source}")]
@@ -61,6 +61,31 @@ pub enum ServerError {
     /// The server's own thread ended, which only happens while the program ends.
     #[error("the server's I/O thread has ended")]
     Gone,
+}
+
+/// The error of a service, which every call that tells of it shares. It reads and is downcast as that error itself.
+#[derive(Debug, Clone)]
+pub struct SharedError(Arc<dyn Error + Send + Sync>);
+
+// It is no error itself: it would be the source of a `ServerError` then, in place of what the service returned.
+impl Deref for SharedError {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl From<BoxError> for SharedError {
+    fn from(error: BoxError) -> Self {
+        Self(error.into())
+    }
 }
 
 impl ServerError {

@@ -16,7 +16,8 @@ use crate::{
     task::{Header, QueueName, TaskId},
 };
 
-/// Longest time of a hook about a task. The task keeps its slot and its lease meanwhile, and its outcome waits.
+/// Longest time of a hook about a task. The task keeps its slot and its lease meanwhile, and its outcome waits,
+/// unless the server leaves.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A failed attempt, as hooks are told of it.

@@ -92,7 +92,7 @@ pub use self::{
     aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
-    error::ServerError,
+    error::{ServerError, SharedError},
     flags::{Flag, Flags},
     hooks::FailedTask,
     layer_stack::{JobRequest, JobResponse, JobService},

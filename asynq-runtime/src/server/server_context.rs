@@ -108,7 +108,8 @@ impl ServerContext {
         Ok(())
     }
 
-    /// Has tasks put back to the heads of their queues, unless they have been settled or were lost meanwhile. They come in the order
+    /// Has tasks put back to the heads of their queues, unless they have been settled or were lost meanwhile; one whose attempt has
+    /// ended is settled as was decided. They come in the order
     /// in which they were taken, or the outbox gathers them and sees to it: the last one to be put back is the next to be taken.
     pub(crate) fn put_back(&self, tasks: &[Arc<ActiveRun>]) {
         for task in tasks.iter().rev() {

@@ -1,7 +1,6 @@
 //! The slot for long-running neighbours of the jobs: cron, dashboard and metrics plug in here, unknown to this crate.
 
 use std::{
-    error::Error,
     fmt,
     sync::{Arc, OnceLock},
 };
@@ -15,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{Dispatch, instrument::WithSubscriber as _, subscriber::NoSubscriber};
 
 use super::{
-    error::ServerError,
+    error::{ServerError, SharedError},
     flags::{Flag, Flags},
 };
 use crate::{
@@ -153,7 +152,7 @@ pub(super) struct Services {
 }
 
 /// The name of a service, and why it failed.
-type Failure = (&'static str, Arc<dyn Error + Send + Sync>);
+type Failure = (&'static str, SharedError);
 
 impl Services {
     /// Starts them where jobs run, or on `heartbeat`; `ended` is cancelled when all have ended.
@@ -186,8 +185,9 @@ impl Services {
                     Ok((name, Err(panic))) => (name, BoxError::from(panic)),
                     Err(ended) => ("unknown", BoxError::from(ended)),
                 };
-                tracing::error!("service `{name}` failed: {source}");
-                keep.get_or_init(|| (name, source.into()));
+                let source = SharedError::from(source);
+                tracing::error!("{}", ServerError::Service { name, source: source.clone() });
+                keep.get_or_init(|| (name, source));
                 tell.cancel();
             }
             ended.cancel();
@@ -202,8 +202,8 @@ impl Services {
 
     /// The first failure, if there was one.
     pub(super) fn outcome(&self) -> Result<(), ServerError> {
-        match self.failure.get() {
-            Some((name, source)) => Err(ServerError::Service { name, source: Arc::clone(source) }),
+        match self.failure.get().cloned() {
+            Some((name, source)) => Err(ServerError::Service { name, source }),
             None => Ok(()),
         }
     }

@@ -56,7 +56,8 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
     if !within(end, async { drop(hooks.await) }).await {
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
     }
-    // Jobs that block their thread have not noticed; their tasks are handed back without them.
+    // Jobs that block their thread have not noticed; their tasks are handed back without them, or settled where no more than a hook
+    // blocks.
     context.put_back(&context.runs.unended());
     // Nor has the fetcher where they block its thread.
     let why = match timeout_at(end + SETTLE, context.release_unanswered(Duration::ZERO)).await {
@@ -120,6 +121,7 @@ pub(crate) async fn obey(
         std::future::pending::<()>().await;
     };
     tokio::select! {
+        biased;
         () = drain => {}
         () = asked_again => {}
     }

@@ -45,19 +45,22 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
         () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
     };
     stop.cancel().cancel();
-    // A thread that noticed by itself may have returned since the work was polled, and a result that there is counts: until it
-    // is taken its thread counts as busy.
+    // A thread that noticed by itself may have returned since the work was polled, and a result that is there counts.
     if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
-        return stopped_by_itself(attempted, cause);
+        return outlasted(stopped_by_itself(attempted, cause), stop, blocking, watch).await;
     }
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns, unless its job lets it be given up or the server is leaving.
-    if blocking.busy() == 0 || stop.why() == Why::Leaving {
+    if !blocking.owes_a_result() || stop.why() == Why::Leaving {
         return cause.into();
     }
     tokio::select! {
         biased;
-        attempted = work => stopped_by_itself(attempted, cause),
+        attempted = async {
+            let attempted = stopped_by_itself(work.await, cause.clone());
+            blocking.idle().await;
+            attempted
+        } => attempted,
         () = stop.leave() => Ended::Interrupted.into(),
         ended = watch(cause.clone()) => ended.into(),
     }
@@ -128,29 +131,19 @@ impl Future for Work {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Attempted> {
         let Self { future: Some(work), is_failure, pauses } = &mut *self else { return Poll::Pending };
         // The error's text is code of the program as well, so it is made in here.
-        let polled =
-            panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses)));
-        let poll = polled.unwrap_or_else(|panic| Poll::Ready(panicked(&panic).into()));
-        if poll.is_ready() {
-            // A layer may have ended while the job in it goes on: nobody polls that one any more.
-            self.drop_job();
-        }
-        poll
-    }
-}
-
-impl Work {
-    fn drop_job(&mut self) {
-        let work = self.future.take();
-        if let Err(panic) = panics::catch(|| drop(work)) {
-            tracing::error!("a job panicked while it was dropped: {panic}");
+        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses))) {
+            Ok(poll) => poll,
+            Err(panic) => Poll::Ready(panicked(&panic).into()),
         }
     }
 }
 
 impl Drop for Work {
     fn drop(&mut self) {
-        self.drop_job();
+        let work = self.future.take();
+        if let Err(panic) = panics::catch(|| drop(work)) {
+            tracing::error!("a job panicked while it was dropped: {panic}");
+        }
     }
 }
 
@@ -255,6 +248,7 @@ mod tests {
     };
 
     use asynq_test_support::soon;
+    use tokio::task::yield_now;
 
     use super::*;
     use crate::{
@@ -301,23 +295,37 @@ mod tests {
         }
     }
 
-    /// Whatever a layer returns while the job in it waits for a thread: the thread's result is there, and nobody takes it.
+    /// A layer keeps the job that it gave up, and nobody takes the result of its thread.
     #[tokio::test]
-    async fn a_layer_that_ends_without_its_blocking_job_drops_it() {
-        let (ctx, stop) = (JobContext::detached(), Stop::new());
-        let blocking = ctx.blocking_pool().clone();
-        let (open, gate) = mpsc::channel();
-        let body = move |_: &JobContext| Ok(gate.recv().is_ok());
-        let mut job = Box::pin(async move { run_blocking(&ctx, body).await });
-        let layer = poll_fn(move |cx| {
-            assert!(job.as_mut().poll(cx).is_pending());
-            open.send(()).unwrap();
-            Poll::Ready(Err(JobError::fail("too slow for this layer")))
-        });
-        let limit = Limit::of(&TaskMessage::default(), chrono::Utc::now());
-        let driven = drive(work(layer), &limit, &stop, &blocking, async |_| pending().await);
-        let Attempted { ended, .. } = soon(driven).await;
-        assert!(matches!(&ended, Ended::Failed { policy: Policy::Fail, .. }), "{ended:?}");
-        assert_eq!(blocking.busy(), 0);
+    async fn an_attempt_lasts_until_its_thread_returns_though_its_layer_ends_before() {
+        for last_poll in [1, 2] {
+            let (ctx, stop) = (JobContext::detached(), Stop::new());
+            if last_poll == 2 {
+                stop.stop(Why::Cancelled);
+            }
+            let blocking = ctx.blocking_pool().clone();
+            let (open, gate) = mpsc::channel();
+            let body = move |_: &JobContext| Ok(gate.recv().is_ok());
+            let mut job = Box::pin(async move { run_blocking(&ctx, body).await });
+            let mut polls = 0;
+            let layer = poll_fn(move |cx| {
+                assert!(job.as_mut().poll(cx).is_pending());
+                polls += 1;
+                let given_up = || Poll::Ready(Err(JobError::fail("too slow for this layer")));
+                if polls == last_poll { given_up() } else { Poll::Pending }
+            });
+            let limit = Limit::of(&TaskMessage::default(), chrono::Utc::now());
+            let driven = async {
+                let attempted = drive(work(layer), &limit, &stop, &blocking, async |_| pending().await).await;
+                (attempted.ended, blocking.busy())
+            };
+            let opened = async {
+                yield_now().await;
+                open.send(()).unwrap();
+            };
+            let ((ended, busy), ()) = soon(async { tokio::join!(driven, opened) }).await;
+            assert!(matches!(&ended, Ended::Failed { policy: Policy::Fail, .. }), "{ended:?}");
+            assert_eq!(busy, 0, "ended by poll {last_poll}");
+        }
     }
 }

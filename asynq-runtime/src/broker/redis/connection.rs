@@ -264,9 +264,9 @@ impl Connection {
             found = usable(state);
             found.is_some()
         };
-        let ended = timeout(self.timeout, state.wait_for(is_usable)).await.map(|state| state.is_ok());
+        let ended = timeout(self.timeout, state.wait_for(is_usable)).await.map(drop);
         match ended {
-            Ok(_) => found.unwrap_or_else(|| Err(closed())),
+            Ok(()) => found.unwrap_or_else(|| Err(closed())),
             Err(_) => match &*self.state.borrow() {
                 State::Down(error) => Err(error.clone()),
                 _ => Err(BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")),

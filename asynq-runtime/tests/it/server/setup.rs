@@ -103,7 +103,11 @@ async fn by_weight_every_queue_gets_its_share() {
     }
 }
 
-struct Beside(Option<oneshot::Sender<&'static str>>, Result<(), &'static str>);
+#[derive(Debug, thiserror::Error)]
+#[error("address in use")]
+struct InUse;
+
+struct Beside(Option<oneshot::Sender<&'static str>>, Result<(), InUse>);
 
 impl Service for Beside {
     fn name(&self) -> &'static str {
@@ -137,7 +141,7 @@ async fn a_service_lives_as_long_as_the_server() {
 async fn a_service_that_fails_ends_the_server_with_its_error() {
     let broker = memory().await;
     let (builder, _log) = server::<(named,)>(&broker);
-    let server = builder.service(Beside(None, Err("address in use"))).build().await.unwrap();
+    let server = builder.service(Beside(None, Err(InUse))).build().await.unwrap();
     let error = soon(server.run()).await.unwrap_err();
     assert_eq!(error.to_string(), "service `beside` failed: address in use");
     assert!(broker.servers().await.unwrap().is_empty());
@@ -147,15 +151,15 @@ async fn a_service_that_fails_ends_the_server_with_its_error() {
 async fn the_failure_of_a_service_is_told_to_everybody_who_waits_for_the_server() {
     let broker = memory().await;
     let (builder, _log) = server::<(named,)>(&broker);
-    let running = start(builder.service(Beside(None, Err("address in use")))).await;
+    let running = start(builder.service(Beside(None, Err(InUse)))).await;
     // Something is left to do for an hour.
     named::job("later").process_in("1h").enqueue(&running.client()).await.unwrap();
     soon(running.failed()).await;
     let (first, second) = soon(async { tokio::join!(running.drained(), running.drained()) }).await;
     for outcome in [first, second, soon(running.drained()).await, soon(running.shutdown()).await] {
         let error = outcome.unwrap_err();
-        let cause = std::error::Error::source(&error).map(ToString::to_string);
         assert_eq!(error.to_string(), "service `beside` failed: address in use");
-        assert_eq!(cause.as_deref(), Some("address in use"));
+        let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref());
+        assert!(matches!(cause, Some(InUse)), "its own error is there: {error:?}");
     }
 }
