@@ -67,7 +67,7 @@ pub enum ServerError {
 #[derive(Debug, Clone)]
 pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
-// It is no error itself: it would be the source of a `ServerError` then, in place of what the service returned.
+// It does not implement `Error`: it would be the source of a `ServerError` then, in place of what the service returned.
 impl Deref for SharedError {
     type Target = dyn Error + Send + Sync;
 
