@@ -22,7 +22,6 @@ pub use self::{
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},
     connect,
-    inspector::Inspector,
     job::{BoxFuture, DueShapes, EnqueueError, IntoTask, Job, JobBuilder, JobContext, PreparedTask, RawTask},
     task::{TaskInfo, TaskState},
 };
@@ -48,7 +47,7 @@ pub use self::transaction::EnqueueRow;
 #[doc(alias("producer", "publisher"))]
 pub struct Client {
     broker: Arc<dyn Broker>,
-    payload_limit: usize,
+    pub(crate) payload_limit: usize,
     layered: Option<Layered>,
 }
 
@@ -163,11 +162,6 @@ impl Client {
                 None => client.send_all(tasks).await,
             })
         })
-    }
-
-    /// Looks at queues and tasks, and repairs them.
-    pub fn inspector(&self) -> Inspector {
-        Inspector::new(Arc::clone(&self.broker)).payload_limit(self.payload_limit)
     }
 
     /// The broker, for what this client does not offer.

@@ -72,6 +72,13 @@ pub struct Inspector {
     shapes: Arc<ShapeCache>,
 }
 
+impl Client {
+    /// Looks at queues and tasks, and repairs them.
+    pub fn inspector(&self) -> Inspector {
+        Inspector::new(Arc::clone(self.broker())).payload_limit(self.payload_limit)
+    }
+}
+
 impl Inspector {
     /// An inspector of a broker that is connected already.
     pub fn new(broker: Arc<dyn Broker>) -> Self {

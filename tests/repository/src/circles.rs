@@ -19,8 +19,7 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Folders whose modules still import each other; the list only becomes shorter.
-const CIRCULAR: [&str; 5] = [
-    "asynq-runtime/src",
+const CIRCULAR: [&str; 4] = [
     "asynq-runtime/src/broker/sqlite",
     "asynq-runtime/src/job",
     "asynq-runtime/src/job/trace",
