@@ -1,7 +1,8 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Everything of [`asynq_runtime`] is here under this crate's name, with the two attributes whose expansions name this crate. Of the
-//! attributes' options two differ: `crate`, for a renamed or re-exported facade, is `::asynq_jobs` by default, and `cron_crate` is its `cron`.
+//! Everything of [`asynq_runtime`] is here under this crate's name, with the two attributes whose expansions name this crate. Of
+//! the attributes' options two differ: `crate`, for a renamed or re-exported facade, is `::asynq_jobs` by default, and
+//! `cron_crate` is its `cron`.
 
 /// Periodic jobs: schedules and their entries.
 #[cfg(feature = "cron")]
@@ -12,8 +13,8 @@ pub use asynq_cron as cron;
 #[cfg(feature = "dashboard")]
 #[doc(no_inline)]
 pub use asynq_dashboard as dashboard;
-/// Makes a typed background job of a free function, as [`asynq_runtime::job`](macro@asynq_runtime::job) does, whose page has its options; the
-/// expansion reaches the runtime by way of this crate.
+/// Makes a typed background job of a free function, as [`asynq_runtime::job`](macro@asynq_runtime::job) does, whose page has its
+/// options; the expansion reaches the runtime by way of this crate.
 ///
 /// ```
 /// use asynq_jobs::prelude::*;

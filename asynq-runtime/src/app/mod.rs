@@ -12,8 +12,8 @@
 //! | `--log-format text\|json` | `ASYNQ_LOG_FORMAT` | – | `text` |
 //! | – | `RUST_LOG` | – | `info` |
 //!
-//! `main!` and the flags are there with the feature `main`, which is on by default. The leftmost that is given counts. An entry of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after
-//! `=` and the most tasks at a time after `/`.
+//! `main!` and the flags are there with the feature `main`, which is on by default. The leftmost that is given counts. An entry
+//! of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after `=` and the most tasks at a time after `/`.
 
 mod censor;
 #[cfg(feature = "main")]

@@ -58,8 +58,8 @@ pub trait Maintain {
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError>;
 
     /// Puts tasks whose worker is gone back to the head of pending, in the order in which they were taken: `retried` unchanged,
-    /// `crashes` + 1, at most 100 per queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its server is dead); a Go run
-    /// gets Go's own grace of 30 s more.
+    /// `crashes` + 1, at most 100 per queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its
+    /// server is dead); a Go run gets Go's own grace of 30 s more.
     ///
     /// # Errors
     ///

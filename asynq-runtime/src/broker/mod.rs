@@ -1,9 +1,10 @@
 //! The contract of a broker: twelve small traits, one file each, with equal file names in every implementation's folder.
 //!
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
-//! *Presence* shows who works, *inspect* and *diagnose* read, *repair* changes what people want changed, *schedule* fires periodic
-//! entries, *semaphores* count across programs, and *shapes* tell programs of other versions what payloads mean. Every primitive of the hot path takes a batch and the single form is a
-//! batch of one, so that it never pays one round trip per task.
+//! *Presence* shows who works, *inspect* and *diagnose* read, *repair* changes what people want changed, *schedule* fires
+//! periodic entries, *semaphores* count across programs, and *shapes* tell programs of other versions what payloads mean.
+//! Every primitive of the hot path takes a batch and the single form is a batch of one, so that it never pays one round trip
+//! per task.
 //!
 //! Rules that hold for every method of every broker:
 //!

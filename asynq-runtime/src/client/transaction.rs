@@ -61,8 +61,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// The task cannot be enqueued at all, it [replaces](crate::JobBuilder::or_replace) an equal one, the client has [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]),
-    /// or its tasks are not in SQLite.
+    /// The task cannot be enqueued at all, it [replaces](crate::JobBuilder::or_replace) an equal one, the client has
+    /// [layers](Self::layer) ([`EnqueueError::LayersInTransaction`]), or its tasks are not in SQLite.
     pub fn row(&self, task: impl IntoTask) -> Result<EnqueueRow, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
         let task = prepare::new_task(task.into_task(), self.broker.now(), self.payload_limit)?;

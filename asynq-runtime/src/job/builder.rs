@@ -105,8 +105,9 @@ macro_rules! option_methods {
             self
         }
 
-        /// Runs the task when it has been quiet for this long: as [`or_replace`](Self::or_replace) with `process_in(quiet)`, so that
-        /// each equal enqueue begins the time anew. A lock of a day where `unique` says nothing else. A `process_in` or `process_at` counts more.
+        /// Runs the task when it has been quiet for this long: as [`or_replace`](Self::or_replace) with `process_in(quiet)`, so
+        /// that each equal enqueue begins the time anew. A lock of a day where `unique` says nothing else. A `process_in` or
+        /// `process_at` counts more.
         #[doc(alias("debounce_delay"))]
         pub fn debounce(mut self, quiet: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| exact("debounce", quiet).map(|quiet| p.debounce = Some(quiet)));

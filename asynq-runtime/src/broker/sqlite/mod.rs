@@ -118,9 +118,9 @@ impl SqliteBroker {
     /// Opens the file of `sqlite://path` or `sqlite:path`, which is created if it does not exist, or a database in memory
     /// (`sqlite::memory:`).
     ///
-    /// The query may say `timeout=10s`, `connect_timeout=10s`, `durability=normal` (a power cut may take the last commits; a killed process never does),
-    /// `shared=1` (keep the tasks in another program's file, in tables called `asynq_…`) and `network_fs=i-know` (do not
-    /// refuse a network file system).
+    /// The query may say `timeout=10s`, `connect_timeout=10s`, `durability=normal` (a power cut may take the last commits; a
+    /// killed process never does), `shared=1` (keep the tasks in another program's file, in tables called `asynq_…`) and
+    /// `network_fs=i-know` (do not refuse a network file system).
     ///
     /// # Errors
     ///

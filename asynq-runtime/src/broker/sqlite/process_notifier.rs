@@ -87,8 +87,8 @@ mod imp {
 pub(super) use imp::{NotifySender, ProcessNotifier};
 
 impl ProcessNotifier {
-    /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible (no such sockets here, or a path over 107 bytes): then
-    /// others are noticed by the safety net.
+    /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible (no such sockets here, or a
+    /// path over 107 bytes): then others are noticed by the safety net.
     pub(super) fn listen_at(path: &Path, limit: Duration) -> Option<Self> {
         match Self::bind(path, limit) {
             Ok(process_notifier) => Some(process_notifier),

@@ -221,8 +221,9 @@ impl<'a> Tx<'a> {
         if extra.keeps_lock_when_archived() { Ok(()) } else { self.free_lock(q, key, id) }
     }
 
-    /// Keeps the error of an attempt as the task's last failure, and no more than the beginning of those before. Called before the attempt is counted in the row, whose
-    /// `failed_at` must be set then: without it, a deleted task would leave its failures behind.
+    /// Keeps the error of an attempt as the task's last failure, and no more than the beginning of those before. Called before
+    /// the attempt is counted in the row, whose `failed_at` must be set then: without it, a deleted task would leave its
+    /// failures behind.
     pub(super) fn note_failure(&self, seq: i64, error: &str) -> rusqlite::Result<()> {
         let last: i64 = self.view.find(&sql::FAILURE_LAST, [seq], |row| row.get(0))?.unwrap_or(0);
         let n = last.saturating_add(1);
