@@ -32,6 +32,7 @@ use self::{pace::Pace, ready_queues::MANY};
 use super::{
     attempt::Attempt,
     layer_stack::{LayerStack, Permit},
+    lease,
     queues::{Open, Queues},
     retry_backoff::{RetryBackoff, SpuriousWakeups},
     server_context::ServerContext,
@@ -45,7 +46,7 @@ const BUSY: usize = 8;
 const MOST_FETCHED: usize = 128;
 /// Fewer are not worth a call of their own while tasks are about to have their first turn: some may end in it.
 const FEW: usize = 16;
-/// Tasks that were on their way for this part of their lease have it extended at once.
+/// Tasks that were on their way for this part of their lease have it extended before they start.
 const LATE: u32 = 6;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -213,9 +214,14 @@ impl Fetcher {
         context.signals.fetched.notify();
         let is_any_late = runs.iter().any(|run| is_late(run, now, context.broker.lease()));
         let held = context.runs.hold(runs.into_iter().map(Attempt::from), now);
-        // After `hold`: the lease component runs on another thread and extends only what is in hand.
         if is_any_late {
-            context.extend_now.notify_one();
+            // Their lease may be over, and another server have them: this process may have been stopped meanwhile.
+            let keys: Vec<_> = held.iter().map(|task| task.attempt.key.clone()).collect();
+            if let Err(error) = lease::extend(&context, &keys).await {
+                tracing::warn!("tasks that came late go back, because their leases cannot be extended: {error}");
+                context.put_back(&held);
+                return taken;
+            }
         }
         let rest = self.start(held).await;
         context.put_back(&rest);

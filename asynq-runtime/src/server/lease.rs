@@ -6,7 +6,10 @@
 //! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
 //! a lease that lapsed while nobody took the task is still ours.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use tokio::time::timeout;
 
@@ -15,7 +18,7 @@ use super::{
     retry_backoff::RetryBackoff,
     server_context::{ServerContext, no_answer},
 };
-use crate::broker::{BrokerError, Settled};
+use crate::broker::{BrokerError, RunKey, Settled};
 
 /// Extends leases until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
@@ -23,11 +26,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("lease", lease / 10);
     let mut pause = lease / 3;
     loop {
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            // Tasks that were on their way here for long have less than a lease left.
-            () = context.extend_now.notified() => {}
-        }
+        tokio::time::sleep(pause).await;
         let ended = turn(&context).await;
         context.extends.store(ended.is_ok(), Ordering::Release);
         pause = match ended {
@@ -41,11 +40,10 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Extends everything once.
-async fn turn(context: &ServerContext) -> Result<(), BrokerError> {
-    // A call that takes longer is given up while there is time for another.
-    let limit = context.broker.lease() / 3;
-    for slice in context.runs.keys().chunks(SLICE) {
+/// Extends the leases of these runs, and stops those that are not ours any more, or have them not start.
+pub(super) async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
+    let limit = longest_call(context);
+    for slice in keys.chunks(SLICE) {
         let answers = timeout(limit, context.broker.extend(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
         for (key, answer) in slice.iter().zip(answers) {
             if answer != Settled::Ok && context.runs.lose(key) {
@@ -55,6 +53,18 @@ async fn turn(context: &ServerContext) -> Result<(), BrokerError> {
             }
         }
     }
+    Ok(())
+}
+
+/// A call that takes longer is given up while there is time for another.
+fn longest_call(context: &ServerContext) -> Duration {
+    context.broker.lease() / 3
+}
+
+/// Extends everything once.
+async fn turn(context: &ServerContext) -> Result<(), BrokerError> {
+    extend(context, &context.runs.keys()).await?;
+    let limit = longest_call(context);
     for slice in context.runs.held_locks().chunks(SLICE) {
         timeout(limit, context.broker.extend_locks(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
     }

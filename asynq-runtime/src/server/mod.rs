@@ -67,11 +67,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    runtime,
-    sync::{Notify, mpsc},
-    time::timeout,
-};
+use tokio::{runtime, sync::mpsc, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -228,7 +224,6 @@ impl Server {
             extends: AtomicBool::new(true),
             found_nothing: AtomicBool::new(false),
             quiet: CancellationToken::new(),
-            extend_now: Notify::new(),
             fetched_last: CancellationToken::new(),
             aggregated_last: CancellationToken::new(),
             leaving: CancellationToken::new(),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use chrono::{DateTime, Utc};
-use tokio::{runtime, sync::Notify, time::timeout};
+use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -57,8 +57,6 @@ pub(crate) struct ServerContext {
     pub(crate) quiet: CancellationToken,
     /// Cancelled when the server is leaving.
     pub(crate) closing: CancellationToken,
-    /// Notified by the fetcher when a dequeue took a sixth of the lease or longer; the lease component then extends at once.
-    pub(crate) extend_now: Notify,
     /// Cancelled by the fetcher when it has ended.
     pub(crate) fetched_last: CancellationToken,
     /// Cancelled when the aggregator has ended, or if there is none.

@@ -8,12 +8,13 @@ use std::{
 use asynq_runtime::{
     Client, State, TaskState,
     broker::{Broker, sqlite::SqliteBroker},
+    clock::ManualClock,
     prelude::*,
 };
 use asynq_test_support::eventually;
 
 use super::{Log, flaky::Flaky, ids, memory, queue, server, settled, soon, start, told};
-use crate::sqlite::patient;
+use crate::sqlite::{patient, with_clock};
 
 #[job]
 async fn counts(log: State<Log>, n: u32) -> JobResult {
@@ -33,6 +34,27 @@ async fn hangs(log: State<Log>) -> JobResult {
     log.send("started".into())?;
     std::future::pending::<()>().await;
     Ok(())
+}
+
+/// As when the process was stopped while the answer to its dequeue was on its way.
+#[tokio::test]
+async fn what_comes_so_late_that_another_server_has_it_is_not_started() {
+    let clock = ManualClock::default();
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    let client = running.client();
+    *flaky.late_by.lock().unwrap() = Some(clock);
+    flaky.fenced.store(true, SeqCst);
+    counts::enqueue(&client, 1_u32).await.unwrap();
+    soon(running.signals().lost.reached(1)).await;
+    flaky.fenced.store(false, SeqCst);
+    counts::enqueue(&client, 2_u32).await.unwrap();
+    assert_eq!(told(&mut log).await, "2", "this one is ours yet, however late it came");
+    soon(running.signals().settled.reached(1)).await;
+    soon(running.shutdown()).await.unwrap();
+    assert!(log.try_recv().is_err());
 }
 
 #[tokio::test]
