@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use asynq_runtime::{broker::Page, task::TaskState};
 use asynq_tests::{Build as _, SqliteStore, Store, queue, task, task_id};
+use tokio_util::task::AbortOnDropHandle;
 
 use crate::{shop, wait, world::World};
 
@@ -165,7 +166,14 @@ fn archiving_beyond_the_archive_is_asked_about_with_the_numbers() {
             ..ServerInfo::default()
         };
         let name = ServerName { host: "small".into(), pid: 1, server_id: "small".into() };
-        world.fixture.broker().join(&name, &info).await.unwrap();
+        let member = world.fixture.broker().join(&name, &info).await.unwrap();
+        // A server that does not tell of itself is soon gone, and what its archives keep with it.
+        let broker = world.fixture.shared();
+        let _lives = AbortOnDropHandle::new(tokio::spawn(async move {
+            while broker.beat(&member, &info, &[]).await.is_ok() {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        }));
         let (retry, archived) =
             (size(&world, "mail", TaskState::Retry).await, size(&world, "mail", TaskState::Archived).await);
         world.open("/queues/mail?state=retry").await;

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::{
-    broker::{BrokerError, BrokerErrorKind, Settled, Settlement},
+    broker::{Action, BrokerError, BrokerErrorKind, Settled, Settlement},
     metrics::{self, Share},
 };
 
@@ -66,26 +66,25 @@ struct SendHistory {
 }
 
 impl Outbox {
-    /// Adds an outcome.
-    pub(crate) fn put(&self, settlement: Settlement) {
-        self.lock().waiting.push_back(Item { settlement, history: SendHistory::default() });
+    /// Adds what `settlement` says of the task that was the `place`th that this server took. The outbox is locked meanwhile: a task
+    /// that is about to be settled is in here for everybody who looks, also for [`hand_back`](Self::hand_back).
+    pub(crate) fn add(&self, place: u64, settlement: impl FnOnce() -> Option<Settlement>) {
+        let mut items = self.lock();
+        let Some(settlement) = settlement() else { return };
+        let goes_back = matches!(settlement.action, Action::Requeue);
+        let item = Item { settlement, history: SendHistory::default() };
+        if goes_back && items.gathers {
+            items.handed_back.push((place, item));
+            return;
+        }
+        items.waiting.push_back(item);
+        drop(items);
         self.added.notify_one();
     }
 
     /// From now on what is handed back waits for [`hand_back`](Self::hand_back).
     pub(crate) fn gather(&self) {
         self.lock().gathers = true;
-    }
-
-    /// Adds a task that goes back to the head of its queue. It was the `place`th that this server took.
-    pub(crate) fn put_back(&self, place: u64, settlement: Settlement) {
-        let mut items = self.lock();
-        if items.gathers {
-            items.handed_back.push((place, Item { settlement, history: SendHistory::default() }));
-        } else {
-            drop(items);
-            self.put(settlement);
-        }
     }
 
     /// Sends what was gathered. The last one to be put back is the first to be taken again: so in reverse, and the tasks
@@ -266,7 +265,7 @@ async fn answers(context: &ServerContext, batch: &[Settlement]) -> Vec<Result<Se
 mod tests {
     use super::*;
     use crate::{
-        broker::{Action, RunKey, RunToken},
+        broker::{RunKey, RunToken},
         task::{QueueName, TaskId},
     };
 

@@ -106,9 +106,9 @@ impl ServerContext {
         Ok(())
     }
 
-    /// Has tasks put back to the heads of their queues, unless they have been settled or were lost meanwhile; one whose attempt has
-    /// ended is settled as was decided. They come in the order
-    /// in which they were taken, or the outbox gathers them and sees to it: the last one to be put back is the next to be taken.
+    /// Has tasks put back to the heads of their queues, unless they have been settled or were lost meanwhile; one whose attempt
+    /// has ended is settled as was decided. They come in the order in which they were taken, or the outbox gathers them and sees
+    /// to it: the last one to be put back is the next to be taken.
     pub(crate) fn put_back(&self, tasks: &[Arc<ActiveRun>]) {
         for task in tasks.iter().rev() {
             self.settle(task, || Self::hand_back(&task.attempt));
@@ -118,14 +118,7 @@ impl ServerContext {
     /// Has a task settled as was decided at the end of its attempt, or as `undecided` says where that has not ended; not if
     /// another did so, or if it was lost.
     fn settle(&self, task: &ActiveRun, undecided: impl FnOnce() -> Settlement) {
-        if !task.settling() {
-            return;
-        }
-        let settlement = task.decided().unwrap_or_else(undecided);
-        match settlement.action {
-            Action::Requeue => self.outbox.put_back(task.place, settlement),
-            _ => self.outbox.put(settlement),
-        }
+        self.outbox.add(task.place, || task.settling().then(|| task.decided().unwrap_or_else(undecided)));
     }
 
     /// The settlement that puts a task back to the head of its queue.
