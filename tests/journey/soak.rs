@@ -126,8 +126,9 @@ struct Fleet {
 
 impl Fleet {
     fn kill(&mut self, nth: usize) {
+        let from = Utc::now();
         let pid = self.workers.swap_remove(nth).kill();
-        self.incidents.push(Incident { pid, at: Utc::now(), harm: Harm::Killed });
+        self.incidents.push(Incident::since(from, pid, Harm::Killed));
     }
 
     /// Starts workers until there are as many as there should be, as a supervisor does. None may have ended by itself but one that
@@ -154,9 +155,10 @@ impl Fleet {
             Fault::KillAll => (0..self.workers.len()).for_each(|_| self.kill(0)),
             Fault::Term => {
                 let mut worker = self.workers.swap_remove(nth);
-                self.incidents.push(Incident { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
+                let (from, pid) = (Utc::now(), worker.pid());
                 worker.signal("TERM");
                 assert!(worker.ended().await.success(), "a worker that is asked to leaves without an error");
+                self.incidents.push(Incident::since(from, pid, Harm::Asked));
             }
             Fault::StopShort => {
                 let worker = &self.workers[nth];
@@ -167,12 +169,11 @@ impl Fleet {
             Fault::StopLong => {
                 let worker = self.workers.swap_remove(nth);
                 self.stopped.push(tokio::spawn(async move {
-                    let at = Utc::now();
+                    let from = Utc::now();
                     worker.signal("STOP");
                     sleep(LONG).await;
                     worker.signal("CONT");
-                    let harm = Harm::Stopped(Utc::now());
-                    let incident = Incident { pid: worker.pid(), at, harm };
+                    let incident = Incident::since(from, worker.pid(), Harm::Stopped);
                     (worker, incident)
                 }));
             }
@@ -202,13 +203,14 @@ impl Fleet {
             }
             Fault::FailOver => {
                 let mut servers = self.replicated.take().unwrap();
-                let at = Utc::now();
+                // What the dead one gave before counts, and nothing that its successor gives.
+                let killed = Utc::now();
                 let fail_over = move || {
                     servers.fail_over();
                     servers
                 };
                 self.replicated = Some(spawn_blocking(fail_over).await.unwrap());
-                self.incidents.push(Incident { pid: 0, at, harm: Harm::FailedOver });
+                self.incidents.push(Incident { pid: 0, from: killed, until: killed, harm: Harm::FailedOver });
             }
             Fault::Lock | Fault::LockLong => {
                 let other = rusqlite::Connection::open(world.url.strip_prefix("sqlite://").unwrap()).unwrap();
@@ -305,9 +307,10 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     let stuck = stats.size - stats.archived - stats.completed;
     // Ticks go on until the workers leave, which ends what runs.
     for worker in &mut fleet.workers {
+        let (from, pid) = (Utc::now(), worker.pid());
         worker.signal("TERM");
-        fleet.incidents.push(Incident { pid: worker.pid(), at: Utc::now(), harm: Harm::Asked });
         assert!(worker.ended().await.success());
+        fleet.incidents.push(Incident::since(from, pid, Harm::Asked));
     }
     let history = world.history();
     let ticks = ledger::ticks(&history);

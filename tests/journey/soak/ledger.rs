@@ -19,8 +19,8 @@ pub(super) enum Harm {
     Killed,
     /// TERM: what it cannot end in time goes back.
     Asked,
-    /// STOP, until it was continued.
-    Stopped(DateTime<Utc>),
+    /// STOP, and later CONT.
+    Stopped,
     /// Its Redis was killed and another took over, which may not have heard of the last that the dead one was told.
     FailedOver,
 }
@@ -28,12 +28,20 @@ pub(super) enum Harm {
 /// For so long workers may talk to a primary that is dead to the others, and a replica may lag behind.
 const UNREPLICATED: TimeDelta = TimeDelta::seconds(5);
 
-/// To which worker, and when; a failover concerns all.
+/// To which worker, and when: it happened, or went on, between two moments. A failover concerns all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Incident {
     pub(super) pid: u32,
-    pub(super) at: DateTime<Utc>,
+    pub(super) from: DateTime<Utc>,
+    pub(super) until: DateTime<Utc>,
     pub(super) harm: Harm,
+}
+
+impl Incident {
+    /// One that began at `from` and is over now.
+    pub(super) fn since(from: DateTime<Utc>, pid: u32, harm: Harm) -> Self {
+        Self { pid, from, until: Utc::now(), harm }
+    }
 }
 
 /// What the producers were told of the tasks that they enqueued, by id: how often each fails.
@@ -89,16 +97,13 @@ impl Run<'_> {
     /// Whether something that was done to its worker is why the next run began.
     fn was_cut_off(&self, next: &Self, incidents: &[Incident]) -> bool {
         let concerns = |incident: &&Incident| incident.pid == self.start.pid || incident.harm == Harm::FailedOver;
-        incidents.iter().filter(concerns).filter(|incident| incident.at <= next.start.at).any(|incident| {
-            let in_time = self.end.is_none_or(|end| end.at + ON_ITS_WAY >= incident.at);
-            match incident.harm {
-                Harm::Killed | Harm::Asked => incident.at >= self.start.asked_for() && in_time,
-                Harm::Stopped(until) => until >= self.start.asked_for() && in_time,
-                Harm::FailedOver => {
-                    self.start.asked_for() <= incident.at + UNREPLICATED
-                        && self.end.is_none_or(|end| end.at + UNREPLICATED >= incident.at)
-                }
-            }
+        incidents.iter().filter(concerns).filter(|incident| incident.from <= next.start.at).any(|incident| {
+            let (more, on_its_way) = match incident.harm {
+                Harm::Killed | Harm::Asked | Harm::Stopped => (TimeDelta::zero(), ON_ITS_WAY),
+                Harm::FailedOver => (UNREPLICATED, UNREPLICATED),
+            };
+            incident.until + more >= self.start.asked_for()
+                && self.end.is_none_or(|end| end.at + on_its_way >= incident.from)
         })
     }
 }
@@ -243,18 +248,19 @@ mod tests {
         let twice = [line(START, 0, 0, 1), line(END, 0, 0, 2), line(START, 9, 0, 9), line(END, 9, 0, 10)];
         let unexplained = Verdict { unexplained: vec!["a".into()], ended_twice: 1, ..Verdict::default() };
         let explained = Verdict { again: 1, ended_twice: 1, ..Verdict::default() };
-        let of = |incident: Option<(u32, i64, Harm)>| {
-            let incidents = incident.map(|(pid, second, harm)| Incident { pid, at: at(second), harm });
-            verdict(0, &twice, incidents.as_slice(), &[])
+        let of = |pid, (from, until), harm| {
+            let incident = Incident { pid, from: at(from), until: at(until), harm };
+            verdict(0, &twice, &[incident], &[])
         };
-        assert_eq!(of(None), unexplained);
-        assert_eq!(of(Some((7, 5, Harm::Killed))), explained);
-        assert_eq!(of(Some((8, 5, Harm::Killed))), unexplained, "another worker");
-        assert_eq!(of(Some((7, 12, Harm::Killed))), unexplained, "later");
-        assert_eq!(of(Some((7, -5, Harm::Killed))), unexplained, "before it asked for the task");
-        assert_eq!(of(Some((7, -5, Harm::Stopped(at(3))))), explained);
-        assert_eq!(of(Some((7, -5, Harm::Stopped(at(-1))))), unexplained);
-        assert_eq!(of(Some((0, 5, Harm::FailedOver))), explained);
-        assert_eq!(of(Some((0, 8, Harm::FailedOver))), unexplained, "the replica had heard of it by then");
+        assert_eq!(verdict(0, &twice, &[], &[]), unexplained);
+        assert_eq!(of(7, (5, 5), Harm::Killed), explained);
+        assert_eq!(of(7, (5, 12), Harm::Killed), explained, "its parent learnt of its death late");
+        assert_eq!(of(8, (5, 5), Harm::Killed), unexplained, "another worker");
+        assert_eq!(of(7, (12, 12), Harm::Killed), unexplained, "later");
+        assert_eq!(of(7, (-5, -5), Harm::Killed), unexplained, "before it asked for the task");
+        assert_eq!(of(7, (-5, 3), Harm::Stopped), explained);
+        assert_eq!(of(7, (-5, -1), Harm::Stopped), unexplained);
+        assert_eq!(of(0, (5, 5), Harm::FailedOver), explained);
+        assert_eq!(of(0, (8, 8), Harm::FailedOver), unexplained, "the replica had heard of it by then");
     }
 }
