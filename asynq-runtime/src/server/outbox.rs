@@ -67,7 +67,7 @@ struct SendHistory {
 
 impl Outbox {
     /// Adds what `settlement` says of the task that was the `place`th that this server took. The outbox is locked meanwhile: a task
-    /// that is about to be settled is in here for everybody who looks, also for [`hand_back`](Self::hand_back).
+    /// that is settled is in here before any other call, such as [`hand_back`](Self::hand_back), sees the outbox.
     pub(crate) fn add(&self, place: u64, settlement: impl FnOnce() -> Option<Settlement>) {
         let mut items = self.lock();
         let Some(settlement) = settlement() else { return };
