@@ -42,7 +42,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 
 /// Extends the leases of these runs, and stops those that are not ours any more, or have them not start.
 pub(super) async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
-    let limit = longest_call(context);
+    let limit = limit(context);
     for slice in keys.chunks(SLICE) {
         let answers = timeout(limit, context.broker.extend(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
         for (key, answer) in slice.iter().zip(answers) {
@@ -57,14 +57,14 @@ pub(super) async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(
 }
 
 /// A call that takes longer is given up while there is time for another.
-fn longest_call(context: &ServerContext) -> Duration {
+fn limit(context: &ServerContext) -> Duration {
     context.broker.lease() / 3
 }
 
 /// Extends everything once.
 async fn turn(context: &ServerContext) -> Result<(), BrokerError> {
     extend(context, &context.runs.keys()).await?;
-    let limit = longest_call(context);
+    let limit = limit(context);
     for slice in context.runs.held_locks().chunks(SLICE) {
         timeout(limit, context.broker.extend_locks(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
     }

@@ -1,17 +1,16 @@
 //! The function of a job that is told of its archived tasks.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use asynq_runtime::{
     ArchivedTask, State, TaskState,
     job::{OnArchive, PayloadError},
     prelude::*,
 };
-use asynq_test_support::has_time_to_leave;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::{Log, memory, server, settled, soon, start, told};
+use super::{Log, leaves_with, memory, server, settled, soon, start, told};
 
 #[derive(Debug, thiserror::Error)]
 #[error("the bank says {code}")]
@@ -113,10 +112,7 @@ async fn a_function_that_panics_or_never_ends_changes_nothing() {
     assert_eq!(archived.last_error.as_deref(), Some("no"));
     fails::job().task_id("n").enqueue(&running.client()).await.unwrap();
     assert_eq!(told(&mut log).await, "begun");
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    let state = super::task(&broker, "n").await.map(|task| task.state);
-    assert!(state == Some(TaskState::Archived) || !has_time_to_leave(began, SHUTDOWN), "{state:?}");
+    leaves_with(running, SHUTDOWN, &broker, "n", TaskState::Archived).await;
 }
 
 /// What `#[job(on_archive = ..)]` writes, by hand.

@@ -5,7 +5,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering::SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use asynq_runtime::{
@@ -14,10 +14,9 @@ use asynq_runtime::{
     prelude::*,
     server::{FailedTask, ServerBuilder},
 };
-use asynq_test_support::has_time_to_leave;
 use tokio::sync::mpsc;
 
-use super::{Log, flaky::Flaky, memory, queue, server, settled, soon, start, task, told};
+use super::{Log, flaky::Flaky, leaves_with, memory, queue, server, settled, soon, start, told};
 
 #[job]
 async fn ends(log: State<Log>, how: String) -> JobResult {
@@ -142,11 +141,7 @@ async fn leaves_while_told(broker: &Arc<dyn Broker>, builder: ServerBuilder, beg
     let running = start(builder).await;
     ends::job("no").task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
     assert_eq!(soon(begun.recv()).await, Some(()));
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    let is_in_time = has_time_to_leave(began, SHUTDOWN);
-    let state = task(broker, "a").await.map(|task| task.state);
-    assert!(state == Some(TaskState::Archived) || !is_in_time && state == Some(TaskState::Active), "{state:?}");
+    leaves_with(running, SHUTDOWN, broker, "a", TaskState::Archived).await;
 }
 
 #[tokio::test]

@@ -1,9 +1,6 @@
 //! Before the start: tasks that have expired, and unique locks that end with the start or last as long as the run.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     State, TaskState,
@@ -11,9 +8,8 @@ use asynq_runtime::{
     prelude::*,
     task::{Extra, TaskMessage, UniqueUntil},
 };
-use asynq_test_support::has_time_to_leave;
 
-use super::{Log, flaky::Flaky, flaky::down, id, memory, queue, server, settled, soon, start, task, told};
+use super::{Log, flaky::Flaky, flaky::down, id, leaves_with, memory, queue, server, settled, soon, start, told};
 
 #[job(codec = "json")]
 async fn runs(log: State<Log>) -> JobResult {
@@ -127,17 +123,15 @@ async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
 
 #[tokio::test]
 async fn locks_that_last_as_long_as_their_runs_are_extended_with_the_leases() {
+    const SHUTDOWN: Duration = Duration::from_millis(1);
     let (flaky, broker) = flaky(memory().await);
     let (builder, mut log) = server::<(hangs,)>(&broker);
-    let running = start(builder.shutdown_timeout(Duration::from_millis(1))).await;
+    let running = start(builder.shutdown_timeout(SHUTDOWN)).await;
     enqueue(&broker, "hangs", "a", Extra { unique_extend: true, ..Extra::default() }).await;
     assert_eq!(told(&mut log).await, "ran");
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 2)).await;
     assert!(flaky.extended.lock().unwrap().iter().all(|key| key == "asynq:{default}:unique:runs:1"));
     assert!(!flaky.extended.lock().unwrap().is_empty());
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    let state = task(&broker, "a").await.map(|task| task.state);
-    assert!(state == Some(TaskState::Pending) || !has_time_to_leave(began, Duration::from_millis(1)), "{state:?}");
+    leaves_with(running, SHUTDOWN, &broker, "a", TaskState::Pending).await;
 }

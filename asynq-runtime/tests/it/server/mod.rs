@@ -23,7 +23,10 @@ mod stopping;
 pub(crate) mod stuck;
 mod timing;
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
     Client, RawTask, Registry, Server, TaskId, TaskInfo, TaskState,
@@ -32,6 +35,7 @@ use asynq_runtime::{
     server::{Running, ServerBuilder},
     task::QueueName,
 };
+use asynq_test_support::has_time_to_leave;
 pub(crate) use asynq_test_support::soon;
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::mpsc;
@@ -82,6 +86,26 @@ pub(crate) fn id(id: &str) -> TaskId {
 
 pub(crate) async fn task(broker: &Arc<dyn Broker>, id: &str) -> Option<TaskInfo> {
     broker.task(&queue("default"), &self::id(id)).await.unwrap()
+}
+
+/// Shuts down a server that has this shutdown timeout; `false` if the machine left it no time to tell the broker of all that it had.
+pub(crate) async fn leaves_in_time(running: Running, shutdown_timeout: Duration) -> bool {
+    let began = Instant::now();
+    soon(running.shutdown()).await.unwrap();
+    has_time_to_leave(began, shutdown_timeout)
+}
+
+/// The same, and expects the task to be in this state then. Where there was no time it may still be active, until its lease is over.
+pub(crate) async fn leaves_with(
+    running: Running,
+    shutdown_timeout: Duration,
+    broker: &Arc<dyn Broker>,
+    id: &str,
+    expected: TaskState,
+) {
+    let is_in_time = leaves_in_time(running, shutdown_timeout).await;
+    let state = task(broker, id).await.map(|task| task.state);
+    assert!(state == Some(expected) || !is_in_time && state == Some(TaskState::Active), "{state:?}");
 }
 
 /// The task in this state, as soon as it is settled.

@@ -2,32 +2,19 @@
 
 use std::{
     sync::{Arc, Mutex, mpsc::Receiver},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use asynq_runtime::{
-    Client, State, TaskState,
-    broker::Broker,
-    job::BoxFuture,
-    prelude::*,
-    server::{JobResponse, Running},
-};
-use asynq_test_support::{eventually_blocking, has_time_to_leave};
+use asynq_runtime::{Client, State, TaskState, broker::Broker, job::BoxFuture, prelude::*, server::JobResponse};
+use asynq_test_support::eventually_blocking;
 use tokio::sync::Notify;
 use tower::util::MapFutureLayer;
 
-use super::{Log, flaky::Flaky, ids, memory, server, soon, start, task, told};
+use super::{Log, flaky::Flaky, ids, leaves_in_time, leaves_with, memory, server, soon, start, task, told};
 
 type Gate = Arc<tokio::sync::Semaphore>;
 
 const SHUTDOWN: Duration = Duration::from_millis(50);
-
-/// Shuts a server down whose timeout is [`SHUTDOWN`]; `false` if the machine left it no time to hand back what it has.
-async fn leaves_in_time(running: Running) -> bool {
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    has_time_to_leave(began, SHUTDOWN)
-}
 
 #[job]
 async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
@@ -96,7 +83,7 @@ async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate).concurrency(1).shutdown_timeout(SHUTDOWN)).await;
     assert_eq!(told(&mut log).await, "a started");
-    let is_in_time = leaves_in_time(running).await;
+    let is_in_time = leaves_in_time(running, SHUTDOWN).await;
     let back = ids(&broker, TaskState::Pending).await;
     assert!(back == ["a", "b", "c"] || !is_in_time && back == ["b", "c"], "{back:?}");
     let a = task(&broker, "a").await.unwrap();
@@ -139,7 +126,7 @@ async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
     for _ in 0..TASKS - 50 {
         told(&mut log).await;
     }
-    let is_in_time = leaves_in_time(running).await;
+    let is_in_time = leaves_in_time(running, SHUTDOWN).await;
     let back = ids(&broker, TaskState::Pending).await;
     // On a slow machine some are left to their leases: those that would have gone back last, to the head of the line.
     assert!(back.len() == TASKS || !is_in_time, "{} of {TASKS} went back", back.len());
@@ -246,10 +233,8 @@ async fn a_blocking_job_that_never_returns_is_handed_back_at_shutdown() {
     let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN)).await;
     deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
     assert_eq!(told(&mut log).await, "started");
-    let is_in_time = leaves_in_time(running).await;
-    let deaf = task(&broker, "deaf").await.unwrap();
-    assert!(deaf.state == TaskState::Pending || !is_in_time && deaf.state == TaskState::Active, "{deaf:?}");
-    assert_eq!(deaf.retried, 0);
+    leaves_with(running, SHUTDOWN, &broker, "deaf", TaskState::Pending).await;
+    assert_eq!(task(&broker, "deaf").await.unwrap().retried, 0);
     open.send(()).unwrap();
 }
 
@@ -274,10 +259,7 @@ async fn jobs_that_block_their_runtime_cost_no_lease_and_are_handed_back() {
     // The only thread for jobs is blocked, and still:
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 3)).await;
-    let state =
-        if leaves_in_time(running).await { TaskState::Pending } else { task(&broker, "b").await.unwrap().state };
-    assert_eq!(ids(&broker, state).await, ["b"]);
-    assert!([TaskState::Pending, TaskState::Active].contains(&state), "{state:?}");
+    leaves_with(running, SHUTDOWN, &broker, "b", TaskState::Pending).await;
     open.send(()).unwrap();
     jobs.shutdown_background();
 }
