@@ -170,7 +170,8 @@ pub(super) fn missing(ticks: &BTreeSet<i64>, every: i64) -> Vec<i64> {
     due.filter(|at| !ticks.contains(at)).collect()
 }
 
-/// The runs of each task in the order in which they began.
+/// The runs of each task in the order in which they began. Their lines may be in another: a worker that is stopped between its look at
+/// the clock and its write has its line written when it goes on.
 fn runs(lines: &[Line]) -> HashMap<&str, Vec<Run<'_>>> {
     let mut runs: HashMap<&str, Vec<Run<'_>>> = HashMap::new();
     for line in lines {
@@ -183,6 +184,9 @@ fn runs(lines: &[Line]) -> HashMap<&str, Vec<Run<'_>>> {
                 }
             }
         }
+    }
+    for of in runs.values_mut() {
+        of.sort_by_key(|run| run.start.at);
     }
     runs
 }
@@ -241,6 +245,14 @@ mod tests {
         assert_eq!(verdict(1, &lines, &[], &[]), Verdict { failures: 1, ..Verdict::default() });
         let archived = Verdict { archived: 1, ..Verdict::default() };
         assert_eq!(verdict(4, &[line(START, 0, 3, 1)], &[], &["a"]), archived);
+    }
+
+    #[test]
+    fn a_run_that_was_written_late_began_when_it_says() {
+        let of_another = |event, second| Line { pid: 8, ..line(event, 9, 0, second) };
+        let late = [of_another(START, 9), of_another(END, 10), line(START, 0, 0, 1)];
+        let stopped = Incident { pid: 7, from: at(1), until: at(12), harm: Harm::Stopped };
+        assert_eq!(verdict(0, &late, &[stopped], &[]), Verdict { again: 1, ..Verdict::default() });
     }
 
     #[test]
