@@ -9,6 +9,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -52,6 +53,7 @@ pub(crate) struct ActiveRun {
     pub(crate) attempt: Attempt,
     pub(crate) stop: Stop,
     since: DateTime<Utc>,
+    taken: Instant,
     /// Its place among all that were taken in hand, the first one first.
     pub(crate) place: u64,
     phase: AtomicU8,
@@ -74,6 +76,18 @@ enum Phase {
 impl ActiveRun {
     fn is(&self, phase: Phase) -> bool {
         self.phase.load(Ordering::Acquire) == phase as u8
+    }
+
+    /// Whether it was started, has not ended and is ours.
+    pub(crate) fn is_running(&self) -> bool {
+        self.is(Phase::Running)
+    }
+
+    /// Whether its lease may have been used up by `part`, by either clock: the wall clock may have stepped back meanwhile, and the other
+    /// one does not see how long the answer was on its way, nor that the machine slept.
+    pub(crate) fn is_late(&self, now: DateTime<Utc>, part: Duration) -> bool {
+        let began = DateTime::from_timestamp_nanos(self.attempt.key.token.0);
+        self.taken.elapsed() >= part || (now - began).to_std().is_ok_and(|since| since >= part)
     }
 
     /// Whether nobody has settled it and it is still ours.
@@ -166,10 +180,12 @@ impl ActiveRuns {
 
     /// Takes dequeued tasks in hand.
     pub(crate) fn hold(&self, attempts: impl IntoIterator<Item = Attempt>, now: DateTime<Utc>) -> Vec<Arc<ActiveRun>> {
+        let taken = Instant::now();
         let hold = |attempt| ActiveRun {
             attempt,
             stop: Stop::new(),
             since: now,
+            taken,
             place: self.held.fetch_add(1, Ordering::AcqRel),
             phase: AtomicU8::new(Phase::Held as u8),
             decided: Mutex::default(),
@@ -292,7 +308,7 @@ impl ActiveRuns {
     /// What runs, as others see it.
     pub(crate) fn shown(&self, server: &ServerName) -> Vec<WorkerInfo> {
         let live = self.lock();
-        let running = live.iter().filter(|(_, run)| run.is(Phase::Running));
+        let running = live.iter().filter(|(_, run)| run.is_running());
         running
             .map(|(key, run)| (key, run.since, &run.attempt.message))
             .map(|(key, since, message)| WorkerInfo {
@@ -358,6 +374,17 @@ mod tests {
         assert_eq!(runs.keys(), std::slice::from_ref(&held[1].attempt.key));
         assert_eq!(runs.cancel(&TaskId::from_wire("same")), 1);
         assert!(!runs.is_empty());
+    }
+
+    #[test]
+    fn a_task_is_late_by_the_clock_that_saw_more_of_its_lease() {
+        let taken = DateTime::from_timestamp_nanos(1);
+        let part = Duration::from_secs(3_600);
+        let task = ActiveRuns::new(1).hold([attempt("a", "1")], taken).remove(0);
+        assert!(!task.is_late(taken, part) && !task.is_late(taken - part, part));
+        assert!(task.is_late(taken + part, part), "the machine slept");
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(task.is_late(taken - part, Duration::from_millis(1)), "the wall clock stepped back");
     }
 
     #[test]

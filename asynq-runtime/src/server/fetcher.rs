@@ -26,13 +26,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::{DateTime, Utc};
-
 use self::{pace::Pace, ready_queues::MANY};
 use super::{
     attempt::Attempt,
     layer_stack::{LayerStack, Permit},
-    lease,
     queues::{Open, Queues},
     retry_backoff::{RetryBackoff, SpuriousWakeups},
     server_context::ServerContext,
@@ -46,8 +43,6 @@ const BUSY: usize = 8;
 const MOST_FETCHED: usize = 128;
 /// Fewer are not worth a call of their own while tasks are about to have their first turn: some may end in it.
 const FEW: usize = 16;
-/// Tasks that were on their way for this part of their lease have it extended before they start.
-const LATE: u32 = 6;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 
@@ -212,17 +207,7 @@ impl Fetcher {
             return 0;
         }
         context.signals.fetched.notify();
-        let is_any_late = runs.iter().any(|run| is_late(run, now, context.broker.lease()));
         let held = context.runs.hold(runs.into_iter().map(Attempt::from), now);
-        if is_any_late {
-            // Their lease may be over, and another server have them: this process may have been stopped meanwhile.
-            let keys: Vec<_> = held.iter().map(|task| task.attempt.key.clone()).collect();
-            if let Err(error) = lease::extend(&context, &keys).await {
-                tracing::warn!("tasks that came late go back, because their leases cannot be extended: {error}");
-                context.put_back(&held);
-                return taken;
-            }
-        }
         let rest = self.start(held).await;
         context.put_back(&rest);
         taken
@@ -232,12 +217,6 @@ impl Fetcher {
     fn quarantined(&self) -> Quarantined {
         if self.context.runs.quarantined_runs() { Quarantined::None } else { Quarantined::One }
     }
-}
-
-/// Whether a good part of the run's lease was over when it came here.
-fn is_late(run: &Run, now: DateTime<Utc>, lease: Duration) -> bool {
-    let taken = DateTime::from_timestamp_nanos(run.key.token.0);
-    (now - taken).to_std().is_ok_and(|since| since >= lease / LATE)
 }
 
 /// Goes to the end of the runtime's queue, from where its other threads may take it, unlike one that yields.

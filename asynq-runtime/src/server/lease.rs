@@ -7,6 +7,7 @@
 //! a lease that lapsed while nobody took the task is still ours.
 
 use std::{
+    slice,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -14,11 +15,15 @@ use std::{
 use tokio::time::timeout;
 
 use super::{
+    active_runs::ActiveRun,
     config::SLICE,
     retry_backoff::RetryBackoff,
     server_context::{ServerContext, no_answer},
 };
 use crate::broker::{BrokerError, RunKey, Settled};
+
+/// A task that starts after this part of its lease has it extended first.
+const LATE: u32 = 6;
 
 /// Extends leases until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
@@ -41,7 +46,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 }
 
 /// Extends the leases of these runs, and stops those that are not ours any more, or have them not start.
-pub(super) async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
+async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
     let limit = limit(context);
     for slice in keys.chunks(SLICE) {
         let answers = timeout(limit, context.broker.extend(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
@@ -54,6 +59,21 @@ pub(super) async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Whether a task that is about to start is still ours. A good part of its lease may be over, because this process was stopped after it
+/// had asked for the task, and another server have it: the broker is asked then. Without an answer the task goes back.
+pub(super) async fn still_ours(context: &ServerContext, task: &Arc<ActiveRun>) -> bool {
+    if !task.is_late(context.broker.now(), context.broker.lease() / LATE) {
+        return true;
+    }
+    let key = &task.attempt.key;
+    // Rare, and large beside what an ordinary start keeps.
+    if let Err(error) = Box::pin(extend(context, slice::from_ref(key))).await {
+        tracing::warn!(id = %key.id, queue = %key.queue, "the task starts late and goes back, because its lease cannot be extended: {error}");
+        context.put_back(slice::from_ref(task));
+    }
+    task.is_running()
 }
 
 /// A call that takes longer is given up while there is time for another.

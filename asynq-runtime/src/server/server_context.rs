@@ -20,6 +20,7 @@ use super::{
     config::{ANSWER, Config, SAFETY_NET},
     executor::Executor,
     layer_stack::{LayerStack, Permit},
+    lease,
     outbox::Outbox,
     served_queues::ServedQueues,
     signals::Signals,
@@ -196,9 +197,12 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Runs the task.
+    /// Runs the task, if it is still ours.
     async fn run(mut self) {
         let (task, permit) = (&self.task, self.permit.take());
+        if !lease::still_ours(&self.context, task).await {
+            return;
+        }
         let decided = |settlement| task.decide(settlement);
         self.context.executor.attempt(&task.attempt, &task.stop, permit, decided).await;
     }

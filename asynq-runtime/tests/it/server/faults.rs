@@ -2,16 +2,18 @@
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
+    thread,
     time::Duration,
 };
 
 use asynq_runtime::{
     Client, State, TaskState,
-    broker::{Broker, sqlite::SqliteBroker},
+    broker::{Action, Broker, sqlite::SqliteBroker},
     clock::ManualClock,
     prelude::*,
 };
 use asynq_test_support::eventually;
+use tokio::runtime;
 
 use super::{Log, flaky::Flaky, ids, memory, queue, server, settled, soon, start, told};
 use crate::sqlite::{patient, with_clock};
@@ -36,23 +38,41 @@ async fn hangs(log: State<Log>) -> JobResult {
     Ok(())
 }
 
-/// As when the process was stopped while the answer to its dequeue was on its way.
+/// As when the process was stopped after it had asked for a task.
 #[tokio::test]
-async fn what_comes_so_late_that_another_server_has_it_is_not_started() {
+async fn what_starts_so_late_that_another_server_has_it_does_not_run() {
     let clock = ManualClock::default();
-    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap()));
+    let inner = Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap());
+    let flaky = Flaky::with_lease(inner, Duration::from_millis(600));
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, mut log) = server::<(counts,)>(&broker);
     let running = start(builder).await;
-    let client = running.client();
-    *flaky.late_by.lock().unwrap() = Some(clock);
+    // The thread of the jobs waits for this one, which enqueues a task and turns the clock when the server has taken it.
+    let enqueue_and_stand_still = |n: u32| {
+        let late = async {
+            let fetched = running.signals().fetched.count();
+            counts::enqueue(&running.client(), n).await.unwrap();
+            soon(running.signals().fetched.reached(fetched + 1)).await;
+            clock.advance(flaky.lease());
+        };
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        thread::scope(|threads| threads.spawn(move || runtime.block_on(late)).join().unwrap());
+    };
     flaky.fenced.store(true, SeqCst);
-    counts::enqueue(&client, 1_u32).await.unwrap();
+    enqueue_and_stand_still(1);
     soon(running.signals().lost.reached(1)).await;
     flaky.fenced.store(false, SeqCst);
-    counts::enqueue(&client, 2_u32).await.unwrap();
-    assert_eq!(told(&mut log).await, "2", "this one is ours yet, however late it came");
-    soon(running.signals().settled.reached(1)).await;
+    enqueue_and_stand_still(2);
+    assert_eq!(told(&mut log).await, "2", "this one is ours yet, however late it starts");
+    *flaky.hangs.lock().unwrap() = Some("extend");
+    enqueue_and_stand_still(3);
+    eventually("it goes back, because nobody says whose it is", async || {
+        flaky.settled.lock().unwrap().iter().any(|(_, settlement)| settlement.action == Action::Requeue).then_some(())
+    })
+    .await;
+    *flaky.hangs.lock().unwrap() = None;
+    assert_eq!(told(&mut log).await, "3");
+    soon(running.signals().settled.reached(3)).await;
     soon(running.shutdown()).await.unwrap();
     assert!(log.try_recv().is_err());
 }

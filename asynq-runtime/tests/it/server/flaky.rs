@@ -19,7 +19,6 @@ use asynq_runtime::{
         NewTask, Placed, Presence, Produce, Quarantined, Recovered, Refused, RetryOrder, Run, RunKey, ServerName,
         ServerState, Settle, Settled, Settlement, Swept, Wanted,
     },
-    clock::ManualClock,
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
 use chrono::{DateTime, Utc};
@@ -38,8 +37,6 @@ pub(crate) struct Flaky {
     pub(crate) stubborn_spoils_calls: AtomicBool,
     /// So many calls of forward panic.
     pub(crate) panics: AtomicU32,
-    /// What is dequeued is on its way for as long as a lease, by this clock.
-    pub(crate) late_by: Mutex<Option<ManualClock>>,
     /// So many dequeues give two tasks more than they were asked for.
     pub(crate) generous: AtomicU32,
     /// So many dequeues fail before they take effect.
@@ -92,7 +89,6 @@ impl Flaky {
             refuse_stubborn: AtomicU32::new(0),
             stubborn_spoils_calls: AtomicBool::new(false),
             panics: AtomicU32::new(0),
-            late_by: Mutex::default(),
             generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
             lose_dequeues: AtomicU32::new(0),
@@ -160,9 +156,6 @@ impl Consume for Flaky {
         if !runs.is_empty() && counts_down(&self.lose_dequeues) {
             self.untold.lock().unwrap().append(&mut runs);
             return Err(down());
-        }
-        if let Some(clock) = self.late_by.lock().unwrap().as_ref().filter(|_| !runs.is_empty()) {
-            clock.advance(self.lease);
         }
         if self.garbled.load(SeqCst) {
             for run in &mut runs {
