@@ -1,7 +1,7 @@
 //! The command line `asynq`: looks at queues and repairs tasks, over Redis and SQLite alike.
 //!
 //! [`main`] is the whole program. [`run`] is the same for one command line whose surroundings are given, a [`World`]; that
-//! is how the tests run it, inside their own process. `asynq --help` lists the commands, the README explains them.
+//! is how the tests run it, inside their own process. `asynq --help` lists the commands, docs/cli.md explains them.
 //!
 //! # The parts
 //!

@@ -57,7 +57,9 @@ fn command() -> Command {
         .subcommand(peers_command())
         .subcommand(cost_command())
         .subcommand(
-            Command::new(CODEC).about("Arguments through the codec and back, beside plain postcard without shapes"),
+            Command::new(CODEC)
+                .about("Arguments through the codec and back, beside plain postcard without shapes")
+                .arg(quick()),
         )
 }
 
@@ -183,7 +185,7 @@ async fn run(matches: &ArgMatches) -> Result<(), BoxError> {
     match matches.subcommand() {
         Some((ALL, matches)) => suite::all(&extent(matches)?).await,
         Some((PEERS, matches)) => peers::compare(&comparison(matches)?).await,
-        Some((CODEC, _)) => codec::compare().await,
+        Some((CODEC, matches)) => codec::compare(matches.get_flag("quick")).await,
         Some((COST, matches)) => cost::grow(&growth(matches)?).await,
         Some((LIMIT, matches)) => print(limit::ALL, matches).await,
         Some((name, matches)) => print(&[workload::named(name)?], matches).await,

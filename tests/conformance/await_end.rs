@@ -139,9 +139,12 @@ async fn a_task_that_waits_for_its_next_attempt_has_not_ended() {
     t.settle(&run, requeue()).await;
     let run = t.take_one().await;
     t.settle(&run, retry(Duration::ZERO, "boom")).await;
-    while t.forward().await == 0 {
-        soon(t.broker().wait_for_due(&[default_queue()], LONG)).await.unwrap();
-    }
+    soon(async {
+        while t.forward().await == 0 {
+            t.broker().wait_for_due(&[default_queue()], LONG).await.unwrap();
+        }
+    })
+    .await;
     let run = t.take_one().await;
     t.settle(&run, complete("at last")).await;
     assert_eq!(kept(ended(waiter).await).result.as_deref(), Some(&b"at last"[..]));

@@ -440,7 +440,7 @@ async fn a_brief_has_the_beginning_of_what_is_large_and_says_how_much_there_is()
 async fn a_page_of_large_tasks_is_whole_and_in_order() {
     let t = Fixture::start().await;
     let payload = "x".repeat(100_000);
-    let names: Vec<String> = (0..120).map(|n| format!("t{n:03}")).collect();
+    let names: Vec<String> = (0..60).map(|n| format!("t{n:03}")).collect();
     for (n, name) in names.iter().enumerate() {
         // Large and small ones, and the same again in groups.
         let payload = if n % 5 == 0 { "small".to_owned() } else { payload.clone() };
@@ -449,10 +449,10 @@ async fn a_page_of_large_tasks_is_whole_and_in_order() {
         t.enqueue(task(&format!("g{name}")).grouped(if n % 2 == 0 { "even" } else { "odd" }).with_payload(payload))
             .await;
     }
-    for size in [7, 50, 100, 120, 500] {
+    for size in [7, 60, 500] {
         for (state, prefix) in [(TaskState::Pending, ""), (TaskState::Aggregating, "g")] {
             let (mut seen, mut brief) = (Vec::new(), Vec::new());
-            for number in 1..=120_usize.div_ceil(size) {
+            for number in 1..=names.len().div_ceil(size) {
                 let page = Page { number, size };
                 seen.extend(ids(&t, state, number, size).await);
                 let briefs = t.broker().briefs(&default_queue(), state, None, page).await.unwrap();

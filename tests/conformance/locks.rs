@@ -6,20 +6,23 @@ use asynq_runtime::{
     broker::{LockInfo, Refused},
     task::TaskState,
 };
-use asynq_tests::{Build as _, Store as _, default_queue, lock_key, queue, task, task_id};
+use asynq_tests::{Build as _, Store as _, default_queue, lock_key, queue, soon, task, task_id};
 
 use super::Fixture;
 
 async fn locks(t: &Fixture) -> BTreeMap<String, LockInfo> {
-    let (mut found, mut after) = (BTreeMap::new(), None::<String>);
-    loop {
-        let page = t.broker().locks(&default_queue(), after.as_deref()).await.unwrap();
-        found.extend(page.locks.into_iter().map(|lock| (lock.key.clone(), lock)));
-        after = page.next;
-        if after.is_none() {
-            return found;
+    soon(async {
+        let (mut found, mut after) = (BTreeMap::new(), None::<String>);
+        loop {
+            let page = t.broker().locks(&default_queue(), after.as_deref()).await.unwrap();
+            found.extend(page.locks.into_iter().map(|lock| (lock.key.clone(), lock)));
+            after = page.next;
+            if after.is_none() {
+                return found;
+            }
         }
-    }
+    })
+    .await
 }
 
 /// One lock of a task that waits, and one whose task is gone.

@@ -55,13 +55,13 @@ cases! {
     redis_cluster: ClusterFixture;
 
     redis_sentinel: SentinelFixture only [
-        await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, locks, presence, produce, races, served,
-        served_blocked, settle, shapes, wait_and_take, wake,
+        await_end, bad_input, consume, diagnose, presence, produce, races, served, served_blocked, settle, wait_and_take,
+        wake,
     ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
 
     redis_tls: TlsFixture only [
-        await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, locks, presence, produce, races, served,
-        served_blocked, settle, shapes, wait_and_take, wake,
+        await_end, bad_input, consume, diagnose, presence, produce, races, served, served_blocked, settle, wait_and_take,
+        wake,
     ]: "scripts and keys are those of `redis`; these files use every kind of connection, in batches and at once";
 
     sqlite: SqliteFixture;

@@ -14,6 +14,19 @@ use super::Fixture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// A Redis counts the ten seconds for which it keeps what a server tells by its own clock too.
+const FRESH: Duration = Duration::from_secs(8);
+
+/// What `look` returns, which begins with what the servers tell: it counts if Redis kept all of that until its end.
+async fn fresh<T>(mut look: impl AsyncFnMut() -> T) -> T {
+    eventually("a look soon after what the servers told", async || {
+        let began = Instant::now();
+        let seen = look().await;
+        (began.elapsed() < FRESH).then_some(seen)
+    })
+    .await
+}
+
 fn info(member: &Member, status: &str) -> ServerInfo {
     ServerInfo {
         host: member.name.host.clone(),
@@ -40,6 +53,10 @@ fn worker(member: &Member, id: &str) -> WorkerInfo {
     }
 }
 
+async fn beat(t: &Fixture, member: &Member, status: &str, workers: &[WorkerInfo]) {
+    t.broker().beat(member, &info(member, status), workers).await.unwrap();
+}
+
 async fn hosts(broker: &dyn Broker) -> Vec<String> {
     broker.servers().await.unwrap().into_iter().map(|server| server.info.host).collect()
 }
@@ -50,8 +67,12 @@ async fn next(listener: &mut Box<dyn asynq_runtime::broker::Cancellations>) -> S
 
 #[tokio::test]
 async fn a_server_that_joined_is_listed() {
-    let t = Fixture::start().await;
-    let servers = t.broker().servers().await.unwrap();
+    let (t, servers) = fresh(async || {
+        let t = Fixture::start().await;
+        let servers = t.broker().servers().await.unwrap();
+        (t, servers)
+    })
+    .await;
     assert_eq!(servers.len(), 1);
     assert_eq!(servers[0].info.server_id, t.member().name.server_id);
     assert!(servers[0].workers.is_empty());
@@ -63,9 +84,12 @@ async fn a_beat_shows_the_server_and_what_it_runs() {
     let info = info(t.member(), "active");
     let workers = [worker(t.member(), "t1"), worker(t.member(), "t2")];
 
-    t.broker().beat(t.member(), &info, &workers).await.unwrap();
+    let mut servers = fresh(async || {
+        t.broker().beat(t.member(), &info, &workers).await.unwrap();
+        t.broker().servers().await.unwrap()
+    })
+    .await;
 
-    let mut servers = t.broker().servers().await.unwrap();
     assert_eq!(servers.len(), 1);
     let server = servers.remove(0);
     assert_eq!(server.info, info);
@@ -77,13 +101,19 @@ async fn a_beat_shows_the_server_and_what_it_runs() {
 #[tokio::test]
 async fn each_beat_replaces_the_last() {
     let t = Fixture::start().await;
-    t.broker().beat(t.member(), &info(t.member(), "active"), &[worker(t.member(), "t1")]).await.unwrap();
-    t.broker().beat(t.member(), &info(t.member(), "stopped"), &[worker(t.member(), "t2")]).await.unwrap();
-    let server = t.broker().servers().await.unwrap().remove(0);
+    let servers = fresh(async || {
+        beat(&t, t.member(), "active", &[worker(t.member(), "t1")]).await;
+        beat(&t, t.member(), "stopped", &[worker(t.member(), "t2")]).await;
+        t.broker().servers().await.unwrap()
+    });
+    let server = servers.await.remove(0);
     assert_eq!(server.info.status, "stopped");
     assert_eq!(server.workers, [worker(t.member(), "t2")]);
-    t.broker().beat(t.member(), &info(t.member(), "stopped"), &[]).await.unwrap();
-    assert!(t.broker().servers().await.unwrap().remove(0).workers.is_empty());
+    let servers = fresh(async || {
+        beat(&t, t.member(), "stopped", &[]).await;
+        t.broker().servers().await.unwrap()
+    });
+    assert!(servers.await.remove(0).workers.is_empty());
 }
 
 #[tokio::test]
@@ -107,8 +137,11 @@ async fn a_beat_brings_a_server_back() {
     let t = Fixture::start().await;
     t.advance(60 * SECOND);
     assert!(hosts(t.broker()).await.is_empty());
-    t.broker().beat(t.member(), &info(t.member(), "active"), &[]).await.unwrap();
-    assert_eq!(hosts(t.broker()).await, ["host-1"]);
+    let back = fresh(async || {
+        beat(&t, t.member(), "active", &[]).await;
+        hosts(t.broker()).await
+    });
+    assert_eq!(back.await, ["host-1"]);
 }
 
 #[tokio::test]
@@ -127,7 +160,11 @@ async fn a_server_that_leaves_is_off_the_list() {
     let t = Fixture::start().await;
     let other = t.another_member(2).await;
     t.broker().leave(t.member()).await.unwrap();
-    assert_eq!(hosts(t.broker()).await, ["host-2"]);
+    let left = fresh(async || {
+        beat(&t, &other, "active", &[]).await;
+        hosts(t.broker()).await
+    });
+    assert_eq!(left.await, ["host-2"]);
     t.broker().leave(&other).await.unwrap();
     assert!(hosts(t.broker()).await.is_empty());
 }
@@ -135,12 +172,19 @@ async fn a_server_that_leaves_is_off_the_list() {
 #[tokio::test]
 async fn servers_are_ordered_by_host_and_process() {
     let t = Fixture::start().await;
+    let mut members = vec![t.member().clone()];
     for (host, pid) in [("b", 7), ("a", 40), ("b", 100), ("a", 5)] {
         let name = ServerName { host: host.into(), pid, server_id: format!("{host}-{pid}") };
         let member = Member { name: name.clone(), number: 0 };
-        t.broker().join(&name, &info(&member, "active")).await.unwrap();
+        members.push(t.broker().join(&name, &info(&member, "active")).await.unwrap());
     }
-    let servers = t.broker().servers().await.unwrap();
+    let servers = fresh(async || {
+        for member in &members {
+            beat(&t, member, "active", &[]).await;
+        }
+        t.broker().servers().await.unwrap()
+    })
+    .await;
     let order: Vec<_> = servers.iter().map(|server| (server.info.host.as_str(), server.info.pid)).collect();
     assert_eq!(order, [("a", 5), ("a", 40), ("b", 7), ("b", 100), ("host-1", 4001)]);
 }
@@ -150,9 +194,18 @@ async fn servers_of_another_process_are_listed() {
     let t = Fixture::start().await;
     let there = t.another_broker().await;
     let member = t.member_of(&*there, 2).await;
-    assert_eq!(hosts(t.broker()).await, ["host-1", "host-2"]);
+    let both = fresh(async || {
+        beat(&t, t.member(), "active", &[]).await;
+        there.beat(&member, &info(&member, "active"), &[]).await.unwrap();
+        hosts(t.broker()).await
+    });
+    assert_eq!(both.await, ["host-1", "host-2"]);
     there.leave(&member).await.unwrap();
-    assert_eq!(hosts(t.broker()).await, ["host-1"]);
+    let one = fresh(async || {
+        beat(&t, t.member(), "active", &[]).await;
+        hosts(t.broker()).await
+    });
+    assert_eq!(one.await, ["host-1"]);
 }
 
 #[tokio::test]

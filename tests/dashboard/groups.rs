@@ -28,15 +28,17 @@ async fn the_last_of_many_groups_has_its_size_and_pages() {
     // What is looked for in a group is not found in another. An answer looks for a limited time: the next goes on.
     assert!(!page("group=z+z&q=t1").await.contains("t100"));
     for (text, expected) in [("t1", 0), ("last-1", 10)] {
-        let (mut found, mut looked_at, mut after) = (0, 0, String::new());
-        loop {
-            let path = format!("/api/queues/default/tasks?group=z+z&q={text}&after={after}");
-            let answer = soon(served.get(&path)).await.json();
-            found += answer["tasks"].as_array().unwrap().len();
-            looked_at += answer["looked_at"].as_u64().unwrap();
-            let Some(next) = answer["next"].as_str() else { break };
-            after = next.to_owned();
-        }
-        assert_eq!((found, looked_at), (expected, 35), "{text}");
+        let all = soon(async {
+            let (mut found, mut looked_at, mut after) = (0, 0, String::new());
+            loop {
+                let path = format!("/api/queues/default/tasks?group=z+z&q={text}&after={after}");
+                let answer = served.get(&path).await.json();
+                found += answer["tasks"].as_array().unwrap().len();
+                looked_at += answer["looked_at"].as_u64().unwrap();
+                let Some(next) = answer["next"].as_str() else { return (found, looked_at) };
+                after = next.to_owned();
+            }
+        });
+        assert_eq!(all.await, (expected, 35), "{text}");
     }
 }

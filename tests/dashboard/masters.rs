@@ -20,7 +20,11 @@ async fn each_master_has_a_panel_and_each_queue_its_slot() {
     }
     let served = Served::start(dashboard(&fixture)).await;
 
-    let told = served.get("/api/broker/nodes").await.json();
+    let told = eventually("the nodes answer in time", async || {
+        let told = served.get("/api/broker/nodes").await.json();
+        told["nodes"].is_array().then_some(told)
+    })
+    .await;
     let nodes = told["nodes"].as_array().unwrap();
     assert_eq!(nodes.len(), 3, "{told}");
     for node in nodes {

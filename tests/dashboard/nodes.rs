@@ -12,14 +12,18 @@ async fn the_nodes_are_told_with_their_facts() {
     let fixture = Fixture::real_time().await;
     fixture.seed_pending(&["t1"]).await;
     let served = Served::start(dashboard(&fixture)).await;
-    let told = served.get("/api/broker/nodes").await.json();
+    // A busy broker may answer too late to be told, or so late that its clock seems to be off.
+    let told = eventually("the node is told, with a clock that is right", async || {
+        let told = served.get("/api/broker/nodes").await.json();
+        told["nodes"][0]["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000).then_some(told)
+    })
+    .await;
     let node = &told["nodes"][0];
     assert!(
         node["version"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())),
         "{told}"
     );
     assert!(!node["address"].as_str().unwrap().is_empty());
-    assert!(node["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000), "{told}");
     if fixture.broker().kind() == "redis" {
         assert!(node["facts"]["memory"]["used_memory"].is_string() && node["slow_calls"].is_array(), "{told}");
     } else {

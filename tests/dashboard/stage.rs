@@ -47,26 +47,32 @@ impl Served {
 
     /// All pages of a search, one behind the other: each looks for 100 ms at most and links to the next.
     pub(crate) async fn searched(&self, query: &str) -> String {
-        let (mut pages, mut path) = (String::new(), format!("/search?{query}"));
-        loop {
-            let page = self.get(&path).await.body;
-            pages.push_str(&page);
-            let Some((_, link)) = page.split_once("rel=\"next\" href=\"") else { return pages };
-            path = link.split_once('"').expect("the end of the link").0.replace("&amp;", "&");
-        }
+        soon(async {
+            let (mut pages, mut path) = (String::new(), format!("/search?{query}"));
+            loop {
+                let page = self.get(&path).await.body;
+                pages.push_str(&page);
+                let Some((_, link)) = page.split_once("rel=\"next\" href=\"") else { return pages };
+                path = link.split_once('"').expect("the end of the link").0.replace("&amp;", "&");
+            }
+        })
+        .await
     }
 
     /// All tasks that a search finds, answer by answer: each has so many at most and takes so long at most.
     pub(crate) async fn found(&self, query: &str) -> Vec<Value> {
-        let (mut found, mut after) = (Vec::new(), String::new());
-        loop {
-            let answer = self.get(&format!("/api/search?{query}&after={after}")).await.json();
-            let some = answer["tasks"].as_array().unwrap_or_else(|| panic!("{query}: {answer}"));
-            assert!(some.len() <= 100, "{}", some.len());
-            found.extend(some.iter().cloned());
-            let Some(next) = answer["next"].as_str() else { return found };
-            after = next.to_owned();
-        }
+        soon(async {
+            let (mut found, mut after) = (Vec::new(), String::new());
+            loop {
+                let answer = self.get(&format!("/api/search?{query}&after={after}")).await.json();
+                let some = answer["tasks"].as_array().unwrap_or_else(|| panic!("{query}: {answer}"));
+                assert!(some.len() <= 100, "{}", some.len());
+                found.extend(some.iter().cloned());
+                let Some(next) = answer["next"].as_str() else { return found };
+                after = next.to_owned();
+            }
+        })
+        .await
     }
 
     /// A change as the dashboard's own pages send it.

@@ -255,7 +255,7 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
 async fn a_rolling_deploy_under_kills_archives_nothing_and_answers_all_on_redis() {
     let server = RedisServer::start(Persistence::Always);
     // Only the end of a lease tells that a worker is dead.
-    a_deploy_archives_nothing_and_answers_all(server.url() + "?lease=4s").await;
+    a_deploy_archives_nothing_and_answers_all(server.url() + "?lease=12s").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

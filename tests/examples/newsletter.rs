@@ -46,11 +46,11 @@ fn a_run_that_was_killed_is_finished_by_the_next_on_sqlite() {
     killed_and_finished("sqlite://queue.db");
 }
 
-/// Takes as long as a lease on Redis, so that is a short one.
+/// Takes as long as a lease on Redis. The lease is a short one, yet lasts until the second program has looked.
 #[test]
 fn a_run_that_was_killed_is_finished_by_the_next_on_redis() {
     let redis = RedisServer::start(Persistence::None);
-    let output = killed_and_finished(&format!("{}?lease=4s", redis.url()));
+    let output = killed_and_finished(&format!("{}?lease=15s", redis.url()));
     assert!(
         output.lines().any(|line| line.contains("held by another worker: if it is dead, they come back in ")),
         "{output}"

@@ -53,8 +53,8 @@ async fn sixteen_in_flight_run_again_after_kill_9_on_sqlite() {
     killed_worker_loses_nothing(World::sqlite().await).await;
 }
 
-/// On Redis only the end of a lease tells that a worker is dead.
+/// On Redis only the end of a lease tells that a worker is dead. This one is short, yet no living worker loses it on a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_in_flight_run_again_after_kill_9_on_redis() {
-    killed_worker_loses_nothing(World::redis_with("?lease=4s").await).await;
+    killed_worker_loses_nothing(World::redis_with("?lease=12s").await).await;
 }

@@ -26,9 +26,14 @@ on_both_brokers! {
         let client = stage.client().await;
         client.enqueue(RawTask::new("x", "").queue("default")).await.unwrap();
         let router = observed(&client);
-        assert_eq!((status(&router, "/healthz").await, status(&router, "/readyz").await), (StatusCode::OK, StatusCode::OK));
-        let (status, kind, stats) = get(&router, "/stats").await;
-        assert_eq!((status, kind.as_str()), (StatusCode::OK, "application/json"));
+        assert_eq!(status(&router, "/healthz").await, StatusCode::OK);
+        becomes(&router, StatusCode::OK).await;
+        let (kind, stats) = eventually("/stats is answered in time", async || {
+            let (status, kind, stats) = get(&router, "/stats").await;
+            (status == StatusCode::OK).then_some((kind, stats))
+        })
+        .await;
+        assert_eq!(kind, "application/json");
         let stats: Value = serde_json::from_str(&stats).unwrap();
         assert_eq!(stats["queues"][0]["queue"], "default");
         assert_eq!((&stats["totals"]["waiting"], &stats["queues_left_out"]), (&1.into(), &0.into()));
@@ -52,7 +57,12 @@ on_both_brokers! {
         let before = chrono::Utc::now().timestamp();
         let running = server.build().await.unwrap().start().await.unwrap();
         let stats = eventually("one waits, one has ended and one runs", async || {
-            let stats: Value = serde_json::from_str(&get(&router, "/stats").await.2).unwrap();
+            let (status, _, stats) = get(&router, "/stats").await;
+            // A dashboard that had too little time has nothing to tell.
+            if status != StatusCode::OK {
+                return None;
+            }
+            let stats: Value = serde_json::from_str(&stats).unwrap();
             let is_so = stats["retries"] == 1 && stats["processed"] == 1 && stats["jobs"]["busy"][0].is_object();
             is_so.then_some(stats)
         })
@@ -97,8 +107,10 @@ async fn many_questions_cost_the_broker_few() {
         line.and_then(|line| line.split(',').next()?.parse::<u64>().ok()).unwrap_or_default()
     };
     let (before, began) = (pings(), Instant::now());
+    becomes(&router, StatusCode::OK).await;
+    // Where Redis does not answer in time, the dashboard tells that, and it asks no more often.
     for _ in 0..300 {
-        assert_eq!(status(&router, "/readyz").await, StatusCode::OK);
+        status(&router, "/readyz").await;
     }
     let allowed = 1 + began.elapsed().as_secs();
     let asked = pings() - before;

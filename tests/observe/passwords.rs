@@ -123,15 +123,10 @@ fn all_of(output: &Output) -> String {
 
 #[test]
 fn no_program_of_main_prints_a_password() {
-    for url in bad_urls() {
-        for args in [
-            &["stats"][..],
-            &["enqueue", "hello", r#""ann""#],
-            &["worker"],
-            &["jobs"],
-            &["--help"],
-            &["stats", "--hepl"],
-        ] {
+    let others = [&["enqueue", "hello", r#""ann""#][..], &["jobs"], &["--help"], &["stats", "--hepl"]];
+    for (n, url) in bad_urls().into_iter().enumerate() {
+        // The URL is read by the same code for all commands, so one of the others for each.
+        for args in [&["stats"][..], &["worker"], others[n % others.len()]] {
             let by_flag = program(PROGRAM).env("RUST_LOG", "trace").args(args).args(["--url", &url]).output().unwrap();
             is_clean(&format!("{args:?}"), &all_of(&by_flag));
             if url.ends_with("/0") {

@@ -160,7 +160,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             Severity::Warning,
             "unique locks whose task is gone",
             "the same task is refused as a duplicate until the lock ends by itself",
-            "wait until it ends by itself; on Redis its key may be deleted by hand: it is the example above".to_owned(),
+            format!("asynq lock rm --queue {name} --stuck, or wait until it ends by itself"),
         ),
         OddityKind::ForeignKey => (
             "foreign-key",

@@ -27,7 +27,7 @@ impl AuditLine {
         })
     }
 
-    /// Writes it. `who` is `None` where the caller was refused before, or for, saying who it is.
+    /// Writes it. `who` is `None` if the login failed or was never asked for.
     pub(super) fn write(&self, who: Option<&Caller>, status: StatusCode) {
         let who = who.map_or("nobody".into(), Caller::name);
         let (method, path, peer, status) = (&self.method, &self.path, &self.peer, status.as_u16());

@@ -1,4 +1,4 @@
-//! Makes who guesses wait: after 5 wrong logins each further one costs twice the time, up to a bound.
+//! Throttles wrong logins: after 5, each further one doubles the wait, up to a limit.
 
 use std::{
     collections::HashMap,

@@ -30,7 +30,7 @@ fn render(mount: &str, can_change: bool, entries: &[Entry], all: usize, now: Dat
         section.panel.flush aria-label="Periodic entries" {
             @if entries.is_empty() {
                 (empty("Nothing is enqueued by the clock", &html! {
-                    p { "Give a job a schedule, " code { "#[job(cron = \"0 9 * * *\")]" } ", and run a worker: its entry is listed while a scheduler runs." }
+                    p { "Give a job a schedule, " code { "#[periodic(\"0 9 * * *\")]" } ", and run a worker: its entry is listed while a scheduler runs." }
                 }))
             } @else {
                 div.scroll { table.cards {

@@ -1,6 +1,10 @@
 //! Contract: take tasks out of queues to run them (docs/design/fence.md#taking-a-task).
 
-use std::{collections::HashSet, fmt, time::Duration};
+use std::{
+    collections::HashSet,
+    fmt,
+    time::{Duration, Instant},
+};
 
 use tokio_util::sync::CancellationToken;
 
@@ -92,8 +96,8 @@ pub trait Consume {
     /// [`dequeue_sparing`](Self::dequeue_sparing) does; where a broker can, in the very step that stores it. Returns
     /// nothing after `limit`, when `stop` is cancelled, or for no reason.
     ///
-    /// What was taken when the future was dropped comes with the member's next call; so who will make none cancels
-    /// `stop` and waits for the answer.
+    /// What was taken when the future was dropped comes with the member's next call; a caller that
+    /// will make none must cancel `stop` and wait for the answer.
     ///
     /// # Errors
     ///
@@ -162,6 +166,9 @@ pub struct Run {
     pub extra: Extra,
     /// How long it had been pending, by the broker's clock; `None` where the broker cannot tell.
     pub waited: Option<Duration>,
+    /// When the broker was asked for it, by this process's own clock, which no step of a wall clock touches: its lease began then
+    /// or later.
+    pub asked: Instant,
 }
 
 /// Names one run of one task. It stays valid until the task is settled or someone else takes it; the broker decides

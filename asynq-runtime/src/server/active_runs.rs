@@ -9,7 +9,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -53,7 +53,6 @@ pub(crate) struct ActiveRun {
     pub(crate) attempt: Attempt,
     pub(crate) stop: Stop,
     since: DateTime<Utc>,
-    taken: Instant,
     /// Its place among all that were taken in hand, the first one first.
     pub(crate) place: u64,
     phase: AtomicU8,
@@ -84,10 +83,10 @@ impl ActiveRun {
     }
 
     /// Whether its lease may have been used up by `part`, by either clock: the wall clock may have stepped back meanwhile, and the other
-    /// one does not see how long the answer was on its way, nor that the machine slept.
+    /// one does not see that the machine slept.
     pub(crate) fn is_late(&self, now: DateTime<Utc>, part: Duration) -> bool {
         let began = DateTime::from_timestamp_nanos(self.attempt.key.token.0);
-        self.taken.elapsed() >= part || (now - began).to_std().is_ok_and(|since| since >= part)
+        self.attempt.asked.elapsed() >= part || (now - began).to_std().is_ok_and(|since| since >= part)
     }
 
     /// Whether nobody has settled it and it is still ours.
@@ -180,12 +179,10 @@ impl ActiveRuns {
 
     /// Takes dequeued tasks in hand.
     pub(crate) fn hold(&self, attempts: impl IntoIterator<Item = Attempt>, now: DateTime<Utc>) -> Vec<Arc<ActiveRun>> {
-        let taken = Instant::now();
         let hold = |attempt| ActiveRun {
             attempt,
             stop: Stop::new(),
             since: now,
-            taken,
             place: self.held.fetch_add(1, Ordering::AcqRel),
             phase: AtomicU8::new(Phase::Held as u8),
             decided: Mutex::default(),
@@ -344,6 +341,8 @@ fn shown_payload(payload: &Bytes) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
     use crate::{
         broker::{Run, RunToken},
@@ -359,7 +358,8 @@ mod tests {
             row: 0,
         };
         let message = TaskMessage { payload: vec![7; 5000].into(), timeout: 60, ..TaskMessage::default() };
-        Attempt::from(Run { key, message: Ok(message), crashes: 0, extra: Extra::default(), waited: None })
+        let extra = Extra::default();
+        Attempt::from(Run { key, message: Ok(message), crashes: 0, extra, waited: None, asked: Instant::now() })
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! One dequeued task, in the form in which it runs, is shown and is settled.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
     broker::{Run, RunKey},
@@ -17,6 +20,8 @@ pub(crate) struct Attempt {
     pub(crate) extra: Extra,
     /// How long it had been pending.
     pub(crate) waited: Option<Duration>,
+    /// When the broker was asked for it.
+    pub(crate) asked: Instant,
     /// Why it could not be read, if so.
     pub(crate) defect: Option<String>,
 }
@@ -35,7 +40,7 @@ impl Attempt {
 
 impl From<Run> for Attempt {
     fn from(run: Run) -> Self {
-        let Run { key, message, crashes, extra, waited } = run;
+        let Run { key, message, crashes, extra, waited, asked } = run;
         let (message, defect) = match message {
             Ok(message) => (message, None),
             Err(bad) => {
@@ -43,7 +48,7 @@ impl From<Run> for Attempt {
                 (TaskMessage::in_place_of(bad.raw, &key.id, &key.queue), Some(defect))
             }
         };
-        Self { key, message: Arc::new(message), crashes, extra, waited, defect }
+        Self { key, message: Arc::new(message), crashes, extra, waited, asked, defect }
     }
 }
 
@@ -64,7 +69,8 @@ mod tests {
             row: 0,
         };
         let extra = Extra { max_crashes, ..Extra::default() };
-        Run { key, message: Ok(TaskMessage::default()), crashes, extra, waited: None }
+        let message = Ok(TaskMessage::default());
+        Run { key, message, crashes, extra, waited: None, asked: Instant::now() }
     }
 
     #[test]

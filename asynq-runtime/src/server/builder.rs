@@ -100,7 +100,7 @@ impl ServerBuilder {
     /// ([`only`](Self::only), [`except`](Self::except)) just the queues that those name.
     ///
     /// In the name a `*` stands for any text: `tenant:*` serves every queue whose name begins with `tenant:`, those that
-    /// appear later within about a second, and each as long as it exists. The weight of a pattern is shared by all its
+    /// appear later within about half a second, and each as long as it exists. The weight of a pattern is shared by all its
     /// queues. A queue that is also named by itself is served as that says; of several patterns the first one counts.
     ///
     /// With weights 6, 3 and 1 the next task comes from the first queue in 6 of 10 cases as long as all have some; with

@@ -41,7 +41,7 @@ use fastrand::Rng;
 const BUSY: usize = 8;
 /// Most tasks of one call: while these run, the next are fetched.
 const MOST_FETCHED: usize = 128;
-/// Fewer are not worth a call of their own while tasks are about to have their first turn: some may end in it.
+/// For fewer free slots the fetcher waits until the tasks that were started have been polled once: some end in that and free more.
 const FEW: usize = 16;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);

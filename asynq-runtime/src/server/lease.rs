@@ -16,7 +16,6 @@ use tokio::time::timeout;
 
 use super::{
     active_runs::ActiveRun,
-    config::SLICE,
     retry_backoff::RetryBackoff,
     server_context::{ServerContext, no_answer},
 };
@@ -46,16 +45,15 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 }
 
 /// Extends the leases of these runs, and stops those that are not ours any more, or have them not start.
+///
+/// All in one call, of which the broker makes as many as it needs: where a part of a cluster is away, the rest is extended.
 async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
-    let limit = limit(context);
-    for slice in keys.chunks(SLICE) {
-        let answers = timeout(limit, context.broker.extend(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
-        for (key, answer) in slice.iter().zip(answers) {
-            if answer != Settled::Ok && context.runs.lose(key) {
-                tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
-                context.signals.lost.notify();
-                crate::metrics::lease_lost();
-            }
+    let extended = timeout(limit(context), context.broker.extend(keys));
+    for (key, answer) in keys.iter().zip(extended.await.unwrap_or_else(|_| Err(no_answer()))?) {
+        if answer != Settled::Ok && context.runs.lose(key) {
+            tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
+            context.signals.lost.notify();
+            crate::metrics::lease_lost();
         }
     }
     Ok(())
@@ -85,9 +83,8 @@ fn limit(context: &ServerContext) -> Duration {
 async fn turn(context: &ServerContext) -> Result<(), BrokerError> {
     extend(context, &context.runs.keys()).await?;
     let limit = limit(context);
-    for slice in context.runs.held_locks().chunks(SLICE) {
-        timeout(limit, context.broker.extend_locks(slice)).await.unwrap_or_else(|_| Err(no_answer()))?;
-    }
+    let locks = context.runs.held_locks();
+    timeout(limit, context.broker.extend_locks(&locks)).await.unwrap_or_else(|_| Err(no_answer()))?;
     // Late enough for an answer that is only slow, early enough for the shortest lease.
     let released = context.release_unanswered(context.broker.lease() / 10);
     timeout(limit, released).await.unwrap_or_else(|_| Err(no_answer()))?;

@@ -245,7 +245,7 @@ fn is_about_items(error: &BrokerError) -> bool {
     matches!(error.kind(), BrokerErrorKind::Corrupt | BrokerErrorKind::Unexpected)
 }
 
-/// When nothing is put off: late enough to be never, soon enough to be representable.
+/// Stands for never: an hour, because an `Instant` far in the future may not be representable.
 fn far_off() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }

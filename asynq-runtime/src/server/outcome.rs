@@ -90,7 +90,7 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
             Action::Revoke { extra: Extra { ending: Ending::Revoked.into(), ..known(facts.extra) } }
         }
         Policy::Revoke => Action::Done,
-        // Before the last retry is looked at: it is not a failure, and asynq has nothing like it to agree with.
+        // Before the retry limit is checked: a snooze is not a failure, and asynq has no rule for it.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
         Policy::NotAFailure if facts.extra.put_off < MOST_PUT_OFF => not_a_failure(error, pause, facts),

@@ -71,7 +71,7 @@ impl SpuriousWakeups {
         Self { seen: 0, backoff, random: Rng::new() }
     }
 
-    /// Something was there: the alarm was right.
+    /// There was work: the wake-up was justified.
     pub(crate) fn on_work(&mut self) {
         self.seen = 0;
         self.backoff.reset();

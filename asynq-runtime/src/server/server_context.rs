@@ -227,9 +227,10 @@ impl Slot {
     }
 }
 
-/// A mistake of ours; going back to the head of the queue would meet it again at once.
+/// A defect of this library; going back to the head of the queue would meet it again at once.
 fn after_mistake(extra: &Extra) -> Action {
-    let error = Some("the worker failed beside the job: please report this".to_owned());
+    let error =
+        Some("the worker panicked outside of the job: this is a defect of asynq-runtime, please report it".to_owned());
     Action::Retry { delay: AFTER_MISTAKE, error, counted: true, extra: extra.clone() }
 }
 

@@ -276,7 +276,7 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     let told = seen(&log);
     assert!(told[0].ends_with(": a b") && told[1].ends_with(": c"), "{told:?}");
     let turns = running.signals().aggregated.count();
-    running.signals().aggregated.reached(turns + 1).await;
+    soon(running.signals().aggregated.reached(turns + 1)).await;
     let bad = client.broker().queue_stats(&"default".parse().unwrap()).await.unwrap();
     assert_eq!(bad.aggregating, 1);
     soon(running.shutdown()).await.unwrap();

@@ -90,7 +90,7 @@ impl Budget {
     /// What the environment says; else a few seconds on the stores that differ in more than the way to them.
     fn of<S: Store>() -> Self {
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
-        let few = if matches!(S::NAME, "redis" | "sqlite") { 10 } else { 2 };
+        let few = if matches!(S::NAME, "redis" | "sqlite") { 4 } else { 1 };
         let minutes = number("MODEL_MINUTES");
         let seed = number("MODEL_SEED");
         let (sequences, time) = match (seed, minutes, number("MODEL_SEQUENCES")) {

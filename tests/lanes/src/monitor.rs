@@ -2,17 +2,18 @@
 
 use std::{
     collections::BTreeMap,
+    fs,
     process::Command,
     time::{Duration, Instant},
 };
 
 /// The longest that one test may run. Waits of a test end after a minute and name what was awaited, and a test that takes
 /// longer than a minute is named at once. So only a hang in the product itself, or a machine that gives a test of half a
-/// minute a twentieth of its time, lasts this long.
-const TEST: Duration = Duration::from_secs(600);
+/// minute a fortieth of its time, lasts this long.
+const TEST: Duration = Duration::from_secs(1_200);
 
 /// The longest that a whole binary may run.
-const BINARY: Duration = Duration::from_secs(1800);
+const BINARY: Duration = Duration::from_secs(3_600);
 
 /// How long before its line libtest had begun a test that it calls slow.
 const SLOW: Duration = Duration::from_secs(60);
@@ -82,6 +83,19 @@ pub(crate) fn processes_of(pid: u32) -> String {
     format!("      its processes:\n{}", text.join("\n"))
 }
 
+/// Processor time of `pid`, also if it has ended and was not waited for, and of the children that it waited for; on Linux.
+pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
+    cpu_time_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Reads the fields 14 to 17 of proc_pid_stat(5), which are in hundredths of a second.
+fn cpu_time_in(stat: &str) -> Option<Duration> {
+    // The name of the program may contain anything, and ends with the last bracket.
+    let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
+    let hundredths: u64 = fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
+    Some(Duration::from_millis(10 * hundredths))
+}
+
 /// Kills `pid` and all below it.
 pub(crate) fn kill_with_children(pid: u32) {
     let mut all = descendants(pid, &processes());
@@ -147,6 +161,14 @@ mod tests {
         assert_eq!(monitor.verdict(start + BINARY - Duration::from_millis(1)), Verdict::GoOn);
         let Verdict::Kill(why) = monitor.verdict(start + BINARY) else { panic!("it is not killed") };
         assert!(why.contains("1 tests had ended"), "{why}");
+    }
+
+    #[test]
+    fn the_time_of_a_process_and_its_children_is_added_up() {
+        let stat = "7 (a ) b) S 1 7 7 0 -1 4194304 100 200 0 0 150 50 1000 25 20 0 4 0 123 456 78";
+        assert_eq!(cpu_time_in(stat), Some(Duration::from_millis(12_250)));
+        assert_eq!(cpu_time_in("7 (a) S 1"), Some(Duration::ZERO));
+        assert_eq!(cpu_time_in("nothing"), None);
     }
 
     #[test]

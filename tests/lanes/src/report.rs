@@ -1,6 +1,11 @@
 //! What is printed: a line for each binary that ends, and at the end a table, the skips with their reasons, the failures.
 
-use std::{collections::BTreeMap, fs, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
 
 use crate::suite::{Ended, Part};
 
@@ -41,7 +46,7 @@ impl Report {
     /// Prints the rest; returns whether everything ended well.
     pub(crate) fn close(mut self) -> bool {
         self.rows.sort_by_key(|(ended, _)| std::cmp::Reverse(ended.took));
-        println!("\n        passed  failed ignored skipped  seconds");
+        println!("\n        passed  failed ignored skipped  seconds      cpu");
         for (ended, counts) in &self.rows {
             println!("{}", row(ended, *counts));
         }
@@ -68,11 +73,13 @@ impl Report {
             ignored: sum.ignored + counts.ignored,
             skipped: sum.skipped + counts.skipped,
         });
+        let cpu: Duration = self.rows.iter().filter_map(|(ended, _)| ended.cpu).sum();
         println!(
-            "\n{} tests were skipped and {} ignored, in {} s.",
+            "\n{} tests were skipped and {} ignored, in {} s and {} s of processors.",
             sum.skipped,
             sum.ignored,
-            self.began.elapsed().as_secs()
+            self.began.elapsed().as_secs(),
+            cpu.as_secs()
         );
         println!("{} passed, {} failed, {} skipped", sum.passed, sum.failed, sum.skipped + sum.ignored);
         sum.failed == 0
@@ -90,7 +97,8 @@ fn row(ended: &Ended, counts: Counts) -> String {
     let Counts { passed, failed, ignored, skipped } = counts;
     let verdict = if ended.is_success { "ok    " } else { "FAILED" };
     let seconds = ended.took.as_secs_f64();
-    format!("{verdict} {passed:>7} {failed:>7} {ignored:>7} {skipped:>7} {seconds:>8.1}  {}", title(ended))
+    let cpu = ended.cpu.map_or_else(|| "-".to_owned(), |cpu| format!("{:.1}", cpu.as_secs_f64()));
+    format!("{verdict} {passed:>7} {failed:>7} {ignored:>7} {skipped:>7} {seconds:>8.1} {cpu:>8}  {}", title(ended))
 }
 
 /// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`. A test that skipped itself is not a passed

@@ -50,6 +50,8 @@ pub(crate) struct Ended {
     /// What it printed on both streams, in the order of arrival.
     pub(crate) said: Vec<String>,
     pub(crate) took: Duration,
+    /// Processor time of it and of the processes that it waited for, where the system tells.
+    pub(crate) cpu: Option<Duration>,
     pub(crate) is_success: bool,
     /// Why it was killed, if it was.
     pub(crate) killed: Option<String>,
@@ -58,11 +60,14 @@ pub(crate) struct Ended {
 impl Suite {
     /// Returns whether it has tests that measure real time.
     pub(crate) fn has_timing(&self) -> bool {
-        let output = self.prepared(&[TIMING, "--list"], 0).stderr(Stdio::null()).output();
-        self.name != "doc-tests"
-            && output.is_ok_and(|output| {
-                String::from_utf8_lossy(&output.stdout).lines().any(|line| line.ends_with(": test"))
+        // An ignored test has a command of its own that runs it.
+        let list = |more: &[&str]| {
+            let output = self.prepared(&[&[TIMING, "--list"], more].concat(), 0).stderr(Stdio::null()).output();
+            output.map_or(0, |output| {
+                String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.ends_with(": test")).count()
             })
+        };
+        self.name != "doc-tests" && list(&[]) > list(&["--ignored"])
     }
 
     /// Runs `part` to its end, or until a limit is exceeded.
@@ -84,9 +89,10 @@ impl Suite {
             .spawn()
             .unwrap_or_else(|error| panic!("{} does not start: {error}", self.name));
         let (said, killed) = watch(&self.name, &mut child);
+        let cpu = monitor::cpu_time(child.id());
         let status = child.wait().expect("the child was not waited for before");
         let is_success = status.success() && killed.is_none();
-        Ended { name: self.name.clone(), part, said, took: began.elapsed(), is_success, killed }
+        Ended { name: self.name.clone(), part, said, took: began.elapsed(), cpu, is_success, killed }
     }
 
     /// The command with these further arguments.

@@ -13,8 +13,13 @@ use std::{
 /// The longest that a test waits for one event.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The pause between two looks at something that sends no signal.
-const PAUSE: Duration = Duration::from_millis(5);
+/// The shortest and the longest pause between two looks at something that sends no signal.
+const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
+
+/// The pause after a look that took so long: looks that are dear leave most of the time to what they wait for.
+fn pause(look: Duration) -> Duration {
+    (3 * look).clamp(PAUSES.0, PAUSES.1)
+}
 
 /// Returns the output of `future`.
 ///
@@ -39,10 +44,11 @@ pub fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> i
     async move {
         let looks = async {
             loop {
+                let began = Instant::now();
                 if let Some(value) = probe().await {
                     return value;
                 }
-                tokio::time::sleep(PAUSE).await;
+                tokio::time::sleep(pause(began.elapsed())).await;
             }
         };
         let Ok(value) = tokio::time::timeout(PATIENCE, looks).await else {
@@ -63,11 +69,12 @@ pub fn has_time_to_leave(began: Instant, shutdown_timeout: Duration) -> bool {
 pub fn eventually_blocking<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
+        let look = Instant::now();
         if let Some(value) = probe() {
             return value;
         }
         assert!(began.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
-        thread::sleep(PAUSE);
+        thread::sleep(pause(look.elapsed()));
     }
 }
 

@@ -244,7 +244,7 @@ impl CallerDrivenConnection {
 
     async fn exchange(&mut self, pipeline: &Pipeline) -> redis::RedisResult<Vec<Value>> {
         let answer = self.answer(pipeline).await;
-        // Lets go of the task's waker: what comes until the next call is none of its business.
+        // Drops the waker: data that arrives between calls must not wake this task.
         self.is_gone();
         answer
     }

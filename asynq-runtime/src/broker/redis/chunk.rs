@@ -11,7 +11,7 @@ use super::{
 };
 use crate::task::{GroupName, QueueName};
 
-/// An item of a batch: which call it came with, and which one of it it is.
+/// Index of the call, and of the item within it.
 pub(super) type Place = (usize, usize);
 
 /// The places of all items, those of one queue together and in their order.

@@ -392,7 +392,7 @@ struct Taking {
 }
 
 fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<Taking, BrokerError> {
-    let Asked { queue, token, .. } = asked;
+    let Asked { queue, token, at, .. } = asked;
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
     let facts = reply::array(parts.next().unwrap_or_default())?;
@@ -408,7 +408,7 @@ fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<Taking, Broke
         bytes += raw.len();
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);
-        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None });
+        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at });
     }
     let mut facts = facts.into_iter();
     while let (Some(place), Some(crashes), Some(extra)) = (facts.next(), facts.next(), facts.next()) {

@@ -131,7 +131,7 @@ impl DedicatedConnection {
             slot.held = Held::Opening;
             slot.opened += 1;
             let opening = self.open(generation, slot.opened);
-            // Without the lock: on a runtime that ends the task is dropped at once, and says so in the slot.
+            // Without the lock: a runtime that shuts down drops the task at once, and its `Drop` locks the slot.
             drop(slot);
             let task = runtime.spawn(opening).abort_handle();
             let mut slot = lock(&self.slot);

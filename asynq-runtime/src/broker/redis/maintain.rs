@@ -242,7 +242,7 @@ impl RedisBroker {
     /// Redis takes no writes now.
     async fn takes_writes(&self, queues: &[QueueName]) -> Result<(), BrokerError> {
         // It removes nothing.
-        let answers = self.ask_each(queues, |keys| Call::plain("LREM").arg(keys.active()).arg(1).arg("")).await?;
+        let answers = self.ask_each(queues, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await?;
         answers.into_iter().filter_map(Result::err).find(BrokerError::is_unavailable).map_or(Ok(()), Err)
     }
 

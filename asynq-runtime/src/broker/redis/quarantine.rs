@@ -1,4 +1,4 @@
-//! Where quarantined tasks were passed: queues are asked at once, each by a script of its own, and none knows of the others.
+//! Remembers which queues passed quarantined tasks over: each queue has a script of its own, and none can see to "one in all".
 
 use std::{
     collections::HashMap,

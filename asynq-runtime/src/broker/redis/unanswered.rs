@@ -49,6 +49,7 @@ struct OnItsWay {
 pub(super) struct Asked {
     pub(super) queue: QueueName,
     pub(super) token: RunToken,
+    pub(super) at: Instant,
     /// The connection beside the broker's own on which it was sent, and may still be run until that is ended.
     pub(super) stray: Option<Arc<Identity>>,
     /// What shows whether an answer that takes long is still coming.
@@ -60,7 +61,7 @@ pub(super) struct Asked {
 impl Asked {
     /// A dequeue of `queue` that was not sent yet.
     pub(super) fn new(queue: QueueName, token: RunToken) -> Self {
-        Self { queue, token, stray: None, progress: None, had: Vec::new() }
+        Self { queue, token, at: Instant::now(), stray: None, progress: None, had: Vec::new() }
     }
 
     /// Whether the connection has been silent for at least `older`.

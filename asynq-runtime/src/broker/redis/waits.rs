@@ -26,7 +26,7 @@ const HAND_CLOCK: Duration = Duration::from_millis(2);
 const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 /// Where a wait without an end ends.
 const FAR: Duration = Duration::from_secs(86_400);
-/// So many queues may be gone to without a look; where more have changed, the connection was lost perhaps.
+/// So many changed queues are dequeued from without a look at their lengths; more suggest that the connection was lost.
 const FEW: usize = 8;
 /// Of so many servers that hear the same, one more per millisecond may look.
 const SERVERS_PER_MS: u64 = 8;
@@ -41,7 +41,7 @@ struct WatchedQueue<'q> {
     paused: Question,
 }
 
-/// What is behind a door.
+/// Whether a watched queue has tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Readiness {
     Something,
@@ -301,7 +301,7 @@ impl RedisBroker {
     }
 }
 
-/// Asks what is not known of the queues behind these doors.
+/// Asks for the unknown answers about these queues.
 async fn ask_about(watched: &[WatchedQueue<'_>], reads: &mut TrackedReads<'_>) -> Result<(), BrokerError> {
     let questions: Vec<&Question> = watched.iter().flat_map(|queue_reads| queue_reads.questions(reads)).collect();
     reads.ask(questions).await?.failure.map_or(Ok(()), Err)

@@ -114,7 +114,7 @@ fn wait_for_others(round: i32) -> bool {
     round < SOON_ROUNDS && wait_for_lock(round)
 }
 
-/// The turn keeps our own programs from meeting at the lock; this is for everyone else who writes into the file.
+/// The fair write lock puts the programs of this library in order; the busy handler is for all other writers.
 fn be_patient(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait_for_lock as fn(i32) -> bool))
 }

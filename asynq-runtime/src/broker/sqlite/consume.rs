@@ -5,7 +5,7 @@ mod ready;
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -294,6 +294,7 @@ impl Candidate {
             crashes: u32::try_from(self.crashes).unwrap_or(0),
             extra: self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default(),
             waited: None,
+            asked: Instant::now(),
         })
     }
 }

@@ -10,7 +10,7 @@
 //! A commit can be read before it is on disk, so a sync that fails leaves what FULL would have rolled back: a log of
 //! which a part may be missing after a power cut, and all that follows with it. Nothing is promised then before all of
 //! it is in the database and the log is empty. A power cut in that very moment is not survived, and other programs on
-//! the file hear of the failure only if the system tells them too: a disk that fails is not a place for tasks.
+//! the file hear of the failure only if the system tells them too.
 
 use std::{
     fmt,

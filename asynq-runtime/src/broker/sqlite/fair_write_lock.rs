@@ -59,7 +59,7 @@ enum State {
 }
 
 impl FairWriteLock {
-    /// Opens `<db>-next` and `<db>-write_lock`, making them if they are missing.
+    /// Opens `<db>-next` and `<db>-turn`, making them if they are missing.
     ///
     /// # Errors
     ///

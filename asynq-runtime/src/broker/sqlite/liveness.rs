@@ -51,7 +51,7 @@ pub(super) struct StaleLock {
 /// A file with our lock on it.
 ///
 /// Opened with O_CLOEXEC, as std does, so that a child process of a job does not keep a dead server alive. But between its
-/// fork and its exec a child has the file too, and closing ours alone would leave it locked: so it is unlocked by word.
+/// fork and its exec a child has the open file too, and closing ours would leave it locked: the lock is released explicitly.
 #[derive(Debug)]
 struct Locked(File);
 
@@ -101,7 +101,7 @@ impl Liveness {
         Ok(())
     }
 
-    /// Has others ring when a task has ended: this program waits for one.
+    /// Binds the socket by which other programs notify this one of finished tasks.
     pub(super) fn wait_for_ends(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let has_bell = held.as_ref().is_some_and(|held| held.process_notifier.is_some());

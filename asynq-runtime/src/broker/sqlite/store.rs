@@ -322,7 +322,7 @@ impl Store {
     }
 
     /// Has the writer do something as soon as there is something to do; `None` if there was nothing before `limit` or
-    /// `stop`. Such an order waits for nothing else than its own [`once`](Order::once).
+    /// `stop`. Such a command waits only for its own [`once`](WriteCommand::once).
     ///
     /// # Errors
     ///

@@ -47,7 +47,7 @@ impl Fetcher {
                 context.launch(mem::take(&mut slots));
             }
         }
-        // Where it must not go on before they had their turn, they stand before it in the queue of the runtime.
+        // They are spawned one by one where the runtime has to poll them before the fetcher goes on.
         let goes_last = self.is_beside_jobs && self.room() < FEW;
         if goes_last {
             slots.into_iter().for_each(|slot| context.launch(vec![slot]));

@@ -193,6 +193,21 @@ fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
         assert_eq!(asked.len(), free.min(3));
         assert_eq!(sum(&asked), free);
     }
+    // One slot goes to a queue as often as its weight says; beyond one for each, the slots are shared by weight.
+    let (mut first, rounds) = ([0_u32; 3], 100_000);
+    for _ in 0..rounds {
+        let asked = queues.probe(1, &open_queues, &mut random);
+        first[asked[0].0] += 1;
+    }
+    for (queue, share) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
+        assert!((f64::from(first[queue]) / f64::from(rounds) - share).abs() < 0.01, "{first:?}");
+    }
+    for free in 3..200 {
+        for (queue, n) in queues.probe(free, &open_queues, &mut random) {
+            let exact = 1.0 + (free - 3) as f64 * [0.6, 0.3, 0.1][queue];
+            assert!((n as f64 - exact).abs() < 1.0, "{n} of {exact}");
+        }
+    }
     // Of a thousand queues it asks no more than fit into one call.
     let many = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(1000), false);
     let asked = many.probe(5_000, &open(&many), &mut random);

@@ -1,6 +1,9 @@
 //! Connects, loses the connection, closes; and never shows a password.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
     Client, EnqueueError, RawTask,
@@ -14,7 +17,7 @@ use asynq_test_support::{eventually, soon};
 use redis::AsyncCommands;
 
 use super::{
-    server::{BRIEF, Proxy, Server, in_time, patient},
+    server::{BRIEF, FRESH, Proxy, Server, in_time, patient},
     tasks::*,
 };
 
@@ -89,10 +92,11 @@ async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
 #[tokio::test]
 async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
     let mut server = Server::start(&[]).await;
-    let options = in_time(BRIEF);
+    // Each enqueue waits twice as long for a Redis that is gone.
+    let options = in_time(BRIEF / 3);
     let client = Client::new(Arc::new(server.broker_with(options).await));
     let raw = || RawTask::new("of go", "x");
-    client.enqueue(raw()).await.unwrap();
+    eventually("Redis answers in time", async || client.enqueue(raw()).await.ok()).await;
     server.kill();
     let error = soon(client.enqueue(raw())).await.unwrap_err();
     assert!(error.is_ambiguous() && !error.is_duplicate(), "{error:?}");
@@ -102,7 +106,7 @@ async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
     server.restart().await;
     // The same client goes on as soon as there is a Redis again.
     eventually("the client reaches the new Redis", async || client.ping().await.ok()).await;
-    client.enqueue(raw()).await.unwrap();
+    eventually("the new Redis answers in time", async || client.enqueue(raw()).await.ok()).await;
 }
 
 #[tokio::test]
@@ -214,14 +218,26 @@ async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
     let rust = broker.join(&member("rust").name, &ours).await.unwrap();
     let joined = brief.join(&member("brief").name, &ours).await.unwrap();
     let go = broker.join(&member("go").name, &ServerInfo::default()).await.unwrap();
-    let refused = brief.join(&member("brief too").name, &ours).await.unwrap_err();
+    let joined_too = eventually("a look while the Go server is known", async || {
+        let began = Instant::now();
+        broker.beat(&go, &ServerInfo::default(), &[]).await.unwrap();
+        let joined = brief.join(&member("brief too").name, &ours).await;
+        (began.elapsed() < FRESH).then_some(joined)
+    });
+    let refused = joined_too.await.unwrap_err();
     assert_eq!(refused.kind(), BrokerErrorKind::Config);
     broker.leave(&go).await.unwrap();
     let late = brief.join(&member("brief too").name, &ours).await.unwrap();
-    for (broker, member) in [(&broker, rust), (&brief, joined), (&brief, late)] {
-        broker.beat(&member, &ours, &[]).await.unwrap();
-    }
-    assert_eq!(broker.servers().await.unwrap().len(), 3);
+    let all = [(&broker, rust), (&brief, joined), (&brief, late)];
+    let known = eventually("a look soon after the beats", async || {
+        let began = Instant::now();
+        for (broker, member) in &all {
+            broker.beat(member, &ours, &[]).await.unwrap();
+        }
+        let servers = broker.servers().await.unwrap();
+        (began.elapsed() < FRESH).then_some(servers.len())
+    });
+    assert_eq!(known.await, 3);
 }
 
 #[cfg(feature = "sqlite")]

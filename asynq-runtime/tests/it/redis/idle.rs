@@ -79,6 +79,7 @@ async fn a_queue_that_comes_is_served_without_a_look_at_all_again_and_again() {
     let redis = Redis::start(&[]).await;
     let server = Server::builder("").broker(Arc::new(redis.broker().await)).queue("tenant:*", 1);
     let server = server.registry(Registry::only::<(nothing,)>().unwrap());
+    let begun = Instant::now();
     let running = server.build().await.unwrap().start().await.unwrap();
     let mut foreign = redis.foreign().await;
     for (round, queue) in [(1, "tenant:a"), (2, "tenant:b")] {
@@ -88,7 +89,8 @@ async fn a_queue_that_comes_is_served_without_a_look_at_all_again_and_again() {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(&mut foreign).await.unwrap();
     let line = stats.lines().find_map(|line| line.strip_prefix("cmdstat_smembers:calls=")).unwrap();
     let looks: u64 = line.split(',').next().unwrap().parse().unwrap();
-    // Before and after each announcement is asked for.
-    assert!(looks <= 6, "{looks} looks");
+    // Before and after each announcement is asked for, and every ten seconds whatever was announced.
+    let allowed = 6 + 2 * (begun.elapsed().as_secs() / 10);
+    assert!(looks <= allowed, "{looks} looks, {allowed} may be");
     running.shutdown().await.unwrap();
 }

@@ -81,12 +81,12 @@ async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
         assert!(scripts <= 10 && asked <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
         seen.extend(page.groups.into_iter().map(|stats| stats.group.to_string()));
         pages += 1;
+        assert!(pages <= GROUPS / 50, "{pages} pages");
         next = page.next;
         if next.is_none() {
             break;
         }
     }
-    assert!(pages <= GROUPS / 50, "{pages} pages");
     assert_eq!(seen.len(), GROUPS);
     assert_eq!(seen.into_iter().collect::<BTreeSet<_>>().len(), GROUPS, "each once");
 }
@@ -118,8 +118,10 @@ async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_th
 async fn to_find_that_no_group_is_ripe_takes_a_script_per_step() {
     let (_server, mut redis, broker) = with_groups().await;
     let walk = async {
-        let mut step = None;
+        let (mut step, mut steps) = (None, 0);
         loop {
+            steps += 1;
+            assert!(steps <= GROUPS, "the walk does not end");
             let found = broker.ripe_groups(&queue(), &GroupRules::default(), step.as_ref()).await.unwrap();
             assert!(found.groups.is_empty(), "{found:?}");
             step = found.next;
@@ -147,8 +149,11 @@ async fn all_groups_are_emptied_slice_by_slice() {
         .await
         .map(|_: i64| ())
         .unwrap();
-    let (queue, chosen, mut deleted) = (queue(), Chosen::InState(TaskState::Aggregating), 0);
+    let (queue, chosen) = (queue(), Chosen::InState(TaskState::Aggregating));
+    let (mut deleted, mut slices) = (0, 0);
     loop {
+        slices += 1;
+        assert!(slices <= GROUPS, "{deleted} tasks in {slices} slices");
         let call = broker.change_some(&queue, &chosen, BulkAction::Delete, 100);
         let (slice, scripts, asked) = cost(&mut redis, call).await;
         let slice = slice.unwrap();
@@ -206,6 +211,7 @@ async fn lost_groups_of_all_queues_are_found_by_one_search() {
         // Ten looks at a thousand keys each, and some commands for each group.
         assert!(asked <= 10 + 8 * found as u64 + 8, "{asked} commands for {found} groups");
         (restored, searches) = (restored + found, searches + 1);
+        assert!(searches <= 4, "{searches} searches through 20,200 keys found {restored}");
     }
-    assert!((2..=4).contains(&searches), "{searches} searches through 20,200 keys");
+    assert!(searches >= 2, "{searches} searches through 20,200 keys");
 }

@@ -5,19 +5,20 @@ use std::{
     net::{TcpListener, TcpStream},
     os::unix::net::UnixStream,
     thread,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use asynq_runtime::{
-    broker::{Presence, redis::RedisBroker},
+    broker::{Member, Presence, redis::RedisBroker},
     task::{QueueWeight, ServerInfo, WorkerInfo},
 };
+use asynq_test_support::eventually;
 use chrono::TimeDelta;
 use prost::Message as _;
 use redis::aio::MultiplexedConnection;
 
 use super::{
-    server::{Server, patient},
+    server::{FRESH, Server, patient},
     tasks::*,
 };
 
@@ -32,13 +33,18 @@ fn is_about(ahead: Option<TimeDelta>, seconds: i64) -> bool {
 async fn a_server_of_ours_tells_how_far_the_clock_of_its_host_is_off() {
     let server = Server::start(&[]).await;
     let right = server.broker().await;
-    right.join(&member("a right host").name, &named("a right host")).await.unwrap();
-    let off = RedisBroker::connect(&ahead_of(&server, -100), patient()).await.unwrap();
-    off.join(&member("b ahead").name, &named("b ahead")).await.unwrap();
-    let off = RedisBroker::connect(&ahead_of(&server, 100), patient()).await.unwrap();
-    off.join(&member("c behind").name, &named("c behind")).await.unwrap();
+    let ahead = RedisBroker::connect(&ahead_of(&server, -100), patient()).await.unwrap();
+    let behind = RedisBroker::connect(&ahead_of(&server, 100), patient()).await.unwrap();
 
-    let servers = right.servers().await.unwrap();
+    let servers = eventually("a look soon after all have joined", async || {
+        let began = Instant::now();
+        for (broker, host) in [(&right, "a right host"), (&ahead, "b ahead"), (&behind, "c behind")] {
+            broker.join(&member(host).name, &named(host)).await.unwrap();
+        }
+        let servers = right.servers().await.unwrap();
+        (began.elapsed() < FRESH).then_some(servers)
+    })
+    .await;
 
     let told: Vec<_> = servers.iter().map(|server| (server.info.host.as_str(), server.clock_ahead)).collect();
     assert_eq!(told.len(), 3, "{told:?}");
@@ -56,13 +62,19 @@ async fn what_a_server_says_about_itself_ends_with_its_beats() {
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let member = broker.join(&member("here").name, &named("here")).await.unwrap();
-    let worker = WorkerInfo { task_id: "t1".into(), ..WorkerInfo::default() };
-    broker.beat(&member, &named("here"), &[worker]).await.unwrap();
+    let workers = [WorkerInfo { task_id: "t1".into(), ..WorkerInfo::default() }];
     for kind in ["servers", "workers"] {
-        let keys: Vec<String> =
-            redis::cmd("KEYS").arg(format!("asynq:{kind}:*")).query_async(&mut redis).await.unwrap();
+        let (keys, left) = eventually("a look soon after the beat", async || {
+            let began = Instant::now();
+            broker.beat(&member, &named("here"), &workers).await.unwrap();
+            let keys: Vec<String> =
+                redis::cmd("KEYS").arg(format!("asynq:{kind}:*")).query_async(&mut redis).await.unwrap();
+            let key = keys.first().map_or("", String::as_str);
+            let left: i64 = redis::cmd("TTL").arg(key).query_async(&mut redis).await.unwrap();
+            (began.elapsed() < FRESH).then_some((keys, left))
+        })
+        .await;
         assert_eq!(keys.len(), 1, "{keys:?}");
-        let left: i64 = redis::cmd("TTL").arg(&keys[0]).query_async(&mut redis).await.unwrap();
         assert!((0..=10).contains(&left), "{} ends in {left} s", keys[0]);
     }
 }
@@ -77,10 +89,31 @@ async fn received(redis: &mut MultiplexedConnection) -> u64 {
 /// What Go's tools read of the server.
 async fn shown(redis: &mut MultiplexedConnection) -> ServerInfo {
     let found: Vec<u8> = redis::cmd("GET").arg(KEY).query_async(redis).await.unwrap();
-    ServerInfo { clock_ahead_ms: None, ..ServerInfo::decode(found.as_slice()).unwrap() }
+    read(&found)
+}
+
+fn read(found: &[u8]) -> ServerInfo {
+    ServerInfo { clock_ahead_ms: None, ..ServerInfo::decode(found).unwrap() }
 }
 
 const KEY: &str = "asynq:servers:{h:1:here}";
+
+/// The same after `change`, which another program makes, and a beat with this.
+async fn shown_after(
+    change: &redis::Cmd,
+    redis: &mut MultiplexedConnection,
+    (broker, member): (&RedisBroker, &Member),
+    info: &ServerInfo,
+) -> ServerInfo {
+    eventually("a look soon after the beat", async || {
+        let began = Instant::now();
+        let _: redis::Value = change.query_async(redis).await.unwrap();
+        broker.beat(member, info, &[]).await.unwrap();
+        let shown = shown(redis).await;
+        (began.elapsed() < FRESH).then_some(shown)
+    })
+    .await
+}
 
 #[tokio::test]
 async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
@@ -91,36 +124,53 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     let weight = |n: usize| QueueWeight { queue: Some(format!("tenant:{n}")), weight: Some(1) };
     let mut info = ServerInfo { queues: (0..1_000).map(weight).collect(), status: "active".into(), ..named("here") };
     let member = broker.join(&member("here").name, &info).await.unwrap();
-    // The script is known from here on.
-    broker.beat(&member, &info, &[]).await.unwrap();
     let whole = info.encoded_len() as u64;
-    let before = received(&mut redis).await;
-    for n in 0..BEATS {
-        info.active_worker_count = n as i32;
+    let (sent, older) = eventually("so many beats while Redis keeps the first", async || {
+        let began = Instant::now();
+        // The script is known from here on.
         broker.beat(&member, &info, &[]).await.unwrap();
-    }
-    let sent = (received(&mut redis).await - before) / BEATS;
+        let before = received(&mut redis).await;
+        for n in 0..BEATS {
+            info.active_worker_count = n as i32;
+            broker.beat(&member, &info, &[]).await.unwrap();
+        }
+        let sent = (received(&mut redis).await - before) / BEATS;
+        let older: Vec<u8> = redis::cmd("GET").arg(KEY).query_async(&mut redis).await.unwrap();
+        (began.elapsed() < FRESH).then_some((sent, older))
+    })
+    .await;
     assert!(sent < 600, "{sent} bytes per beat of a server with {whole} bytes of queues");
-    assert_eq!(shown(&mut redis).await, info);
+    assert_eq!(read(&older), info);
 
     // A queue more, then what a replica has that had not heard of it, and a key that was lost.
-    let older: Vec<u8> = redis::cmd("GET").arg(KEY).query_async(&mut redis).await.unwrap();
     info.queues[0].queue = Some("renamed".into());
-    broker.beat(&member, &info, &[]).await.unwrap();
-    assert_eq!(shown(&mut redis).await, info);
-    let () = redis::cmd("SET").arg(KEY).arg(older).query_async(&mut redis).await.unwrap();
-    broker.beat(&member, &info, &[]).await.unwrap();
-    assert_eq!(shown(&mut redis).await, info);
-    let () = redis::cmd("DEL").arg(KEY).query_async(&mut redis).await.unwrap();
+    let us = (&broker, &member);
+    assert_eq!(shown_after(&redis::cmd("PING"), &mut redis, us, &info).await, info);
+    let mut sets = redis::cmd("SET");
+    sets.arg(KEY).arg(older);
+    assert_eq!(shown_after(&sets, &mut redis, us, &info).await, info);
+    let mut deletes = redis::cmd("DEL");
+    deletes.arg(KEY);
     info.status = "closed".into();
-    broker.beat(&member, &info, &[]).await.unwrap();
-    assert_eq!(shown(&mut redis).await, info);
-    let left: i64 = redis::cmd("TTL").arg(KEY).query_async(&mut redis).await.unwrap();
+    assert_eq!(shown_after(&deletes, &mut redis, us, &info).await, info);
+    let left = eventually("a look soon after a beat", async || {
+        let began = Instant::now();
+        broker.beat(&member, &info, &[]).await.unwrap();
+        let left: i64 = redis::cmd("TTL").arg(KEY).query_async(&mut redis).await.unwrap();
+        (began.elapsed() < FRESH).then_some(left)
+    })
+    .await;
     assert!((0..=10).contains(&left), "{left}");
     // A server of the same name that comes anew says all.
-    broker.leave(&member).await.unwrap();
-    broker.join(&member.name, &info).await.unwrap();
-    assert_eq!(shown(&mut redis).await, info);
+    let seen = eventually("a look soon after it came", async || {
+        let began = Instant::now();
+        broker.leave(&member).await.unwrap();
+        broker.join(&member.name, &info).await.unwrap();
+        let seen = shown(&mut redis).await;
+        (began.elapsed() < FRESH).then_some(seen)
+    })
+    .await;
+    assert_eq!(seen, info);
 }
 
 #[tokio::test]
@@ -130,14 +180,19 @@ async fn the_clock_of_a_go_server_is_read_from_its_listing() {
     let broker = server.broker().await;
     // As Go's `WriteServerState` does on a host whose clock is 60 s ahead.
     let key = "asynq:servers:{go:7:id}";
-    let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60 + 10;
     let info = ServerInfo { host: "go".into(), ..ServerInfo::default() }.encode_to_vec();
-    let () = redis::cmd("ZADD").arg("asynq:servers").arg(until).arg(key).query_async(&mut redis).await.unwrap();
-    let () = redis::cmd("SETEX").arg(key).arg(10).arg(info).query_async(&mut redis).await.unwrap();
-    let servers = broker.servers().await.unwrap();
+    let servers = eventually("a look soon after it was listed", async || {
+        let began = Instant::now();
+        let until = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs() + 60 + 10;
+        let () = redis::cmd("ZADD").arg("asynq:servers").arg(until).arg(key).query_async(&mut redis).await.unwrap();
+        let () = redis::cmd("SETEX").arg(key).arg(10).arg(&info).query_async(&mut redis).await.unwrap();
+        let servers = broker.servers().await.unwrap();
+        (began.elapsed() < FRESH).then_some(servers)
+    })
+    .await;
     assert!(is_about(servers[0].clock_ahead, 60), "{servers:?}");
     // A key without an end tells nothing.
-    let () = redis::cmd("PERSIST").arg(key).query_async(&mut redis).await.unwrap();
+    let () = redis::cmd("SET").arg(key).arg(&info).query_async(&mut redis).await.unwrap();
     assert_eq!(broker.servers().await.unwrap()[0].clock_ahead, None);
 }
 

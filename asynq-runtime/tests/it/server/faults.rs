@@ -130,6 +130,22 @@ async fn the_tasks_of_a_lost_answer_go_back_before_their_leases_end() {
     soon(running.shutdown()).await.unwrap();
 }
 
+/// Where a part of a cluster is away, a call for those tasks fails, and must not keep others from being extended.
+#[tokio::test]
+async fn one_call_extends_all_leases() {
+    const TASKS: usize = 150;
+    let flaky = Flaky::with_lease(memory().await, Duration::from_millis(600));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let running = start(builder.concurrency(TASKS).shutdown_timeout(Duration::from_millis(1))).await;
+    running.client().enqueue_many((0..TASKS).map(|_| hangs::job())).await.unwrap();
+    for _ in 0..TASKS {
+        assert_eq!(told(&mut log).await, "started");
+    }
+    eventually("they are extended", async || (flaky.most_extended.load(SeqCst) == TASKS).then_some(())).await;
+    soon(running.shutdown()).await.unwrap();
+}
+
 /// A call to the broker may take more than a minute; a lease ends before.
 #[tokio::test]
 async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {

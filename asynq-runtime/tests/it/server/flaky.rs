@@ -6,7 +6,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::SeqCst},
     },
     time::{Duration, Instant},
 };
@@ -69,6 +69,8 @@ pub(crate) struct Flaky {
     pub(crate) freed: Mutex<Vec<String>>,
     /// How often leases were extended.
     pub(crate) extensions: AtomicU32,
+    /// The most leases that one call extended.
+    pub(crate) most_extended: AtomicUsize,
     /// The locks that were extended.
     pub(crate) extended: Mutex<Vec<String>>,
     lease: Duration,
@@ -105,6 +107,7 @@ impl Flaky {
             lock_answers: Mutex::default(),
             freed: Mutex::default(),
             extensions: AtomicU32::new(0),
+            most_extended: AtomicUsize::new(0),
             extended: Mutex::default(),
             lease,
             settled: Mutex::default(),
@@ -302,6 +305,7 @@ impl Maintain for Flaky {
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
         self.pulse("extend").await;
         self.extensions.fetch_add(1, SeqCst);
+        self.most_extended.fetch_max(runs.len(), SeqCst);
         if self.fenced.load(SeqCst) {
             return Ok(vec![Settled::Fenced; runs.len()]);
         }

@@ -53,7 +53,9 @@ async fn each_of_thousands_of_waiters_is_told() {
     }
     let mut runs = Vec::new();
     while runs.len() < TASKS {
-        runs.extend(dequeue(&broker, &member, 256).await);
+        let more = dequeue(&broker, &member, 256).await;
+        assert!(!more.is_empty(), "only {} of {TASKS} tasks came out", runs.len());
+        runs.extend(more);
     }
     let waiters: Vec<_> = runs.iter().map(|run| wait(&broker, run.key.id.as_str())).collect();
     for slice in runs.chunks(200) {

@@ -102,6 +102,7 @@ async fn programs_killed_in_the_middle_lose_nothing_and_settle_nothing_twice() {
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 0);
     let member = join(&broker).await;
     let mut done: BTreeMap<String, usize> = BTreeMap::new();
+    let mut size = broker.queue_stats(&queue()).await.unwrap().size;
     loop {
         broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
         let runs = dequeue(&broker, &member, 256).await;
@@ -113,6 +114,9 @@ async fn programs_killed_in_the_middle_lose_nothing_and_settle_nothing_twice() {
             assert_eq!(settled.unwrap(), Settled::Ok);
             *done.entry(run.key.id.to_string()).or_default() += 1;
         }
+        let left = broker.queue_stats(&queue()).await.unwrap().size;
+        assert!(left < size, "{left} of {size} tasks are left after {} were done", runs.len());
+        size = left;
     }
     let (mut accepted, mut settling) = (HashSet::new(), HashSet::new());
     for log in &logs {

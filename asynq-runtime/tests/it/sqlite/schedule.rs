@@ -144,7 +144,7 @@ async fn programs_that_fire_the_same_ticks_at_once_fire_each_once() {
 }
 
 #[tokio::test]
-async fn a_run_of_a_dead_program_stops_no_schedule_and_one_of_a_living_program_does() {
+async fn a_run_of_a_living_program_is_asked_to_stop_and_one_of_a_dead_program_is_deleted() {
     let w = World::new().await;
     let id = w.first().await;
     let worker = w.another_broker().await;
@@ -154,11 +154,11 @@ async fn a_run_of_a_dead_program_stops_no_schedule_and_one_of_a_living_program_d
     // It goes away with its task, long before the lease has passed.
     worker.close().await;
     w.clock.advance(SECOND);
-    assert!(matches!(w.fire(2, Overlap::Skip).await, Ticked::Enqueued(_)));
-    assert_eq!(w.state(&id).await, Some(TaskState::Active), "it is the janitor's");
-    // The recoverer that looked at the dead program's file released it.
-    let recovered = w.broker.recover(&[queue()]).await.unwrap();
-    assert_eq!(recovered.tasks, [(queue(), id)]);
+    assert!(matches!(w.fire(2, Overlap::Skip).await, Ticked::Skipped(waiting) if waiting == id));
+    assert_eq!(w.state(&id).await, Some(TaskState::Active), "it is the recoverer's");
+    w.clock.advance(SECOND);
+    assert!(matches!(w.fire(3, Overlap::Replace).await, Ticked::Enqueued(_)));
+    assert_eq!(w.state(&id).await, None);
     w.end().await;
 }
 

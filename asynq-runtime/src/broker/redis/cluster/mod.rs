@@ -51,7 +51,7 @@ struct RoutedCall {
     to: Address,
 }
 
-/// The routed_calls to one node and what came of them.
+/// Calls to one node, and their replies.
 type Trip = (Address, Vec<RoutedCall>, Result<Vec<Reply>, BrokerError>);
 
 impl Cluster {

@@ -5,7 +5,7 @@
 --
 -- clock(given) takes nanoseconds as text from a test, or '' for Redis's own time, and
 -- returns whole seconds, nanoseconds as text (they do not fit a Lua number), milliseconds.
--- clock_text(given) returns the nanoseconds alone: enough for who only writes them down.
+-- clock_text(given) returns the nanoseconds alone, for scripts that only store the time.
 local function clock_text(given)
   if given ~= '' then return given end
   local time = redis.call('TIME')

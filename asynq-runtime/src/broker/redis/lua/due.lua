@@ -3,7 +3,7 @@
 -- ARGV     none; the scripts hand their own to note_due
 -- Returns  nothing
 
--- Who forwards a task looks at its time first, and takes a moment at most. What is past by so many milliseconds may be left over.
+-- A forwarder removes a member within moments. What is past by so many milliseconds may be left over by a Go server.
 local PAST = 2000
 -- So long after the latest time nobody needs the key.
 local KEPT = 86400000

@@ -7,10 +7,23 @@ local call, pcall = redis.call, redis.pcall
 local prefix = ARGV[2]
 local zsets = { scheduled = KEYS[4], retry = KEYS[5], archived = KEYS[6], completed = KEYS[7] }
 
+-- So far from each end pending is looked through first: a task that is shown or replaced mostly is near one of them.
+local DEEP = 10000
+
+-- From which end a pending task is found, as LREM counts; 0 if it may be between them, nil for one that is not there.
+local function near(id)
+  if call('LPOS', KEYS[1], id, 'RANK', '-1', 'MAXLEN', DEEP) then return -1 end
+  if call('LPOS', KEYS[1], id, 'MAXLEN', DEEP) then return 1 end
+  return call('LLEN', KEYS[1]) > 2 * DEEP and 0 or nil
+end
+
 -- Whether the id is where its state says.
 local function is_there(state, id, group)
-  if state == 'pending' or state == 'active' then
-    return call('LPOS', KEYS[state == 'pending' and 1 or 2], id) and true
+  if state == 'pending' then
+    local from = near(id)
+    return from and (from ~= 0 or call('LPOS', KEYS[1], id)) and true
+  elseif state == 'active' then
+    return call('LPOS', KEYS[2], id) and true
   elseif zsets[state] then
     return call('ZSCORE', zsets[state], id) and true
   elseif state == 'aggregating' and group then
@@ -38,7 +51,13 @@ end
 local function leave(state, id, group)
   local gone = 0
   if state == 'pending' then
-    gone = pcall('LREM', KEYS[1], 0, id)
+    local from = call('TYPE', KEYS[1]).ok == 'list' and near(id)
+    -- The whole list only for what is deep in it. Of an id that is there twice, a dequeue drops what is left.
+    while from and from ~= 0 do
+      gone = gone + call('LREM', KEYS[1], from, id)
+      from = near(id)
+    end
+    if from == 0 and gone == 0 then gone = call('LREM', KEYS[1], 0, id) end
   elseif zsets[state] then
     gone = pcall('ZREM', zsets[state], id)
     if state == 'scheduled' or state == 'retry' then pcall('ZREM', KEYS[8], string.sub(state, 1, 1) .. ':' .. id) end

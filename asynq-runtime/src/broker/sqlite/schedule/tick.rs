@@ -99,7 +99,7 @@ impl Firing {
     /// The server that runs the previous task, if its program is dead. File locks are tried outside of the write
     /// transaction, which others wait for; the number of a server is never given again.
     pub(super) async fn dead_worker(&self, store: &Store) -> Result<Option<i64>, BrokerError> {
-        if self.overlap == Overlap::Allow || store.common.liveness.is_none() {
+        if self.overlap != Overlap::Replace || store.common.liveness.is_none() {
             return Ok(None);
         }
         let (plan, common) = (self.plan.clone(), store.common.clone());
@@ -168,18 +168,16 @@ impl Firing {
     fn fire(&self, tx: &mut Tx<'_>, previous: Option<&str>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
         let there = match (self.overlap, previous) {
             (Overlap::Allow, _) | (_, None) => None,
-            (Overlap::Skip | Overlap::Replace, Some(id)) => Previous::find(&tx.view, &self.plan, id)?
-                .filter(|task| {
-                    !task.has_ended() && (self.overlap == Overlap::Replace || task.is_there(tx.view.now, dead))
-                })
-                .map(|task| (task, id)),
+            (Overlap::Skip | Overlap::Replace, Some(id)) => {
+                Previous::find(&tx.view, &self.plan, id)?.filter(|task| !task.has_ended()).map(|task| (task, id))
+            }
         };
         let Some((task, id)) = there else { return Ok(ticked(self.item.insert(tx)?)) };
         if self.overlap == Overlap::Skip {
             return Ok(Ticked::Skipped(TaskId::from_wire(id)));
         }
         // One whose worker died would come back, so it goes as one that waits.
-        let runs = task.state == TaskState::Active && task.is_there(tx.view.now, dead);
+        let runs = task.runs(tx.view.now, dead);
         let placed = tx.whole_or_nothing(|tx| {
             if runs {
                 presence::ask_to_cancel(tx, id)?;
@@ -238,12 +236,9 @@ impl Previous {
         matches!(self.state, TaskState::Archived | TaskState::Completed)
     }
 
-    /// Whether it waits or runs. A task whose lease has passed or whose server is `dead` does not run.
-    fn is_there(&self, now: i64, dead: Option<i64>) -> bool {
-        match self.state {
-            TaskState::Active => self.at > now && dead != Some(self.server),
-            _ => !self.has_ended(),
-        }
+    /// Whether it runs. A task whose lease has passed or whose server is `dead` is taken to wait for its recovery.
+    fn runs(&self, now: i64, dead: Option<i64>) -> bool {
+        self.state == TaskState::Active && self.at > now && dead != Some(self.server)
     }
 }
 
@@ -316,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_waits_or_really_runs_is_there() {
+    fn what_ended_is_not_there_and_what_waits_for_recovery_does_not_run() {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
         let task = |state, at| Previous {
             seq: 1,
@@ -328,20 +323,14 @@ mod tests {
             server: 7,
             extra: Extra::default(),
         };
-        for (state, there) in [
-            (Pending, true),
-            (Scheduled, true),
-            (Retry, true),
-            (Aggregating, true),
-            (Archived, false),
-            (Completed, false),
-        ] {
-            assert_eq!(task(state, 0).is_there(10, Some(7)), there, "{state}");
+        for state in [Pending, Scheduled, Retry, Aggregating, Active] {
+            assert!(!task(state, 0).has_ended() && !task(state, 0).runs(10, Some(7)), "{state}");
         }
-        for (lease, dead, there) in
+        assert!(task(Archived, 0).has_ended() && task(Completed, 0).has_ended());
+        for (lease, dead, runs) in
             [(11, None, true), (11, Some(8), true), (11, Some(7), false), (10, None, false), (9, None, false)]
         {
-            assert_eq!(task(Active, lease).is_there(10, dead), there, "{lease} {dead:?}");
+            assert_eq!(task(Active, lease).runs(10, dead), runs, "{lease} {dead:?}");
         }
     }
 }

@@ -4,7 +4,7 @@
 -- Returns  how many tasks
 local until_s = whole((clock(ARGV[1])) + tonumber(ARGV[4]))
 -- Removes nothing; as the first write it lets the script run when memory is full.
-call('LREM', KEYS[1], 1, '')
+call('ZREM', KEYS[2], '')
 
 local tasks = unanswered(ARGV[2], ARGV[3], 5)
 for _, id in ipairs(tasks) do call('ZADD', KEYS[2], until_s, id) end

@@ -5,8 +5,9 @@
 -- Returns  the ids, the one that was taken first ahead
 local _, now_ns = clock(ARGV[1])
 -- Removes nothing; as the first write it lets the script run when memory is full.
-call('LREM', KEYS[1], 1, '')
--- Changes nothing either; a pending of a foreign type stops the script here, before a task has left active.
+call('ZREM', KEYS[2], '')
+-- These change nothing either; a list of a foreign type stops the script here, before a task has left active.
+call('LLEN', KEYS[1])
 call('LLEN', KEYS[3])
 
 local back = {}

@@ -17,7 +17,7 @@ for _, key in ipairs(scan[2]) do
     local task = pcall('HMGET', key, 'state', 'group', 'move')
     if task.err then
       odd('foreign-key', key)
-    -- Who moves a task between queues has it in no place meanwhile.
+    -- A task that is being moved between queues is in no place meanwhile.
     elseif not task[3] then
       local state, group = task[1], task[2]
       if state == 'pending' or state == 'active' then

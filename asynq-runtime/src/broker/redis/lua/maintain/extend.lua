@@ -5,7 +5,7 @@
 local call = redis.call
 local until_s = whole((clock(ARGV[1])) + tonumber(ARGV[2]))
 -- Removes nothing; as the first write it lets the script run when memory is full.
-call('LREM', KEYS[1], 1, '')
+call('ZREM', KEYS[2], '')
 
 local answers, held = {}, {}
 for i = 3, #KEYS do

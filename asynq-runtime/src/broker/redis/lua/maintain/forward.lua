@@ -7,8 +7,9 @@ local now_s, now_ns, now_ms = clock(ARGV[1])
 local prefix, limit = ARGV[2], tonumber(ARGV[3])
 local zsets = { s = KEYS[2], r = KEYS[3] }
 -- Removes nothing; as the first write it lets the script run when memory is full.
-call('LREM', KEYS[1], 1, '')
+call('ZREM', KEYS[2], '')
 -- These change nothing either; what is of a foreign type stops the script here, before a task has left its place.
+call('LLEN', KEYS[1])
 for i = 2, 4 do call('ZCARD', KEYS[i]) end
 
 local retries_first = ARGV[4] == '1'

@@ -6,7 +6,8 @@
 local call = redis.call
 local now_s = clock(ARGV[1])
 local slice = tonumber(ARGV[3])
-call('LREM', KEYS[1], 1, '')
+-- Removes nothing; as the first write it lets the script run when memory is full.
+call('ZREM', KEYS[2], '')
 
 local restored, ghosts = 0, {}
 local function look(list, from, mend)

@@ -8,8 +8,7 @@
 --          r a task that waits has the new arguments and time: its id, p or s, due ms
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local n, sent, again = tonumber(ARGV[3]), ARGV[4] .. ' ', ARGV[5] == '1'
--- In pending a task is looked for among so many at each end. One that is deeper in stays where it is.
-local DEEP = 10000
+-- A pending task that is deeper than `near` looks stays where it is.
 
 if again then
   local receipt = call('GET', KEYS[11])
@@ -21,13 +20,6 @@ end
 -- These change nothing; what is of a foreign type stops the script here, before anything is changed.
 call('LLEN', KEYS[1])
 for _, i in ipairs({ 4, 5, 8 }) do call('ZCARD', KEYS[i]) end
-
--- From which end a pending task is found, as LREM counts; 0 for one between them, nil for one that is not there.
-local function near(id)
-  if call('LPOS', KEYS[1], id, 'RANK', '-1', 'MAXLEN', DEEP) then return -1 end
-  if call('LPOS', KEYS[1], id, 'MAXLEN', DEEP) then return 1 end
-  return call('LLEN', KEYS[1]) > 2 * DEEP and 0 or nil
-end
 
 -- The task that holds the lock, if it waits for its time or its turn, or runs. One that is on its way to another queue does neither.
 local function find(id, lock)

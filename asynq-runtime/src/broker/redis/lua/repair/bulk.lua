@@ -6,7 +6,8 @@
 --          · where the walk over the groups goes on ('' at its end)
 local now_s, now_ns = clock(ARGV[1])
 local op, limit, state = ARGV[3], tonumber(ARGV[4]), ARGV[5]
-call('LREM', KEYS[2], 1, '')
+-- Removes nothing; as the first write it lets the script run when memory is full.
+call('ZREM', KEYS[3], '')
 -- Changes nothing; a target of a foreign type stops the script here.
 if op == 'run' then call('LLEN', KEYS[1]) elseif op == 'archive' then call('ZCARD', KEYS[6]) end
 

@@ -5,7 +5,8 @@
 -- ARGV     1 prefix of the queue's keys · 2 only ask? 0|1
 -- Returns  1 done, or nothing is there · 0 it has tasks
 local call = redis.call
-call('LREM', KEYS[2], 1, '')
+-- Removes nothing; as the first write it lets the script run when memory is full.
+call('ZREM', KEYS[3], '')
 
 -- Whether anything is in it. Of groups and sets clear_groups.lua has taken away all that mean no task: what is there now came
 -- since, with its tasks.

@@ -5,7 +5,8 @@
 -- Returns  done · none (no such task) · changed (it is not as it was read) · or its state: active where its lease holds
 local now_s, _, now_ms = clock(ARGV[1])
 local id, key = ARGV[3], KEYS[11]
-call('LREM', KEYS[2], 1, '')
+-- Removes nothing; as the first write it lets the script run when memory is full.
+call('ZREM', KEYS[3], '')
 local task = pcall('HMGET', key, 'state', 'msg', 'unique_key', 'group', 'x')
 if task.err or not task[1] then return 'none' end
 if task[1] ~= 'active' then return task[1] end

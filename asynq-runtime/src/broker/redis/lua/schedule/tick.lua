@@ -54,8 +54,8 @@ if entry.paused then
   return { 'p', '' }
 end
 
--- Where the task of the previous tick is: it waits, it runs, or it is nowhere, which is also so once its lease is past;
--- but then it will come back, which a replacement must not allow.
+-- Where the task of the previous tick is: it waits, it runs, or it is nowhere. One whose lease is past runs yet, or comes back:
+-- a tick is skipped for it, and a replacement deletes it.
 local previous, there = nil, nil
 if entry.previous ~= '' and overlap ~= 'allow' then
   local name = prefix .. 't:' .. entry.previous
@@ -66,10 +66,10 @@ if entry.previous ~= '' and overlap ~= 'allow' then
       local lease = call('ZSCORE', KEYS[3], previous.id)
       -- One without a token is Go's, and Go gives its own runs this much longer.
       local grace = task[4] and 0 or tonumber(ARGV[10])
-      if lease then
-        there = tonumber(lease) > now_s - grace and 'runs' or overlap == 'replace' and 'lapsed' or nil
-      else
-        there = is_there('active', previous.id) and 'runs' or nil
+      if lease and overlap == 'replace' and tonumber(lease) <= now_s - grace then
+        there = 'lapsed'
+      elseif lease or is_there('active', previous.id) then
+        there = 'runs'
       end
     elseif previous.state ~= 'archived' and previous.state ~= 'completed' then
       if is_there(previous.state, previous.id, previous.group) then
