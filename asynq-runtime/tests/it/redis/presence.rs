@@ -160,7 +160,8 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
         (began.elapsed() < FRESH).then_some(left)
     })
     .await;
-    assert!((0..=10).contains(&left), "{left}");
+    // A key without an end has -1.
+    assert_eq!(left.clamp(0, 10), left, "seconds");
     // A server of the same name that comes anew says all.
     let seen = eventually("a look soon after it came", async || {
         let began = Instant::now();
