@@ -165,9 +165,15 @@ impl Session {
 
     /// Goes on if the answer is yes, or was given in advance.
     pub(crate) fn confirm(&mut self, question: &str) -> Result<(), CliError> {
-        if self.options.yes {
-            return Ok(());
-        }
+        if self.options.yes { Ok(()) } else { self.ask(question) }
+    }
+
+    /// Asks, also where --yes was given.
+    ///
+    /// # Errors
+    ///
+    /// As [`confirm`](Self::confirm).
+    pub(crate) fn ask(&mut self, question: &str) -> Result<(), CliError> {
         let Input::Terminal(input) = &mut self.world.input else {
             return Err(CliError::Unasked { question: question.to_owned() });
         };

@@ -44,12 +44,14 @@ on_both_brokers! {
         }
         let line = "task archive-all -q default -s scheduled";
         let question = "Archive 140 scheduled tasks of queue default? Its archive keeps 100 tasks and holds 1: the 41 oldest \
-                        will be DELETED.";
+                        will be DELETED (a script allows that with --beyond-archive).";
         let scheduled = async || desk.t.broker().queue_stats(&queue("default")).await.unwrap().scheduled;
 
         let refused = desk.run(line).await;
         assert_eq!(refused.code, 3, "{refused}");
         assert!(refused.err.contains(question), "{refused}");
+        let with_yes = desk.run("task archive-all -q default -s scheduled --yes").await;
+        assert!(with_yes.code == 3 && with_yes.err.contains(question), "{with_yes}");
         let declined = desk.run_typing("\n", line).await;
         assert!(declined.code == 3 && declined.err.contains(question), "{declined}");
         assert_eq!(scheduled().await, 140, "nothing happens without a yes");
@@ -57,6 +59,10 @@ on_both_brokers! {
         let done = desk.run_typing("y\n", line).await;
         assert_eq!((done.code, scheduled().await), (0, 0), "{done}");
         assert!(done.err.contains("a server will delete 41 tasks"), "{done}");
+
+        desk.t.enqueue(task("one").after(HOUR)).await;
+        let allowed = desk.run("task archive-all -q default -s scheduled --yes --beyond-archive").await;
+        assert_eq!((allowed.code, scheduled().await), (0, 0), "{allowed}");
     }
 
     async fn an_archive_with_room_is_not_spoken_of(desk) {

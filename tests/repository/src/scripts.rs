@@ -1,11 +1,11 @@
-//! What a script costs Redis is bounded by the ids that it touches: none reads a whole set, list, zset or keyspace.
+//! What a script costs Redis is bounded by the ids that it touches: none reads or looks through a whole set, list, zset or keyspace.
 
 use crate::tree::{files, none, read};
 
 const SCRIPTS: &str = "asynq-runtime/src/broker/redis/lua";
 
 /// Reads without a bound, and why each of them has one all the same.
-const BOUNDED: [(&str, &str, &str); 6] = [
+const BOUNDED: [(&str, &str, &str); 12] = [
     (
         "groups/finish.lua",
         "call('ZRANGE', KEYS[2], 0, -1)",
@@ -23,6 +23,12 @@ const BOUNDED: [(&str, &str, &str); 6] = [
         "a slice, for doctor alone",
     ),
     ("presence/live.lua", "'ZRANGEBYSCORE', KEYS[1], whole((clock(ARGV[1]))), '+inf'", "the servers that live"),
+    ("places.lua", "call('LPOS', KEYS[1], id)", "an operator's look at one task that is deep in pending"),
+    ("places.lua", "call('LREM', KEYS[1], 0, id)", "an operator's change of one task that is deep in pending"),
+    ("places.lua", "call('LPOS', KEYS[2], id)", "what runs at this moment"),
+    ("repair/end_orphan.lua", "call('LREM', KEYS[2], 0, id)", "what runs at this moment"),
+    ("schedule/tick.lua", "pcall('LREM', KEYS[2], 0, previous.id)", "what runs at this moment"),
+    ("maintain/recover.lua", "call('LPOS', KEYS[1], id, 'RANK', -1)", "what runs at this moment, from the oldest on"),
     ("schedule/list.lua", "'ZRANGEBYSCORE', KEYS[1], whole(now_s), '+inf'", "the schedulers that live"),
 ];
 
@@ -48,7 +54,15 @@ fn is_unbounded(line: &str) -> bool {
     let code = line.split("--").next().unwrap_or_default();
     let by_score = ["'ZRANGEBYSCORE'", "'ZRANGEBYLEX'", "'ZREVRANGEBYSCORE'"].iter().any(|name| code.contains(name));
     let to_the_end = code.contains(", 0, -1)") || code.contains(", '0', '-1')");
-    WHOLE.iter().any(|name| code.contains(name)) || to_the_end || (by_score && !code.contains("'LIMIT'"))
+    let looks_for_nothing = code.contains("'LREM'") && code.contains("''");
+    let looks_for_all = code.contains("'LREM'") && code.contains(", 0, ");
+    let looks_to_the_end = code.contains("'LPOS'") && !code.contains("'MAXLEN'");
+    WHOLE.iter().any(|name| code.contains(name))
+        || to_the_end
+        || (by_score && !code.contains("'LIMIT'"))
+        || looks_for_nothing
+        || looks_for_all
+        || looks_to_the_end
 }
 
 #[test]
@@ -78,9 +92,14 @@ fn no_script_reads_a_whole_key_or_all_keys() {
 
 #[test]
 fn reads_without_a_bound_are_told_from_others() {
-    for line in
-        ["call('SMEMBERS', KEYS[1])", "local a = call('ZRANGE', k, 0, -1)", "call('ZRANGEBYSCORE', k, '-inf', now)"]
-    {
+    for line in [
+        "call('SMEMBERS', KEYS[1])",
+        "local a = call('ZRANGE', k, 0, -1)",
+        "call('ZRANGEBYSCORE', k, '-inf', now)",
+        "call('LREM', k, 1, '')",
+        "call('LREM', k, 0, id)",
+        "call('LPOS', k, id)",
+    ] {
         assert!(is_unbounded(line), "{line}");
     }
     for line in [
@@ -88,6 +107,8 @@ fn reads_without_a_bound_are_told_from_others() {
         "call('ZRANGE', k, 0, most - 1)",
         "call('ZRANGEBYSCORE', k, '-inf', now, 'LIMIT', 0, n)",
         "call('ZRANGE', k, -1, -1)",
+        "call('LREM', k, -1, id)",
+        "call('LPOS', k, id, 'MAXLEN', 100)",
     ] {
         assert!(!is_unbounded(line), "{line}");
     }

@@ -20,13 +20,16 @@ pub(crate) struct RunAll {
 }
 
 /// Asks first, unless --yes is given. An archive keeps 10,000 tasks unless a server says otherwise, and the oldest of those
-/// that are more are DELETED: the question says how many that would be
+/// that are more are DELETED: the question says how many that would be, and --yes does not answer it
 ///
 /// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`.
 #[derive(Debug, Args)]
 pub(crate) struct ArchiveAll {
     #[command(flatten)]
     all: All,
+    /// Also where the archive cannot keep all: its oldest tasks are DELETED
+    #[arg(long)]
+    beyond_archive: bool,
 }
 
 /// Asks first, unless --yes is given
@@ -67,26 +70,30 @@ struct Told<'a> {
 
 impl RunAll {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.all.carry_out(session, Inspector::run_all, None, "are pending now").await
+        self.all.carry_out(session, Inspector::run_all, None, "are pending now", false).await
     }
 }
 
 impl ArchiveAll {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.all.carry_out(session, Inspector::archive_all, Some("Archive"), "are archived").await
+        self.all.carry_out(session, Inspector::archive_all, Some("Archive"), "are archived", self.beyond_archive).await
     }
 }
 
 impl DeleteAll {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.all.carry_out(session, Inspector::delete_all, Some("Delete"), "are deleted").await
+        self.all.carry_out(session, Inspector::delete_all, Some("Delete"), "are deleted", false).await
     }
 }
 
 /// Returns what the question adds where the archive cannot keep all tasks.
 fn beyond_archive(room: ArchiveRoom, beyond: u64) -> String {
     let the = if beyond == 1 { "the oldest one" } else { &format!("the {} oldest", number(beyond)) };
-    format!(" Its archive keeps {} and holds {}: {the} will be DELETED.", tasks(room.limit), number(room.archived))
+    format!(
+        " Its archive keeps {} and holds {}: {the} will be DELETED (a script allows that with --beyond-archive).",
+        tasks(room.limit),
+        number(room.archived)
+    )
 }
 
 impl All {
@@ -97,6 +104,7 @@ impl All {
         bulk: fn(&Inspector, String, Chosen) -> Bulk,
         verb: Option<&str>,
         done: &str,
+        may_exceed_archive: bool,
     ) -> Result<(), CliError> {
         let Self { queue, state, group } = &self;
         let chosen = match group {
@@ -110,11 +118,14 @@ impl All {
         let bulk = bulk(&inspector, queue.clone(), chosen).start().await?;
         let total = bulk.progress().total;
         if let Some(verb) = verb.filter(|_| total > 0) {
-            let deleted = match bulk.beyond_archive_limit() {
-                0 => String::new(),
-                beyond => beyond_archive(bulk.archive_room(), beyond),
-            };
-            session.confirm(&format!("{verb} {}?{deleted}", self.named(total)))?;
+            let question = format!("{verb} {}?", self.named(total));
+            match bulk.beyond_archive_limit() {
+                0 => session.confirm(&question)?,
+                beyond => {
+                    let question = question + &beyond_archive(bulk.archive_room(), beyond);
+                    if may_exceed_archive { session.confirm(&question)? } else { session.ask(&question)? }
+                }
+            }
         }
         let ended = match carry_out(session, bulk).await {
             Ok(ended) => ended,
