@@ -26,8 +26,8 @@ pub(crate) enum CliError {
     #[error("{0}")]
     Usage(String),
     /// No user can be asked.
-    #[error("{question} Standard input is not a terminal: add --yes to do it without being asked")]
-    Unasked { question: String },
+    #[error("{question} Standard input is not a terminal: add {flags} to do it without being asked")]
+    Unasked { question: String, flags: &'static str },
     /// The user was asked and did not say yes.
     #[error("nothing was changed")]
     Declined,
@@ -169,7 +169,7 @@ mod tests {
         let queue = QueueName::from_wire("q");
         for (error, code) in [
             (CliError::Usage("x".into()), 2),
-            (CliError::Unasked { question: "Really?".into() }, 3),
+            (CliError::Unasked { question: "Really?".into(), flags: "--yes" }, 3),
             (CliError::Declined, 3),
             (CliError::Stopped("x".into()), 130),
             (CliError::Told(1), 1),

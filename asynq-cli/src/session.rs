@@ -165,17 +165,13 @@ impl Session {
 
     /// Goes on if the answer is yes, or was given in advance.
     pub(crate) fn confirm(&mut self, question: &str) -> Result<(), CliError> {
-        if self.options.yes { Ok(()) } else { self.ask(question) }
+        if self.options.yes { Ok(()) } else { self.ask(question, "--yes") }
     }
 
-    /// Asks, also where --yes was given.
-    ///
-    /// # Errors
-    ///
-    /// As [`confirm`](Self::confirm).
-    pub(crate) fn ask(&mut self, question: &str) -> Result<(), CliError> {
+    /// Asks, also where --yes was given. These `flags` would be the answer of a script.
+    pub(crate) fn ask(&mut self, question: &str, flags: &'static str) -> Result<(), CliError> {
         let Input::Terminal(input) = &mut self.world.input else {
-            return Err(CliError::Unasked { question: question.to_owned() });
+            return Err(CliError::Unasked { question: question.to_owned(), flags });
         };
         let mut answer = String::new();
         let err = &mut self.world.err;

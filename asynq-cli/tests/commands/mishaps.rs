@@ -44,7 +44,7 @@ on_both_brokers! {
         }
         let line = "task archive-all -q default -s scheduled";
         let question = "Archive 140 scheduled tasks of queue default? Its archive keeps 100 tasks and holds 1: the 41 oldest \
-                        will be DELETED (a script allows that with --beyond-archive).";
+                        will be DELETED.";
         let scheduled = async || desk.t.broker().queue_stats(&queue("default")).await.unwrap().scheduled;
 
         let refused = desk.run(line).await;
@@ -52,6 +52,7 @@ on_both_brokers! {
         assert!(refused.err.contains(question), "{refused}");
         let with_yes = desk.run("task archive-all -q default -s scheduled --yes").await;
         assert!(with_yes.code == 3 && with_yes.err.contains(question), "{with_yes}");
+        assert!(with_yes.err.contains("add --yes --beyond-archive to do it"), "{with_yes}");
         let declined = desk.run_typing("\n", line).await;
         assert!(declined.code == 3 && declined.err.contains(question), "{declined}");
         assert_eq!(scheduled().await, 140, "nothing happens without a yes");

@@ -89,11 +89,7 @@ impl DeleteAll {
 /// Returns what the question adds where the archive cannot keep all tasks.
 fn beyond_archive(room: ArchiveRoom, beyond: u64) -> String {
     let the = if beyond == 1 { "the oldest one" } else { &format!("the {} oldest", number(beyond)) };
-    format!(
-        " Its archive keeps {} and holds {}: {the} will be DELETED (a script allows that with --beyond-archive).",
-        tasks(room.limit),
-        number(room.archived)
-    )
+    format!(" Its archive keeps {} and holds {}: {the} will be DELETED.", tasks(room.limit), number(room.archived))
 }
 
 impl All {
@@ -123,7 +119,10 @@ impl All {
                 0 => session.confirm(&question)?,
                 beyond => {
                     let question = question + &beyond_archive(bulk.archive_room(), beyond);
-                    if may_exceed_archive { session.confirm(&question)? } else { session.ask(&question)? }
+                    match may_exceed_archive {
+                        true => session.confirm(&question)?,
+                        false => session.ask(&question, "--yes --beyond-archive")?,
+                    }
                 }
             }
         }
