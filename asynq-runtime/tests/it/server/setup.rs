@@ -96,9 +96,8 @@ async fn by_weight_every_queue_gets_its_share() {
     for _ in 0..400 {
         few += u32::from(told(&mut log).await == "few");
     }
-    // A queue that is served alone is empty by now. How large the shares are is asserted beside `share` and `probe`: on a slow
-    // machine they come in a few large calls.
-    assert!((1..400).contains(&few), "{few}");
+    // 100 of 400 on average; five standard deviations.
+    assert!((57..=143).contains(&few), "{few}");
     for _ in 0..400 {
         told(&mut log).await;
     }
