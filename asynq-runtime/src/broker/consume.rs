@@ -166,8 +166,8 @@ pub struct Run {
     pub extra: Extra,
     /// How long it had been pending, by the broker's clock; `None` where the broker cannot tell.
     pub waited: Option<Duration>,
-    /// When the broker was asked for it, by this process's own clock, which no step of a wall clock touches: its lease began then
-    /// or later.
+    /// A moment of this process's own clock, which no step of a wall clock touches, before which nobody could take the task from
+    /// this run: when Redis was asked for it, or the transaction of SQLite that takes it.
     pub asked: Instant,
 }
 

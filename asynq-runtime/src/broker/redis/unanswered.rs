@@ -49,6 +49,7 @@ struct OnItsWay {
 pub(super) struct Asked {
     pub(super) queue: QueueName,
     pub(super) token: RunToken,
+    /// When it was made, which is before it is sent.
     pub(super) at: Instant,
     /// The connection beside the broker's own on which it was sent, and may still be run until that is ended.
     pub(super) stray: Option<Arc<Identity>>,
