@@ -36,6 +36,24 @@ async fn a_url_of_the_wrong_kind_is_told_which_is_right() {
     assert!(error.to_string().contains("redis://"), "{error}");
 }
 
+/// Each node is searched once for all of its queues, and not once for each.
+#[tokio::test]
+async fn the_search_for_lost_groups_costs_the_same_whatever_the_number_of_queues() {
+    let cluster = RedisCluster::start();
+    let broker = connect(&cluster.url()).await.unwrap();
+    let queues: Vec<_> = (0..100).map(|i| queue(&format!("tenant{i}"))).collect();
+    for queue in &queues {
+        let node = cluster.owner(cluster.slot(&format!("asynq:{{{queue}}}:g:lost")));
+        cluster.command::<()>(node, &["ZADD", &format!("asynq:{{{queue}}}:g:lost"), "1", "t1"]);
+    }
+    assert_eq!(broker.restore_groups(&queues).await.unwrap(), 100);
+    for node in 0..3 {
+        let stats: String = cluster.command(node, &["INFO", "commandstats"]);
+        let scans = stats.lines().find_map(|line| line.strip_prefix("cmdstat_scan:calls=")).expect("it was searched");
+        assert!(scans.starts_with("1,"), "node {node}: {scans}");
+    }
+}
+
 #[tokio::test]
 async fn calls_follow_a_slot_that_has_moved_and_a_run_goes_on_there() {
     let cluster = RedisCluster::start();

@@ -128,12 +128,6 @@ impl Keys {
         pattern + family + "*"
     }
 
-    /// Matches the names of groups and sets in a scan.
-    #[cfg_attr(not(feature = "cluster"), allow(dead_code))]
-    pub(super) fn group_pattern(&self) -> String {
-        self.pattern("g:")
-    }
-
     /// Zset of the tasks that wait in a group.
     pub(super) fn group(&self, name: &GroupName) -> String {
         format!("{}g:{name}", self.prefix)
@@ -310,9 +304,9 @@ mod tests {
         }
         assert_eq!(keys.task_prefix() + "id", keys.task("id"));
         assert_eq!(keys.group_prefix() + "g", keys.group(&GroupName::from_wire("g")));
-        assert_eq!(keys.group_pattern(), "asynq:{a:b}:g:*");
+        assert_eq!(keys.pattern("g:"), "asynq:{a:b}:g:*");
         let strange = Keys::new(&QueueName::from_wire("a*[b]?\\"));
-        assert_eq!(strange.group_pattern(), r"asynq:{a\*\[b\]\?\\}:g:*");
+        assert_eq!(strange.pattern("g:"), r"asynq:{a\*\[b\]\?\\}:g:*");
         assert_eq!(semaphore("mail"), "asynq:sema:mail");
         assert_eq!(shape("mail:send", Some(0xab)), "asynq:x:shape:000000ab:mail:send");
         assert_eq!(shape("mail:send", None), "asynq:x:shape:json:mail:send");

@@ -67,9 +67,10 @@ impl Maintain for RedisBroker {
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
-        let answers = self.ask_each(queues, |keys| self.recover_call(keys)).await?;
+        let (lapsed, _) = self.lapses(queues).await?;
+        let answers = self.ask_each(&lapsed, |keys| self.recover_call(keys)).await?;
         let mut recovered = Recovered::default();
-        for (queue, answer) in queues.iter().zip(answers) {
+        for (queue, answer) in lapsed.iter().zip(answers) {
             let mut parts = reply::array(answer?)?.into_iter();
             recovered.more |= parts.next().and_then(|more| reply::number(&more)) == Some(1);
             let ids = parts.filter_map(reply::text).map(|id| (queue.clone(), TaskId::from_wire(&id)));
@@ -80,20 +81,8 @@ impl Maintain for RedisBroker {
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
-        let heads: Vec<Question> =
-            queues.iter().map(|queue| Question::new(Kind::Head, Keys::new(queue).lease())).collect();
-        let answers = self.reads(Topic::Leases).look(&heads).await?;
-        let now = self.clock.now();
-        let first = answers.into_iter().map(|answer| match answer {
-            Some(head) => head.map(|lapses| until(lapses, now)),
-            // A key of a foreign type: recovery tells what is wrong with it.
-            None => Some(Duration::ZERO),
-        });
-        // What is taken from now on has a whole lease before it.
-        let quiet = first.flatten().min().unwrap_or(self.lease);
-        if quiet.is_zero()
-            && let Err(error) = self.takes_writes(queues).await
-        {
+        let (lapsed, quiet) = self.lapses(queues).await?;
+        if let Err(error) = self.takes_writes(&lapsed).await {
             self.hold.lock().unwrap_or_else(PoisonError::into_inner).forget();
             return Err(error);
         }
@@ -234,8 +223,31 @@ impl RedisBroker {
         Ok(is_old || usize::try_from(size).is_ok_and(|size| size > max_size))
     }
 
-    /// Looks whether leases can be extended at all. A primary that became a replica, or that cannot save its data, still answers
-    /// who reads: such a time is a gap, as one without answers is.
+    /// Returns those of `queues` in which a lease has lapsed, and how long none lapses, which is zero if there are any. Of many
+    /// queues only those are asked whose first lease has changed.
+    async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Duration), BrokerError> {
+        let heads: Vec<Question> =
+            queues.iter().map(|queue| Question::new(Kind::Head, Keys::new(queue).lease())).collect();
+        let answers = self.reads(Topic::Leases).look(&heads).await?;
+        let now = self.clock.now();
+        // What is taken from now on has a whole lease before it.
+        let (mut lapsed, mut quiet) = (Vec::new(), self.lease);
+        for (queue, answer) in queues.iter().zip(answers) {
+            let left = match answer {
+                Some(head) => head.map_or(self.lease, |lapse| until(lapse, now)),
+                // A key of a foreign type: recovery tells what is wrong with it.
+                None => Duration::ZERO,
+            };
+            if left.is_zero() {
+                lapsed.push(queue.clone());
+            }
+            quiet = quiet.min(left);
+        }
+        Ok((lapsed, quiet))
+    }
+
+    /// Looks whether leases in these queues can be extended at all. A primary that became a replica, or that cannot save its
+    /// data, still answers reads: such a time is a gap, as one without answers is.
     ///
     /// # Errors
     ///

@@ -85,7 +85,7 @@ use self::{
     wake::Wake,
 };
 use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes, ServerName};
-use crate::{clock::Clock, task::QueueName, thread::Thread};
+use crate::{clock::Clock, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
 ///
@@ -115,8 +115,8 @@ pub struct RedisBroker {
     room: Room,
     passed: PassedQuarantine,
     sweeps: Sweeps,
-    /// Where the searches for lost groups go on: of all queues, and in a cluster of each.
-    searches: Mutex<HashMap<Option<QueueName>, String>>,
+    /// Where the searches for lost groups go on, by server.
+    searches: Mutex<HashMap<String, String>>,
     hold: Mutex<Hold>,
     /// What Redis has of the `ServerInfo` of each server of this broker that seldom changes.
     announced: Mutex<HashMap<ServerName, Vec<u8>>>,

@@ -106,6 +106,19 @@ impl Router {
         }
     }
 
+    /// Names the server that keeps each of these keys. A key that none keeps has a server without a name.
+    ///
+    /// # Errors
+    ///
+    /// The nodes of the cluster are not known.
+    pub(super) async fn owners(&self, keys: &[String]) -> Result<Vec<String>, BrokerError> {
+        match self {
+            Self::One(_) => Ok(vec![String::new(); keys.len()]),
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.owners(keys).await,
+        }
+    }
+
     /// Waits until the broker is closed, and returns the error that says so.
     pub(super) async fn ended(&self) -> BrokerError {
         match self {

@@ -28,6 +28,7 @@ use crate::{
 use super::{
     beside::beside,
     command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
+    connection,
     error::translate,
     liveness::Liveness,
     notifier::Notifier,
@@ -164,10 +165,31 @@ impl Common {
         }
     }
 
-    /// What a failure means to its caller.
+    /// What a failure means to its caller. After one that says that the file is damaged as a whole, every call fails.
     pub(super) fn explain(&self, error: rusqlite::Error) -> BrokerError {
         self.look_for_file();
-        self.broken.get().cloned().unwrap_or_else(|| translate(error, &self.place))
+        let error = translate(error, &self.place);
+        if error.kind() == BrokerErrorKind::Corrupt && !self.is_broken() && self.is_unreadable() {
+            self.break_down(BrokerError::with_source(
+                BrokerErrorKind::Corrupt,
+                format!(
+                    "{} was overwritten or damaged while it was in use: not even the list of its tables can be read; stop every \
+                     program on this file, restore it from a backup, then start them again",
+                    self.place
+                ),
+                error.clone(),
+            ));
+        }
+        self.broken.get().cloned().unwrap_or(error)
+    }
+
+    /// Whether a new connection cannot read the list of tables either. Damage to one page is no reason to stop: what is
+    /// elsewhere in the file is still worked off.
+    fn is_unreadable(&self) -> bool {
+        let Some(file) = &self.file else { return false };
+        let schema = connection::open_watch(file)
+            .and_then(|open| open.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)));
+        schema.is_err_and(|error| translate(error, &self.place).kind() == BrokerErrorKind::Corrupt)
     }
 
     /// From now on every call fails with `error`.

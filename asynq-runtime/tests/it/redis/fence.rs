@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Action, Inspect, Maintain, Settle, Settled, Settlement},
-    task::Progress,
+    task::{Progress, QueueName},
 };
+use asynq_test_support::eventually;
 use redis::AsyncCommands;
 
 use super::{server::Server, tasks::*};
@@ -133,6 +134,27 @@ async fn while_redis_takes_no_writes_nobody_looks_for_lapsed_leases() {
     assert!(broker.until_lapse(&[queue()]).await.unwrap_err().is_unavailable());
     wants_replicas(0).await;
     assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
+}
+
+/// One dead worker is no reason for every server to ask each of its queues every second.
+#[tokio::test]
+async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    let queues: Vec<_> = (0..500).map(|i| QueueName::new(&format!("tenant:{i}")).unwrap()).chain([queue()]).collect();
+    assert!(!broker.until_lapse(&queues).await.unwrap().is_zero());
+    put(&broker, &["a"]).await;
+    assert_eq!(take(&broker, &member("dead"), 1).await.len(), 1);
+    clock.advance(Duration::from_secs(31));
+    eventually("the lapse is seen", async || broker.until_lapse(&queues).await.unwrap().is_zero().then_some(())).await;
+    // What is known is asked again now and then, which is a plain look.
+    let but_looks = async |redis: &mut _| commands(redis).await - calls(redis, "zrange").await;
+    let before = but_looks(&mut redis).await;
+    assert!(broker.until_lapse(&queues).await.unwrap().is_zero());
+    assert_eq!(broker.recover(&queues).await.unwrap().tasks.len(), 1);
+    let sent = but_looks(&mut redis).await - before;
+    assert!((3..=20).contains(&sent), "{sent} commands");
 }
 
 /// D and E: a repeat is recognised, and a lapsed lease that nobody took is still ours.

@@ -138,8 +138,14 @@ pub(crate) async fn until_tracked(redis: &mut MultiplexedConnection, keys: u64) 
 
 /// The scripts that Redis has run by their digests.
 pub(crate) async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
+    calls(redis, "evalsha").await
+}
+
+/// How often Redis has run this command, those calls included that scripts made.
+pub(crate) async fn calls(redis: &mut MultiplexedConnection, command: &str) -> u64 {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-    let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+    let start = format!("cmdstat_{command}:calls=");
+    let calls = stats.lines().find_map(|line| line.strip_prefix(&start));
     calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
 }
 

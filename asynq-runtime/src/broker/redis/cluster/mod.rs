@@ -142,6 +142,15 @@ impl Cluster {
         Ok(trips.into_iter().flat_map(|(_, _, outcome)| outcome.unwrap_or_else(|error| vec![refused(error)])).collect())
     }
 
+    /// See [`Router::owners`](super::router::Router::owners).
+    pub(super) async fn owners(&self, keys: &[String]) -> Result<Vec<String>, BrokerError> {
+        let map = self.0.topology.map(self.0.role.timeout).await?;
+        Ok(keys
+            .iter()
+            .map(|key| map.owner(slot(key.as_bytes())).map(ToString::to_string).unwrap_or_default())
+            .collect())
+    }
+
     pub(super) async fn ended(&self) -> BrokerError {
         let error = self.0.topology.ended().await;
         // The nodes' tasks end in any order, and what is opened from now on is never up.

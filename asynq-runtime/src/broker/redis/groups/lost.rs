@@ -4,9 +4,8 @@ use std::{collections::HashMap, sync::PoisonError};
 
 use super::super::{
     RedisBroker,
-    keys::{self, Keys},
+    keys::{ANY_GROUP, Keys},
     reply,
-    router::Router,
     script::{Call, FIND_LOST},
 };
 use crate::{broker::BrokerError, task::QueueName};
@@ -25,40 +24,28 @@ impl RedisBroker {
         if !self.is_chosen() {
             return Ok(0);
         }
+        let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
+        let owners = self.router.owners(&keys.iter().map(Keys::groups).collect::<Vec<_>>()).await?;
+        let mut of_server: HashMap<String, HashMap<&str, &Keys>> = HashMap::new();
+        for (owner, keys) in owners.into_iter().zip(&keys) {
+            of_server.entry(owner).or_default().insert(keys.prefix(), keys);
+        }
         let mut restored = 0;
-        match &self.router {
-            Router::One(_) => {
-                let served: HashMap<String, Keys> =
-                    queues.iter().map(Keys::new).map(|keys| (keys.prefix().to_owned(), keys)).collect();
-                restored += self.search(None, keys::ANY_GROUP.to_owned(), &served).await?;
-            }
-            // Each node has its own keys, and the cursors of its own.
-            #[cfg(feature = "cluster")]
-            Router::Many(_) => {
-                for queue in queues {
-                    let keys = Keys::new(queue);
-                    let pattern = keys.group_pattern();
-                    let served = HashMap::from([(keys.prefix().to_owned(), keys)]);
-                    restored += self.search(Some(queue), pattern, &served).await?;
-                }
-            }
+        for (server, served) in of_server {
+            restored += self.search(server, &served).await?;
         }
         Ok(restored)
     }
 
-    async fn search(
-        &self,
-        queue: Option<&QueueName>,
-        pattern: String,
-        served: &HashMap<String, Keys>,
-    ) -> Result<usize, BrokerError> {
+    /// Each server has its own keys, and the cursors of its own.
+    async fn search(&self, server: String, served: &HashMap<&str, &Keys>) -> Result<usize, BrokerError> {
+        let Some(beside) = served.values().next().map(|keys| keys.groups()) else { return Ok(0) };
         let cursors = || self.searches.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut cursor = cursors().get(&queue.cloned()).cloned().unwrap_or_else(|| "0".to_owned());
+        let mut cursor = cursors().get(&server).cloned().unwrap_or_else(|| "0".to_owned());
         let mut restored = 0;
         for _ in 0..SCANS {
-            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(&pattern).arg("COUNT").arg(PER_SCAN);
-            let scan = served.values().next().map_or(scan.clone(), |keys| scan.beside(keys.groups()));
-            let mut parts = reply::array(self.router.send_one(scan).await?)?.into_iter();
+            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(ANY_GROUP).arg("COUNT").arg(PER_SCAN);
+            let mut parts = reply::array(self.router.send_one(scan.beside(beside.clone())).await?)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             let mut found: HashMap<&str, Vec<String>> = HashMap::new();
             for key in
@@ -71,14 +58,14 @@ impl RedisBroker {
             }
             for (prefix, names) in found {
                 for names in names.chunks(PER_SCRIPT) {
-                    restored += self.make_known(&served[prefix], names).await?;
+                    restored += self.make_known(served[prefix], names).await?;
                 }
             }
             if cursor == "0" {
                 break;
             }
         }
-        cursors().insert(queue.cloned(), cursor);
+        cursors().insert(server, cursor);
         Ok(restored)
     }
 
