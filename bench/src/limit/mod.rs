@@ -44,6 +44,8 @@ enum Work {
     EndToEnd,
     /// One task per script and round trip, as rarely as `latency` has one.
     Latency,
+    /// The messages as plain values, read by a group of GET per round trip: what their bytes alone cost. On Redis only.
+    Get,
 }
 
 struct Limit {
@@ -81,6 +83,12 @@ pub(crate) static ALL: &[&dyn Workload] = &[
         n: 100,
         work: Work::Latency,
     },
+    &Limit {
+        name: "limit-get",
+        about: "The messages as plain values, one group of GET per round trip",
+        n: 20_000,
+        work: Work::Get,
+    },
 ];
 
 #[async_trait]
@@ -111,13 +119,17 @@ impl Workload for Limit {
             }
             broker.end()?;
         }
+        if self.work == Work::Get {
+            Script::connect(&order.url)?.set(&Tasks::new(order))?;
+        }
         Ok(())
     }
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let (mut broker, group) = (Raw::connect(order)?, order.group());
         // Made before the clock starts: the limit is not to be that of a generator of ids.
-        let tasks = if self.work == Work::Drain { Tasks::default() } else { Tasks::new(order) };
+        let has_tasks = !matches!(self.work, Work::Drain | Work::Get);
+        let tasks = if has_tasks { Tasks::new(order) } else { Tasks::default() };
         let mut calls = Histogram::new(3)?;
         let mut timed = |began: Instant| calls.record(began.elapsed().as_micros() as u64);
 
@@ -151,6 +163,7 @@ impl Workload for Limit {
                 }
             }
             Work::Drain => while broker.settle_and_fetch(group)? > 0 {},
+            Work::Get => broker.get(order.n, group)?,
             Work::EndToEnd => {
                 for group in tasks.groups(group) {
                     broker.enqueue(group)?;
@@ -169,6 +182,10 @@ impl Workload for Limit {
     }
 
     async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
+        if self.work == Work::Get {
+            // Each value was counted as it came.
+            return Ok(());
+        }
         let (order, drained) = (&measured.order, matches!(self.work, Work::Drain | Work::EndToEnd));
         if !order.on_redis() {
             let n = order.n.cast_signed();
@@ -230,6 +247,13 @@ impl Raw {
         match self {
             Self::Redis(_) => Ok(()),
             Self::Sqlite(file) => file.sync(),
+        }
+    }
+
+    fn get(&mut self, n: u64, group: usize) -> Result<(), BoxError> {
+        match self {
+            Self::Redis(redis) => Ok(redis.get(n, group)?),
+            Self::Sqlite(_) => Err("limit-get is about Redis: a file has no GET".into()),
         }
     }
 

@@ -143,6 +143,42 @@ impl Script {
         self.run(n, true)
     }
 
+    /// Stores the messages of tasks as plain values.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused one.
+    pub(super) fn set(&mut self, tasks: &Tasks) -> io::Result<()> {
+        for (number, (_, message)) in tasks.0.iter().enumerate() {
+            self.redis.begin(3);
+            for word in [b"SET".as_slice(), plain(number as u64).as_bytes(), message] {
+                self.redis.word(word);
+            }
+            self.redis.send()?;
+            self.redis.reply(|_| {})?;
+        }
+        Ok(())
+    }
+
+    /// Reads the first `n` of those values, so many in one write.
+    ///
+    /// # Errors
+    ///
+    /// One is not there.
+    pub(super) fn get(&mut self, n: u64, group: usize) -> io::Result<()> {
+        let mut read = 0;
+        for first in (0..n).step_by(group) {
+            let numbers = first..n.min(first + group as u64);
+            for number in numbers.clone() {
+                self.redis.begin(2);
+                [b"GET".as_slice(), plain(number).as_bytes()].iter().for_each(|word| self.redis.word(word));
+            }
+            self.redis.send()?;
+            numbers.into_iter().try_for_each(|_| self.redis.reply(|_| read += 1))?;
+        }
+        if read == n { Ok(()) } else { Err(io::Error::other(format!("{read} of {n} values"))) }
+    }
+
     fn run(&mut self, n: usize, settles: bool) -> io::Result<usize> {
         let (n, now) = (n.to_string(), since_epoch().as_secs());
         let (lease, day_ends) = ((now + 30).to_string(), (now + 90 * 86_400).to_string());
@@ -191,6 +227,11 @@ fn written(task: impl Into<PreparedTask>) -> Task {
         ..TaskMessage::default()
     };
     (id, message.encode())
+}
+
+/// The key of a message as a plain value.
+fn plain(number: u64) -> String {
+    format!("bench:plain:{number}")
 }
 
 fn load(redis: &mut Resp, script: &str) -> io::Result<Vec<u8>> {

@@ -7,6 +7,8 @@ use crate::measured::{Measured, short};
 #[derive(Debug, Clone, Copy)]
 enum Figure {
     Rate,
+    /// Microseconds per task, the other way round.
+    Time,
     P50,
     P99,
     BrokerCpu,
@@ -15,7 +17,7 @@ enum Figure {
     More(&'static str),
 }
 
-use Figure::{BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss};
+use Figure::{BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss, Time};
 
 /// What it has to be: the figure itself, or its share of the same figure of another run.
 #[derive(Debug, Clone, Copy)]
@@ -78,7 +80,15 @@ const GOALS: &[Goal] = &[
     goal("enqueue, Redis, one awaiting producer, tasks/s", "redis enqueue", Rate, ShareAtLeast(0.60)).beside("redis limit-enqueue"),
     goal("enqueue-concurrent, Redis, 64 callers, tasks/s", "redis enqueue-concurrent", Rate, ShareAtLeast(0.50)).beside("redis limit-enqueue-concurrent").reach_for(0.65),
     goal("enqueue-bulk, Redis, 1,000 per call, tasks/s", "redis enqueue-bulk 1000", Rate, ShareAtLeast(0.55)).beside("redis limit-enqueue-bulk").reach_for(0.75),
-    goal("drain, concurrency 100, CPU of Redis, µs per task", "redis drain 100", BrokerCpu, ShareAtMost(2.0)).beside("redis limit-drain 100"),
+    goal("drain, concurrency 100, CPU of Redis, µs per task", "redis drain 100", BrokerCpu, ShareAtMost(1.15)).beside("redis limit-drain 100").reach_for(1.0),
+    goal("end-to-end, CPU of Redis, µs per task", "redis end-to-end", BrokerCpu, ShareAtMost(1.3)).beside("redis limit-end-to-end").reach_for(1.15),
+    goal("drain, 100 kB of payload, µs per task beside a GET", "redis drain large", Time, ShareAtMost(2.0)).beside("redis limit-get large").reach_for(1.3),
+    goal("drain, Redis, 100 queues beside one, µs per task", "redis growth queues 100", Time, ShareAtMost(1.3)).beside("redis growth queues 1").reach_for(1.1),
+    goal("drain, Redis, 1,000 queues beside one, µs per task", "redis growth queues 1000", Time, ShareAtMost(1.6)).beside("redis growth queues 1").reach_for(1.3),
+    goal("drain, Redis, 10,000 queues beside one, µs per task", "redis growth queues 10000", Time, ShareAtMost(2.2)).beside("redis growth queues 1").reach_for(1.6),
+    goal("drain, SQLite, 100 queues beside one, µs per task", "sqlite growth queues 100", Time, ShareAtMost(1.3)).beside("sqlite growth queues 1").reach_for(1.1),
+    goal("drain, SQLite, 1,000 queues beside one, µs per task", "sqlite growth queues 1000", Time, ShareAtMost(1.6)).beside("sqlite growth queues 1").reach_for(1.3),
+    goal("drain, SQLite, 10,000 queues beside one, µs per task", "sqlite growth queues 10000", Time, ShareAtMost(2.2)).beside("sqlite growth queues 1").reach_for(1.6),
     goal("drain, concurrency 100, CPU of the worker, µs per task", "redis drain 100", OwnCpu, AtMost(10.0)),
     goal("latency, Redis, enqueued by another process, p50, ms", "redis latency process", P50, AtMost(1.0)).beside("redis limit-latency").reach_for(0.5),
     goal("latency, Redis, enqueued by another process, p99, ms", "redis latency process", P99, AtMost(3.0)).beside("redis limit-latency").reach_for(1.5),
@@ -124,6 +134,7 @@ impl Figure {
     fn of(self, run: &Measured) -> Option<f64> {
         match self {
             Rate => run.rate,
+            Time => run.rate.map(|rate| 1e6 / rate),
             P50 => run.p50,
             P99 => run.p99,
             BrokerCpu => run.broker_cpu_us,

@@ -15,6 +15,8 @@ pub(super) struct Axis {
     /// Its value and how many tasks are drained.
     pub(super) steps: &'static [(u64, u64)],
     set: fn(&mut Order, u64),
+    /// In how many rounds it runs at most: one for a curve, several where a goal is about it.
+    times: usize,
 }
 
 pub(super) const BROKERS: [&str; 2] = ["redis", "sqlite"];
@@ -23,26 +25,30 @@ pub(super) const AXES: &[Axis] = &[
     Axis {
         name: "queues",
         title: "queues",
-        steps: &[(1, 50_000), (10, 50_000), (100, 50_000), (1_000, 50_000)],
+        steps: &[(1, 100_000), (10, 100_000), (100, 100_000), (1_000, 100_000), (10_000, 100_000)],
         set: |order, queues| order.queues = Some(queues),
+        times: 3,
     },
     Axis {
         name: "waiting",
         title: "waiting tasks",
         steps: &[(1_000, 1_000), (10_000, 10_000), (100_000, 100_000), (1_000_000, 1_000_000)],
         set: |_, _| {},
+        times: 1,
     },
     Axis {
         name: "concurrency",
         title: "concurrency",
         steps: &[(1, 10_000), (10, 50_000), (100, 50_000), (1_000, 50_000)],
         set: |order, concurrency| order.concurrency = concurrency as usize,
+        times: 1,
     },
     Axis {
         name: "payload",
         title: "bytes of payload",
         steps: &[(100, 50_000), (1_000, 50_000), (10_000, 10_000), (100_000, 2_000)],
         set: |order, bytes| order.payload_bytes = bytes as usize,
+        times: 1,
     },
 ];
 
@@ -55,7 +61,9 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         let mut order =
             Order { workload, broker, n: extent.tasks(n), concurrency: 100, payload_bytes: 100, ..Order::default() };
         (axis.set)(&mut order, value);
-        Planned { key: key(&order.broker, axis, value), order, times: 1 }
+        // No more queues than tasks.
+        order.queues = order.queues.map(|queues| queues.min(order.n));
+        Planned { key: key(&order.broker, axis, value), order, times: axis.times.min(extent.runs) }
     });
     runs.collect()
 }

@@ -56,8 +56,8 @@ pub(crate) type Found = BTreeMap<String, Measured>;
 pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     let began = Instant::now();
     let (plan, growth) = (plan::plan(extent), growth::plan(extent));
-    let once_more = |round: usize| plan.iter().filter(move |planned| round < planned.times);
-    let rounds = (0..extent.runs).flat_map(once_more).chain(&growth);
+    let once_more = |round: usize| plan.iter().chain(&growth).filter(move |planned| round < planned.times);
+    let rounds = (0..extent.runs).flat_map(once_more);
 
     let progress = Progress::new(rounds.clone().count());
     let (mut runner, mut runs, mut failures) = (Runner::default(), BTreeMap::<_, Vec<_>>::new(), Vec::new());

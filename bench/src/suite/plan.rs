@@ -16,6 +16,9 @@ pub(super) struct Planned {
 /// doubles its table of keys and for a while moves some with each command.
 const CROWD: u64 = 1_000_000;
 const BESIDE: u64 = 40_000;
+/// Bytes of a large payload, and how many of them.
+const LARGE: usize = 100_000;
+const LARGE_TASKS: u64 = 4_000;
 /// Seconds of an idle worker, of four busy processes, and of jobs that only compute: these outlast a lease.
 const IDLE: u64 = 10;
 const BUSY: u64 = 4;
@@ -47,6 +50,10 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         if concurrency <= 100 {
             add(&format!("redis limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
         }
+    }
+    for workload in ["drain", "limit-get"] {
+        let large = |order: &mut Order| order.payload_bytes = LARGE;
+        add(&format!("redis {workload} large"), workload, LARGE_TASKS, 100, &large);
     }
     add("redis drain crowded", "scheduled-million", BESIDE, 100, &crowded("drain"));
     add("redis end-to-end", "end-to-end", 60_000, 100, &plain);

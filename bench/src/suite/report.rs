@@ -29,7 +29,7 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
     }
 
     page += "\n## Figures to reach\n\n";
-    page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million; *share* is of that.\n\n";
+    page += "*Beside* is the limit of the broker for the same tasks, or the same run without the million or with one queue; *share* is of that.\n\n";
     let judged = goals::judge(found);
     let reached = judged.iter().filter(|judged| judged.reached == Some(true)).count();
     page += &format!("Reached: {reached} of {}.\n\n", judged.len());
@@ -40,7 +40,7 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
         page += &format!("\n{}\n", notes.trim());
     }
 
-    page += "\n## How cost grows\n\nDrain at concurrency 100, from the start of the worker; one run each. \
+    page += "\n## How cost grows\n\nDrain at concurrency 100, from the start of the worker; one run each, of the queues the median of three. \
              µs: time per task; CPU: of worker and broker per task.\n";
     for axis in AXES {
         page += &format!("\n### {}\n\n![{}]({}.svg)\n\n", axis.title, axis.title, axis.name);
