@@ -98,7 +98,7 @@ fn a_million_archived_tasks_are_no_burden<S: Store>() {
             }
         }
         let inspector = Client::new(fixture.shared()).inspector();
-        inspector.archive_all("default", asynq_runtime::TaskState::Scheduled).await.unwrap();
+        inspector.archive_all("default", asynq_runtime::TaskState::Scheduled).beyond_archive().await.unwrap();
         let world = World::of(fixture, Vec::new()).await;
         world.open("/").await;
         for path in [

@@ -12,7 +12,8 @@ use std::{
 
 use asynq_cron::{CronSpec, Periodic, SchedulerService};
 use asynq_runtime::{RawTask, job::BoxError};
-use asynq_tests::{eventually, log::Log};
+use asynq_test_support::Log;
+use asynq_tests::eventually;
 
 use super::{
     Fixture,

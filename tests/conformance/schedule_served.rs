@@ -19,7 +19,8 @@ use asynq_runtime::{
     server::Running,
     task::{TaskInfo, TaskState},
 };
-use asynq_tests::{Store as _, eventually, log::Log, queue, soon};
+use asynq_test_support::Log;
+use asynq_tests::{Store as _, eventually, queue, soon};
 use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 
 use super::Fixture;

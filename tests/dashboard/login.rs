@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use asynq_tests::{SqliteFixture as Fixture, eventually, log::Log};
+use asynq_test_support::Log;
+use asynq_tests::{SqliteFixture as Fixture, eventually};
 
 use crate::dashboard::stage::{Events, PASSWORD, Request, Served, TOKEN, dashboard, hash};
 

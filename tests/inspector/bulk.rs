@@ -92,13 +92,18 @@ async fn what_was_begun_goes_on_after_a_broker_failed() {
 }
 
 #[tokio::test]
-async fn an_archive_that_grows_too_large_says_by_how_much() {
+async fn an_archive_that_cannot_keep_all_is_left_as_it_is_unless_that_is_allowed() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     scheduled(&t, 120).await;
     t.seed_archived("old").await;
-    let bulk = inspector.archive_all("default", TaskState::Scheduled).archive_limit(100);
-    assert_eq!(numbers(bulk.await.unwrap()), [120, 0, 0, 21]);
+    let archive = || inspector.archive_all("default", TaskState::Scheduled).archive_limit(100);
+    let error = archive().await.unwrap_err();
+    assert!(matches!(error, InspectError::BeyondArchive { limit: 100, beyond: 21, .. }), "{error}");
+    assert!(error.to_string().contains("`.beyond_archive()`"), "{error}");
+    let stats = inspector.queue("default").await.unwrap();
+    assert_eq!((stats.scheduled, stats.archived), (120, 1));
+    assert_eq!(numbers(archive().beyond_archive().await.unwrap()), [120, 0, 0, 21]);
     assert_eq!(inspector.queue("default").await.unwrap().archived, 121, "nothing is dropped by the call");
 }
 

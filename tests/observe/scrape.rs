@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use asynq_cron::Periodic;
 use asynq_dashboard::Dashboard;
 use asynq_runtime::{metrics::described, prelude::*};
 use asynq_tests::{
@@ -117,6 +118,29 @@ on_both_brokers! {
             assert!(has(&after, name, &[]), "no {name}");
         }
     }
+}
+
+#[job]
+async fn rarely() -> JobResult {
+    Ok(())
+}
+
+/// An alert that looks for a late tick sees a job whose first tick never comes, too.
+#[tokio::test]
+async fn a_periodic_job_has_a_last_tick_from_the_moment_in_which_it_is_planned() {
+    let entry = |key: &str, spec: &str| Periodic::new(spec.parse().unwrap(), rarely::job()).unwrap().key(key);
+    let scheduler = asynq_cron::service().without_linked();
+    let scheduler = scheduler.entry(entry("a", "@yearly")).entry(entry("b", "@every 24h"));
+    let client = Client::connect("sqlite::memory:").await.unwrap();
+    let router = observed(&client);
+    let began = client.broker().now().timestamp() as f64;
+    let server = Server::builder("").broker(client.broker().clone()).service(scheduler).state(client.clone());
+    let running = server.build().await.unwrap().start().await.unwrap();
+    let (name, job) = ("asynq_last_tick_timestamp_seconds", [("type", "rarely")]);
+    let families = scraped(&router, |families| has(families, name, &job)).await;
+    let told = value(&families, name, &job);
+    assert!((began..began + 3_600.0).contains(&told), "{told} since {began}");
+    running.shutdown().await.unwrap();
 }
 
 #[tokio::test]

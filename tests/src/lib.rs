@@ -9,7 +9,6 @@ mod go;
 pub mod jobs;
 pub mod journal;
 pub mod library;
-pub mod log;
 pub mod patient;
 pub mod prometheus;
 mod redis;

@@ -66,6 +66,18 @@ on_both_brokers! {
         assert_eq!((allowed.code, scheduled().await), (0, 0), "{allowed}");
     }
 
+    async fn archiving_one_task_into_a_full_archive_says_what_will_be_deleted(desk) {
+        serve(&desk, 1).await;
+        desk.t.seed_archived("old").await;
+        desk.t.seed_pending(&["one", "two"]).await;
+        let refused = desk.run("task archive -q default one --yes").await;
+        let question = "Archive task one of queue default? Its archive keeps 1 task and holds 1: the oldest one will be DELETED.";
+        assert!(refused.code == 3 && refused.err.contains(question), "{refused}");
+        assert_eq!(desk.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 2);
+        let allowed = desk.run("task archive -q default one two --yes --beyond-archive").await;
+        assert_eq!((allowed.code, allowed.out.as_str()), (0, "task one is archived\ntask two is archived\n"), "{allowed}");
+    }
+
     async fn an_archive_with_room_is_not_spoken_of(desk) {
         serve(&desk, 100).await;
         desk.t.enqueue(task("t1").after(HOUR)).await;

@@ -83,6 +83,20 @@ struct Outranked {
     is_over: bool,
 }
 
+/// The last tick of each job that this scheduler has planned, of several entries of one job the newest. An entry that is new
+/// has its last tick when it becomes known: so a job whose first tick never comes is seen, too.
+#[derive(Default)]
+struct LastTicks(HashMap<String, DateTime<Utc>>);
+
+impl LastTicks {
+    /// Shows a last tick in the metrics, unless there is a newer one.
+    fn tell(&mut self, job: &str, at: DateTime<Utc>) {
+        let newest = self.0.entry(job.to_owned()).or_insert(at);
+        *newest = at.max(*newest);
+        metrics::last_tick(job, *newest);
+    }
+}
+
 /// When a question was sent, and when its answer came.
 struct Asked {
     before: Reading,
@@ -118,6 +132,7 @@ pub(super) struct Work {
     /// How many ticks are under way.
     ticking: usize,
     plan: Plan,
+    last_ticks: LastTicks,
     clock: BrokerClock,
     /// How often an entry was measured: the queues take turns.
     measured_queues: usize,
@@ -161,6 +176,7 @@ impl Work {
             planning: 0,
             ticking: 0,
             plan: Plan::default(),
+            last_ticks: LastTicks::default(),
             clock: BrokerClock::unknown(Reading::now()),
             measured_queues: 0,
             calls: JoinSet::new(),

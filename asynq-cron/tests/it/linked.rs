@@ -7,7 +7,7 @@ use asynq_runtime::{
     prelude::*,
     server::{Flags, ServerBuilder},
 };
-use asynq_test_support::eventually;
+use asynq_test_support::{Log, eventually};
 use tempfile::TempDir;
 
 static RUNS: AtomicUsize = AtomicUsize::new(0);
@@ -28,6 +28,24 @@ async fn a_server_that_a_program_builds_schedules_the_periodic_jobs_that_are_lin
     let running = server(&folder).build().await.expect("a server").start().await.expect("it starts");
     eventually("two ticks have run", async || (RUNS.load(SeqCst) >= 2).then_some(())).await;
     running.shutdown().await.expect("it leaves");
+}
+
+/// Somebody may wonder why the periodic jobs do not run.
+#[tokio::test]
+async fn a_server_whose_registry_is_given_says_that_it_has_no_scheduler() {
+    let (folder, log) = (TempDir::new().expect("a folder"), Log::keep());
+    let registry = || Registry::only::<(counts,)>().expect("a registry");
+    for (builder, lines) in [
+        (server(&folder).registry(registry()), 1),
+        (server(&folder).registry(registry()).without_linked_services(), 0),
+        (server(&folder).registry(registry()).service(asynq_cron::service()), 0),
+    ] {
+        let before = log.with("not run by a server whose `registry` is given").len();
+        drop(builder.build().await.expect("a server"));
+        let said = log.with("not run by a server whose `registry` is given");
+        assert_eq!(said.len() - before, lines, "{said:?}");
+        assert!(said.iter().all(|line| line.contains("scheduler")), "{said:?}");
+    }
 }
 
 #[tokio::test]

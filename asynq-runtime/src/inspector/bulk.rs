@@ -49,17 +49,20 @@ impl Inspector {
     /// Archives all pending, scheduled, retry or aggregating tasks of a queue, or all of a group.
     ///
     /// An archive keeps 10,000 tasks unless a server says otherwise, and a server **deletes** the oldest of those that are
-    /// more. [`RunningBulk::beyond_archive_limit`] says how many that would be before anything is changed,
-    /// [`BulkReport::beyond_archive_limit`] how many it will be.
+    /// more. So nothing is archived where these would be more than it keeps ([`InspectError::BeyondArchive`]), unless
+    /// [`beyond_archive`](Bulk::beyond_archive) allows it. After [`start`](Bulk::start) it is for the caller to look at
+    /// [`RunningBulk::beyond_archive_limit`] before the first slice.
     ///
     /// ```no_run
-    /// # use asynq_runtime::prelude::*;
+    /// # use asynq_runtime::{inspector::InspectError, prelude::*};
     /// # async fn repair(client: &Client) -> Result<(), BoxError> {
-    /// let mut bulk = client.inspector().archive_all("default", TaskState::Retry).start().await?;
-    /// if bulk.beyond_archive_limit() > 0 {
-    ///     return Err(format!("{} archived tasks would be deleted", bulk.beyond_archive_limit()).into());
+    /// let inspector = client.inspector();
+    /// match inspector.archive_all("default", TaskState::Retry).await {
+    ///     Err(InspectError::BeyondArchive { beyond, .. }) if beyond < 100 => {
+    ///         inspector.archive_all("default", TaskState::Retry).beyond_archive().await?;
+    ///     }
+    ///     other => drop(other?),
     /// }
-    /// while bulk.slice().await?.is_some() {}
     /// # Ok(())
     /// # }
     /// ```
@@ -79,6 +82,7 @@ impl Inspector {
             chosen: chosen.into(),
             action,
             archive_limit: None,
+            beyond_archive: false,
             at_most: u64::MAX,
             progress: None,
         }
@@ -162,6 +166,7 @@ pub struct Bulk {
     chosen: Chosen,
     action: BulkAction,
     archive_limit: Option<u64>,
+    beyond_archive: bool,
     at_most: u64,
     progress: Option<OnProgress>,
 }
@@ -176,10 +181,16 @@ impl Bulk {
         self
     }
 
-    /// How many archived tasks the servers of this queue keep, for [`BulkReport::beyond_archive_limit`]; default: what its
-    /// living servers say ([`Inspector::archive_room`]).
+    /// How many archived tasks the servers of this queue keep; default: what its living servers say
+    /// ([`Inspector::archive_room`]).
     pub fn archive_limit(mut self, tasks: u64) -> Self {
         self.archive_limit = Some(tasks);
+        self
+    }
+
+    /// Archives also where the archive cannot keep all: a server then deletes its oldest tasks.
+    pub fn beyond_archive(mut self) -> Self {
+        self.beyond_archive = true;
         self
     }
 
@@ -195,7 +206,7 @@ impl Bulk {
     ///
     /// As those of the whole.
     pub async fn start(self) -> Result<RunningBulk, InspectError> {
-        let Self { inspector, queue, chosen, action, archive_limit, at_most, progress } = self;
+        let Self { inspector, queue, chosen, action, archive_limit, beyond_archive: _, at_most, progress } = self;
         let queue = queue?;
         let state = match chosen {
             Chosen::InState(state) => state,
@@ -239,7 +250,12 @@ impl IntoFuture for Bulk {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
+            let may_exceed = self.beyond_archive;
             let mut bulk = self.start().await?;
+            let beyond = bulk.beyond_archive_limit();
+            if beyond > 0 && !may_exceed {
+                return Err(InspectError::BeyondArchive { queue: bulk.queue, limit: bulk.room.limit, beyond });
+            }
             while bulk.slice().await?.is_some() {}
             bulk.report().await
         })

@@ -160,6 +160,19 @@ pub enum InspectError {
         /// How often it was tried.
         tries: usize,
     },
+    /// The archive cannot keep all tasks that were to be archived: a server would delete its oldest.
+    #[error(
+        "the archive of queue `{queue}` keeps {limit} tasks: its {beyond} oldest would be deleted, so nothing was archived; \
+         `.beyond_archive()` allows it"
+    )]
+    BeyondArchive {
+        /// The queue.
+        queue: QueueName,
+        /// Most tasks that its archive keeps.
+        limit: u64,
+        /// How many archived tasks would be deleted.
+        beyond: u64,
+    },
     /// The queue has tasks.
     #[error("queue `{queue}` still has tasks ({tasks}); delete it with `Force::Yes` to delete them too")]
     QueueNotEmpty {

@@ -30,7 +30,7 @@ pub use self::{
 /// What asynq-cron counts with.
 #[doc(hidden)]
 pub use self::{
-    ticks::{TickOutcome, tick_settled, ticks},
+    ticks::{TickOutcome, last_tick, tick_lateness, ticks},
     total::{Share, leader},
 };
 use crate::broker::BrokerErrorKind;

@@ -155,7 +155,8 @@ fn ticks_are_counted_by_what_became_of_them_and_the_last_one_is_told() {
         ticks("metrics:tick", TickOutcome::Enqueued, 1);
         ticks("metrics:tick", TickOutcome::Missed, 3);
         ticks("metrics:tick", TickOutcome::Refused, 0);
-        tick_settled("metrics:tick", at, at + chrono::TimeDelta::milliseconds(250));
+        tick_lateness("metrics:tick", at, at + chrono::TimeDelta::milliseconds(250));
+        last_tick("metrics:tick", at);
     });
     has(&text, "asynq_ticks_total{type=\"metrics:tick\",outcome=\"enqueued\"} 1");
     has(&text, "asynq_ticks_total{type=\"metrics:tick\",outcome=\"missed\"} 3");

@@ -47,10 +47,15 @@ pub fn ticks(r#type: &str, outcome: TickOutcome, n: u64) {
     }
 }
 
-/// Says when the last tick of a job was for that the broker has decided on, and how long after its time that was.
-pub fn tick_settled(r#type: &str, at: DateTime<Utc>, now: DateTime<Utc>) {
+/// Records how long after its time the broker has decided on a tick.
+pub fn tick_lateness(r#type: &str, at: DateTime<Utc>, now: DateTime<Utc>) {
     names::describe_once();
     let late = (now - at).to_std().unwrap_or_default();
     metrics::histogram!(names::TICK_LATENESS, "type" => r#type.to_owned()).record(late.as_secs_f64());
+}
+
+/// Says for which time the last tick of a job was that the broker has decided on.
+pub fn last_tick(r#type: &str, at: DateTime<Utc>) {
+    names::describe_once();
     metrics::gauge!(names::LAST_TICK, "type" => r#type.to_owned()).set(at.timestamp() as f64);
 }

@@ -317,14 +317,20 @@ impl ServerBuilder {
 
     /// Adds the linked services, as their flags say, and returns the entries of those that were added. Once is enough.
     pub(crate) fn add_linked_services(&mut self) -> Vec<&'static ServiceEntry> {
-        // Jobs that were chosen by hand come with services that were chosen by hand.
-        if !std::mem::take(&mut self.linked_services) || self.registry.is_some() {
+        if !std::mem::take(&mut self.linked_services) {
             return Vec::new();
         }
         let mut entries = ServiceEntry::linked();
         entries.retain(|entry| {
-            let wanted =
+            let mut wanted =
                 (entry.make)(&self.flags).filter(|made| self.services.iter().all(|other| other.name() != made.name()));
+            // Jobs that were chosen by hand come with services that were chosen by hand.
+            if self.registry.is_some()
+                && let Some(left_out) = wanted.take()
+            {
+                let advice = "`service(..)` adds it, and `without_linked_services()` leaves it out without this line";
+                tracing::info!(service = left_out.name(), "not run by a server whose `registry` is given; {advice}");
+            }
             let is_new = wanted.is_some();
             self.services.extend(wanted);
             is_new

@@ -86,10 +86,19 @@ impl DeleteAll {
     }
 }
 
-/// Returns what the question adds where the archive cannot keep all tasks.
-fn beyond_archive(room: ArchiveRoom, beyond: u64) -> String {
+/// Asks before so many tasks are archived that the archive cannot keep all. `--yes` alone does not answer it.
+pub(super) fn confirm_beyond_archive(
+    session: &mut Session,
+    question: &str,
+    room: ArchiveRoom,
+    archived: u64,
+    is_allowed: bool,
+) -> Result<(), CliError> {
+    let beyond = room.beyond(archived);
     let the = if beyond == 1 { "the oldest one" } else { &format!("the {} oldest", number(beyond)) };
-    format!(" Its archive keeps {} and holds {}: {the} will be DELETED.", tasks(room.limit), number(room.archived))
+    let (limit, holds) = (tasks(room.limit), number(room.archived));
+    let question = format!("{question} Its archive keeps {limit} and holds {holds}: {the} will be DELETED.");
+    if is_allowed { session.confirm(&question) } else { session.ask(&question, "--yes --beyond-archive") }
 }
 
 impl All {
@@ -117,13 +126,7 @@ impl All {
             let question = format!("{verb} {}?", self.named(total));
             match bulk.beyond_archive_limit() {
                 0 => session.confirm(&question)?,
-                beyond => {
-                    let question = question + &beyond_archive(bulk.archive_room(), beyond);
-                    match may_exceed_archive {
-                        true => session.confirm(&question)?,
-                        false => session.ask(&question, "--yes --beyond-archive")?,
-                    }
-                }
+                _ => confirm_beyond_archive(session, &question, bulk.archive_room(), total, may_exceed_archive)?,
             }
         }
         let ended = match carry_out(session, bulk).await {

@@ -11,6 +11,7 @@ mod one;
 
 use clap::{Args, Subcommand};
 
+use super::progress::tasks;
 use crate::{error::CliError, session::Session};
 
 /// Looks at tasks and repairs them
@@ -103,5 +104,12 @@ struct TheTasks {
 impl TheTasks {
     fn ids(&self) -> impl Iterator<Item = &String> {
         self.tasks.iter().chain(&self.id)
+    }
+
+    /// `task t1 of queue default`, or `3 tasks of queue default`.
+    fn named(&self) -> String {
+        let ids: Vec<_> = self.ids().collect();
+        let what = if let [id] = *ids { format!("task {id}") } else { tasks(ids.len() as u64) };
+        format!("{what} of queue {}", self.queue)
     }
 }

@@ -4,10 +4,7 @@ use asynq_runtime::Inspector;
 use clap::Args;
 use serde_json::json;
 
-use super::{
-    super::{progress::tasks, several::Several},
-    TheTasks,
-};
+use super::{super::several::Several, TheTasks, many::confirm_beyond_archive};
 use crate::{error::CliError, session::Session, show::clean};
 
 /// With --json: an array of objects with `id`, `queue`, `done` ("run") and `error`
@@ -17,11 +14,16 @@ pub(crate) struct Run {
     tasks: TheTasks,
 }
 
-/// With --json: an array of objects with `id`, `queue`, `done` ("archived") and `error`
+/// Asks first where the archive cannot keep them all: its oldest tasks would be DELETED, and --yes does not answer that
+///
+/// With --json: an array of objects with `id`, `queue`, `done` ("archived") and `error`.
 #[derive(Debug, Args)]
 pub(crate) struct Archive {
     #[command(flatten)]
     tasks: TheTasks,
+    /// Also where the archive cannot keep all: its oldest tasks are DELETED
+    #[arg(long)]
+    beyond_archive: bool,
 }
 
 /// Asks first, unless --yes is given. With --json: an array of objects with `id`, `queue`, `done` ("deleted") and `error`
@@ -52,6 +54,12 @@ impl Run {
 
 impl Archive {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        let n = self.tasks.ids().count() as u64;
+        let room = session.inspector().await?.archive_room(&self.tasks.queue).await?;
+        if room.beyond(n) > 0 {
+            let question = format!("Archive {}?", self.tasks.named());
+            confirm_beyond_archive(session, &question, room, n, self.beyond_archive)?;
+        }
         each(session, &self.tasks, "archived", None, "is archived", async |inspector, queue, id| {
             Ok(inspector.archive(queue, id).await?)
         })
@@ -61,9 +69,7 @@ impl Archive {
 
 impl Delete {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let ids: Vec<_> = self.tasks.ids().collect();
-        let what = if let [id] = *ids { format!("task {id}") } else { tasks(ids.len() as u64) };
-        session.confirm(&format!("Delete {what} of queue {}?", self.tasks.queue))?;
+        session.confirm(&format!("Delete {}?", self.tasks.named()))?;
         each(session, &self.tasks, "deleted", None, "is deleted", async |inspector, queue, id| {
             Ok(inspector.delete(queue, id).await?)
         })

@@ -92,6 +92,7 @@ impl Work {
                 self.outranked.remove(entry.id());
                 self.shows_plans = false;
                 self.log(&entry, &change);
+                self.last_ticks.tell(entry.job(), state.last);
                 self.plan.set(entry, &state);
             }
             Err(error) => {

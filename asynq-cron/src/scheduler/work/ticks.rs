@@ -45,10 +45,12 @@ impl Work {
 
     pub(super) fn ticked(&mut self, entry: &Arc<Periodic>, fire: Fire, ticked: Result<Ticked, BrokerError>) {
         let (at, now) = (fire.at, self.clock.at(Reading::now()));
-        let count = |outcome| {
+        let last_ticks = &mut self.last_ticks;
+        let mut count = |outcome| {
             metrics::ticks(entry.job(), outcome, 1);
             metrics::ticks(entry.job(), TickOutcome::Missed, fire.missed);
-            metrics::tick_settled(entry.job(), at, now);
+            metrics::tick_lateness(entry.job(), at, now);
+            last_ticks.tell(entry.job(), at);
         };
         let sent = match ticked {
             Ok(Ticked::Enqueued(_)) => {
