@@ -37,6 +37,17 @@ async fn a_grouped_task_waits_in_its_group_and_is_not_taken() {
 }
 
 #[tokio::test]
+async fn only_queues_with_groups_are_worth_aggregating() {
+    let t = Fixture::start().await;
+    let queues: Vec<_> = ["a", "b", "never"].map(queue).into();
+    let worth = async || t.broker().worth_aggregating(&queues).await.unwrap();
+    t.enqueue(task("t1").in_queue("a")).await;
+    assert!(worth().await.is_empty());
+    t.enqueue(task("t2").in_queue("b").grouped("g")).await;
+    assert_eq!(worth().await, [queue("b")]);
+}
+
+#[tokio::test]
 async fn a_grouped_task_shows_its_state_and_group() {
     let t = Fixture::start().await;
     t.enqueue(task("t1").grouped("g")).await;

@@ -35,6 +35,16 @@ pub trait Groups {
     /// The broker failed.
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
 
+    /// Returns those of `queues` in which there may be groups, by one question about all of them, so that queues without groups
+    /// cost an idle server nothing. Default: all.
+    ///
+    /// # Errors
+    ///
+    /// The broker failed.
+    async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        Ok(queues.to_vec())
+    }
+
     /// One step of a walk over the groups of a queue, of some hundred groups: those that are ripe by the rules, of which
     /// [`claim_set`](Self::claim_set) takes sets, and where the walk goes on. A group that is there from the first step to
     /// the last is looked at, on Redis now and then twice; a group of nothing but ids without a task may be named, too.

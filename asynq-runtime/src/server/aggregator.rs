@@ -82,12 +82,13 @@ struct Aggregator {
 }
 
 impl Aggregator {
-    /// Looks at every group of every queue once, and takes more from those of full sets until it is time to look at all groups
+    /// Looks at every group of every queue once that may have any, and takes more from those of full sets until it is time to look at all groups
     /// again. Returns whether there may be more full sets.
     async fn turn(&mut self, again: Instant) -> Result<bool, BrokerError> {
         let context = Arc::clone(&self.context);
         let mut full = Vec::new();
-        for queue in context.queues.now().names() {
+        let queues = context.queues.now();
+        for queue in &context.answer(context.broker.worth_aggregating(queues.names())).await? {
             let mut step = None;
             loop {
                 let call = context.broker.ripe_groups(queue, &context.aggregations.rules, step.as_ref());

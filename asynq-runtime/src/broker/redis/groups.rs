@@ -14,6 +14,7 @@ use super::{
     keys::Keys,
     reply,
     script::{CLAIM, Call, LIST_GROUPS, PUT_BACK, RIPE},
+    seen::{Kind, Question, Topic},
     span::whole_seconds,
 };
 use crate::{
@@ -72,6 +73,14 @@ impl Groups for RedisBroker {
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
         let name = group.as_str().to_owned();
         Ok(self.group_stats(&Keys::new(queue), &[name]).await?.pop())
+    }
+
+    async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        let groups = |queue| Question::new(Kind::Members, Keys::new(queue).groups());
+        let questions: Vec<Question> = queues.iter().map(groups).collect();
+        let answers = self.reads(Topic::Groups).look(&questions).await?;
+        let worth = queues.iter().zip(answers).filter(|(_, members)| *members != Some(Some(0)));
+        Ok(worth.map(|(queue, _)| queue.clone()).collect())
     }
 
     async fn ripe_groups(

@@ -25,6 +25,8 @@ pub(super) enum Topic {
     Work,
     /// Tasks that become due.
     Due,
+    /// Groups of tasks.
+    Groups,
     /// Leases that end.
     Leases,
     /// Housekeeping.

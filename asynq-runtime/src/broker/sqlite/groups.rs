@@ -50,6 +50,22 @@ impl Groups for SqliteBroker {
         self.store.read(move |view| view.find(&sql::GROUPS_ONE, [queue.as_str(), group.as_str()], read_stats)).await
     }
 
+    async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        let queues = queues.to_vec();
+        self.store
+            .read(move |view| {
+                let mut worth = Vec::new();
+                for queue in &queues {
+                    let Some(q) = view.queue(queue)? else { continue };
+                    if view.find(&sql::GROUPS_NEXT, params![q, ""], |_| Ok(()))?.is_some() {
+                        worth.push(queue.clone());
+                    }
+                }
+                Ok(worth)
+            })
+            .await
+    }
+
     async fn ripe_groups(
         &self,
         queue: &QueueName,

@@ -100,6 +100,10 @@ impl Groups for Flaky {
         self.inner.group(queue, group).await
     }
 
+    async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        self.inner.worth_aggregating(queues).await
+    }
+
     async fn ripe_groups(
         &self,
         queue: &QueueName,
