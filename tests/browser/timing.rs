@@ -1,6 +1,9 @@
 //! How fast very large stores are shown. `scripts/prove dashboard` runs it.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::Client;
 use asynq_tests::{Build as _, Fixture, PATIENCE, RedisStore, SqliteStore, Store, task};
@@ -20,6 +23,49 @@ async fn took<S: Store>(world: &World<S>, path: &str) -> f64 {
     times[2]
 }
 
+/// What Redis itself took longer for than [`LONGEST`](Self::LONGEST), from a moment on. A file has no such log.
+struct SlowLog(Option<redis::Connection>);
+
+impl SlowLog {
+    /// For so long one call may keep all others waiting.
+    const LONGEST: Duration = Duration::from_millis(5);
+    /// A process that the machine stops for a moment is late once or twice; a call that costs too much is late each time.
+    const BY_CHANCE: usize = 2;
+
+    fn begin<S: Store>(fixture: &Fixture<S>) -> Self {
+        let location = fixture.broker().location();
+        let mut connection = location
+            .starts_with("redis")
+            .then(|| redis::Client::open(location.as_str()).unwrap().get_connection().unwrap());
+        if let Some(connection) = &mut connection {
+            let longest = Self::LONGEST.as_micros().to_string();
+            for line in [
+                &["CONFIG", "SET", "slowlog-log-slower-than", &longest, "slowlog-max-len", "10000"][..],
+                &["SLOWLOG", "RESET"],
+            ] {
+                redis::cmd(line[0]).arg(&line[1..]).exec(connection).unwrap();
+            }
+        }
+        Self(connection)
+    }
+
+    /// Prints the slowest call, and fails if a call of one kind was too slow again and again.
+    fn end(self) {
+        type Entry = (u64, u64, u64, Vec<redis::Value>, redis::Value, redis::Value);
+        let Some(mut connection) = self.0 else { return };
+        let entries: Vec<Entry> = redis::cmd("SLOWLOG").arg("GET").arg(10_000).query(&mut connection).unwrap();
+        let mut kinds = BTreeMap::<String, Vec<u64>>::new();
+        for (_, _, micros, words, ..) in &entries {
+            let word = |word: &redis::Value| redis::from_redis_value::<String>(word.clone()).unwrap_or_default();
+            kinds.entry(words.iter().take(2).map(word).collect::<Vec<_>>().join(" ")).or_default().push(*micros);
+        }
+        let slowest = entries.iter().map(|entry| entry.2).max().unwrap_or_default();
+        println!("{} calls of more than {:?}, the slowest of {slowest} µs", entries.len(), Self::LONGEST);
+        kinds.retain(|_, times| times.len() > Self::BY_CHANCE);
+        assert!(kinds.is_empty(), "these keep others waiting (µs): {kinds:#?}");
+    }
+}
+
 fn ten_thousand_queues_are_no_burden<S: Store>() {
     wait(async {
         let fixture = Fixture::<S>::real_time().await;
@@ -31,6 +77,7 @@ fn ten_thousand_queues_are_no_burden<S: Store>() {
         }
         let client = Client::new(fixture.shared());
         assert_eq!(client.broker().queues().await.unwrap().len(), 10_000);
+        let slow_log = SlowLog::begin(&fixture);
         let world = World::of(fixture, Vec::new()).await;
         // The first look starts the sampler, and waits for it.
         world.open("/").await;
@@ -49,6 +96,7 @@ fn ten_thousand_queues_are_no_burden<S: Store>() {
         }
         world.open("/").await;
         assert!(world.browser.text("nav.pages").await.contains("1–25 of 10,000"));
+        slow_log.end();
         world.end().await;
     });
 }
@@ -99,6 +147,7 @@ fn a_million_archived_tasks_are_no_burden<S: Store>() {
         }
         let inspector = Client::new(fixture.shared()).inspector();
         inspector.archive_all("default", asynq_runtime::TaskState::Scheduled).beyond_archive().await.unwrap();
+        let slow_log = SlowLog::begin(&fixture);
         let world = World::of(fixture, Vec::new()).await;
         world.open("/").await;
         for path in [
@@ -125,6 +174,7 @@ fn a_million_archived_tasks_are_no_burden<S: Store>() {
         search_to_the_end(&world).await;
         world.open("/queues/default?state=archived").await;
         assert!(world.browser.text("nav.pages").await.contains("of 1,000,000"));
+        slow_log.end();
         world.end().await;
     });
 }

@@ -273,8 +273,10 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     assert!(outcomes.iter().all(Result::is_ok));
     // a and b are full at once, c is ripe after the grace period.
     soon(running.signals().settled.reached(2)).await;
+    // Where the machine stood still for the grace period, both jobs begin at once.
     let told = seen(&log);
-    assert!(told[0].ends_with(": a b") && told[1].ends_with(": c"), "{told:?}");
+    let has = |end: &str| told.iter().filter(|told| told.ends_with(end)).count() == 1;
+    assert!(told.len() == 2 && has(": a b") && has(": c"), "{told:?}");
     let turns = running.signals().aggregated.count();
     soon(running.signals().aggregated.reached(turns + 1)).await;
     let bad = client.broker().queue_stats(&"default".parse().unwrap()).await.unwrap();
