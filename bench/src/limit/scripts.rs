@@ -179,6 +179,21 @@ impl Script {
         if read == n { Ok(()) } else { Err(io::Error::other(format!("{read} of {n} values"))) }
     }
 
+    /// Deletes those values.
+    ///
+    /// # Errors
+    ///
+    /// Redis refused it.
+    pub(super) fn forget(&mut self, n: u64) -> io::Result<()> {
+        for number in 0..n {
+            self.redis.begin(2);
+            [b"UNLINK".as_slice(), plain(number).as_bytes()].iter().for_each(|word| self.redis.word(word));
+            self.redis.send()?;
+            self.redis.reply(|_| {})?;
+        }
+        Ok(())
+    }
+
     fn run(&mut self, n: usize, settles: bool) -> io::Result<usize> {
         let (n, now) = (n.to_string(), since_epoch().as_secs());
         let (lease, day_ends) = ((now + 30).to_string(), (now + 90 * 86_400).to_string());

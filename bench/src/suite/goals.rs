@@ -7,7 +7,7 @@ use crate::measured::{Measured, short};
 #[derive(Debug, Clone, Copy)]
 enum Figure {
     Rate,
-    /// Microseconds per task, the other way round.
+    /// Microseconds per task: the inverse of the rate.
     Time,
     P50,
     P99,

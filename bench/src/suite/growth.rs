@@ -16,7 +16,7 @@ pub(super) struct Axis {
     pub(super) steps: &'static [(u64, u64)],
     set: fn(&mut Order, u64),
     /// In how many rounds it runs at most: one for a curve, several where a goal is about it.
-    times: usize,
+    pub(super) times: usize,
 }
 
 pub(super) const BROKERS: [&str; 2] = ["redis", "sqlite"];

@@ -16,7 +16,7 @@ pub(super) struct Planned {
 /// doubles its table of keys and for a while moves some with each command.
 const CROWD: u64 = 1_000_000;
 const BESIDE: u64 = 40_000;
-/// Bytes of a large payload, and how many of them.
+/// Bytes of a large payload, and how many tasks have one.
 const LARGE: usize = 100_000;
 const LARGE_TASKS: u64 = 4_000;
 /// Seconds of an idle worker, of four busy processes, and of jobs that only compute: these outlast a lease.

@@ -40,10 +40,14 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
         page += &format!("\n{}\n", notes.trim());
     }
 
-    page += "\n## How cost grows\n\nDrain at concurrency 100, from the start of the worker; one run each, of the queues the median of three. \
+    page += "\n## How cost grows\n\nDrain at concurrency 100, from the start of the worker. \
              µs: time per task; CPU: of worker and broker per task.\n";
     for axis in AXES {
-        page += &format!("\n### {}\n\n![{}]({}.svg)\n\n", axis.title, axis.title, axis.name);
+        let runs = match axis.times.min(extent.runs) {
+            1 => "One run each.".to_owned(),
+            n => format!("Medians of {n} runs."),
+        };
+        page += &format!("\n### {}\n\n![{}]({}.svg)\n\n{runs}\n\n", axis.title, axis.title, axis.name);
         let head = [axis.title, "tasks", "Redis µs", "Redis CPU µs", "SQLite µs", "SQLite CPU µs"];
         page += &table(
             &head,
