@@ -145,6 +145,7 @@ impl From<InspectError> for Failure {
             | InspectError::IdConflict { .. }
             | InspectError::Duplicate { .. }
             | InspectError::Contended { .. }
+            | InspectError::BeyondArchive { .. }
             | InspectError::QueueNotEmpty { .. }
             | InspectError::QueueActive { .. }
             | InspectError::QueueRefilled { .. } => Kind::Conflict,

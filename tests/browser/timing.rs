@@ -57,7 +57,10 @@ impl SlowLog {
         let mut kinds = BTreeMap::<String, Vec<u64>>::new();
         for (_, _, micros, words, ..) in &entries {
             let word = |word: &redis::Value| redis::from_redis_value::<String>(word.clone()).unwrap_or_default();
-            kinds.entry(words.iter().take(2).map(word).collect::<Vec<_>>().join(" ")).or_default().push(*micros);
+            let words: Vec<String> = words.iter().take(2).map(word).collect();
+            let is_script = words[0].eq_ignore_ascii_case("EVALSHA") || words[0].eq_ignore_ascii_case("EVAL");
+            let kind = if is_script { words.join(" ") } else { words[0].clone() };
+            kinds.entry(kind).or_default().push(*micros);
         }
         let slowest = entries.iter().map(|entry| entry.2).max().unwrap_or_default();
         println!("{} calls of more than {:?}, the slowest of {slowest} µs", entries.len(), Self::LONGEST);

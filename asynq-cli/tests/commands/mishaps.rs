@@ -74,6 +74,9 @@ on_both_brokers! {
         let question = "Archive task one of queue default? Its archive keeps 1 task and holds 1: the oldest one will be DELETED.";
         assert!(refused.code == 3 && refused.err.contains(question), "{refused}");
         assert_eq!(desk.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 2);
+        // What is archived already, or is not there, deletes nothing.
+        let typo = desk.run("task archive -q default old typo --yes").await;
+        assert!(typo.code == 1 && typo.err.contains("`typo` was not found") && !typo.err.contains("DELETED"), "{typo}");
         let allowed = desk.run("task archive -q default one two --yes --beyond-archive").await;
         assert_eq!((allowed.code, allowed.out.as_str()), (0, "task one is archived\ntask two is archived\n"), "{allowed}");
     }

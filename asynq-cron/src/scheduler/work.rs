@@ -24,7 +24,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::{runtime::Handle, task::JoinSet};
 
 pub(crate) use self::dynamic::Provider;
-use self::rounds::Timers;
+use self::{rounds::Timers, ticks::LastTicks};
 use super::{
     Settings,
     clock::{BrokerClock, Reading, pause},
@@ -81,20 +81,6 @@ struct Outranked {
     revision: u64,
     /// Whether no living scheduler lists the entry as that revision planned it: this program's plan replaces that one.
     is_over: bool,
-}
-
-/// The last tick of each job that this scheduler has planned, of several entries of one job the newest. An entry that is new
-/// has its last tick when it becomes known: so a job whose first tick never comes is seen, too.
-#[derive(Default)]
-struct LastTicks(HashMap<String, DateTime<Utc>>);
-
-impl LastTicks {
-    /// Shows a last tick in the metrics, unless there is a newer one.
-    fn tell(&mut self, job: &str, at: DateTime<Utc>) {
-        let newest = self.0.entry(job.to_owned()).or_insert(at);
-        *newest = at.max(*newest);
-        metrics::last_tick(job, *newest);
-    }
 }
 
 /// When a question was sent, and when its answer came.

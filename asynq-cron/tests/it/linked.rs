@@ -40,9 +40,9 @@ async fn a_server_whose_registry_is_given_says_that_it_has_no_scheduler() {
         (server(&folder).registry(registry()).without_linked_services(), 0),
         (server(&folder).registry(registry()).service(asynq_cron::service()), 0),
     ] {
-        let before = log.with("not run by a server whose `registry` is given").len();
+        let before = log.with("does not run where `registry` is given").len();
         drop(builder.build().await.expect("a server"));
-        let said = log.with("not run by a server whose `registry` is given");
+        let said = log.with("does not run where `registry` is given");
         assert_eq!(said.len() - before, lines, "{said:?}");
         assert!(said.iter().all(|line| line.contains("scheduler")), "{said:?}");
     }

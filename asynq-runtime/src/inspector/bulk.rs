@@ -157,8 +157,8 @@ type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
 ///
 /// # Errors
 ///
-/// Of `.await`: the state cannot be treated so, there is no such queue or group, or the broker failed: then
-/// [`InspectError::Interrupted`] says what was done.
+/// Of `.await`: the state cannot be treated so, there is no such queue or group, the archive cannot keep all
+/// ([`InspectError::BeyondArchive`]), or the broker failed: then [`InspectError::Interrupted`] says what was done.
 #[must_use = "nothing is changed until `.await`"]
 pub struct Bulk {
     inspector: Inspector,
@@ -188,7 +188,8 @@ impl Bulk {
         self
     }
 
-    /// Archives also where the archive cannot keep all: a server then deletes its oldest tasks.
+    /// Archives also where the archive cannot keep all: a server then deletes its oldest tasks. It is for `.await`; after
+    /// [`start`](Self::start) the caller decides by [`RunningBulk::beyond_archive_limit`].
     pub fn beyond_archive(mut self) -> Self {
         self.beyond_archive = true;
         self
@@ -204,7 +205,7 @@ impl Bulk {
     ///
     /// # Errors
     ///
-    /// As those of the whole.
+    /// As those of the whole, but [`InspectError::BeyondArchive`].
     pub async fn start(self) -> Result<RunningBulk, InspectError> {
         let Self { inspector, queue, chosen, action, archive_limit, beyond_archive: _, at_most, progress } = self;
         let queue = queue?;

@@ -121,7 +121,7 @@ pub fn described() -> &'static [Described] {
             name: LAST_TICK,
             kind: Kind::Gauge,
             labels: &["type"],
-            help: "Unix time of the last tick of a periodic job that this program's scheduler sent.",
+            help: "Unix time of the last tick of a periodic job, or of the moment in which it became known or its schedule changed.",
         },
         Described { name: ENQUEUED, kind: Kind::Counter, labels: &["type"], help: "Tasks that were enqueued." },
         Described {

@@ -54,7 +54,7 @@ pub fn tick_lateness(r#type: &str, at: DateTime<Utc>, now: DateTime<Utc>) {
     metrics::histogram!(names::TICK_LATENESS, "type" => r#type.to_owned()).record(late.as_secs_f64());
 }
 
-/// Says for which time the last tick of a job was that the broker has decided on.
+/// Says when the last tick of a job was for, or when it became known or its schedule changed.
 pub fn last_tick(r#type: &str, at: DateTime<Utc>) {
     names::describe_once();
     metrics::gauge!(names::LAST_TICK, "type" => r#type.to_owned()).set(at.timestamp() as f64);

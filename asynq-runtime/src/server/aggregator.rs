@@ -82,8 +82,8 @@ struct Aggregator {
 }
 
 impl Aggregator {
-    /// Looks at every group of every queue once that may have any, and takes more from those of full sets until it is time to look at all groups
-    /// again. Returns whether there may be more full sets.
+    /// Looks once at every group of the queues that may have groups, then takes more sets from the full ones until `again`.
+    /// Returns whether there may be more full sets.
     async fn turn(&mut self, again: Instant) -> Result<bool, BrokerError> {
         let context = Arc::clone(&self.context);
         let mut full = Vec::new();

@@ -322,18 +322,21 @@ impl ServerBuilder {
         }
         let mut entries = ServiceEntry::linked();
         entries.retain(|entry| {
-            let mut wanted =
-                (entry.make)(&self.flags).filter(|made| self.services.iter().all(|other| other.name() != made.name()));
-            // Jobs that were chosen by hand come with services that were chosen by hand.
-            if self.registry.is_some()
-                && let Some(left_out) = wanted.take()
-            {
-                let advice = "`service(..)` adds it, and `without_linked_services()` leaves it out without this line";
-                tracing::info!(service = left_out.name(), "not run by a server whose `registry` is given; {advice}");
+            let Some(made) = (entry.make)(&self.flags) else { return false };
+            if self.services.iter().any(|other| other.name() == made.name()) {
+                return false;
             }
-            let is_new = wanted.is_some();
-            self.services.extend(wanted);
-            is_new
+            // Jobs that were chosen by hand come with services that were chosen by hand.
+            if self.registry.is_some() {
+                let advice = "add it with `service(..)`, or call `without_linked_services()`";
+                tracing::info!(
+                    service = made.name(),
+                    "a linked service does not run where `registry` is given: {advice}"
+                );
+                return false;
+            }
+            self.services.push(made);
+            true
         });
         entries
     }

@@ -26,7 +26,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{pace::Pace, ready_queues::MANY};
+use self::{
+    pace::Pace,
+    ready_queues::{Look, MANY},
+};
 use super::{
     attempt::Attempt,
     layer_stack::{LayerStack, Permit},
@@ -55,8 +58,8 @@ pub(crate) struct Fetcher {
     is_beside_jobs: bool,
     /// Per queue: when it last gave less than it was asked for, and little, if it did since the last notification.
     short: Vec<Option<Instant>>,
-    /// When all queues were last looked at, where they are many.
-    looked: Option<Instant>,
+    /// The last look at all queues, where they are many.
+    looked: Option<Look>,
     pace: Pace,
     /// What the layers gave for the next task.
     permit: Option<Permit>,

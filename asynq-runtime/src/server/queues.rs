@@ -3,7 +3,7 @@
 //! A server is told *entries*: queues, and patterns that stand for all queues of such a name. The weight of a pattern is
 //! that of all its queues together, so that a thousand tenants do not drown the rest; its limit is that of each of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use asynq_grammar::Pattern;
 
@@ -52,9 +52,10 @@ impl Queues {
         let named = entries.iter().enumerate().filter(|(_, entry)| entry.pattern.is_exact());
         let mut found: Vec<(usize, QueueName)> =
             named.map(|(i, entry)| (i, QueueName::from_wire(entry.pattern.as_str()))).collect();
+        let exact: HashSet<&str> =
+            entries.iter().filter(|entry| entry.pattern.is_exact()).map(|entry| entry.pattern.as_str()).collect();
         for name in known {
-            let exact = |entry: &Entry| entry.pattern.is_exact() && entry.pattern.as_str() == name.as_str();
-            if entries.iter().any(exact) {
+            if exact.contains(name.as_str()) {
                 continue;
             }
             let by = entries.iter().position(|entry| entry.pattern.matches(name.as_str()));
@@ -66,8 +67,9 @@ impl Queues {
         let weights = entries.iter().map(|entry| u64::from(entry.weight / divisor)).collect();
         let mut ranks: Vec<usize> = (0..entries.len()).collect();
         ranks.sort_by_key(|&i| std::cmp::Reverse(entries[i].weight));
-        let queues_of = |entry| (0..names.len()).filter(|&queue| entry_of[queue] == entry).collect();
-        let ranked = ranks.into_iter().map(queues_of).collect();
+        let mut queues_of: Vec<Vec<usize>> = vec![Vec::new(); entries.len()];
+        entry_of.iter().enumerate().for_each(|(queue, &entry)| queues_of[entry].push(queue));
+        let ranked = ranks.into_iter().map(|entry| std::mem::take(&mut queues_of[entry])).collect();
         Self { ranked, names, entry_of, entries: entries.to_vec(), weights, strict }
     }
 
@@ -197,12 +199,15 @@ impl Queues {
     /// queues of each.
     fn split(&self, slots: usize, open: &[Open], places: &[usize], random: &mut Rng) -> Vec<(usize, usize)> {
         let mut by_entry: Vec<(usize, Vec<usize>)> = Vec::new();
+        // A server may have as many entries as queues.
+        let mut group_of: Vec<Option<usize>> = vec![None; self.entries.len()];
         for &place in places {
             let entry = self.entry_of[open[place].queue];
-            match by_entry.iter_mut().find(|(known, _)| *known == entry) {
-                Some((_, members)) => members.push(place),
-                None => by_entry.push((entry, vec![place])),
-            }
+            let group = *group_of[entry].get_or_insert_with(|| {
+                by_entry.push((entry, Vec::new()));
+                by_entry.len() - 1
+            });
+            by_entry[group].1.push(place);
         }
         let weights = by_entry.iter().map(|(entry, _)| self.weights[*entry]).collect::<Vec<_>>();
         let shares = portions(slots, &weights, random);

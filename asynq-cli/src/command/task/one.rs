@@ -1,6 +1,8 @@
 //! `task run`, `archive`, `delete`, `move`: one task, or some by their ids.
 
-use asynq_runtime::Inspector;
+use std::collections::BTreeSet;
+
+use asynq_runtime::{Inspector, TaskState};
 use clap::Args;
 use serde_json::json;
 
@@ -54,11 +56,21 @@ impl Run {
 
 impl Archive {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let n = self.tasks.ids().count() as u64;
-        let room = session.inspector().await?.archive_room(&self.tasks.queue).await?;
-        if room.beyond(n) > 0 {
-            let question = format!("Archive {}?", self.tasks.named());
-            confirm_beyond_archive(session, &question, room, n, self.beyond_archive)?;
+        let (inspector, queue) = (session.inspector().await?, &self.tasks.queue);
+        let ids: BTreeSet<&String> = self.tasks.ids().collect();
+        // Where it cannot be known, the answer about each task says what is wrong.
+        if let Ok(room) = inspector.archive_room(queue).await
+            && room.beyond(ids.len() as u64) > 0
+        {
+            let mut archived = 0;
+            for id in ids {
+                let is_there = inspector.task(queue, id).await.is_ok_and(|task| task.state != TaskState::Archived);
+                archived += u64::from(is_there);
+            }
+            if archived > 0 && room.beyond(archived) > 0 {
+                let question = format!("Archive {}?", self.tasks.named());
+                confirm_beyond_archive(session, &question, room, archived, self.beyond_archive)?;
+            }
         }
         each(session, &self.tasks, "archived", None, "is archived", async |inspector, queue, id| {
             Ok(inspector.archive(queue, id).await?)

@@ -92,7 +92,7 @@ impl Work {
                 self.outranked.remove(entry.id());
                 self.shows_plans = false;
                 self.log(&entry, &change);
-                self.last_ticks.tell(entry.job(), state.last);
+                self.last_ticks.record(entry.job(), state.last, state.now);
                 self.plan.set(entry, &state);
             }
             Err(error) => {

@@ -1,6 +1,6 @@
 //! Sends what is due, and deals with what the broker says of it.
 
-use std::{sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use asynq_runtime::{
     broker::{BrokerError, Ticked},
@@ -15,6 +15,24 @@ use super::{
     About, Event, MOST_AT_ONCE, Work,
 };
 use crate::{Periodic, Tick};
+
+/// The newest last tick of each job, whose entries may be several. A new entry counts as ticked when it becomes known, so that a
+/// job whose first tick never comes is noticed.
+#[derive(Default)]
+pub(super) struct LastTicks(HashMap<String, DateTime<Utc>>);
+
+impl LastTicks {
+    /// Shows a last tick in the metrics, unless there is a newer one. One of the future was before the clock went back.
+    pub(super) fn record(&mut self, job: &str, at: DateTime<Utc>, now: DateTime<Utc>) {
+        metrics::last_tick(job, self.newest(job, at, now));
+    }
+
+    fn newest(&mut self, job: &str, at: DateTime<Utc>, now: DateTime<Utc>) -> DateTime<Utc> {
+        let newest = self.0.entry(job.to_owned()).or_insert(at);
+        *newest = if *newest > now { at } else { at.max(*newest) };
+        *newest
+    }
+}
 
 impl Work {
     /// Sends what is due.
@@ -50,7 +68,7 @@ impl Work {
             metrics::ticks(entry.job(), outcome, 1);
             metrics::ticks(entry.job(), TickOutcome::Missed, fire.missed);
             metrics::tick_lateness(entry.job(), at, now);
-            last_ticks.tell(entry.job(), at);
+            last_ticks.record(entry.job(), at, now);
         };
         let sent = match ticked {
             Ok(Ticked::Enqueued(_)) => {
@@ -116,5 +134,20 @@ impl Work {
             }
             Event::Done
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_tick_of_a_job_is_the_newest_of_its_entries_until_the_clock_goes_back() {
+        let at = |seconds| DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap();
+        let mut ticks = LastTicks::default();
+        for (tick, now, expected) in [(100, 100, 100), (40, 100, 100), (160, 160, 160), (90, 100, 90), (95, 100, 95)] {
+            assert_eq!(ticks.newest("report", at(tick), at(now)), at(expected), "{tick} at {now}");
+        }
+        assert_eq!(ticks.newest("another", at(1), at(100)), at(1));
     }
 }

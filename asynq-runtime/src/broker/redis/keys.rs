@@ -304,9 +304,9 @@ mod tests {
         }
         assert_eq!(keys.task_prefix() + "id", keys.task("id"));
         assert_eq!(keys.group_prefix() + "g", keys.group(&GroupName::from_wire("g")));
-        assert_eq!(keys.pattern("g:"), "asynq:{a:b}:g:*");
+        assert_eq!(keys.pattern("unique:"), "asynq:{a:b}:unique:*");
         let strange = Keys::new(&QueueName::from_wire("a*[b]?\\"));
-        assert_eq!(strange.pattern("g:"), r"asynq:{a\*\[b\]\?\\}:g:*");
+        assert_eq!(strange.pattern("unique:"), r"asynq:{a\*\[b\]\?\\}:unique:*");
         assert_eq!(semaphore("mail"), "asynq:sema:mail");
         assert_eq!(shape("mail:send", Some(0xab)), "asynq:x:shape:000000ab:mail:send");
         assert_eq!(shape("mail:send", None), "asynq:x:shape:json:mail:send");

@@ -106,14 +106,14 @@ impl Router {
         }
     }
 
-    /// Names the server that keeps each of these keys. A key that none keeps has a server without a name.
+    /// Names the server that keeps each of these keys; `None` of a key that no node of a cluster keeps just now.
     ///
     /// # Errors
     ///
     /// The nodes of the cluster are not known.
-    pub(super) async fn owners(&self, keys: &[String]) -> Result<Vec<String>, BrokerError> {
+    pub(super) async fn owners(&self, keys: &[String]) -> Result<Vec<Option<String>>, BrokerError> {
         match self {
-            Self::One(_) => Ok(vec![String::new(); keys.len()]),
+            Self::One(_) => Ok(vec![Some(String::new()); keys.len()]),
             #[cfg(feature = "cluster")]
             Self::Many(cluster) => cluster.owners(keys).await,
         }

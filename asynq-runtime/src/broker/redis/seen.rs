@@ -106,12 +106,23 @@ impl Change {
 /// The answers that still hold, of one connection or of all that lead to one place.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
-    keys: HashMap<String, Vec<(Kind, Known)>>,
+    keys: HashMap<String, Key>,
     asked: u64,
     /// Counts what was announced.
     changes: u64,
+    /// Counts, of each topic, what was announced of its keys.
+    changes_of: HashMap<Topic, u64>,
     /// Per topic: since when it has its share of questions that are asked again, and what is left of it.
     nets: HashMap<Topic, (Instant, usize)>,
+}
+
+/// A key that Redis announces the next change of.
+#[derive(Debug, Default)]
+struct Key {
+    /// The answers about it; none where they were forgotten.
+    known: Vec<(Kind, Known)>,
+    /// What it was read for.
+    topics: Vec<Topic>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -166,10 +177,13 @@ impl Seen {
 
     /// Notes that these are asked now. Returns the number under which they are
     /// [`answered`](Self::answered).
-    pub(super) fn asking(&mut self, questions: &[&Question]) -> u64 {
+    pub(super) fn asking(&mut self, topic: Topic, questions: &[&Question]) -> u64 {
         self.asked += 1;
         for question in questions {
-            let known = self.keys.entry(question.key.clone()).or_default();
+            let Key { known, topics } = self.keys.entry(question.key.clone()).or_default();
+            if !topics.contains(&topic) {
+                topics.push(topic);
+            }
             match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
                 // The first read under way notes any change that is announced since.
                 Some((_, Known::Asked(_))) => {}
@@ -182,7 +196,7 @@ impl Seen {
 
     /// Notes an answer, unless a change was announced since it was asked under this number.
     pub(super) fn answered(&mut self, asking: u64, question: &Question, answer: Option<i64>, now: Instant) {
-        let Some(known) = self.keys.get_mut(&question.key) else { return };
+        let Some(Key { known, .. }) = self.keys.get_mut(&question.key) else { return };
         match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
             Some((_, Known::Asked(first))) if *first > asking => {}
             Some((_, known)) => *known = Known::Answer(answer, now),
@@ -190,13 +204,10 @@ impl Seen {
         }
     }
 
-    /// Forgets an answer, because the caller is about to change what it says.
+    /// Forgets an answer, because the caller is about to change what it says. The change is still announced to others.
     pub(super) fn forget(&mut self, question: &Question) {
-        if let Some(known) = self.keys.get_mut(&question.key) {
+        if let Some(Key { known, .. }) = self.keys.get_mut(&question.key) {
             known.retain(|(kind, _)| *kind != question.kind);
-            if known.is_empty() {
-                self.keys.remove(&question.key);
-            }
         }
     }
 
@@ -204,8 +215,15 @@ impl Seen {
     pub(super) fn changed(&mut self, change: &Change) {
         self.changes += 1;
         match change {
-            Change::Keys(keys) => keys.iter().for_each(|key| drop(self.keys.remove(key))),
-            Change::All => self.keys.clear(),
+            Change::Keys(keys) => {
+                for topic in keys.iter().filter_map(|key| self.keys.remove(key)).flat_map(|key| key.topics) {
+                    *self.changes_of.entry(topic).or_default() += 1;
+                }
+            }
+            Change::All => {
+                self.keys.clear();
+                self.changes_of.values_mut().for_each(|changes| *changes += 1);
+            }
         }
     }
 
@@ -214,8 +232,13 @@ impl Seen {
         self.changes
     }
 
+    /// Differs after an announcement about a key that was read for this topic.
+    pub(super) fn changes_of(&mut self, topic: Topic) -> u64 {
+        *self.changes_of.entry(topic).or_default()
+    }
+
     fn known(&self, question: &Question) -> Option<Known> {
-        let known = self.keys.get(&question.key)?;
+        let Key { known, .. } = self.keys.get(&question.key)?;
         known.iter().find(|(kind, _)| *kind == question.kind).map(|&(_, known)| known)
     }
 }
@@ -238,7 +261,7 @@ mod tests {
         let questions = [length("a"), length("b"), Question::new(Kind::Exists, "a".to_owned())];
         let ask: Vec<&Question> = seen.unknown(Topic::Work, &questions, now);
         assert_eq!(ask.len(), 3);
-        let asking = seen.asking(&ask);
+        let asking = seen.asking(Topic::Work, &ask);
         questions.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
         assert_eq!(seen.unknown(Topic::Work, &questions, now), [] as [&Question; 0]);
         seen.changed(&keys(&["b", "elsewhere"]));
@@ -253,21 +276,21 @@ mod tests {
     #[test]
     fn an_answer_that_a_change_has_overtaken_does_not_count() {
         let (mut seen, now, a) = (Seen::default(), Instant::now(), length("a"));
-        let first = seen.asking(&[&a]);
+        let first = seen.asking(Topic::Work, &[&a]);
         seen.changed(&keys(&["a"]));
         seen.answered(first, &a, Some(0), now);
         assert_eq!(seen.answer(&a), None);
         // Another caller has asked again before the first answer came.
-        let first = seen.asking(&[&a]);
+        let first = seen.asking(Topic::Work, &[&a]);
         seen.changed(&keys(&["a"]));
-        let second = seen.asking(&[&a]);
+        let second = seen.asking(Topic::Work, &[&a]);
         seen.answered(first, &a, Some(0), now);
         assert_eq!(seen.answer(&a), None);
         seen.answered(second, &a, Some(1), now);
         assert_eq!(seen.answer(&a), Some(Some(1)));
         // Two ask at once, and nothing changes: either answer holds.
         seen.forget(&a);
-        let (first, second) = (seen.asking(&[&a]), seen.asking(&[&a]));
+        let (first, second) = (seen.asking(Topic::Work, &[&a]), seen.asking(Topic::Work, &[&a]));
         seen.answered(second, &a, Some(2), now);
         assert_eq!(seen.answer(&a), Some(Some(2)));
         seen.answered(first, &a, Some(2), now);
@@ -283,7 +306,7 @@ mod tests {
         let look = |seen: &mut Seen, at: u32| {
             let now = start + NET * at;
             let ask = seen.unknown(Topic::Work, &questions, now);
-            let asking = seen.asking(&ask);
+            let asking = seen.asking(Topic::Work, &ask);
             ask.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
             ask.iter().map(|question| question.key.parse::<usize>().unwrap()).collect::<Vec<_>>()
         };
@@ -292,6 +315,32 @@ mod tests {
         let again: Vec<usize> = (1..=4).flat_map(|at| look(&mut seen, at)).collect();
         assert_eq!(again[..100], (0..100).collect::<Vec<_>>(), "in turn");
         assert_eq!(again.len(), 4 * NET_SIZE);
+    }
+
+    #[test]
+    fn a_topic_hears_of_its_own_keys_and_of_those_that_another_caller_has_forgotten() {
+        let (mut seen, now, a, b) = (Seen::default(), Instant::now(), length("a"), length("b"));
+        let read = |seen: &mut Seen, topic, question: &Question| {
+            let asking = seen.asking(topic, &[question]);
+            seen.answered(asking, question, Some(0), now);
+        };
+        let both = |seen: &mut Seen| [Topic::Work, Topic::Due].map(|topic| seen.changes_of(topic));
+        assert_eq!(both(&mut seen), [0, 0]);
+        read(&mut seen, Topic::Work, &a);
+        read(&mut seen, Topic::Due, &b);
+        seen.changed(&keys(&["a", "elsewhere"]));
+        assert_eq!(both(&mut seen), [1, 0]);
+        seen.forget(&b);
+        assert_eq!(seen.answer(&b), None);
+        seen.changed(&keys(&["b"]));
+        assert_eq!(both(&mut seen), [1, 1]);
+        // What was read for both is announced to both.
+        read(&mut seen, Topic::Work, &a);
+        read(&mut seen, Topic::Due, &a);
+        seen.changed(&keys(&["a"]));
+        assert_eq!(both(&mut seen), [2, 2]);
+        seen.changed(&Change::All);
+        assert_eq!(both(&mut seen), [3, 3]);
     }
 
     #[test]

@@ -87,6 +87,17 @@ enum Source<'b> {
     Poll,
 }
 
+impl Source<'_> {
+    /// Differs after an announcement that matters. All that is read on a connection of the caller's own is read for it; on the one
+    /// that all share, a wait for due tasks is not woken by each lease.
+    fn announced(&self, topic: Topic, seen: &mut seen::Seen) -> u64 {
+        match self {
+            Self::Own(_) => seen.changes(),
+            Self::Shared(_) | Self::Poll => seen.changes_of(topic),
+        }
+    }
+}
+
 /// What became of questions.
 #[derive(Default)]
 pub(super) struct Asked<'q> {
@@ -121,8 +132,9 @@ impl RedisBroker {
 
 impl<'b> TrackedReads<'b> {
     fn new(broker: &'b RedisBroker, topic: Topic, seen: SharedSeen, source: Source<'b>) -> Self {
-        let changes = seen::lock(&seen).changes();
-        Self { broker, topic, seen, changes, source }
+        let mut reads = Self { broker, topic, seen, changes: 0, source };
+        reads.changes = reads.announced();
+        reads
     }
 }
 
@@ -135,6 +147,11 @@ impl TrackedReads<'_> {
     /// Whether it is the caller's own.
     pub(super) fn is_own(&self) -> bool {
         matches!(self.source, Source::Own(_))
+    }
+
+    /// Differs after an announcement that matters here.
+    fn announced(&self) -> u64 {
+        self.source.announced(self.topic, &mut seen::lock(&self.seen))
     }
 
     /// The answer, if it is known; the inner one is what the question says of no answer.
@@ -161,9 +178,9 @@ impl TrackedReads<'_> {
             let (ask, asking) = {
                 let mut seen = seen::lock(&self.seen);
                 // Before the question: nothing may happen in between.
-                self.changes = seen.changes();
+                self.changes = self.source.announced(self.topic, &mut seen);
                 let ask = seen.unknown(self.topic, questions.clone(), Instant::now());
-                let asking = seen.asking(&ask);
+                let asking = seen.asking(self.topic, &ask);
                 (ask, asking)
             };
             if ask.is_empty() {
@@ -211,7 +228,12 @@ impl TrackedReads<'_> {
 
     /// Has Redis say something, and with it all that it has to announce until now.
     pub(super) async fn catch_up(&mut self) -> Result<(), BrokerError> {
-        self.send(vec![Call::plain("PING")]).await.map(drop)
+        let ping = Call::plain("PING");
+        match self.source {
+            // Each node of a cluster announces on a connection of its own.
+            Source::Shared(_) => self.broker.wake().router.send_to_each(ping).await.map(drop),
+            Source::Own(_) | Source::Poll => self.send(vec![ping]).await.map(drop),
+        }
     }
 
     /// The answers; `None` if they have to be asked again, elsewhere.
@@ -238,13 +260,13 @@ impl TrackedReads<'_> {
     ///
     /// The broker was closed.
     pub(super) async fn changed(&mut self, limit: Duration) -> Result<bool, BrokerError> {
-        let Self { broker, seen, changes, source, .. } = self;
+        let Self { broker, topic, seen, changes, source } = self;
         let changed = async {
             match source {
                 Source::Own(own) => own.hear(*changes, limit).await,
                 Source::Shared(notifier) => {
-                    let notified =
-                        async { while seen::lock(seen).changes() == *changes && notifier.changed().await.is_ok() {} };
+                    let is_told = || seen::lock(seen).changes_of(*topic) != *changes;
+                    let notified = async { while !is_told() && notifier.changed().await.is_ok() {} };
                     timeout(limit, notified).await.is_ok()
                 }
                 Source::Poll => {
@@ -259,7 +281,7 @@ impl TrackedReads<'_> {
             closed = broker.router.ended() => Err(closed),
         };
         // Before the caller looks what it was about.
-        self.changes = seen::lock(&self.seen).changes();
+        self.changes = self.announced();
         heard
     }
 }

@@ -28,14 +28,13 @@ use crate::{
 use super::{
     beside::beside,
     command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
-    connection,
     error::translate,
     liveness::Liveness,
     notifier::Notifier,
     reader::Readers,
     sql::Names,
     tx::View,
-    watch::{FileStatus, Identity},
+    watch::{FileStatus, Identity, is_unreadable},
 };
 
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
@@ -153,7 +152,7 @@ impl Common {
     /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
     pub(super) fn look_for_file(&self) {
         let Some(file) = &self.file else { return };
-        let status = FileStatus::of(file, self.identity);
+        let status = FileStatus::of_database(file, self.identity);
         // Our connections keep the log open, so that SQLite itself never removes it.
         let of_log = self.log.as_ref().map(|(log, identity)| (log, FileStatus::of(log, *identity)));
         if let (FileStatus::Replaced, Some((log, FileStatus::Same))) = (status, of_log) {
@@ -169,27 +168,17 @@ impl Common {
     pub(super) fn explain(&self, error: rusqlite::Error) -> BrokerError {
         self.look_for_file();
         let error = translate(error, &self.place);
-        if error.kind() == BrokerErrorKind::Corrupt && !self.is_broken() && self.is_unreadable() {
-            self.break_down(BrokerError::with_source(
-                BrokerErrorKind::Corrupt,
-                format!(
-                    "{} was overwritten or damaged while it was in use: not even the list of its tables can be read; stop every \
-                     program on this file, restore it from a backup, then start them again",
-                    self.place
-                ),
-                error.clone(),
-            ));
+        if let (BrokerErrorKind::Corrupt, false, Some(file)) = (error.kind(), self.is_broken(), &self.file)
+            && is_unreadable(file)
+        {
+            let place = &self.place;
+            let message = format!(
+                "{place} was overwritten or damaged while it was in use: the list of its tables cannot be read; stop every program \
+                 on this file, delete {place}-wal and {place}-shm, put a backup in its place, then start them again"
+            );
+            self.break_down(BrokerError::with_source(BrokerErrorKind::Corrupt, message, error.clone()));
         }
         self.broken.get().cloned().unwrap_or(error)
-    }
-
-    /// Whether a new connection cannot read the list of tables either. Damage to one page is no reason to stop: what is
-    /// elsewhere in the file is still worked off.
-    fn is_unreadable(&self) -> bool {
-        let Some(file) = &self.file else { return false };
-        let schema = connection::open_watch(file)
-            .and_then(|open| open.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)));
-        schema.is_err_and(|error| translate(error, &self.place).kind() == BrokerErrorKind::Corrupt)
     }
 
     /// From now on every call fails with `error`.

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
+use rusqlite::ErrorCode;
+
 use crate::broker::{BrokerError, BrokerErrorKind};
 
 use super::{
@@ -159,6 +161,8 @@ pub(super) enum FileStatus {
     Replaced,
     /// Nothing has its name.
     Gone,
+    /// It has no bytes any more.
+    Emptied,
 }
 
 impl FileStatus {
@@ -173,18 +177,37 @@ impl FileStatus {
         }
     }
 
+    /// The same of a database, which always has bytes. SQLite would delete the log of an empty one, and what is in it.
+    pub(super) fn of_database(path: &Path, identity: Option<Identity>) -> Self {
+        let is_empty = || fs::metadata(path).is_ok_and(|found| found.len() == 0);
+        match Self::of(path, identity) {
+            Self::Same if is_empty() => Self::Emptied,
+            status => status,
+        }
+    }
+
     /// The error of all calls from now on: SQLite would go on writing into a file without a name.
     pub(super) fn error(self, place: &str) -> Option<BrokerError> {
         let what = match self {
             Self::Same => return None,
             Self::Replaced => "was replaced",
             Self::Gone => "was deleted or moved away",
+            Self::Emptied => "was emptied",
         };
         Some(BrokerError::new(
             BrokerErrorKind::Corrupt,
             format!("{place} {what} while it was in use; tasks written since are lost, restart this program"),
         ))
     }
+}
+
+/// Whether a new connection cannot read the list of tables. Damage to one page is no reason to stop: what is elsewhere in the
+/// file is still worked off.
+pub(super) fn is_unreadable(file: &Path) -> bool {
+    let schema = connection::open_watch(file)
+        .and_then(|open| open.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)));
+    let code = schema.err().and_then(|error| error.sqlite_error_code());
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
 }
 
 #[cfg(all(test, unix))]
@@ -201,7 +224,8 @@ mod tests {
     async fn a_ring_wakes_those_who_wait_although_nobody_writes() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
-        let _writer = connection::open_untouched(&file).unwrap();
+        let writer = connection::open_untouched(&file).unwrap();
+        writer.execute_batch("PRAGMA user_version=1").unwrap();
         let common = Arc::new(Common::in_file(file.clone(), Names::Plain, false, Arc::new(SystemClock)).unwrap());
         let liveness = common.liveness.as_ref().unwrap();
         liveness.show().unwrap();

@@ -14,8 +14,30 @@ use crate::{broker::BrokerError, task::QueueName};
 
 /// A queue that gave less than it was asked for, and little, is taken as empty for this long, while others have work.
 const SHORT: Duration = Duration::from_millis(10);
+/// After a look at many queues as many times its duration is for fetches, so that looks take at most a quarter of the time.
+const FETCHES: u32 = 3;
 /// So many queues are asked one after the other before it is worth a question which of them have work.
 pub(super) const MANY: usize = 16;
+
+/// A look at all queues.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Look {
+    /// When it ended.
+    at: Instant,
+    took: Duration,
+}
+
+impl Look {
+    /// One that ends now and took no time, such as a wait that has told which queues have work.
+    pub(super) fn now() -> Self {
+        Self { at: Instant::now(), took: Duration::ZERO }
+    }
+
+    /// Whether it is too early for the next one, while the queues that are known to have work are fetched from.
+    fn is_fresh(self) -> bool {
+        self.at.elapsed() < SHORT.max(self.took * FETCHES)
+    }
+}
 
 impl Fetcher {
     /// Slots that this queue may take beside what it has.
@@ -34,10 +56,10 @@ impl Fetcher {
         }
         let is_stale = |since: Instant| since.elapsed() >= SHORT;
         let asked: Vec<usize> = if !is_few {
-            if next == Next::Fetch && self.looked.is_some_and(|since| !is_stale(since)) {
+            if next == Next::Fetch && self.looked.is_some_and(|look| look.is_fresh()) {
                 return Ok(());
             }
-            self.looked = Some(Instant::now());
+            self.looked = Some(Look::now());
             self.all().collect()
         } else if self.short.iter().any(Option::is_none) {
             // Queues that were short a moment ago are left out as long as another has work. Where none has, a wait looks at all.
@@ -49,9 +71,13 @@ impl Fetcher {
         if asked.is_empty() {
             return Ok(());
         }
+        let began = Instant::now();
         let names: Vec<QueueName> = asked.iter().map(|&queue| self.queues.names()[queue].clone()).collect();
         let ready = self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?;
         self.note_ready(asked, ready);
+        if !is_few {
+            self.looked = Some(Look { at: Instant::now(), took: began.elapsed() });
+        }
         Ok(())
     }
 

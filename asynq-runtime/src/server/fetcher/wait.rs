@@ -13,7 +13,9 @@ use super::{
         config::SAFETY_NET,
         queues::{MOST_ASKED, Open},
     },
-    Fetcher, Next, wanted,
+    Fetcher, Next,
+    ready_queues::Look,
+    wanted,
 };
 use crate::{
     broker::{BrokerError, Run},
@@ -90,7 +92,7 @@ impl Fetcher {
                 return Ok(Next::Fetch);
             }
             (Found::Queues(open), _) if !open.is_empty() => {
-                self.looked = Some(Instant::now());
+                self.looked = Some(Look::now());
                 self.note_ready(self.all(), open);
                 true
             }

@@ -33,10 +33,10 @@ async fn an_idle_server_costs_no_more_than_three_commands_a_second() {
 
     let mut foreign = redis.foreign().await;
     let (begun, before) = (Instant::now(), commands(&mut foreign).await);
-    // Five seconds each.
-    beats(&running, 3).await;
+    // Five seconds each. What comes every ten seconds comes once more or less often in a part of the time.
+    beats(&running, 6).await;
     let sent = commands(&mut foreign).await - before;
-    assert!(sent >= 3, "the beats are counted");
+    assert!(sent >= 6, "the beats are counted");
     // A busy machine makes the time longer, and the timers of the server with it.
     let seconds = begun.elapsed().as_secs_f64();
     assert!(sent as f64 <= 3.0 * seconds, "{sent} commands in {seconds:.1} seconds");

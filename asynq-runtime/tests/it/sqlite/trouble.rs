@@ -131,24 +131,35 @@ async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
 /// As `cp` does with the wrong file: the name stays, and so does the number of the file.
 #[tokio::test]
 async fn a_file_that_is_overwritten_stops_every_call_with_the_reason() {
+    for (bytes, reason) in [("the wrong file", "was overwritten or damaged"), ("", "was emptied")] {
+        overwritten(bytes, reason).await;
+    }
+}
+
+async fn overwritten(bytes: &str, reason: &str) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let broker = open(&file).await;
     let member = join(&broker).await;
     enqueue(&broker, task("a")).await.unwrap();
-    // All of it is in the file, and nothing in the log.
-    rusqlite::Connection::open(&file).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
-    fs::write(&file, "the wrong file").unwrap();
+    if !bytes.is_empty() {
+        // All of it is in the file, and nothing in the log.
+        rusqlite::Connection::open(&file).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    }
+    fs::write(&file, bytes).unwrap();
     // The first to look into the file is told. Until then the pages that a connection keeps may do for an answer.
     eventually("it is noticed", async || broker.queue_stats(&queue()).await.err()).await;
     let stopped = soon(broker.broken()).await;
     assert_eq!(stopped.kind(), BrokerErrorKind::Corrupt);
-    assert!(stopped.to_string().contains("was overwritten or damaged"), "{stopped}");
+    assert!(stopped.to_string().contains(reason), "{stopped}");
     let Err(Refused::Broker(error)) = enqueue(&broker, task("b")).await else { panic!("nothing is accepted") };
     assert_eq!(error.to_string(), stopped.to_string());
     let wanted = [Wanted { queue: queue(), n: 1 }];
     assert_eq!(broker.dequeue(&member, &wanted).await.unwrap_err().to_string(), stopped.to_string());
     assert_eq!(broker.ping().await.unwrap_err().to_string(), stopped.to_string());
+    // What was committed and is in the log alone is not deleted with it.
+    let log = fs::metadata(folder.path().join("jobs.db-wal")).unwrap();
+    assert_eq!(log.len() > 0, bytes.is_empty());
     broker.close().await;
 }
 

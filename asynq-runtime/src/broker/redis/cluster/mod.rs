@@ -143,12 +143,9 @@ impl Cluster {
     }
 
     /// See [`Router::owners`](super::router::Router::owners).
-    pub(super) async fn owners(&self, keys: &[String]) -> Result<Vec<String>, BrokerError> {
+    pub(super) async fn owners(&self, keys: &[String]) -> Result<Vec<Option<String>>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
-        Ok(keys
-            .iter()
-            .map(|key| map.owner(slot(key.as_bytes())).map(ToString::to_string).unwrap_or_default())
-            .collect())
+        Ok(keys.iter().map(|key| map.owner(slot(key.as_bytes())).map(ToString::to_string)).collect())
     }
 
     pub(super) async fn ended(&self) -> BrokerError {

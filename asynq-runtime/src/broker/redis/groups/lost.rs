@@ -28,7 +28,9 @@ impl RedisBroker {
         let owners = self.router.owners(&keys.iter().map(Keys::groups).collect::<Vec<_>>()).await?;
         let mut of_server: HashMap<String, HashMap<&str, &Keys>> = HashMap::new();
         for (owner, keys) in owners.into_iter().zip(&keys) {
-            of_server.entry(owner).or_default().insert(keys.prefix(), keys);
+            if let Some(owner) = owner {
+                of_server.entry(owner).or_default().insert(keys.prefix(), keys);
+            }
         }
         let mut restored = 0;
         for (server, served) in of_server {
