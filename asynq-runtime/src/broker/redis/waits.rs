@@ -130,7 +130,7 @@ impl RedisBroker {
         }
     }
 
-    /// See [`Consume::ready`](crate::broker::Consume::ready); `None` where there is no connection to remember answers on.
+    /// See [`Consume::ready`](crate::broker::Consume::ready); `None` where no connection remembers answers, or it cannot be asked.
     pub(super) async fn ready_at(
         &self,
         queues: &[QueueName],
@@ -138,17 +138,17 @@ impl RedisBroker {
     ) -> Result<Option<Vec<QueueName>>, BrokerError> {
         let watched = WatchedQueue::of(queues);
         let mut reads = self.own_reads();
-        if !reads.is_own() {
-            return Ok(None);
-        }
         // With the answers comes all that was announced before: what changed until the call is known after a second look.
         for is_first in [true, false] {
             let questions: Vec<&Question> =
                 watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
-            if reads.ask(questions).await?.count == 0 && is_first {
-                reads.catch_up().await?;
+            let Ok(asked) = reads.ask(questions).await else { return Ok(None) };
+            // The answers of one node say nothing of what the others announce.
+            let is_behind = asked.count == 0 || !reads.is_own();
+            if is_first && is_behind && reads.catch_up().await.is_err() {
+                return Ok(None);
             }
-            if !reads.is_own() {
+            if !reads.is_told() {
                 return Ok(None);
             }
         }
