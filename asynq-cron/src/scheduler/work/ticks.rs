@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn the_last_tick_of_a_job_is_the_newest_of_its_entries_until_the_clock_goes_back() {
-        let at = |seconds| DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap();
+        let at = |seconds: i64| DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap();
         let mut ticks = LastTicks::default();
         for (tick, now, expected) in [(100, 100, 100), (40, 100, 100), (160, 160, 160), (90, 100, 90), (95, 100, 95)] {
             assert_eq!(ticks.newest("report", at(tick), at(now)), at(expected), "{tick} at {now}");
