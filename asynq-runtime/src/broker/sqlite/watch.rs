@@ -201,8 +201,8 @@ impl FileStatus {
     }
 }
 
-/// Whether a new connection cannot read the list of tables. Damage to one page is no reason to stop: what is elsewhere in the
-/// file is still worked off.
+/// Whether a new connection cannot read the list of tables. Damage to one page does not stop the broker: the tasks in other pages
+/// are still worked off.
 pub(super) fn is_unreadable(file: &Path) -> bool {
     let schema = connection::open_watch(file)
         .and_then(|open| open.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)));

@@ -136,7 +136,7 @@ async fn while_redis_takes_no_writes_nobody_looks_for_lapsed_leases() {
     assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
 }
 
-/// One dead worker is no reason for every server to ask each of its queues every second.
+/// One dead worker does not make every server ask each of its queues every second.
 #[tokio::test]
 async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others() {
     let server = Server::start(&[]).await;
