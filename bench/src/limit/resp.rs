@@ -30,6 +30,12 @@ impl Resp {
         Ok(Self { stream, out: Vec::with_capacity(CHUNK), input: Vec::with_capacity(CHUNK), at: 0 })
     }
 
+    /// Writes a whole command.
+    pub(super) fn command(&mut self, words: &[&[u8]]) {
+        self.begin(words.len());
+        words.iter().for_each(|word| self.word(word));
+    }
+
     /// Begins a command of so many words; [`word`](Self::word) gives each.
     pub(super) fn begin(&mut self, words: usize) {
         self.header(b'*', words);

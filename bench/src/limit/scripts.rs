@@ -68,8 +68,7 @@ impl Script {
         let cycle = load(&mut redis, &cycle)?;
         let today = chrono::Utc::now().format("%Y-%m-%d");
         let processed_today = format!("asynq:{{bench}}:processed:{today}");
-        redis.begin(3);
-        [b"SADD".as_slice(), b"asynq:queues", QUEUE.as_bytes()].iter().for_each(|word| redis.word(word));
+        redis.command(&[b"SADD", b"asynq:queues", QUEUE.as_bytes()]);
         redis.send()?;
         redis.reply(|_| {})?;
         Ok(Self { redis, enqueue, cycle, taken: Vec::new(), processed_today })
@@ -150,10 +149,7 @@ impl Script {
     /// Redis refused one.
     pub(super) fn set(&mut self, tasks: &Tasks) -> io::Result<()> {
         for (number, (_, message)) in tasks.0.iter().enumerate() {
-            self.redis.begin(3);
-            for word in [b"SET".as_slice(), plain(number as u64).as_bytes(), message] {
-                self.redis.word(word);
-            }
+            self.redis.command(&[b"SET", plain(number as u64).as_bytes(), message]);
             self.redis.send()?;
             self.redis.reply(|_| {})?;
         }
@@ -170,8 +166,7 @@ impl Script {
         for first in (0..n).step_by(group) {
             let numbers = first..n.min(first + group as u64);
             for number in numbers.clone() {
-                self.redis.begin(2);
-                [b"GET".as_slice(), plain(number).as_bytes()].iter().for_each(|word| self.redis.word(word));
+                self.redis.command(&[b"GET", plain(number).as_bytes()]);
             }
             self.redis.send()?;
             numbers.into_iter().try_for_each(|_| self.redis.reply(|_| read += 1))?;
@@ -186,8 +181,7 @@ impl Script {
     /// Redis refused it.
     pub(super) fn forget(&mut self, n: u64) -> io::Result<()> {
         for number in 0..n {
-            self.redis.begin(2);
-            [b"UNLINK".as_slice(), plain(number).as_bytes()].iter().for_each(|word| self.redis.word(word));
+            self.redis.command(&[b"UNLINK", plain(number).as_bytes()]);
             self.redis.send()?;
             self.redis.reply(|_| {})?;
         }
@@ -250,8 +244,7 @@ fn plain(number: u64) -> String {
 }
 
 fn load(redis: &mut Resp, script: &str) -> io::Result<Vec<u8>> {
-    redis.begin(3);
-    [b"SCRIPT".as_slice(), b"LOAD", script.as_bytes()].iter().for_each(|word| redis.word(word));
+    redis.command(&[b"SCRIPT", b"LOAD", script.as_bytes()]);
     redis.send()?;
     let mut sha = Vec::new();
     redis.reply(|text| sha.extend_from_slice(text))?;

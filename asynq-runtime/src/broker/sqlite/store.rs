@@ -34,7 +34,7 @@ use super::{
     reader::Readers,
     sql::Names,
     tx::View,
-    watch::{FileStatus, Identity, is_unreadable},
+    watch::{FileStatus, Identity, is_unreadable, restore},
 };
 
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
@@ -173,8 +173,8 @@ impl Common {
         {
             let place = &self.place;
             let message = format!(
-                "{place} was overwritten or damaged while it was in use: the list of its tables cannot be read; stop every program \
-                 on this file, delete {place}-wal and {place}-shm, put a backup in its place, then start them again"
+                "{place} was overwritten or damaged while it was in use: the list of its tables cannot be read; {}",
+                restore(place)
             );
             self.break_down(BrokerError::with_source(BrokerErrorKind::Corrupt, message, error.clone()));
         }

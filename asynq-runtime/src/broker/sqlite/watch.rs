@@ -192,13 +192,23 @@ impl FileStatus {
             Self::Same => return None,
             Self::Replaced => "was replaced",
             Self::Gone => "was deleted or moved away",
-            Self::Emptied => "was emptied",
+            Self::Emptied => {
+                let message = format!("{place} was emptied while it was in use; {}", restore(place));
+                return Some(BrokerError::new(BrokerErrorKind::Corrupt, message));
+            }
         };
         Some(BrokerError::new(
             BrokerErrorKind::Corrupt,
             format!("{place} {what} while it was in use; tasks written since are lost, restart this program"),
         ))
     }
+}
+
+/// What to do about a file without its tables. SQLite would read the log that is left into whatever file it lies beside.
+pub(super) fn restore(place: &str) -> String {
+    format!(
+        "stop every program on this file, delete {place}-wal and {place}-shm, put a backup in its place, then start them again"
+    )
 }
 
 /// Whether a new connection cannot read the list of tables. Damage to one page does not stop the broker: the tasks in other pages

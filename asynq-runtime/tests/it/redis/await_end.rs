@@ -25,13 +25,6 @@ fn wait(broker: &Arc<RedisBroker>, task: &str, limit: Duration) -> JoinHandle<Ta
     tokio::spawn(async move { broker.wait_for_end(&queue(), &task, limit).await.unwrap() })
 }
 
-/// Calls of one command, those by scripts included.
-async fn calls(redis: &mut MultiplexedConnection, command: &str) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-    let line = stats.lines().find_map(|line| line.strip_prefix(&format!("cmdstat_{command}:calls=")));
-    line.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
-}
-
 async fn clients(redis: &mut MultiplexedConnection) -> usize {
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
     list.lines().count()

@@ -13,7 +13,7 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
     server::{Proxy, Server as Redis, patient},
-    tasks::until_tracked,
+    tasks::{calls_by_command, until_tracked},
 };
 
 #[job]
@@ -50,13 +50,6 @@ async fn waiting(redis: &Redis, url: &str, servers: usize, queues: usize) -> Vec
     running
 }
 
-/// How often each command was run since the start, scripts' own commands included.
-async fn calls(redis: &mut MultiplexedConnection) -> HashMap<String, u64> {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-    let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-    lines.map(|(name, calls)| (name.to_owned(), calls.split(',').next().unwrap().parse().unwrap())).collect()
-}
-
 /// Commands that one waiting server may send for one enqueue.
 const PER_WAKE: u64 = 3;
 /// What a server asks again every ten seconds, whatever it was told, is no more than this.
@@ -70,12 +63,12 @@ async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Runn
         let count = |name: &str| calls.get(name).copied().unwrap_or_default();
         count("llen") + count("evalsha") + count("eval")
     };
-    let (begun, before, ran) = (Instant::now(), calls(redis).await, settled());
+    let (begun, before, ran) = (Instant::now(), calls_by_command(redis).await, settled());
     for i in 0..TASKS {
         nothing::job().queue(name(usize::try_from(i).unwrap() * 7 % queues)).enqueue(client).await.unwrap();
         eventually("the task has run", async || (settled() > ran + i).then_some(())).await;
     }
-    let sent = sent(&calls(redis).await) - sent(&before);
+    let sent = sent(&calls_by_command(redis).await) - sent(&before);
     (sent - 2 * TASKS, (begun.elapsed().as_secs() / 10 + 1) * NET * running.len() as u64)
 }
 

@@ -1,6 +1,6 @@
 //! Tasks, runs and outcomes in few words.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{
@@ -143,17 +143,22 @@ pub(crate) async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
 
 /// How often Redis has run this command, those calls included that scripts made.
 pub(crate) async fn calls(redis: &mut MultiplexedConnection, command: &str) -> u64 {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-    let start = format!("cmdstat_{command}:calls=");
-    let calls = stats.lines().find_map(|line| line.strip_prefix(&start));
-    calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+    calls_by_command(redis).await.get(command).copied().unwrap_or_default()
 }
 
 /// Every command that Redis has run, those that scripts call included; not those by which a test looks at Redis.
 pub(crate) async fn commands(redis: &mut MultiplexedConnection) -> u64 {
+    let calls = calls_by_command(redis).await;
+    calls
+        .iter()
+        .filter(|(name, _)| !["info", "config|resetstat"].contains(&name.as_str()))
+        .map(|(_, calls)| calls)
+        .sum()
+}
+
+/// How often Redis has run each command, those calls included that scripts made.
+pub(crate) async fn calls_by_command(redis: &mut MultiplexedConnection) -> HashMap<String, u64> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-    let lines = stats.lines().filter(|line| line.starts_with("cmdstat_"));
-    let foreign = |line: &&str| line.starts_with("cmdstat_info:") || line.starts_with("cmdstat_config|resetstat:");
-    let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-    lines.filter(|line| !foreign(line)).filter_map(calls).sum()
+    let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    lines.map(|(name, calls)| (name.to_owned(), calls.split(',').next().unwrap().parse().unwrap())).collect()
 }
