@@ -2,7 +2,11 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{inspector::Force, prelude::*, server::ServerBuilder, task::QueueName};
+use asynq_runtime::{
+    inspector::Force,
+    prelude::*,
+    server::{Running, ServerBuilder},
+};
 use tokio::time::timeout;
 
 use crate::{
@@ -116,26 +120,14 @@ pub(crate) async fn held(client: &Client, order: &Order) -> Result<Held, BoxErro
     Ok(held)
 }
 
-/// Waits until nothing is pending and nothing is unacknowledged, with a look every 200 µs.
+/// Waits until the broker has taken the outcomes of `n` tasks, as the worker counts them: to ask thousands of queues would be measured, too.
 ///
 /// # Errors
 ///
 /// That is not so after [`PATIENCE`].
-pub(crate) async fn acknowledged(client: &Client, order: &Order) -> Result<(), BoxError> {
-    for name in names(order) {
-        let name: QueueName = name.parse()?;
-        let look = async {
-            loop {
-                let stats = client.broker().queue_stats(&name).await?;
-                if stats.pending + stats.active == 0 {
-                    return Ok::<_, BoxError>(());
-                }
-                tokio::time::sleep(Duration::from_micros(200)).await;
-            }
-        };
-        timeout(PATIENCE, look).await.map_err(|_| "the last tasks were not acknowledged")??;
-    }
-    Ok(())
+pub(crate) async fn acknowledged(running: &Running, n: u64) -> Result<(), BoxError> {
+    let all = timeout(PATIENCE, running.signals().settled.reached(n)).await;
+    all.map_err(|_| "the last tasks were not acknowledged".into())
 }
 
 /// Whether the queues hold `pending` waiting tasks, those that are always there, and nothing else.

@@ -19,6 +19,7 @@ mod start;
 mod wait;
 
 use std::{
+    collections::HashMap,
     future::poll_fn,
     mem,
     sync::{Arc, atomic::Ordering},
@@ -196,11 +197,14 @@ impl Fetcher {
     async fn took(&mut self, asked: &[(usize, usize)], runs: Vec<Run>) -> usize {
         let context = Arc::clone(&self.context);
         let queues = Arc::clone(&self.queues);
-        let names = queues.names();
         let now = context.broker.now();
         let since = Instant::now();
+        let mut got: HashMap<usize, usize> = HashMap::new();
+        runs.iter()
+            .filter_map(|run| queues.position(&run.key.queue))
+            .for_each(|queue| *got.entry(queue).or_default() += 1);
         for &(queue, n) in asked {
-            let got = runs.iter().filter(|run| run.key.queue == names[queue]).count();
+            let got = got.get(&queue).copied().unwrap_or_default();
             self.short[queue] = (got < n.min(BUSY)).then_some(since);
         }
         let taken = runs.len();

@@ -28,6 +28,7 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Queues {
     names: Vec<QueueName>,
+    positions: HashMap<QueueName, usize>,
     /// Per queue: by which entry it is served.
     entry_of: Vec<usize>,
     entries: Vec<Entry>,
@@ -63,6 +64,7 @@ impl Queues {
         }
         found.sort();
         let (entry_of, names): (Vec<usize>, Vec<QueueName>) = found.into_iter().unzip();
+        let positions = names.iter().enumerate().map(|(queue, name)| (name.clone(), queue)).collect();
         let divisor = entries.iter().map(|entry| entry.weight).fold(0, gcd).max(1);
         let weights = entries.iter().map(|entry| u64::from(entry.weight / divisor)).collect();
         let mut ranks: Vec<usize> = (0..entries.len()).collect();
@@ -70,11 +72,16 @@ impl Queues {
         let mut queues_of: Vec<Vec<usize>> = vec![Vec::new(); entries.len()];
         entry_of.iter().enumerate().for_each(|(queue, &entry)| queues_of[entry].push(queue));
         let ranked = ranks.into_iter().map(|entry| std::mem::take(&mut queues_of[entry])).collect();
-        Self { ranked, names, entry_of, entries: entries.to_vec(), weights, strict }
+        Self { ranked, names, positions, entry_of, entries: entries.to_vec(), weights, strict }
     }
 
     pub(crate) fn names(&self) -> &[QueueName] {
         &self.names
+    }
+
+    /// Where it stands among the [`names`](Self::names).
+    pub(crate) fn position(&self, name: &QueueName) -> Option<usize> {
+        self.positions.get(name).copied()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -195,28 +202,17 @@ impl Queues {
         asked
     }
 
-    /// `slots` shared by weight among the open queues at `places`: first among their entries, then equally among the
-    /// queues of each.
+    /// `slots` shared by weight among the open queues at `places`, the weight of an entry equally among its queues.
     fn split(&self, slots: usize, open: &[Open], places: &[usize], random: &mut Rng) -> Vec<(usize, usize)> {
-        let mut by_entry: Vec<(usize, Vec<usize>)> = Vec::new();
-        // A server may have as many entries as queues.
-        let mut group_of: Vec<Option<usize>> = vec![None; self.entries.len()];
-        for &place in places {
+        let mut queues_of = vec![0_u64; self.entries.len()];
+        places.iter().for_each(|&place| queues_of[self.entry_of[open[place].queue]] += 1);
+        let weight = |place: usize| {
             let entry = self.entry_of[open[place].queue];
-            let group = *group_of[entry].get_or_insert_with(|| {
-                by_entry.push((entry, Vec::new()));
-                by_entry.len() - 1
-            });
-            by_entry[group].1.push(place);
-        }
-        let weights = by_entry.iter().map(|(entry, _)| self.weights[*entry]).collect::<Vec<_>>();
+            self.weights[entry] as f64 / queues_of[entry] as f64
+        };
+        let weights: Vec<f64> = places.iter().map(|&place| weight(place)).collect();
         let shares = portions(slots, &weights, random);
-        let mut split = Vec::new();
-        for ((_, members), share) in by_entry.iter().zip(shares) {
-            let portions = portions(share, &vec![1; members.len()], random);
-            split.extend(members.iter().copied().zip(portions).filter(|&(_, n)| n > 0));
-        }
-        split
+        places.iter().copied().zip(shares).filter(|&(_, n)| n > 0).collect()
     }
 
     fn count_by_entry(&self, open: &[Open]) -> HashMap<usize, usize> {
@@ -239,21 +235,17 @@ pub(crate) fn shown(entries: &[Entry]) -> Vec<QueueWeight> {
 
 /// `slots` in whole portions by weight, with one throw: the borders between the portions are moved together by the same
 /// fraction of a slot (systematic sampling).
-fn portions(slots: usize, weights: &[u64], random: &mut Rng) -> Vec<usize> {
-    let total: u64 = weights.iter().sum();
-    if total == 0 {
-        return vec![0; weights.len()];
-    }
-    let shift = u128::from(random.u64(..total));
-    let (mut below, mut before) = (0, 0);
-    weights
-        .iter()
-        .map(|&weight| {
-            below += u128::from(weight);
-            let border = ((slots as u128 * below + shift) / u128::from(total)) as usize;
-            border - std::mem::replace(&mut before, border)
-        })
-        .collect()
+fn portions(slots: usize, weights: &[f64], random: &mut Rng) -> Vec<usize> {
+    let total: f64 = weights.iter().sum();
+    let shift = random.f64();
+    let (mut below, mut before, last) = (0.0, 0, weights.len().saturating_sub(1));
+    let portion = |(place, weight): (usize, &f64)| {
+        below += weight;
+        // The last border is exact, whatever the sum was rounded to.
+        let border = if place == last { slots } else { ((slots as f64 * below / total + shift) as usize).min(slots) };
+        border - std::mem::replace(&mut before, border)
+    };
+    weights.iter().enumerate().map(portion).collect()
 }
 
 fn gcd(a: u32, b: u32) -> u32 {

@@ -42,7 +42,7 @@ pub(super) async fn drain(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     let counter = stage.count()?;
     let running = server.start().await?;
     seen.all().await?;
-    queue::acknowledged(&stage.client, &stage.order).await?;
+    queue::acknowledged(&running, n).await?;
     let spent = counter.stop(n)?;
     running.shutdown().await?;
     Ok(spent)

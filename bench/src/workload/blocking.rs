@@ -52,7 +52,7 @@ impl Workload for Blocking {
         let meter = Meter::start(order)?;
         let running = queue::worker::<crunch>(order, seen.clone()).build().await?.start().await?;
         seen.all().await?;
-        queue::acknowledged(&client, order).await?;
+        queue::acknowledged(&running, order.n).await?;
         let measured = meter.stop()?.per_task(order);
         // A server that loses a lease has its task recovered: it fails once, and runs again.
         let lost = queue::held(&client, order).await?.failed + seen.again();

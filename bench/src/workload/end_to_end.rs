@@ -39,7 +39,7 @@ impl Workload for EndToEnd {
         let meter = Meter::start(order)?;
         let calls = enqueue::from_many(&client, order, PRODUCERS).await?;
         seen.all().await?;
-        queue::acknowledged(&client, order).await?;
+        queue::acknowledged(&running, order.n).await?;
         let measured = meter.stop()?.per_task(order);
 
         running.shutdown().await?;

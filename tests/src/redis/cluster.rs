@@ -135,6 +135,18 @@ impl RedisCluster {
         self.command(0, &["CLUSTER", "KEYSLOT", key])
     }
 
+    /// How often all nodes together have run this command, those calls included that scripts made.
+    pub fn calls(&self, command: &str) -> u64 {
+        let of_node = |node| {
+            let stats: String = self.command(node, &["INFO", "commandstats"]);
+            let prefix = format!("cmdstat_{command}:calls=");
+            let calls =
+                stats.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next()?.parse::<u64>().ok());
+            calls.unwrap_or_default()
+        };
+        (0..self.nodes.len()).map(of_node).sum()
+    }
+
     /// The master of a slot, as node 0 sees it.
     pub fn owner(&self, slot: u16) -> usize {
         self.owner_seen_by(0, slot)

@@ -157,8 +157,8 @@ impl RedisBroker {
             let is_spared = |pending| self.is_spared(queue_reads.queue, pending, quarantined);
             matches!(queue_reads.look(&reads, is_spared), Readiness::Something | Readiness::Unknown)
         };
-        let open: Vec<&WatchedQueue<'_>> = watched.iter().filter(is_open).collect();
-        Ok(Some(take_from(&open, &reads)))
+        // Their lengths stay known: the caller takes from some of them, which Redis announces.
+        Ok(Some(watched.iter().filter(is_open).map(|queue_reads| queue_reads.queue.clone()).collect()))
     }
 
     fn of_readiness<'d, 'q>(

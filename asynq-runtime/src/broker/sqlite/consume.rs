@@ -84,8 +84,8 @@ impl Consume for SqliteBroker {
     }
 
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
-        let (queues, quarantined) = (queues.to_vec(), quarantined);
-        self.store.read(move |view| ready::of(view, queues.iter(), quarantined)).await
+        let queues = queues.to_vec();
+        self.store.read(move |view| ready::of(view, &queues, quarantined)).await
     }
 
     async fn wait_for_work(
@@ -118,6 +118,7 @@ impl SqliteBroker {
             server: member.number,
             token: attempt.token,
             lost: attempt.lost.clone(),
+            names: ready::names(wanted.iter().filter(|wanted| wanted.n > 0).map(|wanted| &wanted.queue)),
             wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
             quarantined,
             lease: self.lease_ms(),
@@ -155,21 +156,15 @@ struct Claim {
     /// Tokens of earlier calls whose answers were lost.
     lost: Vec<i64>,
     wanted: Vec<Wanted>,
+    /// The queues of those, for [`ready::by_name`].
+    names: String,
     quarantined: Quarantined,
     lease: i64,
 }
 
 impl Claim {
     fn finds_nothing(&self, view: &View<'_>) -> rusqlite::Result<bool> {
-        if !self.lost.is_empty() {
-            return Ok(false);
-        }
-        Ok(self.ready(view)?.is_empty())
-    }
-
-    /// The wanted queues that have something to take.
-    fn ready(&self, view: &View<'_>) -> rusqlite::Result<Vec<QueueName>> {
-        ready::of(view, self.wanted.iter().map(|wanted| &wanted.queue), self.quarantined)
+        Ok(self.lost.is_empty() && !ready::is_any(view, &self.names, self.quarantined)?)
     }
 
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
@@ -187,10 +182,12 @@ impl Claim {
             Quarantined::One => 1,
             Quarantined::None => 0,
         };
-        let ready = self.ready(&tx.view)?;
-        for wanted in Wanted::only(&self.wanted, &ready) {
-            let Some(q) = tx.queue(&wanted.queue)? else { continue };
-            self.take(tx, q, &wanted, &mut quarantined, &mut runs)?;
+        let ready: HashMap<QueueName, i64> =
+            ready::by_name(&tx.view, &self.names, self.quarantined)?.into_iter().map(|(q, name)| (name, q)).collect();
+        for wanted in &self.wanted {
+            if let Some(&q) = ready.get(&wanted.queue) {
+                self.take(tx, q, wanted, &mut quarantined, &mut runs)?;
+            }
         }
         Ok(runs)
     }
@@ -205,7 +202,9 @@ impl Claim {
         quarantined: &mut usize,
         runs: &mut Vec<Run>,
     ) -> rusqlite::Result<()> {
-        let had = runs.iter().filter(|run| run.key.queue == wanted.queue).count();
+        // Only where an answer was lost there are any.
+        let had =
+            if self.lost.is_empty() { 0 } else { runs.iter().filter(|run| run.key.queue == wanted.queue).count() };
         let mut missing = wanted.n.min(MOST).saturating_sub(had);
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);

@@ -29,9 +29,9 @@ fn hot_statements_use_their_index_and_sort_nothing() {
         let at = format!("INDEX {p}task_at (q=? AND state=?");
         let row = "INTEGER PRIMARY KEY (rowid=?)".to_owned();
         let expected: BTreeMap<&str, (&Sql, String)> = [
-            ("next state", (&sql::CONSUME_NEXT_STATE, format!("COVERING INDEX {p}task_at ((q,state)>(?,?))"))),
             ("ready", (&sql::CONSUME_READY, at.clone())),
-            ("ready, sparing", (&sql::CONSUME_READY_SPARING, at.clone())),
+            ("ready anywhere", (&sql::CONSUME_READY_ANYWHERE, at.clone())),
+            ("walk over queues", (&sql::CONSUME_READY_ANYWHERE, format!("COVERING INDEX {p}task_at (q>?)"))),
             ("next", (&sql::CONSUME_NEXT, at.clone())),
             ("take", (&sql::CONSUME_TAKE, row.clone())),
             ("again", (&sql::CONSUME_AGAIN, format!("INDEX {p}task_lease (server=?)"))),

@@ -71,7 +71,6 @@ macro_rules! statements {
 statements! {
     QUEUE_FIND = "queue/find";
     QUEUE_ADD = "queue/add";
-    QUEUE_NAME = "queue/name";
     TASK_DELETE = "task/delete";
     BODY_DELETE = "body/delete";
     BODY_INSERT = "body/insert";
@@ -104,9 +103,8 @@ statements! {
     PRODUCE_INSERT = "produce/insert";
     PRODUCE_TAKEN_BY = "produce/taken_by";
     IN_TRANSACTION_ENQUEUE = "in_transaction/enqueue";
-    CONSUME_NEXT_STATE = "consume/next_state";
     CONSUME_READY = "consume/ready";
-    CONSUME_READY_SPARING = "consume/ready_sparing";
+    CONSUME_READY_ANYWHERE = "consume/ready_anywhere";
     CONSUME_NEXT = "consume/next";
     CONSUME_TAKE = "consume/take";
     CONSUME_AGAIN = "consume/again";

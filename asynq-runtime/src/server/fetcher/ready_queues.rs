@@ -1,7 +1,6 @@
 //! Which queues are worth asking.
 
 use std::{
-    collections::HashSet,
     ops::Range,
     time::{Duration, Instant},
 };
@@ -74,7 +73,7 @@ impl Fetcher {
         let began = Instant::now();
         let names: Vec<QueueName> = asked.iter().map(|&queue| self.queues.names()[queue].clone()).collect();
         let ready = self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?;
-        self.note_ready(asked, ready);
+        self.note_ready(asked, &ready);
         if !is_few {
             self.looked = Some(Look { at: Instant::now(), took: began.elapsed() });
         }
@@ -82,11 +81,10 @@ impl Fetcher {
     }
 
     /// Notes that of the queues that were `asked` these are ready, and that there is nothing in the others.
-    pub(super) fn note_ready(&mut self, asked: impl IntoIterator<Item = usize>, ready: Vec<QueueName>) {
-        let (ready, now): (HashSet<QueueName>, _) = (ready.into_iter().collect(), Instant::now());
-        for queue in asked {
-            self.short[queue] = (!ready.contains(&self.queues.names()[queue])).then_some(now);
-        }
+    pub(super) fn note_ready(&mut self, asked: impl IntoIterator<Item = usize>, ready: &[QueueName]) {
+        let now = Instant::now();
+        asked.into_iter().for_each(|queue| self.short[queue] = Some(now));
+        ready.iter().filter_map(|name| self.queues.position(name)).for_each(|queue| self.short[queue] = None);
     }
 
     /// Those of `queues` that may have work and may run more.

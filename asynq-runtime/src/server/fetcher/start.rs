@@ -14,7 +14,7 @@ impl Fetcher {
         for task in held {
             let attempt = &task.attempt;
             let is_quarantined = attempt.is_quarantined();
-            let queue = self.queues.names().iter().position(|name| *name == attempt.key.queue);
+            let queue = self.queues.position(&attempt.key.queue);
             let is_full = queue.is_some_and(|queue| self.room_of(queue) == 0);
             let is_beside = is_quarantined && context.runs.quarantined_runs();
             if stalled || context.closing.is_cancelled() || is_beside || is_full {

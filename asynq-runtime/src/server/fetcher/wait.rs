@@ -93,7 +93,7 @@ impl Fetcher {
             }
             (Found::Queues(open), _) if !open.is_empty() => {
                 self.looked = Some(Look::now());
-                self.note_ready(self.all(), open);
+                self.note_ready(self.all(), &open);
                 true
             }
             _ => false,

@@ -7,13 +7,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use asynq_runtime::{Client, Registry, broker::redis::RedisBroker, prelude::*, server::Running};
+use asynq_runtime::{
+    Client, Registry,
+    broker::{Consume as _, NewTask, Produce as _, Quarantined, Wanted, redis::RedisBroker},
+    prelude::*,
+    server::Running,
+    task::{QueueName, TaskMessage},
+};
 use asynq_test_support::{eventually, soon};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
     server::{Proxy, Server as Redis, patient},
-    tasks::{calls_by_command, until_tracked},
+    tasks::{calls, calls_by_command, member, task, until_tracked},
 };
 
 #[job]
@@ -117,4 +123,26 @@ async fn a_wake_up_far_from_redis_costs_no_more() {
     for one in running {
         one.shutdown().await.unwrap();
     }
+}
+
+/// A server of many queues looks again and again which of them have work.
+#[tokio::test]
+async fn a_look_at_many_queues_asks_only_for_those_that_have_changed() {
+    let redis = Redis::start(&[]).await;
+    let (broker, mut foreign, member) = (redis.broker().await, redis.foreign().await, member("a"));
+    let queues: Vec<QueueName> = (0..200).map(|i| QueueName::new(&name(i)).unwrap()).collect();
+    let tasks = (0..2 * queues.len()).map(|i| {
+        let new = task(&i.to_string());
+        let queue = queues[i % queues.len()].clone();
+        NewTask { message: TaskMessage { queue: queue.as_str().into(), ..new.message }, queue, ..new }
+    });
+    broker.enqueue(tasks.collect()).await.into_iter().for_each(|answer| drop(answer.unwrap()));
+    let before = calls(&mut foreign, "llen").await;
+    for queue in &queues {
+        assert_eq!(broker.dequeue(&member, &[Wanted { queue: queue.clone(), n: 1 }]).await.unwrap().len(), 1);
+        assert_eq!(broker.ready(&queues, Quarantined::All).await.unwrap().len(), 200, "each has a second task");
+    }
+    // All of them once on the connection that all share, and once on the looks' own, which is there later.
+    let asked = calls(&mut foreign, "llen").await - before;
+    assert!(asked <= 4 * 200, "{asked} lengths for 200 looks, each after a change of one queue");
 }
