@@ -16,12 +16,12 @@ const LONG: &[(&str, usize, u32)] = &[
     ("asynq-tests::browser", 1, 0),
     ("asynq-tests::conformance", 8, 5),
     ("asynq-tests::it", 4, 0),
+    ("asynq-runtime::it", 4, 0),
     ("asynq-ui-tests::ui", 1, 5),
     ("doc-tests", 1, 5),
     ("asynq-bench::quick", 1, 5),
     ("asynq-repository-tests::asynq_repository_tests", 1, 5),
     ("asynq-tests::observe", 4, 0),
-    ("asynq-runtime::it", 4, 0),
     ("asynq-tests::examples", 4, 0),
 ];
 

@@ -57,8 +57,12 @@ impl Consume for SqliteBroker {
     ) -> Result<Vec<Run>, BrokerError> {
         let attempt = self.tokens.attempt(member.number, self.store.now());
         let (claim, command) = self.claim(member, &attempt, wanted, quarantined);
-        let command = command
-            .once(move |view| Ok(if claim.finds_nothing(view)? { Ready::AfterNotification } else { Ready::Now }));
+        let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
+        // Most of them are empty after most writes, which the walk of `ready::of` tells at once.
+        let is_ready = move |view: &View<'_>| {
+            Ok::<_, rusqlite::Error>(!claim.lost.is_empty() || !ready::of(view, &queues, quarantined)?.is_empty())
+        };
+        let command = command.once(move |view| Ok(if is_ready(view)? { Ready::Now } else { Ready::AfterNotification }));
         let answer = self.store.write_once(command, Arc::clone(&attempt.cancel_flag), limit, stop.cancelled()).await;
         match answer.transpose() {
             Some(answer) => attempt.ended_with(answer),
