@@ -110,7 +110,7 @@ async fn a_newer_program_wants_the_lead_and_gets_it_when_the_older_resigns() {
 }
 
 #[tokio::test]
-async fn a_wish_that_was_fulfilled_is_forgotten() {
+async fn a_request_that_was_fulfilled_is_forgotten() {
     let t = Fixture::start().await;
     assert_eq!(lead(&t, "old", 1).await, OURS);
     is_anothers(lead(&t, "new", 2).await);
@@ -121,7 +121,7 @@ async fn a_wish_that_was_fulfilled_is_forgotten() {
 }
 
 #[tokio::test]
-async fn a_wish_ends_with_whoever_had_it() {
+async fn a_request_ends_with_its_program() {
     let t = Fixture::start().await;
     assert_eq!(lead(&t, "old", 1).await, OURS);
     is_anothers(lead(&t, "new", 2).await);
@@ -142,7 +142,7 @@ async fn programs_of_the_same_or_an_older_revision_want_nothing() {
 }
 
 #[tokio::test]
-async fn the_newest_of_many_wishes_counts() {
+async fn the_newest_of_many_requests_counts() {
     let t = Fixture::start().await;
     assert_eq!(lead(&t, "a", 1).await, OURS);
     is_anothers(lead(&t, "c", 30).await);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_runtime::{
     Bytes, Inspector, TaskId,
     broker::NewShape,
-    inspector::{InspectError, Wish},
+    inspector::{InspectError, TaskChange},
     prelude::*,
 };
 use asynq_tests::task;
@@ -108,7 +108,10 @@ async fn every_state_but_active_and_completed_can_be_edited() {
     }
     for fixed in [TaskState::Active, TaskState::Completed] {
         let error = inspector.edit_raw("default", fixed.as_str(), "new").await.unwrap_err();
-        assert!(matches!(error, InspectError::Unfit { wish: Wish::Edit, state, .. } if state == fixed), "{error}");
+        assert!(
+            matches!(error, InspectError::Unfit { change: TaskChange::Edit, state, .. } if state == fixed),
+            "{error}"
+        );
     }
 }
 

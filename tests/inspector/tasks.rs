@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     Inspector, TaskState,
-    inspector::{InspectError, Wish},
+    inspector::{InspectError, TaskChange},
 };
 use asynq_tests::{Build as _, lock_key, queue, retry, task};
 
@@ -53,7 +53,8 @@ async fn what_can_be_run_becomes_pending_and_the_rest_says_why_not() {
         match from {
             TaskState::Active | TaskState::Pending => {
                 let error = answer.unwrap_err();
-                let unfit = matches!(error, InspectError::Unfit { wish: Wish::Run, state, .. } if state == from);
+                let unfit =
+                    matches!(error, InspectError::Unfit { change: TaskChange::Run, state, .. } if state == from);
                 assert!(unfit && error.to_string().ends_with("already"), "{error}");
                 assert_eq!(state(&inspector, from.as_str()).await, Some(from));
             }
@@ -73,7 +74,9 @@ async fn what_can_be_archived_is_and_the_rest_says_why_not() {
         let answer = inspector.archive("default", from.as_str()).await;
         match from {
             TaskState::Active | TaskState::Archived => {
-                assert!(matches!(answer, Err(InspectError::Unfit { wish: Wish::Archive, state, .. }) if state == from));
+                assert!(
+                    matches!(answer, Err(InspectError::Unfit { change: TaskChange::Archive, state, .. }) if state == from)
+                );
                 assert_eq!(state(&inspector, from.as_str()).await, Some(from));
             }
             _ => {
@@ -108,7 +111,9 @@ async fn a_task_moves_to_another_queue_in_its_state() {
     for from in TaskState::ALL {
         let answer = inspector.move_to("default", from.as_str(), "other").await;
         if matches!(from, TaskState::Active | TaskState::Completed) {
-            assert!(matches!(answer, Err(InspectError::Unfit { wish: Wish::Move, state, .. }) if state == from));
+            assert!(
+                matches!(answer, Err(InspectError::Unfit { change: TaskChange::Move, state, .. }) if state == from)
+            );
             assert_eq!(state(&inspector, from.as_str()).await, Some(from));
         } else {
             answer.unwrap();

@@ -47,25 +47,25 @@ struct View {
     now: DateTime<Utc>,
     entry: Entry,
     history: Vec<SchedulerEnqueueEvent>,
-    wish: Params,
+    params: Params,
 }
 
 /// Answers `/periodic/{queue}/{entry}`.
 pub(crate) async fn get(
     State(app): State<AppState>,
     Segments((queue, id)): Segments<(Name, Name)>,
-    UrlQuery(wish): UrlQuery<Params>,
+    UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
-    let wish = Params { page: wish.page.clamp(1, 10_000), ..wish };
+    let params = Params { page: params.page.clamp(1, 10_000), ..params };
     let entry = periodic::one(&app, &queue, &id).await?;
-    let history = periodic::history(&app, &id, Slice { number: wish.page, size: PER_PAGE }).await?;
+    let history = periodic::history(&app, &id, Slice { number: params.page, size: PER_PAGE }).await?;
     let view = View {
         mount: app.config().mount.clone(),
         can_change: !app.config().read_only,
         now: app.client().broker().now(),
         entry,
         history,
-        wish,
+        params,
     };
     Ok(Page::new(view.entry.r#type.clone(), Tab::Periodic, render(&view)))
 }
@@ -73,7 +73,7 @@ pub(crate) async fn get(
 fn render(view: &View) -> Markup {
     let (entry, now) = (&view.entry, view.now);
     let here = href(&view.mount, &["periodic", entry.queue.as_str(), &entry.id]);
-    let limit = if view.wish.all > 0 { text::WHOLE } else { text::BLOCK };
+    let limit = if view.params.all > 0 { text::WHOLE } else { text::BLOCK };
     html! {
         nav.crumbs aria-label="Where this is" { a href=(href(&view.mount, &["periodic"])) { "Periodic" } }
         div.title {
@@ -122,7 +122,7 @@ fn render(view: &View) -> Markup {
 }
 
 fn history(view: &View, here: &str) -> Markup {
-    let page = view.wish.page;
+    let page = view.params.page;
     let link = |page: usize| with_query(here, &[("page", &page.to_string())]);
     html! {
         section.panel.flush {

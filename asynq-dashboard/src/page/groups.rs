@@ -32,15 +32,15 @@ pub(crate) struct Params {
 pub(crate) async fn get(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
-    UrlQuery(wish): UrlQuery<Params>,
+    UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let groups = app.inspector().groups(&queue).limit(PER_PAGE);
-    let groups = if wish.after.is_empty() { groups } else { groups.after(GroupStep::from_text(&wish.after)) };
+    let groups = if params.after.is_empty() { groups } else { groups.after(GroupStep::from_text(&params.after)) };
     let (found, now) = (groups.await?, app.client().broker().now());
-    Ok(Page::new(format!("Groups of {queue}"), Tab::Queues, render(&app.config().mount, &queue, &wish, &found, now)))
+    Ok(Page::new(format!("Groups of {queue}"), Tab::Queues, render(&app.config().mount, &queue, &params, &found, now)))
 }
 
-fn render(mount: &str, queue: &str, wish: &Params, found: &GroupPage, now: DateTime<Utc>) -> Markup {
+fn render(mount: &str, queue: &str, params: &Params, found: &GroupPage, now: DateTime<Utc>) -> Markup {
     let here = href(mount, &["queues", queue, "groups"]);
     let path = href(mount, &["queues", queue]);
     html! {
@@ -49,7 +49,7 @@ fn render(mount: &str, queue: &str, wish: &Params, found: &GroupPage, now: DateT
         }
         div.title { h1 { "Groups" } p { "of queue " (cell(queue)) } }
         section.panel.flush aria-label="The groups" {
-            @if found.groups.is_empty() && found.next.is_none() && wish.after.is_empty() {
+            @if found.groups.is_empty() && found.next.is_none() && params.after.is_empty() {
                 (empty("No group has tasks", &html! { p { "Enqueue with a group: tasks wait here until a server with an aggregator makes one task of many." } }))
             } @else {
                 div.scroll { table {
@@ -66,7 +66,7 @@ fn render(mount: &str, queue: &str, wish: &Params, found: &GroupPage, now: DateT
                     }
                 } }
                 nav.pages aria-label="Pages" {
-                    @if !wish.after.is_empty() { a.button rel="prev" href=(here) { "First" } }
+                    @if !params.after.is_empty() { a.button rel="prev" href=(here) { "First" } }
                     span.grow {}
                     @if let Some(next) = &found.next {
                         a.button rel="next" href=(with_query(&here, &[("after", next.as_str())])) { "Next" }

@@ -16,11 +16,11 @@ pub(crate) struct Params {
 }
 
 /// Answers `/login`.
-pub(crate) async fn get(State(app): State<AppState>, UrlQuery(wish): UrlQuery<Params>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
     if !app.config().has_password {
         return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
     }
-    let next = if is_ours(&wish.next, &app.config().mount) { wish.next } else { app.href(&[]) };
+    let next = if is_ours(&params.next, &app.config().mount) { params.next } else { app.href(&[]) };
     Ok(Page::new("Log in", Tab::None, render(&app.href(&["login"]), &app.config().title, &next)).bare())
 }
 

@@ -78,7 +78,7 @@ struct View {
     totals: Totals,
     all_queues: usize,
     paused: usize,
-    wish: Params,
+    params: Params,
     span: Span,
     rows: Vec<Row>,
     /// Queues that cannot be read.
@@ -93,15 +93,15 @@ struct Row {
 }
 
 /// Answers `/`.
-pub(crate) async fn get(State(app): State<AppState>, UrlQuery(wish): UrlQuery<Params>) -> Result<Page, Failure> {
+pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
     let latest = app.samples().subscribe().borrow().latest.clone().filter(|swept| swept.queues.len() > READ_ALL);
     let is_swept = latest.is_some();
     let snapshot = match latest {
         Some(swept) => swept,
         None => app.samples().snapshot().await?,
     };
-    let (span, mut shown) = choose(&snapshot, &wish);
-    let part = wish.q.trim().to_lowercase();
+    let (span, mut shown) = choose(&snapshot, &params);
+    let part = params.q.trim().to_lowercase();
     let is_asked = |queue: &&UnreadableQueue| queue.name.as_str().to_lowercase().contains(&part);
     let unreadable = snapshot.unreadable.iter().filter(is_asked).cloned().collect();
     if is_swept {
@@ -123,25 +123,25 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(wish): UrlQuery<Pa
         span,
         rows: rows.collect(),
         unreadable,
-        wish,
+        params,
         charts: curves::charts(&app.samples().series(None)),
     };
     Ok(Page::new("Queues", Tab::Queues, render(&view)).with_charts())
 }
 
 /// The queues of the page that was asked for.
-fn choose(snapshot: &Snapshot, wish: &Params) -> (Span, Vec<QueueStats>) {
-    let part = wish.q.trim().to_lowercase();
+fn choose(snapshot: &Snapshot, params: &Params) -> (Span, Vec<QueueStats>) {
+    let part = params.q.trim().to_lowercase();
     let mut found: Vec<&QueueStats> =
         snapshot.queues.iter().filter(|queue| queue.name.as_str().to_lowercase().contains(&part)).collect();
-    match wish.sort {
+    match params.sort {
         Sort::Name => {}
         Sort::Size => found.sort_by_key(|queue| Reverse(queue.size)),
         Sort::Latency => found.sort_by_key(|queue| Reverse(queue.latency)),
         Sort::Processed => found.sort_by_key(|queue| Reverse(queue.processed)),
         Sort::Failed => found.sort_by_key(|queue| Reverse(queue.failed)),
     }
-    let span = Span::new(wish.page, PER_PAGE, found.len() as u64);
+    let span = Span::new(params.page, PER_PAGE, found.len() as u64);
     (span, found.into_iter().skip(span.offset()).take(PER_PAGE).cloned().collect())
 }
 
@@ -187,15 +187,15 @@ fn figures(totals: &Totals) -> Markup {
 
 fn table(view: &View) -> Markup {
     let here = href(&view.mount, &[]);
-    let wish = &view.wish;
+    let params = &view.params;
     html! {
         section.panel.flush aria-label="The queues" {
             form.row method="get" action=(here) role="search" {
-                input type="search" name="q" value=(wish.q) placeholder="Filter by name" aria-label="Filter queues by name";
+                input type="search" name="q" value=(params.q) placeholder="Filter by name" aria-label="Filter queues by name";
                 span.grow {}
                 label.row.soft { "Order "
                     select name="sort" data-submit {
-                        @for (sort, key, name) in Sort::ALL { option value=(key) selected[sort == wish.sort] { (name) } }
+                        @for (sort, key, name) in Sort::ALL { option value=(key) selected[sort == params.sort] { (name) } }
                     }
                 }
                 noscript { button { "Show" } }
@@ -218,7 +218,7 @@ fn table(view: &View) -> Markup {
                     } }
                     tbody { @for row in &view.rows { (line(view, row)) } }
                 } }
-                (view.span.pages(|page| with_query(&here, &[("q", &wish.q), ("sort", if wish.sort == Sort::Name { "" } else { wish.sort.key() }), ("page", &page.to_string())])))
+                (view.span.pages(|page| with_query(&here, &[("q", &params.q), ("sort", if params.sort == Sort::Name { "" } else { params.sort.key() }), ("page", &page.to_string())])))
             }
         }
     }

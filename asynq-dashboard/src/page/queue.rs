@@ -61,7 +61,7 @@ struct View<'a> {
     stats: QueueStats,
     memory: u64,
     state: TaskState,
-    wish: Params,
+    params: Params,
     list: List,
     reader: Reader<'a>,
     room: ArchiveRoom,
@@ -88,32 +88,32 @@ impl List {
 pub(crate) async fn get(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
-    UrlQuery(wish): UrlQuery<Params>,
+    UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let inspector = app.inspector();
     let stats = inspector.queue(&queue).await?;
     // It is known now: the inspector would read all names anew for each question.
     let broker = app.client().broker();
-    let state = search::state(&wish.state)?.unwrap_or_else(|| first_state(&stats));
-    let state = if wish.group.is_empty() { state } else { TaskState::Aggregating };
-    let list = if wish.q.trim().is_empty() {
-        let total = if wish.group.is_empty() {
+    let state = search::state(&params.state)?.unwrap_or_else(|| first_state(&stats));
+    let state = if params.group.is_empty() { state } else { TaskState::Aggregating };
+    let list = if params.q.trim().is_empty() {
+        let total = if params.group.is_empty() {
             in_state(&stats, state)
         } else {
-            group_size(&app, &stats.name, &wish.group).await?
+            group_size(&app, &stats.name, &params.group).await?
         };
-        let per = if wish.per == 0 { PER_PAGE } else { wish.per.min(ListTasks::MOST) };
-        let span = Span::new(wish.page, per, total);
+        let per = if params.per == 0 { PER_PAGE } else { params.per.min(ListTasks::MOST) };
+        let span = Span::new(params.page, per, total);
         let tasks = inspector.tasks(&queue, state).page(span.page).per_page(per);
-        let tasks = if wish.group.is_empty() { tasks } else { tasks.group(&wish.group) };
+        let tasks = if params.group.is_empty() { tasks } else { tasks.group(&params.group) };
         List::Page(span, tasks.brief().await?)
     } else {
         let query = Query {
-            q: wish.q.clone(),
+            q: params.q.clone(),
             queue: queue.to_string(),
             state: state.to_string(),
-            group: wish.group.clone(),
-            after: wish.after.clone(),
+            group: params.group.clone(),
+            after: params.after.clone(),
             ..Query::default()
         };
         List::Found(search::search(&app, &query, search::FOR_A_PAGE).await?)
@@ -124,7 +124,7 @@ pub(crate) async fn get(
     let is_search = matches!(list, List::Found(_));
     let room = inspector.archive_room(&queue).await?;
     let reader = Reader::of_tasks(&app, list.tasks()).await;
-    let body = render(&View { app: &app, stats, memory, state, wish, list, reader, room, charts });
+    let body = render(&View { app: &app, stats, memory, state, params, list, reader, room, charts });
     let page = Page::new(queue.to_string(), Tab::Queues, body).with_charts();
     Ok(if is_search { page.still() } else { page })
 }
@@ -229,16 +229,16 @@ fn tabs(view: &View<'_>) -> Markup {
 }
 
 fn tasks(view: &View<'_>) -> Markup {
-    let (wish, mount) = (&view.wish, view.app.config().mount.as_str());
+    let (params, mount) = (&view.params, view.app.config().mount.as_str());
     let name = view.stats.name.as_str();
     let path = href(mount, &["queues", name]);
     let can_change = !view.app.config().read_only;
     let table =
         Table { mount, reader: &view.reader, now: view.stats.timestamp, state: Some(view.state), can_pick: can_change };
     let link = |key: &str, value: &str| {
-        let per = if wish.per == 0 { String::new() } else { wish.per.to_string() };
+        let per = if params.per == 0 { String::new() } else { params.per.to_string() };
         let pairs =
-            [("state", view.state.as_str()), ("group", &wish.group), ("q", &wish.q), ("per", &per), (key, value)];
+            [("state", view.state.as_str()), ("group", &params.group), ("q", &params.q), ("per", &per), (key, value)];
         with_query(&path, &pairs)
     };
     let rows = view.list.tasks();
@@ -246,13 +246,13 @@ fn tasks(view: &View<'_>) -> Markup {
         section.panel.flush aria-label={ "Tasks that are " (view.state) } {
             form.row method="get" action=(path) role="search" {
                 input type="hidden" name="state" value=(view.state);
-                input type="search" name="q" value=(wish.q) placeholder={ "Find in " (view.state) " tasks: id, type, arguments, error" }
+                input type="search" name="q" value=(params.q) placeholder={ "Find in " (view.state) " tasks: id, type, arguments, error" }
                     aria-label={ "Find in " (view.state) " tasks" };
                 button { "Find" }
-                @if !wish.q.is_empty() || !wish.group.is_empty() {
+                @if !params.q.is_empty() || !params.group.is_empty() {
                     a.button href=(with_query(&path, &[("state", view.state.as_str())])) { "Show all " (view.state) }
                 }
-                @if !wish.group.is_empty() { input type="hidden" name="group" value=(wish.group); span.tag { "group " (super::part::text::cell(&wish.group)) } }
+                @if !params.group.is_empty() { input type="hidden" name="group" value=(params.group); span.tag { "group " (super::part::text::cell(&params.group)) } }
                 span.grow {}
                 @if let List::Page(span, _) = &view.list {
                     label.row.soft { "Per page "
@@ -270,14 +270,14 @@ fn tasks(view: &View<'_>) -> Markup {
         }
         // The script of a search may still find some.
         @if can_change && (!rows.is_empty() || matches!(view.list, List::Found(_))) {
-            (pick::bar(mount, name, view.state, &wish.group, match &view.list { List::Page(span, _) => Some(span.total), List::Found(_) => None }, view.room))
+            (pick::bar(mount, name, view.state, &params.group, match &view.list { List::Page(span, _) => Some(span.total), List::Found(_) => None }, view.room))
         }
     }
 }
 
 /// What an empty state means.
 fn nothing(view: &View<'_>, path: &str) -> Markup {
-    if !view.wish.q.is_empty() {
+    if !view.params.q.is_empty() {
         return empty(
             "Nothing found so far",
             &html! { a href=(with_query(path, &[("state", view.state.as_str())])) { "Show all " (view.state) " tasks" } },

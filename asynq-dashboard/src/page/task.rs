@@ -57,7 +57,7 @@ pub(super) struct View {
 pub(crate) async fn get(
     State(app): State<AppState>,
     Segments((queue, id)): Segments<(Name, Name)>,
-    UrlQuery(wish): UrlQuery<Params>,
+    UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
     let inspector = app.inspector();
     let task = inspector.task(&queue, &id).await?;
@@ -84,7 +84,7 @@ pub(crate) async fn get(
         result: task.result.as_deref().map(payload::any),
         attempts,
         runs_at,
-        limit: if wish.all > 0 { text::WHOLE } else { text::BLOCK },
+        limit: if params.all > 0 { text::WHOLE } else { text::BLOCK },
         task,
     };
     Ok(Page::new(format!("{} {}", view.task.r#type, view.task.id), Tab::Queues, render(&view)))

@@ -2,7 +2,7 @@
 
 use std::{fmt, future::IntoFuture};
 
-use super::{InspectError, Inspector, Wish, queue_name};
+use super::{InspectError, Inspector, TaskChange, queue_name};
 use crate::{
     broker::{BrokerError, BulkAction, BulkSlice, Chosen, QueueStats, ServerState},
     job::BoxFuture,
@@ -214,7 +214,7 @@ impl Bulk {
             Chosen::InGroup(_) => TaskState::Aggregating,
         };
         if !action.fits(state) {
-            return Err(InspectError::UnfitState { wish: Wish::of(action), state });
+            return Err(InspectError::UnfitState { change: TaskChange::of(action), state });
         }
         let there = inspector.count(&queue, &chosen).await?;
         let total = there.min(at_most);

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 
-use super::{InspectError, Inspector, Wish, queue_name, task_id};
+use super::{InspectError, Inspector, TaskChange, queue_name, task_id};
 use crate::{
     broker::{EditError, PayloadEdit},
     client::lock_key,
@@ -120,7 +120,7 @@ impl Inspector {
                 payload: change.payload,
             };
             match self.broker.edit_payload(queue, &id, &edit).await {
-                Ok(changed) => return self.done(changed, Wish::Edit, queue, id).await,
+                Ok(changed) => return self.done(changed, TaskChange::Edit, queue, id).await,
                 Err(EditError::Changed) if tries < TRIES => tries += 1,
                 Err(error) => return Err(InspectError::not_edited(error, &id, tries)),
             }

@@ -37,20 +37,20 @@ pub enum InspectError {
         id: TaskId,
     },
     /// The task is in a state in which this cannot be done.
-    #[error("cannot {wish} task `{id}`: {}", wish.instead(*state))]
+    #[error("cannot {change} task `{id}`: {}", change.instead(*state))]
     Unfit {
         /// What was wanted.
-        wish: Wish,
+        change: TaskChange,
         /// The id.
         id: TaskId,
         /// Where it is.
         state: TaskState,
     },
     /// The task has left the state in which it was to be changed.
-    #[error("did not {wish} task `{id}`: it is {found} now, not {expected}; look at it again")]
+    #[error("did not {change} task `{id}`: it is {found} now, not {expected}; look at it again")]
     Moved {
         /// What was wanted.
-        wish: Wish,
+        change: TaskChange,
         /// The id.
         id: TaskId,
         /// The state that was named.
@@ -59,10 +59,10 @@ pub enum InspectError {
         found: TaskState,
     },
     /// Tasks in this state cannot be treated so all at once.
-    #[error("cannot {wish} all {state} tasks: {}", wish.instead(*state))]
+    #[error("cannot {change} all {state} tasks: {}", change.instead(*state))]
     UnfitState {
         /// What was wanted.
-        wish: Wish,
+        change: TaskChange,
         /// The state.
         state: TaskState,
     },
@@ -254,7 +254,7 @@ impl InspectError {
 /// A change to a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Wish {
+pub enum TaskChange {
     /// Make it pending.
     Run,
     /// Archive it.
@@ -267,7 +267,7 @@ pub enum Wish {
     Edit,
 }
 
-impl Wish {
+impl TaskChange {
     pub(super) fn of(action: BulkAction) -> Self {
         match action {
             BulkAction::Run => Self::Run,
@@ -292,7 +292,7 @@ impl Wish {
     }
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for TaskChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Run => "run",
@@ -311,27 +311,27 @@ mod tests {
 
     #[test]
     fn an_unfit_state_is_told_with_what_to_do_instead() {
-        for (wish, state, expected) in [
-            (Wish::Run, TaskState::Active, "cannot run task `t1`: it is running already"),
-            (Wish::Run, TaskState::Pending, "cannot run task `t1`: it is pending already"),
-            (Wish::Archive, TaskState::Archived, "cannot archive task `t1`: it is archived already"),
+        for (change, state, expected) in [
+            (TaskChange::Run, TaskState::Active, "cannot run task `t1`: it is running already"),
+            (TaskChange::Run, TaskState::Pending, "cannot run task `t1`: it is pending already"),
+            (TaskChange::Archive, TaskState::Archived, "cannot archive task `t1`: it is archived already"),
             (
-                Wish::Archive,
+                TaskChange::Archive,
                 TaskState::Active,
                 "cannot archive task `t1`: it is running; cancel it instead, or wait for its end",
             ),
             (
-                Wish::Delete,
+                TaskChange::Delete,
                 TaskState::Active,
                 "cannot delete task `t1`: it is running; cancel it instead, or wait for its end",
             ),
             (
-                Wish::Edit,
+                TaskChange::Edit,
                 TaskState::Completed,
                 "cannot edit task `t1`: it has succeeded; run it again first, or enqueue a new one",
             ),
         ] {
-            let error = InspectError::Unfit { wish, id: TaskId::from_wire("t1"), state };
+            let error = InspectError::Unfit { change, id: TaskId::from_wire("t1"), state };
             assert_eq!(error.to_string(), expected);
         }
     }

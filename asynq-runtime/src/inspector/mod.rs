@@ -38,7 +38,7 @@ use std::sync::Arc;
 pub use self::{
     arguments::ArgumentReader,
     bulk::{ArchiveRoom, Bulk, BulkProgress, BulkReport, RunningBulk},
-    error::{InspectError, Wish},
+    error::{InspectError, TaskChange},
     list::{ListGroups, ListTasks},
     queues::QueueReading,
     removal::{Force, QueueRemoval, RemovedQueue},

@@ -1,6 +1,6 @@
 //! One task: look at it, run, archive, delete, move or cancel it.
 
-use super::{InspectError, Inspector, Wish, queue_name, task_id};
+use super::{InspectError, Inspector, TaskChange, queue_name, task_id};
 use crate::{
     broker::{BulkAction, Changed, Failure},
     task::{QueueName, TaskId, TaskInfo, TaskState},
@@ -47,7 +47,7 @@ impl Inspector {
     pub async fn run(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let changed = self.broker.run_task(&queue, &id).await?;
-        self.done(changed, Wish::Run, &queue, id).await
+        self.done(changed, TaskChange::Run, &queue, id).await
     }
 
     /// Archives a pending, scheduled, retry, completed or aggregating task.
@@ -58,7 +58,7 @@ impl Inspector {
     pub async fn archive(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let changed = self.broker.archive_task(&queue, &id).await?;
-        self.done(changed, Wish::Archive, &queue, id).await
+        self.done(changed, TaskChange::Archive, &queue, id).await
     }
 
     /// Deletes a task that is not active.
@@ -69,7 +69,7 @@ impl Inspector {
     pub async fn delete(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let changed = self.broker.delete_task(&queue, &id).await?;
-        self.done(changed, Wish::Delete, &queue, id).await
+        self.done(changed, TaskChange::Delete, &queue, id).await
     }
 
     /// Runs, archives or deletes a task only if it is still in `state`, the one in which somebody saw it: the check and the
@@ -99,10 +99,10 @@ impl Inspector {
         action: BulkAction,
     ) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
-        let wish = Wish::of(action);
+        let change = TaskChange::of(action);
         match self.broker.change_in_state(&queue, &id, state, action).await? {
-            Changed::Unfit(found) if found != state => Err(InspectError::Moved { wish, id, expected: state, found }),
-            changed => self.done(changed, wish, &queue, id).await,
+            Changed::Unfit(found) if found != state => Err(InspectError::Moved { change, id, expected: state, found }),
+            changed => self.done(changed, change, &queue, id).await,
         }
     }
 
@@ -125,7 +125,7 @@ impl Inspector {
             return Err(InspectError::Request { what: "to", reason: format!("the task is to leave queue `{queue}`") });
         }
         match self.broker.move_task(&queue, &id, &to).await {
-            Ok(changed) => self.done(changed, Wish::Move, &queue, id).await,
+            Ok(changed) => self.done(changed, TaskChange::Move, &queue, id).await,
             Err(error) => Err(InspectError::not_moved(error, &to, &id)),
         }
     }
@@ -155,14 +155,14 @@ impl Inspector {
     pub(super) async fn done(
         &self,
         changed: Changed,
-        wish: Wish,
+        change: TaskChange,
         queue: &QueueName,
         id: TaskId,
     ) -> Result<(), InspectError> {
         match changed {
             Changed::Done => Ok(()),
             Changed::NotFound => Err(self.missing(queue, &id).await),
-            Changed::Unfit(state) => Err(InspectError::Unfit { wish, id, state }),
+            Changed::Unfit(state) => Err(InspectError::Unfit { change, id, state }),
         }
     }
 }

@@ -208,12 +208,12 @@ impl RedisBroker {
     async fn connect_through(io: Io, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         let target = Target::parse(url)?;
         let RedisOptions { clock, call_timeout, connect_timeout, lease, allow_eviction, durability } = options;
-        let wishes = target.wishes();
-        let call_timeout = wishes.timeout.unwrap_or(call_timeout);
-        let connect_timeout = wishes.connect_timeout.unwrap_or(connect_timeout);
-        let lease = wishes.lease.unwrap_or(lease);
-        let allow_eviction = wishes.allow_eviction.unwrap_or(allow_eviction);
-        let durability = wishes.durability.unwrap_or(durability);
+        let stated = target.options();
+        let call_timeout = stated.timeout.unwrap_or(call_timeout);
+        let connect_timeout = stated.connect_timeout.unwrap_or(connect_timeout);
+        let lease = stated.lease.unwrap_or(lease);
+        let allow_eviction = stated.allow_eviction.unwrap_or(allow_eviction);
+        let durability = stated.durability.unwrap_or(durability);
         if call_timeout.is_zero()
             || connect_timeout.is_zero()
             || lease < Duration::from_secs(2)

@@ -25,15 +25,15 @@ use super::{
 #[async_trait::async_trait]
 impl Repair for SqliteBroker {
     async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, None, Wish::Do(BulkAction::Run)).await
+        self.change_one(queue, id, None, TaskChange::Do(BulkAction::Run)).await
     }
 
     async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, None, Wish::Do(BulkAction::Archive)).await
+        self.change_one(queue, id, None, TaskChange::Do(BulkAction::Archive)).await
     }
 
     async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, None, Wish::Do(BulkAction::Delete)).await
+        self.change_one(queue, id, None, TaskChange::Do(BulkAction::Delete)).await
     }
 
     async fn change_in_state(
@@ -43,7 +43,7 @@ impl Repair for SqliteBroker {
         state: TaskState,
         action: BulkAction,
     ) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, Some(state), Wish::Do(action)).await
+        self.change_one(queue, id, Some(state), TaskChange::Do(action)).await
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
@@ -101,15 +101,15 @@ impl SqliteBroker {
         queue: &QueueName,
         id: &TaskId,
         only: Option<TaskState>,
-        wish: Wish,
+        change: TaskChange,
     ) -> Result<Changed, BrokerError> {
         let (queue, id) = (queue.clone(), id.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
-            if only.is_some_and(|only| only != task.state) || !wish.fits(task.state, task.staged) {
+            if only.is_some_and(|only| only != task.state) || !change.fits(task.state, task.staged) {
                 return Ok(Changed::Unfit(task.state));
             }
-            if let Wish::Do(action) = wish {
+            if let TaskChange::Do(action) = change {
                 task.change(tx, action)?;
             }
             Ok(Changed::Done)
@@ -120,13 +120,13 @@ impl SqliteBroker {
 
 /// A change to one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum TaskChange {
     Do(BulkAction),
     Move,
     Edit,
 }
 
-impl Wish {
+impl TaskChange {
     /// Whether it can be done to a task in `state`. One that is `staged` is part of a set that somebody is making a task
     /// of; it can be had again when the set ends.
     fn fits(self, state: TaskState, staged: bool) -> bool {
@@ -249,17 +249,17 @@ mod tests {
     fn what_can_be_done_depends_on_the_state() {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
         let waiting = [Pending, Scheduled, Retry, Archived, Aggregating];
-        for (wish, fits) in [
-            (Wish::Do(BulkAction::Run), vec![Scheduled, Retry, Archived, Completed, Aggregating]),
-            (Wish::Do(BulkAction::Archive), vec![Pending, Scheduled, Retry, Completed, Aggregating]),
-            (Wish::Do(BulkAction::Delete), vec![Pending, Scheduled, Retry, Archived, Completed, Aggregating]),
-            (Wish::Move, waiting.to_vec()),
-            (Wish::Edit, waiting.to_vec()),
+        for (change, fits) in [
+            (TaskChange::Do(BulkAction::Run), vec![Scheduled, Retry, Archived, Completed, Aggregating]),
+            (TaskChange::Do(BulkAction::Archive), vec![Pending, Scheduled, Retry, Completed, Aggregating]),
+            (TaskChange::Do(BulkAction::Delete), vec![Pending, Scheduled, Retry, Archived, Completed, Aggregating]),
+            (TaskChange::Move, waiting.to_vec()),
+            (TaskChange::Edit, waiting.to_vec()),
         ] {
             for state in [Active, Pending, Scheduled, Retry, Archived, Completed, Aggregating] {
-                assert_eq!(wish.fits(state, false), fits.contains(&state), "{wish:?} {state}");
+                assert_eq!(change.fits(state, false), fits.contains(&state), "{change:?} {state}");
             }
-            assert!(!wish.fits(Aggregating, true), "{wish:?} of a member of a set");
+            assert!(!change.fits(Aggregating, true), "{change:?} of a member of a set");
         }
     }
 
@@ -268,7 +268,7 @@ mod tests {
         for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
             for number in 1..=7 {
                 let state = TaskState::from_number(number).unwrap();
-                assert!(!action.fits(state) || Wish::Do(action).fits(state, false), "{action:?} {state}");
+                assert!(!action.fits(state) || TaskChange::Do(action).fits(state, false), "{action:?} {state}");
             }
         }
     }

@@ -195,7 +195,7 @@ async fn a_large_group_comes_in_slices_by_number_and_by_weight() {
 }
 
 #[tokio::test]
-async fn a_set_that_cannot_end_as_wished_stays_exactly_as_it_was() {
+async fn a_set_that_cannot_end_as_asked_stays_exactly_as_it_was() {
     let w = World::new().await;
     enqueue(&w.broker, unique("holder", "held")).await.unwrap();
     enqueue(&w.broker, grouped(unique("a", "mine"))).await.unwrap();
@@ -205,20 +205,21 @@ async fn a_set_that_cannot_end_as_wished_stays_exactly_as_it_was() {
     let (alone, rejected) = (vec![TaskId::new("b").unwrap()], |id| {
         vec![Rejected { id: TaskId::new(id).unwrap(), error: "no".into(), raw: Some(Bytes::from_static(b"\xff")) }]
     });
-    let wish = |made: Vec<NewTask>| SetOutcome { made, alone: alone.clone(), rejected: rejected("c"), resend: false };
+    let outcome =
+        |made: Vec<NewTask>| SetOutcome { made, alone: alone.clone(), rejected: rejected("c"), resend: false };
     let mut locked = made(&set);
     locked.unique = unique("x", "held").unique;
-    let refused = w.finish(&set, &wish(vec![task("fine"), locked.clone()])).await;
+    let refused = w.finish(&set, &outcome(vec![task("fine"), locked.clone()])).await;
     assert!(
         matches!(&refused, Err(SetError::Refused(Refused::Duplicate { holder: Some(id) })) if *id == "holder"),
         "{refused:?}"
     );
-    let refused = w.finish(&set, &wish(vec![task("holder")])).await;
+    let refused = w.finish(&set, &outcome(vec![task("holder")])).await;
     assert!(matches!(refused, Err(SetError::Refused(Refused::IdConflict))), "{refused:?}");
     assert_eq!(w.dump(), before);
 
     locked.unique = unique("x", "mine").unique;
-    w.finish(&set, &wish(vec![locked])).await.unwrap();
+    w.finish(&set, &outcome(vec![locked])).await.unwrap();
     assert_eq!(w.ids(TaskState::Pending).await, ["holder", "b", set.task_id(0).as_str()]);
     assert_eq!(w.counts().await, [0, 3, 1, 4]);
     let holder: String = w.sql().query_row("SELECT id FROM ulock WHERE key = 'mine'", [], |row| row.get(0)).unwrap();

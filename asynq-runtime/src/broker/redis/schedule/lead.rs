@@ -39,8 +39,8 @@ impl RedisBroker {
             return Ok(Lead::Ours { wanted: newer });
         }
         if revision_of(&holder) < candidate.revision && by.is_none_or(|by| by <= candidate.revision) {
-            let wish = Call::plain("SET").arg(want).arg(candidate.revision).arg("PX").arg(ttl);
-            self.router.send_one(wish).await?;
+            let request = Call::plain("SET").arg(want).arg(candidate.revision).arg("PX").arg(ttl);
+            self.router.send_one(request).await?;
         }
         Ok(Lead::Another(Duration::from_millis(u64::try_from(left).unwrap_or_default())))
     }

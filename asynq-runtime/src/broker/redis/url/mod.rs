@@ -21,7 +21,7 @@ pub(super) struct Target {
     login: Login,
     tls: Option<Tls>,
     db: i64,
-    wishes: Wishes,
+    options: UrlOptions,
 }
 
 /// Which servers a URL names.
@@ -60,7 +60,7 @@ pub(super) struct Login {
 
 /// What a URL wants of the broker; it comes before the options of the program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Wishes {
+pub(super) struct UrlOptions {
     pub(super) timeout: Option<Duration>,
     pub(super) connect_timeout: Option<Duration>,
     pub(super) lease: Option<Duration>,
@@ -75,8 +75,8 @@ impl Target {
     }
 
     /// What else it asks for.
-    pub(super) fn wishes(&self) -> &Wishes {
-        &self.wishes
+    pub(super) fn options(&self) -> &UrlOptions {
+        &self.options
     }
 
     /// How to encrypt, if at all.

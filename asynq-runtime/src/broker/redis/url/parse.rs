@@ -8,7 +8,7 @@ use super::{
         durability::Durability,
         tls::Tls,
     },
-    Address, BrokerError, Login, Place, Sentinels, Target, Wishes, config,
+    Address, BrokerError, Login, Place, Sentinels, Target, UrlOptions, config,
 };
 
 /// What the parameters of a URL say.
@@ -16,7 +16,7 @@ use super::{
 struct Query {
     db: Option<i64>,
     login: Login,
-    wishes: Wishes,
+    options: UrlOptions,
     tls: TlsFiles,
     master: Option<String>,
     sentinel: Login,
@@ -120,13 +120,13 @@ impl Target {
             &login,
             "the Redis URL has a user but no password; write redis://user:password@host, or redis://:password@host",
         )?;
-        let mut wishes = query.wishes;
-        match (&mut wishes.durability, query.patience) {
+        let mut options = query.options;
+        match (&mut options.durability, query.patience) {
             (_, None) => {}
             (Some(durability), Some(patience)) => *durability = durability.within(patience),
             (None, Some(_)) => return Err(config("durability_timeout needs durability: durability=replicas(1)")),
         }
-        Ok(Self { place, login, tls, db: query.db.or(db).unwrap_or(0), wishes })
+        Ok(Self { place, login, tls, db: query.db.or(db).unwrap_or(0), options })
     }
 }
 
@@ -140,13 +140,13 @@ impl Query {
                 "db" => read.db = Some(parse_db(value)?),
                 "user" => read.login.user = Some(decode(value)?),
                 "pass" | "password" => read.login.password = Some(decode(value)?),
-                "timeout" => read.wishes.timeout = Some(parse_timeout(value)?),
-                "connect_timeout" => read.wishes.connect_timeout = Some(parse_timeout(value)?),
-                "lease" => read.wishes.lease = Some(parse_lease(value)?),
-                "allow_eviction" => read.wishes.allow_eviction = Some(parse_bool(value)?),
+                "timeout" => read.options.timeout = Some(parse_timeout(value)?),
+                "connect_timeout" => read.options.connect_timeout = Some(parse_timeout(value)?),
+                "lease" => read.options.lease = Some(parse_lease(value)?),
+                "allow_eviction" => read.options.allow_eviction = Some(parse_bool(value)?),
                 "durability" => {
                     let durability = Durability::parse(&decode(value)?);
-                    read.wishes.durability = Some(durability.ok_or_else(|| {
+                    read.options.durability = Some(durability.ok_or_else(|| {
                         config("the durability in the Redis URL is async, replicas(N) with N from 1 to 100, or fsync")
                     })?);
                 }

@@ -9,7 +9,7 @@ fn login(user: Option<&str>, password: Option<&str>) -> Login {
 }
 
 fn target(place: Place, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
-    Target { place, login: login(user, password), tls: None, db, wishes: Wishes::default() }
+    Target { place, login: login(user, password), tls: None, db, options: UrlOptions::default() }
 }
 
 fn tcp(host: &str, port: u16, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
@@ -103,19 +103,19 @@ fn without_the_feature_tls_is_refused_by_its_name() {
 }
 
 #[test]
-fn wishes_are_read() {
-    let wishes = |url: &str| Target::parse(url).unwrap().wishes().clone();
+fn options_are_read() {
+    let options = |url: &str| Target::parse(url).unwrap().options().clone();
     let ten = Duration::from_secs(10);
-    assert_eq!(wishes("redis://h"), Wishes::default());
-    assert_eq!(wishes("redis://h?lease=10s").lease, Some(ten));
-    let far = wishes("redis://h?timeout=10s&connect_timeout=250ms");
+    assert_eq!(options("redis://h"), UrlOptions::default());
+    assert_eq!(options("redis://h?lease=10s").lease, Some(ten));
+    let far = options("redis://h?timeout=10s&connect_timeout=250ms");
     assert_eq!((far.timeout, far.connect_timeout), (Some(ten), Some(Duration::from_millis(250))));
-    assert_eq!(wishes("redis://h?allow_eviction=true").allow_eviction, Some(true));
+    assert_eq!(options("redis://h?allow_eviction=true").allow_eviction, Some(true));
     let replicas = |n, timeout| Some(Durability::Replicas { n, timeout });
-    assert_eq!(wishes("redis://h?durability=replicas(2)").durability, replicas(2, Duration::from_secs(1)));
-    assert_eq!(wishes("redis://h?durability_timeout=10s&durability=replicas(1)").durability, replicas(1, ten));
+    assert_eq!(options("redis://h?durability=replicas(2)").durability, replicas(2, Duration::from_secs(1)));
+    assert_eq!(options("redis://h?durability_timeout=10s&durability=replicas(1)").durability, replicas(1, ten));
     assert_eq!(
-        wishes("redis://h?durability=fsync&durability_timeout=10s").durability,
+        options("redis://h?durability=fsync&durability_timeout=10s").durability,
         Some(Durability::Fsync { timeout: ten })
     );
 }

@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{sql, tx::Tx},
-    Subject, Wish, take_lock,
+    Subject, TaskChange, take_lock,
 };
 
 /// Replaces the payload of a task. Whatever refuses it is looked at before anything is written.
@@ -20,7 +20,7 @@ pub(super) fn edit(
     edit: &PayloadEdit,
 ) -> rusqlite::Result<Result<Changed, EditError>> {
     let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Ok(Changed::NotFound)) };
-    if !Wish::Edit.fits(task.state, task.staged) {
+    if !TaskChange::Edit.fits(task.state, task.staged) {
         return Ok(Ok(Changed::Unfit(task.state)));
     }
     let bytes = task.message(&tx.view)?.unwrap_or_default();

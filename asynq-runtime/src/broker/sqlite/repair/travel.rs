@@ -9,7 +9,7 @@ use crate::{
 
 use super::{
     super::{sql, tx::Tx},
-    Subject, Wish, take_lock,
+    Subject, TaskChange, take_lock,
 };
 
 /// Moves a task; one that is pending goes to the end of the line. Whatever refuses it is looked at before anything is
@@ -21,7 +21,7 @@ pub(super) fn move_task(
     to: &QueueName,
 ) -> rusqlite::Result<Result<Changed, MoveError>> {
     let Some(task) = Subject::find(&tx.view, from, id)? else { return Ok(Ok(Changed::NotFound)) };
-    if !Wish::Move.fits(task.state, task.staged) {
+    if !TaskChange::Move.fits(task.state, task.staged) {
         return Ok(Ok(Changed::Unfit(task.state)));
     }
     if from == to {

@@ -62,8 +62,8 @@ impl Leader {
 pub(super) fn decide(found: Option<&Leader>, candidate: &Candidate, now: i64, ttl: Duration) -> (Option<Leader>, Lead) {
     let end = after(now, ttl);
     let left = |until: i64| Lead::Another(Duration::from_millis(until.saturating_sub(now).unsigned_abs()));
-    let wish = found.filter(|leader| leader.wanted_until > now).map(|leader| (leader.wanted, leader.wanted_until));
-    let newer = wish.filter(|(wanted, _)| *wanted > candidate.revision);
+    let request = found.filter(|leader| leader.wanted_until > now).map(|leader| (leader.wanted, leader.wanted_until));
+    let newer = request.filter(|(wanted, _)| *wanted > candidate.revision);
     match found.filter(|leader| leader.until > now) {
         Some(leader) if leader.token == candidate.token => {
             let renewed = Leader { revision: candidate.revision, until: end, log_watcher: now, ..leader.clone() };
@@ -71,8 +71,8 @@ pub(super) fn decide(found: Option<&Leader>, candidate: &Candidate, now: i64, tt
         }
         Some(leader) => {
             let wants = candidate.revision > leader.revision && newer.is_none();
-            let wished = Leader { wanted: candidate.revision, wanted_until: end, log_watcher: now, ..leader.clone() };
-            (wants.then_some(wished), left(leader.until))
+            let asked = Leader { wanted: candidate.revision, wanted_until: end, log_watcher: now, ..leader.clone() };
+            (wants.then_some(asked), left(leader.until))
         }
         None => {
             let (wanted, wanted_until) = newer.unwrap_or((0, 0));
@@ -106,7 +106,7 @@ mod tests {
             (&new, 60, another(90)),
             (&peer, 70, another(80)),
             (&old, 80, ours(true)),
-            // Its time is over at 180, and the wish is over since 160.
+            // Its time is over at 180, and the request is over since 160.
             (&peer, 180, ours(false)),
             (&new, 200, another(80)),
             (&peer, 279, ours(true)),
