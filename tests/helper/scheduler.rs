@@ -1,4 +1,4 @@
-//! A scheduler for the journey tests: four entries a second, which another process runs.
+//! A scheduler for the tests of whole processes: four entries a second, which another process runs.
 //!
 //! `ASYNQ_URL` names the broker, `ELECTION` is `on` or `off`. It prints `leads` and `follows` when its standing changes.
 

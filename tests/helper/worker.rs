@@ -1,4 +1,4 @@
-//! A worker for the journey tests: its jobs write down when they start and when they end.
+//! A worker for the tests of whole processes: its jobs write down when they start and when they end.
 //!
 //! `ASYNQ_URL` names the broker, `JOURNAL`, `DIGESTS` and `HOLD` the files, `CONCURRENCY` how many tasks run at a time. On a
 //! SQLite file its leases last for an hour: a task that comes back sooner was not waited for until its lease was over. With

@@ -1,4 +1,4 @@
-//! The jobs of the journey worker; tests enqueue them by type.
+//! The jobs of the workers that are processes of their own; tests enqueue them by type.
 
 use std::{
     fs::OpenOptions,

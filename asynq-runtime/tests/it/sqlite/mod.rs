@@ -11,7 +11,7 @@ pub(crate) mod group_chaos;
 mod groups;
 pub(crate) mod in_transaction;
 mod incidents;
-mod journey;
+mod lifecycle;
 mod memory;
 mod opening;
 pub(crate) mod others;

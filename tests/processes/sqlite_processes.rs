@@ -9,7 +9,7 @@ use asynq_runtime::{TaskId, TaskState};
 use asynq_tests::{eventually, journal::Event};
 use chrono::Utc;
 
-use crate::journey::world::{Worker, World};
+use crate::processes::world::{Worker, World};
 
 const KILLS: usize = 12;
 const BATCH: usize = 150;

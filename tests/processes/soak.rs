@@ -28,7 +28,7 @@ use self::{
     fault::{Fault, Random},
     ledger::{Harm, Incident, Told, judge},
 };
-use crate::journey::{
+use crate::processes::{
     small_disk,
     world::{Worker, World},
 };
@@ -406,7 +406,7 @@ async fn replicated(url: String, servers: Replicated) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_on_sqlite() {
-    const NAME: &str = "journey::soak::nothing_is_lost_on_sqlite";
+    const NAME: &str = "processes::soak::nothing_is_lost_on_sqlite";
     let on = async |url: String, has_small_disk| {
         let clock = WallClock::new();
         let weights = possible(Fault::SQLITE, clock.is_some(), has_small_disk);

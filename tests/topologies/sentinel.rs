@@ -8,7 +8,7 @@ use asynq_runtime::broker::{
 };
 use asynq_tests::{SentinelServers, default_queue, soon, task};
 
-use crate::places::{connect, until_it_works};
+use crate::topologies::{connect, until_it_works};
 
 #[tokio::test]
 async fn a_name_that_no_sentinel_knows_is_a_mistake_in_the_url() {

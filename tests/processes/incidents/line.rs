@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_runtime::Client;
 use asynq_tests::{Line, Persistence, RedisServer, ThinLine, jobs::Parcel};
 
-use crate::journey::{
+use crate::processes::{
     incidents::{all_done, crashes},
     world::World,
 };

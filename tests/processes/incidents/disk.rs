@@ -5,7 +5,7 @@ use std::{fs, path::Path, time::Duration};
 use asynq_runtime::EnqueueError;
 use asynq_tests::{eventually, jobs::Parcel, skip};
 
-use crate::journey::{incidents::all_done, small_disk, world::World};
+use crate::processes::{incidents::all_done, small_disk, world::World};
 
 /// More than two leases.
 const FULL: Duration = Duration::from_secs(25);
@@ -48,7 +48,7 @@ async fn story(folder: &Path) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes half a minute: scripts/prove incidents"]
 async fn a_full_disk_holds_up_outcomes_and_loses_none() {
-    const NAME: &str = "journey::incidents::disk::a_full_disk_holds_up_outcomes_and_loses_none";
+    const NAME: &str = "processes::incidents::disk::a_full_disk_holds_up_outcomes_and_loses_none";
     if !small_disk::told_on("24m", NAME, "incident: ", story).await {
         skip!("this user may not mount a small file system");
     }

@@ -13,7 +13,7 @@ mod schedule;
 
 use asynq_runtime::TaskState;
 
-use crate::journey::world::World;
+use crate::processes::world::World;
 
 /// Waits until nothing waits or runs, and looks that `runs` tasks ran once each and were done.
 async fn all_done(world: &World, runs: usize) {

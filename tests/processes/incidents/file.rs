@@ -9,7 +9,7 @@ use std::{
 use asynq_runtime::Client;
 use asynq_tests::{eventually, jobs::Record};
 
-use crate::journey::{
+use crate::processes::{
     incidents::all_done,
     world::{Worker, World},
 };

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_tests::{WallClock, eventually, journal::Event, skip};
 use chrono::TimeDelta;
 
-use crate::journey::{incidents::all_done, world::World};
+use crate::processes::{incidents::all_done, world::World};
 
 const RUNS: usize = 6;
 

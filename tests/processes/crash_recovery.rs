@@ -5,7 +5,7 @@ use std::{collections::HashSet, time::Instant};
 use asynq_runtime::TaskState;
 use asynq_tests::eventually;
 
-use crate::journey::world::World;
+use crate::processes::world::World;
 
 const IN_FLIGHT: usize = 16;
 

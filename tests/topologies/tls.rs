@@ -6,7 +6,7 @@ use asynq_runtime::broker::{
 };
 use asynq_tests::{Authority, TlsServer, task};
 
-use crate::places::connect;
+use crate::topologies::connect;
 
 const WHOLE: [(&str, &str); 3] = [("ca", "ca.pem"), ("cert", "client-cert.pem"), ("key", "client-key.pem")];
 

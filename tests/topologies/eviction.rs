@@ -3,7 +3,7 @@
 use asynq_runtime::broker::{BrokerErrorKind, redis::RedisBroker};
 use asynq_tests::{Persistence, RedisCluster, RedisServer, patient};
 
-use crate::places::connect;
+use crate::topologies::connect;
 
 const POLICIES: [&str; 7] =
     ["volatile-lru", "allkeys-lru", "volatile-lfu", "allkeys-lfu", "volatile-random", "allkeys-random", "volatile-ttl"];

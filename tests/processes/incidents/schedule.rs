@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_tests::{eventually, unruly::Ticks};
 use chrono::Utc;
 
-use crate::journey::world::{Worker, World};
+use crate::processes::world::{Worker, World};
 
 const EACH_SECOND: &str = "* * * * * *";
 

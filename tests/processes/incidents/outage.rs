@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::journey::{
+use crate::processes::{
     incidents::{all_done, crashes},
     world::World,
 };

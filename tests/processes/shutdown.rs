@@ -3,7 +3,7 @@
 use asynq_runtime::TaskState;
 use asynq_tests::eventually;
 
-use crate::journey::world::World;
+use crate::processes::world::World;
 
 /// Longer than a test waits: a worker that ends sooner has not waited for such jobs.
 const AN_HOUR: u64 = 3_600_000;

@@ -9,7 +9,7 @@ use asynq_runtime::broker::{
 };
 use asynq_tests::{Build as _, Persistence, RedisCluster, RedisServer, default_queue, queue, soon, task};
 
-use crate::places::{connect, ended, until_it_works};
+use crate::topologies::{connect, ended, until_it_works};
 
 const PENDING: &str = "asynq:{default}:pending";
 

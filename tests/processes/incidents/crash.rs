@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use asynq_runtime::TaskState;
 use asynq_tests::eventually;
 
-use crate::journey::world::World;
+use crate::processes::world::World;
 
 /// A worker dies with everything that it has in hand, once.
 async fn a_mass_crash_costs_one_round(world: World) {

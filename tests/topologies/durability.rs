@@ -11,7 +11,7 @@ use asynq_tests::{
     queue, task,
 };
 
-use crate::places::connect;
+use crate::topologies::connect;
 
 #[tokio::test]
 async fn a_replica_confirms_an_enqueue() {

@@ -9,7 +9,7 @@ use std::{
 use asynq_runtime::{Client, EnqueueError, job::JobBuilder};
 use asynq_tests::{Persistence, RedisServer, eventually, jobs::Record};
 
-use crate::journey::{incidents::all_done, world::World};
+use crate::processes::{incidents::all_done, world::World};
 
 const RUNS: usize = 20;
 

@@ -21,7 +21,7 @@ use tokio::{
     time::sleep,
 };
 
-use crate::journey::world::World;
+use crate::processes::world::World;
 
 /// Enqueues at a time, and the pause of each between two.
 const PRODUCERS: usize = 8;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_tests::eventually;
 
-use crate::journey::world::World;
+use crate::processes::world::World;
 
 const HANDLERS: usize = 200;
 const OUTAGE: Duration = Duration::from_secs(10);

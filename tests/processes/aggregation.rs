@@ -10,7 +10,7 @@ use asynq_runtime::{clock::Clock, task::TaskState};
 use asynq_tests::{eventually, jobs::Note, journal::written, patient};
 use chrono::{DateTime, TimeDelta, Utc};
 
-use crate::journey::world::World;
+use crate::processes::world::World;
 
 const KILLS: u32 = 12;
 /// Enqueued before each kill, so that there is a set to strike.

@@ -13,7 +13,7 @@ use asynq_tests::{
 };
 use chrono::Utc;
 
-use crate::journey::{
+use crate::processes::{
     incidents::all_done,
     world::{Worker, World},
 };

@@ -3,7 +3,7 @@
 use asynq_runtime::TaskState;
 use asynq_tests::{eventually, journal::Event};
 
-use crate::journey::world::{Worker, World};
+use crate::processes::world::{Worker, World};
 
 const INNOCENTS: usize = 500;
 

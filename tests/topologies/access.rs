@@ -8,7 +8,7 @@ use asynq_runtime::broker::{
 };
 use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id};
 
-use crate::places::{connect, ended};
+use crate::topologies::{connect, ended};
 
 /// The rule of the guide, word for word.
 fn documented() -> Vec<String> {

@@ -4,10 +4,10 @@
 mod aggregation;
 mod broker_outage;
 mod crash_recovery;
+mod failover;
 mod incidents;
 mod journal;
 mod missed_ticks;
-mod places;
 mod poison;
 mod schedulers;
 mod shutdown;
