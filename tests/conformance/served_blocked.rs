@@ -83,7 +83,7 @@ async fn leave(running: Running, jobs: Runtime) {
     jobs.shutdown_background();
 }
 
-/// Where the fetcher lives beside the jobs it is held up with them; elsewhere all is in hand, and the heart extends it.
+/// Where the fetcher lives beside the jobs it is held up with them; elsewhere all is in hand, and the heartbeat runtime extends it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_over() {
     let (t, Blocked { running, jobs, gate, ran }) = eventually("a fetch is held up", async || {

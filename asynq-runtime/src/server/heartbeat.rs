@@ -14,7 +14,7 @@ use crate::{broker::ServerName, task::ServerInfo};
 
 /// Beats until it is dropped: every 5 s, and at once when the server becomes quiet or leaves.
 pub(crate) async fn run(context: Arc<ServerContext>) {
-    let mut retry_backoff = RetryBackoff::new("heart", BEAT / 2);
+    let mut retry_backoff = RetryBackoff::new("heartbeat", BEAT / 2);
     loop {
         crate::metrics::refresh();
         // Read before the beat: what changes while it is under way is shown by another one at once.

@@ -27,7 +27,7 @@ pub(crate) struct HeartbeatRuntime {
 impl HeartbeatRuntime {
     /// Starts the thread with a current-thread runtime of its own.
     pub(crate) fn spawn() -> io::Result<Self> {
-        let thread = Thread::start("asynq-heart")?;
+        let thread = Thread::start("asynq-heartbeat")?;
         Ok(Self { tasks: thread.tasks(), thread })
     }
 

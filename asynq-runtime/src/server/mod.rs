@@ -231,7 +231,7 @@ impl Server {
         });
         let (heartbeat_runtime, never, closing) =
             (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
-        heartbeat_runtime.tend("heart", &context, &context.leaving, heartbeat::run);
+        heartbeat_runtime.tend("heartbeat", &context, &context.leaving, heartbeat::run);
         heartbeat_runtime.tend("lease", &context, &never, lease::run);
         heartbeat_runtime.tend("outbox", &context, &never, Outbox::run);
         heartbeat_runtime.tend("queue patterns", &context, &closing, served_queues::run);

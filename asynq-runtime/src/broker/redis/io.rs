@@ -2,7 +2,7 @@
 //!
 //! A connection lives on the runtime that opened it. On the caller's runtime a job that blocks would stop the very calls
 //! that keep its lease; here nothing runs but the broker and, where a server opened it, the server's
-//! heart (docs/design/recovery.md#the-heartbeat-runtime).
+//! heartbeat (docs/design/recovery.md#the-heartbeat-runtime).
 
 use std::future::Future;
 

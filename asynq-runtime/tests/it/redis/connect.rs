@@ -183,7 +183,7 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
         let broker = Arc::new(server.broker().await);
         (server, broker)
     });
-    // Nobody drives the runtime that connected; the heart has one of its own.
+    // Nobody drives the runtime that connected; the heartbeat runtime has one of its own.
     runtime().block_on(async {
         put(&broker, &["a"]).await;
         let runs = take(&broker, &member("me"), 1).await;

@@ -299,7 +299,7 @@ struct Blocked {
     _server: Server,
 }
 
-/// A third of it may pass before the heart extends it, and a busy machine may be late for that by several seconds.
+/// A third of it may pass before the heartbeat runtime extends it, and a busy machine may be late for that by several seconds.
 const LEASE: Duration = Duration::from_secs(12);
 
 /// Of the worker whose thread is blocked.
@@ -386,7 +386,7 @@ async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
     let done: Vec<_> = runs.iter().map(|run| settlement(run, Action::Done)).collect();
     let settled = broker.settle(&done).await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Ok))), "{settled:?}");
-    // Longer than a lease, which the heart extends.
+    // Longer than a lease, which the heartbeat runtime extends.
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 4)).await;
     drop(gate);

@@ -63,7 +63,7 @@ async fn a_worker_drains_a_full_redis() {
     assert!(matches!(&refused, EnqueueError::Broker(error) if error.is_full()), "{refused:?}");
     assert!(!refused.is_ambiguous(), "nothing was stored");
 
-    // A whole worker with its heart and its housekeeping, started while there is no room.
+    // A whole worker with its heartbeat and its housekeeping, started while there is no room.
     let jobs = Registry::only::<(chore,)>().unwrap();
     let server = Worker::builder("nothing://is-connected").broker(Arc::clone(&broker)).registry(jobs).concurrency(8);
     let running = server.build().await.unwrap().start().await.unwrap();
