@@ -37,9 +37,9 @@ pub(crate) enum CliError {
     /// Something that the inspector does not know by name.
     #[error("{0}")]
     NotFound(String),
-    /// Parts failed and were told already; the exit code of the worst.
+    /// Parts failed and were reported already; the exit code of the worst.
     #[error("some of it failed")]
-    Told(u8),
+    Reported(u8),
     /// The broker.
     #[error(transparent)]
     Broker(#[from] BrokerError),
@@ -73,7 +73,7 @@ impl CliError {
             Self::Usage(_) => Self::USAGE,
             Self::Unasked { .. } | Self::Declined => Self::UNCONFIRMED,
             Self::Stopped(_) => Self::STOPPED,
-            Self::Told(code) => *code,
+            Self::Reported(code) => *code,
             Self::Dashboard(DashboardError::Bind { .. }) => Self::FAILED,
             Self::Dashboard(_) => Self::USAGE,
             _ if self.is_no_broker() => Self::USAGE,
@@ -172,7 +172,7 @@ mod tests {
             (CliError::Unasked { question: "Really?".into(), flags: "--yes" }, 3),
             (CliError::Declined, 3),
             (CliError::Stopped("x".into()), 130),
-            (CliError::Told(1), 1),
+            (CliError::Reported(1), 1),
             (broker(BrokerErrorKind::Unavailable), 2),
             (broker(BrokerErrorKind::Denied), 2),
             (broker(BrokerErrorKind::Config), 2),

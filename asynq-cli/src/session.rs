@@ -219,7 +219,7 @@ impl Session {
         let code = match ended {
             Ok(()) => 0,
             Err(error) if error.is_broken_pipe() => 0,
-            Err(CliError::Told(code)) => code,
+            Err(CliError::Reported(code)) => code,
             Err(error) => self.tell(&error),
         };
         if let Some(client) = self.world.client.take() {

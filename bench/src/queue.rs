@@ -26,7 +26,7 @@ const FAR_AWAY: Duration = Duration::from_secs(30 * 86_400);
 
 /// The tasks of all queues of an order.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Held {
+pub(crate) struct QueueCounts {
     pub(crate) pending: u64,
     pub(crate) scheduled: u64,
     pub(crate) archived: u64,
@@ -106,18 +106,18 @@ pub(crate) async fn crowd(client: &Client, order: &Order, n: u64) -> Result<(), 
 /// # Errors
 ///
 /// The broker failed.
-pub(crate) async fn held(client: &Client, order: &Order) -> Result<Held, BoxError> {
-    let mut held = Held::default();
+pub(crate) async fn counts(client: &Client, order: &Order) -> Result<QueueCounts, BoxError> {
+    let mut counts = QueueCounts::default();
     for name in names(order) {
         let stats = client.broker().queue_stats(&name.parse()?).await?;
-        held.pending += stats.pending;
-        held.scheduled += stats.scheduled;
-        held.archived += stats.archived;
-        held.others += stats.size - stats.pending - stats.scheduled - stats.archived;
-        held.processed += stats.processed_total;
-        held.failed += stats.failed_total;
+        counts.pending += stats.pending;
+        counts.scheduled += stats.scheduled;
+        counts.archived += stats.archived;
+        counts.others += stats.size - stats.pending - stats.scheduled - stats.archived;
+        counts.processed += stats.processed_total;
+        counts.failed += stats.failed_total;
     }
-    Ok(held)
+    Ok(counts)
 }
 
 /// Waits until the broker has taken the outcomes of `n` tasks, as the worker counts them: to ask thousands of queues would be measured, too.
@@ -136,11 +136,16 @@ pub(crate) async fn acknowledged(running: &Running, n: u64) -> Result<(), BoxErr
 ///
 /// It says what they hold.
 pub(crate) async fn expect(client: &Client, order: &Order, pending: u64) -> Result<(), BoxError> {
-    let held = held(client, order).await?;
+    let counts = counts(client, order).await?;
     let present = order.present.unwrap_or(0);
     let archived = if order.on_redis() { 0 } else { present };
-    let expected = Held { pending, scheduled: present, archived, others: 0, processed: held.processed, failed: 0 };
-    if held == expected { Ok(()) } else { Err(format!("expected in the queue: {expected:?}, found: {held:?}").into()) }
+    let expected =
+        QueueCounts { pending, scheduled: present, archived, others: 0, processed: counts.processed, failed: 0 };
+    if counts == expected {
+        Ok(())
+    } else {
+        Err(format!("expected in the queue: {expected:?}, found: {counts:?}").into())
+    }
 }
 
 /// Takes the waiting tasks away.

@@ -26,9 +26,9 @@ async fn receipt(number: u32) -> JobResult {
 
 /// Keeps spans; yours would send them to a collector, such as that of the crate opentelemetry-otlp.
 #[derive(Debug, Clone, Default)]
-struct Kept(Arc<Mutex<Vec<SpanData>>>);
+struct CollectedSpans(Arc<Mutex<Vec<SpanData>>>);
 
-impl SpanExporter for Kept {
+impl SpanExporter for CollectedSpans {
     async fn export(&self, spans: Vec<SpanData>) -> OTelSdkResult {
         self.0.lock().unwrap_or_else(|broken| broken.into_inner()).extend(spans);
         Ok(())
@@ -37,8 +37,8 @@ impl SpanExporter for Kept {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let kept = Kept::default();
-    let provider = SdkTracerProvider::builder().with_simple_exporter(kept.clone()).build();
+    let collected = CollectedSpans::default();
+    let provider = SdkTracerProvider::builder().with_simple_exporter(collected.clone()).build();
     let otel = tracing_opentelemetry::layer().with_tracer(provider.tracer("shop"));
     tracing_subscriber::registry().with(otel.with_filter(tracing_subscriber::filter::LevelFilter::INFO)).init();
 
@@ -51,7 +51,7 @@ async fn main() -> Result<(), BoxError> {
     running.drained().await?;
     running.shutdown().await?;
 
-    let mut spans = kept.0.lock().unwrap_or_else(|broken| broken.into_inner());
+    let mut spans = collected.0.lock().unwrap_or_else(|broken| broken.into_inner());
     spans.sort_by_key(|span| span.start_time);
     let trace = spans.iter().find(|span| span.name == "POST /orders").map(|span| span.span_context.trace_id());
     for span in spans.iter().filter(|span| Some(span.span_context.trace_id()) == trace) {

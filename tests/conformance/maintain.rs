@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Forwarded, Kept, RetryOrder, Settled, Swept},
+    broker::{ArchivePolicy, Forwarded, RetryOrder, Settled, Swept},
     task::TaskState,
 };
 use asynq_tests::{
@@ -128,26 +128,29 @@ async fn ghosts_are_swept_out_of_active_and_pending() {
 #[tokio::test]
 async fn queues_with_something_to_clean_or_to_sweep_are_named() {
     let t = Fixture::start().await;
-    let kept = ["default", "quiet"].map(|name| Kept { queue: queue(name), max_age: 90 * DAY, max_size: 10 });
-    let names = kept.each_ref().map(|kept| kept.queue.clone());
-    let cleans = async |kept: &[Kept]| t.broker().worth_cleaning(kept).await.unwrap().contains(&default_queue());
+    let policies =
+        ["default", "quiet"].map(|name| ArchivePolicy { queue: queue(name), max_age: 90 * DAY, max_size: 10 });
+    let names = policies.each_ref().map(|policy| policy.queue.clone());
+    let cleans = async |policies: &[ArchivePolicy]| {
+        t.broker().worth_cleaning(policies).await.unwrap().contains(&default_queue())
+    };
     let sweeps = async || t.broker().worth_sweeping(&names).await.unwrap().contains(&default_queue());
     for _ in 0..3 {
-        t.broker().worth_cleaning(&kept).await.unwrap();
+        t.broker().worth_cleaning(&policies).await.unwrap();
         t.broker().worth_sweeping(&names).await.unwrap();
     }
     t.seed_completed("t1", 60).await;
     t.advance(60 * SECOND);
-    assert!(cleans(&kept).await, "its retention has passed");
+    assert!(cleans(&policies).await, "its retention has passed");
     t.broker().delete_expired(&default_queue(), 100).await.unwrap();
     t.seed_archived("t2").await;
-    assert!(cleans(&[Kept { max_size: 0, ..kept[0].clone() }]).await, "the archive is too small");
+    assert!(cleans(&[ArchivePolicy { max_size: 0, ..policies[0].clone() }]).await, "the archive is too small");
     t.advance(90 * DAY);
-    assert!(cleans(&kept).await, "it is too old");
+    assert!(cleans(&policies).await, "it is too old");
     t.broker().trim_archive(&default_queue(), 90 * DAY, 10, 100).await.unwrap();
     t.seed_set(&["s1"]).await;
     t.advance(300 * SECOND);
-    assert!(cleans(&kept).await, "a set nobody ended");
+    assert!(cleans(&policies).await, "a set nobody ended");
     t.seed_pending(&["t3"]).await;
     assert!(sweeps().await, "something is pending");
     t.take(9).await;

@@ -76,9 +76,9 @@ async fn what_is_too_long_comes_cut_off() {
 #[tokio::test]
 async fn a_process_remembers_what_it_has_kept() {
     let t = Fixture::start().await;
-    let memory = t.broker().kept_shapes();
+    let memory = t.broker().stored_shapes();
     assert!(memory.is_due("mail", Some(1)));
     memory.note(&[new("mail", Some(1), "a")], true);
     assert!(!memory.is_due("mail", Some(1)) && memory.is_due("mail", Some(2)));
-    assert!(t.another_broker().await.kept_shapes().is_due("mail", Some(1)));
+    assert!(t.another_broker().await.stored_shapes().is_due("mail", Some(1)));
 }

@@ -38,7 +38,7 @@ const UNREPLICATED: TimeDelta = TimeDelta::seconds(30);
 
 /// What the producers were told.
 #[derive(Debug, Default)]
-struct Told {
+struct ProducerReport {
     /// Stored, and as safe as asked for.
     safe: BTreeSet<String>,
     /// Stored by what was known then; no more was promised.
@@ -50,39 +50,39 @@ struct Told {
 }
 
 /// Enqueues until told to stop. Every task has an id and stays after its end: a call made again does not store it twice.
-async fn produce(client: Client, producer: usize, mut stop: watch::Receiver<bool>) -> Told {
-    let mut told = Told::default();
+async fn produce(client: Client, producer: usize, mut stop: watch::Receiver<bool>) -> ProducerReport {
+    let mut report = ProducerReport::default();
     for number in 0.. {
         let id = format!("{producer}-{number}");
         let began = Instant::now();
         loop {
             let job = JobBuilder::new(Record { millis: MILLIS }).task_id(&id).retention("1h");
             match client.enqueue(job).await {
-                Ok(_) => told.safe.insert(id.clone()),
+                Ok(_) => report.safe.insert(id.clone()),
                 // An earlier call has stored it, unanswered.
-                Err(EnqueueError::IdConflict { .. }) => told.unsure.insert(id.clone()),
+                Err(EnqueueError::IdConflict { .. }) => report.unsure.insert(id.clone()),
                 Err(EnqueueError::Broker(error)) if error.kind() == BrokerErrorKind::Unconfirmed => {
-                    told.unsure.insert(id.clone())
+                    report.unsure.insert(id.clone())
                 }
                 Err(error) => {
                     assert!(error.is_ambiguous(), "a move means later, not failure: {error:?}");
-                    told.again += 1;
+                    report.again += 1;
                     sleep(Duration::from_millis(20)).await;
                     continue;
                 }
             };
             break;
         }
-        told.longest = told.longest.max(began.elapsed());
+        report.longest = report.longest.max(began.elapsed());
         if tokio::time::timeout(PAUSE, stop.wait_for(|stop| *stop)).await.is_ok() {
             break;
         }
     }
-    told
+    report
 }
 
 /// Runs producers and two workers beside `story`, then waits until all work is done.
-async fn under_load<T>(world: &World, story: impl Future<Output = T>) -> (Told, T) {
+async fn under_load<T>(world: &World, story: impl Future<Output = T>) -> (ProducerReport, T) {
     let _workers = [world.worker(CONCURRENCY), world.worker(CONCURRENCY)];
     let (stop, stopped) = watch::channel(false);
     let mut producers = JoinSet::new();
@@ -91,15 +91,15 @@ async fn under_load<T>(world: &World, story: impl Future<Output = T>) -> (Told, 
     }
     let outcome = story.await;
     stop.send_replace(true);
-    let mut told = Told::default();
+    let mut report = ProducerReport::default();
     for one in soon(producers.join_all()).await {
-        told.safe.extend(one.safe);
-        told.unsure.extend(one.unsure);
-        told.again += one.again;
-        told.longest = told.longest.max(one.longest);
+        report.safe.extend(one.safe);
+        report.unsure.extend(one.unsure);
+        report.again += one.again;
+        report.longest = report.longest.max(one.longest);
     }
     world.settled().await;
-    (told, outcome)
+    (report, outcome)
 }
 
 /// Tasks that were never run to their end.
@@ -113,7 +113,7 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
     const ROUNDS: usize = 20;
     let cluster = Arc::new(spawn_blocking(RedisCluster::start).await.unwrap());
     let world = World::at(cluster.url()).await;
-    let (told, took) = under_load(&world, async {
+    let (report, took) = under_load(&world, async {
         let mut took = Duration::ZERO;
         for _ in 0..ROUNDS {
             let began = Instant::now();
@@ -137,7 +137,7 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
     .await;
 
     let history = world.history();
-    let all: BTreeSet<String> = told.safe.union(&told.unsure).cloned().collect();
+    let all: BTreeSet<String> = report.safe.union(&report.unsure).cloned().collect();
     assert_eq!(lost(&all, &history), [] as [&String; 0], "lost");
     assert_eq!(history.repeated(), [], "doubled");
     assert_eq!(history.ends().len(), all.len());
@@ -146,8 +146,8 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
         "cluster: a slot moved {ROUNDS} times in {took:?} under load: {} tasks, 0 lost, 0 doubled; {} enqueues were made \
          again, the longest took {:?}",
         all.len(),
-        told.again,
-        told.longest
+        report.again,
+        report.longest
     );
 }
 
@@ -184,8 +184,8 @@ fn had_a_reason(history: &History, id: &str, deaths: &[Death]) -> bool {
     })
 }
 
-fn check_failovers(what: &str, told: &Told, history: &History, deaths: &[Death], away: &[Duration]) {
-    assert_eq!(lost(&told.safe, history), [] as [&String; 0], "lost although a replica had confirmed it");
+fn check_failovers(what: &str, report: &ProducerReport, history: &History, deaths: &[Death], away: &[Duration]) {
+    assert_eq!(lost(&report.safe, history), [] as [&String; 0], "lost although a replica had confirmed it");
     let repeated = history.repeated();
     for (id, _) in &repeated {
         let lines: Vec<_> = history.lines.iter().filter(|line| line.id == *id).collect();
@@ -197,11 +197,11 @@ fn check_failovers(what: &str, told: &Told, history: &History, deaths: &[Death],
         "{what}: primary killed {} time(s) under load, away for {away:?}: {} tasks confirmed by a replica, 0 lost; {} more \
          unconfirmed, {} of them lost; {} ran again, all in flight then; {} enqueues were made again",
         deaths.len(),
-        told.safe.len(),
-        told.unsure.len(),
-        lost(&told.unsure, history).len(),
+        report.safe.len(),
+        report.unsure.len(),
+        lost(&report.unsure, history).len(),
         repeated.len(),
-        told.again,
+        report.again,
     );
 }
 
@@ -224,7 +224,7 @@ async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_
     let mut servers = spawn_blocking(SentinelServers::failing_over).await.unwrap();
     let url = servers.url() + "&lease=10s&durability=replicas(1)&durability_timeout=200ms";
     let world = World::at(url).await;
-    let (told, (deaths, away, _servers)) = under_load(&world, async {
+    let (report, (deaths, away, _servers)) = under_load(&world, async {
         let (mut deaths, mut away) = (Vec::new(), Vec::new());
         for _ in 0..3 {
             world.started(100 * (1 + deaths.len())).await;
@@ -243,19 +243,19 @@ async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_
         (deaths, away, servers)
     })
     .await;
-    check_failovers("sentinel", &told, &world.history(), &deaths, &away);
+    check_failovers("sentinel", &report, &world.history(), &deaths, &away);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_master_of_a_cluster_that_dies_under_load_loses_nothing_that_was_confirmed() {
     let mut cluster = spawn_blocking(RedisCluster::with_replicas).await.unwrap();
     let world = World::at(cluster.url() + "?lease=10s&durability=replicas(1)&durability_timeout=200ms").await;
-    let (told, (deaths, away)) = under_load(&world, async {
+    let (report, (deaths, away)) = under_load(&world, async {
         world.started(100).await;
         let master = cluster.owner(cluster.slot("asynq:{default}:pending"));
         let death = Death::by(|| cluster.kill(master));
         (vec![death], vec![until_work_goes_on(&world, death).await])
     })
     .await;
-    check_failovers("cluster", &told, &world.history(), &deaths, &away);
+    check_failovers("cluster", &report, &world.history(), &deaths, &away);
 }

@@ -26,7 +26,7 @@ use tokio::{
 
 use self::{
     fault::{Fault, Random},
-    ledger::{Harm, Incident, Told, judge},
+    ledger::{Harm, Incident, ProducerReport, judge},
 };
 use crate::processes::{
     small_disk,
@@ -54,8 +54,8 @@ fn number(name: &str, default: u64) -> u64 {
 ///
 /// Where a primary may die, what is stored for sure is what a replica has confirmed, and there are no notes: which set had them
 /// dies with it.
-async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut random: Random) -> Told {
-    let mut told = Told::default();
+async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut random: Random) -> ProducerReport {
+    let mut report = ProducerReport::default();
     for number in first..first + n {
         let id = number.to_string();
         let kind = random.below(100);
@@ -72,19 +72,19 @@ async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut ra
                 _ => client.enqueue(trial).await,
             };
             match stored {
-                Ok(_) if is_note => _ = told.notes.insert(number),
-                Err(EnqueueError::IdConflict { .. }) if may_fail_over => _ = told.unsure.insert(id.clone()),
+                Ok(_) if is_note => _ = report.notes.insert(number),
+                Err(EnqueueError::IdConflict { .. }) if may_fail_over => _ = report.unsure.insert(id.clone()),
                 Err(EnqueueError::Broker(error)) if error.kind() == BrokerErrorKind::Unconfirmed => {
-                    told.unsure.insert(id.clone());
+                    report.unsure.insert(id.clone());
                 }
-                Ok(_) | Err(EnqueueError::IdConflict { .. }) => _ = told.stored.insert(id.clone(), fails),
+                Ok(_) | Err(EnqueueError::IdConflict { .. }) => _ = report.stored.insert(id.clone(), fails),
                 // An earlier call may have stored this very task.
-                Err(EnqueueError::Duplicate { .. }) if again => _ = told.unsure.insert(id.clone()),
-                Err(EnqueueError::Duplicate { .. }) => told.refused += 1,
+                Err(EnqueueError::Duplicate { .. }) if again => _ = report.unsure.insert(id.clone()),
+                Err(EnqueueError::Duplicate { .. }) => report.refused += 1,
                 // A note leaves no trace under its id, so that a second call could double it.
                 Err(_) if is_note => {}
                 Err(EnqueueError::Broker(_)) => {
-                    (told.again, again) = (told.again + 1, true);
+                    (report.again, again) = (report.again + 1, true);
                     sleep(Duration::from_millis(100)).await;
                     continue;
                 }
@@ -93,7 +93,7 @@ async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut ra
             break;
         }
     }
-    told
+    report
 }
 
 /// Servers of which one can die.
@@ -266,7 +266,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     let (workers, incidents, stopped) = (Vec::new(), Vec::new(), Vec::new());
     let mut fleet = Fleet { workers, incidents, replicated, clock, never_began: 0, stopped };
     let may_fail_over = fleet.replicated.is_some();
-    let (mut told, mut injected) = (Told::default(), BTreeMap::<Fault, usize>::new());
+    let (mut report, mut injected) = (ProducerReport::default(), BTreeMap::<Fault, usize>::new());
     fleet.complete(&world);
     let mut first = 0;
     for round in 0..faults {
@@ -287,7 +287,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
         *injected.entry(fault).or_default() += 1;
         fleet.complete(&world);
         for producer in producers {
-            told.add(producer.await.unwrap());
+            report.add(producer.await.unwrap());
         }
     }
     fleet.take_back(|_| true).await;
@@ -296,7 +296,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     // after two minutes, and no state counts it until then.
     let (rest, last) = (Instant::now(), Utc::now().timestamp());
     let is_over = async || {
-        let (lost, _) = ledger::misplaced(&told.notes, &written(&world.digests()));
+        let (lost, _) = ledger::misplaced(&report.notes, &written(&world.digests()));
         let is_idle = world.broker().queue_stats(&World::queue()).await.is_ok_and(|stats| stats.is_idle());
         lost.is_empty() && is_idle && ledger::ticks(&world.history()).last() >= Some(&last)
     };
@@ -316,8 +316,8 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     let ticks = ledger::ticks(&history);
     let missing = ledger::missing(&ticks, EVERY);
     let archived = world.tasks(TaskState::Archived).await.into_iter().map(|task| task.id.to_string()).collect();
-    let verdict = judge(&told, &history.lines, &fleet.incidents, &archived);
-    let (lost_notes, doubled_notes) = ledger::misplaced(&told.notes, &written(&world.digests()));
+    let verdict = judge(&report, &history.lines, &fleet.incidents, &archived);
+    let (lost_notes, doubled_notes) = ledger::misplaced(&report.notes, &written(&world.digests()));
     println!(
         "soak: {}{} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
          {injected:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck}; {} ran again, each after an incident to \
@@ -329,10 +329,10 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
             Some(Replicated::Sentinel(_)) => " behind Sentinel",
             Some(Replicated::Cluster(_)) => " Cluster",
         },
-        told.stored.len(),
-        told.notes.len(),
-        told.refused,
-        told.again,
+        report.stored.len(),
+        report.notes.len(),
+        report.refused,
+        report.again,
         verdict.lost.len(),
         verdict.unexplained.len(),
         lost_notes.len(),

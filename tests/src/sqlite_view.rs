@@ -195,8 +195,8 @@ impl Shapes for ByView {
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         self.inner.shape(job, fingerprint).await
     }
-    fn kept_shapes(&self) -> &KeptShapes {
-        self.inner.kept_shapes()
+    fn stored_shapes(&self) -> &StoredShapes {
+        self.inner.stored_shapes()
     }
 }
 
@@ -240,7 +240,7 @@ hand_on! {
         extend_locks(locks: &[HeldLock]) -> Result<(), BrokerError>;
         recover(queues: &[QueueName]) -> Result<Recovered, BrokerError>;
         sweep(queue: &QueueName) -> Result<Swept, BrokerError>;
-        worth_cleaning(kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError>;
+        worth_cleaning(kept: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError>;
         worth_sweeping(queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError>;
         delete_expired(queue: &QueueName, limit: usize) -> Result<usize, BrokerError>;
         trim_archive(queue: &QueueName, age: Duration, size: usize, limit: usize) -> Result<usize, BrokerError>;

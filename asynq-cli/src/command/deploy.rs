@@ -100,7 +100,7 @@ impl Check {
                      docs/changing-a-job.md says",
                     number(n)
                 ));
-                Err(CliError::Told(CliError::FAILED))
+                Err(CliError::Reported(CliError::FAILED))
             }
         }
     }

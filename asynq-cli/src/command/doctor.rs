@@ -37,7 +37,7 @@ impl Doctor {
         findings.sort_by_key(|finding| finding.severity);
         let report = Report { broker: client.broker().location(), complete, findings: &findings };
         session.answer(&report, |style| text(&report, &evidence, style))?;
-        if findings.is_empty() { Ok(()) } else { Err(CliError::Told(CliError::FAILED)) }
+        if findings.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
     }
 }
 

@@ -70,7 +70,7 @@ impl Several {
     /// Tells programs, and whether all went well.
     pub(super) fn end(self, session: &mut Session) -> Result<(), CliError> {
         self.tell(session)?;
-        if self.worst == 0 { Ok(()) } else { Err(CliError::Told(self.worst)) }
+        if self.worst == 0 { Ok(()) } else { Err(CliError::Reported(self.worst)) }
     }
 
     fn tell(&self, session: &mut Session) -> Result<(), CliError> {

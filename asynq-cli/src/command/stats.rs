@@ -39,7 +39,7 @@ pub(super) fn unreadable(session: &mut Session, queues: &[UnreadableQueue]) -> R
     for UnreadableQueue { name, error, .. } in queues {
         session.note(&format!("error: queue `{name}` cannot be read: {error}; `asynq doctor` says more"));
     }
-    if queues.is_empty() { Ok(()) } else { Err(CliError::Told(CliError::FAILED)) }
+    if queues.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
 }
 
 fn text(statistics: &Statistics, style: Style) -> String {

@@ -48,11 +48,11 @@ const WENT_BACK: TimeDelta = TimeDelta::seconds(5);
 /// An event of the loop.
 enum Event {
     /// The broker was told of an entry.
-    Planned(Arc<Periodic>, Result<Planned, BrokerError>, Asked),
+    Planned(Arc<Periodic>, Result<Planned, BrokerError>, RoundTrip),
     /// A tick was sent.
     Ticked(Arc<Periodic>, Fire, Result<Ticked, BrokerError>),
     /// The broker was asked for its time, with what it keeps of an entry.
-    Measured(Arc<Periodic>, DateTime<Utc>, Result<Option<EntryState>, BrokerError>, Asked),
+    Measured(Arc<Periodic>, DateTime<Utc>, Result<Option<EntryState>, BrokerError>, RoundTrip),
     /// The broker was asked who leads.
     Lead(Answer),
     /// The broker was asked which entries living schedulers list.
@@ -84,7 +84,7 @@ struct Outranked {
 }
 
 /// When a question was sent, and when its answer came.
-struct Asked {
+struct RoundTrip {
     before: Reading,
     after: Reading,
 }
@@ -260,15 +260,15 @@ impl Work {
 
     fn take(&mut self, event: Event) {
         match event {
-            Event::Planned(entry, state, asked) => {
+            Event::Planned(entry, state, round_trip) => {
                 self.planning = self.planning.saturating_sub(1);
-                self.planned(entry, state, &asked);
+                self.planned(entry, state, &round_trip);
             }
             Event::Ticked(entry, fire, ticked) => {
                 self.ticking = self.ticking.saturating_sub(1);
                 self.ticked(&entry, fire, ticked);
             }
-            Event::Measured(entry, known, state, asked) => self.measured(entry, known, state, &asked),
+            Event::Measured(entry, known, state, round_trip) => self.measured(entry, known, state, &round_trip),
             Event::Lead(answer) => self.campaign.answered(answer, Instant::now()),
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
@@ -279,14 +279,14 @@ impl Work {
 
     /// Takes the broker's time from an answer. If it went back, all that is planned is planned anew: what is due was
     /// thought out by a clock that was wrong, and the broker puts right what it keeps.
-    fn clock_is(&mut self, broker: DateTime<Utc>, asked: &Asked) {
-        let (skew, thought) = (self.clock.skew(), self.clock.at(asked.after));
-        self.clock = BrokerClock::measured(broker, asked.before, asked.after);
+    fn clock_is(&mut self, broker: DateTime<Utc>, round_trip: &RoundTrip) {
+        let (skew, thought) = (self.clock.skew(), self.clock.at(round_trip.after));
+        self.clock = BrokerClock::measured(broker, round_trip.before, round_trip.after);
         if (self.clock.skew() - skew).num_seconds().abs() > 5 {
             let off = -self.clock.skew().num_seconds();
             tracing::warn!("this machine's clock is {off} s off the broker's; its time is used");
         }
-        if thought - self.clock.at(asked.after) > WENT_BACK {
+        if thought - self.clock.at(round_trip.after) > WENT_BACK {
             self.plan_anew();
         }
     }

@@ -102,8 +102,8 @@ pub trait Maintain {
     /// # Errors
     ///
     /// The broker failed.
-    async fn worth_cleaning(&self, kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError> {
-        Ok(kept.iter().map(|kept| kept.queue.clone()).collect())
+    async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
+        Ok(policies.iter().map(|policy| policy.queue.clone()).collect())
     }
 
     /// Returns those of `queues` in which [`sweep`](Self::sweep) may find something. Default: all.
@@ -139,7 +139,7 @@ pub trait Maintain {
 
 /// How much of the archive of a queue is kept, as [`Maintain::trim_archive`] is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Kept {
+pub struct ArchivePolicy {
     /// The queue.
     pub queue: QueueName,
     /// For how long at most.

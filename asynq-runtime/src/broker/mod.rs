@@ -67,7 +67,7 @@ pub use self::{
         GroupPage, GroupRules, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
     },
     inspect::{Inspect, LockInfo, LockPage},
-    maintain::{Forwarded, HeldLock, Kept, Maintain, Recovered, RetryOrder, Swept},
+    maintain::{ArchivePolicy, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, Swept},
     presence::{Cancellations, Member, Presence},
     produce::{NewTask, Placed, Produce, Refused, Replaces, UniqueLock, When},
     repair::{BulkAction, BulkSlice, Chosen, PayloadEdit, Repair},
@@ -75,7 +75,7 @@ pub use self::{
     sealed::Sealed,
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
-    shapes::{KeptShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes},
+    shapes::{LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes},
     task_end::TaskEnd,
 };
 

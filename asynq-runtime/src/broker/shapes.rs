@@ -48,20 +48,20 @@ pub trait Shapes {
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError>;
 
     /// What this process remembers of the shapes that it keeps in this broker.
-    fn kept_shapes(&self) -> &KeptShapes;
+    fn stored_shapes(&self) -> &StoredShapes;
 }
 
 /// Which shapes this process has kept in a broker, and when.
 #[derive(Debug, Default)]
-pub struct KeptShapes(RwLock<HashMap<Option<u32>, Vec<Kept>>>);
+pub struct StoredShapes(RwLock<HashMap<Option<u32>, Vec<StoredShape>>>);
 
 #[derive(Debug)]
-struct Kept {
+struct StoredShape {
     job: String,
     until: Instant,
 }
 
-impl KeptShapes {
+impl StoredShapes {
     /// After this long a shape is kept again, so that it does not expire while it is in use.
     const AGAIN: Duration = Duration::from_secs(86_400);
     /// After a failure nobody tries again for so long: a broker that refuses must not slow each enqueue.
@@ -83,7 +83,7 @@ impl KeptShapes {
             let jobs = kept.entry(*fingerprint).or_default();
             match jobs.iter_mut().find(|kept| kept.job == *job) {
                 Some(known) => known.until = until,
-                None => jobs.push(Kept { job: job.clone(), until }),
+                None => jobs.push(StoredShape { job: job.clone(), until }),
             }
         }
     }
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_shape_is_due_until_it_is_kept_and_each_for_itself() {
-        let kept = KeptShapes::default();
+        let kept = StoredShapes::default();
         let shape = |job: &str, fingerprint| NewShape { job: job.into(), fingerprint, body: Bytes::new() };
         assert!(kept.is_due("mail", Some(1)));
         kept.note(&[shape("mail", Some(1))], true);

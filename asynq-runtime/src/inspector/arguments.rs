@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{InspectError, Inspector, edit::Change, queue_name, task_id};
-use crate::job::{JobDescriptor, Kept, Needs, encode_by_shape, fingerprint_of, postcard_header, show_by_shape};
+use crate::job::{JobDescriptor, Needs, ShapeLookup, encode_by_shape, fingerprint_of, postcard_header, show_by_shape};
 
 /// Most shapes that one reader looks up: fingerprints are data from outside.
 const MOST_SHAPES: usize = 64;
@@ -19,7 +19,7 @@ const MOST_BYTES: usize = 1024 * 1024;
 /// Reads payloads of the default codec for people, by the shapes that the broker keeps; made by
 /// [`Inspector::argument_reader`].
 #[derive(Debug, Clone, Default)]
-pub struct ArgumentReader(HashMap<(String, u32), Arc<Kept>>);
+pub struct ArgumentReader(HashMap<(String, u32), Arc<ShapeLookup>>);
 
 impl ArgumentReader {
     /// The arguments in a payload of this type by their names; a [`Secret`](crate::Secret) is `***`. A job that this

@@ -4,7 +4,7 @@ use std::{fmt, future::Future};
 
 use super::{
     BoxFuture, Job, JobContext, JobError, PayloadError,
-    resolve::{Kept, resolve},
+    resolve::{ShapeLookup, resolve},
 };
 
 /// A task of `J` that is given up, as the job's `on_archive` function is told of it.
@@ -52,7 +52,7 @@ impl<J: Job> OnArchive<J> {
         Self(tell)
     }
 
-    pub(super) fn tell(&self, ctx: JobContext, kept: Option<&Kept>, error: JobError) -> BoxFuture<'static, ()> {
+    pub(super) fn tell(&self, ctx: JobContext, kept: Option<&ShapeLookup>, error: JobError) -> BoxFuture<'static, ()> {
         (self.0)(ArchivedTask { job: resolve(ctx.payload(), kept), ctx, error })
     }
 }

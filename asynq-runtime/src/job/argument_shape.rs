@@ -28,7 +28,7 @@ impl ArgumentShape {
             (Codec::Json, Some(_)) => None,
             (Codec::Json, None) => return None,
         };
-        if !broker.kept_shapes().is_due(self.job, fingerprint) {
+        if !broker.stored_shapes().is_due(self.job, fingerprint) {
             return None;
         }
         let traced = (self.fingerprint)();
@@ -56,7 +56,7 @@ impl<'b> DueShapes<'b> {
         let mut due = Self { broker, shapes: Vec::new() };
         for shape in shapes {
             if let Some(new) = shape.due(broker) {
-                broker.kept_shapes().note(std::slice::from_ref(&new), true);
+                broker.stored_shapes().note(std::slice::from_ref(&new), true);
                 due.shapes.push(new);
             }
         }
@@ -84,6 +84,6 @@ impl<'b> DueShapes<'b> {
 impl Drop for DueShapes<'_> {
     /// Those that were not kept, because that failed or its caller gave up, are soon due again.
     fn drop(&mut self) {
-        self.broker.kept_shapes().note(&self.shapes, false);
+        self.broker.stored_shapes().note(&self.shapes, false);
     }
 }

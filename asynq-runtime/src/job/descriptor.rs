@@ -15,7 +15,7 @@ use super::{
     ArgumentShape, Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult,
     PreparedTask, StateKey,
     codec::{decode_arguments, encode_result},
-    resolve::{Kept, resolve},
+    resolve::{ShapeLookup, resolve},
     secret::for_people,
 };
 
@@ -29,7 +29,7 @@ pub type RunResult = JobResult<Option<Bytes>>;
 type Started = Result<BoxFuture<'static, RunResult>, PayloadError>;
 
 /// Calls a job's own function for archived tasks, with what the broker keeps of the shape of the arguments.
-pub(crate) type TellArchived = fn(JobContext, Option<&Kept>, JobError) -> BoxFuture<'static, ()>;
+pub(crate) type TellArchived = fn(JobContext, Option<&ShapeLookup>, JobError) -> BoxFuture<'static, ()>;
 
 /// Everything a program knows about a job, without its type.
 #[derive(Clone, Copy)]
@@ -55,8 +55,8 @@ pub struct JobDescriptor {
     type_id: fn() -> TypeId,
     type_name: fn() -> &'static str,
     start: fn(&[u8], JobContext) -> Started,
-    start_earlier: fn(&[u8], Option<&Kept>, JobContext) -> Started,
-    reads: fn(&[u8], Option<&Kept>) -> Result<(), PayloadError>,
+    start_earlier: fn(&[u8], Option<&ShapeLookup>, JobContext) -> Started,
+    reads: fn(&[u8], Option<&ShapeLookup>) -> Result<(), PayloadError>,
     tell_archived: Option<TellArchived>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
@@ -109,7 +109,7 @@ impl JobDescriptor {
     pub(crate) fn start_earlier(
         &self,
         payload: &[u8],
-        kept: Option<&Kept>,
+        kept: Option<&ShapeLookup>,
         ctx: JobContext,
     ) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
         (self.start_earlier)(payload, kept, ctx)
@@ -120,7 +120,7 @@ impl JobDescriptor {
     /// # Errors
     ///
     /// Nothing turns those arguments into this job's.
-    pub(crate) fn reads(&self, payload: &[u8], kept: Option<&Kept>) -> Result<(), PayloadError> {
+    pub(crate) fn reads(&self, payload: &[u8], kept: Option<&ShapeLookup>) -> Result<(), PayloadError> {
         (self.reads)(payload, kept)
     }
 
@@ -189,15 +189,15 @@ fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Started {
     Ok(attempt(decode_arguments::<J>(payload)?, ctx))
 }
 
-fn start_earlier<J: Job>(payload: &[u8], kept: Option<&Kept>, ctx: JobContext) -> Started {
+fn start_earlier<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>, ctx: JobContext) -> Started {
     Ok(attempt(resolve::<J>(payload, kept)?, ctx))
 }
 
-fn reads<J: Job>(payload: &[u8], kept: Option<&Kept>) -> Result<(), PayloadError> {
+fn reads<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>) -> Result<(), PayloadError> {
     resolve::<J>(payload, kept).map(drop)
 }
 
-fn tell_archived<J: Job>(ctx: JobContext, kept: Option<&Kept>, error: JobError) -> BoxFuture<'static, ()> {
+fn tell_archived<J: Job>(ctx: JobContext, kept: Option<&ShapeLookup>, error: JobError) -> BoxFuture<'static, ()> {
     match J::ON_ARCHIVE {
         Some(function) => function.tell(ctx, kept, error),
         None => Box::pin(std::future::ready(())),

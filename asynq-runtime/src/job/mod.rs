@@ -90,7 +90,7 @@ pub(crate) use self::{
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, fingerprint_of, postcard_header},
     error::chain,
-    resolve::{Kept, Needs},
+    resolve::{Needs, ShapeLookup},
     results::RESULT_LIMIT,
     shape::{ShapeCache, encode as encode_by_shape, show as show_by_shape},
 };

@@ -37,14 +37,14 @@ impl Needs {
 }
 
 /// A shape that the broker keeps, or why it cannot be used.
-pub(crate) type Kept = Result<ShapeDocument, String>;
+pub(crate) type ShapeLookup = Result<ShapeDocument, String>;
 
 /// Reads arguments of another shape, by serde's rules or by an upgrade. `kept` is what the broker keeps of their shape.
 ///
 /// # Errors
 ///
 /// As [`decode_arguments`], if nothing is kept; [`PayloadError::Unresolved`] if what is kept does not help.
-pub(crate) fn resolve<J: Job>(payload: &[u8], kept: Option<&Kept>) -> Result<J, PayloadError> {
+pub(crate) fn resolve<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>) -> Result<J, PayloadError> {
     let unknown = match decode_arguments::<J>(payload) {
         Err(error) if error.is_of_another_version() => error,
         decided => return decided,

@@ -8,7 +8,8 @@ use std::{
 
 use super::{config::OnUnknown, handlers::Handlers};
 use crate::job::{
-    BoxFuture, JobContext, JobDescriptor, JobError, Kept, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
+    BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
+    ShapeLookup,
 };
 use crate::metrics::{JobMetrics, JobMetricsMap};
 
@@ -113,7 +114,7 @@ impl Dispatcher {
     }
 
     /// What the broker keeps of the shape of these arguments, as far as it can be asked.
-    async fn kept(&self, ctx: &JobContext) -> Option<Arc<Kept>> {
+    async fn kept(&self, ctx: &JobContext) -> Option<Arc<ShapeLookup>> {
         let (broker, needs) = (ctx.broker()?, Needs::of(ctx.payload())?);
         self.shapes.find(broker, ctx.name(), needs).await.ok()?
     }

@@ -12,7 +12,7 @@ use super::{
     server_context::ServerContext,
 };
 use crate::{
-    broker::{BrokerError, Kept, Swept},
+    broker::{ArchivePolicy, BrokerError, Swept},
     job::DueShapes,
     task::QueueName,
 };
@@ -41,12 +41,12 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 /// Cleans every queue once in which there is something to clean.
 async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError> {
     let queues = context.queues.now();
-    let kept = |queue: &QueueName| {
+    let policy = |queue: &QueueName| {
         let Room { size, age } = context.config.archives.room(queue.as_str());
-        Kept { queue: queue.clone(), max_age: age, max_size: size }
+        ArchivePolicy { queue: queue.clone(), max_age: age, max_size: size }
     };
-    let kept: Vec<Kept> = queues.names().iter().map(kept).collect();
-    for queue in &context.answer(context.broker.worth_cleaning(&kept)).await? {
+    let policies: Vec<ArchivePolicy> = queues.names().iter().map(policy).collect();
+    for queue in &context.answer(context.broker.worth_cleaning(&policies)).await? {
         while context.answer(context.broker.delete_expired(queue, SLICE)).await? >= SLICE {
             tokio::time::sleep(BREATH).await;
         }

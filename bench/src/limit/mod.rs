@@ -200,7 +200,7 @@ impl Workload for Limit {
             };
         }
         queue::expect(client, order, if drained { 0 } else { order.n }).await?;
-        match queue::held(client, order).await?.processed {
+        match queue::counts(client, order).await?.processed {
             settled if drained && settled != order.n => {
                 Err(format!("{settled} of {} tasks were settled", order.n).into())
             }

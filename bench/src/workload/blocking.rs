@@ -55,14 +55,14 @@ impl Workload for Blocking {
         queue::acknowledged(&running, order.n).await?;
         let measured = meter.stop()?.per_task(order);
         // A server that loses a lease has its task recovered: it fails once, and runs again.
-        let lost = queue::held(&client, order).await?.failed + seen.again();
+        let lost = queue::counts(&client, order).await?.failed + seen.again();
         running.shutdown().await?;
         Ok(measured.with("leases lost", lost as f64))
     }
 
     async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
-        let held = queue::held(client, &measured.order).await?;
+        let counts = queue::counts(client, &measured.order).await?;
         // A lost lease is a figure, not a failure of the measurement.
-        if held.pending + held.others == 0 { Ok(()) } else { Err(format!("tasks are left: {held:?}").into()) }
+        if counts.pending + counts.others == 0 { Ok(()) } else { Err(format!("tasks are left: {counts:?}").into()) }
     }
 }

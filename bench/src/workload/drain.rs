@@ -55,9 +55,9 @@ impl Workload for Drain {
         if order.among.is_none() {
             return queue::expect(client, order, 0).await;
         }
-        let held = queue::held(client, order).await?;
+        let counts = queue::counts(client, order).await?;
         let as_asked =
-            held.failed == 0 && held.processed >= order.n && held.processed + held.pending == order.waiting();
-        if as_asked { Ok(()) } else { Err(format!("of {} tasks, {held:?}", order.waiting()).into()) }
+            counts.failed == 0 && counts.processed >= order.n && counts.processed + counts.pending == order.waiting();
+        if as_asked { Ok(()) } else { Err(format!("of {} tasks, {counts:?}", order.waiting()).into()) }
     }
 }

@@ -61,10 +61,13 @@ impl Workload for Wait {
 
     /// The tasks are kept a while, so that their callers can read the answer.
     async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
-        let held = queue::held(client, &measured.order).await?;
-        let expected =
-            queue::Held { others: measured.order.n + WARM_UP, processed: held.processed, ..Default::default() };
-        if held == expected { Ok(()) } else { Err(format!("expected: {expected:?}, found: {held:?}").into()) }
+        let counts = queue::counts(client, &measured.order).await?;
+        let expected = queue::QueueCounts {
+            others: measured.order.n + WARM_UP,
+            processed: counts.processed,
+            ..Default::default()
+        };
+        if counts == expected { Ok(()) } else { Err(format!("expected: {expected:?}, found: {counts:?}").into()) }
     }
 }
 

@@ -46,7 +46,7 @@ impl Incident {
 
 /// What the producers were told of the tasks that they enqueued, by id: how often each fails.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ProducerReport {
     /// Stored.
     pub(super) stored: BTreeMap<String, u32>,
     /// Perhaps stored: the last answer did not come.
@@ -59,7 +59,7 @@ pub(super) struct Told {
     pub(super) again: usize,
 }
 
-impl Told {
+impl ProducerReport {
     pub(super) fn add(&mut self, other: Self) {
         self.stored.extend(other.stored);
         self.unsure.extend(other.unsure);
@@ -109,7 +109,12 @@ impl Run<'_> {
 }
 
 /// Judges what was told by what was written. `archived` are the ids that the broker has in its archive.
-pub(super) fn judge(told: &Told, lines: &[Line], incidents: &[Incident], archived: &BTreeSet<String>) -> Verdict {
+pub(super) fn judge(
+    report: &ProducerReport,
+    lines: &[Line],
+    incidents: &[Incident],
+    archived: &BTreeSet<String>,
+) -> Verdict {
     let mut verdict = Verdict::default();
     let all = runs(lines);
     for (id, runs) in &all {
@@ -131,7 +136,7 @@ pub(super) fn judge(told: &Told, lines: &[Line], incidents: &[Incident], archive
         }
         verdict.ended_twice += usize::from(runs.iter().filter(|run| run.end.is_some()).count() > 1);
     }
-    for (id, &fails) in &told.stored {
+    for (id, &fails) in &report.stored {
         let has_ended = all.get(id.as_str()).is_some_and(|runs| runs.iter().any(|run| run.end.is_some()));
         let is_as_told = if fails > Trial::RETRIES { !has_ended && archived.contains(id) } else { has_ended };
         if !is_as_told {
@@ -206,8 +211,8 @@ mod tests {
     }
 
     fn verdict(fails: u32, lines: &[Line], incidents: &[Incident], archived: &[&str]) -> Verdict {
-        let told = Told { stored: BTreeMap::from([("a".into(), fails)]), ..Told::default() };
-        judge(&told, lines, incidents, &archived.iter().map(|&id| id.to_owned()).collect())
+        let report = ProducerReport { stored: BTreeMap::from([("a".into(), fails)]), ..ProducerReport::default() };
+        judge(&report, lines, incidents, &archived.iter().map(|&id| id.to_owned()).collect())
     }
 
     const START: Event = Event::Start;

@@ -54,7 +54,7 @@ impl Ls {
         for (id, error) in &broken {
             session.note(&format!("error: periodic entry `{id}` cannot be read: {error}"));
         }
-        if broken.is_empty() { Ok(()) } else { Err(CliError::Told(CliError::FAILED)) }
+        if broken.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
     }
 }
 

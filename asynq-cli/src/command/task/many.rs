@@ -55,9 +55,9 @@ struct All {
     group: Option<String>,
 }
 
-/// What a program is told.
+/// What `--json` prints.
 #[derive(Debug, Serialize)]
-struct Told<'a> {
+struct ChangeReport<'a> {
     queue: &'a str,
     state: &'static str,
     group: Option<&'a str>,
@@ -135,13 +135,13 @@ impl All {
                 if let CliError::Inspect(InspectError::Interrupted { done, .. }) = &error
                     && session.is_json()
                 {
-                    session.answer(&self.told(*done, true), |_| String::new())?;
+                    session.answer(&self.report(*done, true), |_| String::new())?;
                 }
                 return Err(error);
             }
         };
         let report = ended.report;
-        session.answer(&self.told(report, ended.stopped), |_| match report.changed {
+        session.answer(&self.report(report, ended.stopped), |_| match report.changed {
             1 => format!("1 task {}\n", done.replacen("are", "is", 1)),
             n => format!("{} {done}\n", tasks(n)),
         })?;
@@ -179,10 +179,10 @@ impl All {
         }
     }
 
-    fn told(&self, report: BulkReport, stopped: bool) -> Told<'_> {
+    fn report(&self, report: BulkReport, stopped: bool) -> ChangeReport<'_> {
         let BulkReport { changed, ghosts, left, beyond_archive_limit, .. } = report;
         let state = self.state.as_str();
-        Told {
+        ChangeReport {
             queue: &self.queue,
             state,
             group: self.group.as_deref(),

@@ -12,7 +12,7 @@ use asynq_runtime::{
     task::SchedulerEntry,
 };
 
-use super::{super::clock::Reading, About, Asked, Event, LATER, MOST_AT_ONCE, Outranked, SOON, Work};
+use super::{super::clock::Reading, About, Event, LATER, MOST_AT_ONCE, Outranked, RoundTrip, SOON, Work};
 use crate::{Periodic, Schedule};
 
 /// An entry that is on no list this many times in a row is told.
@@ -63,7 +63,7 @@ impl Work {
             self.calls.spawn(async move {
                 let before = Reading::now();
                 let planned = broker.plan_entry(&plan).await;
-                Event::Planned(entry, planned, Asked { before, after: Reading::now() })
+                Event::Planned(entry, planned, RoundTrip { before, after: Reading::now() })
             });
         }
         self.to_plan = waiting;
@@ -74,7 +74,12 @@ impl Work {
         self.planning == 0 && self.to_plan.iter().all(|(at, _)| *at > now)
     }
 
-    pub(super) fn planned(&mut self, entry: Arc<Periodic>, planned: Result<Planned, BrokerError>, asked: &Asked) {
+    pub(super) fn planned(
+        &mut self,
+        entry: Arc<Periodic>,
+        planned: Result<Planned, BrokerError>,
+        round_trip: &RoundTrip,
+    ) {
         // Not ours to plan any more, or changed meanwhile.
         let is_current = self.entries.get(entry.id()).is_some_and(|now| Arc::ptr_eq(now, &entry));
         if !is_current || !self.planned.contains(entry.id()) {
@@ -82,7 +87,7 @@ impl Work {
         }
         match planned {
             Ok(Planned { state, change }) => {
-                self.clock_is(state.now, asked);
+                self.clock_is(state.now, round_trip);
                 let plan = entry.plan(state.now, self.settings.revision);
                 if state.revision > self.settings.revision && (&state.spec, &state.zone) != (&plan.spec, &plan.zone) {
                     self.yield_to_newer(entry, state.revision);

@@ -12,7 +12,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     super::{clock::Reading, shown},
-    Asked, Event, SOON, Work,
+    Event, RoundTrip, SOON, Work,
 };
 use crate::Periodic;
 
@@ -128,7 +128,7 @@ impl Work {
         self.calls.spawn(async move {
             let before = Reading::now();
             let state = broker.entry(entry.queue(), entry.id()).await;
-            Event::Measured(entry, known, state, Asked { before, after: Reading::now() })
+            Event::Measured(entry, known, state, RoundTrip { before, after: Reading::now() })
         });
     }
 
@@ -137,11 +137,11 @@ impl Work {
         entry: Arc<Periodic>,
         known: DateTime<Utc>,
         state: Result<Option<EntryState>, BrokerError>,
-        asked: &Asked,
+        round_trip: &RoundTrip,
     ) {
         match state {
             Ok(Some(state)) => {
-                self.clock_is(state.now, asked);
+                self.clock_is(state.now, round_trip);
                 if state.last < known {
                     self.went_behind();
                 }

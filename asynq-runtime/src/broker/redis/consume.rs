@@ -19,7 +19,7 @@ use super::{
     reply,
     router::Answer,
     script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
-    unanswered::{Asked, Unanswered},
+    unanswered::{DequeueRequest, Unanswered},
 };
 use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
@@ -37,21 +37,22 @@ impl Consume for RedisBroker {
         let Resumption { parts, mut failure } = self.resume(member, self.unanswered.take(member, wanted)).await;
         let mut asks = asks(wanted, |queue| self.most_quarantined(wanted, queue, quarantined), &parts);
         // What is there of these queues is ours already, and comes first.
-        asks.retain(|ask| parts.iter().all(|part| part.is_complete || part.lost.asked().queue != *ask.queue));
+        asks.retain(|ask| parts.iter().all(|part| part.is_complete || part.lost.request().queue != *ask.queue));
         if asks.is_empty() {
             return self.answer(member, resumed(parts), failure);
         }
         let mut own = self.fetching.as_ref().and_then(DedicatedConnection::take);
         let (stray, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
         let note = |queue: &QueueName| {
-            let asked = Asked::new(queue.clone(), self.clock.token());
-            self.unanswered.note(member, Asked { stray: stray.clone(), progress: progress.clone(), ..asked })
+            let request = DequeueRequest::new(queue.clone(), self.clock.token());
+            self.unanswered.note(member, DequeueRequest { stray: stray.clone(), progress: progress.clone(), ..request })
         };
-        let asked: Vec<Unanswered<'_>> = asks.iter().map(|ask| note(ask.queue)).collect();
+        let unanswered: Vec<Unanswered<'_>> = asks.iter().map(|ask| note(ask.queue)).collect();
         let (began, room) = (Instant::now(), self.room.of_each(asks.len()));
-        let call = |(ask, asked): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, asked.asked().token, room);
+        let call =
+            |(ask, unanswered): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, unanswered.request().token, room);
         // Dropped here or before, each note that was not answered stays, and the next call looks for its tasks.
-        let answers = match self.ask(&mut own, || asks.iter().zip(&asked).map(call).collect()).await {
+        let answers = match self.ask(&mut own, || asks.iter().zip(&unanswered).map(call).collect()).await {
             Ok(answers) => answers,
             Err(error) => {
                 self.room.unanswered(&error);
@@ -59,11 +60,11 @@ impl Consume for RedisBroker {
             }
         };
         let (mut runs, mut is_used_up) = (resumed(parts), false);
-        for (mut unanswered, answer) in asked.into_iter().zip(answers) {
+        for (mut unanswered, answer) in unanswered.into_iter().zip(answers) {
             unanswered.was_read();
-            match answer.and_then(|value| read_answer(value, unanswered.asked(), member.number)) {
+            match answer.and_then(|value| read_answer(value, unanswered.request(), member.number)) {
                 Ok(Taking { runs: some, bytes, passed }) => {
-                    self.passed.note(&unanswered.asked().queue, passed.tasks, passed.is_all);
+                    self.passed.note(&unanswered.request().queue, passed.tasks, passed.is_all);
                     is_used_up |= bytes >= room;
                     if unanswered.answered() {
                         runs.extend(some);
@@ -98,12 +99,12 @@ impl Consume for RedisBroker {
         }
         self.silence(&mut lost).await?;
         // What goes back last is the next to be taken.
-        lost.sort_by_key(|lost| Reverse(lost.asked().token));
-        let calls = lost.iter().map(|lost| self.release_call(lost.asked())).collect();
+        lost.sort_by_key(|lost| Reverse(lost.request().token));
+        let calls = lost.iter().map(|lost| self.release_call(lost.request())).collect();
         for (lost, answer) in lost.into_iter().zip(self.router.send(calls).await?) {
             match answer.and_then(reply::array) {
                 Ok(ids) => {
-                    let queue = &lost.asked().queue;
+                    let queue = &lost.request().queue;
                     let ids = ids.into_iter().rev().filter_map(reply::text).map(|id| TaskId::from_wire(&id));
                     released.extend(ids.map(|id| (queue.clone(), id)));
                     lost.answered();
@@ -232,33 +233,33 @@ impl RedisBroker {
         self.router.send(calls()).await
     }
 
-    fn resume_call(&self, asked: &Asked, room: usize) -> Call {
-        let keys = Keys::new(&asked.queue);
-        without(RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(asked.token.to_string()).arg(room), asked)
+    fn resume_call(&self, request: &DequeueRequest, room: usize) -> Call {
+        let keys = Keys::new(&request.queue);
+        without(RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(request.token.to_string()).arg(room), request)
     }
 
-    fn release_call(&self, asked: &Asked) -> Call {
-        let keys = Keys::new(&asked.queue);
+    fn release_call(&self, request: &DequeueRequest) -> Call {
+        let keys = Keys::new(&request.queue);
         let call = RELEASE_UNANSWERED
             .on(&[keys.active(), keys.lease(), keys.pending()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
-            .arg(asked.token.to_string());
-        without(call, asked)
+            .arg(request.token.to_string());
+        without(call, request)
     }
 
     /// Extends the leases of tasks whose answer takes longer than `older` and is still coming: it may take longer than a lease,
     /// and the caller can extend only what has arrived.
     async fn extend_coming(&self, member: &Member, older: Duration) -> Result<(), BrokerError> {
-        let call = |asked: &Asked| {
-            let keys = Keys::new(&asked.queue);
+        let call = |request: &DequeueRequest| {
+            let keys = Keys::new(&request.queue);
             let call = EXTEND_UNANSWERED
                 .on(&[keys.active(), keys.lease()])
                 .arg(self.clock.argument())
                 .arg(keys.task_prefix())
-                .arg(asked.token.to_string())
+                .arg(request.token.to_string())
                 .arg(self.lease.as_secs());
-            without(call, asked)
+            without(call, request)
         };
         let calls: Vec<Call> = self.unanswered.coming(member, older).iter().map(call).collect();
         if calls.is_empty() { Ok(()) } else { self.router.send(calls).await.map(drop) }
@@ -266,7 +267,7 @@ impl RedisBroker {
 
     /// Makes sure that none of these calls is still to be run. Without that they stay lost.
     async fn silence(&self, lost: &mut [Unanswered<'_>]) -> Result<(), BrokerError> {
-        let mut strays: Vec<&Arc<Identity>> = lost.iter().filter_map(|lost| lost.asked().stray.as_ref()).collect();
+        let mut strays: Vec<&Arc<Identity>> = lost.iter().filter_map(|lost| lost.request().stray.as_ref()).collect();
         strays.dedup();
         for stray in strays {
             self.router.silence(stray).await?;
@@ -285,7 +286,7 @@ impl RedisBroker {
             return resumption;
         }
         let (began, room) = (Instant::now(), self.room.of_each(resumption.parts.len()));
-        let calls = resumption.parts.iter().map(|part| self.resume_call(part.lost.asked(), room)).collect();
+        let calls = resumption.parts.iter().map(|part| self.resume_call(part.lost.request(), room)).collect();
         let answers = match self.router.send(calls).await {
             Ok(answers) => answers,
             Err(error) => {
@@ -295,7 +296,7 @@ impl RedisBroker {
         };
         let mut is_used_up = false;
         for (part, answer) in resumption.parts.iter_mut().zip(answers) {
-            match answer.and_then(|value| read_answer(value, part.lost.asked(), member.number)) {
+            match answer.and_then(|value| read_answer(value, part.lost.request(), member.number)) {
                 Ok(Taking { runs, bytes, .. }) => {
                     // The script stops for no other reason.
                     part.is_complete = bytes < room;
@@ -343,8 +344,8 @@ fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
 }
 
 /// The call about all tasks of a dequeue but those that came already.
-fn without(mut call: Call, asked: &Asked) -> Call {
-    asked.had.iter().for_each(|id| call.push(id.as_str()));
+fn without(mut call: Call, request: &DequeueRequest) -> Call {
+    request.had.iter().for_each(|id| call.push(id.as_str()));
     call
 }
 
@@ -359,7 +360,7 @@ struct Ask<'q> {
 fn asks<'q>(wanted: &'q [Wanted], quarantined: impl Fn(&QueueName) -> usize, parts: &[Part<'_>]) -> Vec<Ask<'q>> {
     let mut asks = Vec::new();
     for Wanted { queue, n } in wanted {
-        let of_queue = parts.iter().filter(|part| part.lost.asked().queue == *queue);
+        let of_queue = parts.iter().filter(|part| part.lost.request().queue == *queue);
         let got: usize = of_queue.map(|part| part.runs.len()).sum();
         let mut left = n.saturating_sub(got);
         let mut most = quarantined(queue);
@@ -391,8 +392,8 @@ struct Taking {
     passed: Passed,
 }
 
-fn read_answer(value: Value, asked: &Asked, server: i64) -> Result<Taking, BrokerError> {
-    let Asked { queue, token, at, .. } = asked;
+fn read_answer(value: Value, request: &DequeueRequest, server: i64) -> Result<Taking, BrokerError> {
+    let DequeueRequest { queue, token, at, .. } = request;
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
     let facts = reply::array(parts.next().unwrap_or_default())?;
@@ -465,10 +466,10 @@ mod tests {
 
     #[test]
     fn an_answer_that_cannot_be_read_is_an_error_and_not_a_panic() {
-        let asked = Asked::new(QueueName::from_wire("q"), RunToken(1));
+        let request = DequeueRequest::new(QueueName::from_wire("q"), RunToken(1));
         let lists = |tasks: Vec<Value>| Value::Array(vec![Value::Array(tasks), Value::Array(Vec::new())]);
         for value in [Value::Int(1), lists(vec![Value::Nil, Value::Nil])] {
-            assert!(read_answer(value, &asked, 0).is_err());
+            assert!(read_answer(value, &request, 0).is_err());
         }
     }
 }

@@ -49,7 +49,7 @@ pub(super) struct DedicatedConnection {
 
 #[derive(Default)]
 struct Slot {
-    held: Held,
+    state: SlotState,
     streak: Option<Streak>,
     failures: u32,
     /// No attempt to open one before this.
@@ -60,7 +60,7 @@ struct Slot {
 }
 
 #[derive(Default)]
-enum Held {
+enum SlotState {
     #[default]
     Nothing,
     Opening,
@@ -110,33 +110,33 @@ impl DedicatedConnection {
         let _stale;
         let mut slot = lock(&self.slot);
         let calls = slot.count(runtime.id(), now);
-        match mem::take(&mut slot.held) {
-            Held::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
-                slot.held = Held::Taken;
+        match mem::take(&mut slot.state) {
+            SlotState::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
+                slot.state = SlotState::Taken;
                 return Some(Taken { direct: self, own: Some(own), in_call: false });
             }
             // Another runtime's, which may need it yet.
-            Held::Free(own) if own.generation == generation && calls < self.often => {
-                slot.held = Held::Free(own);
+            SlotState::Free(own) if own.generation == generation && calls < self.often => {
+                slot.state = SlotState::Free(own);
                 return None;
             }
-            Held::Free(own) => _stale = own,
-            Held::Nothing => {}
+            SlotState::Free(own) => _stale = own,
+            SlotState::Nothing => {}
             other => {
-                slot.held = other;
+                slot.state = other;
                 return None;
             }
         }
         if calls >= self.often && slot.not_before.is_none_or(|at| at <= now) && generation > 0 {
-            slot.held = Held::Opening;
+            slot.state = SlotState::Opening;
             slot.opened += 1;
             let opening = self.open(generation, slot.opened);
             // Without the lock: a runtime that shuts down drops the task at once, and its `Drop` locks the slot.
             drop(slot);
             let task = runtime.spawn(opening).abort_handle();
             let mut slot = lock(&self.slot);
-            match slot.held {
-                Held::Opening => slot.opening = Some(task),
+            match slot.state {
+                SlotState::Opening => slot.opening = Some(task),
                 _ => task.abort(),
             }
         }
@@ -146,10 +146,10 @@ impl DedicatedConnection {
     /// Closes it and opens no other.
     pub(super) fn close(&self) {
         let mut slot = lock(&self.slot);
-        let held = mem::replace(&mut slot.held, Held::Closed);
+        let state = mem::replace(&mut slot.state, SlotState::Closed);
         let opening = slot.opening.take();
         drop(slot);
-        drop(held);
+        drop(state);
         if let Some(opening) = opening {
             opening.abort();
         }
@@ -205,9 +205,9 @@ impl Slot {
         self.not_before = (self.failures > 0).then(|| now + back_off(self.failures));
     }
 
-    fn put(&mut self, held: Held) {
-        if !matches!(self.held, Held::Closed) {
-            self.held = held;
+    fn put(&mut self, state: SlotState) {
+        if !matches!(self.state, SlotState::Closed) {
+            self.state = state;
         }
     }
 }
@@ -229,10 +229,10 @@ impl Drop for Opening {
         let mut slot = lock(&self.slot);
         slot.opening = None;
         match self.own.take() {
-            Some(own) => slot.put(Held::Free(own)),
+            Some(own) => slot.put(SlotState::Free(own)),
             None => {
                 slot.lost(Instant::now(), Duration::ZERO);
-                slot.put(Held::Nothing);
+                slot.put(SlotState::Nothing);
             }
         }
     }
@@ -332,7 +332,7 @@ impl Taken<'_> {
             let now = Instant::now();
             let mut slot = lock(&self.direct.slot);
             slot.lost(now, now.duration_since(own.since));
-            slot.put(Held::Nothing);
+            slot.put(SlotState::Nothing);
         }
     }
 }
@@ -343,7 +343,7 @@ impl Drop for Taken<'_> {
             return self.lose();
         }
         if let Some(own) = self.own.take() {
-            lock(&self.direct.slot).put(Held::Free(own));
+            lock(&self.direct.slot).put(SlotState::Free(own));
         }
     }
 }
@@ -375,8 +375,8 @@ mod tests {
         assert_eq!(pauses, [Some(20), Some(40), Some(80)]);
         slot.lost(now, LASTS);
         assert_eq!(slot.not_before, None, "it lasted: the next one may be opened at once");
-        slot.put(Held::Closed);
-        slot.put(Held::Nothing);
-        assert!(matches!(slot.held, Held::Closed), "closed is closed");
+        slot.put(SlotState::Closed);
+        slot.put(SlotState::Nothing);
+        assert!(matches!(slot.state, SlotState::Closed), "closed is closed");
     }
 }

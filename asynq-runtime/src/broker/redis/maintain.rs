@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use redis::Value;
 
 use super::{
-    super::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
+    super::{ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
     RedisBroker,
     keys::Keys,
     reply,
@@ -112,27 +112,27 @@ impl Maintain for RedisBroker {
         self.find_lost_groups(queues).await
     }
 
-    async fn worth_cleaning(&self, kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError> {
-        let questions: Vec<Question> = kept
+    async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
+        let questions: Vec<Question> = policies
             .iter()
-            .flat_map(|kept| {
-                let keys = Keys::new(&kept.queue);
+            .flat_map(|policy| {
+                let keys = Keys::new(&policy.queue);
                 let heads = [keys.completed(), keys.archived(), keys.sets()].map(|key| Question::new(Kind::Head, key));
                 heads.into_iter().chain([Question::new(Kind::Size, keys.archived())])
             })
             .collect();
         let answers = self.reads(Topic::Cleaning).look(&questions).await?;
         let now = self.clock.now().timestamp();
-        let is_worth = |kept: &Kept, answers: &[Option<Option<i64>>]| {
+        let is_worth = |policy: &ArchivePolicy, answers: &[Option<Option<i64>>]| {
             let [Some(completed), Some(archived), Some(sets), Some(size)] = answers else { return true };
             let has_come = |score: &Option<i64>, by: i64| score.is_some_and(|score| score <= by);
             has_come(completed, now)
                 || has_come(sets, now)
-                || has_come(archived, now.saturating_sub_unsigned(whole_seconds(kept.max_age)))
-                || size.is_some_and(|size| usize::try_from(size).is_ok_and(|size| size > kept.max_size))
+                || has_come(archived, now.saturating_sub_unsigned(whole_seconds(policy.max_age)))
+                || size.is_some_and(|size| usize::try_from(size).is_ok_and(|size| size > policy.max_size))
         };
-        let worth = kept.iter().zip(answers.chunks(4)).filter(|(kept, answers)| is_worth(kept, answers));
-        Ok(worth.map(|(kept, _)| kept.queue.clone()).collect())
+        let worth = policies.iter().zip(answers.chunks(4)).filter(|(policy, answers)| is_worth(policy, answers));
+        Ok(worth.map(|(policy, _)| policy.queue.clone()).collect())
     }
 
     async fn worth_sweeping(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {

@@ -84,7 +84,7 @@ use self::{
     url::Target,
     wake::Wake,
 };
-use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes, ServerName};
+use super::{Broker, BrokerError, BrokerErrorKind, ServerName, StoredShapes};
 use crate::{clock::Clock, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
@@ -122,7 +122,7 @@ pub struct RedisBroker {
     announced: Mutex<HashMap<ServerName, Vec<u8>>>,
     /// How many servers lived at the last beat, this one included.
     servers: AtomicU64,
-    kept_shapes: KeptShapes,
+    stored_shapes: StoredShapes,
     io: Io,
 }
 
@@ -278,7 +278,7 @@ impl RedisBroker {
             hold: Mutex::new(Hold::new(lease)),
             announced: Mutex::default(),
             servers: AtomicU64::new(0),
-            kept_shapes: KeptShapes::default(),
+            stored_shapes: StoredShapes::default(),
             io,
         })
     }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::{RedisBroker, keys, reply, script::Call};
-use crate::broker::{BrokerError, KeptShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes};
+use crate::broker::{BrokerError, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes};
 
 #[async_trait::async_trait]
 impl Shapes for RedisBroker {
@@ -31,7 +31,7 @@ impl Shapes for RedisBroker {
         Ok(kept.map(Bytes::from))
     }
 
-    fn kept_shapes(&self) -> &KeptShapes {
-        &self.kept_shapes
+    fn stored_shapes(&self) -> &StoredShapes {
+        &self.stored_shapes
     }
 }

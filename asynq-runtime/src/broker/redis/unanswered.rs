@@ -30,7 +30,7 @@ pub(super) struct UnansweredDequeues {
 #[derive(Debug, Default)]
 struct Calls {
     on_their_way: Vec<OnItsWay>,
-    lost: Vec<Asked>,
+    lost: Vec<DequeueRequest>,
     /// What a call that returned tasks could not tell.
     error: Option<BrokerError>,
 }
@@ -41,12 +41,12 @@ struct OnItsWay {
     /// Identifies the waiting call. Taking a call over gives it a new number.
     number: u64,
     since: Instant,
-    asked: Asked,
+    request: DequeueRequest,
 }
 
 /// One queue's part of a dequeue.
 #[derive(Debug, Clone)]
-pub(super) struct Asked {
+pub(super) struct DequeueRequest {
     pub(super) queue: QueueName,
     pub(super) token: RunToken,
     /// When it was made, which is before it is sent.
@@ -59,7 +59,7 @@ pub(super) struct Asked {
     pub(super) had: Vec<TaskId>,
 }
 
-impl Asked {
+impl DequeueRequest {
     /// A dequeue of `queue` that was not sent yet.
     pub(super) fn new(queue: QueueName, token: RunToken) -> Self {
         Self { queue, token, at: Instant::now(), stray: None, progress: None, had: Vec::new() }
@@ -76,54 +76,55 @@ pub(super) struct Unanswered<'b> {
     all: &'b UnansweredDequeues,
     member: Member,
     number: u64,
-    asked: Asked,
+    request: DequeueRequest,
     is_over: bool,
 }
 
 impl UnansweredDequeues {
     /// Notes one that is about to be sent.
-    pub(super) fn note(&self, member: &Member, asked: Asked) -> Unanswered<'_> {
+    pub(super) fn note(&self, member: &Member, request: DequeueRequest) -> Unanswered<'_> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
-        let on_its_way = OnItsWay { number, since: Instant::now(), asked: asked.clone() };
+        let on_its_way = OnItsWay { number, since: Instant::now(), request: request.clone() };
         self.lock().entry(member.clone()).or_default().on_their_way.push(on_its_way);
-        Unanswered { all: self, member: member.clone(), number, asked, is_over: false }
+        Unanswered { all: self, member: member.clone(), number, request, is_over: false }
     }
 
     /// What is lost in the wanted queues; each is lost again unless it is answered now.
     pub(super) fn take(&self, member: &Member, wanted: &[Wanted]) -> Vec<Unanswered<'_>> {
-        let is_wanted = |asked: &Asked| wanted.iter().any(|wanted| wanted.queue == asked.queue);
-        let taken: Vec<Asked> = match self.lock().get_mut(member) {
-            Some(calls) => calls.lost.extract_if(.., |asked| is_wanted(asked)).collect(),
+        let is_wanted = |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.queue == request.queue);
+        let taken: Vec<DequeueRequest> = match self.lock().get_mut(member) {
+            Some(calls) => calls.lost.extract_if(.., |request| is_wanted(request)).collect(),
             None => return Vec::new(),
         };
-        taken.into_iter().map(|asked| self.note(member, asked)).collect()
+        taken.into_iter().map(|request| self.note(member, request)).collect()
     }
 
     /// What is lost in any queue, and what was on its way for longer than `older` and is not coming; the same holds for them.
     pub(super) fn take_over(&self, member: &Member, older: Duration) -> Vec<Unanswered<'_>> {
-        let taken: Vec<Asked> = match self.lock().get_mut(member) {
+        let taken: Vec<DequeueRequest> = match self.lock().get_mut(member) {
             Some(calls) => {
                 let lost = mem::take(&mut calls.lost).into_iter();
-                let is_late = |call: &mut OnItsWay| call.since.elapsed() >= older && call.asked.is_held_up(older);
+                let is_late = |call: &mut OnItsWay| call.since.elapsed() >= older && call.request.is_held_up(older);
                 let late = calls.on_their_way.extract_if(.., is_late);
-                lost.chain(late.map(|call| call.asked)).collect()
+                lost.chain(late.map(|call| call.request)).collect()
             }
             None => return Vec::new(),
         };
-        taken.into_iter().map(|asked| self.note(member, asked)).collect()
+        taken.into_iter().map(|request| self.note(member, request)).collect()
     }
 
     /// What was on its way for longer than `older` and is still coming.
-    pub(super) fn coming(&self, member: &Member, older: Duration) -> Vec<Asked> {
+    pub(super) fn coming(&self, member: &Member, older: Duration) -> Vec<DequeueRequest> {
         let all = self.lock();
         let calls = all.get(member).map_or(&[][..], |calls| &calls.on_their_way);
-        let is_coming = |call: &&OnItsWay| call.since.elapsed() >= older && !call.asked.is_held_up(older);
-        calls.iter().filter(is_coming).map(|call| call.asked.clone()).collect()
+        let is_coming = |call: &&OnItsWay| call.since.elapsed() >= older && !call.request.is_held_up(older);
+        calls.iter().filter(is_coming).map(|call| call.request.clone()).collect()
     }
 
     /// Whether the member's next call has something to fetch or to tell before anything new.
     pub(super) fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
-        let is_wanted = |asked: &Asked| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == asked.queue);
+        let is_wanted =
+            |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == request.queue);
         let has = |calls: &Calls| calls.error.is_some() || calls.lost.iter().any(is_wanted);
         self.lock().get(member).is_some_and(has)
     }
@@ -149,14 +150,14 @@ impl UnansweredDequeues {
 }
 
 impl Unanswered<'_> {
-    /// What was asked.
-    pub(super) fn asked(&self) -> &Asked {
-        &self.asked
+    /// The request that has no answer.
+    pub(super) fn request(&self) -> &DequeueRequest {
+        &self.request
     }
 
     /// Redis has read it, or never will: the connection on which it was sent need not be ended for it.
     pub(super) fn was_read(&mut self) {
-        self.asked.stray = None;
+        self.request.stray = None;
     }
 
     /// These tasks of it came, and others may follow. `false` if another caller has taken the call over, and with it
@@ -165,8 +166,8 @@ impl Unanswered<'_> {
         let mut all = self.all.lock();
         let Some(calls) = all.get_mut(&self.member) else { return false };
         let Some(noted) = calls.on_their_way.iter_mut().find(|call| call.number == self.number) else { return false };
-        self.asked.had.extend(ids);
-        noted.asked.had.clone_from(&self.asked.had);
+        self.request.had.extend(ids);
+        noted.request.had.clone_from(&self.request.had);
         true
     }
 
@@ -192,7 +193,7 @@ impl Drop for Unanswered<'_> {
         }
         let mut all = self.all.lock();
         if self.end(&mut all) {
-            all.entry(self.member.clone()).or_default().lost.push(self.asked.clone());
+            all.entry(self.member.clone()).or_default().lost.push(self.request.clone());
         }
     }
 }
@@ -207,8 +208,8 @@ mod tests {
         Member { name, number: 0 }
     }
 
-    fn asked(queue: &str, token: i64) -> Asked {
-        Asked::new(QueueName::from_wire(queue), RunToken(token))
+    fn request(queue: &str, token: i64) -> DequeueRequest {
+        DequeueRequest::new(QueueName::from_wire(queue), RunToken(token))
     }
 
     fn wanted(queue: &str) -> [Wanted; 1] {
@@ -216,14 +217,14 @@ mod tests {
     }
 
     fn tokens(found: &[Unanswered<'_>]) -> Vec<i64> {
-        found.iter().map(|found| found.asked().token.0).collect()
+        found.iter().map(|found| found.request().token.0).collect()
     }
 
     #[test]
     fn a_dequeue_that_is_dropped_unanswered_is_looked_for_by_the_next_call_of_its_member_and_queue() {
         let all = UnansweredDequeues::default();
-        drop(all.note(&member(), asked("a", 1)));
-        assert!(all.note(&member(), asked("a", 2)).answered());
+        drop(all.note(&member(), request("a", 1)));
+        assert!(all.note(&member(), request("a", 2)).answered());
         assert!(all.take(&member(), &wanted("b")).is_empty());
         assert_eq!((all.has(&member(), &wanted("a")), all.has(&member(), &wanted("b"))), (true, false));
         let found = all.take(&member(), &wanted("a"));
@@ -241,7 +242,7 @@ mod tests {
     #[test]
     fn one_that_is_held_up_is_taken_over_once_and_its_own_answer_is_nobodys() {
         let all = UnansweredDequeues::default();
-        let (held_up, other) = (all.note(&member(), asked("a", 1)), all.note(&member(), asked("b", 2)));
+        let (held_up, other) = (all.note(&member(), request("a", 1)), all.note(&member(), request("b", 2)));
         assert!(all.take(&member(), &wanted("a")).is_empty(), "it may be answered any moment");
         assert!(all.take_over(&member(), Duration::from_secs(60)).is_empty(), "it is not late yet");
         assert!(other.answered());
@@ -259,14 +260,14 @@ mod tests {
     fn what_came_in_parts_is_not_looked_for_again_and_is_nobodys_once_it_was_taken_over() {
         let all = UnansweredDequeues::default();
         let came = |call: &mut Unanswered<'_>, ids: &[&str]| call.came(ids.iter().map(|id| TaskId::from_wire(id)));
-        let mut call = all.note(&member(), asked("a", 1));
+        let mut call = all.note(&member(), request("a", 1));
         assert!(came(&mut call, &["x", "y"]));
         drop(call);
         let mut again = all.take(&member(), &wanted("a")).remove(0);
-        assert_eq!(again.asked().had, ["x", "y"].map(TaskId::from_wire));
+        assert_eq!(again.request().had, ["x", "y"].map(TaskId::from_wire));
         assert!(came(&mut again, &["z"]));
         let taken = all.take_over(&member(), Duration::ZERO);
-        assert_eq!(taken[0].asked().had.len(), 3);
+        assert_eq!(taken[0].request().had.len(), 3);
         assert!(!came(&mut again, &["w"]), "somebody else looks for the rest");
     }
 }

@@ -142,9 +142,9 @@ impl RedisBroker {
         for is_first in [true, false] {
             let questions: Vec<&Question> =
                 watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
-            let Ok(asked) = reads.ask(questions).await else { return Ok(None) };
+            let Ok(report) = reads.ask(questions).await else { return Ok(None) };
             // The answers of one node say nothing of what the others announce.
-            let is_behind = asked.count == 0 || !reads.is_own();
+            let is_behind = report.count == 0 || !reads.is_own();
             if is_first && is_behind && reads.catch_up().await.is_err() {
                 return Ok(None);
             }

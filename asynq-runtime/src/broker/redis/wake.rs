@@ -100,7 +100,7 @@ impl Source<'_> {
 
 /// What became of questions.
 #[derive(Default)]
-pub(super) struct Asked<'q> {
+pub(super) struct AnswerReport<'q> {
     /// How many had to be asked.
     pub(super) count: usize,
     /// The answers to those, even where they have changed since.
@@ -173,7 +173,7 @@ impl TrackedReads<'_> {
     pub(super) async fn ask<'q>(
         &mut self,
         questions: impl IntoIterator<Item = &'q Question> + Clone,
-    ) -> Result<Asked<'q>, BrokerError> {
+    ) -> Result<AnswerReport<'q>, BrokerError> {
         loop {
             let (ask, asking) = {
                 let mut seen = seen::lock(&self.seen);
@@ -184,28 +184,28 @@ impl TrackedReads<'_> {
                 (ask, asking)
             };
             if ask.is_empty() {
-                return Ok(Asked::default());
+                return Ok(AnswerReport::default());
             }
             // Without an answer Redis may be another by now: all is asked on another connection.
             let Some(answers) = self.send(ask.iter().map(|question| question.call()).collect()).await? else {
                 continue;
             };
-            let mut asked = Asked { count: ask.len(), answers: Vec::with_capacity(ask.len()), failure: None };
+            let mut report = AnswerReport { count: ask.len(), answers: Vec::with_capacity(ask.len()), failure: None };
             let (mut seen, now) = (seen::lock(&self.seen), Instant::now());
             for (question, answer) in ask.into_iter().zip(answers) {
                 match answer {
                     Ok(answer) => {
                         let answer = question.read(answer);
                         seen.answered(asking, question, answer, now);
-                        asked.answers.push((question, answer));
+                        report.answers.push((question, answer));
                     }
                     Err(error) => {
                         seen.forget(question);
-                        asked.failure.get_or_insert(error);
+                        report.failure.get_or_insert(error);
                     }
                 }
             }
-            return Ok(asked);
+            return Ok(report);
         }
     }
 

@@ -20,12 +20,12 @@ use super::{
 pub(super) struct Liveness {
     database: PathBuf,
     name: String,
-    held: Mutex<Option<Held>>,
+    held: Mutex<Option<LivenessLock>>,
     waiters: WaiterNotifiers,
 }
 
 #[derive(Debug)]
-struct Held {
+struct LivenessLock {
     _lock: Locked,
     process_notifier: Option<ProcessNotifier>,
 }
@@ -97,7 +97,7 @@ impl Liveness {
         if process_notifier.is_some() {
             self.waiters.belong_to_server(&self.notifier_path(&self.name));
         }
-        *held = Some(Held { _lock: Locked(lock), process_notifier });
+        *held = Some(LivenessLock { _lock: Locked(lock), process_notifier });
         Ok(())
     }
 

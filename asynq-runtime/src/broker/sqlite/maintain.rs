@@ -10,7 +10,9 @@ use rusqlite::params;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    broker::{BrokerError, Forwarded, HeldLock, Kept, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
+    broker::{
+        ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept,
+    },
     task::{QueueName, TaskState},
 };
 
@@ -160,11 +162,11 @@ impl Maintain for SqliteBroker {
         self.store.write(WriteCommand::new(Priority::Forward, SLICE, move |tx| sweep(tx, &queue, lease))).await
     }
 
-    async fn worth_cleaning(&self, kept: &[Kept]) -> Result<Vec<QueueName>, BrokerError> {
-        let kept = kept.to_vec();
+    async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
+        let policies = policies.to_vec();
         let worth = move |view: &View<'_>| {
             let mut worth = Vec::new();
-            for Kept { queue, max_age, max_size } in &kept {
+            for ArchivePolicy { queue, max_age, max_size } in &policies {
                 if trim::is_anything(view, queue, *max_age, *max_size)? || super::groups::is_over(view, queue)? {
                     worth.push(queue.clone());
                 }

@@ -69,7 +69,7 @@ use self::{
     url::Location,
     writer::Writer,
 };
-use super::{Broker, BrokerError, BrokerErrorKind, KeptShapes};
+use super::{Broker, BrokerError, BrokerErrorKind, StoredShapes};
 
 /// How a [`SqliteBroker`] behaves.
 #[derive(Debug, Clone)]
@@ -111,7 +111,7 @@ pub struct SqliteBroker {
     lease: Duration,
     lapses: Arc<Lapses>,
     manual_clock: bool,
-    kept_shapes: KeptShapes,
+    stored_shapes: StoredShapes,
 }
 
 impl SqliteBroker {
@@ -192,7 +192,7 @@ impl SqliteBroker {
             lease: options.lease,
             lapses: Arc::default(),
             manual_clock: options.clock.is_some(),
-            kept_shapes: KeptShapes::default(),
+            stored_shapes: StoredShapes::default(),
         })
     }
 

@@ -17,7 +17,7 @@ use crate::{
 };
 
 pub(super) use self::sweep::sweep;
-use self::{entry::Kept, lead::Leader, tick::Firing};
+use self::{entry::StoredEntry, lead::Leader, tick::Firing};
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
@@ -43,7 +43,7 @@ impl Schedules for SqliteBroker {
     async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError> {
         let plan = plan.clone();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let before = Kept::find(&tx.view, &plan.queue, &plan.entry)?;
+            let before = StoredEntry::find(&tx.view, &plan.queue, &plan.entry)?;
             let (kept, change) = entry::planned(before.as_ref(), &plan, tx.view.now);
             if before.as_ref() != Some(&kept) || !entry::is_outranked(before.as_ref(), &plan) {
                 kept.write(&tx.view, &plan)?;
@@ -56,7 +56,7 @@ impl Schedules for SqliteBroker {
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
         let read = move |view: &super::tx::View<'_>| {
-            Ok(Kept::find(view, &queue, &entry)?.map(|kept| kept.into_state(view.now)))
+            Ok(StoredEntry::find(view, &queue, &entry)?.map(|kept| kept.into_state(view.now)))
         };
         self.store.read(read).await
     }

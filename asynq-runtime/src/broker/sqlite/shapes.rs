@@ -8,7 +8,7 @@ use super::{
     command::{Priority, WriteCommand},
     sql,
 };
-use crate::broker::{BrokerError, KeptShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes};
+use crate::broker::{BrokerError, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes};
 
 #[async_trait::async_trait]
 impl Shapes for SqliteBroker {
@@ -38,8 +38,8 @@ impl Shapes for SqliteBroker {
         self.store.write(command).await
     }
 
-    fn kept_shapes(&self) -> &KeptShapes {
-        &self.kept_shapes
+    fn stored_shapes(&self) -> &StoredShapes {
+        &self.stored_shapes
     }
 }
 

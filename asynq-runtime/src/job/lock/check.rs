@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::{JobsLock, LockedShape, sample};
 use crate::job::{
-    JobDescriptor, Kept, Registry,
+    JobDescriptor, Registry, ShapeLookup,
     shape::{ShapeDocument, encode},
 };
 
@@ -127,7 +127,7 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
 
 /// Whether today's job takes values of an earlier shape, as a worker would read them.
 fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) -> Verdict {
-    let kept: Kept = Ok(document.clone());
+    let kept: ShapeLookup = Ok(document.clone());
     let (mut tried, mut taken) = (0, 0);
     for kind in sample::kinds(document) {
         let mut refused = None;

@@ -23,7 +23,7 @@ macro_rules! jobs {
 }
 
 /// What the program that enqueues leaves behind: the payload, and the document that the broker keeps of its shape.
-fn left<J: Job>(job: J) -> (Vec<u8>, Kept) {
+fn left<J: Job>(job: J) -> (Vec<u8>, ShapeLookup) {
     let document = Fingerprint::of::<J>().document.to_bytes().expect("a small shape");
     (PreparedTask::from(job).payload().to_vec(), ShapeDocument::from_bytes(&document))
 }

@@ -10,7 +10,7 @@ use std::{
 use super::ShapeDocument;
 use crate::{
     broker::{Broker, BrokerError},
-    job::resolve::{Kept, Needs},
+    job::resolve::{Needs, ShapeLookup},
 };
 
 /// After so long the broker is asked again: the shape may have been kept since, or another one in its place.
@@ -24,7 +24,7 @@ pub(crate) struct ShapeCache(Mutex<HashMap<(String, Needs), Found>>);
 
 #[derive(Clone)]
 struct Found {
-    kept: Option<Arc<Kept>>,
+    kept: Option<Arc<ShapeLookup>>,
     at: Instant,
 }
 
@@ -35,7 +35,7 @@ impl ShapeCache {
         broker: &Arc<dyn Broker>,
         r#type: &str,
         needs: Needs,
-    ) -> Result<Option<Arc<Kept>>, BrokerError> {
+    ) -> Result<Option<Arc<ShapeLookup>>, BrokerError> {
         let which = (r#type.to_owned(), needs);
         if let Some(found) = self.known(&which) {
             return Ok(found.kept);

@@ -66,7 +66,7 @@ fn broker(folder: &Path, limit: Limit) -> SqliteBroker {
         lapses: Arc::default(),
         lease: options.lease,
         manual_clock: false,
-        kept_shapes: crate::broker::KeptShapes::default(),
+        stored_shapes: crate::broker::StoredShapes::default(),
     }
 }
 

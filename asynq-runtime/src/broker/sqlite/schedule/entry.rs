@@ -14,7 +14,7 @@ use super::{
 
 /// A row of `cron`; the time until which it is kept follows from the plan that writes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct StoredEntry {
     pub(super) spec: String,
     pub(super) zone: String,
     pub(super) revision: u64,
@@ -24,7 +24,7 @@ pub(super) struct Kept {
     pub(super) paused: bool,
 }
 
-impl Kept {
+impl StoredEntry {
     /// A new entry.
     pub(super) fn new(plan: &EntryPlan, last: i64) -> Self {
         Self {
@@ -95,24 +95,24 @@ impl Kept {
 }
 
 /// Whether a newer program's plan counts.
-pub(super) fn is_outranked(before: Option<&Kept>, plan: &EntryPlan) -> bool {
+pub(super) fn is_outranked(before: Option<&StoredEntry>, plan: &EntryPlan) -> bool {
     before.is_some_and(|before| plan.revision < before.revision && plan.supersedes != Some(before.revision))
 }
 
 /// What is kept of an entry from now on that is planned like this, and what that changes of its schedule.
-pub(super) fn planned(before: Option<&Kept>, plan: &EntryPlan, now: i64) -> (Kept, PlanChange) {
-    let Some(before) = before else { return (Kept::new(plan, now), PlanChange::New) };
+pub(super) fn planned(before: Option<&StoredEntry>, plan: &EntryPlan, now: i64) -> (StoredEntry, PlanChange) {
+    let Some(before) = before else { return (StoredEntry::new(plan, now), PlanChange::New) };
     let last = if before.is_ahead(now) { now } else { before.last };
     if is_outranked(Some(before), plan) {
-        return (Kept { last, ..before.clone() }, PlanChange::None);
+        return (StoredEntry { last, ..before.clone() }, PlanChange::None);
     }
     let (last, change) = if before.is_planned_as(plan) {
         (last, PlanChange::None)
     } else {
         (now, PlanChange::Replaced { spec: before.spec.clone(), zone: before.zone.clone() })
     };
-    let Kept { spec, zone, revision, .. } = Kept::new(plan, last);
-    (Kept { spec, zone, revision, last, ..before.clone() }, change)
+    let StoredEntry { spec, zone, revision, .. } = StoredEntry::new(plan, last);
+    (StoredEntry { spec, zone, revision, last, ..before.clone() }, change)
 }
 
 #[cfg(test)]
@@ -133,13 +133,13 @@ mod tests {
             keep: Duration::from_secs(1),
         };
         let new = plan("a", "UTC", 3);
-        assert_eq!(planned(None, &new, 70), (Kept::new(&new, 70), PlanChange::New));
-        let before = Kept { previous: Some("t".into()), paused: true, ..Kept::new(&new, 50) };
-        let kept = |spec: &str, zone: &str, revision, last| Kept {
+        assert_eq!(planned(None, &new, 70), (StoredEntry::new(&new, 70), PlanChange::New));
+        let before = StoredEntry { previous: Some("t".into()), paused: true, ..StoredEntry::new(&new, 50) };
+        let kept = |spec: &str, zone: &str, revision, last| StoredEntry {
             last,
             previous: Some("t".into()),
             paused: true,
-            ..Kept::new(&plan(spec, zone, revision), 0)
+            ..StoredEntry::new(&plan(spec, zone, revision), 0)
         };
         let replaced = || PlanChange::Replaced { spec: "a".into(), zone: "UTC".into() };
         for (spec, zone, revision, supersedes, expected) in [
@@ -158,12 +158,12 @@ mod tests {
             assert_eq!(planned(Some(&before), &plan, 70), expected, "{spec} {zone} {revision} {supersedes:?}");
         }
         // The clock went back: now is the last tick, for an older program, too.
-        let ahead = Kept { last: 70 + CLOCK_WENT_BACK_MS + 1, ..before.clone() };
+        let ahead = StoredEntry { last: 70 + CLOCK_WENT_BACK_MS + 1, ..before.clone() };
         for revision in [2, 3] {
             let (kept, _) = planned(Some(&ahead), &plan("a", "UTC", revision), 70);
-            assert_eq!(kept, Kept { last: 70, ..before.clone() }, "{revision}");
+            assert_eq!(kept, StoredEntry { last: 70, ..before.clone() }, "{revision}");
         }
-        let in_time = Kept { last: 70 + CLOCK_WENT_BACK_MS, ..before };
+        let in_time = StoredEntry { last: 70 + CLOCK_WENT_BACK_MS, ..before };
         assert_eq!(planned(Some(&in_time), &plan("a", "UTC", 3), 70).0, in_time);
     }
 }

@@ -19,7 +19,7 @@ use super::{
         tx::{TaskToDelete, Tx, View},
     },
     CLOCK_WENT_BACK_MS, after,
-    entry::Kept,
+    entry::StoredEntry,
 };
 
 /// A tick on its way, with its task encoded once however often the transaction is repeated.
@@ -52,7 +52,7 @@ enum Verdict {
 }
 
 /// Steps 1 to 5 of the contract.
-fn judge(kept: Option<&Kept>, marked: bool, plan: &EntryPlan, known: Option<i64>, at: i64, now: i64) -> Verdict {
+fn judge(kept: Option<&StoredEntry>, marked: bool, plan: &EntryPlan, known: Option<i64>, at: i64, now: i64) -> Verdict {
     if at > now {
         return Verdict::Early(at.saturating_sub(now).unsigned_abs());
     }
@@ -106,7 +106,7 @@ impl Firing {
         store
             .read(move |view| {
                 let Some(liveness) = &common.liveness else { return Ok(None) };
-                let previous = Kept::find(view, &plan.queue, &plan.entry)?.and_then(|kept| kept.previous);
+                let previous = StoredEntry::find(view, &plan.queue, &plan.entry)?.and_then(|kept| kept.previous);
                 let Some(id) = previous else { return Ok(None) };
                 let Some(task) = Previous::find(view, &plan, &id)? else { return Ok(None) };
                 let runs = task.state == TaskState::Active;
@@ -134,9 +134,9 @@ impl Firing {
         let revision = revision.max(self.plan.revision);
         let (previous, paused) = kept.map_or((None, false), |kept| (kept.previous, kept.paused));
         // In the plan of the newest program that fires it.
-        let kept = Kept { revision, previous, paused, ..Kept::new(&self.plan, last) };
+        let kept = StoredEntry { revision, previous, paused, ..StoredEntry::new(&self.plan, last) };
         let passed_over = |last, answer| {
-            Kept { last, ..kept.clone() }.write(&tx.view, &self.plan)?;
+            StoredEntry { last, ..kept.clone() }.write(&tx.view, &self.plan)?;
             Ok(answer)
         };
         match verdict {
@@ -152,12 +152,12 @@ impl Firing {
         tx.view.execute(&sql::SCHEDULE_MARK, params![queue, entry, self.at, marked_until])?;
         let ticked = self.fire(tx, kept.previous.as_deref(), dead)?;
         let previous = if matches!(ticked, Ticked::Enqueued(_)) { Some(self.id.to_string()) } else { kept.previous };
-        Kept { last: self.at, previous, ..kept }.write(&tx.view, &self.plan)?;
+        StoredEntry { last: self.at, previous, ..kept }.write(&tx.view, &self.plan)?;
         Ok(ticked)
     }
 
-    fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<Kept>, Verdict)> {
-        let kept = Kept::find(view, &self.plan.queue, &self.plan.entry)?;
+    fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<StoredEntry>, Verdict)> {
+        let kept = StoredEntry::find(view, &self.plan.queue, &self.plan.entry)?;
         let tick = params![self.plan.queue.as_str(), self.plan.entry.as_str(), self.at, view.now];
         let marked = view.find(&sql::SCHEDULE_MARKED, tick, |_| Ok(()))?.is_some();
         let verdict = judge(kept.as_ref(), marked, &self.plan, self.known, self.at, view.now);
@@ -269,9 +269,9 @@ mod tests {
     #[test]
     fn the_steps_come_in_their_order() {
         const NOW: i64 = 100_000;
-        let kept = |last| Kept::new(&plan("a", 2), last);
-        let paused = |last| Kept { paused: true, ..kept(last) };
-        let other_spec = |last| Kept::new(&plan("b", 3), last);
+        let kept = |last| StoredEntry::new(&plan("a", 2), last);
+        let paused = |last| StoredEntry { paused: true, ..kept(last) };
+        let other_spec = |last| StoredEntry::new(&plan("b", 3), last);
         let (at, early) = (90_000, NOW + 1);
         for (what, kept, marked, at, expected) in [
             ("unknown", None, false, at, Verdict::Fire),
@@ -292,8 +292,8 @@ mod tests {
             ("paused, again", Some(paused(at)), false, at, Verdict::Duplicate(at)),
             ("early goes first", Some(other_spec(NOW * 2)), true, early, Verdict::Early(1)),
             ("stale goes before the rest", Some(other_spec(NOW * 2)), true, at, Verdict::Stale),
-            ("newer program, same spec", Some(Kept { revision: 9, ..kept(0) }), false, at, Verdict::Fire),
-            ("older program, other spec", Some(Kept { revision: 1, ..other_spec(0) }), false, at, Verdict::Fire),
+            ("newer program, same spec", Some(StoredEntry { revision: 9, ..kept(0) }), false, at, Verdict::Fire),
+            ("older program, other spec", Some(StoredEntry { revision: 1, ..other_spec(0) }), false, at, Verdict::Fire),
         ] {
             assert_eq!(judge(kept.as_ref(), marked, &plan("a", 2), None, at, NOW), expected, "{what}");
         }

@@ -8,8 +8,8 @@ use asynq_runtime::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
         EntryPlan, EntryState, Examination, Failure, GroupPage, GroupRules, GroupStats, GroupStep, Groups, Inspect,
-        KeptShapes, Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats,
-        Repair, RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, TaskEnd, TaskSet, Tick, Ticked,
+        Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair,
+        RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, StoredShapes, TaskEnd, TaskSet, Tick, Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -239,8 +239,8 @@ impl Shapes for Flaky {
         self.inner.shape(job, fingerprint).await
     }
 
-    fn kept_shapes(&self) -> &KeptShapes {
-        self.inner.kept_shapes()
+    fn stored_shapes(&self) -> &StoredShapes {
+        self.inner.stored_shapes()
     }
 }
 
