@@ -11,7 +11,7 @@ const GO_CLUSTER: &str = "127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002,127.0.0.1
 
 /// Flags that say which broker; hidden ones are Go's.
 #[derive(Debug, Default, Args)]
-pub(crate) struct Place {
+pub(crate) struct BrokerFlags {
     /// Where the tasks are, such as redis://127.0.0.1:6379/0 or sqlite://asynq.db [env: ASYNQ_URL]
     ///
     /// Also redis+unix://, rediss:// (TLS), redis-cluster:// and redis-sentinel://. Without it and without ASYNQ_URL it is
@@ -40,7 +40,7 @@ pub(crate) struct Place {
     config: Option<String>,
 }
 
-impl Place {
+impl BrokerFlags {
     /// The URL that the flags mean, if they say anything.
     pub(crate) fn url(&self) -> Result<Option<String>, CliError> {
         let usage = |text: String| Err(CliError::Usage(text));
@@ -133,45 +133,45 @@ fn encoded(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn place() -> Place {
-        Place::default()
+    fn flags() -> BrokerFlags {
+        BrokerFlags::default()
     }
 
     #[test]
     fn gos_flags_make_a_url() {
         let text = |text: &str| Some(text.to_owned());
-        for (place, url) in [
-            (place(), None),
-            (Place { url: text(" sqlite://a.db "), ..place() }, text("sqlite://a.db")),
-            (Place { uri: text("h:7777"), ..place() }, text("redis://h:7777")),
-            (Place { db: Some(3), ..place() }, text("redis://127.0.0.1:6379/3")),
-            (Place { db: Some(0), ..place() }, text("redis://127.0.0.1:6379")),
-            (Place { password: text("a@b/c?d"), ..place() }, text("redis://:a%40b%2Fc%3Fd@127.0.0.1:6379")),
+        for (flags, url) in [
+            (flags(), None),
+            (BrokerFlags { url: text(" sqlite://a.db "), ..flags() }, text("sqlite://a.db")),
+            (BrokerFlags { uri: text("h:7777"), ..flags() }, text("redis://h:7777")),
+            (BrokerFlags { db: Some(3), ..flags() }, text("redis://127.0.0.1:6379/3")),
+            (BrokerFlags { db: Some(0), ..flags() }, text("redis://127.0.0.1:6379")),
+            (BrokerFlags { password: text("a@b/c?d"), ..flags() }, text("redis://:a%40b%2Fc%3Fd@127.0.0.1:6379")),
             (
-                Place { uri: text("h:1"), username: text("ann"), password: text("x"), tls: true, ..place() },
+                BrokerFlags { uri: text("h:1"), username: text("ann"), password: text("x"), tls: true, ..flags() },
                 text("rediss://ann:x@h:1"),
             ),
-            (Place { cluster: true, cluster_addrs: text("a:1,b:2"), ..place() }, text("redis-cluster://a:1,b:2")),
-            (Place { cluster: true, tls: true, ..place() }, text(&format!("rediss-cluster://{GO_CLUSTER}"))),
+            (BrokerFlags { cluster: true, cluster_addrs: text("a:1,b:2"), ..flags() }, text("redis-cluster://a:1,b:2")),
+            (BrokerFlags { cluster: true, tls: true, ..flags() }, text(&format!("rediss-cluster://{GO_CLUSTER}"))),
         ] {
-            assert_eq!(place.url().unwrap(), url, "{place:?}");
+            assert_eq!(flags.url().unwrap(), url, "{flags:?}");
         }
     }
 
     #[test]
     fn what_cannot_be_is_refused_with_what_to_write_and_no_password() {
         let canary = || Some("canary".to_owned());
-        for (place, part) in [
-            (Place { config: canary(), ..place() }, "ASYNQ_URL="),
-            (Place { tls_server: canary(), ..place() }, "--url rediss://NAME:PORT"),
-            (Place { insecure: true, ..place() }, "ca="),
-            (Place { url: canary(), password: canary(), ..place() }, "--password and --url say the same twice"),
-            (Place { url: canary(), db: Some(1), tls: true, ..place() }, "--db, --tls and --url"),
-            (Place { cluster: true, uri: canary(), ..place() }, "--cluster_addrs"),
-            (Place { cluster_addrs: canary(), ..place() }, "needs --cluster"),
-            (Place { uri: Some("redis://:canary@h".into()), ..place() }, "--url URL"),
+        for (flags, part) in [
+            (BrokerFlags { config: canary(), ..flags() }, "ASYNQ_URL="),
+            (BrokerFlags { tls_server: canary(), ..flags() }, "--url rediss://NAME:PORT"),
+            (BrokerFlags { insecure: true, ..flags() }, "ca="),
+            (BrokerFlags { url: canary(), password: canary(), ..flags() }, "--password and --url say the same twice"),
+            (BrokerFlags { url: canary(), db: Some(1), tls: true, ..flags() }, "--db, --tls and --url"),
+            (BrokerFlags { cluster: true, uri: canary(), ..flags() }, "--cluster_addrs"),
+            (BrokerFlags { cluster_addrs: canary(), ..flags() }, "needs --cluster"),
+            (BrokerFlags { uri: Some("redis://:canary@h".into()), ..flags() }, "--url URL"),
         ] {
-            let error = place.url().unwrap_err();
+            let error = flags.url().unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert!(error.line().contains(part), "{}\n  should contain\n{part}", error.line());
             assert!(!error.line().contains("canary"), "{}", error.line());

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::{
     error::CliError,
-    go::Place,
+    go::BrokerFlags,
     show::{self, Style},
     world::{Input, Stop, World},
 };
@@ -24,7 +24,7 @@ pub(crate) struct Session {
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
-    place: Place,
+    broker: BrokerFlags,
     /// Writes JSON for programs instead of tables for people
     #[arg(long, global = true)]
     json: bool,
@@ -90,7 +90,7 @@ impl Session {
             Some(Ok(value)) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
             _ => Ok(None),
         };
-        if let Some(url) = self.options.place.url()? {
+        if let Some(url) = self.options.broker.url()? {
             return Ok(url);
         }
         if let Some(url) = text(URL_VARIABLE)? {

@@ -1,7 +1,7 @@
 //! Serves a router over HTTP/1.1, with bounds on connections, heads and slowness.
 
+mod connection_limit;
 mod patient;
-mod places;
 
 use std::{future::Future, io, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ use tokio::{
 
 use tower_service::Service as _;
 
-use self::{patient::Patient, places::Places};
+use self::{connection_limit::ConnectionLimit, patient::Patient};
 use crate::{error::DashboardError, state::AppState};
 
 /// Most connections at a time; further ones wait in the system's queue.
@@ -78,18 +78,18 @@ impl Bound {
     pub async fn serve_until(self, stopping: impl Future<Output = ()>) {
         self.app.samples().start_unless(self.app.config().observed_only);
         let graceful = GracefulShutdown::new();
-        let places = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let shares = Places::new(MOST_OF_ONE);
+        let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+        let shares = ConnectionLimit::new(MOST_OF_ONE);
         // Dropped with this future, so that no connection outlives it.
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopping);
         loop {
             let accepted = async {
-                let place = Arc::clone(&places).acquire_owned().await.map_err(io::Error::other)?;
+                let permit = Arc::clone(&permits).acquire_owned().await.map_err(io::Error::other)?;
                 let (stream, peer) = self.listener.accept().await?;
-                Ok::<_, io::Error>((place, stream, peer))
+                Ok::<_, io::Error>((permit, stream, peer))
             };
-            let (place, stream, peer) = tokio::select! {
+            let (permit, stream, peer) = tokio::select! {
                 () = &mut stopping => break,
                 Some(_) = connections.join_next() => continue,
                 accepted = accepted => match accepted {
@@ -110,7 +110,7 @@ impl Bound {
                 if let Err(error) = connection.await {
                     tracing::debug!("a connection to the dashboard ended: {error}");
                 }
-                drop((place, share));
+                drop((permit, share));
             });
         }
         drop(self.listener);

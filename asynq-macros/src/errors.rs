@@ -9,12 +9,12 @@ use quote::ToTokens;
 ///
 /// Dropping it without [`Errors::into_tokens`] panics: a forgotten check would compile a wrong program.
 pub(crate) struct Errors {
-    found: RefCell<Option<Vec<(Place, syn::Error)>>>,
+    found: RefCell<Option<Vec<(Position, syn::Error)>>>,
 }
 
 /// Where a mistake stands; the order of the variants is the order of reporting.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Place {
+pub(crate) enum Position {
     /// The nth option of the attribute.
     Option(usize),
     /// Anywhere behind the attribute.
@@ -27,14 +27,14 @@ impl Errors {
     }
 
     /// Records a mistake and points at exactly these tokens.
-    pub(crate) fn at(&self, place: Place, tokens: impl ToTokens, message: impl std::fmt::Display) {
-        self.push(place, syn::Error::new_spanned(tokens, message));
+    pub(crate) fn at(&self, position: Position, tokens: impl ToTokens, message: impl std::fmt::Display) {
+        self.push(position, syn::Error::new_spanned(tokens, message));
     }
 
     /// Records a mistake that already knows its place in the source.
-    pub(crate) fn push(&self, place: Place, error: syn::Error) {
+    pub(crate) fn push(&self, position: Position, error: syn::Error) {
         if let Some(found) = self.found.borrow_mut().as_mut() {
-            found.push((place, error));
+            found.push((position, error));
         }
     }
 
@@ -42,14 +42,14 @@ impl Errors {
     #[cfg(test)]
     pub(crate) fn messages(self) -> Vec<String> {
         let mut found = self.found.borrow_mut().take().unwrap_or_default();
-        found.sort_by_key(|(place, _)| *place);
+        found.sort_by_key(|(position, _)| *position);
         found.iter().map(|(_, error)| error.to_string()).collect()
     }
 
     /// All mistakes as `compile_error!` items; empty when there are none.
     pub(crate) fn into_tokens(self) -> TokenStream {
         let mut found = self.found.borrow_mut().take().unwrap_or_default();
-        found.sort_by_key(|(place, _)| *place);
+        found.sort_by_key(|(position, _)| *position);
         found.iter().map(|(_, error)| error.to_compile_error()).collect()
     }
 }
@@ -71,9 +71,9 @@ mod tests {
     #[test]
     fn errors_come_out_in_source_order() {
         let errors = Errors::new();
-        errors.at(Place::Item, quote!(third), "third");
-        errors.at(Place::Option(1), quote!(second), "second");
-        errors.at(Place::Option(0), quote!(first), "first");
+        errors.at(Position::Item, quote!(third), "third");
+        errors.at(Position::Option(1), quote!(second), "second");
+        errors.at(Position::Option(0), quote!(first), "first");
         let text = errors.into_tokens().to_string();
         let places: Vec<_> = ["\"first\"", "\"second\"", "\"third\""].map(|m| text.find(m).expect(m)).into();
         assert!(places.is_sorted(), "{text}");

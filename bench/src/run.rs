@@ -5,7 +5,7 @@ use std::{collections::HashMap, process::Stdio};
 use asynq_runtime::prelude::{BoxError, Client};
 use tokio::process::{Child, Command};
 
-use crate::{measured::Measured, order::Order, place::Place, queue, workload};
+use crate::{measured::Measured, order::Order, queue, run_broker::RunBroker, workload};
 
 /// What this program starts itself for. It is not part of the command line, so that a process that is measured holds no
 /// memory for reading one.
@@ -73,7 +73,7 @@ pub(crate) async fn answer(process: Child) -> Result<Measured, BoxError> {
 #[derive(Debug, Default)]
 pub(crate) struct Runner {
     /// Brokers with tasks that are always there, by kind and number: to fill them takes longer than to measure.
-    crowded: HashMap<(String, u64), Place>,
+    crowded: HashMap<(String, u64), RunBroker>,
 }
 
 impl Runner {
@@ -89,25 +89,25 @@ impl Runner {
 
     async fn measured(&mut self, order: &Order) -> Result<Measured, BoxError> {
         let Some(present) = order.present else {
-            let place = Place::start(&order.broker)?;
-            let order = place.order(order);
+            let broker = RunBroker::start(&order.broker)?;
+            let order = broker.order(order);
             let client = Client::connect(&order.url).await?;
             // Nothing of anybody else's is run, or taken away below.
             queue::expect(&client, &order, 0).await?;
             let measured = measured(&order, &client).await;
-            if matches!(place, Place::Given(_)) {
+            if matches!(broker, RunBroker::Given(_)) {
                 queue::forget(&client, &order).await?;
             }
             return measured;
         };
         let kept = (order.broker.clone(), present);
         if !self.crowded.contains_key(&kept) {
-            let place = Place::start(&order.broker)?;
-            let order = place.order(order);
+            let broker = RunBroker::start(&order.broker)?;
+            let order = broker.order(order);
             let client = Client::connect(&order.url).await?;
             queue::expect(&client, &Order { present: None, ..order.clone() }, 0).await?;
             queue::crowd(&client, &order, present).await?;
-            self.crowded.insert(kept.clone(), place);
+            self.crowded.insert(kept.clone(), broker);
         }
         let order = self.crowded[&kept].order(order);
         let client = Client::connect(&order.url).await?;
@@ -122,8 +122,8 @@ impl Runner {
     ///
     /// A broker failed.
     pub(crate) async fn end(self) -> Result<(), BoxError> {
-        for place in self.crowded.into_values() {
-            if let Place::Given(url) = place {
+        for broker in self.crowded.into_values() {
+            if let RunBroker::Given(url) = broker {
                 queue::forget(&Client::connect(&url).await?, &Order::default()).await?;
             }
         }

@@ -48,12 +48,12 @@ impl Length {
 }
 
 /// The broker, and the way to it that each scheduler has.
-enum Place {
+enum SharedBroker {
     Redis(RedisServer),
     Sqlite(TempDir),
 }
 
-impl Place {
+impl SharedBroker {
     fn redis() -> Self {
         Self::Redis(RedisServer::start(Persistence::None))
     }
@@ -126,12 +126,12 @@ struct Scheduler {
 }
 
 impl Scheduler {
-    async fn start(place: &Place, election: bool) -> Self {
-        let line = match place {
-            Place::Redis(server) => Some(Line::to(server.port()).await),
-            Place::Sqlite(_) => None,
+    async fn start(broker: &SharedBroker, election: bool) -> Self {
+        let line = match broker {
+            SharedBroker::Redis(server) => Some(Line::to(server.port()).await),
+            SharedBroker::Sqlite(_) => None,
         };
-        let url = line.as_ref().map_or_else(|| place.url(), |line| format!("redis://127.0.0.1:{}/0", line.port));
+        let url = line.as_ref().map_or_else(|| broker.url(), |line| format!("redis://127.0.0.1:{}/0", line.port));
         let mut child = Command::new(env!("CARGO_BIN_EXE_helper"))
             .arg("scheduler")
             .env("ASYNQ_URL", url)
@@ -203,11 +203,11 @@ enum Heir {
 }
 
 /// Five schedulers through faults; what arrives is counted.
-async fn story(place: Place, election: bool, length: Length) {
+async fn story(broker: SharedBroker, election: bool, length: Length) {
     let arrived = Arrived::default();
     let noted = arrived.clone();
     // The worker is never harmed: a task that it runs twice was enqueued twice.
-    let server = Server::builder(place.url())
+    let server = Server::builder(broker.url())
         .registry(Registry::from_descriptors([]).unwrap())
         .handle("tick", move |task: RawTask| {
             noted.note(task.payload(), Tick::of(&task.context()).scheduled_at().timestamp());
@@ -222,7 +222,7 @@ async fn story(place: Place, election: bool, length: Length) {
 
     let mut schedulers = Vec::new();
     for _ in 0..SCHEDULERS {
-        schedulers.push(Scheduler::start(&place, election).await);
+        schedulers.push(Scheduler::start(&broker, election).await);
     }
     eventually("ticks of every entry arrive", async || (arrived.spans().len() == ENTRIES).then_some(())).await;
     let begun = arrived.spans();
@@ -268,7 +268,7 @@ async fn story(place: Place, election: bool, length: Length) {
                 match leads.is_empty() {
                     // The one that was harmed had lost the lead and not said so yet.
                     false => Some(Heir::Had),
-                    true => (is_late && kind == 1 && place.is_locked()).then_some(Heir::Held),
+                    true => (is_late && kind == 1 && broker.is_locked()).then_some(Heir::Held),
                 }
             })
             .await;
@@ -280,7 +280,7 @@ async fn story(place: Place, election: bool, length: Length) {
         }
         tokio::time::sleep(Duration::from_millis(pause)).await;
         match kind {
-            0 => schedulers[leader] = Scheduler::start(&place, election).await,
+            0 => schedulers[leader] = Scheduler::start(&broker, election).await,
             1 => schedulers[leader].signal("CONT"),
             _ => {
                 schedulers[leader].line.as_ref().unwrap().open.send_replace(true);
@@ -326,20 +326,20 @@ async fn story(place: Place, election: bool, length: Length) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_tick_fires_once_on_redis_whatever_happens_to_the_leader() {
-    story(Place::redis(), true, Length::from_env()).await;
+    story(SharedBroker::redis(), true, Length::from_env()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_tick_fires_once_on_sqlite_whatever_happens_to_the_leader() {
-    story(Place::sqlite(), true, Length::from_env()).await;
+    story(SharedBroker::sqlite(), true, Length::from_env()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_tick_fires_once_on_redis_without_an_election() {
-    story(Place::redis(), false, Length::from_env()).await;
+    story(SharedBroker::redis(), false, Length::from_env()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_tick_fires_once_on_sqlite_without_an_election() {
-    story(Place::sqlite(), false, Length::from_env()).await;
+    story(SharedBroker::sqlite(), false, Length::from_env()).await;
 }

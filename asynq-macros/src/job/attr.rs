@@ -15,7 +15,7 @@ use super::{
     schedule::ScheduleAttr,
     setting::{Codec, Pause, Setting, UniqueUntil},
 };
-use crate::errors::{Errors, Place};
+use crate::errors::{Errors, Position};
 
 /// What the attribute says. An option that is absent or wrong is `None`; durations that are numbers are whole seconds.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Attr {
     pub(super) fn parse(tokens: TokenStream, attribute: Attribute, errors: &Errors) -> Self {
         let parsed = (|input: ParseStream<'_>| Ok(Self::read(input, attribute, errors))).parse2(tokens);
         parsed.unwrap_or_else(|error| {
-            errors.push(Place::Option(0), error);
+            errors.push(Position::Option(0), error);
             Self::default()
         })
     }
@@ -71,15 +71,15 @@ impl Attr {
             attr.schedule.read(input, errors);
         }
         let mut seen: Vec<Ident> = Vec::new();
-        for place in (0..).map(Place::Option) {
+        for position in (0..).map(Position::Option) {
             if input.is_empty() {
                 break;
             }
-            if let Some(derives) = Entry::derives(input, errors, place, attribute) {
+            if let Some(derives) = Entry::derives(input, errors, position, attribute) {
                 attr.derives.extend(derives);
                 continue;
             }
-            let Some(entry) = Entry::begin(input, errors, place, attribute) else { continue };
+            let Some(entry) = Entry::begin(input, errors, position, attribute) else { continue };
             if seen.contains(&entry.key) {
                 entry.wrong(&entry.key, format!("`{}` specified twice", entry.key));
                 // Its value is checked all the same.

@@ -16,7 +16,7 @@ use super::{
     options::{self, DERIVE, Known},
     setting::{Pause, Setting},
 };
-use crate::errors::{Errors, Place};
+use crate::errors::{Errors, Position};
 
 /// One option being read. A reader that returns `None` has recorded why.
 pub(super) struct Entry<'a> {
@@ -24,7 +24,7 @@ pub(super) struct Entry<'a> {
     known: &'static Known,
     input: ParseStream<'a>,
     errors: &'a Errors,
-    place: Place,
+    position: Position,
     /// The stream does not stand right behind a value, so what follows is not a second mistake.
     stuck: Cell<bool>,
 }
@@ -34,7 +34,7 @@ impl<'a> Entry<'a> {
     pub(super) fn derives(
         input: ParseStream<'a>,
         errors: &'a Errors,
-        place: Place,
+        position: Position,
         attribute: Attribute,
     ) -> Option<Vec<Path>> {
         let ahead = input.fork();
@@ -44,20 +44,20 @@ impl<'a> Entry<'a> {
         }
         if !ahead.peek(Paren) {
             let _ = input.call(Ident::parse_any);
-            errors.at(place, next_token(input), known.takes());
+            errors.at(position, next_token(input), known.takes());
             return skip(input).or(Some(Vec::new()));
         }
         let meta = input.parse::<MetaList>().ok()?;
         let mut derives = Vec::new();
         match meta.parse_args_with(Punctuated::<Path, Token![,]>::parse_terminated) {
             Ok(paths) => derives.extend(paths),
-            Err(error) => errors.push(place, error),
+            Err(error) => errors.push(position, error),
         }
         derives.retain(|path| {
             let is_ours =
                 path.segments.last().is_some_and(|name| name.ident == "Serialize" || name.ident == "Deserialize");
             if is_ours {
-                errors.at(place, path, "every job derives this already; leave it out");
+                errors.at(position, path, "every job derives this already; leave it out");
             }
             !is_ours
         });
@@ -69,26 +69,26 @@ impl<'a> Entry<'a> {
     pub(super) fn begin(
         input: ParseStream<'a>,
         errors: &'a Errors,
-        place: Place,
+        position: Position,
         attribute: Attribute,
     ) -> Option<Self> {
         let Ok(key) = input.call(Ident::parse_any) else {
-            errors.at(place, next_token(input), "expected an option such as `queue = \"critical\"`");
+            errors.at(position, next_token(input), "expected an option such as `queue = \"critical\"`");
             return skip(input);
         };
         let Some(known) = options::known(&key.to_string(), attribute) else {
-            errors.at(place, &key, options::unknown(&key.to_string(), attribute));
+            errors.at(position, &key, options::unknown(&key.to_string(), attribute));
             return skip(input);
         };
         if input.is_empty() || input.peek(Token![,]) {
-            errors.at(place, &key, format_args!("`{key}` needs a value: {}", known.example()));
+            errors.at(position, &key, format_args!("`{key}` needs a value: {}", known.example()));
             return skip(input);
         }
         if input.peek(Token![==]) || input.parse::<Token![=]>().is_err() {
-            errors.at(place, next_token(input), format_args!("expected `=`: {}", known.example()));
+            errors.at(position, next_token(input), format_args!("expected `=`: {}", known.example()));
             return skip(input);
         }
-        Some(Self { key, known, input, errors, place, stuck: Cell::new(false) })
+        Some(Self { key, known, input, errors, position, stuck: Cell::new(false) })
     }
 
     /// Goes on to the next option.
@@ -109,16 +109,16 @@ impl<'a> Entry<'a> {
 
     /// Records a mistake of this option.
     pub(super) fn wrong(&self, tokens: impl ToTokens, message: impl Display) {
-        self.errors.at(self.place, tokens, message);
+        self.errors.at(self.position, tokens, message);
     }
 
     /// Lets a check record its own mistakes of this option.
-    pub(super) fn with<T>(&self, check: impl FnOnce(Place, &Errors) -> T) -> T {
-        check(self.place, self.errors)
+    pub(super) fn with<T>(&self, check: impl FnOnce(Position, &Errors) -> T) -> T {
+        check(self.position, self.errors)
     }
 
     pub(super) fn setting<T>(&self, value: Option<T>) -> Option<Setting<T>> {
-        value.map(|value| Setting { value, key: self.key.clone(), place: self.place })
+        value.map(|value| Setting { value, key: self.key.clone(), position: self.position })
     }
 
     /// Text in quotes.
@@ -361,7 +361,7 @@ impl<'a> Entry<'a> {
 
     /// Points at some bytes of the text, where the compiler allows it.
     fn refuse_part<T>(&self, literal: &LitStr, bytes: std::ops::Range<usize>, message: impl Display) -> Option<T> {
-        self.errors.push(self.place, syn::Error::new(within(literal, bytes), message));
+        self.errors.push(self.position, syn::Error::new(within(literal, bytes), message));
         None
     }
 }

@@ -27,7 +27,7 @@ use self::{
     signature::{Health, JobSignature},
 };
 use crate::{
-    errors::{Errors, Place},
+    errors::{Errors, Position},
     item::Item,
     paths::Home,
 };
@@ -52,7 +52,7 @@ pub(crate) fn expand(attribute: Attribute, home: Home, options: TokenStream, ite
             printed(&JobModel::new(function, attr, signature, home, &errors))
         }
         Err(error) => {
-            errors.push(Place::Item, error);
+            errors.push(Position::Item, error);
             item
         }
     };

@@ -189,18 +189,18 @@ fn check_unique(attr: &Attr, errors: &Errors) {
     let until_start = attr.unique_until.as_ref().is_some_and(|setting| setting.value == UniqueUntil::Start);
     if let Some(extend) = attr.unique_extend.as_ref().filter(|setting| setting.value && until_start) {
         let message = "`unique_until = \"start\"` frees the lock before there is a run to extend it; leave one out";
-        errors.at(extend.place, &extend.key, message);
+        errors.at(extend.position, &extend.key, message);
     }
     if attr.mentions_unique || attr.mentions_debounce {
         return;
     }
     let keys = [
-        attr.unique_by.as_ref().map(|setting| (&setting.key, setting.place)),
-        attr.unique_until.as_ref().map(|setting| (&setting.key, setting.place)),
-        attr.unique_extend.as_ref().map(|setting| (&setting.key, setting.place)),
+        attr.unique_by.as_ref().map(|setting| (&setting.key, setting.position)),
+        attr.unique_until.as_ref().map(|setting| (&setting.key, setting.position)),
+        attr.unique_extend.as_ref().map(|setting| (&setting.key, setting.position)),
     ];
-    for (key, place) in keys.into_iter().flatten() {
-        errors.at(place, key, format_args!("`{key}` needs `unique`: say for how long, as in `unique = \"1h\"`"));
+    for (key, position) in keys.into_iter().flatten() {
+        errors.at(position, key, format_args!("`{key}` needs `unique`: say for how long, as in `unique = \"1h\"`"));
     }
 }
 
@@ -208,19 +208,19 @@ fn check_unique(attr: &Attr, errors: &Errors) {
 fn check_debounce(attr: &Attr, errors: &Errors) {
     if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions_debounce) {
         let message = "`debounce_max` needs `debounce`: say how long it has to be quiet, as in `debounce = \"30s\"`";
-        errors.at(most.place, &most.key, message);
+        errors.at(most.position, &most.key, message);
     }
     let Some(debounce) = &attr.debounce else { return };
     if let Some(most) = attr.debounce_max.as_ref().filter(|most| most.value < debounce.value) {
-        errors.at(most.place, &most.key, "`debounce_max` must be at least as long as `debounce`");
+        errors.at(most.position, &most.key, "`debounce_max` must be at least as long as `debounce`");
     }
     if attr.group.is_some() {
         let message = "a task in a group waits for others and not for its time; leave `debounce` or `group` out";
-        errors.at(debounce.place, &debounce.key, message);
+        errors.at(debounce.position, &debounce.key, message);
     }
     if attr.schedule.is_there() {
         let message = "a periodic job runs when its schedule says; leave `debounce` out";
-        errors.at(debounce.place, &debounce.key, message);
+        errors.at(debounce.position, &debounce.key, message);
     }
 }
 
@@ -228,7 +228,7 @@ fn check_fingerprint(attr: &Attr, errors: &Errors) {
     let is_json = attr.codec.as_ref().is_some_and(|setting| setting.value == Codec::Json);
     if let (true, Some(fingerprint)) = (is_json, &attr.fingerprint) {
         let message = "a JSON payload carries no fingerprint; leave `fingerprint` or `codec = \"json\"` out";
-        errors.at(fingerprint.place, &fingerprint.key, message);
+        errors.at(fingerprint.position, &fingerprint.key, message);
     }
 }
 
@@ -238,22 +238,22 @@ fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
         return;
     }
     let only_there = [
-        attr.backoff.take().map(|setting| (setting.key, setting.place)),
-        attr.on_error.take().map(|setting| (setting.key, setting.place)),
-        attr.on_archive.take().map(|setting| (setting.key, setting.place)),
-        attr.aggregates.take().map(|setting| (setting.key, setting.place)),
-        attr.kill_after.take().map(|setting| (setting.key, setting.place)),
+        attr.backoff.take().map(|setting| (setting.key, setting.position)),
+        attr.on_error.take().map(|setting| (setting.key, setting.position)),
+        attr.on_archive.take().map(|setting| (setting.key, setting.position)),
+        attr.aggregates.take().map(|setting| (setting.key, setting.position)),
+        attr.kill_after.take().map(|setting| (setting.key, setting.position)),
     ];
-    for (key, place) in only_there.into_iter().flatten() {
+    for (key, position) in only_there.into_iter().flatten() {
         let message = format!("`{key}` says how the job is run; write it in the program that has the body");
-        errors.at(place, &key, message);
+        errors.at(position, &key, message);
     }
 }
 
 fn check_kill_after(attr: &Attr, signature: &JobSignature, errors: &Errors) {
     if let Some(kill_after) = attr.kill_after.as_ref().filter(|_| !signature.is_blocking) {
         let message = "`kill_after` is for an `fn` that blocks its thread; an `async fn` ends at its timeout without it; leave it out";
-        errors.at(kill_after.place, &kill_after.key, message);
+        errors.at(kill_after.position, &kill_after.key, message);
     }
 }
 
@@ -261,7 +261,7 @@ fn check_on_error(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     let returns_nothing = matches!(&signature.output, Type::Tuple(tuple) if tuple.elems.is_empty());
     if let Some(on_error) = attr.on_error.take_if(|_| returns_nothing) {
         let message = "`on_error` looks at the error of the job, but it returns none; return `Result<T, E>`";
-        errors.at(on_error.place, on_error.key, message);
+        errors.at(on_error.position, on_error.key, message);
     }
 }
 
@@ -270,7 +270,7 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
     let Some(aggregates) = &attr.aggregates else { return };
     if let Some(group) = &attr.group {
         let message = "an aggregated task runs by itself; write `group` on the job that is aggregated";
-        errors.at(group.place, &group.key, message);
+        errors.at(group.position, &group.key, message);
     }
     let is_whole = !signature.parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
     let mut arguments = signature.parameters.iter().filter_map(|parameter| match parameter {
@@ -284,7 +284,7 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
     if is_whole && !takes_all {
         let job = aggregates.value.to_token_stream().to_string().replace(' ', "");
         let message = format!("`aggregates` needs one argument that takes all tasks of `{job}`: `tasks: Vec<{job}>`");
-        errors.at(aggregates.place, &aggregates.key, message);
+        errors.at(aggregates.position, &aggregates.key, message);
         attr.aggregates = None;
     }
 }
@@ -309,7 +309,7 @@ fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &
         at += part.len() + 1;
         let wrong = |message: String| {
             let span = within(literal, start..start + name.len());
-            errors.push(setting.place, syn::Error::new(span, message));
+            errors.push(setting.position, syn::Error::new(span, message));
         };
         let bare = name.strip_prefix("r#").unwrap_or(name);
         match arguments.iter().find(|argument| argument.name() == bare) {

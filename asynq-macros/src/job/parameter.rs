@@ -18,7 +18,7 @@ use self::{
     type_tokens::{bare, last_segment},
 };
 use super::{Attribute as Kind, serde_words::misspelt_in};
-use crate::errors::{Errors, Place};
+use crate::errors::{Errors, Position};
 
 /// One parameter of a job's function.
 pub(super) enum Parameter {
@@ -53,7 +53,7 @@ pub(super) struct Argument {
 impl Parameter {
     pub(super) fn read(typed: &PatType, kind: Kind, errors: &Errors) -> Self {
         let wrong = |tokens: &dyn ToTokens, message: &str| {
-            errors.at(Place::Item, tokens.to_token_stream(), message);
+            errors.at(Position::Item, tokens.to_token_stream(), message);
             Self::Broken { is_argument: true }
         };
         let ty = bare(&typed.ty);

@@ -7,11 +7,11 @@ use proc_macro2::{Ident, Span};
 use syn::{Lit, LitStr, Token, parse::ParseStream};
 
 use super::{entry::Entry, literal::within, setting::Setting};
-use crate::errors::{Errors, Place};
+use crate::errors::{Errors, Position};
 
 /// So many missed ticks are made up for one by one at most.
 const MOST_REPLAYED: u32 = 10_000;
-const FIRST: Place = Place::Option(0);
+const FIRST: Position = Position::Option(0);
 
 /// What the attribute says; what is absent or wrong is `None`.
 #[derive(Default)]
@@ -121,7 +121,7 @@ impl ScheduleAttr {
                     return;
                 }
                 self.zone =
-                    entry.with(|place, errors| Zone::read(&literal.value(), literal.span(), true, place, errors));
+                    entry.with(|position, errors| Zone::read(&literal.value(), literal.span(), true, position, errors));
             }
             "missed" => self.missed = entry.setting(missed(entry)),
             "overlap" => {
@@ -178,14 +178,14 @@ fn missed(entry: &Entry<'_>) -> Option<Missed> {
 }
 
 impl Zone {
-    fn read(name: &str, span: Span, is_option: bool, place: Place, errors: &Errors) -> Option<Self> {
+    fn read(name: &str, span: Span, is_option: bool, position: Position, errors: &Errors) -> Option<Self> {
         let variant = variant(name);
         match syn::parse_str::<Ident>(&variant) {
             Ok(_) => Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span), is_option }),
             Err(_) => {
                 let message =
                     format!("no time zone has the name \"{name}\"; write one such as \"Europe/Berlin\" or \"UTC\"");
-                errors.push(place, syn::Error::new(span, message));
+                errors.push(position, syn::Error::new(span, message));
                 None
             }
         }

@@ -3,13 +3,13 @@
 use asynq_grammar::Backoff;
 use syn::{ExprPath, Ident};
 
-use crate::errors::Place;
+use crate::errors::Position;
 
 /// A valid value and the option it was written for.
 pub(super) struct Setting<T> {
     pub(super) value: T,
     pub(super) key: Ident,
-    pub(super) place: Place,
+    pub(super) position: Position,
 }
 
 impl<T> Setting<T> {

@@ -8,7 +8,7 @@ use super::{
     parameter::{Parameter, Static, borrow_in, keyword_in},
 };
 use crate::{
-    errors::{Errors, Place},
+    errors::{Errors, Position},
     item::Item,
 };
 
@@ -69,7 +69,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn wrong(&mut self, tokens: impl ToTokens, message: &str) {
-        self.errors.at(Place::Item, tokens, message);
+        self.errors.at(Position::Item, tokens, message);
         self.health = self.health.max(Health::Broken);
     }
 

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, ops::Range};
 use proc_macro2::{Delimiter, Group, TokenStream, TokenTree};
 use syn::LitStr;
 
-use super::places::Places;
+use super::token_ranges::TokenRanges;
 use crate::job::{self, Attribute};
 
 /// A `compile_error!` of an expansion.
@@ -20,13 +20,13 @@ pub(super) struct Diagnostic {
 /// The mistakes in a file, in the order of the compiler's messages.
 pub(super) fn diagnostics(source: &str) -> Vec<Diagnostic> {
     let tokens: TokenStream = source.parse().expect("the case consists of tokens");
-    let mut expander = Expander { places: Places::of(&tokens), diagnostics: Vec::new() };
+    let mut expander = Expander { ranges: TokenRanges::of(&tokens), diagnostics: Vec::new() };
     expander.expand(tokens);
     expander.diagnostics
 }
 
 struct Expander {
-    places: Places,
+    ranges: TokenRanges,
     diagnostics: Vec<Diagnostic>,
 }
 
@@ -75,7 +75,7 @@ impl Expander {
             self.diagnostics.push(match first.is_empty() {
                 true => Diagnostic { message, bytes: site.clone(), call_site: Some(name) },
                 false => {
-                    let bytes = self.places.on_stable(&first).start..self.places.on_stable(&last).end;
+                    let bytes = self.ranges.on_stable(&first).start..self.ranges.on_stable(&last).end;
                     Diagnostic { message, bytes, call_site: None }
                 }
             });

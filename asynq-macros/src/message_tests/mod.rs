@@ -7,8 +7,8 @@
 //! `BLESS=1 cargo test -p asynq-macros` writes the golden files anew; read the difference.
 
 mod expand;
-mod places;
 mod render;
+mod token_ranges;
 
 use std::{
     fs,

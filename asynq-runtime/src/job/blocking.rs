@@ -143,10 +143,10 @@ impl BlockingPool {
         }
     }
 
-    async fn enter(&self) -> Option<Place> {
+    async fn enter(&self) -> Option<ThreadPermit> {
         let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
         self.busy.threads.fetch_add(1, Ordering::AcqRel);
-        Some(Place { _permit: permit, busy: Arc::clone(&self.busy) })
+        Some(ThreadPermit { _permit: permit, busy: Arc::clone(&self.busy) })
     }
 
     /// How many more could start now.
@@ -163,12 +163,12 @@ impl Default for BlockingPool {
 }
 
 /// One thread's right to run, given back when the thread returns.
-struct Place {
+struct ThreadPermit {
     _permit: OwnedSemaphorePermit,
     busy: Arc<Busy>,
 }
 
-impl Drop for Place {
+impl Drop for ThreadPermit {
     fn drop(&mut self) {
         if self.busy.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.busy.let_go();
@@ -190,7 +190,7 @@ pub async fn run_blocking<R: Send + 'static>(
     ctx: &JobContext,
     body: impl FnOnce(&JobContext) -> JobResult<R> + Send + 'static,
 ) -> JobResult<R> {
-    let Some(place) = ctx.blocking_pool().enter().await else {
+    let Some(permit) = ctx.blocking_pool().enter().await else {
         return Err(JobError::fail("the blocking pool is closed"));
     };
     let ctx = ctx.clone();
@@ -204,7 +204,7 @@ pub async fn run_blocking<R: Send + 'static>(
         let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));
         let result = panics::catch_with_place(run);
         // The caller who has the result sees no thread any more. Where the attempt was given up nobody waits for it.
-        drop(place);
+        drop(permit);
         drop(ends.send((result, owed)));
     });
     match ended.await {

@@ -65,7 +65,7 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 ///
 /// It panicked.
 pub(super) fn catch_with_place<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Box::new(Placed(text(panic))) as Box<dyn Any + Send>)
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Box::new(RenderedPanic(text(panic))) as Box<dyn Any + Send>)
 }
 
 /// A future whose panics, when it is polled, end it with their text; one when it is dropped is told in the log.
@@ -99,11 +99,11 @@ impl<T> Drop for Caught<T> {
 }
 
 /// A panic whose text is made already.
-struct Placed(String);
+struct RenderedPanic(String);
 
 fn text(panic: Box<dyn Any + Send>) -> String {
-    let panic = match panic.downcast::<Placed>() {
-        Ok(placed) => return placed.0,
+    let panic = match panic.downcast::<RenderedPanic>() {
+        Ok(rendered) => return rendered.0,
         Err(panic) => panic,
     };
     let value = if let Some(text) = panic.downcast_ref::<&str>() {

@@ -37,7 +37,7 @@ pub enum RegistryError {
     /// Two jobs answer to one name.
     #[error(
         "two jobs are named `{name}`: {}; rename one of the functions or give it `name = \"…\"`",
-        Places(first, second)
+        JobPair(first, second)
     )]
     DuplicateName {
         /// The name.
@@ -56,7 +56,10 @@ pub enum RegistryError {
         state: StateKey,
     },
     /// Tasks of one job would become two different ones.
-    #[error("tasks of `{of}` would be aggregated into two jobs: {}; leave one `aggregates` out", Places(first, second))]
+    #[error(
+        "tasks of `{of}` would be aggregated into two jobs: {}; leave one `aggregates` out",
+        JobPair(first, second)
+    )]
     AggregatedTwice {
         /// The job whose tasks wait in groups.
         of: &'static str,
@@ -92,9 +95,9 @@ pub enum RegistryError {
     NoJobs,
 }
 
-struct Places<'a>(&'a JobDescriptor, &'a JobDescriptor);
+struct JobPair<'a>(&'a JobDescriptor, &'a JobDescriptor);
 
-impl fmt::Display for Places<'_> {
+impl fmt::Display for JobPair<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self(first, second) = *self;
         if (first.file, first.line) != (second.file, second.line) {

@@ -29,7 +29,7 @@ use crate::{
 /// Builds a [`Server`](super::Server). Mistakes are told by [`build`](Self::build), the first one first.
 #[must_use = "nothing happens until `.build().await`"]
 pub struct ServerBuilder {
-    place: Place,
+    source: BrokerSource,
     queues: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
     strict: bool,
@@ -58,7 +58,7 @@ pub struct ServerBuilder {
     flags: Flags,
 }
 
-enum Place {
+enum BrokerSource {
     Url(String),
     Broker(Arc<dyn Broker>),
 }
@@ -66,7 +66,7 @@ enum Place {
 impl ServerBuilder {
     pub(super) fn new(url: String) -> Self {
         Self {
-            place: Place::Url(url),
+            source: BrokerSource::Url(url),
             queues: Vec::new(),
             limits: Vec::new(),
             strict: false,
@@ -350,7 +350,7 @@ impl ServerBuilder {
     /// Works on a broker that is connected already instead of the URL's: for tests and for embedding. The caller closes
     /// it.
     pub fn broker(mut self, broker: Arc<dyn Broker>) -> Self {
-        self.place = Place::Broker(broker);
+        self.source = BrokerSource::Broker(broker);
         self
     }
 }

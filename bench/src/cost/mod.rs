@@ -21,7 +21,7 @@ use self::{
     slope::slope,
     spent::{Counter, Spent},
 };
-use crate::{measured::short, order::Order, page, place::Place, suite};
+use crate::{measured::short, order::Order, page, run_broker::RunBroker, suite};
 
 /// How far the sizes go.
 #[derive(Debug, Clone)]
@@ -132,8 +132,8 @@ pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
         let mut found = Vec::new();
         for size in row.sizes.iter().copied().filter(|size| *size <= extent.max) {
             eprintln!("{}: {size} {}", row.name, row.size);
-            let place = Place::start(row.broker)?;
-            let order = place.order(&Order { payload_bytes: 100, n: size, concurrency: 10, ..Order::default() });
+            let broker = RunBroker::start(row.broker)?;
+            let order = broker.order(&Order { payload_bytes: 100, n: size, concurrency: 10, ..Order::default() });
             let client = Client::connect(&order.url).await?;
             let stage = Stage { order, client, seconds: extent.seconds };
             let spent = match (row.measure)(&stage, size).await {

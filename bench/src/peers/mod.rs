@@ -10,7 +10,7 @@ use asynq_runtime::prelude::{BoxError, Client};
 use serde::Serialize;
 
 use self::{plan::Planned, program::Outcome};
-use crate::{measured::Measured, order::Order, page, place::Place, run};
+use crate::{measured::Measured, order::Order, page, run, run_broker::RunBroker};
 
 /// How our program is called in tables.
 const OURS: &str = "asynq-rs";
@@ -67,12 +67,12 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
         }
     }
     skipped.iter().for_each(|line| eprintln!("{line}"));
-    let (plan, place) = (plan::plan(extent), Place::start("redis")?);
+    let (plan, broker) = (plan::plan(extent), RunBroker::start("redis")?);
     let mut table = Table::new();
     for round in 0..extent.runs {
         for planned in plan.iter().filter(|planned| round < planned.times) {
             eprintln!("round {} of {}: {}", round + 1, extent.runs, planned.key);
-            let order = place.order(&planned.order);
+            let order = broker.order(&planned.order);
             let measured = ours(&order).await?;
             let found = table.entry((OURS, planned.key)).or_default();
             tell(extent, OURS, env!("CARGO_PKG_VERSION"), planned, &measured)?;

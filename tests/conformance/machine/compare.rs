@@ -9,7 +9,7 @@ use asynq_runtime::{
 use asynq_tests::default_queue;
 
 use super::{
-    facts::{Hold, Place},
+    facts::{Hold, Phase},
     play::{Check, Machine, ensure, ok},
     upkeep::is_sorted_in_each,
 };
@@ -35,7 +35,7 @@ impl Machine<'_> {
     pub(super) async fn compare(&mut self) -> Check {
         self.compare_counts().await?;
         for state in STATES {
-            if self.model.tasks.values().any(|task| task.place.state() == state) {
+            if self.model.tasks.values().any(|task| task.phase.state() == state) {
                 self.compare_list(state).await?;
             }
         }
@@ -51,15 +51,15 @@ impl Machine<'_> {
         let (now, model) = (self.now(), &self.model);
         let stats = ok("queue_stats", self.stage.broker().queue_stats(&default_queue()).await)?;
         for state in STATES {
-            let counted = |place: Place| place.state() == state && !place.in_set();
-            let expected = model.tasks.values().filter(|task| counted(task.place)).count() as u64;
+            let counted = |phase: Phase| phase.state() == state && !phase.in_set();
+            let expected = model.tasks.values().filter(|task| counted(task.phase)).count() as u64;
             let shown = stats.count(state);
             ensure!(shown == expected, "{shown} tasks are counted as {state}, not {expected}");
         }
         let shown = ((stats.processed, stats.failed), (stats.processed_total, stats.failed_total));
         let expected = model.counters(now);
         ensure!(shown == expected, "the counters are {shown:?}, not {expected:?}");
-        let waiting = model.pending.first().map_or(0, |id| now - model.tasks[id].place.time());
+        let waiting = model.pending.first().map_or(0, |id| now - model.tasks[id].phase.time());
         let shown = (stats.paused, stats.latency.as_millis() as i64);
         ensure!(
             shown == (model.paused, waiting),
@@ -72,9 +72,9 @@ impl Machine<'_> {
     async fn compare_list(&self, state: TaskState) -> Check {
         let (model, listed) = (&self.model, self.listed(state).await?);
         let ids: Vec<&str> = listed.iter().map(|task| task.id.as_str()).collect();
-        let in_place = |place: Place| place.state() == state && !place.in_set();
+        let in_phase = |phase: Phase| phase.state() == state && !phase.in_set();
         let expected: BTreeSet<&str> =
-            model.tasks.iter().filter(|(_, task)| in_place(task.place)).map(|(id, _)| id.as_str()).collect();
+            model.tasks.iter().filter(|(_, task)| in_phase(task.phase)).map(|(id, _)| id.as_str()).collect();
         let found: BTreeSet<&str> = ids.iter().copied().collect();
         ensure!(found == expected && ids.len() == found.len(), "{state} is {ids:?}, not {expected:?}");
         for task in &listed {
@@ -88,13 +88,13 @@ impl Machine<'_> {
                 "{} shows retried, crashes, error and result {shown:?}, not {expected:?}",
                 task.id
             );
-            if let Place::Scheduled { due } | Place::Retry { due } = known.place {
+            if let Phase::Scheduled { due } | Phase::Retry { due } = known.phase {
                 let shown = task.next_process_at.map(|at| at.timestamp_millis());
                 ensure!(shown == Some(due), "{} is due at {shown:?}, not {due}", task.id);
             }
         }
         // Within a second no order is promised.
-        let second = |id: &&str| (model.tasks[*id].place.time() + 999) / 1000;
+        let second = |id: &&str| (model.tasks[*id].phase.time() + 999) / 1000;
         let is_in_order = match state {
             TaskState::Pending => ids == model.pending,
             TaskState::Active => true,

@@ -9,7 +9,7 @@ use asynq_runtime::task::TaskState;
 pub(super) struct Task {
     /// Its number in the order of creation.
     pub(super) row: u64,
-    pub(super) place: Place,
+    pub(super) phase: Phase,
     pub(super) lock: Option<String>,
     /// Whether archiving it keeps the lock.
     pub(super) keeps_lock: bool,
@@ -25,7 +25,7 @@ pub(super) struct Task {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Place {
+pub(super) enum Phase {
     Pending { since: i64 },
     Active { run: usize, lease: i64 },
     Scheduled { due: i64 },
@@ -35,7 +35,7 @@ pub(super) enum Place {
     Aggregating { joined: i64, set: Option<usize> },
 }
 
-impl Place {
+impl Phase {
     pub(super) fn state(self) -> TaskState {
         match self {
             Self::Pending { .. } => TaskState::Pending,

@@ -14,7 +14,7 @@ use asynq_runtime::{
 };
 
 use super::{
-    facts::{DOUBT, Denied, Hold, Incoming, Lock, Place, Task},
+    facts::{DOUBT, Denied, Hold, Incoming, Lock, Phase, Task},
     step::{Change, RIPE_AFTER},
 };
 
@@ -58,15 +58,15 @@ impl Model {
 
     /// The ids in `state` with their times, sorted by time.
     pub(super) fn in_state(&self, state: TaskState) -> Vec<(i64, &str)> {
-        let of_state = self.tasks.iter().filter(|(_, task)| task.place.state() == state);
-        let mut ids: Vec<_> = of_state.map(|(id, task)| (task.place.time(), id.as_str())).collect();
+        let of_state = self.tasks.iter().filter(|(_, task)| task.phase.state() == state);
+        let mut ids: Vec<_> = of_state.map(|(id, task)| (task.phase.time(), id.as_str())).collect();
         ids.sort_unstable();
         ids
     }
 
     /// The tasks that wait in a group, by the time when they joined it.
     pub(super) fn in_group(&self, group: &str) -> Vec<(i64, &str)> {
-        let waiting = |task: &Task| !task.place.in_set() && task.group.as_deref() == Some(group);
+        let waiting = |task: &Task| !task.phase.in_set() && task.group.as_deref() == Some(group);
         let all = self.in_state(TaskState::Aggregating);
         all.into_iter().filter(|(_, id)| waiting(&self.tasks[*id])).collect()
     }
@@ -74,7 +74,7 @@ impl Model {
     pub(super) fn groups(&self) -> BTreeMap<String, u64> {
         let mut groups = BTreeMap::new();
         for task in self.tasks.values() {
-            if let Place::Aggregating { set: None, .. } = task.place {
+            if let Phase::Aggregating { set: None, .. } = task.phase {
                 *groups.entry(task.group.clone().expect("it waits in a group")).or_default() += 1;
             }
         }
@@ -85,23 +85,23 @@ impl Model {
     pub(super) fn ends(&self) -> BTreeSet<i64> {
         let mut ends: BTreeSet<i64> = self.locks.values().map(|lock| lock.end).collect();
         for task in self.tasks.values() {
-            match task.place {
-                Place::Active { lease: end, .. } | Place::Scheduled { due: end } | Place::Retry { due: end } => {
+            match task.phase {
+                Phase::Active { lease: end, .. } | Phase::Scheduled { due: end } | Phase::Retry { due: end } => {
                     ends.insert(end);
                 }
-                Place::Completed { until } => {
+                Phase::Completed { until } => {
                     ends.insert(until);
                 }
-                Place::Aggregating { joined, .. } => {
+                Phase::Aggregating { joined, .. } => {
                     ends.extend(RIPE_AFTER.map(|seconds| joined + seconds as i64 * 1000));
                 }
-                Place::Pending { .. } | Place::Archived { .. } => {}
+                Phase::Pending { .. } | Phase::Archived { .. } => {}
             }
         }
         ends
     }
 
-    /// Moves a task out of where it is; `place` must be set next.
+    /// Moves a task out of where it is; `phase` must be set next.
     fn leave(&mut self, id: &str) {
         self.pending.retain(|other| other != id);
     }
@@ -109,20 +109,20 @@ impl Model {
     /// Makes a task pending, last in line.
     pub(super) fn append(&mut self, id: &str, now: i64) {
         self.leave(id);
-        self.task(id).place = Place::Pending { since: now };
+        self.task(id).phase = Phase::Pending { since: now };
         self.pending.push(id.to_owned());
     }
 
     /// Makes a task pending, first in line.
     pub(super) fn prepend(&mut self, id: &str, now: i64) {
         self.leave(id);
-        self.task(id).place = Place::Pending { since: now };
+        self.task(id).phase = Phase::Pending { since: now };
         self.pending.insert(0, id.to_owned());
     }
 
-    pub(super) fn put(&mut self, id: &str, place: Place) {
+    pub(super) fn put(&mut self, id: &str, phase: Phase) {
         self.leave(id);
-        self.task(id).place = place;
+        self.task(id).phase = phase;
     }
 
     pub(super) fn remove(&mut self, id: &str) {
@@ -157,7 +157,7 @@ impl Model {
 
     fn archive(&mut self, id: &str, now: i64) {
         let at = self.floor(now);
-        self.put(id, Place::Archived { at });
+        self.put(id, Phase::Archived { at });
         if !self.tasks[id].keeps_lock {
             self.free_lock(id);
         }
@@ -187,15 +187,15 @@ impl Model {
                 _ => self.take_lock(key, id, *due + *seconds as i64 * 1000),
             }
         }
-        let place = match group {
-            _ if *due > now => Place::Scheduled { due: *due },
-            Some(_) => Place::Aggregating { joined: self.floor(now), set: None },
-            None => Place::Pending { since: now },
+        let phase = match group {
+            _ if *due > now => Phase::Scheduled { due: *due },
+            Some(_) => Phase::Aggregating { joined: self.floor(now), set: None },
+            None => Phase::Pending { since: now },
         };
         self.rows += 1;
         let new = Task {
             row: self.rows,
-            place,
+            phase,
             lock: lock.as_ref().map(|(key, _)| key.clone()),
             keeps_lock: task.keeps_lock,
             group: group.clone(),
@@ -207,15 +207,15 @@ impl Model {
             last: None,
         };
         self.tasks.insert(id.clone(), new);
-        if place.state() == TaskState::Pending {
+        if phase.state() == TaskState::Pending {
             self.pending.push(id.clone());
         }
-        Ok(place.state())
+        Ok(phase.state())
     }
 
     /// Whether a run holds its task.
     pub(super) fn holds(&self, id: &str, run: usize) -> bool {
-        self.tasks.get(id).is_some_and(|task| matches!(task.place, Place::Active { run: holder, .. } if holder == run))
+        self.tasks.get(id).is_some_and(|task| matches!(task.phase, Phase::Active { run: holder, .. } if holder == run))
     }
 
     /// The answer to an outcome of a run that does not hold its task; `None` where SQLite may recognise by the row that a task
@@ -251,14 +251,14 @@ impl Model {
                     task.result = Some(String::from_utf8_lossy(result).into_owned());
                 }
                 let until = self.floor(now) + retention;
-                self.put(id, Place::Completed { until });
+                self.put(id, Phase::Completed { until });
                 self.free_lock(id);
                 self.count(now, false);
             }
             Action::Retry { delay, counted, error, .. } => {
                 task.retried += u32::from(*counted);
                 task.error = error.clone().or(task.error.take());
-                self.put(id, Place::Retry { due: now + delay.as_millis() as i64 });
+                self.put(id, Phase::Retry { due: now + delay.as_millis() as i64 });
                 if *counted {
                     self.count(now, true);
                 }
@@ -272,16 +272,16 @@ impl Model {
         }
     }
 
-    /// Whether a change can be made to a task in this place.
-    pub(super) fn fits(&self, change: Change, place: Place, now: i64) -> bool {
+    /// Whether a change can be made to a task in this phase.
+    pub(super) fn fits(&self, change: Change, phase: Phase, now: i64) -> bool {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
-        let state = place.state();
-        !place.in_set()
+        let state = phase.state();
+        !phase.in_set()
             && match change {
                 Change::Run => matches!(state, Scheduled | Retry | Archived | Completed | Aggregating),
                 Change::Archive => matches!(state, Pending | Scheduled | Retry | Completed | Aggregating),
                 Change::Delete => state != Active,
-                Change::Orphan => state == Active && place.time() <= self.floor(now),
+                Change::Orphan => state == Active && phase.time() <= self.floor(now),
             }
     }
 
@@ -301,7 +301,7 @@ impl Model {
                 task.error = Some(ORPHANED.to_owned());
                 if task.retried < MAX_RETRY {
                     task.retried += 1;
-                    self.put(id, Place::Retry { due: now });
+                    self.put(id, Phase::Retry { due: now });
                 } else {
                     self.archive(id, now);
                 }
@@ -326,7 +326,7 @@ impl Model {
     /// Puts the tasks of a set back to their group.
     pub(super) fn release(&mut self, set: usize) {
         for task in self.tasks.values_mut() {
-            if let Place::Aggregating { set: of, .. } = &mut task.place {
+            if let Phase::Aggregating { set: of, .. } = &mut task.phase {
                 *of = of.filter(|of| *of != set);
             }
         }
@@ -334,8 +334,8 @@ impl Model {
 
     /// The active tasks that recovery puts back, where the runs of `dead` are known to be dead.
     pub(super) fn lost(&self, now: i64, dead: impl Fn(usize) -> bool) -> BTreeSet<String> {
-        let lost = |task: &Task| match task.place {
-            Place::Active { run, lease } => lease <= self.floor(now) || dead(run),
+        let lost = |task: &Task| match task.phase {
+            Phase::Active { run, lease } => lease <= self.floor(now) || dead(run),
             _ => false,
         };
         self.tasks.iter().filter(|(_, task)| lost(task)).map(|(id, _)| id.clone()).collect()

@@ -8,7 +8,7 @@ use asynq_tests::{group, join, lock_key};
 
 use super::{
     Stage,
-    facts::Place,
+    facts::Phase,
     model::Model,
     step::{By, RunPick, SetPick, Step},
 };
@@ -164,11 +164,11 @@ impl<'a> Machine<'a> {
         const HOUR_MS: i64 = 3_600_000;
         const DAY_MS: i64 = 24 * HOUR_MS;
         let (now, mut left) = (self.now(), ms);
-        let due = |place| match place {
-            Place::Scheduled { due } | Place::Retry { due } => Some(due),
+        let due = |phase| match phase {
+            Phase::Scheduled { due } | Phase::Retry { due } => Some(due),
             _ => None,
         };
-        if let Some(latest) = self.model.tasks.values().filter_map(|task| due(task.place)).max()
+        if let Some(latest) = self.model.tasks.values().filter_map(|task| due(task.phase)).max()
             && latest + DAY_MS <= now + ms + HOUR_MS
         {
             let first = (latest - now).max(0);

@@ -51,11 +51,11 @@ impl Machine<'_> {
             Change::Orphan => broker.end_orphan(&queue, &id, ORPHANED).await,
         };
         let answer = ok("a repair", answer)?;
-        let place = self.model.tasks.get(id.as_str()).map(|task| task.place);
-        let expected = match place {
+        let phase = self.model.tasks.get(id.as_str()).map(|task| task.phase);
+        let expected = match phase {
             None => Changed::NotFound,
-            Some(place) if self.model.fits(change, place, now) => Changed::Done,
-            Some(place) => Changed::Unfit(place.state()),
+            Some(phase) if self.model.fits(change, phase, now) => Changed::Done,
+            Some(phase) => Changed::Unfit(phase.state()),
         };
         ensure!(answer == expected, "{change:?} of {id} was answered {answer:?}, not {expected:?}");
         if answer == Changed::Done {
@@ -88,7 +88,7 @@ impl Machine<'_> {
         } else {
             self.model.in_state(state).into_iter().map(|(_, id)| id.to_owned()).collect()
         };
-        let chosen: Vec<String> = chosen.into_iter().filter(|id| !self.model.tasks[id].place.in_set()).collect();
+        let chosen: Vec<String> = chosen.into_iter().filter(|id| !self.model.tasks[id].phase.in_set()).collect();
         let answer = self.broker(by).change_some(&default_queue(), &Chosen::InState(state), action, 100).await;
         let (answer, expected) =
             (ok("change_some", answer)?, BulkSlice { changed: chosen.len(), ..BulkSlice::default() });
@@ -97,7 +97,7 @@ impl Machine<'_> {
         let key = |id: &String| {
             let task = &self.model.tasks[id];
             let group = task.group.clone().filter(|_| state == TaskState::Aggregating);
-            (group.unwrap_or_default(), (task.place.time() + 999) / 1000)
+            (group.unwrap_or_default(), (task.phase.time() + 999) / 1000)
         };
         let times: Vec<(String, i64)> = chosen.iter().map(key).collect();
         for id in &chosen {

@@ -10,7 +10,7 @@ use asynq_tests::{Seeded as _, default_queue};
 use bytes::Bytes;
 
 use super::{
-    facts::{Hold, Place},
+    facts::{Hold, Phase},
     play::{Check, Machine, Taken, ensure, ok},
     step::{By, End, Ending, RunPick, Sparing},
 };
@@ -45,9 +45,9 @@ impl Machine<'_> {
             let Ok(message) = &run.message else { return Err(format!("{id} cannot be read")) };
             let waited = run.waited.map(|waited| waited.as_millis() as i64);
             let seen = (run.crashes, message.retried as u32, waited);
-            let known = (task.crashes, task.retried, Some(now - task.place.time()));
+            let known = (task.crashes, task.retried, Some(now - task.phase.time()));
             ensure!(seen == known, "{id} has crashes, retried and waited {seen:?}, not {known:?}");
-            self.model.put(id, Place::Active { run: number, lease });
+            self.model.put(id, Phase::Active { run: number, lease });
             let program = if usize::from(by.broker) % 2 == 0 { 0 } else { self.program };
             self.runs.push(Taken { run, call: (self.dequeues, nth), at: now, program, sent: None });
         }
@@ -131,7 +131,7 @@ impl Machine<'_> {
         for run in runs {
             let id = self.id(run).to_owned();
             if self.model.holds(&id, run) {
-                self.model.put(&id, Place::Active { run, lease });
+                self.model.put(&id, Phase::Active { run, lease });
             }
         }
         Ok(())

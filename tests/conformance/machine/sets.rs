@@ -9,7 +9,7 @@ use asynq_runtime::{
 use asynq_tests::{Build as _, default_queue, made, task};
 
 use super::{
-    facts::{Denied, Hold, Incoming, Place},
+    facts::{Denied, Hold, Incoming, Phase},
     play::{Check, Claimed, Machine, ensure, ok},
     step::{By, Fate, New, Rules, SetPick},
 };
@@ -101,7 +101,7 @@ impl Machine<'_> {
         ensure!(members.as_ref() == Some(&expected), "of {waiting:?} the set {set:?} was taken");
         let number = self.sets.len();
         for member in &set.members {
-            if let Place::Aggregating { set, .. } = &mut self.model.task(member.id.as_str()).place {
+            if let Phase::Aggregating { set, .. } = &mut self.model.task(member.id.as_str()).phase {
                 *set = Some(number);
             }
         }
@@ -139,7 +139,7 @@ impl Machine<'_> {
         for member in &set.members {
             let id = member.id.as_str();
             if alone.contains(&member.id) {
-                times.push(after.tasks[id].place.time());
+                times.push(after.tasks[id].phase.time());
                 after.run_alone(id, now);
             } else if rejected.contains(&member.id) {
                 after.reject(id, "rejected", now);

@@ -9,7 +9,7 @@ use asynq_runtime::{
 use asynq_tests::default_queue;
 
 use super::{
-    facts::Place,
+    facts::Phase,
     play::{Check, Machine, ensure, ok},
     step::By,
 };
@@ -29,7 +29,7 @@ impl Machine<'_> {
         for (at, id) in due {
             if self.model.tasks[&id].group.is_some() {
                 let joined = self.model.floor(now);
-                self.model.put(&id, Place::Aggregating { joined, set: None });
+                self.model.put(&id, Phase::Aggregating { joined, set: None });
             } else {
                 self.model.append(&id, now);
                 times.push(at);
@@ -50,7 +50,7 @@ impl Machine<'_> {
         let seen = self.listed(TaskState::Pending).await?;
         let seen: Vec<String> = seen.into_iter().map(|task| task.id.to_string()).collect();
         let (old, new) = self.model.pending.split_at(before);
-        let time_of = |id: &String| new.iter().position(|other| other == id).map(|place| times[place]);
+        let time_of = |id: &String| new.iter().position(|other| other == id).map(|position| times[position]);
         let shown: Option<Vec<(&str, i64)>> = seen.iter().skip(before).map(time_of).collect();
         let in_order = shown.is_some_and(|shown| shown.len() == times.len() && is_sorted_in_each(&shown));
         ensure!(seen.starts_with(old) && in_order, "pending is {seen:?}, not {old:?} and then {new:?}, due {times:?}");
@@ -93,7 +93,7 @@ impl Machine<'_> {
 
     /// The run that holds a task.
     fn holder(&self, id: &str) -> &super::play::Taken {
-        let Place::Active { run, .. } = self.model.tasks[id].place else { unreachable!("{id} is active") };
+        let Phase::Active { run, .. } = self.model.tasks[id].phase else { unreachable!("{id} is active") };
         &self.runs[run]
     }
 

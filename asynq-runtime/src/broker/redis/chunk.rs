@@ -12,25 +12,25 @@ use super::{
 use crate::task::{GroupName, QueueName};
 
 /// Index of the call, and of the item within it.
-pub(super) type Place = (usize, usize);
+pub(super) type ItemIndex = (usize, usize);
 
-/// The places of all items, those of one queue together and in their order.
-pub(super) fn ordered(batch: &[Vec<Item>]) -> Vec<Place> {
-    let mut places: Vec<Place> =
+/// The indices of all items, those of one queue together and in their order.
+pub(super) fn ordered(batch: &[Vec<Item>]) -> Vec<ItemIndex> {
+    let mut indices: Vec<ItemIndex> =
         batch.iter().enumerate().flat_map(|(call, items)| (0..items.len()).map(move |i| (call, i))).collect();
     // Stable: the tasks of a queue stay in their order. It costs one look at each where all are of one queue.
-    places.sort_by(|a, b| queue(batch, *a).cmp(queue(batch, *b)));
-    places
+    indices.sort_by(|a, b| queue(batch, *a).cmp(queue(batch, *b)));
+    indices
 }
 
-fn queue(batch: &[Vec<Item>], (call, i): Place) -> &QueueName {
+fn queue(batch: &[Vec<Item>], (call, i): ItemIndex) -> &QueueName {
     &batch[call][i].queue
 }
 
 /// Some tasks of one queue.
 pub(super) struct Chunk<'b> {
     batch: &'b [Vec<Item>],
-    places: &'b [Place],
+    indices: &'b [ItemIndex],
     pub(super) queue: &'b QueueName,
     pub(super) answer: Option<Result<Value, BrokerError>>,
     /// Why what was stored is not as safe as it should be.
@@ -39,15 +39,15 @@ pub(super) struct Chunk<'b> {
 
 impl<'b> Chunk<'b> {
     /// The whole batch in chunks that a script takes.
-    pub(super) fn all(batch: &'b [Vec<Item>], ordered: &'b [Place]) -> Vec<Self> {
-        let size = |&(call, i): &Place| batch[call][i].message.len();
+    pub(super) fn all(batch: &'b [Vec<Item>], ordered: &'b [ItemIndex]) -> Vec<Self> {
+        let size = |&(call, i): &ItemIndex| batch[call][i].message.len();
         let mut chunks = Vec::with_capacity(1);
-        let kind = |&(call, i): &Place| (&batch[call][i].queue, batch[call][i].replaces.is_some());
-        for places in ordered.chunk_by(|a, b| kind(a) == kind(b)) {
-            let Some(first) = places.first() else { continue };
+        let kind = |&(call, i): &ItemIndex| (&batch[call][i].queue, batch[call][i].replaces.is_some());
+        for indices in ordered.chunk_by(|a, b| kind(a) == kind(b)) {
+            let Some(first) = indices.first() else { continue };
             let queue = queue(batch, *first);
-            let portions = portions(places, size).into_iter();
-            chunks.extend(portions.map(|places| Self { batch, places, queue, answer: None, doubt: None }));
+            let portions = portions(indices, size).into_iter();
+            chunks.extend(portions.map(|indices| Self { batch, indices, queue, answer: None, doubt: None }));
         }
         chunks
     }
@@ -63,7 +63,7 @@ impl<'b> Chunk<'b> {
     /// Which send of this sender it is, and whether it went out before.
     pub(super) fn call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
         let keys = Keys::new(self.queue);
-        if let ([(call, i)], false) = (self.places, again)
+        if let ([(call, i)], false) = (self.indices, again)
             && let item = &self.batch[*call][*i]
             && item.is_plain()
         {
@@ -73,15 +73,15 @@ impl<'b> Chunk<'b> {
             call.push(keys.sent(receipt));
             return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
         }
-        let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);
+        let items = || self.indices.iter().map(|&(call, i)| &self.batch[call][i]);
         if items().any(|item| item.replaces.is_some()) {
             return self.replacing_call(now, receipt, number, again);
         }
         let more =
             items().map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some())).sum::<usize>();
-        let size = items().map(Item::bytes).sum::<usize>() + self.places.len() * (keys.prefix().len() + 100) + 200;
-        let mut next_lock = 5 + self.places.len();
-        let mut call = ENQUEUE.on_many(next_lock + more, 5 + 3 * self.places.len(), size);
+        let size = items().map(Item::bytes).sum::<usize>() + self.indices.len() * (keys.prefix().len() + 100) + 200;
+        let mut next_lock = 5 + self.indices.len();
+        let mut call = ENQUEUE.on_many(next_lock + more, 5 + 3 * self.indices.len(), size);
         for key in [keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt), keys.groups()] {
             call.push(key);
         }
@@ -96,7 +96,7 @@ impl<'b> Chunk<'b> {
             items().filter_map(|item| item.lock.as_ref()).for_each(|(key, _)| call.push(key));
             items().filter_map(|item| item.group.as_ref()).for_each(|group| call.push(keys.group(group)));
         }
-        let mut call = call.arg(now).arg(self.places.len()).arg(number).arg(i32::from(again)).arg(keys.group_prefix());
+        let mut call = call.arg(now).arg(self.indices.len()).arg(number).arg(i32::from(again)).arg(keys.group_prefix());
         for item in items() {
             call.push(item.id.as_str());
             call.push(&item.message);
@@ -127,13 +127,13 @@ impl<'b> Chunk<'b> {
     /// The same for tasks that replace equal ones: one task hash and one lock for each.
     fn replacing_call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
         let keys = Keys::new(self.queue);
-        let items = || self.places.iter().map(|&(call, i)| &self.batch[call][i]);
+        let items = || self.indices.iter().map(|&(call, i)| &self.batch[call][i]);
         let mut names = keys.places();
         names.push(keys.sent(receipt));
         names.extend(items().map(|item| keys.task(item.id.as_str())));
         names.extend(items().map(|item| item.lock.as_ref().map_or(String::new(), |(key, _)| key.clone())));
         let mut call = REPLACE.on(&names).arg(now).arg(keys.prefix());
-        call = call.arg(self.places.len()).arg(number).arg(i32::from(again));
+        call = call.arg(self.indices.len()).arg(number).arg(i32::from(again));
         for item in items() {
             call.push(item.id.as_str());
             call.push(&item.message);
@@ -147,8 +147,8 @@ impl<'b> Chunk<'b> {
     }
 
     /// Which items it carried, and what became of each.
-    pub(super) fn outcomes(mut self) -> (&'b [Place], Vec<Outcome>) {
-        let (places, doubt) = (self.places, self.doubt.take());
+    pub(super) fn outcomes(mut self) -> (&'b [ItemIndex], Vec<Outcome>) {
+        let (indices, doubt) = (self.indices, self.doubt.take());
         let outcomes = self.stored();
         let outcomes = match doubt {
             None => outcomes,
@@ -158,11 +158,11 @@ impl<'b> Chunk<'b> {
                 outcomes.into_iter().map(doubted).collect()
             }
         };
-        (places, outcomes)
+        (indices, outcomes)
     }
 
     fn stored(self) -> Vec<Outcome> {
-        let size = self.places.len();
+        let size = self.indices.len();
         let all = |error: BrokerError| vec![Err(Refused::Broker(error)); size];
         match self.answer {
             Some(Ok(value)) => match read_outcomes(value) {

@@ -246,8 +246,8 @@ fn outcomes(batch: &[Vec<Item>], chunks: Vec<Chunk<'_>>) -> Vec<Vec<Outcome>> {
     let mut outcomes: Vec<Vec<Option<Outcome>>> =
         batch.iter().map(|items| items.iter().map(|_| None).collect()).collect();
     for chunk in chunks {
-        let (places, answers) = chunk.outcomes();
-        for (&(call, i), answer) in places.iter().zip(answers) {
+        let (indices, answers) = chunk.outcomes();
+        for (&(call, i), answer) in indices.iter().zip(answers) {
             outcomes[call][i] = Some(answer);
         }
     }

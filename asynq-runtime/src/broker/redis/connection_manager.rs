@@ -24,7 +24,7 @@ use super::{
     reply::{self, answer},
     role::{At, ConnectionEvent, Role},
     socket::{OpenConnection, Socket},
-    url::{Address, Place},
+    url::{Address, Endpoints},
 };
 
 /// Shortest and longest pause between two attempts to connect.
@@ -88,15 +88,15 @@ impl ConnectionManager {
             // One that does not answer must not be the first every time.
             #[cfg(feature = "cluster")]
             At::AnyNode(topology) | At::Cluster(topology) => Ok(topology.nodes_from(generation)),
-            At::Target => match self.role.target.place() {
-                Place::One(address) => Ok(vec![address.clone()]),
-                Place::Cluster(seeds) => Ok(seeds.clone()),
+            At::Target => match self.role.target.endpoints() {
+                Endpoints::One(address) => Ok(vec![address.clone()]),
+                Endpoints::Cluster(seeds) => Ok(seeds.clone()),
                 #[cfg(feature = "sentinel")]
-                Place::Sentinel(sentinels) => {
+                Endpoints::Sentinel(sentinels) => {
                     Ok(vec![sentinel::master(&self.role.target, sentinels, self.role.connect_timeout).await?])
                 }
                 #[cfg(not(feature = "sentinel"))]
-                Place::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
+                Endpoints::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
             },
         }
     }
@@ -159,7 +159,7 @@ impl ConnectionManager {
         let before = Utc::now();
         let mut pipeline = redis::pipe();
         pipeline.cmd("TIME").cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
-        let by_sentinel = matches!((&self.role.at, self.role.target.place()), (At::Target, Place::Sentinel(_)));
+        let by_sentinel = matches!((&self.role.at, self.role.target.endpoints()), (At::Target, Endpoints::Sentinel(_)));
         if by_sentinel {
             pipeline.cmd("ROLE");
         }

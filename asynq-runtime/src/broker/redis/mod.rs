@@ -66,7 +66,7 @@ use chrono::{DateTime, Utc};
 
 pub use self::durability::Durability;
 #[cfg(feature = "cluster")]
-use self::url::Place;
+use self::url::Endpoints;
 use self::{
     caller_driven::Purpose,
     clock::BrokerClock,
@@ -235,8 +235,10 @@ impl RedisBroker {
             on_event: None,
         };
         #[cfg(feature = "cluster")]
-        let role = match target.place() {
-            Place::Cluster(_) => Role { at: At::Cluster(cluster::open_topology(&io.spawner(), role.clone())), ..role },
+        let role = match target.endpoints() {
+            Endpoints::Cluster(_) => {
+                Role { at: At::Cluster(cluster::open_topology(&io.spawner(), role.clone())), ..role }
+            }
             _ => role,
         };
         let at = role.at.clone();

@@ -81,8 +81,8 @@ struct Lead {
     heard_at: Option<Instant>,
 }
 
-/// A waiter's place among the others; dropping it gives the place up.
-struct Place<'a> {
+/// A waiter's entry in the list; dropping it removes the entry.
+struct WaiterGuard<'a> {
     waiters: &'a EndWaiters,
     number: u64,
     waiter: Arc<Waiter>,
@@ -97,31 +97,31 @@ struct Leading<'a> {
 /// One wait for the end of a task.
 struct OneWait<'a> {
     broker: &'a SqliteBroker,
-    place: Place<'a>,
+    guard: WaiterGuard<'a>,
 }
 
 impl EndSource for OneWait<'_> {
     async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
-        let waiter = &self.place.waiter;
+        let waiter = &self.guard.waiter;
         waiter.is_told.store(false, Ordering::Release);
         Ok(look_at(&self.broker.store, vec![Arc::clone(waiter)]).await?.pop().flatten())
     }
 
     async fn read(&self) -> Result<Option<TaskInfo>, BrokerError> {
-        self.broker.task_now(&self.place.waiter.queue, &self.place.waiter.id).await
+        self.broker.task_now(&self.guard.waiter.queue, &self.guard.waiter.id).await
     }
 
     async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
         tokio::select! {
             biased;
-            () = self.place.told() => {}
-            lead = self.broker.ends.lead() => lead.look_for_all(&self.broker.store, &self.place).await?,
+            () = self.guard.told() => {}
+            lead = self.broker.ends.lead() => lead.look_for_all(&self.broker.store, &self.guard).await?,
         }
-        Ok(*self.place.waiter.unchanged_until())
+        Ok(*self.guard.waiter.unchanged_until())
     }
 
     fn name(&self) -> String {
-        format!("task {} of queue {}", self.place.waiter.id, self.place.waiter.queue)
+        format!("task {} of queue {}", self.guard.waiter.id, self.guard.waiter.queue)
     }
 }
 
@@ -133,9 +133,9 @@ impl SqliteBroker {
         id: &TaskId,
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
-        let place = self.ends.join(queue, id);
+        let guard = self.ends.join(queue, id);
         self.be_told_by_others().await;
-        wait_for_end(OneWait { broker: self, place }, far(limit).into_std()).await
+        wait_for_end(OneWait { broker: self, guard }, far(limit).into_std()).await
     }
 
     /// See [`Inspect::wait_until_idle`](crate::broker::Inspect::wait_until_idle).
@@ -194,7 +194,7 @@ impl SqliteBroker {
 }
 
 impl EndWaiters {
-    fn join(&self, queue: &QueueName, id: &TaskId) -> Place<'_> {
+    fn join(&self, queue: &QueueName, id: &TaskId) -> WaiterGuard<'_> {
         let waiter = Arc::new(Waiter {
             queue: queue.clone(),
             id: id.clone(),
@@ -206,7 +206,7 @@ impl EndWaiters {
         waiting.last += 1;
         let number = waiting.last;
         waiting.by_number.insert(number, Arc::clone(&waiter));
-        Place { waiters: self, number, waiter }
+        WaiterGuard { waiters: self, number, waiter }
     }
 
     /// Waits until this waiter has to look for all.
@@ -233,7 +233,7 @@ impl Waiter {
     }
 }
 
-impl Place<'_> {
+impl WaiterGuard<'_> {
     fn is_told(&self) -> bool {
         self.waiter.is_told.load(Ordering::Acquire)
     }
@@ -245,7 +245,7 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
         self.waiters.waiting().by_number.remove(&self.number);
     }
@@ -258,7 +258,7 @@ impl Leading<'_> {
     /// # Errors
     ///
     /// The file cannot be read; the next leader tries again.
-    async fn look_for_all(mut self, store: &Store, own: &Place<'_>) -> Result<(), BrokerError> {
+    async fn look_for_all(mut self, store: &Store, own: &WaiterGuard<'_>) -> Result<(), BrokerError> {
         while !own.is_told() {
             let Lead { notifier, is_behind, heard_at } = &mut *self.lead;
             let notifier = notifier.get_or_insert_with(|| {

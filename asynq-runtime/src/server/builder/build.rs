@@ -18,7 +18,7 @@ use super::{
         service::Service,
         stuck::GivenUp,
     },
-    Place, ServerBuilder, checks,
+    BrokerSource, ServerBuilder, checks,
 };
 use crate::{
     broker::Broker,
@@ -39,13 +39,13 @@ impl ServerBuilder {
         self.add_linked_services();
         // A program that names queues means to work.
         let may_idle = self.queues.is_empty() && self.services.iter().any(|service| service.stands_alone());
-        let (place, checked) = self.check(may_idle)?;
+        let (source, checked) = self.check(may_idle)?;
         checked.registry.check_states(&checked.states, StateKey::of::<Client>())?;
         let heartbeat_runtime = HeartbeatRuntime::spawn().map_err(ServerError::Thread)?;
-        let (broker, closes_broker) = match place {
-            Place::Broker(broker) => (broker, false),
+        let (broker, closes_broker) = match source {
+            BrokerSource::Broker(broker) => (broker, false),
             // On the heartbeat runtime: an answer then wakes no other to reach who waits for it.
-            Place::Url(url) => {
+            BrokerSource::Url(url) => {
                 let thread = heartbeat_runtime.thread();
                 (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
             }
@@ -65,7 +65,7 @@ impl ServerBuilder {
         Ok(self.check(true)?.1.on(broker))
     }
 
-    fn check(self, may_idle: bool) -> Result<(Place, Checked), ServerError> {
+    fn check(self, may_idle: bool) -> Result<(BrokerSource, Checked), ServerError> {
         if let Some((option, reason)) = self.wrong_rule {
             return Err(ServerError::option(option, reason));
         }
@@ -102,7 +102,7 @@ impl ServerBuilder {
             services: self.services,
             flags: self.flags,
         };
-        Ok((self.place, checked))
+        Ok((self.source, checked))
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
         role::{At, Role},
         slots::SlotMap,
         topology::Topology,
-        url::Place,
+        url::Endpoints,
     },
     BrokerError, BrokerErrorKind, Call, Durability, Spawner,
 };
@@ -32,8 +32,8 @@ impl Drop for Asking {
 
 /// Begins to ask the nodes that the role's URL names.
 pub(in super::super) fn open(io: &Spawner, role: Role) -> Topology {
-    let seeds = match role.target.place() {
-        Place::Cluster(seeds) => seeds.clone(),
+    let seeds = match role.target.endpoints() {
+        Endpoints::Cluster(seeds) => seeds.clone(),
         _ => Vec::new(),
     };
     let topology = Topology::new(seeds);

@@ -9,7 +9,7 @@ use super::super::{
     super::{BrokerError, Fact, Node, SlowCall},
     RedisBroker, reply,
     script::Call,
-    url::Place,
+    url::Endpoints,
 };
 
 /// Slow calls that are asked for.
@@ -22,7 +22,7 @@ impl RedisBroker {
         let took = (Utc::now() - begun).max(TimeDelta::zero());
         let infos = self.looking().send_to_each(Call::plain("INFO")).await?;
         let slow = self.looking().send_to_each(Call::plain("SLOWLOG").arg("GET").arg(SLOW_CALLS)).await?;
-        let is_cluster = matches!(self.target.place(), Place::Cluster(_));
+        let is_cluster = matches!(self.target.endpoints(), Endpoints::Cluster(_));
         let mut clusters = match is_cluster {
             true => self.looking().send_to_each(Call::plain("CLUSTER").arg("INFO")).await?.into_iter(),
             false => Vec::new().into_iter(),

@@ -9,13 +9,13 @@ use super::super::{
     reply,
     script::Call,
     slots::slot,
-    url::Place,
+    url::Endpoints,
 };
 use crate::task::QueueName;
 
 impl RedisBroker {
     pub(super) async fn slots_of(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
-        if !matches!(self.target.place(), Place::Cluster(_)) || queues.is_empty() {
+        if !matches!(self.target.endpoints(), Endpoints::Cluster(_)) || queues.is_empty() {
             return Ok(Vec::new());
         }
         let answers = self.looking().send_to_each(Call::plain("CLUSTER").arg("SLOTS")).await?;

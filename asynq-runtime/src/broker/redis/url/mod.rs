@@ -17,7 +17,7 @@ use super::{
 /// Everything a URL says.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Target {
-    place: Place,
+    endpoints: Endpoints,
     login: Login,
     tls: Option<Tls>,
     db: i64,
@@ -26,7 +26,7 @@ pub(super) struct Target {
 
 /// Which servers a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Endpoints {
     /// One server.
     One(Address),
     /// Some nodes of a cluster, which know the others.
@@ -70,8 +70,8 @@ pub(super) struct UrlOptions {
 
 impl Target {
     /// Which servers.
-    pub(super) fn place(&self) -> &Place {
-        &self.place
+    pub(super) fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
     }
 
     /// What else it asks for.
@@ -115,11 +115,11 @@ impl fmt::Display for Target {
         let user = self.login.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
         let list = |all: &[Address]| all.iter().map(Address::to_string).collect::<Vec<_>>().join(",");
-        match &self.place {
-            Place::One(Address::Unix(path)) => write!(f, "redis+unix://{user}{}?db={}", path.display(), self.db),
-            Place::One(address) => write!(f, "{scheme}://{user}{address}/{}", self.db),
-            Place::Cluster(nodes) => write!(f, "{scheme}-cluster://{user}{}", list(nodes)),
-            Place::Sentinel(Sentinels { at, master, .. }) => {
+        match &self.endpoints {
+            Endpoints::One(Address::Unix(path)) => write!(f, "redis+unix://{user}{}?db={}", path.display(), self.db),
+            Endpoints::One(address) => write!(f, "{scheme}://{user}{address}/{}", self.db),
+            Endpoints::Cluster(nodes) => write!(f, "{scheme}-cluster://{user}{}", list(nodes)),
+            Endpoints::Sentinel(Sentinels { at, master, .. }) => {
                 write!(f, "{scheme}-sentinel://{user}{}/{}?master={master}", list(at), self.db)
             }
         }

@@ -8,7 +8,7 @@ use super::{
         durability::Durability,
         tls::Tls,
     },
-    Address, BrokerError, Login, Place, Sentinels, Target, UrlOptions, config,
+    Address, BrokerError, Endpoints, Login, Sentinels, Target, UrlOptions, config,
 };
 
 /// What the parameters of a URL say.
@@ -63,12 +63,12 @@ impl Target {
 
     fn parse_tcp(rest: &str, query: Query, tls: bool) -> Result<Self, BrokerError> {
         let (login, authority, db) = split(rest)?;
-        Self::new(Place::One(parse_host(authority, 6379)?), login, db, query, tls)
+        Self::new(Endpoints::One(parse_host(authority, 6379)?), login, db, query, tls)
     }
 
     fn parse_cluster(rest: &str, query: Query, tls: bool) -> Result<Self, BrokerError> {
         let (login, authority, db) = split(rest)?;
-        let target = Self::new(Place::Cluster(parse_hosts(authority, 6379)?), login, db, query, tls)?;
+        let target = Self::new(Endpoints::Cluster(parse_hosts(authority, 6379)?), login, db, query, tls)?;
         if target.db != 0 {
             return Err(config("a Redis Cluster has database 0 only: leave the number out"));
         }
@@ -82,8 +82,8 @@ impl Target {
         };
         let sentinels = std::mem::take(&mut query.sentinel);
         check_login(&sentinels, "sentinel_user needs sentinel_pass")?;
-        let place = Sentinels { at: parse_hosts(authority, 26379)?, master, login: sentinels };
-        Self::new(Place::Sentinel(place), login, db, query, tls)
+        let sentinels = Sentinels { at: parse_hosts(authority, 26379)?, master, login: sentinels };
+        Self::new(Endpoints::Sentinel(sentinels), login, db, query, tls)
     }
 
     fn parse_unix(rest: &str, query: Query) -> Result<Self, BrokerError> {
@@ -100,10 +100,10 @@ impl Target {
         if path == "/" {
             return Err(config("a URL of a unix socket names its path: redis+unix:///run/redis.sock"));
         }
-        Self::new(Place::One(Address::Unix(path.into())), login, None, query, false)
+        Self::new(Endpoints::One(Address::Unix(path.into())), login, None, query, false)
     }
 
-    fn new(place: Place, login: Login, db: Option<i64>, query: Query, tls: bool) -> Result<Self, BrokerError> {
+    fn new(endpoints: Endpoints, login: Login, db: Option<i64>, query: Query, tls: bool) -> Result<Self, BrokerError> {
         if query.master.is_some() || query.sentinel != Login::default() {
             return Err(config("master, sentinel_user and sentinel_pass belong to redis-sentinel:// URLs"));
         }
@@ -126,7 +126,7 @@ impl Target {
             (Some(durability), Some(patience)) => *durability = durability.within(patience),
             (None, Some(_)) => return Err(config("durability_timeout needs durability: durability=replicas(1)")),
         }
-        Ok(Self { place, login, tls, db: query.db.or(db).unwrap_or(0), options })
+        Ok(Self { endpoints, login, tls, db: query.db.or(db).unwrap_or(0), options })
     }
 }
 

@@ -8,16 +8,16 @@ fn login(user: Option<&str>, password: Option<&str>) -> Login {
     Login { user: user.map(Into::into), password: password.map(Into::into) }
 }
 
-fn target(place: Place, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
-    Target { place, login: login(user, password), tls: None, db, options: UrlOptions::default() }
+fn target(endpoints: Endpoints, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
+    Target { endpoints, login: login(user, password), tls: None, db, options: UrlOptions::default() }
 }
 
 fn tcp(host: &str, port: u16, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
-    target(Place::One(at(host, port)), user, password, db)
+    target(Endpoints::One(at(host, port)), user, password, db)
 }
 
 fn unix(path: &str, user: Option<&str>, password: Option<&str>, db: i64) -> Target {
-    target(Place::One(Address::Unix(path.into())), user, password, db)
+    target(Endpoints::One(Address::Unix(path.into())), user, password, db)
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn every_form_of_url_is_read() {
 #[cfg(feature = "cluster")]
 #[test]
 fn a_cluster_is_named_by_some_of_its_nodes() {
-    let nodes = Place::Cluster(vec![at("a", 7000), at("b", 6379), at("::1", 7)]);
+    let nodes = Endpoints::Cluster(vec![at("a", 7000), at("b", 6379), at("::1", 7)]);
     let read = Target::parse("redis-cluster://u:p@a:7000,b,[::1]:7").unwrap();
     assert!(read == target(nodes, Some("u"), Some("p"), 0), "{read}");
     assert_eq!(read.to_string(), "redis-cluster://u@a:7000,b:6379,[::1]:7");
@@ -59,7 +59,7 @@ fn sentinels_are_named_with_the_master_and_two_logins() {
     let sentinels =
         Sentinels { at: vec![at("a", 1), at("b", 26379)], master: "m y".into(), login: login(Some("su"), Some("sp")) };
     let read = Target::parse(url).unwrap();
-    assert!(read == target(Place::Sentinel(sentinels), Some("u"), Some("p"), 3), "{read}");
+    assert!(read == target(Endpoints::Sentinel(sentinels), Some("u"), Some("p"), 3), "{read}");
     assert_eq!(read.to_string(), "redis-sentinel://u@a:1,b:26379/3?master=m y");
     for (url, expected) in [
         ("redis-sentinel://a", "names the master"),
@@ -163,7 +163,7 @@ fn no_text_of_a_target_shows_the_password() {
     for url in urls {
         let target = Target::parse(url).unwrap();
         let info = target.login(ProtocolVersion::RESP3);
-        assert!(!format!("{target} {target:?} {info:?} {:?} {:?}", target.place, target.login).contains("canary"));
+        assert!(!format!("{target} {target:?} {info:?} {:?} {:?}", target.endpoints, target.login).contains("canary"));
     }
     assert_eq!(Target::parse("redis://u:pw@h:1/2").unwrap().to_string(), "redis://u@h:1/2");
 }

@@ -8,14 +8,14 @@ use crate::order::Order;
 
 /// Where a run's tasks are; what is private is gone when dropped.
 #[derive(Debug)]
-pub(crate) enum Place {
+pub(crate) enum RunBroker {
     /// Named by the caller.
     Given(String),
     Redis(RedisServer),
     Sqlite(TempDir),
 }
 
-impl Place {
+impl RunBroker {
     /// A new one: `redis` keeps nothing on disk, `sqlite` writes every commit through, as it does for users; anything else
     /// is a URL.
     ///

@@ -10,19 +10,19 @@ use crate::login::network;
 
 /// The connections of each address that has some; of IPv6 each network of 64 bits.
 #[derive(Debug, Clone)]
-pub(super) struct Places {
+pub(super) struct ConnectionLimit {
     most: usize,
     taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// The place of one connection; dropping it frees it.
+/// The permit of one connection; dropping it frees it.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
-    of: Places,
+    of: ConnectionLimit,
     address: IpAddr,
 }
 
-impl Places {
+impl ConnectionLimit {
     /// At most so many from each address.
     pub(super) fn new(most: usize) -> Self {
         Self { most, taken: Arc::default() }
@@ -59,12 +59,12 @@ mod tests {
 
     #[test]
     fn one_address_has_its_share_and_leaves_the_rest() {
-        let (places, ann, bob) = (Places::new(2), IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let held = (places.take(ann), places.take(ann));
-        assert!(held.0.is_some() && held.1.is_some() && places.take(ann).is_none());
-        assert!(places.take(bob).is_some());
+        let (limit, ann, bob) = (ConnectionLimit::new(2), IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let held = (limit.take(ann), limit.take(ann));
+        assert!(held.0.is_some() && held.1.is_some() && limit.take(ann).is_none());
+        assert!(limit.take(bob).is_some());
         drop(held);
-        assert!(places.taken.lock().expect("a lock").is_empty());
-        assert!(places.take(ann).is_some());
+        assert!(limit.taken.lock().expect("a lock").is_empty());
+        assert!(limit.take(ann).is_some());
     }
 }

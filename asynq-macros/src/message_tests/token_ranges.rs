@@ -6,25 +6,25 @@ use proc_macro2::{TokenStream, TokenTree};
 
 /// The bytes of every token, and those of every group as a whole.
 #[derive(Default)]
-pub(super) struct Places {
+pub(super) struct TokenRanges {
     tokens: Vec<Range<usize>>,
     groups: Vec<Range<usize>>,
 }
 
-impl Places {
+impl TokenRanges {
     pub(super) fn of(tokens: &TokenStream) -> Self {
-        let mut places = Self::default();
-        places.read(tokens.clone());
-        places
+        let mut ranges = Self::default();
+        ranges.read(tokens.clone());
+        ranges
     }
 
     fn read(&mut self, tokens: TokenStream) {
         let mut tokens = tokens.into_iter();
         while let Some(token) = tokens.next() {
-            let mut place = token.span().byte_range();
+            let mut range = token.span().byte_range();
             match token {
                 TokenTree::Group(group) => {
-                    self.groups.push(place);
+                    self.groups.push(range);
                     self.tokens.push(group.span_open().byte_range());
                     self.read(group.stream());
                     self.tokens.push(group.span_close().byte_range());
@@ -32,19 +32,19 @@ impl Places {
                 }
                 // A lifetime is one token of the compiler.
                 TokenTree::Punct(punct) if punct.as_char() == '\'' => {
-                    place.end = tokens.next().map_or(place.end, |name| name.span().byte_range().end);
+                    range.end = tokens.next().map_or(range.end, |name| name.span().byte_range().end);
                 }
                 _ => {}
             }
-            self.tokens.push(place);
+            self.tokens.push(range);
         }
     }
 
     /// Returns the place of a span on the stable compiler, which neither cuts a span nor joins two: the span of a part of
     /// a literal is that of the literal, and the span of several tokens is that of the first.
     pub(super) fn on_stable(&self, span: &Range<usize>) -> Range<usize> {
-        let group = self.groups.iter().find(|place| *place == span);
-        let token = || self.tokens.iter().find(|place| place.contains(&span.start));
+        let group = self.groups.iter().find(|range| *range == span);
+        let token = || self.tokens.iter().find(|range| range.contains(&span.start));
         group.or_else(token).expect("the span is in the file").clone()
     }
 }
