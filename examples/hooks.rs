@@ -6,7 +6,7 @@ use asynq_runtime::prelude::*;
 async fn charge(card: String) -> JobResult {
     match card.as_str() {
         "stolen" => Err(JobError::skip_retry("the card is stolen")),
-        // Put off and tried again, but no retry is spent and no failure counted; see `is_failure` below.
+        // Deferred and tried again, but no retry is spent and no failure counted; see `is_failure` below.
         "bank closed" => Err("the bank is closed")?,
         _ => Ok(()),
     }

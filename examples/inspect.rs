@@ -1,4 +1,4 @@
-//! Looking: what is in the queues, why tasks were given up, and one task mended by hand.
+//! Looking: what is in the queues, why tasks were given up, and one task repaired by hand.
 
 use asynq_runtime::prelude::*;
 
@@ -31,7 +31,7 @@ async fn main() -> Result<(), BoxError> {
         println!("{} was given up: {}", task.r#type, task.last_error.unwrap_or_default());
     }
 
-    // What is wrong can be mended with the types of the job, and tried again.
+    // What is wrong can be repaired with the types of the job, and tried again.
     inspector.edit::<print>("printer", &task.id, |job| job.number = 17).await?;
     inspector.run("printer", &task.id).await?;
     task.wait("1m").await?;

@@ -12,7 +12,7 @@ async fn fetch(ctx: &JobContext, url: String) -> JobResult {
         "busy" if attempt == 1 => Err(JobError::fail("503")),
         // Tried again after a time of its own.
         "throttled" if attempt == 1 => Err(JobError::retry_in("1s", "429, come back in a second")),
-        // Archived at once: no retry can mend it.
+        // Archived at once: no retry can repair it.
         "missing" => Err(JobError::skip_retry("404")),
         // Dropped: nobody wants it any more.
         "withdrawn" => Err(JobError::revoke("the order was cancelled")),

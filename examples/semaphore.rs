@@ -12,7 +12,7 @@ struct Line {
     most: AtomicUsize,
 }
 
-/// Needs a token; without one it is put off, which is not a failure and spends no retry.
+/// Needs a token; without one it is deferred, which is not a failure and spends no retry.
 #[job(timeout = "1m")]
 async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, line: State<Line>, order: u32) -> JobResult {
     let Some(token) = partner.acquire(ctx).await? else {

@@ -59,7 +59,7 @@ use proc_macro::TokenStream;
 ///
 /// A semicolon instead of the body, `#[job] async fn resize(path: String) -> JobResult<u64>;`, makes a *contract*: the same struct with
 /// the same functions, for a program that enqueues the job and leaves it to another one to run. Both write the same name,
-/// parameters and codec; a task that does not fit is handed back like any of an unknown shape.
+/// parameters and codec; a task that does not fit is requeued like any of an unknown shape.
 ///
 /// Because the struct and the function share their name, a file `send_email.rs` declared as `mod send_email;` beside
 /// the job clashes with it (E0428): name files by topic (`email.rs`).
@@ -91,7 +91,7 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
 /// | `missed` | what becomes of times at which no scheduler lived: `"skip"`, `"once"` for the newest, `"all(n)"` for the newest n | `"once"` |
 /// | `overlap` | while the previous task waits or runs: `"allow"`, `"skip"` this time, or `"replace"` the previous task | `"allow"` |
 /// | `cron_crate` | the path of `asynq-cron` when it is renamed or re-exported | `::asynq_cron` |
-/// | `jitter` | each time is put off by up to this, the same in every replica | none |
+/// | `jitter` | each time is deferred by up to this, the same in every replica | none |
 ///
 /// And every option of `#[job]`. Beside the function stands the same struct as for any job, so that it can also be
 /// enqueued by hand.

@@ -95,16 +95,16 @@ fn every_button_does_what_it_says() {
         assert_eq!(state(&world, "images", &shop::uuid("images", 0)).await, None);
 
         // Running ones: the request reaches who listens.
-        let mut heard = world.fixture.broker().cancellations().await.unwrap();
+        let mut cancellations = world.fixture.broker().cancellations().await.unwrap();
         let runs: Vec<_> = world.active.iter().filter(|run| run.key.queue.as_str() == "webhooks").collect();
         world.open(&format!("/queues/webhooks/tasks/{}", runs[0].key.id)).await;
         world.act("[data-post$='/cancel']", "asked to cancel").await;
-        assert_eq!(heard.next().await.unwrap(), runs[0].key.id);
+        assert_eq!(cancellations.next().await.unwrap(), runs[0].key.id);
         world.open("/queues/webhooks?state=active").await;
         browser.click("[data-all]").await;
         world.act("[data-bulk=cancel]", "asked to cancel").await;
         for _ in &runs {
-            heard.next().await.unwrap();
+            cancellations.next().await.unwrap();
         }
 
         // Periodic entries.

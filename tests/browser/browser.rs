@@ -96,7 +96,7 @@ impl Browser {
         self.client.goto(url).await.unwrap();
     }
 
-    /// Puts another page into this window as the pages do themselves when there is news, no script is loaded again, and then
+    /// Puts another page into this window as the pages do themselves when there is a notification, no script is loaded again, and then
     /// gives what the body of a function gives.
     pub(crate) async fn turn_to(&self, path: &str, script: &str) -> Value {
         let path = json!(path);

@@ -36,7 +36,7 @@ fn weighed(events: &[Value]) -> Option<(u64, Vec<u64>)> {
     for (id, params) in told("Network.requestWillBeSent") {
         match (params["type"].as_str(), finished.get(id)) {
             (Some("Fetch"), bytes) => fetched.extend(bytes),
-            // The stream of news does not end.
+            // The stream of notifications does not end.
             (Some("EventSource"), _) => {}
             (_, bytes) => page += bytes?,
         }

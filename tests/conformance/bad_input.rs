@@ -114,7 +114,7 @@ async fn bytes_that_cannot_be_read_do_not_stop_recovery() {
 }
 
 #[tokio::test]
-async fn bytes_that_cannot_be_read_can_be_put_off() {
+async fn bytes_that_cannot_be_read_can_be_deferred() {
     let (t, runs) = planted(b"\xff\xff").await;
     assert_eq!(t.settle(&runs[1], asynq_tests::requeue()).await, Settled::Ok);
     assert!(t.take_one().await.message.is_err(), "they are as they were");

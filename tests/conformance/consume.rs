@@ -56,10 +56,10 @@ async fn a_task_says_how_long_it_has_been_pending() {
     // SQLite keeps whole milliseconds.
     let waited = run.waited.expect("it was enqueued by us");
     assert!(waited.abs_diff(Duration::from_millis(1500)) <= Duration::from_millis(1), "{waited:?}");
-    // Handed back, it waits anew.
+    // Requeued, it waits anew.
     t.settle(&run, requeue()).await;
     t.advance(Duration::from_secs(2));
-    let waited = t.take_one().await.waited.expect("it was handed back by us");
+    let waited = t.take_one().await.waited.expect("it was requeued by us");
     assert!(waited.abs_diff(Duration::from_secs(2)) <= Duration::from_millis(1), "{waited:?}");
 }
 
@@ -292,8 +292,8 @@ async fn quarantined_tasks_beyond_the_limit_are_passed_by_innocents() {
         tasks.into_iter().map(|task| task.id.to_string()).collect::<Vec<_>>()
     };
     let before = pending().await;
-    let ask = async |n, suspects| {
-        let runs = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", n)]), suspects).await.unwrap();
+    let ask = async |n, quarantined| {
+        let runs = t.broker().dequeue_sparing(t.member(), &wanted(&[("default", n)]), quarantined).await.unwrap();
         places(&runs)
     };
     assert_eq!(ask(2, Quarantined::None).await, ["default/i1", "default/i2"]);

@@ -176,7 +176,7 @@ async fn what_ran_with_older_arguments_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn what_ran_with_older_arguments_when_its_worker_died_ends_when_it_is_handed_back() {
+async fn what_ran_with_older_arguments_when_its_worker_died_ends_when_it_is_requeued() {
     let (t, _) = overtaken().await;
     t.let_leases_pass();
     t.recover().await;

@@ -98,7 +98,7 @@ async fn a_failure_that_spends_no_retry_is_one_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_handed_back_or_put_off_has_not_failed() {
+async fn what_is_requeued_or_deferred_has_not_failed() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     end(&t, snooze(Duration::ZERO, Extra::default())).await;

@@ -145,7 +145,7 @@ async fn a_stale_extension_helps_nobody(action: Action) {
     accepted(&t, &rightful, action).await;
 }
 
-async fn handed_back_and_run_by_another(action: Action) {
+async fn requeued_and_run_by_another(action: Action) {
     let t = Fixture::start().await;
     let early = t.start_run(task("t1").kept(3600)).await;
     assert_eq!(t.settle(&early, requeue()).await, Settled::Ok);
@@ -183,7 +183,7 @@ every_outcome! {
     a_lapsed_lease_that_nobody_took_is_still_ours
     an_extended_run_is_still_ours
     a_stale_extension_helps_nobody
-    handed_back_and_run_by_another
+    requeued_and_run_by_another
 }
 
 #[tokio::test]

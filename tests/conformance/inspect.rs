@@ -130,7 +130,7 @@ async fn latency_is_how_long_the_oldest_pending_task_has_waited() {
 }
 
 #[tokio::test]
-async fn a_task_handed_back_waits_from_then_on() {
+async fn a_task_requeued_waits_from_then_on() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;
     t.advance(20 * SECOND);

@@ -256,16 +256,16 @@ async fn waiting_can_be_given_up_without_losing_a_request() {
         let id = format!("t{polls}");
         t.broker().cancel(&task_id(&id)).await.unwrap();
         // Given up from before the request comes to after it is there.
-        let heard = match polled(listener.next(), polls).await {
-            Some(heard) => heard.unwrap().to_string(),
+        let received = match polled(listener.next(), polls).await {
+            Some(received) => received.unwrap().to_string(),
             None => next(&mut listener).await,
         };
-        assert_eq!(heard, id);
+        assert_eq!(received, id);
     }
 }
 
 #[tokio::test]
-async fn a_listener_hears_only_what_comes_after_it() {
+async fn a_listener_receives_only_what_comes_after_it() {
     let t = Fixture::start().await;
     t.broker().cancel(&task_id("before")).await.unwrap();
     let mut listener = t.broker().cancellations().await.unwrap();

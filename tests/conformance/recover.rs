@@ -1,4 +1,4 @@
-//! Contract `Maintain::recover`: a crash is not a failure. The task comes back at once, as a suspect.
+//! Contract `Maintain::recover`: a crash is not a failure. The task comes back at once, quarantined.
 
 use std::time::Duration;
 
@@ -107,32 +107,32 @@ async fn dequeue_says_how_often_a_worker_died() {
 }
 
 #[tokio::test]
-async fn a_suspect_keeps_its_own_limit() {
+async fn a_quarantined_task_keeps_its_own_limit() {
     let t = Fixture::start().await;
     let extra = Extra { max_crashes: Some(1), ..Extra::default() };
     t.start_run(task("t1").with_extra(extra.clone())).await;
-    let suspect = crash(&t).await;
-    assert_eq!((suspect.crashes, suspect.extra), (1, extra));
+    let quarantined = crash(&t).await;
+    assert_eq!((quarantined.crashes, quarantined.extra), (1, extra));
 }
 
 #[tokio::test]
 async fn neighbours_in_the_same_dequeue_have_their_own_count() {
     let t = Fixture::start().await;
-    t.seed_active("suspect").await;
+    t.seed_active("quarantined").await;
     t.let_leases_pass();
     t.recover().await;
     t.seed_pending(&["innocent"]).await;
     let runs = t.take(2).await;
     let counts: Vec<_> = runs.iter().map(|run| (run.key.id.as_str(), run.crashes)).collect();
-    assert_eq!(counts, [("suspect", 1), ("innocent", 0)]);
+    assert_eq!(counts, [("quarantined", 1), ("innocent", 0)]);
 }
 
 #[tokio::test]
-async fn a_retry_clears_the_suspicion() {
+async fn a_retry_ends_the_quarantine() {
     let t = Fixture::start().await;
     t.seed_active("t1").await;
-    let suspect = crash(&t).await;
-    t.settle(&suspect, retry(Duration::ZERO, "boom")).await;
+    let quarantined = crash(&t).await;
+    t.settle(&quarantined, retry(Duration::ZERO, "boom")).await;
     assert_eq!(t.snapshot().await.retry[0].crashes, 0);
     t.advance(SECOND);
     t.forward().await;
@@ -143,8 +143,8 @@ async fn a_retry_clears_the_suspicion() {
 async fn a_snooze_clears_the_suspicion() {
     let t = Fixture::start().await;
     t.seed_active("t1").await;
-    let suspect = crash(&t).await;
-    t.settle(&suspect, snooze(Duration::ZERO, Extra::default())).await;
+    let quarantined = crash(&t).await;
+    t.settle(&quarantined, snooze(Duration::ZERO, Extra::default())).await;
     assert_eq!(t.snapshot().await.retry[0].crashes, 0);
 }
 
@@ -152,8 +152,8 @@ async fn a_snooze_clears_the_suspicion() {
 async fn success_clears_the_suspicion() {
     let t = Fixture::start().await;
     t.start_run(task("t1").kept(60)).await;
-    let suspect = crash(&t).await;
-    t.settle(&suspect, complete("42")).await;
+    let quarantined = crash(&t).await;
+    t.settle(&quarantined, complete("42")).await;
     assert_eq!(t.snapshot().await.completed[0].crashes, 0);
 }
 
@@ -161,8 +161,8 @@ async fn success_clears_the_suspicion() {
 async fn the_archive_clears_the_suspicion() {
     let t = Fixture::start().await;
     t.seed_active("t1").await;
-    let suspect = crash(&t).await;
-    t.settle(&suspect, archive("worker died")).await;
+    let quarantined = crash(&t).await;
+    t.settle(&quarantined, archive("worker died")).await;
     assert_eq!(t.snapshot().await.archived[0].crashes, 0);
 }
 
@@ -170,8 +170,8 @@ async fn the_archive_clears_the_suspicion() {
 async fn a_requeue_keeps_the_suspicion() {
     let t = Fixture::start().await;
     t.seed_active("t1").await;
-    let suspect = crash(&t).await;
-    t.settle(&suspect, requeue()).await;
+    let quarantined = crash(&t).await;
+    t.settle(&quarantined, requeue()).await;
     assert_eq!(t.take_one().await.crashes, 1);
 }
 
@@ -269,7 +269,7 @@ async fn a_dead_servers_tasks_come_back_at_once() {
 }
 
 #[tokio::test]
-async fn a_suspect_that_cannot_be_read_is_recovered_too() {
+async fn a_quarantined_task_that_cannot_be_read_is_recovered_too() {
     let t = Fixture::start().await;
     use asynq_tests::Store as _;
     let run = t.seed_active("bad").await;

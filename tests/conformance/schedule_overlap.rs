@@ -128,7 +128,7 @@ async fn skip_leaves_a_tick_out_while_the_previous_task_waits_for_a_retry() {
 }
 
 #[tokio::test]
-async fn skip_leaves_a_tick_out_while_the_previous_task_was_handed_back() {
+async fn skip_leaves_a_tick_out_while_the_previous_task_was_requeued() {
     let t = Fixture::start().await;
     let run = first_run(&t).await;
     assert_eq!(t.settle(&run, requeue()).await, Settled::Ok);
@@ -342,7 +342,7 @@ async fn a_replaced_task_whose_worker_dies_ends_before_it_is_started_again() {
     assert_eq!(t.recover().await, [run.key.id.as_str()]);
     let again = t.take(1).await.remove(0);
     assert_eq!(again.key.id, run.key.id, "it is at the head");
-    // A server hands it back at once, which is its end.
+    // A server requeues it at once, which is its end.
     assert!(again.extra.replaced);
     assert_eq!(t.settle(&again, requeue()).await, Settled::Ok);
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);

@@ -42,8 +42,8 @@ async fn entries_of_a_provider_come_change_and_go_while_the_program_runs() {
     let say = |entries: &[&Periodic]| *said.lock().unwrap() = Ok(entries.iter().map(|&e| e.clone()).collect());
     let running = start(&t, provided(scheduler("shop", 1, [fixed]), &said)).await;
     until_ticks(&t, &a, 2).await;
-    let mut heard = 0;
-    assert_eq!(sorted_changes(&log, "shop", &mut heard), ["+ a * * * * * *", "+ fixed @yearly"]);
+    let mut seen = 0;
+    assert_eq!(sorted_changes(&log, "shop", &mut seen), ["+ a * * * * * *", "+ fixed @yearly"]);
 
     say(&[&a, &b]);
     until_ticks(&t, &b, 1).await;
@@ -62,7 +62,7 @@ async fn entries_of_a_provider_come_change_and_go_while_the_program_runs() {
     until_listed(&t, &["a", "fixed"]).await;
     until_logged(&log, "- b").await;
     let expected = ["+ b * * * * * *", "~ a * * * * * * → 0 0 1 1 *", "- b"];
-    assert_eq!(changes(&log, "shop", &mut heard), expected);
+    assert_eq!(changes(&log, "shop", &mut seen), expected);
     running.shutdown().await.unwrap();
 }
 

@@ -130,17 +130,17 @@ mod timing {
     use super::*;
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-    async fn a_blocked_worker_that_leaves_hands_back_what_it_could_not_start() {
+    async fn a_blocked_worker_that_leaves_requeues_what_it_could_not_start() {
         let t = Fixture::real_time().await;
         let Blocked { running, jobs, gate, ran } = blocked(&t).await;
         let began = Instant::now();
         soon(running.shutdown()).await.unwrap();
         let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
-        let handed_back = pending(&t).await;
+        let requeued = pending(&t).await;
         if is_in_time {
-            assert_eq!(handed_back, names(), "in their order");
+            assert_eq!(requeued, names(), "in their order");
         } else {
-            assert!(names().ends_with(&handed_back), "in their order, as far as there was time: {handed_back:?}");
+            assert!(names().ends_with(&requeued), "in their order, as far as there was time: {requeued:?}");
         }
         assert_eq!(*ran.lock().unwrap(), [] as [String; 0]);
         gate.send(()).unwrap();

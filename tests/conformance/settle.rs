@@ -191,7 +191,7 @@ async fn a_requeued_task_is_ahead_of_one_enqueued_at_the_same_instant() {
 
 /// More than one script takes, from more than one dequeue.
 #[tokio::test]
-async fn of_many_that_are_put_back_at_once_the_last_is_the_next_to_be_taken() {
+async fn of_many_that_are_requeued_at_once_the_last_is_the_next_to_be_taken() {
     let t = Fixture::start().await;
     let ids: Vec<String> = (0..150).map(|n| format!("t{n:03}")).collect();
     let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
@@ -205,7 +205,7 @@ async fn of_many_that_are_put_back_at_once_the_last_is_the_next_to_be_taken() {
 }
 
 #[tokio::test]
-async fn of_two_that_are_put_back_at_once_the_last_is_the_next_to_be_taken_whichever_came_in_first() {
+async fn of_two_that_are_requeued_at_once_the_last_is_the_next_to_be_taken_whichever_came_in_first() {
     for order in [[0, 1], [1, 0]] {
         let t = Fixture::start().await;
         t.seed_pending(&["a", "b", "c"]).await;
@@ -314,7 +314,7 @@ async fn an_empty_batch_has_no_answers() {
 }
 
 #[tokio::test]
-async fn tasks_handed_back_together_are_all_ahead_of_those_that_waited() {
+async fn tasks_requeued_together_are_all_ahead_of_those_that_waited() {
     let t = Fixture::start().await;
     t.seed_pending(&["a", "b", "c", "d"]).await;
     let runs = t.take(3).await;

@@ -165,11 +165,11 @@ async fn all_tasks_of_a_state_or_group_are_changed() {
 async fn a_running_task_is_asked_to_cancel() {
     let fixture = Fixture::real_time().await;
     furnish(&fixture).await;
-    let mut heard = fixture.broker().cancellations().await.unwrap();
+    let mut cancellations = fixture.broker().cancellations().await.unwrap();
     let served = Served::start(dashboard(&fixture)).await;
     let (status, told) = post(&served, "/queues/default/tasks/busy/cancel", json!({})).await;
     assert_eq!((status, told["message"].as_str()), (200, Some("The worker of task busy is asked to cancel it.")));
-    let id = asynq_tests::soon(heard.next()).await.unwrap();
+    let id = asynq_tests::soon(cancellations.next()).await.unwrap();
     assert_eq!(id.as_str(), "busy");
 }
 

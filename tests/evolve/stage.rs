@@ -16,7 +16,7 @@ pub(crate) type Log = Arc<Mutex<BTreeMap<String, String>>>;
 pub(crate) enum Became {
     /// It ran with these arguments.
     Ran(String),
-    /// It was handed back and waits for a program that can read it; why.
+    /// It was requeued and waits for a program that can read it; why.
     Waits(String),
     /// Anything else.
     Lost(String),
@@ -40,7 +40,7 @@ pub(crate) async fn run(broker: Arc<dyn Broker>, jobs: Vec<JobDescriptor>, ids: 
         .concurrency(4);
     let running = server.build().await.unwrap().start().await.unwrap();
     for id in ids {
-        // One that was handed back says why. It has another turn after a while, so that turns cannot be counted.
+        // One that was requeued says why. It has another turn after a while, so that turns cannot be counted.
         eventually("every task had its turn", async || {
             let task = broker.task(&default_queue(), &asynq_tests::task_id(id)).await.unwrap();
             let has_run = log.lock().unwrap().contains_key(id);

@@ -104,7 +104,7 @@ fn periodic_jobs_run_by_themselves_and_a_slow_one_not_beside_itself() {
     assert_eq!(seconds.len(), counted, "a second was counted twice");
     let span = seconds[counted - 1] - seconds[0] + 1;
     assert_eq!(i64::try_from(counted).unwrap(), span, "a second was not counted: {seconds:?}");
-    // A tick each second, a run of 2.5 s: those in between were left out. One that was handed back begins again.
+    // A tick each second, a run of 2.5 s: those in between were left out. One that was requeued begins again.
     inventories.dedup();
     assert!(inventories.windows(2).all(|pair| pair[1] - pair[0] >= 2), "{inventories:?}");
 }
@@ -210,7 +210,7 @@ fn each_failure_and_each_day_is_told() {
 }
 
 #[test]
-fn a_given_up_task_is_found_mended_and_run() {
+fn a_given_up_task_is_found_repaired_and_run() {
     on_both_brokers(
         "inspect",
         &[

@@ -169,10 +169,10 @@ async fn failures_are_told_newest_first() {
 async fn a_cancel_request_reaches_who_listens_and_ends_no_healthy_run() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
-    let mut heard = t.broker().cancellations().await.unwrap();
+    let mut cancellations = t.broker().cancellations().await.unwrap();
     t.seed_active("t1").await;
     assert!(inspector.cancel("t1").await.unwrap().is_empty(), "its worker lives");
-    assert_eq!(heard.next().await.unwrap(), "t1");
+    assert_eq!(cancellations.next().await.unwrap(), "t1");
     assert_eq!(state(&inspector, "t1").await, Some(TaskState::Active));
     assert!(inspector.cancel("some-id").await.unwrap().is_empty(), "nobody knows it, as in asynq");
 }

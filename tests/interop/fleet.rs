@@ -63,7 +63,7 @@ async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    // Go looks for the dead once a minute, and each look puts back some.
+    // Go looks for the dead once a minute, and each look requeues some.
     tokio::time::timeout(5 * PATIENCE, emptied).await.expect("the queue becomes empty");
 
     let done: HashSet<String> = fs::read_to_string(&journal).unwrap().lines().map(str::to_owned).collect();

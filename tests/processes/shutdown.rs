@@ -70,12 +70,12 @@ async fn a_worker_logs_what_its_signals_make_it_do() {
     assert!(leaving < log.find("has left server=").expect(&log), "{log}");
 }
 
-/// What a worker hands back it has to hand back within a second of its shutdown timeout, as it promises.
+/// What a worker requeues it has to requeue within a second of its shutdown timeout, as it promises.
 mod timing {
     use super::*;
 
     async fn sigterm_spends_no_retry(world: World) {
-        // More time than the worker is given, so that all are handed back.
+        // More time than the worker is given, so that all are requeued.
         let ids = world.enqueue_records(8, AN_HOUR).await;
         let later = world.enqueue_records(1, 1).await;
         let mut worker = world.worker_with(8, "1s");
@@ -89,9 +89,9 @@ mod timing {
         assert_eq!(pending.len(), 9);
         let mut head: Vec<_> = pending[..8].iter().map(|task| task.id.clone()).collect();
         head.sort();
-        let mut handed_back = ids.clone();
-        handed_back.sort();
-        assert_eq!(head, handed_back, "handed back to the head of the queue");
+        let mut requeued = ids.clone();
+        requeued.sort();
+        assert_eq!(head, requeued, "requeued at the head of the queue");
         assert_eq!(pending[8].id, later[0]);
         assert!(pending.iter().all(|task| task.retried == 0 && task.crashes == 0 && task.last_error.is_none()));
         let stats = world.stats().await;
@@ -101,12 +101,12 @@ mod timing {
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn sigterm_hands_back_without_spending_a_retry_on_redis() {
+    async fn sigterm_requeues_without_spending_a_retry_on_redis() {
         sigterm_spends_no_retry(World::redis().await).await;
     }
 
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-    async fn sigterm_hands_back_without_spending_a_retry_on_sqlite() {
+    async fn sigterm_requeues_without_spending_a_retry_on_sqlite() {
         sigterm_spends_no_retry(World::sqlite().await).await;
     }
 }

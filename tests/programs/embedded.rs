@@ -21,7 +21,7 @@ async fn serve(url: &str) -> Result<(), BoxError> {
     let running = server.start().await?;
     let client = running.client();
     client.ping().await?;
-    running.shutdown().await?;                                 // quiet, drain, hand back, leave
+    running.shutdown().await?;                                 // quiet, drain, requeue, leave
     Ok(())
 }
 

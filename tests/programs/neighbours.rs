@@ -67,12 +67,12 @@ fn json_logs_are_one_object_per_line_and_there_is_no_table() {
     }
 }
 
-/// A program hands back what it has within a second of its shutdown timeout, as it promises.
+/// A program requeues what it has within a second of its shutdown timeout, as it promises.
 mod timing {
     use super::*;
 
     #[tokio::test]
-    async fn a_blocking_job_that_never_returns_is_handed_back_and_does_not_hold_the_process() {
+    async fn a_blocking_job_that_never_returns_is_requeued_and_does_not_hold_the_process() {
         let stage = Stage::sqlite();
         stage.ask(PROGRAM, &["enqueue", "stuck"]);
         let mut command = stage.program(PROGRAM);

@@ -112,7 +112,7 @@ pub(crate) struct Worker {
 #[derive(Default)]
 struct Printed {
     lines: Mutex<Vec<String>>,
-    news: Condvar,
+    printing: Condvar,
 }
 
 impl Worker {
@@ -126,7 +126,7 @@ impl Worker {
             thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
                     printed.lines.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-                    printed.news.notify_all();
+                    printed.printing.notify_all();
                 }
             });
         }
@@ -137,7 +137,7 @@ impl Worker {
     pub(crate) fn wait_for(&self, parts: &[&str]) {
         let lines = self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = |lines: &mut Vec<String>| !parts.iter().all(|part| lines.iter().any(|line| line.contains(part)));
-        let (lines, timeout) = self.printed.news.wait_timeout_while(lines, PATIENCE, missing).unwrap();
+        let (lines, timeout) = self.printed.printing.wait_timeout_while(lines, PATIENCE, missing).unwrap();
         assert!(!timeout.timed_out(), "{parts:?} did not come; it printed {:#?}", *lines);
     }
 

@@ -34,7 +34,7 @@ on_both_brokers! {
         assert_eq!(complaints(&lines), [""; 0]);
     }
 
-    async fn an_unknown_type_is_handed_back_visibly_and_warned_of_once(stage: &Stage) {
+    async fn an_unknown_type_is_requeued_visibly_and_warned_of_once(stage: &Stage) {
         let client = stage.client().await;
         for id in ["u1", "u2", "u3"] {
             client.enqueue_raw(RawTask::new("of:tomorrow", "x").queue("critical").task_id(id)).await.unwrap();

@@ -197,7 +197,7 @@ impl<S: Store> Fixture<S> {
         self.broker.forward(&[default_queue()], RetryOrder::Last).await.unwrap().moved
     }
 
-    /// Puts back the tasks of the dead; says their ids.
+    /// Requeues the tasks of the dead; says their ids.
     pub async fn recover(&self) -> Vec<String> {
         let recovered = self.broker.recover(&[default_queue()]).await.unwrap();
         recovered.tasks.iter().map(|(_, id)| id.to_string()).collect()

@@ -99,7 +99,7 @@ impl Entry {
         self
     }
 
-    /// Suspected so often.
+    /// Sets how often a worker died while it ran the task.
     pub fn crashes(mut self, n: u32) -> Self {
         self.crashes = n;
         self

@@ -93,7 +93,7 @@ async fn calls_follow_a_slot_that_has_moved_and_a_run_goes_on_there() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_work_hears_of_it_where_the_slot_has_gone() {
+async fn whoever_waits_for_work_is_notified_where_the_slot_has_gone() {
     let cluster = RedisCluster::start();
     let broker = connect(&cluster.url()).await.unwrap();
     let elsewhere = connect(&cluster.url()).await.unwrap();

@@ -53,7 +53,7 @@ async fn a_broker_finds_the_new_master_and_wakes_there() {
     let runs = broker.dequeue(&member, &wanted).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.key.id.as_str()).collect::<Vec<_>>(), ["t1", "t2"]);
 
-    // The connection that listens for news has moved, too.
+    // The connection that listens for notifications has moved, too.
     let queues = [default_queue()];
     broker.wait_for_work(&queues, Quarantined::All, Duration::from_millis(50)).await.unwrap();
     let (woken, placed) = tokio::join!(

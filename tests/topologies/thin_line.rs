@@ -127,9 +127,9 @@ async fn the_lease_of_a_task_whose_answer_is_still_coming_is_extended() {
     let (me, one, mut redis) = (member(), wanted(1), server.connection());
     let mut lease = || -> Option<f64> { redis.zscore("asynq:{default}:lease", "t").unwrap() };
     // The first dequeue is sent on a connection that does not tell whether its answer is coming, and a busy machine may keep a
-    // later one waiting: then the task is put back.
+    // later one waiting: then the task is requeued.
     eventually("a lease is extended while its task is on its way", async || {
-        // It is there already if it was put back.
+        // It is there already if it was requeued.
         let _ = producer.enqueue(vec![large("t")]).await;
         let before = line.carried();
         let extends = async {

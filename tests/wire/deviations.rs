@@ -100,16 +100,16 @@ pub(crate) const TABLE: &[Deviation] = &[
         "asynq:{default}:unique:x:83878c91171338902e0fe0fb97a8c47a ttl: only Go has ends in 3600",
         LOCK_FREED,
     ),
-    // A task handed back waits again, and shows since when.
+    // A task requeued waits again, and shows since when.
     row("b14_requeue", "asynq:{default}:t:t1 pending_since: only we have 1893553445678912345", WAITS_AGAIN),
     row("s11_shutdown_requeue", "asynq:{default}:t:q1 pending_since: only we have <ns>", WAITS_AGAIN),
     // The inspector.
     row(
         "b13_archive_trim_inspector_leak",
         "asynq:{default}:t:old msg: only Go has type=\"x\" id=\"old\" queue=\"default\" retry=25 timeout=1800",
-        LEAK_MENDED,
+        LEAK_REPAIRED,
     ),
-    row("b13_archive_trim_inspector_leak", "asynq:{default}:t:old state: only Go has archived", LEAK_MENDED),
+    row("b13_archive_trim_inspector_leak", "asynq:{default}:t:old state: only Go has archived", LEAK_REPAIRED),
     row(
         "b28_inspector_single_ops",
         "before_moves: asynq:{default}:scheduled sched: Go has 1893557045, we have 1893557046",
@@ -294,7 +294,7 @@ const LOCK_FREED: Reason = Reason {
 };
 const WAITS_AGAIN: Reason = Reason {
     heading: "docs/design/failures.md#a-task-that-goes-back-shows-no-time",
-    why: "a task handed back or run by hand shows since when it waits",
+    why: "a task requeued or run by hand shows since when it waits",
 };
 const EDITS_MORE: Reason = Reason {
     heading: "docs/design/failures.md#an-edit-overwrites-another",
@@ -314,7 +314,7 @@ const NOTHING_CHOSEN: Reason = Reason {
 };
 const NOT_EMPTY: Reason =
     Reason { heading: "docs/design/failures.md#a-queue-is-deleted", why: "a queue with completed tasks is not empty" };
-const LEAK_MENDED: Reason = Reason {
+const LEAK_REPAIRED: Reason = Reason {
     heading: "docs/design/failures.md#the-archive-overflows",
     why: "what is trimmed from the archive is deleted, id and hash",
 };

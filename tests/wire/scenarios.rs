@@ -210,7 +210,7 @@ mod groups {
     scenarios! { aggregated: s13_aggregated }
 }
 
-/// s17: what a Go server hears on the cancel channel is the bare id.
+/// s17: what a Go server receives on the cancel channel is the bare id.
 #[tokio::test(flavor = "multi_thread")]
 async fn s17_cli_cancel_channel() {
     let golden = crate::wire::golden::file("s17_cli_cancel_channel");
@@ -224,8 +224,8 @@ async fn s17_cli_cancel_channel() {
 
     broker.cancel(&task_id(call["args"].as_str().unwrap())).await.unwrap();
 
-    let heard = tokio::task::block_in_place(|| listener.get_message()).unwrap();
-    assert_eq!(call["result"]["payload"], heard.get_payload::<String>().unwrap());
+    let received = tokio::task::block_in_place(|| listener.get_message()).unwrap();
+    assert_eq!(call["result"]["payload"], received.get_payload::<String>().unwrap());
 }
 
 /// Golden files that are compared in another place, with that place.

@@ -26,7 +26,7 @@ pub(crate) enum Deploy {
 }
 
 /// The file is the program's jobs.lock: `my-worker jobs --check` has said that the program reads all shapes in it. A task whose
-/// shape is not in it would be handed back, and archived after a day: exit code 1
+/// shape is not in it would be requeued, and archived after a day: exit code 1
 ///
 /// With --json: an array of objects with `type`, `fingerprint` (null for JSON), `shape` (null if it is not in the file), `queues`,
 /// `tasks` and `readable`.
@@ -96,7 +96,7 @@ impl Check {
             0 => Ok(()),
             n => {
                 session.note(&format!(
-                    "{} waiting tasks would be handed back and archived after a day: keep a version that runs them, or write what \
+                    "{} waiting tasks would be requeued and archived after a day: keep a version that runs them, or write what \
                      docs/changing-a-job.md says",
                     number(n)
                 ));

@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with a system, what that means, and what mends it.
+//! `doctor`: what is wrong with a system, what that means, and what repairs it.
 
 use clap::Args;
 use serde::Serialize;
@@ -63,9 +63,9 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
         text.push_str("Nothing is wrong.\n");
     }
     for finding in report.findings {
-        let Finding { severity, check, subject, found, means, mend } = finding;
+        let Finding { severity, check, subject, found, means, repair } = finding;
         text.push_str(&format!("{severity}: {check}: {}\n", clean(subject)));
-        for (label, value) in [("found", found.as_str()), ("means", means), ("mend", mend)] {
+        for (label, value) in [("found", found.as_str()), ("means", means), ("repair", repair)] {
             text.push_str(&wrapped(label, &clean(value), style));
         }
         text.push('\n');

@@ -30,8 +30,15 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     findings
 }
 
-fn of(node: &Node, severity: Severity, check: &'static str, found: String, means: &'static str, mend: &str) -> Finding {
-    Finding { severity, check, subject: node.address.clone(), found, means, mend: mend.to_owned() }
+fn of(
+    node: &Node,
+    severity: Severity,
+    check: &'static str,
+    found: String,
+    means: &'static str,
+    repair: &str,
+) -> Finding {
+    Finding { severity, check, subject: node.address.clone(), found, means, repair: repair.to_owned() }
 }
 
 fn memory(node: &Node, findings: &mut Vec<Finding>) {
@@ -157,7 +164,7 @@ fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
                      off, and a worker of Go there would start tasks early or late"
                 }
             },
-            mend: "let that host keep its time by NTP: timedatectl set-ntp true".to_owned(),
+            repair: "let that host keep its time by NTP: timedatectl set-ntp true".to_owned(),
         })
     })
 }

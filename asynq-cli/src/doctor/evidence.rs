@@ -54,7 +54,7 @@ pub(crate) enum Stranger {
 /// How many such tasks were seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Strangers {
-    /// Handed back, or failed, and to be tried again.
+    /// Requeued, or failed, and to be tried again.
     pub(crate) waiting: usize,
     /// Given up.
     pub(crate) archived: usize,
@@ -136,7 +136,8 @@ fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
         subject: subject.to_owned(),
         found,
         means,
-        mend: "mend what the error names; where a node of a cluster is down, bring it back, then ask again".to_owned(),
+        repair: "repair what the error names; where a node of a cluster is down, bring it back, then ask again"
+            .to_owned(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// What is wrong, what it means, and what mends it.
+/// What is wrong, what it means, and what repairs it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
     /// How bad it is.
@@ -17,8 +17,9 @@ pub(crate) struct Finding {
     pub(crate) found: String,
     /// What that means for tasks.
     pub(crate) means: &'static str,
-    /// The command or the step that mends it.
-    pub(crate) mend: String,
+    /// The command or the step that repairs it.
+    #[serde(rename = "mend")]
+    pub(crate) repair: String,
 }
 
 /// How bad a finding is; the worst comes first.

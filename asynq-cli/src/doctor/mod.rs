@@ -1,4 +1,4 @@
-//! `asynq doctor`: looks a system over and says what is wrong, what that means, and how to mend it.
+//! `asynq doctor`: looks a system over and says what is wrong, what that means, and how to repair it.
 
 mod broker;
 mod evidence;

@@ -31,9 +31,9 @@ fn of(
     check: &'static str,
     found: String,
     means: &'static str,
-    mend: String,
+    repair: String,
 ) -> Finding {
-    Finding { severity, check, subject: queue.stats.name.to_string(), found, means, mend }
+    Finding { severity, check, subject: queue.stats.name.to_string(), found, means, repair }
 }
 
 fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>) {
@@ -67,18 +67,18 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
 fn strangers(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
     let name = quoted(&queue.stats.name);
     for ((r#type, stranger), Strangers { waiting, archived }) in &queue.unknown {
-        let (check, what, means, mend) = match stranger {
+        let (check, what, means, repair) = match stranger {
             Stranger::Type => (
                 "no-handler",
                 format!("tasks of type {type:?} that a worker did not know"),
-                "every worker that serves the queue must know every type in it: ours hand such a task back for a day, \
+                "every worker that serves the queue must know every type in it: ours requeue such a task for a day, \
                  those of Go spend its retries, then it is archived",
                 "deploy a worker with that job, or keep workers without it off the queue",
             ),
             Stranger::Shape => (
                 "unknown-shape",
                 format!("tasks of type {type:?} with arguments of a shape that a worker did not know"),
-                "another version of the program enqueued them: a worker of ours hands such a task back for a day, then \
+                "another version of the program enqueued them: a worker of ours requeues such a task for a day, then \
                  it is archived",
                 "run a worker of the version that knows the old shape, or give changed arguments a new job name",
             ),
@@ -93,7 +93,7 @@ fn strangers(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
             check,
             format!("{what}: {waiting} wait for one that does, {archived} are archived"),
             means,
-            format!("{mend}{run_again}"),
+            format!("{repair}{run_again}"),
         ));
     }
 }
@@ -118,8 +118,8 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let name = quoted(&queue.stats.name);
     let first = quoted(examples.first().map_or("", String::as_str));
     let janitor =
-        || format!("run a worker of ours on the queue: its janitor mends it within a minute (--queues {name})");
-    let (check, severity, what, means, mend) = match kind {
+        || format!("run a worker of ours on the queue: its janitor repairs it within a minute (--queues {name})");
+    let (check, severity, what, means, repair) = match kind {
         OddityKind::ActiveWithoutLease => (
             "active-without-lease",
             Severity::Error,
@@ -181,7 +181,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
         }
     };
     let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
-    of(queue, severity, check, format!("{count} {what}: {examples}{more}"), means, mend)
+    of(queue, severity, check, format!("{count} {what}: {examples}{more}"), means, repair)
 }
 
 /// A queue's name as a shell takes it.

@@ -35,7 +35,8 @@ fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
         subject: listed.task_type.clone(),
         found: format!("{ticks} passed without a tick since {}, by `{}`", last.format("%F %T UTC"), listed.spec),
         means: "a scheduler lists the entry and does not fire it",
-        mend: "read the log of the leader: it says why a tick cannot be sent; restart it if it says nothing".to_owned(),
+        repair: "read the log of the leader: it says why a tick cannot be sent; restart it if it says nothing"
+            .to_owned(),
     })
 }
 

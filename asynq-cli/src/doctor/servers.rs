@@ -30,7 +30,7 @@ fn stuck(server: &ServerState, now: DateTime<Utc>) -> Option<Finding> {
         subject: format!("{}:{}", server.info.host, server.info.pid),
         found: format!("{runs}: {}{more}", named.join(", ")),
         means: "the job blocks its thread and does not return: its task, its slot and its lease wait for it",
-        mend:
+        repair:
             "give what the job waits for a time-out, or the job a `kill_after`; a restart of the worker frees the slot"
                 .to_owned(),
     })

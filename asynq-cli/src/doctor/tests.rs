@@ -148,7 +148,7 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
         let told: Vec<String> =
             diagnose(&evidence).iter().map(|f| format!("{} {} {}", f.severity, f.check, f.subject)).collect();
         assert_eq!(told, [expected]);
-        is_understood(&diagnose(&evidence)[0].mend);
+        is_understood(&diagnose(&evidence)[0].repair);
         is_documented(&diagnose(&evidence)[0]);
     }
 }
@@ -188,7 +188,7 @@ fn what_is_no_fault_is_not_told() {
 }
 
 #[test]
-fn every_kind_of_oddity_is_told_with_its_examples_and_what_mends_it() {
+fn every_kind_of_oddity_is_told_with_its_examples_and_what_repairs_it() {
     for kind in OddityKind::ALL {
         let mut evidence = sound();
         evidence.queues[0].examination.oddities =
@@ -197,8 +197,8 @@ fn every_kind_of_oddity_is_told_with_its_examples_and_what_mends_it() {
         assert_eq!(findings.len(), 1, "{kind}");
         let finding = &findings[0];
         assert!(finding.found.starts_with("12 ") && finding.found.ends_with(": a, b, …"), "{}", finding.found);
-        assert!(!finding.means.is_empty() && !finding.mend.is_empty());
-        is_understood(&finding.mend);
+        assert!(!finding.means.is_empty() && !finding.repair.is_empty());
+        is_understood(&finding.repair);
         is_documented(finding);
     }
 }
@@ -212,9 +212,9 @@ fn is_documented(finding: &Finding) {
 }
 
 /// Every command of ours in an advice can be written as it stands there.
-fn is_understood(mend: &str) {
-    for (at, _) in mend.match_indices("asynq ") {
-        let command = mend[at..].split([',', ';']).next().unwrap();
+fn is_understood(repair: &str) {
+    for (at, _) in repair.match_indices("asynq ") {
+        let command = repair[at..].split([',', ';']).next().unwrap();
         if let Err(error) = Cli::try_parse_from(command.split_whitespace()) {
             panic!("{command}: {error}");
         }
@@ -268,11 +268,11 @@ fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
     let mut evidence = sound();
     evidence.servers.clear();
     evidence.queues[0].stats.name = QueueName::from_wire("it's; rm -rf");
-    let mend = &diagnose(&evidence)[0].mend;
-    assert!(mend.contains(r"--queues 'it'\''s; rm -rf',"), "{mend}");
+    let repair = &diagnose(&evidence)[0].repair;
+    assert!(repair.contains(r"--queues 'it'\''s; rm -rf',"), "{repair}");
     let mut evidence = sound();
     let kind = OddityKind::TaskWithoutPlace;
     evidence.queues[0].examination.oddities = vec![Oddity { kind, count: 1, examples: vec!["$(reboot)".into()] }];
-    let mend = &diagnose(&evidence)[0].mend;
-    assert_eq!(mend, "asynq task run --queue default '$(reboot)'");
+    let repair = &diagnose(&evidence)[0].repair;
+    assert_eq!(repair, "asynq task run --queue default '$(reboot)'");
 }

@@ -128,7 +128,7 @@ on_both_brokers! {
             old::invoice::job(2_u32).task_id(id).process_in("1h").enqueue(&client).await.unwrap();
         }
         let stranded = desk.run_words(&words).await;
-        assert!(stranded.code == 1 && stranded.err.contains("2 waiting tasks would be handed back"), "{stranded}");
+        assert!(stranded.code == 1 && stranded.err.contains("2 waiting tasks would be requeued"), "{stranded}");
         let told = desk.run_words(&[&words[..], &["--json"]].concat()).await;
         let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
         let readable: Vec<_> = told.as_array().unwrap().iter().map(|row| (&row["tasks"], &row["readable"])).collect();

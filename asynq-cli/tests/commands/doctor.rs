@@ -55,17 +55,17 @@ on_both_brokers! {
         assert_eq!(found(&desk).await, [""; 0]);
     }
 
-    async fn tasks_that_nobody_takes_are_found_with_the_command_that_mends_it(desk) {
+    async fn tasks_that_nobody_takes_are_found_with_the_command_that_repairs_it(desk) {
         desk.t.seed_pending(&["t1", "t2"]).await;
         assert_eq!(found(&desk).await, ["error no-consumer default"]);
         let answer = desk.run("doctor").await;
         assert_eq!(answer.code, 1);
-        for part in ["2 tasks wait and no server serves the queue", "means", "mend", "--queues default"] {
+        for part in ["2 tasks wait and no server serves the queue", "means", "repair", "--queues default"] {
             assert!(answer.out.contains(part), "{part}\n{answer}");
         }
     }
 
-    async fn types_and_shapes_that_a_worker_hands_back_are_found_at_once(desk) {
+    async fn types_and_shapes_that_a_worker_requeues_are_found_at_once(desk) {
         serve(&desk).await;
         let worker = Server::builder("nothing://is-connected")
             .broker(desk.t.another_broker().await)
@@ -78,7 +78,7 @@ on_both_brokers! {
             client.enqueue_raw(RawTask::new(r#type, payload).task_id(id)).await.unwrap();
         }
         let running = worker.start().await.unwrap();
-        eventually("both tasks are handed back", async || {
+        eventually("both tasks are requeued", async || {
             (desk.t.broker().queue_stats(&default_queue()).await.unwrap().retry == 2).then_some(())
         })
         .await;

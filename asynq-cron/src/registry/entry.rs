@@ -21,7 +21,7 @@ pub struct PeriodicEntry {
     pub missed: Missed,
     /// What becomes of a tick while the previous task is there.
     pub overlap: Overlap,
-    /// Each tick is put off by up to this time.
+    /// Each tick is deferred by up to this time.
     pub jitter: Duration,
     task: fn() -> PreparedTask,
 }
@@ -63,7 +63,7 @@ impl PeriodicEntry {
         self
     }
 
-    /// Sets how far a tick may be put off.
+    /// Sets how far a tick may be deferred.
     #[must_use]
     pub const fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;

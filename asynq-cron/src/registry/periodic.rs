@@ -266,7 +266,7 @@ impl fmt::Display for Periodic {
     }
 }
 
-/// How far a tick is put off: drawn from entry and time, so that every replica draws the same.
+/// How far a tick is deferred: drawn from entry and time, so that every replica draws the same.
 fn jitter(entry: &str, at: DateTime<Utc>, most: Duration) -> Duration {
     let name = format!("{entry}:{}", at.timestamp());
     let drawn = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).as_u64_pair().1;
@@ -356,7 +356,7 @@ mod tests {
         let of = |minute: i64| {
             let time = time + TimeDelta::minutes(minute);
             let sent = entry("* * * * *").jitter(most).tick(Tick::new(time), time, time, 0).expect("a tick");
-            let When::At(when) = sent.task.when else { panic!("not put off") };
+            let When::At(when) = sent.task.when else { panic!("not deferred") };
             (when - time).to_std().expect("later")
         };
         let drawn: Vec<_> = (0..200).map(of).collect();

@@ -1,4 +1,4 @@
-// Keeps the page as the server would render it now: when the broker has news, the same address is fetched again.
+// Keeps the page as the server would render it now: when the broker notifies it of a change, the same address is fetched again.
 import { morph } from "./morph.js";
 
 const RETRY = 2000;

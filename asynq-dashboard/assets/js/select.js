@@ -17,7 +17,7 @@ export function select() {
     const button = event.target.closest("[data-bulk]");
     if (button) bulk(button);
   });
-  for (const news of ["page", "rows"]) document.addEventListener(news, show);
+  for (const name of ["page", "rows"]) document.addEventListener(name, show);
   show();
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The process lives, whatever the broker does: restarting it would mend nothing.
+/// The process lives, whatever the broker does: restarting it would repair nothing.
 async fn healthz() -> &'static str {
     "ok\n"
 }

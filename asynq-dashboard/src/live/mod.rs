@@ -24,13 +24,13 @@ use crate::{
     login::Caller,
     path::UrlQuery,
     route::Route,
-    sample::News,
+    sample::Notification,
     state::AppState,
 };
 
 /// How long one listener is served; a browser comes back by itself, and shows then that it is still logged in.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Without news: a sign of life, so that proxies keep the connection and a dead browser is noticed.
+/// Without a notification: a sign of life, so that proxies keep the connection and a dead browser is noticed.
 const ALIVE: Duration = Duration::from_secs(15);
 
 /// Where it is.
@@ -60,7 +60,7 @@ async fn events(
     let logins = app.clone();
     // The stream ends with the login of its user.
     let ended = async move { tokio::time::timeout(LONGEST, logins.rules().login.ended(&caller)).await };
-    let stream = news(app.samples().subscribe(), which.queue, place).take_until(Box::pin(ended));
+    let stream = notifications(app.samples().subscribe(), which.queue, place).take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
     let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
     // nginx would hold events back otherwise.
@@ -69,28 +69,28 @@ async fn events(
 }
 
 struct Listener {
-    news: watch::Receiver<News>,
+    notifications: watch::Receiver<Notification>,
     queue: String,
     was_away: bool,
     waiting: Vec<Event>,
     _place: OwnedSemaphorePermit,
 }
 
-fn news(
-    mut news: watch::Receiver<News>,
+fn notifications(
+    mut notifications: watch::Receiver<Notification>,
     queue: String,
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     // What is known already comes first.
-    news.mark_changed();
-    let listener = Listener { news, queue, was_away: false, waiting: Vec::new(), _place: place };
+    notifications.mark_changed();
+    let listener = Listener { notifications, queue, was_away: false, waiting: Vec::new(), _place: place };
     stream::unfold(listener, |mut listener| async move {
         while listener.waiting.is_empty() {
-            listener.news.changed().await.ok()?;
-            let news = listener.news.borrow_and_update().clone();
-            let is_away = news.away.is_some();
+            listener.notifications.changed().await.ok()?;
+            let notification = listener.notifications.borrow_and_update().clone();
+            let is_away = notification.away.is_some();
             // The last is sent first.
-            if !is_away && let Some(snapshot) = &news.latest {
+            if !is_away && let Some(snapshot) = &notification.latest {
                 let data = json::samples(snapshot, &listener.queue).to_string();
                 listener.waiting.push(Event::default().event("samples").data(data));
             }
@@ -114,26 +114,26 @@ mod tests {
     use crate::sample::Snapshot;
 
     #[tokio::test]
-    async fn a_listener_hears_what_is_known_and_when_the_broker_goes_and_comes() {
-        let sender = watch::Sender::new(News::default());
+    async fn a_listener_receives_what_is_known_and_when_the_broker_goes_and_comes() {
+        let sender = watch::Sender::new(Notification::default());
         let places = Arc::new(Semaphore::new(1));
         let place = Arc::clone(&places).try_acquire_owned().expect("a place");
-        let mut heard = Box::pin(news(sender.subscribe(), String::new(), place));
+        let mut received = Box::pin(notifications(sender.subscribe(), String::new(), place));
         let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new())));
         let away = Some(BrokerError::new(BrokerErrorKind::Unavailable, "gone"));
-        for (news, expected) in [
-            (News { latest: latest.clone(), away: None }, &["samples"][..]),
-            (News { latest: latest.clone(), away: away.clone() }, &["away"]),
-            (News { latest: latest.clone(), away: None }, &["back", "samples"]),
+        for (notification, expected) in [
+            (Notification { latest: latest.clone(), away: None }, &["samples"][..]),
+            (Notification { latest: latest.clone(), away: away.clone() }, &["away"]),
+            (Notification { latest: latest.clone(), away: None }, &["back", "samples"]),
         ] {
-            sender.send_replace(news);
+            sender.send_replace(notification);
             for expected in expected {
-                let event = format!("{:?}", heard.next().await.expect("an event"));
+                let event = format!("{:?}", received.next().await.expect("an event"));
                 assert!(event.contains(expected), "{event}");
             }
         }
         assert_eq!(places.available_permits(), 0);
-        drop(heard);
+        drop(received);
         assert_eq!(places.available_permits(), 1);
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Samples(Arc<Shared>);
 struct Shared {
     broker: Arc<dyn Broker>,
     kept: Mutex<Rings>,
-    news: watch::Sender<News>,
+    notifications: watch::Sender<Notification>,
     /// One read at a time: a request that comes meanwhile takes its answer.
     reading: tokio::sync::Mutex<Option<CachedRead>>,
     sampler: OnceLock<AbortOnDropHandle<()>>,
@@ -58,7 +58,7 @@ impl Looks {
 
 /// The sampler's state, as its readers see it.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct News {
+pub(crate) struct Notification {
     /// The latest numbers; `None` before the first sweep.
     pub(crate) latest: Option<Arc<Snapshot>>,
     /// What the broker said where it does not answer now.
@@ -87,7 +87,7 @@ impl Samples {
         Self(Arc::new(Shared {
             broker,
             kept: Mutex::default(),
-            news: watch::Sender::new(News::default()),
+            notifications: watch::Sender::new(Notification::default()),
             reading: tokio::sync::Mutex::default(),
             sampler: OnceLock::new(),
             looks: Arc::default(),
@@ -131,10 +131,10 @@ impl Samples {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).series(queue, Instant::now())
     }
 
-    /// The news as they come.
-    pub(crate) fn subscribe(&self) -> watch::Receiver<News> {
+    /// The notifications as they come.
+    pub(crate) fn subscribe(&self) -> watch::Receiver<Notification> {
         self.0.looks.note();
-        self.0.news.subscribe()
+        self.0.notifications.subscribe()
     }
 }
 

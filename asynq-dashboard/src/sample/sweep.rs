@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{News, Shared};
+use super::{Notification, Shared};
 
 /// Between two sweeps, at least.
 const EVERY: Duration = Duration::from_secs(5);
@@ -22,14 +22,14 @@ pub(super) async fn run(shared: Weak<Shared>) {
             let Some(shared) = shared.upgrade() else { return };
             let answer = shared.read().await;
             let is_back = answer.is_ok();
-            shared.news.send_modify(|news| match answer {
+            shared.notifications.send_modify(|notification| match answer {
                 Ok(snapshot) => {
                     shared.kept.lock().unwrap_or_else(PoisonError::into_inner).add(&snapshot, Instant::now());
-                    *news = News { latest: Some(snapshot), away: None };
+                    *notification = Notification { latest: Some(snapshot), away: None };
                 }
-                Err(error) => news.away = Some(error),
+                Err(error) => notification.away = Some(error),
             });
-            let watched = shared.news.receiver_count() > 0;
+            let watched = shared.notifications.receiver_count() > 0;
             if !watched && is_asleep(shared.looks.since()) {
                 let looks = Arc::clone(&shared.looks);
                 drop(shared);

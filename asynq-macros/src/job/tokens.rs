@@ -31,7 +31,7 @@ pub(super) fn doc_at(span: Span, text: &str) -> TokenStream {
     quote_spanned!(span=> #(#[doc = #lines])*)
 }
 
-/// What users forbid in their own code and cannot mend in ours. Everything public is documented all the same.
+/// What users forbid in their own code and cannot repair in ours. Everything public is documented all the same.
 pub(super) fn allow() -> TokenStream {
     quote! {
         #[allow(

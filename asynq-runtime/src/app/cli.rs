@@ -44,7 +44,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         let given = given(services, flags);
         let ended = runtime.block_on(command::worker(settings, format, given, setup));
-        // The worker has handed back what did not end in time; a blocking job that never returns must not hold the process.
+        // The worker has requeued what did not end in time; a blocking job that never returns must not hold the process.
         runtime.shutdown_background();
         return ended;
     }

@@ -222,7 +222,7 @@ impl App {
         self.with(move |builder| builder.blocking_limit(limit))
     }
 
-    /// How long a stopping worker lets running jobs go on before it hands them back; default 8 s.
+    /// How long a stopping worker lets running jobs go on before it requeues them; default 8 s.
     pub fn shutdown_timeout(mut self, timeout: impl IntoSpan) -> Self {
         self.shutdown_timeout = Some(timeout.into_span());
         self

@@ -52,12 +52,12 @@ pub trait Consume {
         false
     }
 
-    /// Puts what earlier calls of this member took and did not return back to the heads of its queues, as if it had not
+    /// Requeues what earlier calls of this member took and did not return at the heads of its queues, as if it had not
     /// been taken: none of it began, so this is not a crash. These are calls that were dropped or got no answer; and,
     /// where [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) says so, those that were begun longer than `older`
-    /// ago and are held up: nothing of their answer has come for so long. What is put back here is not returned there
+    /// ago and are held up: nothing of their answer has come for so long. What is requeued here is not returned there
     /// as well. Where an answer takes longer than `older` and is still coming, the leases of its tasks are extended.
-    /// Returns what was put back; of each queue the next to be taken is the first.
+    /// Returns what was requeued; of each queue the next to be taken is the first.
     ///
     /// # Errors
     ///

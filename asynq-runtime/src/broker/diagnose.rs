@@ -1,6 +1,6 @@
 //! Contract: what a broker says of itself, and what in a queue does not fit together.
 //!
-//! A sound broker never shows an oddity for longer than its janitor needs. What is found is told, never mended here.
+//! A sound broker never shows an oddity for longer than its janitor needs. What is found is told, never repaired here.
 
 use std::{fmt, time::Duration};
 

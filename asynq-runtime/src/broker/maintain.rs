@@ -57,7 +57,7 @@ pub trait Maintain {
     /// The broker failed; nothing is known about any lock.
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError>;
 
-    /// Puts tasks whose worker is gone back to the head of pending, in the order in which they were taken: `retried` unchanged,
+    /// Requeues tasks whose worker is gone at the head of pending, in the order in which they were taken: `retried` unchanged,
     /// `crashes` + 1, at most 100 per queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its
     /// server is dead); a Go run gets Go's own grace of 30 s more.
     ///
@@ -77,7 +77,7 @@ pub trait Maintain {
         Ok(Duration::ZERO)
     }
 
-    /// Mends what a crash of something else left behind: active without a lease, ids without a task.
+    /// Repairs what a crash of something else left behind: active without a lease, ids without a task.
     ///
     /// # Errors
     ///
@@ -185,7 +185,7 @@ pub struct Recovered {
     pub more: bool,
 }
 
-/// What [`Maintain::sweep`] mended.
+/// What [`Maintain::sweep`] repaired.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Active tasks that had no lease and got one that ends at once, so that recovery sees them.

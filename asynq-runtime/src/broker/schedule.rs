@@ -29,8 +29,8 @@ pub trait Schedules {
     /// refused and the tick counts as fired.
     ///
     /// A task that is replaced while it runs is asked to stop in the same step, and marked
-    /// ([`Extra::replaced`](crate::task::Extra::replaced)): [`settle`](super::Settle::settle) deletes it where it would put it
-    /// off, archive it or hand it back.
+    /// ([`Extra::replaced`](crate::task::Extra::replaced)): [`settle`](super::Settle::settle) deletes it where it would defer it,
+    /// archive it or requeue it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Looks at queues and tasks, and repairs them: what asynq's inspector does, with its flaws mended.
+//! Looks at queues and tasks, and repairs them: what asynq's inspector does, with its flaws repaired.
 //!
 //! ```no_run
 //! use asynq_runtime::{inspector::Force, prelude::*};

@@ -21,7 +21,7 @@ const LIMIT: usize = 1 << 20;
 ///
 /// It stays with the task over retries, snoozes, deploys and the death of a worker, and when an archived task is run again. It ends
 /// with the task: when the task succeeds or is deleted, and when somebody edits its payload or replaces its arguments.
-/// It is encoded by the job's codec, at most 1 MiB. Where its type has changed since it was saved, the task is handed back
+/// It is encoded by the job's codec, at most 1 MiB. Where its type has changed since it was saved, the task is requeued
 /// for a worker that knows the old one, as a task whose arguments have another shape is.
 ///
 /// ```
@@ -164,7 +164,7 @@ impl JobContext {
     ///
     /// # Errors
     ///
-    /// What was saved is of another type, or the broker failed. Return it as it is: then the task is handed back without
+    /// What was saved is of another type, or the broker failed. Return it as it is: then the task is requeued without
     /// spending a retry.
     pub async fn checkpoint<T>(&self) -> Result<Checkpoint<T>, JobError>
     where

@@ -213,7 +213,7 @@ impl JobContext {
 
     /// Whether the worker is leaving, as on every deploy, or the attempt [should stop](Self::is_cancelled) for any other reason:
     /// the moment to save a [`Checkpoint`](super::Checkpoint) and return, best with `JobError::snooze("0s")`. What still runs
-    /// when the shutdown timeout of the server is over is stopped and handed back.
+    /// when the shutdown timeout of the server is over is stopped and requeued.
     pub fn is_stopping(&self) -> bool {
         self.0.parts.stopping.is_cancelled() || self.is_cancelled()
     }
@@ -371,7 +371,7 @@ mod tests {
     async fn a_result_is_owed_until_it_is_taken_or_unwanted_and_its_thread_has_returned_by_then() {
         for round in 0..100 {
             let (ctx, (open, gate)) = (context(TaskMessage::default()), mpsc::channel::<()>());
-            // A task that polls without end is put off by tokio now and then.
+            // A task that polls without end is deferred by tokio now and then.
             tokio::task::yield_now().await;
             let mut job = Box::pin(run_blocking(&ctx, move |_| Ok((round, gate.recv().is_ok()))));
             let looked = poll_fn(|cx| Poll::Ready(job.as_mut().poll(cx))).await;

@@ -62,7 +62,7 @@ impl JobError {
         Self::with(error, Policy::Fail)
     }
 
-    /// A failure that no retry can mend: archived at once.
+    /// A failure that no retry can repair: archived at once.
     #[doc(alias("discard", "dead_letter", "abort"))]
     pub fn skip_retry(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::SkipRetry)

@@ -26,13 +26,13 @@ pub(crate) enum Outcome {
     Done,
     Revoked,
     Retry,
-    PutOff,
+    Deferred,
     Archived,
-    HandedBack,
+    Requeued,
 }
 
 impl Outcome {
-    const ALL: [Self; 6] = [Self::Done, Self::Revoked, Self::Retry, Self::PutOff, Self::Archived, Self::HandedBack];
+    const ALL: [Self; 6] = [Self::Done, Self::Revoked, Self::Retry, Self::Deferred, Self::Archived, Self::Requeued];
 
     /// What the action means; a broker knows no difference between a success and a revoked task.
     pub(crate) fn of(action: &Action, is_revoked: bool) -> Self {
@@ -41,9 +41,9 @@ impl Outcome {
             Action::Done | Action::Complete { .. } if is_revoked => Self::Revoked,
             Action::Done | Action::Complete { .. } => Self::Done,
             Action::Retry { counted: true, .. } => Self::Retry,
-            Action::Retry { counted: false, .. } => Self::PutOff,
+            Action::Retry { counted: false, .. } => Self::Deferred,
             Action::Archive { .. } => Self::Archived,
-            Action::Requeue => Self::HandedBack,
+            Action::Requeue => Self::Requeued,
         }
     }
 
@@ -53,9 +53,9 @@ impl Outcome {
             Self::Done => "done",
             Self::Revoked => "revoked",
             Self::Retry => "retry",
-            Self::PutOff => "put_off",
+            Self::Deferred => "deferred",
             Self::Archived => "archived",
-            Self::HandedBack => "handed_back",
+            Self::Requeued => "requeued",
         }
     }
 }

@@ -66,7 +66,7 @@ pub fn described() -> &'static [Described] {
             name: OUTCOMES,
             kind: Kind::Counter,
             labels: &["type", "outcome"],
-            help: "Attempts that ended, by what becomes of the task: done, revoked, retry, put_off, archived or handed_back.",
+            help: "Attempts that ended, by what becomes of the task: done, revoked, retry, deferred, archived or requeued.",
         },
         Described { name: IN_FLIGHT, kind: Kind::Gauge, labels: &["type"], help: "Attempts under way." },
         Described {

@@ -32,7 +32,7 @@ fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
         assert!(recorded(|| drop(job.begin(None))).contains("asynq_job_in_flight{type=\"metrics:run\"} 1"));
         under.end(Outcome::Retry);
         // One that never started has no time of its own, and one that was dropped no outcome.
-        job.begin(None).end(Outcome::HandedBack);
+        job.begin(None).end(Outcome::Requeued);
         drop(job.begin(None));
     });
     has(&text, "asynq_job_in_flight{type=\"metrics:run\"} 0");
@@ -44,8 +44,7 @@ fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
     has(&text, "asynq_job_wait_seconds_sum{type=\"metrics:run\"} 0.25");
     has(&text, "asynq_job_wait_seconds_count{type=\"metrics:run\"} 1");
     has(&text, "asynq_job_run_seconds_count{type=\"metrics:run\"} 1");
-    for (outcome, n) in [("retry", 1), ("handed_back", 1), ("done", 0), ("archived", 0), ("revoked", 0), ("put_off", 0)]
-    {
+    for (outcome, n) in [("retry", 1), ("requeued", 1), ("done", 0), ("archived", 0), ("revoked", 0), ("deferred", 0)] {
         has(&text, &format!("asynq_job_outcomes_total{{type=\"metrics:run\",outcome=\"{outcome}\"}} {n}"));
     }
 }
@@ -74,8 +73,8 @@ fn what_becomes_of_a_task_has_one_word() {
         (Action::Done, true, "revoked"),
         (Action::Complete { result: None }, false, "done"),
         (retry(true), false, "retry"),
-        (retry(false), false, "put_off"),
-        (Action::Requeue, false, "handed_back"),
+        (retry(false), false, "deferred"),
+        (Action::Requeue, false, "requeued"),
     ] {
         assert_eq!(Outcome::of(&action, is_revoked).as_str(), expected, "{action:?}");
     }

@@ -100,7 +100,7 @@ impl ActiveRun {
         self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, may).is_ok()
     }
 
-    /// The task's job has ended, or it was never started: its outcome is next. `false` if it was lost or handed back, and
+    /// The task's job has ended, or it was never started: its outcome is next. `false` if it was lost or requeued, and
     /// nobody waits for its outcome.
     pub(crate) fn settling(&self) -> bool {
         self.go_on(Phase::Settling)
@@ -432,7 +432,7 @@ mod tests {
         assert!(!runs.lose(&a.attempt.key));
         assert!(!a.stop.is_asked());
         assert_eq!(runs.keys().len(), 1);
-        // Handing back what has not ended leaves what has ended alone.
+        // Requeuing what has not ended leaves what has ended alone.
         assert!(runs.unended().is_empty());
     }
 
@@ -445,7 +445,7 @@ mod tests {
         assert!(runs.start(&held[1]));
         let unended = runs.unended();
         assert!(unended.len() == 1 && unended[0].settling());
-        // Its job ends after it was handed back.
+        // Its job ends after it was requeued.
         assert!(!held[1].settling());
         runs.abandon();
         assert!(runs.is_empty());

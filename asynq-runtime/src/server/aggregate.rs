@@ -263,7 +263,7 @@ fn add_typed(
     for (place, why) in made.left_out {
         let id = tasks[place].0.clone();
         match why {
-            // By itself it meets a worker, which hands it back until one comes that knows its shape.
+            // By itself it meets a worker, which requeues it until one comes that knows its shape.
             LeftOut::OtherShape => outcome.alone.push(id),
             LeftOut::Rejected(error) => outcome.rejected.push(Rejected { id, error, raw: None }),
         }

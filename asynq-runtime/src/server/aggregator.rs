@@ -177,7 +177,7 @@ impl Aggregator {
 
 /// Says why a group was not aggregated; only once that other servers have to see to it.
 fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
-    const TEXT: &str = "a group was not aggregated and is left alone for a while";
+    const TEXT: &str = "a group was not aggregated and is backed off for a while";
     let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(_))) && pause > backed_off::FIRST;
     if is_known {
         tracing::debug!(%queue, %group, ?pause, "{TEXT}: {why}");
@@ -186,7 +186,7 @@ fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished)
     }
 }
 
-/// Makes of a set what shall become of it, and ends it; or puts it back.
+/// Makes of a set what shall become of it, and ends it; or releases it.
 async fn end(context: &Arc<ServerContext>, set: TaskSet) -> Result<(), Unfinished> {
     let set = Arc::new(set);
     let outcome = match make(context, &set).await {

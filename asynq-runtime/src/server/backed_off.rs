@@ -1,4 +1,4 @@
-//! Groups that could not be aggregated, each left alone for a while that grows.
+//! Groups that could not be aggregated, each backed off for a while that grows.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -12,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// So many groups are remembered; beyond them the one whose time is over first is forgotten.
 const MOST: usize = 10_000;
 
-/// The groups to leave alone.
+/// The groups that are backed off.
 #[derive(Debug, Default)]
 pub(crate) struct BackedOff(HashMap<(QueueName, GroupName), Rest>);
 
@@ -23,7 +23,7 @@ struct Rest {
 }
 
 impl BackedOff {
-    /// Leaves a group alone from now on; returns for how long.
+    /// Backs off from a group from now on; returns for how long.
     pub(crate) fn add(&mut self, queue: &QueueName, group: &GroupName, now: Instant) -> Duration {
         let key = (queue.clone(), group.clone());
         let times = self.0.get(&key).map_or(0, |rest| rest.times);
@@ -38,7 +38,7 @@ impl BackedOff {
         pause
     }
 
-    /// Whether a group is to be left alone now.
+    /// Whether a group is backed off now.
     pub(crate) fn contains(&self, queue: &QueueName, group: &GroupName, now: Instant) -> bool {
         !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_left_alone_ever_longer_until_it_works() {
+    fn a_group_is_backed_off_ever_longer_until_it_works() {
         let mut backed_off = BackedOff::default();
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let mut now = Instant::now();

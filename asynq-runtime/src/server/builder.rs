@@ -188,7 +188,7 @@ impl ServerBuilder {
         self
     }
 
-    /// How long a stopping server lets running jobs go on before it hands them back to their queues; default 8 s.
+    /// How long a stopping server lets running jobs go on before it requeues them; default 8 s.
     pub fn shutdown_timeout(mut self, timeout: impl IntoSpan) -> Self {
         self.shutdown_timeout = timeout.into_span().map_err(|error| ServerError::option("shutdown_timeout", error));
         self
@@ -232,7 +232,7 @@ impl ServerBuilder {
     /// The function is given the group and its tasks, in the order in which they joined, and returns the new task, or an
     /// `async` block that does. That task goes to the queue of the group, with an id of its own: whatever it says about
     /// these is not heeded. It must not name a group. Where the function fails or panics, or takes longer than 100 s, the tasks
-    /// go back to their group, which is left alone for a while.
+    /// go back to their group, which is backed off for a while.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;

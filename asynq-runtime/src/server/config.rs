@@ -30,7 +30,7 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(15);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnUnknown {
-    /// Puts it off for others: 5 s, doubling to 10 minutes, no retry spent; archived with the reason after a day.
+    /// Requeues it for others: 5 s, doubling to 10 minutes, no retry spent; archived with the reason after a day.
     #[default]
     HandBack,
     /// The same, archived after this time: longer for programs that are deployed or rolled back over days.

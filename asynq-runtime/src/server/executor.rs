@@ -180,7 +180,7 @@ impl Executor {
             return why.into();
         }
         // The run that was replaced ended without an outcome: its worker died or was a Go program's. The broker deletes the
-        // task when it is handed back.
+        // task when it is requeued.
         if attempt.extra.replaced {
             return Ended::Interrupted.into();
         }
@@ -281,11 +281,11 @@ impl Executor {
             // Another server has the task; the broker will refuse the outcome as well.
             Ok(Ok(Settled::Fenced | Settled::Gone)) => Some(Ended::Interrupted),
             Ok(Err(error)) if !error.is_unavailable() => {
-                tracing::error!("the unique lock cannot be freed, so the task is put off: {error}");
-                Some(Ended::PutOff(AFTER_REFUSAL))
+                tracing::error!("the unique lock cannot be freed, so the task is deferred: {error}");
+                Some(Ended::Deferred(AFTER_REFUSAL))
             }
             Ok(Err(_)) | Err(_) => {
-                tracing::warn!("the broker is away, so the task is handed back before its start");
+                tracing::warn!("the broker is away, so the task is requeued before its start");
                 Some(Ended::Interrupted)
             }
         }
@@ -307,8 +307,8 @@ fn tell(action: &Action) {
     match action {
         Action::Done | Action::Complete { .. } | Action::Revoke { .. } => tracing::debug!("done"),
         Action::Retry { delay, error: Some(error), .. } => tracing::warn!(?delay, "failed, will be retried: {error}"),
-        Action::Retry { delay, .. } => tracing::debug!(?delay, "put off"),
+        Action::Retry { delay, .. } => tracing::debug!(?delay, "deferred"),
         Action::Archive { error, .. } => tracing::error!("archived: {error}"),
-        Action::Requeue => tracing::debug!("handed back"),
+        Action::Requeue => tracing::debug!("requeued"),
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Where the broker's calls run in the calling task, the fetcher lives beside the jobs: the thread that reads an answer
 //! runs its tasks, and no other thread has to be woken. A job that blocks that thread holds the fetcher up; the
-//! heartbeat runtime then hands back what it took.
+//! heartbeat runtime then requeues what it took.
 //!
 //! A task that the next death of a worker would archive is *quarantined*. One of them runs at a time, and no other is even
 //! taken: a death is charged to everything that the worker holds, waiting or not. Tasks that merely ran beside a poison
@@ -125,7 +125,7 @@ impl Fetcher {
             room = room.min(layer_stack.batch_controller().most());
         }
         if next == Next::Wait {
-            return self.wait_for_news().await;
+            return self.wait_for_notification().await;
         }
         self.look(room, next).await?;
         let taken = if self.queues.is_strict() {
@@ -144,7 +144,11 @@ impl Fetcher {
         if taken > 0 {
             self.wakeups.on_work();
         }
-        if taken > 0 || self.open(self.all()).next().is_some() { Ok(Next::Fetch) } else { self.wait_for_news().await }
+        if taken > 0 || self.open(self.all()).next().is_some() {
+            Ok(Next::Fetch)
+        } else {
+            self.wait_for_notification().await
+        }
     }
 
     /// Slots that may be filled, as far as their outcomes would find room.
@@ -216,7 +220,7 @@ impl Fetcher {
         context.signals.fetched.notify();
         let held = context.runs.hold(runs.into_iter().map(Attempt::from), now);
         let rest = self.start(held).await;
-        context.put_back(&rest);
+        context.requeue(&rest);
         taken
     }
 

@@ -35,7 +35,7 @@ async fn turn(context: &ServerContext, wakeups: &mut SpuriousWakeups) -> Result<
     let queues = context.queues.now();
     let since = Instant::now();
     let forwarded = tokio::select! {
-        forwarded = context.news(context.broker.wait_and_forward(queues.names(), context.config.retries, SAFETY_NET)) => forwarded?,
+        forwarded = context.notification(context.broker.wait_and_forward(queues.names(), context.config.retries, SAFETY_NET)) => forwarded?,
         () = context.queues.changed(&queues) => return Ok(()),
     };
     if forwarded.moved > 0 {

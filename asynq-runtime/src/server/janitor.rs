@@ -1,5 +1,5 @@
-//! Deletes completed tasks past their retention, trims the archive, puts sets that nobody ended back to their groups, and
-//! mends what crashes left behind.
+//! Deletes completed tasks past their retention, trims the archive, releases sets that nobody ended to their groups, and
+//! repairs what crashes left behind.
 //!
 //! In slices with breaks between them: housekeeping never holds up work, and an outcome never fails because of it.
 
@@ -92,7 +92,7 @@ async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerEr
     if dropped > 0 {
         let tasks = u64::try_from(dropped).unwrap_or(u64::MAX);
         crate::metrics::archive_dropped(queue.as_str(), tasks);
-        context.signals.trimmed.ring_by(tasks);
+        context.signals.trimmed.notify_by(tasks);
         tracing::warn!(
             %queue, dropped, size,
             "the archive was full: the oldest tasks in it were deleted; `.archive(..)` makes it larger"
@@ -122,7 +122,7 @@ async fn sweep(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerE
     let swept = context.answer(context.broker.sweep(queue)).await?;
     if swept != Swept::default() {
         let Swept { leases_restored: leases, ghosts_removed: ghosts } = swept;
-        tracing::warn!(%queue, leases, ghosts, "mended active tasks without a lease and ids without a task");
+        tracing::warn!(%queue, leases, ghosts, "repaired active tasks without a lease and ids without a task");
     }
     Ok(())
 }

@@ -6,12 +6,12 @@
 //!   outbox  ── outcomes until the broker has taken them ◄── outcome decides ◄──────┘
 //!   lease, beat ── everything in hand stays ours, and is shown
 //!   subscriber ── cancel requests        forwarder ── due → pending
-//!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, mends
+//!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, repairs
 //!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
 //! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator, services. Stop order:
-//! services are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator puts back what
+//! services are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator releases what
 //! it has, the server leaves, and the rest ends with the thread. The fetcher lives on the side where its broker answers faster
 //! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all of it: dropping it
 //! ends everything at once.
@@ -264,7 +264,7 @@ impl Server {
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
-    /// shutdown timeout and hands the rest back, a second TERM or INT ends the process at once with exit code 130. A
+    /// shutdown timeout and requeues the rest, a second TERM or INT ends the process at once with exit code 130. A
     /// thread of the server's own acts on signals, so that jobs which block every thread of their runtime delay none.
     ///
     /// # Errors

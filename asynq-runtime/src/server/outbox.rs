@@ -41,12 +41,12 @@ struct Items {
     waiting: VecDeque<Item>,
     /// Sent and not answered, with what each met before: older than what waits.
     sent: Option<(Arc<Vec<Settlement>>, Vec<SendHistory>)>,
-    /// Handed back by a server that is leaving, with their places: sent together, so that their order stays.
-    handed_back: Vec<(u64, Item)>,
+    /// Requeued by a server that is leaving, with their places: sent together, so that their order stays.
+    requeued: Vec<(u64, Item)>,
     /// Whether those were sent.
     gathers: bool,
     /// Refused while others of the same call were taken; the broker lives, so they must not hold up the rest.
-    put_off: Vec<(Instant, Item)>,
+    deferred: Vec<(Instant, Item)>,
     told: Option<Share>,
 }
 
@@ -67,14 +67,14 @@ struct SendHistory {
 
 impl Outbox {
     /// Adds what `settlement` says of the task that was the `place`th that this server took. The outbox is locked meanwhile: a task
-    /// that is settled is in here before any other call, such as [`hand_back`](Self::hand_back), sees the outbox.
+    /// that is settled is in here before any other call, such as [`send_requeued`](Self::send_requeued), sees the outbox.
     pub(crate) fn add(&self, place: u64, settlement: impl FnOnce() -> Option<Settlement>) {
         let mut items = self.lock();
         let Some(settlement) = settlement() else { return };
         let goes_back = matches!(settlement.action, Action::Requeue);
         let item = Item { settlement, history: SendHistory::default() };
         if goes_back && items.gathers {
-            items.handed_back.push((place, item));
+            items.requeued.push((place, item));
             return;
         }
         items.waiting.push_back(item);
@@ -82,17 +82,17 @@ impl Outbox {
         self.added.notify_one();
     }
 
-    /// From now on what is handed back waits for [`hand_back`](Self::hand_back).
+    /// From now on what is requeued waits for [`send_requeued`](Self::send_requeued).
     pub(crate) fn gather(&self) {
         self.lock().gathers = true;
     }
 
-    /// Sends what was gathered. The last one to be put back is the first to be taken again: so in reverse, and the tasks
+    /// Sends what was gathered. The last one to be requeued is the first to be taken again: so in reverse, and the tasks
     /// of a queue stand in it as they did before.
-    pub(crate) fn hand_back(&self) {
+    pub(crate) fn send_requeued(&self) {
         let mut items = self.lock();
         items.gathers = false;
-        let mut gathered = std::mem::take(&mut items.handed_back);
+        let mut gathered = std::mem::take(&mut items.requeued);
         gathered.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
         items.waiting.extend(gathered.into_iter().map(|(_, item)| item));
         drop(items);
@@ -171,13 +171,13 @@ impl Outbox {
                 }
             }
         }
-        items.put_off(from_behind.into_iter().rev(), Instant::now());
+        items.defer(from_behind.into_iter().rev(), Instant::now());
         let is_empty = items.len() == 0;
         items.tell();
         drop(items);
         metrics::fenced(lost);
-        context.signals.settled.ring_by(done);
-        context.signals.lost.ring_by(lost);
+        context.signals.settled.notify_by(done);
+        context.signals.lost.notify_by(lost);
         if is_empty {
             self.emptied.notify_waiters();
             context.note_idle();
@@ -197,13 +197,13 @@ impl Outbox {
 impl Items {
     fn len(&self) -> usize {
         let sent = self.sent.as_ref().map_or(0, |(sent, _)| sent.len());
-        self.waiting.len() + sent + self.handed_back.len() + self.put_off.len()
+        self.waiting.len() + sent + self.requeued.len() + self.deferred.len()
     }
 
     /// Lets outcomes wait that were refused, longer each time; those that were refused together go again in their order.
-    fn put_off(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
+    fn defer(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
         let pause = |refused: u32| FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
-        self.put_off.extend(refused.map(|item| (now + pause(item.history.refused), item)));
+        self.deferred.extend(refused.map(|item| (now + pause(item.history.refused), item)));
     }
 
     /// Shows how many there are.
@@ -212,7 +212,7 @@ impl Items {
         self.told.get_or_insert_with(|| metrics::OUTBOX.share()).set(n);
     }
 
-    /// The oldest outcomes, which stay here until they are answered; and when the next one that was put off is due.
+    /// The oldest outcomes, which stay here until they are answered; and when the next one that was deferred is due.
     fn next(&mut self, now: Instant) -> (Arc<Vec<Settlement>>, Option<Instant>) {
         if let Some((sent, history)) = self.sent.take() {
             // The call that sent these has panicked, and they are sent again.
@@ -221,8 +221,8 @@ impl Items {
             let again = again.map(|(settlement, history)| Item { settlement, history }).rev();
             again.for_each(|item| self.waiting.push_front(item));
         }
-        if !self.put_off.is_empty() {
-            let due = self.put_off.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
+        if !self.deferred.is_empty() {
+            let due = self.deferred.extract_if(.., |(due, _)| *due <= now).map(|(_, item)| item);
             self.waiting.extend(due);
         }
         let n = match self.waiting.iter().take(BATCH).position(|item| item.history.is_sent_alone) {
@@ -236,7 +236,7 @@ impl Items {
         if n > 0 {
             self.sent = Some((Arc::clone(&batch), history));
         }
-        (batch, self.put_off.iter().map(|(due, _)| *due).min())
+        (batch, self.deferred.iter().map(|(due, _)| *due).min())
     }
 }
 
@@ -285,8 +285,8 @@ mod tests {
     #[test]
     fn an_outcome_that_spoiled_a_call_is_sent_alone() {
         let mut items = Items { waiting: ["a", "b", "x", "y", "c"].map(item).into(), ..Items::default() };
-        for suspect in [2, 3] {
-            items.waiting[suspect].history.is_sent_alone = true;
+        for number in [2, 3] {
+            items.waiting[number].history.is_sent_alone = true;
         }
         let mut batches = Vec::new();
         loop {
@@ -322,12 +322,12 @@ mod tests {
     fn what_is_refused_waits_longer_each_time_and_goes_again_in_its_order() {
         let (mut items, now) = (Items::default(), Instant::now());
         let ids = |batch: &[Settlement]| batch.iter().map(|sent| sent.run.id.to_string()).collect::<Vec<_>>();
-        items.put_off(["a", "b"].map(|id| refused(id, 1)).into_iter(), now);
+        items.defer(["a", "b"].map(|id| refused(id, 1)).into_iter(), now);
         let (none, due) = items.next(now);
         assert!(none.is_empty());
         let due = due.unwrap();
         assert_eq!(due, now + 2 * FIRST_REFUSAL);
-        items.put_off([refused("often", 30)].into_iter(), now);
+        items.defer([refused("often", 30)].into_iter(), now);
         assert_eq!(ids(&items.next(due).0), ["a", "b"]);
         items.sent = None;
         assert_eq!(items.next(due).1, Some(now + LONGEST_REFUSAL));

@@ -12,12 +12,12 @@ use crate::{
     task::{Ending, Extra, TaskMessage, Unknown},
 };
 
-/// A task of an unknown type is handed back after this time at first, and after twice as long each further time.
-const FIRST_HAND_BACK: Duration = Duration::from_secs(5);
+/// A task of an unknown type is requeued after this time at first, and after twice as long each further time.
+const FIRST_REQUEUE_DELAY: Duration = Duration::from_secs(5);
 /// … but never after more than this.
-const LONGEST_HAND_BACK: Duration = Duration::from_secs(600);
+const LONGEST_REQUEUE_DELAY: Duration = Duration::from_secs(600);
 /// So many attempts in a row may end as not a failure.
-const MOST_PUT_OFF: u32 = 25;
+const MOST_DEFERRALS: u32 = 25;
 /// A task whose type stays unknown for so long is archived, unless the server says otherwise.
 const GIVE_UP_UNKNOWN: Duration = Duration::from_secs(24 * 3600);
 
@@ -36,7 +36,7 @@ pub(crate) enum Ended {
     /// The server is leaving.
     Interrupted,
     /// It did not start, and may after this time.
-    PutOff(Duration),
+    Deferred(Duration),
     /// It did not start: nothing here knows its type or the shape of its arguments.
     Unknown(String),
     /// It did not start, or must not start again, and no retry can change that.
@@ -72,7 +72,7 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
         Ended::Succeeded(_) => Action::Done,
         Ended::Interrupted => Action::Requeue,
-        Ended::PutOff(delay) => Action::Retry { delay, error: None, counted: false, extra: facts.extra.clone() },
+        Ended::Deferred(delay) => Action::Retry { delay, error: None, counted: false, extra: facts.extra.clone() },
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Expired(error) => {
             Action::Archive { error, extra: Extra { ending: Ending::Expired.into(), ..known(facts.extra) } }
@@ -93,7 +93,7 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
         // Before the retry limit is checked: a snooze is not a failure, and asynq has no rule for it.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
-        Policy::NotAFailure if facts.extra.put_off < MOST_PUT_OFF => not_a_failure(error, pause, facts),
+        Policy::NotAFailure if facts.extra.deferrals < MOST_DEFERRALS => not_a_failure(error, pause, facts),
         _ if is_last => archive(error, facts),
         Policy::RetryIn(delay) => retry(delay, error, facts),
         _ => retry(pause.unwrap_or_else(|| retry_delay(retried, facts.roll)), error, facts),
@@ -105,19 +105,19 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
         OnUnknown::Retry => failed(Policy::Fail, error, None, facts),
-        OnUnknown::HandBack => handed_back(error, GIVE_UP_UNKNOWN, facts),
-        OnUnknown::HandBackFor(limit) => handed_back(error, limit, facts),
+        OnUnknown::HandBack => requeue_unknown(error, GIVE_UP_UNKNOWN, facts),
+        OnUnknown::HandBackFor(limit) => requeue_unknown(error, limit, facts),
     }
 }
 
-fn handed_back(error: String, limit: Duration, facts: Facts<'_>) -> Action {
+fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
     let Unknown { since_ms, times } = facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
     let known_by_nobody = Duration::from_millis(u64::try_from(facts.now_ms.saturating_sub(since_ms)).unwrap_or(0));
     if known_by_nobody >= limit {
         let limit = if limit == GIVE_UP_UNKNOWN { "a day".to_owned() } else { duration::format(limit) };
-        return archive(format!("{error} (no worker has known it for {limit}, handed back {times} times)"), facts);
+        return archive(format!("{error} (no worker has known it for {limit}, requeued {times} times)"), facts);
     }
-    let delay = FIRST_HAND_BACK.saturating_mul(1 << times.min(16)).min(LONGEST_HAND_BACK);
+    let delay = FIRST_REQUEUE_DELAY.saturating_mul(1 << times.min(16)).min(LONGEST_REQUEUE_DELAY);
     let extra = Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
     // The task shows why it waits, as with asynq; noted once, so that the last ten failures stay.
     let error = (facts.message.error_msg != shortened(&error)).then_some(error);
@@ -126,10 +126,10 @@ fn handed_back(error: String, limit: Duration, facts: Facts<'_>) -> Action {
 
 /// asynq's `IsFailure` = false, but not for ever, and on the last retry too.
 fn not_a_failure(error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
-    let put_off = facts.extra.put_off;
+    let deferrals = facts.extra.deferrals;
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
-    let delay = pause.unwrap_or_else(|| retry_delay(retried.saturating_add(put_off), facts.roll));
-    let extra = Extra { put_off: put_off + 1, unknown: None, ..facts.extra.clone() };
+    let delay = pause.unwrap_or_else(|| retry_delay(retried.saturating_add(deferrals), facts.roll));
+    let extra = Extra { deferrals: deferrals + 1, unknown: None, ..facts.extra.clone() };
     Action::Retry { delay, error: Some(error), counted: false, extra }
 }
 
@@ -143,7 +143,7 @@ fn archive(error: String, facts: Facts<'_>) -> Action {
 
 /// The extra facts without what counts from the last end of another kind.
 fn known(extra: &Extra) -> Extra {
-    Extra { unknown: None, put_off: 0, ending: Ending::Plain.into(), ..extra.clone() }
+    Extra { unknown: None, deferrals: 0, ending: Ending::Plain.into(), ..extra.clone() }
 }
 
 #[cfg(test)]
@@ -235,7 +235,8 @@ mod tests {
 
     #[test]
     fn an_end_that_the_state_does_not_tell_is_marked() {
-        let extra = |awaited, ending: Ending| Extra { awaited, ending: ending.into(), put_off: 3, ..Extra::default() };
+        let extra =
+            |awaited, ending: Ending| Extra { awaited, ending: ending.into(), deferrals: 3, ..Extra::default() };
         let marked = |awaited, ending: Ending| Extra { awaited, ending: ending.into(), ..Extra::default() };
         let archive = |awaited, ending| Action::Archive { error: "why".into(), extra: marked(awaited, ending) };
         for (ended, retention, awaited, expected) in [
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_task_is_handed_back_ever_later_and_archived_after_a_day() {
+    fn an_unknown_task_is_requeued_ever_later_and_archived_after_a_day() {
         let extra = |since_ms, times| Extra {
             max_crashes: Some(7),
             unknown: Some(Unknown { since_ms, times }),
@@ -281,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_for_how_long_an_unknown_task_is_handed_back() {
+    fn a_server_says_for_how_long_an_unknown_task_is_requeued() {
         let unknown = |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1 }), ..Extra::default() };
         let act = |limit, since_ms| {
             let policy = OnUnknown::HandBackFor(limit);
@@ -290,13 +291,13 @@ mod tests {
         let week = Duration::from_secs(7 * 86_400);
         assert!(matches!(act(week, NOW - 7 * DAY + 1), Action::Retry { counted: false, .. }));
         let Action::Archive { error, .. } = act(week, NOW - 7 * DAY) else { panic!("a week is over") };
-        assert_eq!(error, "why (no worker has known it for 7d, handed back 1 times)");
+        assert_eq!(error, "why (no worker has known it for 7d, requeued 1 times)");
         assert!(matches!(act(Duration::MAX, i64::MIN), Action::Retry { counted: false, .. }));
         assert!(matches!(act(Duration::ZERO, NOW + DAY), Action::Archive { .. }));
     }
 
     #[test]
-    fn why_a_task_is_handed_back_is_written_once() {
+    fn why_a_task_is_requeued_is_written_once() {
         let long = "ä".repeat(4096);
         for (known, error, written) in [
             ("", "why", true),
@@ -315,8 +316,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_failure_is_put_off_ever_longer_and_counts_at_last() {
-        let put_off = |put_off| Extra { max_crashes: Some(7), put_off, ..Extra::default() };
+    fn what_is_not_a_failure_is_deferred_ever_longer_and_counts_at_last() {
+        let deferrals = |deferrals| Extra { max_crashes: Some(7), deferrals, ..Extra::default() };
         let table = [
             // retried, max    in a row    delay
             ((0, 25), 0, 15),
@@ -327,29 +328,30 @@ mod tests {
             ((0, 0), 24, 331_791),
         ];
         for (counters, before, delay) in table {
-            let action = decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, put_off(before));
+            let action = decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, deferrals(before));
             let expected = Action::Retry {
                 delay: secs(delay),
                 error: Some("why".into()),
                 counted: false,
-                extra: put_off(before + 1),
+                extra: deferrals(before + 1),
             };
             assert_eq!(action, expected, "{counters:?} {before}");
         }
-        let at_last = |counters| decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, put_off(25));
+        let at_last =
+            |counters| decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, deferrals(25));
         let Action::Retry { counted: true, extra, .. } = at_last((0, 25)) else { panic!("it counts") };
-        assert_eq!(extra, put_off(0));
-        assert_eq!(at_last((25, 25)), Action::Archive { error: "why".into(), extra: put_off(0) });
+        assert_eq!(extra, deferrals(0));
+        assert_eq!(at_last((25, 25)), Action::Archive { error: "why".into(), extra: deferrals(0) });
         // Another end begins the count anew.
-        let action = decide_with(fails(Policy::Fail), (0, 25), 0, OnUnknown::HandBack, put_off(9));
+        let action = decide_with(fails(Policy::Fail), (0, 25), 0, OnUnknown::HandBack, deferrals(9));
         let Action::Retry { extra, .. } = action else { panic!("{action:?}") };
-        assert_eq!(extra, put_off(0));
+        assert_eq!(extra, deferrals(0));
     }
 
     #[test]
-    fn what_did_not_start_is_put_off_as_it_is() {
-        let extra = Extra { put_off: 3, unique_extend: true, ..Extra::default() };
-        let action = decide_with(Ended::PutOff(secs(5)), (25, 25), 0, OnUnknown::HandBack, extra.clone());
+    fn what_did_not_start_is_deferred_as_it_is() {
+        let extra = Extra { deferrals: 3, unique_extend: true, ..Extra::default() };
+        let action = decide_with(Ended::Deferred(secs(5)), (25, 25), 0, OnUnknown::HandBack, extra.clone());
         assert_eq!(action, Action::Retry { delay: secs(5), error: None, counted: false, extra });
     }
 

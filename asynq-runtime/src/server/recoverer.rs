@@ -1,4 +1,4 @@
-//! Puts the tasks of workers that died back to the head of their queues, first of all at the start.
+//! Requeues the tasks of workers that died at the head of their queues, first of all at the start.
 //!
 //! It looks again when the first of the leases that it saw has passed. A crash is not a failure: no retry is spent.
 //!

@@ -78,7 +78,7 @@ impl Running {
         }
     }
 
-    /// Leaves in order: fetches nothing more, lets running jobs end within the shutdown timeout, hands the rest back to
+    /// Leaves in order: fetches nothing more, lets running jobs end within the shutdown timeout, requeues the rest at
     /// the heads of their queues without spending a retry, and takes the server off the list. It returns at most a
     /// second after the timeout, even if the broker is dead or a blocking job does not return: the thread of such a job holds
     /// neither this call nor the end of a multi-thread runtime. A current-thread runtime waits for it when it is dropped.

@@ -81,7 +81,7 @@ async fn look(context: &ServerContext) -> Result<(), BrokerError> {
         let served = context.queues.now().len();
         tracing::info!(came, went, served, "the queues of the patterns are others now");
     }
-    context.news(context.broker.wait_for_queues(SAFETY_NET)).await
+    context.notification(context.broker.wait_for_queues(SAFETY_NET)).await
 }
 
 #[cfg(test)]

@@ -90,7 +90,7 @@ impl ServerContext {
         }
     }
 
-    /// Puts what calls of the fetcher took that never returned back to the heads of its queues, also that of calls which are
+    /// Requeues what calls of the fetcher took that never returned at the heads of its queues, also that of calls which are
     /// under way for longer than `older` where a job may block the fetcher's thread.
     pub(crate) async fn release_unanswered(&self, older: Duration) -> Result<(), BrokerError> {
         // Where the fetcher has its thread to itself, a call that is under way is waited for.
@@ -107,12 +107,12 @@ impl ServerContext {
         Ok(())
     }
 
-    /// Has tasks put back to the heads of their queues, unless they have been settled or were lost meanwhile; one whose attempt
+    /// Has tasks requeued at the heads of their queues, unless they have been settled or were lost meanwhile; one whose attempt
     /// has ended is settled as was decided. They come in the order in which they were taken, or the outbox gathers them and sees
-    /// to it: the last one to be put back is the next to be taken.
-    pub(crate) fn put_back(&self, tasks: &[Arc<ActiveRun>]) {
+    /// to it: the last one to be requeued is the next to be taken.
+    pub(crate) fn requeue(&self, tasks: &[Arc<ActiveRun>]) {
         for task in tasks.iter().rev() {
-            self.settle(task, || Self::hand_back(&task.attempt));
+            self.settle(task, || Self::requeue_settlement(&task.attempt));
         }
     }
 
@@ -122,8 +122,8 @@ impl ServerContext {
         self.outbox.add(task.place, || task.settling().then(|| task.decided().unwrap_or_else(undecided)));
     }
 
-    /// The settlement that puts a task back to the head of its queue.
-    pub(crate) fn hand_back(attempt: &Attempt) -> Settlement {
+    /// The settlement that requeues a task at the head of its queue.
+    pub(crate) fn requeue_settlement(attempt: &Attempt) -> Settlement {
         Settlement {
             run: attempt.key.clone(),
             message: Arc::clone(&attempt.message),
@@ -180,7 +180,10 @@ impl ServerContext {
     }
 
     /// The same for a wait that ends by itself after [`SAFETY_NET`].
-    pub(crate) async fn news<T>(&self, wait: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
+    pub(crate) async fn notification<T>(
+        &self,
+        wait: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Result<T, BrokerError> {
         timeout(SAFETY_NET + self.longest_call(), wait).await.unwrap_or_else(|_| Err(no_answer()))
     }
 }
@@ -218,7 +221,7 @@ impl Drop for Slot {
 impl Slot {
     /// What becomes of a task whose attempt was neither ended nor stopped.
     fn unended(&self) -> Settlement {
-        let settlement = ServerContext::hand_back(&self.task.attempt);
+        let settlement = ServerContext::requeue_settlement(&self.task.attempt);
         if std::thread::panicking() {
             return Settlement { action: after_mistake(&self.task.attempt.extra), ..settlement };
         }

@@ -1,4 +1,4 @@
-//! Leaves in order and in time: quiet, drain, hand back, settle, leave; and the signals that ask for it.
+//! Leaves in order and in time: quiet, drain, requeue, settle, leave; and the signals that ask for it.
 //!
 //! Whatever the broker does, the whole takes no longer than the shutdown timeout and a second (docs/design/recovery.md#shutdown).
 
@@ -41,7 +41,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
     if !within(end, nothing_runs).await {
         let running = context.runs.running();
         if running > 0 {
-            tracing::warn!(running, "the shutdown timeout is over: what still runs is handed back");
+            tracing::warn!(running, "the shutdown timeout is over: what still runs is requeued");
         }
         context.outbox.gather();
         context.runs.stop_all(Why::Leaving);
@@ -56,9 +56,9 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
     if !within(end, async { drop(hooks.await) }).await {
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
     }
-    // Jobs that block their thread have not noticed; their tasks are handed back without them, or settled where no more than a hook
+    // Jobs that block their thread have not noticed; their tasks are requeued without them, or settled where no more than a hook
     // blocks.
-    context.put_back(&context.runs.unended());
+    context.requeue(&context.runs.unended());
     // Nor has the fetcher where they block its thread.
     let why = match timeout_at(end + SETTLE, context.release_unanswered(Duration::ZERO)).await {
         Ok(answer) => answer.err().map(|error| error.to_string()),
@@ -67,7 +67,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
     if let Some(why) = why {
         tracing::warn!("tasks that never came here, if there are any, run again when their lease is over: {why}");
     }
-    context.outbox.hand_back();
+    context.outbox.send_requeued();
     if !within(end + SETTLE, context.outbox.emptied()).await {
         let left = context.outbox.len();
         tracing::error!(left, "the broker has not taken all outcomes; those tasks run again when their lease is over");

@@ -58,10 +58,10 @@ impl Signal {
     }
 
     pub(super) fn notify(&self) {
-        self.ring_by(1);
+        self.notify_by(1);
     }
 
-    pub(super) fn ring_by(&self, times: u64) {
+    pub(super) fn notify_by(&self, times: u64) {
         if times > 0 {
             self.0.send_modify(|count| *count += times);
         }

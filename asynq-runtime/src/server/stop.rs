@@ -9,7 +9,7 @@ use crate::job::{Cancel, Request};
 pub(crate) enum Why {
     /// A cancel request for this task came.
     Cancelled = 1,
-    /// The server is leaving and hands the task back.
+    /// The server is leaving and requeues the task.
     Leaving = 2,
     /// The task is not ours any more, or the server was dropped: the outcome is discarded.
     Lost = 3,

@@ -186,12 +186,12 @@ impl From<&Unloaded> for Ended {
             Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
             // Away, or somebody else has the task by now: the outcome is refused then.
             Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
-                tracing::warn!("{unloaded}; the task is handed back before its start");
+                tracing::warn!("{unloaded}; the task is requeued before its start");
                 Self::Interrupted
             }
             Unloaded::Broker(_) => {
-                tracing::error!("{unloaded}; the task is put off");
-                Self::PutOff(AFTER_REFUSAL)
+                tracing::error!("{unloaded}; the task is deferred");
+                Self::Deferred(AFTER_REFUSAL)
             }
         }
     }

@@ -25,7 +25,7 @@ pub struct Extra {
     pub unique_extend: bool,
     /// How many attempts in a row have ended as not a failure.
     #[prost(uint32, tag = "6")]
-    pub put_off: u32,
+    pub deferrals: u32,
     /// Whether a later tick of its schedule took its place while it ran: it ends with this run, whatever retries it has
     /// left. A script sets it by appending to the message.
     #[prost(bool, tag = "7")]
@@ -81,7 +81,7 @@ pub enum UniqueUntil {
     Start = 2,
 }
 
-/// Since when and how often a task of an unknown type or shape was handed back.
+/// Since when and how often a task of an unknown type or shape was requeued.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Unknown {
     /// Unix milliseconds of the first time.

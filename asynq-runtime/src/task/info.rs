@@ -91,7 +91,7 @@ impl Progress {
 
 impl TaskInfo {
     /// Whether it counts as running although its lease had ended by `now`: its worker died or was cut off, and a server
-    /// that lives will put it back.
+    /// that lives will requeue it.
     pub fn is_orphan(&self, now: DateTime<Utc>) -> bool {
         self.state == TaskState::Active && self.lease_until.is_none_or(|until| until <= now)
     }

@@ -223,7 +223,7 @@ pub struct ListedTask {
     /// Seconds that its unique lock is held at most; 0 = it has none.
     #[prost(uint64, tag = "6")]
     pub lock_seconds: u64,
-    /// Milliseconds by which it is put off; 0 = not at all.
+    /// Milliseconds by which it is deferred; 0 = not at all.
     #[prost(int64, tag = "7")]
     pub delay_ms: i64,
     /// Unix milliseconds of the moment for which it is scheduled; 0 = none.

@@ -13,7 +13,7 @@ pub enum TaskState {
     Pending = 2,
     /// Waiting for its time.
     Scheduled = 3,
-    /// It failed (or was put off) and waits for its next attempt.
+    /// It failed (or was deferred) and waits for its next attempt.
     Retry = 4,
     /// It will not run again unless someone asks for it.
     #[doc(alias("dead", "dead_letter", "morgue"))]

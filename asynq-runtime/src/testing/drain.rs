@@ -30,7 +30,7 @@ pub struct Drained {
     pub retried: usize,
     /// Failed attempts whose task was given up.
     pub archived: usize,
-    /// Attempts that put their task off without a failure.
+    /// Attempts that deferred their task without a failure.
     pub snoozed: usize,
     /// Tasks whose type or shape no job here knows.
     pub handed_back: usize,

@@ -222,7 +222,7 @@ mod other_version {
 }
 
 #[tokio::test]
-async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shapes() {
+async fn a_changed_payload_is_requeued_for_a_day_and_archived_with_both_shapes() {
     let app = TestApp::new().await;
     let theirs = other_version::Doubled { factor: 3, number: 7 };
     let task = theirs.enqueue(app.client()).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_changed_payload_is_handed_back_for_a_day_and_archived_with_both_shape
 }
 
 #[tokio::test]
-async fn another_version_that_knows_the_shape_runs_what_was_handed_back() {
+async fn another_version_that_knows_the_shape_runs_what_was_requeued() {
     let app = TestApp::new().await;
     other_version::Doubled { factor: 3, number: 7 }.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);
@@ -267,7 +267,7 @@ async fn as_json(to: String, copies: u32) -> JobResult {
 
 /// What a rolling deploy brings: producers of another version write JSON that this version's arguments cannot be read from.
 #[tokio::test]
-async fn json_that_lacks_a_field_is_handed_back_for_a_day_and_archived_with_the_reason() {
+async fn json_that_lacks_a_field_is_requeued_for_a_day_and_archived_with_the_reason() {
     let app = TestApp::new().await;
     let task = app.client().enqueue_raw(RawTask::new("as_json", r#"{"to":"ann"}"#)).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);

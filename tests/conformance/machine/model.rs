@@ -332,7 +332,7 @@ impl Model {
         }
     }
 
-    /// The active tasks that recovery puts back, where the runs of `dead` are known to be dead.
+    /// The active tasks that recovery requeues, where the runs of `dead` are known to be dead.
     pub(super) fn lost(&self, now: i64, dead: impl Fn(usize) -> bool) -> BTreeSet<String> {
         let lost = |task: &Task| match task.phase {
             Phase::Active { run, lease } => lease <= self.floor(now) || dead(run),

@@ -17,8 +17,8 @@ impl Machine<'_> {
         let id = self.any_task(task);
         ok("cancel", self.broker(by).cancel(&id).await)?;
         for listener in &mut self.listeners {
-            let heard = ok("listening", listener.next().await)?;
-            ensure!(heard == id, "a listener heard that {heard} is to be cancelled, not {id}");
+            let received = ok("listening", listener.next().await)?;
+            ensure!(received == id, "a listener received that {received} is to be cancelled, not {id}");
         }
         Ok(())
     }

@@ -100,7 +100,7 @@ impl Machine<'_> {
     pub(super) async fn housekeeping(&mut self, by: By, limit: usize) -> Check {
         let (now, broker, queue) = (self.now(), self.broker(by), default_queue());
         let swept = ok("sweep", broker.sweep(&queue).await)?;
-        ensure!(swept == Swept::default(), "a sweep of a sound queue mended {swept:?}");
+        ensure!(swept == Swept::default(), "a sweep of a sound queue repaired {swept:?}");
         let deleted = ok("delete_expired", broker.delete_expired(&queue, limit).await)?;
         let floor = self.model.floor(now);
         let is_over = |until: i64| until <= floor;

@@ -62,7 +62,7 @@ async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: Wo
     assert_eq!(tasks.iter().map(|task| (&task.id, task.retried, task.crashes)).collect::<Vec<_>>(), [(&deaf, 0, 0)]);
     println!(
         "incident: blocking job outlives its time-out on {}: seen after {seen:.1?} (log, metric, doctor), others done; TERM \
-         ends the worker after {ended:.1?} with {status}, the task is handed back",
+         ends the worker after {ended:.1?} with {status}, the task is requeued",
         world.broker().kind()
     );
 }
@@ -161,7 +161,7 @@ async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(world: World
     assert_eq!(tasks.iter().map(|task| (task.retried, task.crashes)).collect::<Vec<_>>(), vec![(0, 0); threads]);
     println!(
         "incident: TERM while jobs block the whole runtime on {}: the worker has ended {ended:.1?} later with {status}, all \
-         {threads} tasks are handed back",
+         {threads} tasks are requeued",
         world.broker().kind()
     );
 }

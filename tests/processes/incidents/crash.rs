@@ -53,8 +53,8 @@ async fn a_poison_takes_three_workers_and_marks_no_task_behind_it(world: World) 
     let (mut marked, mut beside) = (BTreeSet::new(), BTreeSet::new());
     let mut look = async || {
         for state in [TaskState::Pending, TaskState::Active] {
-            let suspects = world.tasks(state).await.into_iter().filter(|task| task.crashes > 0);
-            marked.extend(suspects.map(|task| task.id.to_string()));
+            let crashed = world.tasks(state).await.into_iter().filter(|task| task.crashes > 0);
+            marked.extend(crashed.map(|task| task.id.to_string()));
         }
     };
     for _ in 0..3 {

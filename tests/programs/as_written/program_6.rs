@@ -9,6 +9,6 @@ async fn serve() -> Result<(), BoxError> {
     let running = server.start().await?;
     let client = running.client();
     client.ping().await?;
-    running.shutdown().await?;                                 // quiet, drain, hand back, leave
+    running.shutdown().await?;                                 // quiet, drain, requeue, leave
     Ok(())
 }

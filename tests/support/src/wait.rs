@@ -58,7 +58,7 @@ pub fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> i
     }
 }
 
-/// Whether a server that began to leave then, and has left now, had time to hand back all that it had: it gives that up 700 ms
+/// Whether a server that began to leave then, and has left now, had time to requeue all that it had: it gives that up 700 ms
 /// after its shutdown timeout, as is documented, and what is left runs again when its leases are over.
 pub fn has_time_to_leave(began: Instant, shutdown_timeout: Duration) -> bool {
     began.elapsed() < shutdown_timeout + Duration::from_millis(700)

@@ -24,7 +24,7 @@ pub mod mail {
     impl std::error::Error for MailError {}
 
     impl MailError {
-        /// No retry mends it.
+        /// No retry repairs it.
         pub fn policy(&self) -> Policy {
             Policy::SkipRetry
         }

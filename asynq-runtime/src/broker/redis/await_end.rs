@@ -58,7 +58,7 @@ impl EndSource for OneWait<'_> {
     }
 
     async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
-        match self.broker.until_closed(heard(&self.listening, self.told)).await? {
+        match self.broker.until_closed(received(&self.listening, self.told)).await? {
             Some(Change::Key(at)) => Ok(Some(at)),
             _ => Ok(None),
         }
@@ -111,7 +111,7 @@ impl RedisBroker {
             is_first = false;
             let told = match looked {
                 None => return Ok(false),
-                Some(Ok((true, _))) if listening.heard_nothing() => return Ok(true),
+                Some(Ok((true, _))) if listening.received_nothing() => return Ok(true),
                 Some(Ok((_, told))) => told,
                 Some(Err(error)) => {
                     retries.after(error, until).await?;
@@ -119,7 +119,7 @@ impl RedisBroker {
                 }
             };
             retries = Retries::default();
-            if self.until_closed(timeout(left(until), heard(&listening, told))).await?.is_err() {
+            if self.until_closed(timeout(left(until), received(&listening, told))).await?.is_err() {
                 return Ok(false);
             }
             sleep(TOGETHER.min(left(until))).await;
@@ -182,7 +182,7 @@ impl RedisBroker {
 }
 
 /// Waits until what was asked for may have changed; says how, where that is known.
-async fn heard(listening: &Listening, told: Tracking) -> Option<Change> {
+async fn received(listening: &Listening, told: Tracking) -> Option<Change> {
     match told {
         Tracking::On => Some(listening.changed().await),
         Tracking::Off => {

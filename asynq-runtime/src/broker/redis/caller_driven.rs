@@ -50,7 +50,7 @@ pub(super) struct CallerDrivenConnection {
 pub(super) enum Purpose {
     /// Scripts.
     Calls,
-    /// Reading, and hearing when what was read changes. No script may run on it (see `wake.rs`).
+    /// Reading, and receiving a notification when what was read changes. No script may run on it (see `wake.rs`).
     Tracking,
 }
 
@@ -89,7 +89,7 @@ impl CallerDrivenConnection {
         purpose: Purpose,
         patience: Duration,
     ) -> Result<Self, BrokerError> {
-        // Every server and proxy knows the second version; only the third tells news.
+        // Every server and proxy knows the second version; only the third sends notifications.
         let protocol = match purpose {
             Purpose::Calls => ProtocolVersion::RESP2,
             Purpose::Tracking => ProtocolVersion::RESP3,
@@ -198,7 +198,7 @@ impl CallerDrivenConnection {
     }
 
     /// Waits until more changes were announced than `known`; `false` if `end` came before, or the connection has ended.
-    pub(super) async fn hear(&mut self, known: u64, end: Instant) -> bool {
+    pub(super) async fn receive(&mut self, known: u64, end: Instant) -> bool {
         let Self { driver, deadline, has_ended, seen, .. } = self;
         deadline.as_mut().reset(end);
         poll_fn(|context| {

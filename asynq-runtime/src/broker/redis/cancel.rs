@@ -35,8 +35,8 @@ impl Listener {
     /// Subscribes, and returns when Redis has confirmed it.
     pub(super) async fn open(io: &Io, role: Role) -> Result<Self, BrokerError> {
         let (sender, requests) = mpsc::channel(WAITING);
-        let news = move |news| {
-            let request = match news {
+        let on_event = move |event| {
+            let request = match event {
                 ConnectionEvent::Push(push) => match request(&push) {
                     Some(id) => Some(id),
                     None => return,
@@ -56,7 +56,7 @@ impl Listener {
         subscribe.arg(CANCEL);
         let router = Router::open(
             io,
-            Role { greeting: vec![subscribe], on_event: Some(Arc::new(news)), ..role.on_one_server() },
+            Role { greeting: vec![subscribe], on_event: Some(Arc::new(on_event)), ..role.on_one_server() },
         );
         router.first_attempt().await?;
         Ok(Self { requests, router })

@@ -108,7 +108,7 @@ impl Commit {
             batch.into_iter().map(|Waiting { items, answer }| (items, answer)).unzip();
         let ordered = ordered(&batch);
         let mut chunks = Chunk::all(&batch, &ordered);
-        let mut send = Send { receipt: format!("{}:{slot}", self.client), number, again: false, stray: None };
+        let mut send = Send { receipt: format!("{}:{slot}", self.client), number, again: false, abandoned: None };
         self.deliver(&mut chunks, &mut send).await;
         for (caller, outcomes) in callers.into_iter().zip(outcomes(&batch, chunks)) {
             // A caller who does not wait any more wants no answer.
@@ -123,7 +123,7 @@ impl Commit {
         let ordered = ordered(&batch);
         let mut chunks = Chunk::all(&batch, &ordered);
         let (receipt, number) = own.next_receipt();
-        let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, again: false, stray: None };
+        let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, again: false, abandoned: None };
         let open: Vec<usize> = (0..chunks.len()).collect();
         let generation = own.generation();
         let (unknown, calls) = self.calls(&chunks, &open, &send, generation);
@@ -137,7 +137,7 @@ impl Commit {
                 let answers = answers.into_iter().map(|answer| (answer, None)).collect();
                 self.take_in(&mut chunks, &open, unknown, generation, answers);
             }
-            Sent::Unanswered(identity) => send.stray = Some(identity),
+            Sent::Unanswered(identity) => send.abandoned = Some(identity),
         }
         if chunks.iter().any(Chunk::is_open) {
             send.again = true;
@@ -162,12 +162,12 @@ impl Commit {
             let failed = |chunks: &mut [Chunk<'_>], error: &BrokerError| {
                 open.iter().for_each(|&i| chunks[i].answer = Some(Err(error.clone())));
             };
-            if let Some(stray) = &send.stray {
-                if let Err(error) = self.router.silence(stray).await {
+            if let Some(abandoned) = &send.abandoned {
+                if let Err(error) = self.router.silence(abandoned).await {
                     failed(chunks, &error);
                     continue;
                 }
-                send.stray = None;
+                send.abandoned = None;
             }
             let generation = self.router.generation();
             let (unknown, calls) = self.calls(chunks, &open, send, generation);
@@ -238,7 +238,7 @@ struct Send {
     /// Whether it may have been sent before.
     again: bool,
     /// Where it was sent before and may not have been read yet.
-    stray: Option<Arc<Identity>>,
+    abandoned: Option<Arc<Identity>>,
 }
 
 /// What became of each item, call by call.

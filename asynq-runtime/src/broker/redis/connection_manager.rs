@@ -138,12 +138,12 @@ impl ConnectionManager {
     ) -> Result<RedisResult<OpenConnection>, BrokerError> {
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None).set_pipeline_buffer_size(256);
         if protocol == ProtocolVersion::RESP3 {
-            let (lost, news) = (self.lost.clone(), self.role.on_event.clone());
+            let (lost, notify) = (self.lost.clone(), self.role.on_event.clone());
             config = config.set_push_sender(move |push: PushInfo| -> Result<(), redis::aio::SendError> {
                 if push.kind == PushKind::Disconnection {
                     report_lost(&lost, generation);
-                } else if let Some(news) = &news {
-                    news(ConnectionEvent::Push(push));
+                } else if let Some(notify) = &notify {
+                    notify(ConnectionEvent::Push(push));
                 }
                 Ok(())
             });
@@ -199,9 +199,9 @@ impl ConnectionManager {
         Ok(())
     }
 
-    fn tell(&self, news: ConnectionEvent) {
+    fn tell(&self, event: ConnectionEvent) {
         if let Some(listener) = &self.role.on_event {
-            listener(news);
+            listener(event);
         }
     }
 }

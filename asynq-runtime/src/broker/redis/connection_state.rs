@@ -20,8 +20,8 @@ pub(super) enum State {
 /// Says that the connection of this `generation` is of no use any more.
 pub(super) fn report_lost(lost: &watch::Sender<u64>, generation: u64) {
     lost.send_if_modified(|known| {
-        let news = generation > *known;
+        let is_new = generation > *known;
         *known = (*known).max(generation);
-        news
+        is_new
     });
 }

@@ -42,10 +42,11 @@ impl Consume for RedisBroker {
             return self.answer(member, resumed(parts), failure);
         }
         let mut own = self.fetching.as_ref().and_then(DedicatedConnection::take);
-        let (stray, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
+        let (abandoned, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
         let note = |queue: &QueueName| {
             let request = DequeueRequest::new(queue.clone(), self.clock.token());
-            self.unanswered.note(member, DequeueRequest { stray: stray.clone(), progress: progress.clone(), ..request })
+            self.unanswered
+                .note(member, DequeueRequest { abandoned: abandoned.clone(), progress: progress.clone(), ..request })
         };
         let unanswered: Vec<Unanswered<'_>> = asks.iter().map(|ask| note(ask.queue)).collect();
         let (began, room) = (Instant::now(), self.room.of_each(asks.len()));
@@ -267,10 +268,11 @@ impl RedisBroker {
 
     /// Makes sure that none of these calls is still to be run. Without that they stay lost.
     async fn silence(&self, lost: &mut [Unanswered<'_>]) -> Result<(), BrokerError> {
-        let mut strays: Vec<&Arc<Identity>> = lost.iter().filter_map(|lost| lost.request().stray.as_ref()).collect();
-        strays.dedup();
-        for stray in strays {
-            self.router.silence(stray).await?;
+        let mut abandoned_calls: Vec<&Arc<Identity>> =
+            lost.iter().filter_map(|lost| lost.request().abandoned.as_ref()).collect();
+        abandoned_calls.dedup();
+        for abandoned in abandoned_calls {
+            self.router.silence(abandoned).await?;
         }
         lost.iter_mut().for_each(Unanswered::was_read);
         Ok(())

@@ -311,19 +311,19 @@ impl Taken<'_> {
 
     /// Waits until more changes of what was read on it were announced than `known`; `false` after `limit`, or if nobody could
     /// say any more, because this connection or the broker's own has ended.
-    pub(super) async fn hear(&mut self, known: u64, limit: Duration) -> bool {
+    pub(super) async fn receive(&mut self, known: u64, limit: Duration) -> bool {
         let generation = self.generation();
         let Some(own) = &mut self.own else { return false };
         let now = tokio::time::Instant::now();
         let end = now.checked_add(limit).unwrap_or(now + FAR);
-        let heard = tokio::select! {
-            heard = own.driven.hear(known, end) => heard,
+        let received = tokio::select! {
+            received = own.driven.receive(known, end) => received,
             () = self.direct.connection.leaves(generation) => false,
         };
-        if !heard {
+        if !received {
             self.catch_up();
         }
-        heard
+        received
     }
 
     /// Gives the connection up: the next caller opens another.

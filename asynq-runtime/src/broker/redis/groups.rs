@@ -13,7 +13,7 @@ use super::{
     consume::read_message,
     keys::Keys,
     reply,
-    script::{CLAIM, Call, LIST_GROUPS, PUT_BACK, RIPE},
+    script::{CLAIM, Call, LIST_GROUPS, RELEASE_SETS, RIPE},
     seen::{Kind, Question, Topic},
     span::whole_seconds,
 };
@@ -124,8 +124,8 @@ impl Groups for RedisBroker {
 
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
         let keys = Keys::new(&set.queue);
-        let call = self.put_back_call(&keys, &keys.set(&set.group, &set.id), 1);
-        read_put_back(self.router.send_one(call).await?).map(|_| ())
+        let call = self.release_sets_call(&keys, &keys.set(&set.group, &set.id), 1);
+        read_released(self.router.send_one(call).await?).map(|_| ())
     }
 
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError> {
@@ -136,7 +136,8 @@ impl Groups for RedisBroker {
         let mut back = 0;
         // Go's sets have no largest size: one that goes back in parts takes several turns.
         for _ in 0..SETS {
-            let (sets, more) = read_put_back(self.router.send_one(self.put_back_call(&keys, "", SETS - back)).await?)?;
+            let (sets, more) =
+                read_released(self.router.send_one(self.release_sets_call(&keys, "", SETS - back)).await?)?;
             back += sets;
             if !more || back >= SETS {
                 break;
@@ -190,8 +191,8 @@ impl RedisBroker {
         Ok(found)
     }
 
-    fn put_back_call(&self, keys: &Keys, set: &str, sets: usize) -> Call {
-        PUT_BACK
+    fn release_sets_call(&self, keys: &Keys, set: &str, sets: usize) -> Call {
+        RELEASE_SETS
             .on(&[keys.sets(), keys.groups()])
             .arg(self.clock.argument())
             .arg(keys.group_prefix())
@@ -263,7 +264,7 @@ pub(super) fn next_step(value: Value) -> Option<String> {
 }
 
 /// How many sets went back, and whether there are more.
-fn read_put_back(value: Value) -> Result<(usize, bool), BrokerError> {
+fn read_released(value: Value) -> Result<(usize, bool), BrokerError> {
     let numbers: Vec<i64> = reply::array(value)?.iter().filter_map(reply::number).collect();
     let [sets, more] = numbers[..] else { return Err(reply::unexpected("not two numbers")) };
     Ok((usize::try_from(sets).unwrap_or_default(), more == 1))
@@ -299,6 +300,6 @@ mod tests {
         for nonsense in [vec![text("x")], vec![text("7"), Value::Nil, text("m"), text("")]] {
             assert!(read(Value::Array(nonsense)).is_err());
         }
-        assert!(read_put_back(Value::Array(vec![Value::Int(1)])).is_err());
+        assert!(read_released(Value::Array(vec![Value::Int(1)])).is_err());
     }
 }

@@ -81,13 +81,13 @@ impl Waiter {
 }
 
 impl Listening {
-    /// Forgets what was heard. The next look sees it.
+    /// Forgets what was received. The next look sees it.
     pub(super) fn clear(&self) {
         *self.waiter.first() = None;
     }
 
-    /// Whether nothing was heard since [`clear`](Self::clear).
-    pub(super) fn heard_nothing(&self) -> bool {
+    /// Whether nothing was received since [`clear`](Self::clear).
+    pub(super) fn received_nothing(&self) -> bool {
         self.waiter.first().is_none()
     }
 
@@ -120,7 +120,7 @@ impl Drop for Listening {
 mod tests {
     use super::*;
 
-    fn heard_by(listening: &Listening) -> Option<Change> {
+    fn received_by(listening: &Listening) -> Option<Change> {
         *listening.waiter.first()
     }
 
@@ -130,14 +130,14 @@ mod tests {
         let one = waiters.listen(vec!["a".into()]);
         let both = waiters.listen(vec!["a".into(), "b".into()]);
         waiters.notify(&seen::Change::Keys(vec!["b".to_owned(), "c".to_owned()]));
-        assert_eq!(heard_by(&one), None);
-        assert!(matches!(heard_by(&both), Some(Change::Key(_))));
+        assert_eq!(received_by(&one), None);
+        assert!(matches!(received_by(&both), Some(Change::Key(_))));
         waiters.notify(&seen::Change::All);
-        assert_eq!(heard_by(&one), Some(Change::Perhaps));
-        assert!(matches!(heard_by(&both), Some(Change::Key(_))), "the first change since the last look counts");
+        assert_eq!(received_by(&one), Some(Change::Perhaps));
+        assert!(matches!(received_by(&both), Some(Change::Key(_))), "the first change since the last look counts");
         both.clear();
         waiters.notify(&seen::Change::All);
-        assert_eq!(heard_by(&both), Some(Change::Perhaps));
+        assert_eq!(received_by(&both), Some(Change::Perhaps));
         drop((one, both));
         assert!(waiters.lock().is_empty(), "no wait is left behind");
     }

@@ -43,7 +43,7 @@ scripts! {
     CLAIM = "ripe" "groups/claim";
     RIPE = "group_step" "ripe" "groups/ripe";
     FINISH = "fits" "new_task" "due" "groups/finish";
-    PUT_BACK = "groups/put_back";
+    RELEASE_SETS = "groups/release_sets";
     LIST_GROUPS = "groups/list";
     FIND_LOST = "groups/find_lost";
     ACQUIRE = "semaphore/acquire";

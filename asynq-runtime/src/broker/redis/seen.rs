@@ -92,7 +92,7 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What an invalidation is about; without keys it is about all of them. `None` for news of another kind.
+    /// What an invalidation is about; without keys it is about all of them. `None` for notifications of another kind.
     pub(super) fn read(push: PushInfo) -> Option<Self> {
         if push.kind != PushKind::Invalidate {
             return None;
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_hears_of_its_own_keys_and_of_those_that_another_caller_has_forgotten() {
+    fn a_topic_receives_its_own_keys_and_those_that_another_caller_has_forgotten() {
         let (mut seen, now, a, b) = (Seen::default(), Instant::now(), length("a"), length("b"));
         let read = |seen: &mut Seen, topic, question: &Question| {
             let asking = seen.asking(topic, &[question]);

@@ -108,8 +108,8 @@ struct Chunk<'b> {
     is_plain: bool,
 }
 
-/// A batch by queue, in portions of one script each: oldest runs first, which are found first, but where something is put
-/// back: the last of those is to be the next to be taken.
+/// A batch by queue, in portions of one script each: oldest runs first, which are found first, but where something is
+/// requeued: the last of those is to be the next to be taken.
 fn chunks(batch: &[Settlement]) -> Vec<Chunk<'_>> {
     let mut queues: BTreeMap<&QueueName, Vec<usize>> = BTreeMap::new();
     for (place, settlement) in batch.iter().enumerate() {
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn outcomes_go_by_queue_oldest_first_and_those_that_are_put_back_as_they_came() {
+    fn outcomes_go_by_queue_oldest_first_and_those_that_are_requeued_as_they_came() {
         let done = |queue: &str, token| settlement(queue, "id", token, Action::Done);
         let batch = [done("b", 5), done("a", 9), done("a", 2), done("a", 9)];
         assert_eq!(cut(&batch), [("a", vec![2, 1, 3], true), ("b", vec![0], true)]);

@@ -52,7 +52,7 @@ pub(super) struct DequeueRequest {
     /// When it was made, which is before it is sent.
     pub(super) at: Instant,
     /// The connection beside the broker's own on which it was sent, and may still be run until that is ended.
-    pub(super) stray: Option<Arc<Identity>>,
+    pub(super) abandoned: Option<Arc<Identity>>,
     /// What shows whether an answer that takes long is still coming.
     pub(super) progress: Option<Progress>,
     /// What came of it in parts of an answer.
@@ -62,7 +62,7 @@ pub(super) struct DequeueRequest {
 impl DequeueRequest {
     /// A dequeue of `queue` that was not sent yet.
     pub(super) fn new(queue: QueueName, token: RunToken) -> Self {
-        Self { queue, token, at: Instant::now(), stray: None, progress: None, had: Vec::new() }
+        Self { queue, token, at: Instant::now(), abandoned: None, progress: None, had: Vec::new() }
     }
 
     /// Whether the connection has been silent for at least `older`.
@@ -157,7 +157,7 @@ impl Unanswered<'_> {
 
     /// Redis has read it, or never will: the connection on which it was sent need not be ended for it.
     pub(super) fn was_read(&mut self) {
-        self.request.stray = None;
+        self.request.abandoned = None;
     }
 
     /// These tasks of it came, and others may follow. `false` if another caller has taken the call over, and with it

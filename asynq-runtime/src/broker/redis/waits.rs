@@ -16,9 +16,9 @@ use super::{
 };
 use crate::task::QueueName;
 
-/// After news of a schedule, news of this long are looked at together.
+/// After a notification of a schedule, those of this long are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// So long after the last look at schedules, where news come one after the other: every delayed task is one.
+/// So long after the last look at schedules, where notifications come one after the other: every delayed task is one.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// How often to look at a clock that a test turns by hand.
 const HAND_CLOCK: Duration = Duration::from_millis(2);
@@ -28,7 +28,7 @@ const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 const FAR: Duration = Duration::from_secs(86_400);
 /// So many changed queues are dequeued from without a look at their lengths; more suggest that the connection was lost.
 const FEW: usize = 8;
-/// Of so many servers that hear the same, one more per millisecond may look.
+/// Of so many servers that receive the same notification, one more per millisecond may look.
 const SERVERS_PER_MS: u64 = 8;
 /// Most that one of many servers lets others go before.
 const LATEST: u64 = 10;
@@ -120,7 +120,7 @@ impl RedisBroker {
                 // An announcement means that there is something, or was: to look first would only cost time.
                 return Ok(take_from(&changed, &reads));
             }
-            // Other servers hear the same push. A dequeue after another server took the task finds an empty list, which
+            // Other servers receive the same push. A dequeue after another server took the task finds an empty list, which
             // is its cheapest path.
             let moment = self.jitter().min(left(end));
             // A timer of no time lasts up to a millisecond, too.
@@ -218,7 +218,7 @@ impl RedisBroker {
             let is_told = tokio::select! {
                 biased;
                 () = self.sleep_until(next) => continue,
-                heard = reads.changed(left(end)) => if heard? { reads.is_told() } else { return Ok(Vec::new()) },
+                received = reads.changed(left(end)) => if received? { reads.is_told() } else { return Ok(Vec::new()) },
             };
             if is_told {
                 tokio::select! {
@@ -319,7 +319,7 @@ fn due([due, scheduled, retry]: [Option<i64>; 3]) -> Option<i64> {
     [due, scheduled.map(in_milliseconds), retry.map(in_milliseconds)].into_iter().flatten().min()
 }
 
-/// How long to gather news of schedules, the last look but one having been so long ago, if there was one.
+/// How long to gather notifications of schedules, the last look but one having been so long ago, if there was one.
 fn gather(since: Option<Duration>) -> Duration {
     since.map_or(TOGETHER, |since| BETWEEN_LOOKS.saturating_sub(since).max(TOGETHER))
 }
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn news_of_schedules_are_gathered_longer_while_they_keep_coming() {
+    fn notifications_of_schedules_are_gathered_longer_while_they_keep_coming() {
         let ms = Duration::from_millis;
         let cases = [(None, 5), (Some(ms(1)), 49), (Some(ms(30)), 20), (Some(ms(48)), 5), (Some(ms(9000)), 5)];
         for (since, expected) in cases {

@@ -1,4 +1,4 @@
-//! Hears of the next write by anyone, without polling: client-side caching on connections used for nothing else.
+//! Receives a notification of the next write by anyone, without polling: client-side caching on connections used for nothing else.
 //!
 //! Redis announces the next change of each key that was read on a tracking connection, by its name. Only those keys are asked
 //! again; the others are still announced. Scripts must never run on such a connection: one that reads a single key registers
@@ -46,8 +46,8 @@ impl Wake {
         let (notify, seen) = (notifier.clone(), SharedSeen::default());
         let (told, waiters) = (Arc::clone(&seen), KeyWaiters::default());
         let waiting = waiters.clone();
-        let news = move |news| {
-            let change = match news {
+        let on_event = move |event| {
+            let change = match event {
                 ConnectionEvent::Push(push) => Change::read(push),
                 ConnectionEvent::Lost => Some(Change::All),
                 // A key that is not there says nothing when its slot goes to another node.
@@ -63,12 +63,12 @@ impl Wake {
         };
         let mut track = redis::cmd("CLIENT");
         track.arg("TRACKING").arg("ON");
-        let router = Router::open(io, Role { greeting: vec![track], on_event: Some(Arc::new(news)), ..role });
+        let router = Router::open(io, Role { greeting: vec![track], on_event: Some(Arc::new(on_event)), ..role });
         Self { router, seen, notifier, waiters }
     }
 }
 
-/// Asks questions, each again only when its answer may have changed, and hears when one has.
+/// Asks questions, each again only when its answer may have changed, and is notified when one has.
 pub(super) struct TrackedReads<'b> {
     broker: &'b RedisBroker,
     topic: Topic,
@@ -80,7 +80,7 @@ pub(super) struct TrackedReads<'b> {
 
 /// How it learns of changes.
 enum Source<'b> {
-    /// On a connection that the calling task drives: no other thread has to be woken to hear of it.
+    /// On a connection that the calling task drives: no other thread has to be woken to receive it.
     Own(Taken<'b>),
     Shared(watch::Receiver<()>),
     /// Tracking is refused, by a proxy or a missing permission.
@@ -263,7 +263,7 @@ impl TrackedReads<'_> {
         let Self { broker, topic, seen, changes, source } = self;
         let changed = async {
             match source {
-                Source::Own(own) => own.hear(*changes, limit).await,
+                Source::Own(own) => own.receive(*changes, limit).await,
                 Source::Shared(notifier) => {
                     let is_told = || seen::lock(seen).changes_of(*topic) != *changes;
                     let notified = async { while !is_told() && notifier.changed().await.is_ok() {} };
@@ -276,12 +276,12 @@ impl TrackedReads<'_> {
                 }
             }
         };
-        let heard = tokio::select! {
-            heard = changed => Ok(heard),
+        let received = tokio::select! {
+            received = changed => Ok(received),
             closed = broker.router.ended() => Err(closed),
         };
         // Before the caller looks what it was about.
         self.changes = self.announced();
-        heard
+        received
     }
 }

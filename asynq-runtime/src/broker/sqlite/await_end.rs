@@ -77,8 +77,8 @@ struct Lead {
     notifier: Option<Listener>,
     /// Whether there may have been an end that was not looked at.
     is_behind: bool,
-    /// When the first news since the last look was heard.
-    heard_at: Option<Instant>,
+    /// When the first notification since the last look was received.
+    notified_at: Option<Instant>,
 }
 
 /// A waiter's entry in the list; dropping it removes the entry.
@@ -220,9 +220,9 @@ impl EndWaiters {
 }
 
 impl Waiter {
-    fn tell(&self, heard_at: Option<Instant>) {
-        if heard_at.is_some() {
-            *self.unchanged_until() = heard_at;
+    fn tell(&self, notified_at: Option<Instant>) {
+        if notified_at.is_some() {
+            *self.unchanged_until() = notified_at;
         }
         self.is_told.store(true, Ordering::Release);
         self.told.notify_one();
@@ -260,24 +260,24 @@ impl Leading<'_> {
     /// The file cannot be read; the next leader tries again.
     async fn look_for_all(mut self, store: &Store, own: &WaiterGuard<'_>) -> Result<(), BrokerError> {
         while !own.is_told() {
-            let Lead { notifier, is_behind, heard_at } = &mut *self.lead;
+            let Lead { notifier, is_behind, notified_at } = &mut *self.lead;
             let notifier = notifier.get_or_insert_with(|| {
                 // A commit before this moment may end a task that an earlier waiter looked at.
-                (*is_behind, *heard_at) = (true, None);
+                (*is_behind, *notified_at) = (true, None);
                 store.common.notifier.ends()
             });
             if !*is_behind {
                 notifier.notified().await;
-                (*is_behind, *heard_at) = (true, Some(Instant::now()));
+                (*is_behind, *notified_at) = (true, Some(Instant::now()));
             }
             let begun = Instant::now();
-            let heard_at = *heard_at;
+            let notified_at = *notified_at;
             let all: Vec<Arc<Waiter>> = self.waiters.waiting().by_number.values().cloned().collect();
             for slice in all.chunks(SLICE) {
                 let found = look_at(store, slice.to_vec()).await?;
                 for (waiter, found) in slice.iter().zip(found) {
                     if found.is_none_or(|(state, _)| has_ended(state)) {
-                        waiter.tell(heard_at);
+                        waiter.tell(notified_at);
                     }
                 }
             }

@@ -133,7 +133,7 @@ impl SqliteBroker {
     }
 }
 
-/// Puts back what dequeues with these tokens took.
+/// Requeues what dequeues with these tokens took.
 fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(QueueName, TaskId)>> {
     let mut released = Vec::new();
     for &token in lost {
@@ -141,7 +141,7 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
             Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&row.get::<_, String>(9)?), row.get::<_, String>(1)?))
         })?);
     }
-    // The last one to be put back is the next to be taken.
+    // The last one to be requeued is the next to be taken.
     for (seq, queue, _) in released.iter().rev() {
         let Some(q) = tx.queue(queue)? else { continue };
         let place = tx.head(q)?;

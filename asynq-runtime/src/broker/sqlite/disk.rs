@@ -148,7 +148,7 @@ impl Drop for Disk {
     }
 }
 
-/// Why a log could not be mended.
+/// Why a log could not be repaired.
 #[derive(Debug)]
 pub(super) enum RepairError {
     Sqlite(rusqlite::Error),

@@ -24,7 +24,7 @@ use super::{
 
 /// Groups that one step of a walk looks at.
 const PER_STEP: usize = 200;
-/// Most sets that one call puts back.
+/// Most sets that one call releases.
 const MOST_SETS: usize = 100;
 
 #[async_trait::async_trait]
@@ -181,7 +181,7 @@ struct Reclaimed {
     more: bool,
 }
 
-/// Puts sets back whose deadline has passed, and forgets receipts, until that many tasks have moved as a set may have.
+/// Releases sets whose deadline has passed, and forgets receipts, until that many tasks have moved as a set may have.
 fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
     let mut moved = 0;

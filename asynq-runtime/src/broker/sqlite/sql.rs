@@ -127,7 +127,7 @@ statements! {
     MAINTAIN_NEXT_LAPSE = "maintain/next_lapse";
     MAINTAIN_LAPSES = "maintain/lapses";
     MAINTAIN_LEFT_BY = "maintain/left_by";
-    MAINTAIN_PUT_BACK = "maintain/put_back";
+    MAINTAIN_REQUEUE = "maintain/requeue";
     MAINTAIN_ENDLESS = "maintain/endless";
     MAINTAIN_END_LEASE = "maintain/end_lease";
     MAINTAIN_GHOSTS = "maintain/ghosts";

@@ -191,7 +191,7 @@ impl Writer {
             finish(batch, Some(&error));
             return Vec::new();
         }
-        if let Err(error) = self.mend_log() {
+        if let Err(error) = self.repair_log() {
             // Tasks can be taken and leases extended all the same.
             batch = refuse(batch, |work| !work.may_be_lost(), &error);
         }
@@ -309,7 +309,7 @@ impl Writer {
     /// # Errors
     ///
     /// It cannot yet.
-    fn mend_log(&mut self) -> Result<(), BrokerError> {
+    fn repair_log(&mut self) -> Result<(), BrokerError> {
         let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_dirty()) else { return Ok(()) };
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
@@ -421,7 +421,7 @@ impl Writer {
         let common = Arc::clone(&self.common);
         let Some(liveness) = &common.liveness else { return };
         let gone = !common.is_broken() && presence::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
-        if liveness.is_shown() && !common.is_broken() && self.mend_log().is_ok() {
+        if liveness.is_shown() && !common.is_broken() && self.repair_log().is_ok() {
             let _ = connection::empty_wal(&mut self.connection);
         }
         liveness.hide(!gone);

@@ -102,7 +102,7 @@ impl ServerBuilder {
     }
 
     /// Calls `hook` with every failed attempt, before the broker is told of it: asynq's error handler. Also with tasks
-    /// that are archived without a start. Not with what is not a failure: revoked, snoozed, handed back.
+    /// that are archived without a start. Not with what is not a failure: revoked, snoozed, requeued.
     ///
     /// The task keeps its slot meanwhile, so a slow hook slows the server down; after 5 s it is dropped, and when the
     /// shutdown timeout is over. Hooks of one attempt are called one after the other, in the order given; a panic is told

@@ -35,7 +35,7 @@ impl Fetcher {
     }
 
     /// Sleeps until some queue may have work, and starts what came.
-    pub(super) async fn wait_for_news(&mut self) -> Result<Next, BrokerError> {
+    pub(super) async fn wait_for_notification(&mut self) -> Result<Next, BrokerError> {
         let context = Arc::clone(&self.context);
         let asked = self.ask_all();
         let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
@@ -45,18 +45,18 @@ impl Fetcher {
         let names = self.names_with_room();
         let is_full = names.len() < self.queues.len();
         let (since, stop) = (Instant::now(), CancellationToken::new());
-        let news = async {
+        let notification = async {
             if let Some(wanted) = &wanted {
                 let runs = context.broker.wait_and_dequeue(&context.member, wanted, quarantined, SAFETY_NET, &stop);
-                return context.news(runs).await.map(Found::ActiveRuns);
+                return context.notification(runs).await.map(Found::ActiveRuns);
             }
             if names.is_empty() {
                 // Nothing can come but a free slot or another queue.
                 std::future::pending::<()>().await;
             }
-            context.news(context.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(Found::Queues)
+            context.notification(context.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(Found::Queues)
         };
-        let mut news = pin!(news);
+        let mut notification = pin!(notification);
         let room = async {
             loop {
                 context.runs.freed().await;
@@ -72,7 +72,7 @@ impl Fetcher {
             () = context.runs.freed(), if context.runs.quarantined_runs() => None,
             // A queue is below its limit again.
             () = room, if is_full && !context.runs.quarantined_runs() => None,
-            found = &mut news => Some(found?),
+            found = &mut notification => Some(found?),
         };
         let is_over = found.is_none();
         let found = match found {
@@ -80,7 +80,7 @@ impl Fetcher {
             // What is being taken at this moment is ours.
             None if asked.is_some() => {
                 stop.cancel();
-                news.await?
+                notification.await?
             }
             None => Found::Queues(Vec::new()),
         };

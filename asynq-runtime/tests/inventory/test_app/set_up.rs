@@ -114,7 +114,7 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
 }
 
 #[tokio::test]
-async fn a_task_that_nothing_knows_is_handed_back_for_as_long_as_the_server_says() {
+async fn a_task_that_nothing_knows_is_requeued_for_as_long_as_the_server_says() {
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);
     let app = TestApp::new().await.server(|server| server.on_unknown(OnUnknown::HandBackFor(hours(72))));
     let task = app.client().enqueue_raw(RawTask::new("of a later version", "")).await.unwrap();
@@ -124,7 +124,7 @@ async fn a_task_that_nothing_knows_is_handed_back_for_as_long_as_the_server_says
     app.advance(hours(1)).await;
     assert_eq!(app.drain().await.archived, 1);
     let error = app.task(&task).await.unwrap().last_error.unwrap();
-    assert!(error.ends_with("(no worker has known it for 3d, handed back 2 times)"), "{error}");
+    assert!(error.ends_with("(no worker has known it for 3d, requeued 2 times)"), "{error}");
 }
 
 #[tokio::test]

@@ -104,7 +104,7 @@ async fn a_wait_is_over_at_its_limit_also_while_redis_stands_still() {
     let waiter = wait(&broker, "t1", Duration::from_millis(200));
     until_tracked(&mut server.foreign().await, 1).await;
     server.stop();
-    // It was seen before, and nothing was heard since.
+    // It was seen before, and nothing was received since.
     assert_eq!(soon(waiter).await.unwrap(), TaskEnd::NotYet(TaskState::Pending));
     // Of this one nothing is known.
     let unknown = soon(broker.wait_for_end(&queue(), &id("t1"), Duration::from_millis(200))).await;

@@ -76,7 +76,7 @@ async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
         let length: u64 = there.llen("asynq:{default}:pending").await.unwrap();
         assert_eq!(length, 1, "in database {database}, where {url} says");
         assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
-        // The connection that listens for news has to log in and choose the database too.
+        // The connection that listens for notifications has to log in and choose the database too.
         let queues = [queue()];
         let (woken, ()) = soon(async {
             tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), async {

@@ -51,7 +51,7 @@ async fn a_task_that_is_pending_since_the_moment_that_a_token_names_is_taken_lik
     }
 }
 
-/// Attack A: our recoverer put the task back and somebody runs it or ended it; the late one changes nothing.
+/// Attack A: our recoverer requeued the task and somebody runs it or ended it; the late one changes nothing.
 #[tokio::test]
 async fn a_late_outcome_changes_nothing_whoever_took_the_task() {
     let server = Server::start(&[]).await;

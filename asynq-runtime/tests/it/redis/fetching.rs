@@ -220,7 +220,7 @@ async fn kill(redis: &mut MultiplexedConnection, id: i64) {
 }
 
 #[tokio::test]
-async fn who_waits_again_hears_of_a_task_on_its_own_connection_and_of_nothing_old() {
+async fn who_waits_again_is_notified_of_a_task_on_its_own_connection_and_of_nothing_old() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
@@ -238,7 +238,7 @@ async fn who_waits_again_hears_of_a_task_on_its_own_connection_and_of_nothing_ol
         let last = last_command(&mut redis, id).await;
         assert!(["exists", "llen"].contains(&last.as_str()), "{last}");
         assert_eq!(ids(&take(&broker, &member("me"), 1).await), [task]);
-        // What has come and gone since the last wait is no news.
+        // What has come and gone since the last wait is not a notification.
         broker.wait_for_work(&queues, Quarantined::All, Duration::ZERO).await.unwrap();
         let gone = format!("gone with {task}");
         put(&producer, &[&gone]).await;
@@ -401,7 +401,7 @@ async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_blocked_worker_that_leaves_hands_back_all_that_it_has() {
+async fn a_blocked_worker_that_leaves_requeues_all_that_it_has() {
     let Blocked { broker, running, jobs, gate, ran, _server } = blocked().await;
     let began = Instant::now();
     soon(running.shutdown()).await.unwrap();

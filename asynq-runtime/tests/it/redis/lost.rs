@@ -106,7 +106,7 @@ async fn what_a_lost_answer_took_comes_in_parts_each_once() {
     for run in first.iter().chain(&second) {
         assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
     }
-    // What came in parts is not put back with the rest.
+    // What came in parts is not requeued with the rest.
     assert!(broker.release_unanswered(&me, Duration::ZERO).await.unwrap().is_empty());
 }
 

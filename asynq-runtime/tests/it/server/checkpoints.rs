@@ -108,14 +108,14 @@ async fn a_checkpoint_of_another_type_hands_the_task_back() {
     let runs = broker.dequeue(&member, &wanted).await.unwrap();
     broker.save_checkpoint(&runs[0].key, &Bytes::from_static(b"\x01\0\0\0\0\x07")).await.unwrap();
     let (run, message) = (runs[0].key.clone(), Arc::new(runs[0].message.clone().unwrap()));
-    let put_back = Settlement { run, message, action: Action::Requeue, resend: false };
-    assert_eq!(broker.settle(&[put_back]).await[0].clone().unwrap(), Settled::Ok);
+    let requeue = Settlement { run, message, action: Action::Requeue, resend: false };
+    assert_eq!(broker.settle(&[requeue]).await[0].clone().unwrap(), Settled::Ok);
 
     let (builder, _log) = server::<(NextImport,)>(&broker);
     let running = start(builder).await;
-    let handed_back = settled(&broker, &running, "b", TaskState::Retry).await;
-    assert_eq!(handed_back.retried, 0, "no retry is spent");
-    let why = handed_back.last_error.unwrap();
+    let requeued = settled(&broker, &running, "b", TaskState::Retry).await;
+    assert_eq!(requeued.retried, 0, "no retry is spent");
+    let why = requeued.last_error.unwrap();
     assert!(why.starts_with("the checkpoint of `import` cannot be read: it has shape 00000000"), "{why}");
     soon(running.shutdown()).await.unwrap();
 }

@@ -262,7 +262,7 @@ async fn a_task_is_tried_as_often_as_it_may_be_and_then_archived() {
 }
 
 #[tokio::test]
-async fn a_task_of_an_unknown_type_is_handed_back_with_the_reason_and_no_retry_spent() {
+async fn a_task_of_an_unknown_type_is_requeued_with_the_reason_and_no_retry_spent() {
     let broker = memory().await;
     let (builder, _log) = server::<(double,)>(&broker);
     let begun = Utc::now();
@@ -277,13 +277,13 @@ async fn a_task_of_an_unknown_type_is_handed_back_with_the_reason_and_no_retry_s
 }
 
 #[tokio::test]
-async fn arguments_of_another_shape_are_handed_back_and_nonsense_is_archived() {
+async fn arguments_of_another_shape_are_requeued_and_nonsense_is_archived() {
     let broker = memory().await;
     let (builder, _log) = server::<(double,)>(&broker);
     enqueue(&broker, RawTask::new("double", &b"\x01\0\0\0\0\x05"[..]).task_id("newer")).await;
     enqueue(&broker, RawTask::new("double", "{").task_id("nonsense")).await;
     let running = start(builder).await;
-    // Each is found when it has settled: the one that is handed back is due again after five seconds.
+    // Each is found when it has settled: the one that is requeued is due again after five seconds.
     settled(&broker, &running, "newer", TaskState::Retry).await;
     let nonsense = settled(&broker, &running, "nonsense", TaskState::Archived).await;
     assert!(nonsense.last_error.unwrap().starts_with("the arguments of `double` cannot be read"));

@@ -173,7 +173,7 @@ impl Consume for Flaky {
         &self,
         member: &Member,
         wanted: &[Wanted],
-        suspects: Quarantined,
+        quarantined: Quarantined,
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
@@ -185,9 +185,9 @@ impl Consume for Flaky {
         let open = tokio::select! {
             biased;
             () = stop.cancelled() => return Ok(Vec::new()),
-            open = self.wait_for_work(&queues, suspects, limit) => open?,
+            open = self.wait_for_work(&queues, quarantined, limit) => open?,
         };
-        if open.is_empty() { Ok(Vec::new()) } else { self.dequeue_sparing(member, wanted, suspects).await }
+        if open.is_empty() { Ok(Vec::new()) } else { self.dequeue_sparing(member, wanted, quarantined).await }
     }
 
     async fn release_unanswered(

@@ -111,7 +111,7 @@ async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_le
     assert_eq!(
         (unknown.retried, unknown.last_error),
         (0, Some("handler not found for task \"nobody's\"".to_owned())),
-        "it was handed back"
+        "it was requeued"
     );
     let mut all = Vec::new();
     while let Ok(line) = said.try_recv() {
@@ -337,8 +337,8 @@ async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() 
         soon(running.signals().settled.reached(seen)).await;
     }
     assert_eq!(ids(&inner, TaskState::Pending).await, all_but(80));
-    let handed_back = || flaky.settled.lock().unwrap().iter().filter(|(_, s)| s.action == Action::Requeue).count();
-    let before = handed_back();
+    let requeued = || flaky.settled.lock().unwrap().iter().filter(|(_, s)| s.action == Action::Requeue).count();
+    let before = requeued();
     assert!(before > 0, "a batch was cut");
     // One by one again: nothing is taken that is not started.
     door.open(3);
@@ -347,5 +347,5 @@ async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() 
     }
     soon(running.shutdown()).await.unwrap();
     assert_eq!(ids(&inner, TaskState::Pending).await, all_but(83));
-    assert_eq!(handed_back(), before);
+    assert_eq!(requeued(), before);
 }

@@ -109,12 +109,12 @@ async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
         let running = start(builder).await;
         enqueue(&broker, "runs", "a", until_start()).await;
         if runs_at_once {
-            // Handed back, taken again, and the second try frees the lock.
+            // Requeued, taken again, and the second try frees the lock.
             assert_eq!(told(&mut log).await, "ran", "{answer:?}");
             assert_eq!(flaky.freed.lock().unwrap().len(), 2);
         } else {
-            let put_off = settled(&broker, &running, "a", TaskState::Retry).await;
-            assert_eq!((put_off.retried, put_off.last_error), (0, None));
+            let deferred = settled(&broker, &running, "a", TaskState::Retry).await;
+            assert_eq!((deferred.retried, deferred.last_error), (0, None));
             assert!(log.try_recv().is_err());
         }
         soon(running.shutdown()).await.unwrap();

@@ -60,7 +60,7 @@ pub(crate) async fn blocked_worker(shutdown_timeout: &str) {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            for (state, what) in [(TaskState::Active, "active"), (TaskState::Pending, "handed back")] {
+            for (state, what) in [(TaskState::Active, "active"), (TaskState::Pending, "requeued")] {
                 let there = async || Some(ids(&broker, state).await).filter(|ids| !ids.is_empty());
                 println!("{what} {:?}", eventually(what, there).await);
             }
@@ -78,7 +78,7 @@ mod timing {
         let mut worker = Program::start("blocked_worker", "50ms");
         worker.says("active [\"b\"]");
         worker.signal("-TERM");
-        worker.says("handed back [\"b\"]");
+        worker.says("requeued [\"b\"]");
         assert!(worker.is_running(), "the job blocks the program's own thread");
     }
 }
@@ -105,7 +105,7 @@ fn start(shutdown_timeout: &str) -> Program {
 /// The shutdown timeout of the workers that leave in order, as they are told it and as it is.
 const SHUTDOWN: (&str, Duration) = ("1s", Duration::from_secs(1));
 
-/// Sends the signal and expects the job's task to be handed back. Where the machine left the worker no time the task may still
+/// Sends the signal and expects the job's task to be requeued. Where the machine left the worker no time the task may still
 /// be active, until its lease is over.
 fn leaves(worker: &mut Program, signal: &str) {
     let began = Instant::now();
@@ -124,7 +124,7 @@ fn leaves(worker: &mut Program, signal: &str) {
 }
 
 #[test]
-fn term_and_int_drain_and_hand_back() {
+fn term_and_int_drain_and_requeue() {
     for signal in ["-TERM", "-INT"] {
         let mut worker = start(SHUTDOWN.0);
         leaves(&mut worker, signal);

@@ -226,7 +226,7 @@ async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocking_job_that_never_returns_is_handed_back_at_shutdown() {
+async fn a_blocking_job_that_never_returns_is_requeued_at_shutdown() {
     let broker = memory().await;
     let (builder, mut log) = server::<(deaf,)>(&broker);
     let (open, gate) = std::sync::mpsc::channel::<()>();
@@ -239,7 +239,7 @@ async fn a_blocking_job_that_never_returns_is_handed_back_at_shutdown() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn jobs_that_block_their_runtime_cost_no_lease_and_are_handed_back() {
+async fn jobs_that_block_their_runtime_cost_no_lease_and_are_requeued() {
     #[job]
     async fn burns(log: State<Log>, gate: State<Mutex<Receiver<()>>>) -> JobResult {
         log.send("started".into())?;

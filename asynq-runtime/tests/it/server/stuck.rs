@@ -83,7 +83,7 @@ async fn a_server_whose_slots_are_all_given_up_leaves_with_an_error() {
     // A slow machine may leave no time to tell the broker: then leases end what is still active.
     let (late, left): (Vec<_>, Vec<_>) = left.into_iter().partition(|task| task.state == TaskState::Active);
     assert!(left.len() == 1 || left.is_empty() && !late.is_empty(), "two are given up: {left:?}, {late:?}");
-    assert!(left.iter().all(|task| (task.state, task.retried) == (TaskState::Pending, 0)), "handed back: {left:?}");
+    assert!(left.iter().all(|task| (task.state, task.retried) == (TaskState::Pending, 0)), "requeued: {left:?}");
     open(&gate);
 }
 

@@ -150,7 +150,7 @@ async fn of_several_requeued_tasks_the_last_is_the_next() {
         enqueue(&broker, task(id)).await.unwrap();
     }
     let runs = dequeue(&broker, &member, 2).await;
-    // In the order in which a server puts tasks back, so that their old order is kept.
+    // In the order in which a server requeues tasks, so that their old order is kept.
     let requeues: Vec<_> = runs.iter().rev().map(|run| outcome(run, Action::Requeue)).collect();
     broker.settle(&requeues).await.into_iter().for_each(|settled| assert_eq!(settled.unwrap(), Settled::Ok));
     assert_eq!(ids(&dequeue(&broker, &member, 3).await), ["a", "b", "c"]);

@@ -143,7 +143,7 @@ async fn a_completed_task_that_is_run_or_archived_still_tells_when_it_succeeded(
 }
 
 #[tokio::test]
-async fn a_task_that_is_run_waits_last_and_is_no_suspect_any_more() {
+async fn a_task_that_is_run_waits_last_and_is_not_quarantined_any_more() {
     let t = World::new().await;
     enqueue(&t.broker, task("a")).await.unwrap();
     for _ in 0..2 {

@@ -264,7 +264,7 @@ async fn what_is_over_is_not_seen_before_the_janitor_comes() {
 }
 
 #[tokio::test]
-async fn a_waiter_in_another_program_hears_of_a_resignation_at_once() {
+async fn a_waiter_in_another_program_is_notified_of_a_resignation_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let (leader, waiter) = (open(&file).await, Arc::new(open(&file).await));

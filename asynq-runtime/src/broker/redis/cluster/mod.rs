@@ -56,11 +56,11 @@ type Trip = (Address, Vec<RoutedCall>, Result<Vec<Reply>, BrokerError>);
 
 impl Cluster {
     pub(super) fn open(io: Spawner, role: Role, topology: Topology) -> Self {
-        if let Some(news) = role.on_event.clone() {
+        if let Some(notify) = role.on_event.clone() {
             let mut maps = topology.watch();
             io.spawn(async move {
                 while maps.changed().await.is_ok() {
-                    news(ConnectionEvent::Moved);
+                    notify(ConnectionEvent::Moved);
                 }
             });
         }

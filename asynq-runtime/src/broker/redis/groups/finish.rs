@@ -24,8 +24,8 @@ use crate::{
 
 impl RedisBroker {
     pub(super) async fn end_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
-        if let Some(stray) = outcome.made.iter().find(|made| made.queue != set.queue) {
-            let text = format!("task {} is made of tasks of queue {}, and must go there", stray.id, set.queue);
+        if let Some(misplaced) = outcome.made.iter().find(|made| made.queue != set.queue) {
+            let text = format!("task {} is made of tasks of queue {}, and must go there", misplaced.id, set.queue);
             return Err(BrokerError::new(BrokerErrorKind::Config, text).into());
         }
         let call = call(set, outcome, &self.clock.argument(), self.clock.now().timestamp());

@@ -149,7 +149,7 @@ fn a_sync_that_succeeds_after_one_that_failed_proves_nothing() {
 }
 
 #[test]
-fn a_failure_while_the_log_is_mended_is_one_more() {
+fn a_failure_while_the_log_is_repaired_is_one_more() {
     let mut disk = fails_once();
     drop(keep(&mut disk));
     disk.answer(true);

@@ -61,7 +61,7 @@ pub(super) enum Trust {
 /// Of more queues the active tasks are looked at, and not the queues.
 const MANY: usize = 16;
 
-/// Puts back the tasks of `queues` that no server runs any more.
+/// Requeues the tasks of `queues` that no server runs any more.
 pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -> Result<Recovered, BrokerError> {
     let queues: Arc<[QueueName]> = queues.into();
     let common = Arc::clone(&store.common);
@@ -81,7 +81,7 @@ pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -
     }
     let dead = Arc::new(dead);
     let buried = Arc::clone(&dead);
-    let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| put_back(tx, &queues, &buried, &trust));
+    let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| requeue(tx, &queues, &buried, &trust));
     let (recovered, emptied) = store.write(command).await?;
     close_graves(&dead, &emptied);
     Ok(recovered)
@@ -153,8 +153,8 @@ fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<
     Ok(next)
 }
 
-/// Puts back what dead servers and lapsed leases left; also says which of the dead hold nothing any more.
-fn put_back(
+/// Requeues what dead servers and lapsed leases left; also says which of the dead hold nothing any more.
+fn requeue(
     tx: &mut Tx<'_>,
     queues: &[QueueName],
     dead: &[Dead],
@@ -177,7 +177,7 @@ fn put_back(
         // Each goes to the head, so the one that was taken first goes last.
         for task in found.iter().rev() {
             let place = tx.head(q)?;
-            tx.view.execute(&sql::MAINTAIN_PUT_BACK, [task.seq, place, tx.view.now])?;
+            tx.view.execute(&sql::MAINTAIN_REQUEUE, [task.seq, place, tx.view.now])?;
             tx.left(q, TaskState::Active);
             tx.came(q, TaskState::Pending);
         }

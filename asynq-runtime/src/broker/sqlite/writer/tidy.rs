@@ -38,7 +38,7 @@ impl Writer {
             return Rest::Tidy;
         }
         self.watch_log();
-        let is_whole = self.mend_log().is_ok() && !self.disk.as_ref().is_some_and(Disk::is_busy);
+        let is_whole = self.repair_log().is_ok() && !self.disk.as_ref().is_some_and(Disk::is_busy);
         let wal = beside(&file, "-wal");
         let is_large = || std::fs::metadata(&wal).is_ok_and(|wal| wal.len() > LARGE_WAL);
         if is_large() {

@@ -101,7 +101,7 @@ while taken < n and rounds < 16 and room > 0 do
     end
   end
   if #ids < wanted then
-    -- Unless some were put back for want of room.
+    -- Unless some were requeued for want of room.
     reached_end = room > 0
     break
   end

@@ -1,4 +1,4 @@
--- Puts the tasks of a dequeue whose answer was lost back to the head of pending. None of them began, so their crash counts
+-- Requeues the tasks of a dequeue whose answer was lost at the head of pending. None of them began, so their crash counts
 -- stay.
 -- KEYS     1 active · 2 lease · 3 pending
 -- ARGV     1 now · 2 prefix of task hashes · 3 run token; then the ids that came in spite of that

@@ -18,7 +18,7 @@ local function left_by(key, name)
   return named == group and group or nil
 end
 
-local mended = 0
+local repaired = 0
 for i = 3, #KEYS do
   local key = KEYS[i]
   local name = string.sub(key, #groups + 1)
@@ -29,7 +29,7 @@ for i = 3, #KEYS do
     else
       call('SADD', KEYS[1], name)
     end
-    mended = mended + 1
+    repaired = repaired + 1
   end
 end
-return mended
+return repaired

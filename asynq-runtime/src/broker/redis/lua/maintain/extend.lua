@@ -21,6 +21,6 @@ for i = 3, #KEYS do
     answers[i - 2] = 'f'
   end
 end
--- Without XX: a lease that was lost to eviction is mended here.
+-- Without XX: a lease that was lost to eviction is repaired here.
 if #held > 0 then call('ZADD', KEYS[2], unpack(held)) end
 return table.concat(answers)

@@ -1,4 +1,4 @@
--- Puts tasks whose worker is gone back to the head of pending (docs/design/recovery.md#recovery).
+-- Requeues tasks whose worker is gone at the head of pending (docs/design/recovery.md#recovery).
 -- KEYS     1 active · 2 lease · 3 pending
 -- ARGV     1 now · 2 prefix of task hashes · 3 limit (at most 100) · 4 further grace of a Go run, seconds
 -- Returns  1 if more may be waiting, else 0 · then the ids, the one that was taken first ahead

@@ -1,4 +1,4 @@
--- Mends one slice of active and of pending: leases that are missing, ids without a task (docs/design/recovery.md#sweep).
+-- Repairs one slice of active and of pending: leases that are missing, ids without a task (docs/design/recovery.md#sweep).
 -- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 where to begin in active · 5 and in pending,
 --          both counted from the tail
@@ -10,7 +10,7 @@ local slice = tonumber(ARGV[3])
 call('ZREM', KEYS[2], '')
 
 local restored, ghosts = 0, {}
-local function look(list, from, mend)
+local function look(list, from, repair)
   local ids = call('LRANGE', list, -from - slice, -from - 1)
   local gone = 0
   for i = #ids, 1, -1 do
@@ -19,8 +19,8 @@ local function look(list, from, mend)
       call('LREM', list, -1, ids[i])
       ghosts[#ghosts + 1] = ids[i]
       gone = gone + 1
-    elseif mend then
-      mend(ids[i])
+    elseif repair then
+      repair(ids[i])
     end
   end
   if #ids < slice then return 0 end

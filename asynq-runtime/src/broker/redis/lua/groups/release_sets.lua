@@ -1,4 +1,4 @@
--- Puts the tasks of sets back to their groups and makes those known: of one set, or of all whose
+-- Releases the tasks of sets to their groups and makes those known: of one set, or of all whose
 -- deadline has passed, asynq's sets like ours.
 -- KEYS     1 aggregation_sets · 2 groups
 -- ARGV     1 now · 2 prefix of groups · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
