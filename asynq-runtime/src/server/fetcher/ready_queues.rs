@@ -13,8 +13,10 @@ use crate::{broker::BrokerError, task::QueueName};
 
 /// A queue that gave less than it was asked for, and little, is taken as empty for this long, while others have work.
 const SHORT: Duration = Duration::from_millis(10);
-/// After a look at many queues as many times its duration is for fetches, so that looks take at most a quarter of the time.
-const FETCHES: u32 = 3;
+/// After a look at many queues as many times its duration is for fetches, so that looks take at most a tenth of the time.
+const FETCHES: u32 = 9;
+/// At the latest after this time comes the next look, however slow the broker answers.
+const LATEST: Duration = Duration::from_secs(1);
 /// So many queues are asked one after the other before it is worth a question which of them have work.
 pub(super) const MANY: usize = 16;
 
@@ -34,7 +36,7 @@ impl Look {
 
     /// Whether it is too early for the next one, while the queues that are known to have work are fetched from.
     fn is_fresh(self) -> bool {
-        self.at.elapsed() < SHORT.max(self.took * FETCHES)
+        self.at.elapsed() < (self.took * FETCHES).clamp(SHORT, LATEST)
     }
 }
 
