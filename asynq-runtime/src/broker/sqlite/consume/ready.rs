@@ -31,9 +31,21 @@ pub(super) fn of(view: &View<'_>, queues: &[QueueName], quarantined: Quarantined
     Ok(ready.into_iter().map(|(_, name)| name).collect())
 }
 
-/// The names as [`by_name`] and [`is_any`] take them.
+/// The names as [`by_name`] and [`is_any`] take them: an array of JSON (RFC 8259), which SQLite makes rows of.
 pub(super) fn names<'a>(queues: impl Iterator<Item = &'a QueueName>) -> String {
-    serde_json::Value::from_iter(queues.map(QueueName::as_str)).to_string()
+    let mut array = String::from("[");
+    for queue in queues {
+        array.push_str(if array.len() == 1 { "\"" } else { ",\"" });
+        for c in queue.as_str().chars() {
+            match c {
+                '"' | '\\' => array.extend(['\\', c]),
+                '\0'..=' ' => array.extend(format!("\\u{:04x}", u32::from(c)).chars()),
+                _ => array.push(c),
+            }
+        }
+        array.push('"');
+    }
+    array + "]"
 }
 
 /// Of queues by name those that are not paused and have something to take, in their order, with their numbers.
@@ -145,6 +157,25 @@ mod tests {
         // More queues have tasks than are asked for, so that these are asked one by one.
         assert_eq!(found(&view, &names([1, 2, 5, 6, 20])), names([20]));
         assert_eq!(found(&view, &[]), names([]));
+    }
+
+    #[test]
+    fn a_queue_is_found_whatever_characters_its_name_has() {
+        let connection = file(0, &[]);
+        let queues: Vec<QueueName> = ["a\"b", "a\\b", "a\\\"", "tab\t", "two words", "ü", "日", "{x}", "a,b", "]"]
+            .map(QueueName::from_wire)
+            .into();
+        for (q, queue) in (1..).zip(&queues) {
+            connection.execute("INSERT INTO queue(q, name) VALUES (?1, ?2)", params![q, queue.as_str()]).unwrap();
+            let insert = "INSERT INTO task(q, state, at, id, type) VALUES (?1, ?2, 0, 'a', 't')";
+            connection.execute(insert, params![q, TaskState::Pending.number()]).unwrap();
+        }
+        let view = View::new(&connection, Names::Plain, 0);
+        assert_eq!(found(&view, &queues), {
+            let mut all = queues.clone();
+            all.sort();
+            all
+        });
     }
 
     #[test]
