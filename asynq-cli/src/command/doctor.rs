@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// With --json: an object with `broker`, `complete` and the array `findings`, each with `severity` (error or warning),
-/// `check`, `subject`, `found`, `means` and `mend`
+/// `check`, `subject`, `found`, `means` and `repair`
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Looks at so many tasks of each state in each queue, and at about as many keys of Redis

@@ -18,7 +18,6 @@ pub(crate) struct Finding {
     /// What that means for tasks.
     pub(crate) means: &'static str,
     /// The command or the step that repairs it.
-    #[serde(rename = "mend")]
     pub(crate) repair: String,
 }
 
