@@ -113,6 +113,18 @@ async fn an_enqueue_of_another_process_wakes() {
     assert_eq!(t.drain().await, ["t1"]);
 }
 
+/// A broker that remembers what housekeeping was told must not forget that someone waits for a change of it.
+#[tokio::test]
+async fn an_enqueue_wakes_where_housekeeping_has_looked_at_the_queue_before() {
+    let t = Fixture::real_time().await;
+    let there = t.another_broker().await;
+    t.broker().worth_sweeping(&here()).await.unwrap();
+    let waiter = waiting(&t.shared(), &here()).await;
+    there.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    woken(waiter).await;
+    assert_eq!(t.drain().await, ["t1"]);
+}
+
 #[tokio::test]
 async fn every_enqueue_wakes_not_only_the_first() {
     let t = Fixture::real_time().await;

@@ -125,6 +125,14 @@ struct Key {
     topics: Vec<Topic>,
 }
 
+impl Key {
+    fn note_topic(&mut self, topic: Topic) {
+        if !self.topics.contains(&topic) {
+            self.topics.push(topic);
+        }
+    }
+}
+
 #[derive(Debug, Clone, Copy)]
 enum Known {
     /// A read of it is under way; the number of the first reader.
@@ -163,8 +171,15 @@ impl Seen {
         }
         for question in questions {
             match self.known(question) {
-                Some(Known::Answer(_, since)) if share > 0 && since + NET <= now => old.push((since, question)),
-                Some(Known::Answer(..)) => {}
+                Some(Known::Answer(_, since)) => {
+                    // A caller that relies on an answer is told of its change, also where another has asked for it.
+                    if let Some(key) = self.keys.get_mut(&question.key) {
+                        key.note_topic(topic);
+                    }
+                    if share > 0 && since + NET <= now {
+                        old.push((since, question));
+                    }
+                }
                 Some(Known::Asked(_)) | None => ask.push(question),
             }
         }
@@ -180,10 +195,9 @@ impl Seen {
     pub(super) fn asking(&mut self, topic: Topic, questions: &[&Question]) -> u64 {
         self.asked += 1;
         for question in questions {
-            let Key { known, topics } = self.keys.entry(question.key.clone()).or_default();
-            if !topics.contains(&topic) {
-                topics.push(topic);
-            }
+            let key = self.keys.entry(question.key.clone()).or_default();
+            key.note_topic(topic);
+            let known = &mut key.known;
             match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
                 // The first read under way notes any change that is announced since.
                 Some((_, Known::Asked(_))) => {}
@@ -253,6 +267,19 @@ mod tests {
 
     fn keys(keys: &[&str]) -> Change {
         Change::Keys(keys.iter().map(|&key| key.to_owned()).collect())
+    }
+
+    #[test]
+    fn whoever_finds_an_answer_that_others_asked_for_is_told_of_its_change_too() {
+        let (mut seen, now) = (Seen::default(), Instant::now());
+        let question = length("a");
+        let asking = seen.asking(Topic::Cleaning, &[&question]);
+        seen.answered(asking, &question, Some(0), now);
+        assert_eq!(seen.unknown(Topic::Work, [&question], now), Vec::<&Question>::new());
+        let before = [Topic::Work, Topic::Cleaning, Topic::Due].map(|topic| seen.changes_of(topic));
+        seen.changed(&keys(&["a"]));
+        let after = [Topic::Work, Topic::Cleaning, Topic::Due].map(|topic| seen.changes_of(topic));
+        assert_eq!([0, 1, 2].map(|i| after[i] - before[i]), [1, 1, 0]);
     }
 
     #[test]
