@@ -126,6 +126,10 @@ struct Key {
 }
 
 impl Key {
+    fn known(&self, kind: Kind) -> Option<Known> {
+        self.known.iter().find(|(asked, _)| *asked == kind).map(|&(_, known)| known)
+    }
+
     fn note_topic(&mut self, topic: Topic) {
         if !self.topics.contains(&topic) {
             self.topics.push(topic);
@@ -170,16 +174,14 @@ impl Seen {
             share = NET_SIZE;
         }
         for question in questions {
-            match self.known(question) {
-                Some(Known::Answer(_, since)) => {
-                    // A caller that relies on an answer is told of its change, also where another has asked for it.
-                    if let Some(key) = self.keys.get_mut(&question.key) {
-                        key.note_topic(topic);
-                    }
-                    if share > 0 && since + NET <= now {
-                        old.push((since, question));
-                    }
-                }
+            // A caller that relies on an answer is told of its change, also where another has asked for it.
+            let known = self.keys.get_mut(&question.key).and_then(|key| {
+                key.note_topic(topic);
+                key.known(question.kind)
+            });
+            match known {
+                Some(Known::Answer(_, since)) if share > 0 && since + NET <= now => old.push((since, question)),
+                Some(Known::Answer(..)) => {}
                 Some(Known::Asked(_)) | None => ask.push(question),
             }
         }
@@ -252,8 +254,7 @@ impl Seen {
     }
 
     fn known(&self, question: &Question) -> Option<Known> {
-        let Key { known, .. } = self.keys.get(&question.key)?;
-        known.iter().find(|(kind, _)| *kind == question.kind).map(|&(_, known)| known)
+        self.keys.get(&question.key)?.known(question.kind)
     }
 }
 

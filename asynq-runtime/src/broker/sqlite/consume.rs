@@ -118,12 +118,13 @@ impl SqliteBroker {
         wanted: &[Wanted],
         quarantined: Quarantined,
     ) -> (Arc<Claim>, WriteCommand<Vec<Run>>) {
+        let wanted: Vec<Wanted> = wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect();
         let claim = Arc::new(Claim {
             server: member.number,
             token: attempt.token,
             lost: attempt.lost.clone(),
-            names: ready::names(wanted.iter().filter(|wanted| wanted.n > 0).map(|wanted| &wanted.queue)),
-            wanted: wanted.iter().filter(|wanted| wanted.n > 0).cloned().collect(),
+            names: ready::names(wanted.iter().map(|wanted| &wanted.queue)),
+            wanted,
             quarantined,
             lease: self.lease_ms(),
         });
