@@ -1,6 +1,9 @@
 //! Waits for tasks to run, for tasks that become due, and for a free lead: each ends with the next write that matters.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::sleep;
@@ -181,10 +184,7 @@ impl RedisBroker {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
         let end = end(limit);
-        let head = |key| Question::new(Kind::Head, key);
-        let keys = queues.iter().map(Keys::new);
-        let heads: Vec<[Question; 3]> =
-            keys.map(|keys| [head(keys.due()), head(keys.scheduled()), head(keys.retry())]).collect();
+        let heads: Vec<[Question; 3]> = queues.iter().map(heads_of).collect();
         if heads.is_empty() {
             sleep(limit).await;
             return Ok(Vec::new());
@@ -193,12 +193,12 @@ impl RedisBroker {
         let mut has_let_others_go = false;
         let mut last_look: Option<Instant> = None;
         loop {
-            if let Some(error) = reads.ask(heads.iter().flatten()).await?.failure {
+            let report = reads.ask(heads.iter().flatten()).await?;
+            if let Some(error) = report.failure {
                 return Err(error);
             }
             let since = last_look.replace(Instant::now());
-            let dues: Vec<Option<i64>> =
-                heads.iter().map(|heads| due([0, 1, 2].map(|i| reads.answer(&heads[i]).flatten()))).collect();
+            let dues = dues(&heads, report.answers, |question| reads.answer(question));
             let now = self.clock.now().timestamp_millis();
             let is_due: Vec<usize> = (0..queues.len()).filter(|&i| dues[i].is_some_and(|due| due <= now)).collect();
             if !is_due.is_empty() {
@@ -313,10 +313,30 @@ fn take_from(watched: &[&WatchedQueue<'_>], reads: &TrackedReads<'_>) -> Vec<Que
     watched.iter().map(|queue_reads| queue_reads.queue.clone()).collect()
 }
 
+/// The heads of `x:due`, `scheduled` and `retry` of a queue.
+fn heads_of(queue: &QueueName) -> [Question; 3] {
+    let keys = Keys::new(queue);
+    [keys.due(), keys.scheduled(), keys.retry()].map(|key| Question::new(Kind::Head, key))
+}
+
 /// The earliest of the heads of `x:due` (milliseconds), `scheduled` and `retry` (seconds), in milliseconds.
 fn due([due, scheduled, retry]: [Option<i64>; 3]) -> Option<i64> {
     let in_milliseconds = |seconds: i64| seconds.saturating_mul(1000);
     [due, scheduled.map(in_milliseconds), retry.map(in_milliseconds)].into_iter().flatten().min()
+}
+
+/// When, in milliseconds, the next task of each queue is due, by what was `asked` just now and by what was `known` before.
+///
+/// An answer that a change has overtaken counts, too: without it the wait would gather notifications past the next due time,
+/// and the change is often that of its own caller, who forwarded tasks a moment ago.
+fn dues(
+    heads: &[[Question; 3]],
+    asked: Vec<(&Question, Option<i64>)>,
+    known: impl Fn(&Question) -> Option<Option<i64>>,
+) -> Vec<Option<i64>> {
+    let asked: HashMap<&Question, Option<i64>> = asked.into_iter().collect();
+    let head = |question| asked.get(question).copied().or_else(|| known(question)).flatten();
+    heads.iter().map(|heads| due([0, 1, 2].map(|i| head(&heads[i])))).collect()
 }
 
 /// How long to gather notifications of schedules, the last look but one having been so long ago, if there was one.
@@ -349,6 +369,18 @@ mod tests {
         for (heads, expected) in cases {
             assert_eq!(due(heads), expected, "{heads:?}");
         }
+    }
+
+    #[test]
+    fn what_is_due_next_is_known_from_an_answer_that_a_change_has_overtaken() {
+        let queues = ["a", "b"].map(|name| QueueName::new(name).unwrap());
+        let heads: Vec<[Question; 3]> = queues.iter().map(heads_of).collect();
+        let is_of_a = |question: &Question| heads[0].contains(question);
+        // Of queue a only what was just asked says something, of queue b only what was known before.
+        let known = |question: &Question| (!is_of_a(question)).then_some(Some(7));
+        let asked = vec![(&heads[0][0], Some(5500)), (&heads[0][1], None)];
+        assert_eq!(dues(&heads, asked, known), [Some(5500), Some(7)]);
+        assert_eq!(dues(&heads, Vec::new(), known), [None, Some(7)]);
     }
 
     #[test]
