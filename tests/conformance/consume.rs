@@ -255,6 +255,50 @@ async fn a_thousand_ghosts_do_not_hold_up_a_good_task() {
 }
 
 #[tokio::test]
+async fn long_messages_come_whole_among_short_ones() {
+    let t = Fixture::start().await;
+    // Redis reads long messages in another way once some have come, and short ones that are among them.
+    let text = |i: usize| if i % 3 == 2 { i.to_string() } else { format!("{i} ").repeat(20_000) };
+    let ids: Vec<String> = (0..12).map(|i| format!("t{i:02}")).collect();
+    for (i, id) in ids.iter().enumerate() {
+        t.enqueue(task(id).with_payload(text(i))).await;
+    }
+    let mut taken = Vec::new();
+    while taken.len() < ids.len() {
+        let runs = t.take(3).await;
+        assert!(!runs.is_empty(), "after {} tasks", taken.len());
+        taken.extend(runs);
+    }
+    for (i, run) in taken.iter().enumerate() {
+        assert_eq!(run.key.id, ids[i].as_str());
+        assert!(run.text().payload == text(i), "task {i} has another payload");
+        assert!(run.waited.is_some());
+        t.settle(run, requeue()).await;
+    }
+    // What was counted of a long one comes with it, too.
+    let run = t.take(1).await.remove(0);
+    t.settle(&run, retry(Duration::ZERO, "smtp down")).await;
+    t.advance(Duration::from_secs(1));
+    t.forward().await;
+    assert_eq!(t.take_exactly(ids.len()).await.iter().map(|run| run.text().retried).sum::<i32>(), 1);
+}
+
+#[tokio::test]
+async fn a_ghost_among_long_messages_is_set_aside() {
+    let t = Fixture::start().await;
+    if t.lacks(Need::Ghosts) {
+        return;
+    }
+    for id in ["long1", "long2", "ghost", "long3"] {
+        t.enqueue(task(id).with_payload(id.repeat(20_000))).await;
+    }
+    assert_eq!(t.take(1).await[0].key.id, "long1");
+    t.store.make_ghost(&default_queue(), &task_id("ghost"));
+    let rest: Vec<String> = t.take(9).await.iter().map(|run| run.key.id.to_string()).collect();
+    assert_eq!(rest, ["long2", "long3"]);
+}
+
+#[tokio::test]
 async fn the_next_run_starts_without_the_progress_of_the_last() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;

@@ -1,15 +1,17 @@
 //! Dequeues, first of all what earlier calls took whose answers were lost (contract: `broker/consume.rs`).
 
+mod answer;
+
 use std::{
     cmp::Reverse,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use bytes::Bytes;
-use redis::Value;
 use tokio_util::sync::CancellationToken;
 
+pub(super) use self::answer::read_message;
+use self::answer::{Taking, read_answer};
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
@@ -21,7 +23,7 @@ use super::{
     script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
     unanswered::{DequeueRequest, Unanswered},
 };
-use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
+use crate::task::{Extra, QueueName, TaskId};
 
 #[async_trait::async_trait]
 impl Consume for RedisBroker {
@@ -52,21 +54,31 @@ impl Consume for RedisBroker {
         let (began, room) = (Instant::now(), self.room.of_each(asks.len()));
         let call =
             |(ask, unanswered): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, unanswered.request().token, room);
+        let taking = async {
+            let answers = self.ask(&mut own, || asks.iter().zip(&unanswered).map(call).collect()).await?;
+            let read = |(answer, unanswered): (Answer, &Unanswered<'_>)| {
+                answer.and_then(|value| read_answer(value, unanswered.request(), member.number))
+            };
+            let mut takings: Vec<_> = answers.into_iter().zip(&unanswered).map(read).collect();
+            self.read_long(&mut own, takings.iter_mut().flatten().collect()).await?;
+            Ok(takings)
+        };
         // Dropped here or before, each note that was not answered stays, and the next call looks for its tasks.
-        let answers = match self.ask(&mut own, || asks.iter().zip(&unanswered).map(call).collect()).await {
-            Ok(answers) => answers,
+        let takings = match taking.await {
+            Ok(takings) => takings,
             Err(error) => {
                 self.room.unanswered(&error);
                 return self.answer(member, resumed(parts), Some(error));
             }
         };
-        let (mut runs, mut is_used_up) = (resumed(parts), false);
-        for (mut unanswered, answer) in unanswered.into_iter().zip(answers) {
+        let (mut runs, mut is_used_up, mut taken) = (resumed(parts), false, (0, 0));
+        for (mut unanswered, taking) in unanswered.into_iter().zip(takings) {
             unanswered.was_read();
-            match answer.and_then(|value| read_answer(value, unanswered.request(), member.number)) {
-                Ok(Taking { runs: some, bytes, passed }) => {
+            match taking {
+                Ok(Taking { runs: some, bytes, passed, .. }) => {
                     self.passed.note(&unanswered.request().queue, passed.tasks, passed.is_all);
                     is_used_up |= bytes >= room;
+                    taken = (taken.0 + some.len(), taken.1 + bytes);
                     if unanswered.answered() {
                         runs.extend(some);
                     } else if let Some(own) = &mut own {
@@ -80,6 +92,7 @@ impl Consume for RedisBroker {
             }
         }
         self.room.answered(is_used_up, began.elapsed());
+        self.room.took(taken.0, taken.1);
         self.answer(member, runs, failure)
     }
 
@@ -214,6 +227,28 @@ impl RedisBroker {
             .arg(room)
             .arg(ask.quarantined)
             .arg(Extra::DEFAULT_MAX_CRASHES)
+            .arg(self.room.longest().map_or_else(String::new, |longest| longest.to_string()))
+    }
+
+    /// Reads the messages that scripts left where they are. The tasks are ours by then, and nobody changes their messages.
+    async fn read_long(&self, own: &mut Option<Taken<'_>>, mut takings: Vec<&mut Taking>) -> Result<(), BrokerError> {
+        let call = |key: &RunKey| Call::plain("HGET").arg(Keys::new(&key.queue).task(key.id.as_str())).arg("msg");
+        let left = takings.iter().flat_map(|taking| taking.long.iter().map(|&at| &taking.runs[at].key));
+        let keys: Vec<RunKey> = left.cloned().collect();
+        if keys.is_empty() {
+            return Ok(());
+        }
+        let mut answers = self.ask(own, || keys.iter().map(call).collect()).await?.into_iter();
+        for taking in &mut takings {
+            for (&at, answer) in taking.long.iter().zip(&mut answers) {
+                // A task that is gone since has no message: it cannot be decoded, and its end changes nothing.
+                let raw = reply::bytes(answer?).unwrap_or_default();
+                let run = &mut taking.runs[at];
+                taking.bytes += raw.len();
+                run.message = read_message(raw.into(), run.key.id.as_str(), &run.key.queue);
+            }
+        }
+        Ok(())
     }
 
     /// The answers to dequeues, on the connection that the caller drives if there is one.
@@ -374,104 +409,4 @@ fn asks<'q>(wanted: &'q [Wanted], quarantined: impl Fn(&QueueName) -> usize, par
         }
     }
     asks
-}
-
-/// Quarantined tasks that a dequeue passed.
-#[derive(Debug, Clone, Copy)]
-struct Passed {
-    tasks: i64,
-    /// Whether nothing else is left in the queue.
-    is_all: bool,
-}
-
-/// What one script gave.
-#[derive(Debug)]
-struct Taking {
-    runs: Vec<Run>,
-    /// Of all messages as they are stored: the scripts count these against the room that they are given, and stop after the
-    /// message that uses it up.
-    bytes: usize,
-    passed: Passed,
-}
-
-fn read_answer(value: Value, request: &DequeueRequest, server: i64) -> Result<Taking, BrokerError> {
-    let DequeueRequest { queue, token, at, .. } = request;
-    let mut parts = reply::array(value)?.into_iter();
-    let tasks = reply::array(parts.next().unwrap_or_default())?;
-    let facts = reply::array(parts.next().unwrap_or_default())?;
-    let since = parts.next().and_then(reply::text).unwrap_or_default();
-    let mut number = || parts.next().and_then(|part| reply::number(&part)).unwrap_or_default();
-    let passed = Passed { tasks: number(), is_all: number() == 1 };
-    let (mut runs, mut bytes) = (Vec::with_capacity(tasks.len() / 2), 0);
-    let mut tasks = tasks.into_iter();
-    while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
-        let (Some(id), Some(raw)) = (reply::text(id), reply::bytes(raw)) else {
-            return Err(reply::unexpected("a task without id or message"));
-        };
-        bytes += raw.len();
-        let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
-        let message = read_message(raw.into(), &id, queue);
-        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at });
-    }
-    let mut facts = facts.into_iter();
-    while let (Some(place), Some(crashes), Some(extra)) = (facts.next(), facts.next(), facts.next()) {
-        let place = reply::number(&place).and_then(|place| usize::try_from(place).ok()).unwrap_or_default();
-        if let Some(run) = runs.get_mut(place.wrapping_sub(1)) {
-            run.crashes = reply::number(&crashes).and_then(|crashes| u32::try_from(crashes).ok()).unwrap_or_default();
-            run.extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
-        }
-    }
-    let moments: Vec<Option<i64>> = since.split(' ').map(|moment| moment.parse().ok()).collect();
-    // Another number of them: somebody else's moment has spaces in it, and which is whose cannot be told.
-    if let Some((&now, since)) = moments.split_first().filter(|(_, since)| since.len() == runs.len()) {
-        runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
-    }
-    Ok(Taking { runs, bytes, passed })
-}
-
-/// The time between two moments in nanoseconds, where both are known. Go writes the first by its own clock, which may be
-/// ahead.
-fn waited(since: Option<i64>, now: Option<i64>) -> Option<Duration> {
-    let (since, now) = (since.filter(|&since| since > 0)?, now?);
-    Some(Duration::from_nanos(u64::try_from(now.saturating_sub(since)).unwrap_or(0)))
-}
-
-/// A message that belongs where it lay, or the bytes with the reason why they do not.
-pub(super) fn read_message(raw: Bytes, id: &str, queue: &QueueName) -> Result<TaskMessage, UndecodableMessage> {
-    let message = TaskMessage::decode(raw.clone())?;
-    let reason = if message.id != id {
-        format!("it lay under the id {id:?} but is of task {:?}", message.id)
-    } else if *queue != message.queue.as_str() {
-        format!("it lay in queue {:?} but is of queue {:?}", queue.as_str(), message.queue)
-    } else {
-        return Ok(message);
-    };
-    Err(UndecodableMessage { raw, reason })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_message_counts_only_where_it_belongs() {
-        let queue = QueueName::from_wire("q");
-        let message = TaskMessage { id: "a".into(), queue: "q".into(), r#type: "t".into(), ..Default::default() };
-        let raw = Bytes::from(message.encode());
-        assert_eq!(read_message(raw.clone(), "a", &queue), Ok(message));
-        assert!(read_message(raw.clone(), "b", &queue).unwrap_err().reason.contains("\"b\""));
-        let other = QueueName::from_wire("other");
-        assert!(read_message(raw, "a", &other).unwrap_err().reason.contains("other"));
-        let broken = Bytes::from_static(b"\xff\xff\xff");
-        assert_eq!(read_message(broken.clone(), "a", &queue).unwrap_err().raw, broken);
-    }
-
-    #[test]
-    fn an_answer_that_cannot_be_read_is_an_error_and_not_a_panic() {
-        let request = DequeueRequest::new(QueueName::from_wire("q"), RunToken(1));
-        let lists = |tasks: Vec<Value>| Value::Array(vec![Value::Array(tasks), Value::Array(Vec::new())]);
-        for value in [Value::Int(1), lists(vec![Value::Nil, Value::Nil])] {
-            assert!(read_answer(value, &request, 0).is_err());
-        }
-    }
 }

@@ -1,7 +1,8 @@
-//! Limits the bytes that a dequeue asks for to what the connection carries within the time-out.
+//! Limits the bytes that a dequeue asks for to what the connection carries within the time-out, and says which messages
+//! its scripts read.
 
 use std::{
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -12,10 +13,15 @@ const LEAST: usize = 1 << 10;
 /// Most bytes to ask one script for.
 const MOST: usize = PER_SCRIPT.1;
 
+/// Longer messages are read beside the script: Lua hashes each text that it is given, which takes Redis a nanosecond per byte.
+pub(super) const LONGEST_IN_SCRIPT: usize = 16 << 10;
+
 /// The bytes that the next call may ask for, of all its scripts together where there is less than one script may give.
 #[derive(Debug)]
 pub(super) struct Room {
     bytes: AtomicUsize,
+    /// Whether the messages of the last call were long: only then it is worth a look at the length of each.
+    are_long: AtomicBool,
     /// An answer that takes longer is too large.
     in_time: Duration,
 }
@@ -23,7 +29,7 @@ pub(super) struct Room {
 impl Room {
     /// As much as may be.
     pub(super) fn new(in_time: Duration) -> Self {
-        Self { bytes: AtomicUsize::new(MOST), in_time }
+        Self { bytes: AtomicUsize::new(MOST), are_long: AtomicBool::new(false), in_time }
     }
 
     /// What to ask each of so many scripts for.
@@ -48,6 +54,18 @@ impl Room {
             self.change(|room| room / 2);
         } else if is_used_up && took < self.in_time / 2 {
             self.change(|room| room.saturating_mul(2));
+        }
+    }
+
+    /// The longest message that the next scripts are to read themselves; `None` for any.
+    pub(super) fn longest(&self) -> Option<usize> {
+        self.are_long.load(Ordering::Relaxed).then_some(LONGEST_IN_SCRIPT)
+    }
+
+    /// Notes how many tasks a call gave, and the bytes of all their messages.
+    pub(super) fn took(&self, tasks: usize, bytes: usize) {
+        if let Some(each) = bytes.checked_div(tasks) {
+            self.are_long.store(each > LONGEST_IN_SCRIPT, Ordering::Relaxed);
         }
     }
 
@@ -86,5 +104,16 @@ mod tests {
         assert_eq!(room.of_each(20), MOST);
         (0..30).for_each(|_| room.unanswered(&lost));
         assert_eq!((room.of_each(1), room.of_each(5000)), (LEAST, 1));
+    }
+
+    #[test]
+    fn long_messages_are_read_beside_the_script_while_they_come() {
+        let room = Room::new(Duration::from_secs(1));
+        assert_eq!(room.longest(), None);
+        let cases = [(2, 3 * LONGEST_IN_SCRIPT, true), (0, 0, true), (2, LONGEST_IN_SCRIPT, false), (0, 0, false)];
+        for (tasks, bytes, expected) in cases {
+            room.took(tasks, bytes);
+            assert_eq!(room.longest().is_some(), expected, "{tasks} tasks of {bytes} bytes");
+        }
     }
 }

@@ -148,7 +148,7 @@ pub(crate) fn in_time(call_timeout: Duration) -> RedisOptions {
     options
 }
 
-/// Passes everything on; told so, it cuts the connection in place of the next answer to a script.
+/// Passes everything on; told so, it cuts the connection in place of the next answer to a script, or with the messages that it left.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     lose: Arc<Lose>,
@@ -243,7 +243,7 @@ fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>
     let (mut to_client, mut from_redis) = (client, redis);
     thread::spawn(move || {
         copy(&mut from_client, &mut to_redis, |bytes| {
-            if bytes.windows(4).any(|word| word == b"EVAL") {
+            if bytes.windows(4).any(|word| word == b"EVAL" || word == b"HGET") {
                 seen.store(true, Ordering::SeqCst);
                 late.hold();
             }

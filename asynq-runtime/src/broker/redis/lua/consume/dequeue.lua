@@ -2,7 +2,8 @@
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
 --          · 6 bytes of messages after which it stops · 7 most quarantined tasks · 8 crash limit of a task that has none of its own
--- Returns  { id, msg, id, msg, .. }, { number of the task, crashes, x, .. } for those that have one, and now and pending
+--          · 9 bytes of a message that is read here; the caller reads longer ones itself
+-- Returns  { id, msg, id, msg, .. }, with nil for a message that is longer, { number of the task, crashes, x, .. } for those that have one, and now and pending
 --          since when of each, in nanoseconds with a space between; '?' where that is not known; and where quarantined tasks were
 --          passed, how many, and 1 if nothing else is left in pending
 local call, pcall = redis.call, redis.pcall
@@ -11,6 +12,7 @@ local tasks, facts, since = {}, {}, {}
 if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
 local rounds, room, taken, quarantined, default_limit = 0, tonumber(ARGV[6]), 0, tonumber(ARGV[7]), tonumber(ARGV[8])
+local longest = tonumber(ARGV[9])
 local orphans, spared, is_spared, reached_end = {}, {}, {}, false
 
 local function leave(id)
@@ -29,6 +31,19 @@ local function crash_limit(x)
     scale = scale * 128
   end
   return limit
+end
+
+-- The fields of a task and how long its message is, nil without one. Lua looks at each byte of a text that it is given.
+-- pcall: one key of a wrong type must not stop the others.
+local function read(key)
+  local size = longest and pcall('HSTRLEN', key, 'msg')
+  if type(size) == 'number' and size > longest then
+    local task = pcall('HMGET', key, 'state', 'pending_since', 'crashes', 'x', 'progress')
+    task[1] = false
+    return task, size
+  end
+  local task = pcall('HMGET', key, 'msg', 'pending_since', 'crashes', 'x', 'progress')
+  return task, task[1] and #task[1]
 end
 
 while taken < n and rounds < 16 and room > 0 do
@@ -70,15 +85,14 @@ while taken < n and rounds < 16 and room > 0 do
     end
     local id = ids[i]
     local key = prefix .. id
-    -- pcall: one key of a wrong type must not stop the others.
-    local task = pcall('HMGET', key, 'msg', 'pending_since', 'crashes', 'x', 'progress')
-    local msg, crashes = task[1], task[3] and tonumber(task[3]) or 0
+    local task, size = read(key)
+    local crashes = task[3] and tonumber(task[3]) or 0
     local is_quarantined = crashes > 0 and crashes + 1 == crash_limit(task[4])
     -- A moment may be equal to a token; only what this call took is active with it.
     if is_spared[id] or task[2] == token and call('HGET', key, 'state') == 'active' then
       -- It was in pending twice.
       call('LREM', KEYS[3], 1, id)
-    elseif not msg then
+    elseif not size then
       leave(id)
       orphans[#orphans + 1] = id
     elseif is_quarantined and quarantined == 0 then
@@ -87,9 +101,9 @@ while taken < n and rounds < 16 and room > 0 do
       spared[#spared + 1] = id
     else
       call('HSET', key, 'state', 'active', 'pending_since', token)
-      room = room - #msg
+      room = room - size
       taken = taken + 1
-      tasks[2 * taken - 1], tasks[2 * taken] = id, msg
+      tasks[2 * taken - 1], tasks[2 * taken] = id, task[1]
       since[1 + taken] = task[2] or '?'
       if is_quarantined then quarantined = quarantined - 1 end
       if task[3] or task[4] then

@@ -1,0 +1,129 @@
+//! Reads what the scripts of dequeues answer.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::Value;
+
+use super::super::{
+    super::{BrokerError, Run, RunKey},
+    reply,
+    unanswered::DequeueRequest,
+};
+use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
+
+/// Quarantined tasks that a dequeue passed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Passed {
+    pub(super) tasks: i64,
+    /// Whether nothing else is left in the queue.
+    pub(super) is_all: bool,
+}
+
+/// What one script gave.
+#[derive(Debug)]
+pub(super) struct Taking {
+    pub(super) runs: Vec<Run>,
+    /// Those whose messages are still to be read.
+    pub(super) long: Vec<usize>,
+    /// Of all messages as they are stored: the scripts count these against the room that they are given, and stop after the
+    /// message that uses it up.
+    pub(super) bytes: usize,
+    pub(super) passed: Passed,
+}
+
+/// Reads the answer to `request`.
+///
+/// # Errors
+///
+/// It is not what the scripts answer.
+pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -> Result<Taking, BrokerError> {
+    let DequeueRequest { queue, token, at, .. } = request;
+    let mut parts = reply::array(value)?.into_iter();
+    let tasks = reply::array(parts.next().unwrap_or_default())?;
+    let facts = reply::array(parts.next().unwrap_or_default())?;
+    let since = parts.next().and_then(reply::text).unwrap_or_default();
+    let mut number = || parts.next().and_then(|part| reply::number(&part)).unwrap_or_default();
+    let passed = Passed { tasks: number(), is_all: number() == 1 };
+    let (mut runs, mut long, mut bytes) = (Vec::with_capacity(tasks.len() / 2), Vec::new(), 0);
+    let mut tasks = tasks.into_iter();
+    while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
+        if raw == Value::Nil {
+            long.push(runs.len());
+        }
+        let raw = if raw == Value::Nil { Some(Vec::new()) } else { reply::bytes(raw) };
+        let (Some(id), Some(raw)) = (reply::text(id), raw) else {
+            return Err(reply::unexpected("a task without id or message"));
+        };
+        bytes += raw.len();
+        let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
+        let message = read_message(raw.into(), &id, queue);
+        runs.push(Run { key, message, crashes: 0, extra: Extra::default(), waited: None, asked: *at });
+    }
+    let mut facts = facts.into_iter();
+    while let (Some(place), Some(crashes), Some(extra)) = (facts.next(), facts.next(), facts.next()) {
+        let place = reply::number(&place).and_then(|place| usize::try_from(place).ok()).unwrap_or_default();
+        if let Some(run) = runs.get_mut(place.wrapping_sub(1)) {
+            run.crashes = reply::number(&crashes).and_then(|crashes| u32::try_from(crashes).ok()).unwrap_or_default();
+            run.extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
+        }
+    }
+    let moments: Vec<Option<i64>> = since.split(' ').map(|moment| moment.parse().ok()).collect();
+    // Another number of them: somebody else's moment has spaces in it, and which is whose cannot be told.
+    if let Some((&now, since)) = moments.split_first().filter(|(_, since)| since.len() == runs.len()) {
+        runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
+    }
+    Ok(Taking { runs, long, bytes, passed })
+}
+
+/// The time between two moments in nanoseconds, where both are known. Go writes the first by its own clock, which may be
+/// ahead.
+fn waited(since: Option<i64>, now: Option<i64>) -> Option<Duration> {
+    let (since, now) = (since.filter(|&since| since > 0)?, now?);
+    Some(Duration::from_nanos(u64::try_from(now.saturating_sub(since)).unwrap_or(0)))
+}
+
+/// A message that belongs where it lay, or the bytes with the reason why they do not.
+pub(in crate::broker::redis) fn read_message(
+    raw: Bytes,
+    id: &str,
+    queue: &QueueName,
+) -> Result<TaskMessage, UndecodableMessage> {
+    let message = TaskMessage::decode(raw.clone())?;
+    let reason = if message.id != id {
+        format!("it lay under the id {id:?} but is of task {:?}", message.id)
+    } else if *queue != message.queue.as_str() {
+        format!("it lay in queue {:?} but is of queue {:?}", queue.as_str(), message.queue)
+    } else {
+        return Ok(message);
+    };
+    Err(UndecodableMessage { raw, reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::broker::RunToken;
+
+    #[test]
+    fn a_message_counts_only_where_it_belongs() {
+        let queue = QueueName::from_wire("q");
+        let message = TaskMessage { id: "a".into(), queue: "q".into(), r#type: "t".into(), ..Default::default() };
+        let raw = Bytes::from(message.encode());
+        assert_eq!(read_message(raw.clone(), "a", &queue), Ok(message));
+        assert!(read_message(raw.clone(), "b", &queue).unwrap_err().reason.contains("\"b\""));
+        let other = QueueName::from_wire("other");
+        assert!(read_message(raw, "a", &other).unwrap_err().reason.contains("other"));
+        let broken = Bytes::from_static(b"\xff\xff\xff");
+        assert_eq!(read_message(broken.clone(), "a", &queue).unwrap_err().raw, broken);
+    }
+
+    #[test]
+    fn an_answer_that_cannot_be_read_is_an_error_and_not_a_panic() {
+        let request = DequeueRequest::new(QueueName::from_wire("q"), RunToken(1));
+        let lists = |tasks: Vec<Value>| Value::Array(vec![Value::Array(tasks), Value::Array(Vec::new())]);
+        for value in [Value::Int(1), lists(vec![Value::Nil, Value::Nil])] {
+            assert!(read_answer(value, &request, 0).is_err());
+        }
+    }
+}
