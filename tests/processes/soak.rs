@@ -321,7 +321,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     println!(
         "soak: {}{} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
          {injected:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck}; {} ran again, each after an incident to \
-         its worker, {} of them reached their end twice; {} failures and {} archived as told; {} ticks and {} missing; {} workers could not start; \
+         its worker, {} of them reached their end twice; {} failures and {} archived as told; {} archived after three kills; {} ticks and {} missing; {} workers could not start; \
          {:?}",
         world.broker().kind(),
         match fleet.replicated {
@@ -341,6 +341,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
         verdict.ended_twice,
         verdict.failures,
         verdict.archived,
+        verdict.crashed,
         ticks.len(),
         missing.len(),
         fleet.never_began,

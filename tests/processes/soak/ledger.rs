@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use asynq_runtime::task::Extra;
 use asynq_tests::{
     jobs::Trial,
     journal::{Event, History, Line},
@@ -84,6 +85,8 @@ pub(super) struct Verdict {
     pub(super) archived: usize,
     /// Runs that failed as they were told to.
     pub(super) failures: usize,
+    /// Archived because a worker was killed under each run, as often as a task may take one along.
+    pub(super) crashed: usize,
 }
 
 /// One run of a task.
@@ -94,6 +97,13 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
+    /// Whether its worker was killed while it had the task.
+    fn was_killed(&self, incidents: &[Incident]) -> bool {
+        let killed = |incident: &Incident| incident.pid == self.start.pid && incident.harm == Harm::Killed;
+        self.end.is_none()
+            && incidents.iter().any(|incident| killed(incident) && incident.until >= self.start.asked_for())
+    }
+
     /// Whether something that was done to its worker is why the next run began.
     fn was_cut_off(&self, next: &Self, incidents: &[Incident]) -> bool {
         let concerns = |incident: &&Incident| incident.pid == self.start.pid || incident.harm == Harm::FailedOver;
@@ -137,12 +147,17 @@ pub(super) fn judge(
         verdict.ended_twice += usize::from(runs.iter().filter(|run| run.end.is_some()).count() > 1);
     }
     for (id, &fails) in &report.stored {
-        let has_ended = all.get(id.as_str()).is_some_and(|runs| runs.iter().any(|run| run.end.is_some()));
-        let is_as_told = if fails > Trial::RETRIES { !has_ended && archived.contains(id) } else { has_ended };
-        if !is_as_told {
+        let runs = all.get(id.as_str()).map_or(&[][..], Vec::as_slice);
+        let has_ended = runs.iter().any(|run| run.end.is_some());
+        let deaths = runs.iter().filter(|run| run.was_killed(incidents)).count();
+        let is_archived = archived.contains(id);
+        let is_as_told = if fails > Trial::RETRIES { !has_ended && is_archived } else { has_ended };
+        if is_as_told {
+            verdict.archived += usize::from(fails > Trial::RETRIES);
+        } else if is_archived && !has_ended && deaths >= Extra::DEFAULT_MAX_CRASHES as usize {
+            verdict.crashed += 1;
+        } else {
             verdict.lost.push(id.clone());
-        } else if fails > Trial::RETRIES {
-            verdict.archived += 1;
         }
     }
     verdict
@@ -250,6 +265,24 @@ mod tests {
         assert_eq!(verdict(1, &lines, &[], &[]), Verdict { failures: 1, ..Verdict::default() });
         let archived = Verdict { archived: 1, ..Verdict::default() };
         assert_eq!(verdict(4, &[line(START, 0, 3, 1)], &[], &["a"]), archived);
+    }
+
+    #[test]
+    fn a_task_whose_worker_was_killed_under_each_of_three_runs_is_archived_and_not_lost() {
+        let run = |pid, second| Line { pid, ..line(START, second, 0, second) };
+        let lines = [run(7, 1), run(8, 3), run(9, 5)];
+        let killed = |pid, second| Incident { pid, from: at(second), until: at(second), harm: Harm::Killed };
+        let incidents = [killed(7, 2), killed(8, 4), killed(9, 6)];
+        assert_eq!(verdict(0, &lines, &incidents, &["a"]), Verdict { again: 1, crashed: 1, ..Verdict::default() });
+        let lost = Verdict { lost: vec!["a".into()], again: 1, ..Verdict::default() };
+        assert_eq!(verdict(0, &lines, &incidents, &[]), lost, "it is not in the archive");
+        assert_eq!(verdict(0, &lines[..2], &incidents, &["a"]), lost, "two deaths are not enough");
+        let asked = Incident { harm: Harm::Asked, ..incidents[2] };
+        assert_eq!(
+            verdict(0, &lines, &[incidents[0], incidents[1], asked], &["a"]),
+            lost,
+            "the third was asked to leave"
+        );
     }
 
     #[test]
