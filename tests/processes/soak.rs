@@ -248,7 +248,7 @@ impl Fleet {
 /// Those of `weights` that can be injected here, and says which cannot, and why.
 fn possible(weights: &[(u64, Fault)], has_clock: bool, has_small_disk: bool) -> Vec<(u64, Fault)> {
     let why_not = |fault| match fault {
-        Fault::Step if !has_clock => Some("libfaketime is not installed"),
+        Fault::Step if !has_clock => Some(WallClock::MISSING),
         Fault::FullDisk if !has_small_disk => Some("this user may not mount a small file system"),
         _ => None,
     };

@@ -49,6 +49,13 @@ impl World {
         Self::redis_keeping(Persistence::Always, parameters).await
     }
 
+    /// On one that goes by this clock.
+    pub async fn redis_by_clock(clock: &WallClock) -> Self {
+        let server = RedisServer::by_clock(Persistence::Always, clock);
+        let url = server.url();
+        Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
+    }
+
     /// On a Redis that keeps so much.
     pub async fn redis_keeping(persistence: Persistence, parameters: &str) -> Self {
         let server = RedisServer::start(persistence);

@@ -33,7 +33,7 @@ use self::{
     guard::{Guarded, on_free_ports},
     port::free_port,
 };
-use crate::{GoPeer, Need, Store, patient};
+use crate::{GoPeer, Need, Store, patient, wall_clock::WallClock};
 
 /// The servers that together are one store.
 pub trait Servers: fmt::Debug + Send + Sync + 'static {
@@ -87,15 +87,20 @@ pub struct RedisServer {
 impl RedisServer {
     /// Starts one.
     pub fn start(persistence: Persistence) -> Self {
-        Self::launch(persistence, None)
+        Self::launch(persistence, None, None)
+    }
+
+    /// Starts one that goes by this clock.
+    pub fn by_clock(persistence: Persistence, clock: &WallClock) -> Self {
+        Self::launch(persistence, None, Some(clock))
     }
 
     /// Starts one that asks for a password and keeps nothing.
     pub fn with_password(password: &str) -> Self {
-        Self::launch(Persistence::None, Some(password))
+        Self::launch(Persistence::None, Some(password), None)
     }
 
-    fn launch(persistence: Persistence, password: Option<&str>) -> Self {
+    fn launch(persistence: Persistence, password: Option<&str>, clock: Option<&WallClock>) -> Self {
         let mut options = match persistence {
             Persistence::None => vec!["--appendonly", "no"],
             Persistence::EverySecond => vec!["--appendonly", "yes", "--appendfsync", "everysec"],
@@ -106,7 +111,8 @@ impl RedisServer {
             let port = free_port();
             let text = port.to_string();
             let arguments = ["--port", &text].into_iter().chain(options.iter().copied()).map(str::to_owned).collect();
-            let server = Guarded::start(&[], |_| arguments)?;
+            let environment = clock.map_or_else(Vec::new, |clock| clock.environment().into());
+            let server = Guarded::start_in(&[], |_| arguments, environment)?;
             Some(Self { server, port, password: password.map(str::to_owned) })
         })
     }

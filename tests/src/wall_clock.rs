@@ -1,50 +1,62 @@
-//! The wall clock of single processes, which a test steps: libfaketime tells them another time than the machine's.
+//! The wall clock of single processes, which a test steps: a library that they load first tells them another time than the machine's.
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs::{self, File},
+    os::unix::fs::FileExt as _,
+    path::PathBuf,
+    process::Command,
+};
 
 use tempfile::TempDir;
+
+/// Built for each clock: it takes a tenth of a second.
+const LIBRARY: &str = include_str!("wall_clock.c");
 
 /// A wall clock that is a number of seconds ahead. The time since the machine started, the file system's and sleeps are as ever.
 #[derive(Debug)]
 pub struct WallClock {
-    library: PathBuf,
     folder: TempDir,
+    /// The processes have it in their memory.
+    ahead: File,
 }
 
 impl WallClock {
-    /// One that tells the machine's time for now; none where libfaketime is not installed.
+    /// Why there is none, for a test that skips itself.
+    pub const MISSING: &str = "only Linux lets a test step the clock of one process";
+
+    /// One that tells the machine's time for now; none but on Linux.
+    ///
+    /// # Panics
+    ///
+    /// There is no C compiler, without which nothing of this repository is built.
     pub fn new() -> Option<Self> {
-        let folders = fs::read_dir("/usr/lib").ok()?.filter_map(Result::ok);
-        let mut libraries = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
-        let clock = Self { library: libraries.find(|library| library.exists())?, folder: TempDir::new().unwrap() };
+        if !cfg!(target_os = "linux") {
+            return None;
+        }
+        let folder = TempDir::new().unwrap();
+        let source = folder.path().join("wall_clock.c");
+        fs::write(&source, LIBRARY).unwrap();
+        let mut compiler = Command::new("cc");
+        compiler.args(["-O1", "-shared", "-fPIC", "-o"]).arg(folder.path().join("wall_clock.so")).arg(&source);
+        assert!(compiler.status().is_ok_and(|status| status.success()), "cc builds wall_clock.c");
+        let ahead = File::create(folder.path().join("ahead")).unwrap();
+        let clock = Self { folder, ahead };
         clock.step_to(0);
         Some(clock)
     }
 
     /// Steps it to so many seconds ahead of the machine's.
     pub fn step_to(&self, seconds: i64) {
-        // The processes read the file at every look at the clock, so it must always be whole.
-        let new = self.folder.path().join("new");
-        fs::write(&new, format!("{seconds:+}\n")).unwrap();
-        fs::rename(new, self.offset()).unwrap();
+        // Eight bytes that are written at once are read at once.
+        self.ahead.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
     }
 
     /// The environment of a process that goes by it.
-    pub fn environment(&self) -> [(&'static str, String); 7] {
-        let one = || "1".to_owned();
+    pub fn environment(&self) -> [(&'static str, String); 2] {
+        let path = |name: &str| -> PathBuf { self.folder.path().join(name) };
         [
-            ("LD_PRELOAD", self.library.display().to_string()),
-            ("FAKETIME_TIMESTAMP_FILE", self.offset().display().to_string()),
-            ("FAKETIME_NO_CACHE", one()),
-            ("FAKETIME_DONT_FAKE_MONOTONIC", one()),
-            ("DONT_FAKE_MONOTONIC", one()),
-            // A process that is killed would leave its shared memory behind.
-            ("FAKETIME_DISABLE_SHM", one()),
-            ("NO_FAKE_STAT", one()),
+            ("LD_PRELOAD", path("wall_clock.so").display().to_string()),
+            ("CLOCK_AHEAD", path("ahead").display().to_string()),
         ]
-    }
-
-    fn offset(&self) -> PathBuf {
-        self.folder.path().join("offset")
     }
 }

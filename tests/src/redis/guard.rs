@@ -24,6 +24,7 @@ pub(crate) struct Guarded {
     /// Closing it ends the server.
     leash: Option<ChildStdin>,
     arguments: Vec<String>,
+    environment: Vec<(&'static str, String)>,
     folder: PathBuf,
 }
 
@@ -31,13 +32,22 @@ impl Guarded {
     /// Starts `redis-server` with these arguments in a new folder, and waits until it answers. `files` are put there first.
     /// Not if it ends at once: then somebody took its port.
     pub(crate) fn start(files: &[(&str, &str)], arguments: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
+        Self::start_in(files, arguments, Vec::new())
+    }
+
+    /// The same in a process with these variables.
+    pub(crate) fn start_in(
+        files: &[(&str, &str)],
+        arguments: impl FnOnce(&Path) -> Vec<String>,
+        environment: Vec<(&'static str, String)>,
+    ) -> Option<Self> {
         let folder = TempDir::new().expect("a temp dir for redis-server").keep();
         for (name, text) in files {
             fs::write(folder.join(name), text).expect("a file in a temp dir");
         }
         let arguments = arguments(&folder);
-        let (watcher, leash) = spawn(&folder, &arguments);
-        let guarded = Self { watcher, leash: Some(leash), arguments, folder };
+        let (watcher, leash) = spawn(&folder, &arguments, &environment);
+        let guarded = Self { watcher, leash: Some(leash), arguments, environment, folder };
         guarded.answers().then_some(guarded)
     }
 
@@ -113,7 +123,7 @@ impl Guarded {
     /// Starts it again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
         let _ = fs::remove_file(self.socket());
-        let (watcher, leash) = spawn(&self.folder, &self.arguments);
+        let (watcher, leash) = spawn(&self.folder, &self.arguments, &self.environment);
         (self.watcher, self.leash) = (watcher, Some(leash));
         assert!(self.answers(), "redis-server starts again: {}", self.log());
     }
@@ -127,7 +137,7 @@ impl Drop for Guarded {
     }
 }
 
-fn spawn(folder: &Path, arguments: &[String]) -> (Child, ChildStdin) {
+fn spawn(folder: &Path, arguments: &[String], environment: &[(&'static str, String)]) -> (Child, ChildStdin) {
     let mut command = Command::new("sh");
     command.args(["-c", WATCH, "sh"]).arg(folder).arg("redis-server").args(arguments);
     // A sentinel takes no such options after `--sentinel`; its file says them.
@@ -135,6 +145,7 @@ fn spawn(folder: &Path, arguments: &[String]) -> (Child, ChildStdin) {
         command.args(["--save", "", "--bind", "127.0.0.1", "--unixsocket", "redis.sock", "--logfile", "log", "--dir"]);
         command.arg(folder);
     }
+    command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("sh can be run");
     let leash = child.stdin.take().expect("its input is piped");
