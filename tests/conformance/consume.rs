@@ -275,7 +275,7 @@ async fn long_messages_come_whole_among_short_ones() {
         assert!(run.waited.is_some());
         t.settle(run, requeue()).await;
     }
-    // What was counted of a long one comes with it, too.
+    // A long message that was written anew by a retry comes whole with the next run, too.
     let run = t.take(1).await.remove(0);
     t.settle(&run, retry(Duration::ZERO, "smtp down")).await;
     t.advance(Duration::from_secs(1));

@@ -51,14 +51,15 @@ impl World {
 
     /// On one that goes by this clock.
     pub async fn redis_by_clock(clock: &WallClock) -> Self {
-        let server = RedisServer::by_clock(Persistence::Always, clock);
-        let url = server.url();
-        Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
+        Self::on(RedisServer::by_clock(Persistence::Always, clock), "").await
     }
 
     /// On a Redis that keeps so much.
     pub async fn redis_keeping(persistence: Persistence, parameters: &str) -> Self {
-        let server = RedisServer::start(persistence);
+        Self::on(RedisServer::start(persistence), parameters).await
+    }
+
+    async fn on(server: RedisServer, parameters: &str) -> Self {
         let url = server.url() + parameters;
         Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
     }

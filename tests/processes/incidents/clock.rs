@@ -9,12 +9,6 @@ use crate::processes::{incidents::all_done, world::World};
 
 const RUNS: usize = 6;
 
-/// Longer than the lease of 10 s.
-const STEP: TimeDelta = TimeDelta::seconds(15);
-
-/// More than two leases.
-const AFTERWARDS: Duration = Duration::from_secs(25);
-
 /// How far the workers' clock is ahead of the machine's, as a task of theirs tells.
 async fn ahead(world: &World) -> TimeDelta {
     let id = world.enqueue_records(1, 0).await.remove(0).to_string();
@@ -26,45 +20,55 @@ async fn ahead(world: &World) -> TimeDelta {
     .await
 }
 
+/// How far Redis's clock is ahead of the machine's.
+async fn redis_is_ahead(world: &World) -> TimeDelta {
+    let mut connection = world.redis.as_ref().unwrap().connection();
+    let (seconds, _): (i64, i64) = ::redis::cmd("TIME").query(&mut connection).unwrap();
+    world.enqueue_records(1, 0).await;
+    TimeDelta::seconds(seconds - Utc::now().timestamp())
+}
+
+/// Two workers have runs; the clock goes ahead by so many seconds, and back so long afterwards. A task comes after each step.
+async fn steps_take_nothing(
+    world: &World,
+    clock: &WallClock,
+    settings: &[(&str, &str)],
+    (step, afterwards): (i64, Duration),
+    ahead: impl AsyncFn(&World) -> TimeDelta,
+) -> usize {
+    let settings: Vec<_> = settings.iter().copied().chain([("ASYNQ_CONCURRENCY", "8")]).collect();
+    let _workers = [world.everyday(&settings).await, world.everyday(&settings).await];
+    world.hold();
+    world.enqueue_records(RUNS, 0).await;
+    world.started(RUNS).await;
+    let mut runs = RUNS;
+    for seconds in [step, 0] {
+        clock.step_to(seconds);
+        assert_eq!(ahead(world).await > TimeDelta::seconds(step) / 2, seconds > 0, "the clock did not step");
+        runs += 1;
+        world.started(runs).await;
+        tokio::time::sleep(afterwards).await;
+        assert_eq!(world.history().repeated(), []);
+    }
+    world.release();
+    all_done(world, runs).await;
+    runs
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a minute: scripts/prove incidents"]
 async fn a_wall_clock_that_steps_ahead_and_back_takes_nothing_from_two_workers() {
     let Some(clock) = WallClock::new() else { skip!("{}", WallClock::MISSING) };
     let world = World::sqlite().await;
     let environment = clock.environment();
-    let settings = environment.iter().map(|(name, value)| (*name, value.as_str()));
-    let settings: Vec<_> = settings.chain([("ASYNQ_CONCURRENCY", "8")]).collect();
-    let _workers = [world.everyday(&settings).await, world.everyday(&settings).await];
-    world.hold();
-    world.enqueue_records(RUNS, 0).await;
-    world.started(RUNS).await;
-    let mut runs = RUNS;
-    for (seconds, is_ahead) in [(STEP.num_seconds(), true), (0, false)] {
-        clock.step_to(seconds);
-        assert_eq!(ahead(&world).await > STEP / 2, is_ahead, "the workers' clock did not step");
-        runs += 1;
-        tokio::time::sleep(AFTERWARDS).await;
-        assert_eq!(world.history().repeated(), []);
-    }
-    world.release();
-    all_done(&world, runs).await;
+    let settings: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    // Longer than the lease of 10 s, and more than two leases.
+    let (step, afterwards) = (15, Duration::from_secs(25));
+    let done = steps_take_nothing(&world, &clock, &settings, (step, afterwards), ahead).await;
     println!(
-        "incident: wall clock 15 s ahead under 2 workers of SQLite, {AFTERWARDS:?} later back again, {RUNS} jobs running: 0 \
-         run twice, {runs} done"
+        "incident: wall clock {step} s ahead under 2 workers of SQLite, {afterwards:?} later back again, {RUNS} jobs running: 0 \
+         run twice, {done} done"
     );
-}
-
-/// Longer than the lease of 30 s.
-const STEP_OF_REDIS: i64 = 40;
-
-/// Longer than lapses are not believed after a step, and than a lease.
-const AFTERWARDS_ON_REDIS: Duration = Duration::from_secs(35);
-
-/// How far Redis's clock is ahead of this machine's, in seconds.
-fn redis_is_ahead(world: &World) -> i64 {
-    let mut connection = world.redis.as_ref().unwrap().connection();
-    let (seconds, _): (i64, i64) = ::redis::cmd("TIME").query(&mut connection).unwrap();
-    seconds - Utc::now().timestamp()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -72,25 +76,11 @@ fn redis_is_ahead(world: &World) -> i64 {
 async fn a_clock_of_redis_that_steps_ahead_and_back_takes_nothing_from_two_workers() {
     let Some(clock) = WallClock::new() else { skip!("{}", WallClock::MISSING) };
     let world = World::redis_by_clock(&clock).await;
-    let settings = [("ASYNQ_CONCURRENCY", "8")];
-    let _workers = [world.everyday(&settings).await, world.everyday(&settings).await];
-    world.hold();
-    world.enqueue_records(RUNS, 0).await;
-    world.started(RUNS).await;
-    let mut runs = RUNS;
-    for (seconds, is_ahead) in [(STEP_OF_REDIS, true), (0, false)] {
-        clock.step_to(seconds);
-        assert_eq!(redis_is_ahead(&world) > STEP_OF_REDIS / 2, is_ahead, "Redis's clock did not step");
-        world.enqueue_records(1, 0).await;
-        runs += 1;
-        world.started(runs).await;
-        tokio::time::sleep(AFTERWARDS_ON_REDIS).await;
-        assert_eq!(world.history().repeated(), []);
-    }
-    world.release();
-    all_done(&world, runs).await;
+    // Longer than the lease of 30 s; longer than lapses are not believed after a step, and than a lease.
+    let (step, afterwards) = (40, Duration::from_secs(35));
+    let done = steps_take_nothing(&world, &clock, &[], (step, afterwards), redis_is_ahead).await;
     println!(
-        "incident: Redis's clock {STEP_OF_REDIS} s ahead under 2 workers, {AFTERWARDS_ON_REDIS:?} later back again, {RUNS} jobs running: \
-         0 run twice, {runs} done"
+        "incident: Redis's clock {step} s ahead under 2 workers, {afterwards:?} later back again, {RUNS} jobs running: 0 run \
+         twice, {done} done"
     );
 }

@@ -14,7 +14,7 @@ const LEAST: usize = 1 << 10;
 const MOST: usize = PER_SCRIPT.1;
 
 /// Longer messages are read beside the script: Lua hashes each text that it is given, which takes Redis a nanosecond per byte.
-pub(super) const LONGEST_IN_SCRIPT: usize = 16 << 10;
+const LONGEST_IN_SCRIPT: usize = 16 << 10;
 
 /// The bytes that the next call may ask for, of all its scripts together where there is less than one script may give.
 #[derive(Debug)]

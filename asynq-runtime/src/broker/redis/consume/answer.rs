@@ -20,11 +20,11 @@ pub(super) struct Passed {
     pub(super) is_all: bool,
 }
 
-/// What one script gave.
+/// The tasks that one script took, and what it says of the others.
 #[derive(Debug)]
 pub(super) struct Taking {
     pub(super) runs: Vec<Run>,
-    /// Those whose messages are still to be read.
+    /// Places in `runs` whose messages the script left for the caller to read: until then they cannot be decoded.
     pub(super) long: Vec<usize>,
     /// Of all messages as they are stored: the scripts count these against the room that they are given, and stop after the
     /// message that uses it up.
@@ -48,13 +48,14 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
     let (mut runs, mut long, mut bytes) = (Vec::with_capacity(tasks.len() / 2), Vec::new(), 0);
     let mut tasks = tasks.into_iter();
     while let (Some(id), Some(raw)) = (tasks.next(), tasks.next()) {
-        if raw == Value::Nil {
-            long.push(runs.len());
-        }
-        let raw = if raw == Value::Nil { Some(Vec::new()) } else { reply::bytes(raw) };
+        let is_long = raw == Value::Nil;
+        let raw = if is_long { Some(Vec::new()) } else { reply::bytes(raw) };
         let (Some(id), Some(raw)) = (reply::text(id), raw) else {
             return Err(reply::unexpected("a task without id or message"));
         };
+        if is_long {
+            long.push(runs.len());
+        }
         bytes += raw.len();
         let key = RunKey { queue: queue.clone(), id: TaskId::from_wire(&id), token: *token, server, row: 0 };
         let message = read_message(raw.into(), &id, queue);

@@ -3,7 +3,8 @@
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
 --          · 6 bytes of messages after which it stops · 7 most quarantined tasks · 8 crash limit of a task that has none of its own
 --          · 9 bytes of a message that is read here; the caller reads longer ones itself
--- Returns  { id, msg, id, msg, .. }, with nil for a message that is longer, { number of the task, crashes, x, .. } for those that have one, and now and pending
+-- Returns  { id, msg, id, msg, .. }, with nil for a message that is longer,
+--          { number of the task, crashes, x, .. } for those that have one, and now and pending
 --          since when of each, in nanoseconds with a space between; '?' where that is not known; and where quarantined tasks were
 --          passed, how many, and 1 if nothing else is left in pending
 local call, pcall = redis.call, redis.pcall
