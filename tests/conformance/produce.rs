@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::{Placed, Refused, Wanted},
     task::{Extra, TaskState, Unknown},
 };
-use asynq_tests::{Build as _, Entry, Seeded as _, Store as _, done, lock_key, queue, task};
+use asynq_tests::{Build as _, Entry, Seeded as _, Store as _, done, lock_key, queue, task, task_id};
 use chrono::{DateTime, SubsecRound as _, TimeDelta};
 
 use super::Fixture;
@@ -92,6 +92,51 @@ async fn the_message_arrives_as_it_was_given() {
     t.enqueue(new.clone()).await;
 
     assert_eq!(t.take_one().await.text(), &new.message);
+}
+
+#[tokio::test]
+async fn long_messages_are_stored_and_refused_like_short_ones() {
+    let t = Fixture::start().await;
+    // Redis gets long messages beside its script.
+    let long = |id: &str| task(id).with_payload(id.repeat(20_000));
+    let extra = Extra { max_crashes: Some(7), ..Extra::default() };
+    let batch = vec![
+        long("now"),
+        task("short"),
+        long("later").after(MINUTE),
+        long("unique").locked(&lock_key("k"), 60),
+        long("duplicate").locked(&lock_key("k"), 60),
+        long("now"),
+        long("extra").with_extra(extra.clone()),
+        long("grouped").grouped("g"),
+    ];
+    let tasks = batch.clone();
+
+    let answers = t.broker().enqueue(batch).await;
+
+    let states = answers.iter().map(|answer| answer.as_ref().map(|placed| placed.state).map_err(ToString::to_string));
+    let duplicate = Refused::Duplicate { holder: Some(task_id("unique")) }.to_string();
+    let taken = Refused::IdConflict.to_string();
+    let [pending, scheduled, grouped] = [TaskState::Pending, TaskState::Scheduled, TaskState::Aggregating].map(Ok);
+    let expected =
+        [pending.clone(), pending.clone(), scheduled, pending.clone(), Err(duplicate), Err(taken), pending, grouped];
+    assert_eq!(states.collect::<Vec<_>>(), expected);
+    let seen = t.snapshot().await;
+    assert_eq!(seen.pending, [0, 1, 3, 6].map(|i| Entry::of(&tasks[i])));
+    assert_eq!(seen.scheduled, [Entry::of(&tasks[2]).due(t.now() + MINUTE)]);
+    assert_eq!(seen.len(), 5);
+    let set = t.claim("g").await;
+    assert!(set.members[0].message.as_ref().unwrap().payload == tasks[7].message.payload);
+    t.advance(MINUTE);
+    t.forward().await;
+    let runs = t.take_exactly(5).await;
+    let order = ["now", "short", "unique", "extra", "later"];
+    for (run, id) in runs.iter().zip(order) {
+        assert_eq!(run.key.id, id);
+        let new = tasks.iter().find(|task| task.id == id).unwrap();
+        assert!(run.text().payload == new.message.payload, "{id} has another payload");
+    }
+    assert_eq!(runs[3].extra, extra);
 }
 
 #[tokio::test]

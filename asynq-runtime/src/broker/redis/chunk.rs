@@ -1,5 +1,7 @@
 //! What one script call of an enqueue carries: tasks of one queue, and what became of them.
 
+use std::time::Duration;
+
 use redis::Value;
 
 use super::{
@@ -9,7 +11,10 @@ use super::{
     reply,
     script::{Call, ENQUEUE, ENQUEUE_ONE, REPLACE, portions},
 };
-use crate::task::{GroupName, QueueName};
+use crate::task::{GroupName, QueueName, TaskState};
+
+/// How long a long message waits for its script, which comes right behind it unless the connection breaks between them.
+const LONG_MESSAGE_TTL: Duration = Duration::from_secs(3600);
 
 /// Index of the call, and of the item within it.
 pub(super) type ItemIndex = (usize, usize);
@@ -60,12 +65,40 @@ impl<'b> Chunk<'b> {
         }
     }
 
+    /// What goes out right before its script: Lua hashes each text that it is given, so Redis gets long messages beside it, each
+    /// in a hash that the script only renames. A send that is repeated carries all messages in its script, where nothing can
+    /// come between.
+    pub(super) fn long_messages(&self, receipt: &str, number: u64, again: bool) -> Vec<Call> {
+        let mut calls = Vec::new();
+        if again {
+            return calls;
+        }
+        for (i, message) in self.long().map(|item| &item.message).enumerate() {
+            let key = Keys::new(self.queue).long_message(receipt, number, i);
+            // Its end comes first: whatever is lost behind it, nothing stays.
+            calls.push(Call::plain("HSET").arg(&key).arg("state").arg(TaskState::Pending.as_str()));
+            calls.push(Call::plain("EXPIRE").arg(&key).arg(LONG_MESSAGE_TTL.as_secs()));
+            calls.push(Call::plain("HSET").arg(&key).arg("msg").arg(message));
+        }
+        calls
+    }
+
+    fn items(&self) -> impl Iterator<Item = &'b Item> {
+        self.indices.iter().map(|&(call, i)| &self.batch[call][i])
+    }
+
+    /// Those whose messages go beside the script.
+    fn long(&self) -> impl Iterator<Item = &'b Item> {
+        self.items().filter(|item| item.is_long())
+    }
+
     /// Which send of this sender it is, and whether it went out before.
     pub(super) fn call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
         let keys = Keys::new(self.queue);
         if let ([(call, i)], false) = (self.indices, again)
             && let item = &self.batch[*call][*i]
             && item.is_plain()
+            && !item.is_long()
         {
             let mut call = ENQUEUE_ONE.on_many(3, 4, item.bytes() + 3 * (keys.prefix().len() + 60) + 120);
             call.push(keys.pending());
@@ -73,15 +106,19 @@ impl<'b> Chunk<'b> {
             call.push(keys.sent(receipt));
             return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
         }
-        let items = || self.indices.iter().map(|&(call, i)| &self.batch[call][i]);
+        let items = || self.items();
         if items().any(|item| item.replaces.is_some()) {
             return self.replacing_call(now, receipt, number, again);
         }
         let more =
             items().map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some())).sum::<usize>();
-        let size = items().map(Item::bytes).sum::<usize>() + self.indices.len() * (keys.prefix().len() + 100) + 200;
+        let is_beside = |item: &Item| item.is_long() && !again;
+        let bytes = items().map(|item| if is_beside(item) { 0 } else { item.bytes() }).sum::<usize>();
+        let (long, each) = (self.long().count(), keys.prefix().len() + 100);
+        let size = bytes + (self.indices.len() + long) * each + 200;
         let mut next_lock = 5 + self.indices.len();
-        let mut call = ENQUEUE.on_many(next_lock + more, 5 + 3 * self.indices.len(), size);
+        let first_long = next_lock + more + 1;
+        let mut call = ENQUEUE.on_many(next_lock + more + long, 6 + 3 * self.indices.len(), size);
         for key in [keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt), keys.groups()] {
             call.push(key);
         }
@@ -96,10 +133,12 @@ impl<'b> Chunk<'b> {
             items().filter_map(|item| item.lock.as_ref()).for_each(|(key, _)| call.push(key));
             items().filter_map(|item| item.group.as_ref()).for_each(|group| call.push(keys.group(group)));
         }
-        let mut call = call.arg(now).arg(self.indices.len()).arg(number).arg(i32::from(again)).arg(keys.group_prefix());
+        (0..long).for_each(|i| call.push(keys.long_message(receipt, number, i)));
+        let mut call = call.arg(now).arg(self.indices.len()).arg(number).arg(i32::from(again));
+        call = call.arg(keys.group_prefix()).arg(first_long);
         for item in items() {
             call.push(item.id.as_str());
-            call.push(&item.message);
+            call.push(if is_beside(item) { &[][..] } else { &item.message[..] });
             if item.is_plain() {
                 call.push("");
                 continue;
@@ -127,7 +166,7 @@ impl<'b> Chunk<'b> {
     /// The same for tasks that replace equal ones: one task hash and one lock for each.
     fn replacing_call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
         let keys = Keys::new(self.queue);
-        let items = || self.indices.iter().map(|&(call, i)| &self.batch[call][i]);
+        let items = || self.items();
         let mut names = keys.places();
         names.push(keys.sent(receipt));
         names.extend(items().map(|item| keys.task(item.id.as_str())));

@@ -126,7 +126,7 @@ impl Commit {
         let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, again: false, abandoned: None };
         let open: Vec<usize> = (0..chunks.len()).collect();
         let generation = own.generation();
-        let (unknown, calls) = self.calls(&chunks, &open, &send, generation);
+        let (noted, calls) = self.calls(&chunks, &open, &send, generation);
         match own.exchange(calls).await {
             Sent::Not => {
                 drop(chunks);
@@ -135,7 +135,7 @@ impl Commit {
             }
             Sent::Answered(answers) => {
                 let answers = answers.into_iter().map(|answer| (answer, None)).collect();
-                self.take_in(&mut chunks, &open, unknown, generation, answers);
+                self.take_in(&mut chunks, &open, noted, answers);
             }
             Sent::Unanswered(identity) => send.abandoned = Some(identity),
         }
@@ -170,16 +170,16 @@ impl Commit {
                 send.abandoned = None;
             }
             let generation = self.router.generation();
-            let (unknown, calls) = self.calls(chunks, &open, send, generation);
+            let (noted, calls) = self.calls(chunks, &open, send, generation);
             match self.router.send_safely(calls, self.durability).await {
-                Ok(answers) => self.take_in(chunks, &open, unknown, generation, answers),
+                Ok(answers) => self.take_in(chunks, &open, noted, answers),
                 Err(error) => failed(chunks, &error),
             }
         }
     }
 
     /// What to send for the chunks `open`: first, where some are, which queues Go's tools may not know.
-    fn calls(&self, chunks: &[Chunk<'_>], open: &[usize], send: &Send, generation: u64) -> (Vec<QueueName>, Vec<Call>) {
+    fn calls(&self, chunks: &[Chunk<'_>], open: &[usize], send: &Send, generation: u64) -> (Noted, Vec<Call>) {
         let unknown = self.unknown_queues(open.iter().map(|&i| chunks[i].queue), generation);
         let mut calls = Vec::with_capacity(open.len() + 1);
         if !unknown.is_empty() {
@@ -188,11 +188,14 @@ impl Commit {
             calls.push(call);
         }
         let now = self.clock.argument();
+        let mut scripts = Vec::with_capacity(open.len());
         for &i in open {
             let receipt = format!("{}:{i}", send.receipt);
+            calls.extend(chunks[i].long_messages(&receipt, send.number, send.again));
+            scripts.push(calls.len());
             calls.push(chunks[i].call(&now, &receipt, send.number, send.again));
         }
-        (unknown, calls)
+        (Noted { unknown, generation, scripts }, calls)
     }
 
     /// Notes the answers to [`calls`](Self::calls).
@@ -200,16 +203,17 @@ impl Commit {
         &self,
         chunks: &mut [Chunk<'_>],
         open: &[usize],
-        unknown: Vec<QueueName>,
-        generation: u64,
-        mut answers: Vec<(Answer, Option<BrokerError>)>,
+        noted: Noted,
+        answers: Vec<(Answer, Option<BrokerError>)>,
     ) {
-        let scripts = answers.split_off(answers.len().saturating_sub(open.len()));
         if answers.first().is_some_and(|(answer, _)| answer.is_ok()) {
-            self.remember(unknown, generation);
+            self.remember(noted.unknown, noted.generation);
         }
-        for (&i, (answer, doubt)) in open.iter().zip(scripts) {
-            (chunks[i].answer, chunks[i].doubt) = (Some(answer), doubt);
+        let mut scripts = open.iter().zip(noted.scripts).peekable();
+        for (at, (answer, doubt)) in answers.into_iter().enumerate() {
+            if let Some((&i, _)) = scripts.next_if(|(_, script)| *script == at) {
+                (chunks[i].answer, chunks[i].doubt) = (Some(answer), doubt);
+            }
         }
     }
 
@@ -239,6 +243,15 @@ struct Send {
     again: bool,
     /// Where it was sent before and may not have been read yet.
     abandoned: Option<Arc<Identity>>,
+}
+
+/// What a send has to know of its answers.
+struct Noted {
+    /// The queues that its first call makes known, and on which connection.
+    unknown: Vec<QueueName>,
+    generation: u64,
+    /// Where among its calls the script of each chunk is.
+    scripts: Vec<usize>,
 }
 
 /// What became of each item, call by call.

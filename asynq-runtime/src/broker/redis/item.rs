@@ -6,6 +6,7 @@ use redis::Value;
 use super::{
     super::{BrokerError, BrokerErrorKind, NewTask, Placed, Refused, Replaces, When, due_ms},
     reply,
+    script::LONGEST_IN_SCRIPT,
     span::{milliseconds, whole_seconds},
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
@@ -49,6 +50,11 @@ impl Item {
     /// Roughly what it costs to send.
     pub(super) fn bytes(&self) -> usize {
         self.message.len() + self.extra.len()
+    }
+
+    /// Whether its message goes beside the script.
+    pub(super) fn is_long(&self) -> bool {
+        self.message.len() > LONGEST_IN_SCRIPT && self.replaces.is_none()
     }
 
     /// Whether id and message say everything.

@@ -190,6 +190,12 @@ impl Keys {
         format!("{}x:sent:{slot}", self.prefix)
     }
 
+    /// Ours: the hash that brings the long message of item `item` of one send beside its script; kept for an hour, if the script
+    /// does not come for it.
+    pub(super) fn long_message(&self, slot: &str, number: u64, item: usize) -> String {
+        format!("{}x:msg:{slot}:{number}:{item}", self.prefix)
+    }
+
     /// Ours: that a set was ended; kept for some minutes.
     pub(super) fn ended(&self, set: &str) -> String {
         format!("{}x:set:{set}", self.prefix)
@@ -298,7 +304,14 @@ mod tests {
         let keys = Keys::new(&QueueName::from_wire("a:b"));
         let entry = EntryId::from_wire("e");
         let entry = [keys.cron(&entry), keys.fired(&entry, 7)];
-        let others = [keys.due(), keys.orphans(), keys.sent("c:0:1"), keys.ended("id"), keys.moved("t1")];
+        let others = [
+            keys.due(),
+            keys.orphans(),
+            keys.sent("c:0:1"),
+            keys.long_message("c:0:1", 7, 0),
+            keys.ended("id"),
+            keys.moved("t1"),
+        ];
         for key in others.into_iter().chain(entry) {
             assert!(key.starts_with("asynq:{a:b}:x:"), "{key}");
         }

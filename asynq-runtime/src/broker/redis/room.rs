@@ -6,15 +6,15 @@ use std::{
     time::Duration,
 };
 
-use super::{super::BrokerError, script::PER_SCRIPT};
+use super::{
+    super::BrokerError,
+    script::{LONGEST_IN_SCRIPT, PER_SCRIPT},
+};
 
 /// Fewest bytes to ask for. A script always gives one task, however large.
 const LEAST: usize = 1 << 10;
 /// Most bytes to ask one script for.
 const MOST: usize = PER_SCRIPT.1;
-
-/// Longer messages are read beside the script: Lua hashes each text that it is given, which takes Redis a nanosecond per byte.
-const LONGEST_IN_SCRIPT: usize = 16 << 10;
 
 /// The bytes that the next call may ask for, of all its scripts together where there is less than one script may give.
 #[derive(Debug)]

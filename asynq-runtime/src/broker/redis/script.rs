@@ -118,6 +118,9 @@ impl Script {
 /// from everybody else, and would not be answered in time.
 pub(super) const PER_SCRIPT: (usize, usize) = (64, 1 << 20);
 
+/// Longer messages go beside the script: Lua hashes each text that it is given, which takes Redis a nanosecond per byte.
+pub(super) const LONGEST_IN_SCRIPT: usize = 16 << 10;
+
 /// Cuts `items` into portions of one script each; a single item may be larger than a portion.
 pub(super) fn portions<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]> {
     let (most, most_bytes) = PER_SCRIPT;

@@ -1,12 +1,12 @@
 //! Lost answers, forgotten scripts, callers that go away.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::broker::{
-    Action, Broker, Consume, Inspect, Maintain, NewTask, Produce, Quarantined, Settle, Settled, Settlement, Wanted,
+    Action, Broker, Consume, Inspect, Maintain, Produce, Quarantined, Settle, Settled, Settlement, Wanted,
     redis::RedisBroker,
 };
-use asynq_runtime::task::{QueueName, TaskMessage};
+use asynq_runtime::task::QueueName;
 use asynq_test_support::{eventually, soon};
 use redis::AsyncCommands;
 
@@ -163,40 +163,6 @@ async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
         taken.push(runs.len());
     }
     assert!(taken[0] < 64, "the outage made the answers short: {taken:?}");
-}
-
-/// Lua hashes each text that it is given, which takes Redis a nanosecond per byte.
-#[tokio::test]
-async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_cannot_be() {
-    let server = Server::start(&[]).await;
-    let proxy = Proxy::before(&server);
-    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
-    let (mut redis, me) = (server.foreign().await, member("me"));
-    let tasks = (0..10).map(|n| {
-        let new = task(&format!("t{n}"));
-        NewTask { message: TaskMessage { payload: vec![b'x'; 100_000].into(), ..new.message }, ..new }
-    });
-    broker.enqueue(tasks.collect()).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
-    put(&broker, &["short1", "short2"]).await;
-    let mut took = async |n| {
-        let before = calls_by_command(&mut redis).await;
-        let taken = broker.dequeue(&me, &[Wanted { queue: queue(), n }]).await;
-        let after = calls_by_command(&mut redis).await;
-        let of = |calls: &HashMap<String, u64>, name: &str| calls.get(name).copied().unwrap_or_default();
-        let [hget, hstrlen] = ["hget", "hstrlen"].map(|name| of(&after, name) - of(&before, name));
-        (taken.map(|runs| ids(&runs).join(" ")).map_err(|error| error.is_unavailable()), hget, hstrlen)
-    };
-    assert_eq!(took(2).await, (Ok("t0 t1".into()), 0, 0), "nobody knows yet that they are long");
-    assert_eq!(took(2).await, (Ok("t2 t3".into()), 2, 2));
-
-    // The second answer of a call is that with the messages.
-    proxy.lose_every(2);
-    let (lost, ..) = took(2).await;
-    proxy.lose_every(0);
-    assert_eq!(lost, Err(true));
-    assert_eq!(took(2).await.0, Ok("t4 t5".into()), "the tasks of the call that failed come with the next");
-
-    assert_eq!(took(6).await, (Ok("t6 t7 t8 t9 short1 short2".into()), 4, 6));
 }
 
 /// With a worker: the task was stored, run and deleted before its enqueue was repeated.

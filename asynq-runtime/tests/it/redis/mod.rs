@@ -10,6 +10,7 @@ mod foreign;
 mod groups;
 mod herd;
 mod idle;
+mod long_messages;
 mod looking;
 mod lost;
 mod many_groups;

@@ -37,10 +37,10 @@ local function first_send(again, due_key, key, id, msg, ours)
   return task[2] == 'aggregating' and 'g' or 'p'
 end
 
--- Fields and values of its hash; group, lock and x may be '' for none.
+-- Fields and values of its hash; msg may be '' for one that is there already, and group, lock and x for none.
 local function new_fields(msg, state, now_ns, group, lock, x)
-  local fields = { 'msg', msg, 'state', state }
-  local n = 4
+  local fields, n = { 'state', state }, 2
+  if msg ~= '' then fields, n = { 'msg', msg, 'state', state }, 4 end
   if state == 'pending' then fields[n + 1], fields[n + 2], n = 'pending_since', now_ns, n + 2 end
   if group ~= '' then fields[n + 1], fields[n + 2], n = 'group', group, n + 2 end
   if lock ~= '' then fields[n + 1], fields[n + 2], n = 'unique_key', lock, n + 2 end

@@ -110,7 +110,7 @@ fn is_its_own(keys: &Keys, key: &str) -> bool {
         "x:orphans",
     ];
     const FAMILIES: [&str; 6] = ["t:", "g:", "unique:", "processed:", "failed:", "x:"];
-    const RECEIPTS: [&str; 4] = ["x:sent:", "x:moved:", "x:set:", "x:tick:"];
+    const RECEIPTS: [&str; 5] = ["x:sent:", "x:msg:", "x:moved:", "x:set:", "x:tick:"];
     let Some(name) = key.strip_prefix(keys.prefix()) else { return false };
     let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
     (NAMES.contains(&name) || is_one_of(&FAMILIES)) && !is_one_of(&RECEIPTS)
@@ -131,6 +131,7 @@ mod tests {
             ("asynq:{q}:failed:2030-01-01", true),
             ("asynq:{q}:x:due", true),
             ("asynq:{q}:x:sent:c:0:1", false),
+            ("asynq:{q}:x:msg:c:0:1:7:0", false),
             ("asynq:{q}:x:moved:id", false),
             ("asynq:{q}:x:cron:e", true),
             ("asynq:{q}:x:tick:e:7", false),

@@ -1,13 +1,16 @@
 -- Stores up to 64 new tasks of one queue (docs/design/wire.md#enqueue).
 -- KEYS     1 pending · 2 scheduled · 3 x:due · 4 x:sent:.. (receipt of this sender's slot) · 5 groups · 6.. one task hash
---          per item, then the unique locks, then the groups
--- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups; then per item:
---          id · msg · more? ('' for a task that runs now, has an id of our making, and nothing else), and if so
+--          per item, then the unique locks, then the groups, then x:msg:.. of the items with long messages
+-- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups
+--          · 6 index in KEYS of the first x:msg:..; then per item:
+--          id · msg ('' for a long one, which lies in the next x:msg:..) · more? ('' for a task that runs now, has an id of
+--          our making, and nothing else), and if so
 --          when ('' now, '@ms' instant, '+ms' delay) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
 --          · id made by us? 0|1 · group ('' none)
 -- Returns  one letter per item · now in ms, which is when p and g are due · then one text for each s and d:
 --          p pending · g in its group · s scheduled: due ms · d duplicate: the lock's holder · c id taken
 --          · w its group or groups is of a foreign type
+--          TRYAGAIN: a long message is not there; nothing was stored
 local call, KEYS, ARGV = redis.call, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local n, sent, again = tonumber(ARGV[2]), ARGV[3] .. ' ', ARGV[4] == '1'
@@ -28,19 +31,35 @@ local function take_lock(key, id, seconds, stored)
   call('SET', key, id, 'EX', whole(seconds))
 end
 
--- These change nothing; what is of a foreign type stops the script here, before a lock is taken that no task would have.
+-- A call that is sent again has all messages in ARGV, and only deletes these keys.
+local first_long = tonumber(ARGV[6])
+for i = first_long, again and 0 or #KEYS do
+  if call('HSTRLEN', KEYS[i], 'msg') == 0 then return redis.error_reply('TRYAGAIN a long message did not come') end
+end
+-- What is not stored leaves nothing behind.
+local function drop_long()
+  if first_long <= #KEYS then call('UNLINK', unpack(KEYS, first_long)) end
+end
+
+-- What is of a foreign type stops the script here, before a lock is taken that no task would have.
 if #KEYS > 5 + n then
-  call('LLEN', KEYS[1])
-  for i = 2, 3 do call('ZCARD', KEYS[i]) end
+  for i, wanted in ipairs({ 'list', 'zset', 'zset' }) do
+    if not fits(KEYS[i], wanted) then
+      drop_long()
+      return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. wanted)
+    end
+  end
 end
 
 -- What is to be stored is collected first, and written in the end: at[i] is where item i begins in ARGV.
-local letters, answers, seen, at = {}, { '', whole(now_ms) }, {}, {}
+-- long[i] is the key that has its message.
+local letters, answers, seen, at, long, next_long = {}, { '', whole(now_ms) }, {}, {}, {}, first_long
 local pending, scheduled, exact, grouped = {}, {}, {}, {}
 local taken = call('EXISTS', unpack(KEYS, 6, 5 + n)) > 0
-local p = 6
+local p = 7
 for i = 1, n do
   local id, more, letter, detail = ARGV[p], ARGV[p + 2] ~= '', nil, nil
+  if ARGV[p + 1] == '' then long[i], next_long = KEYS[next_long], next_long + 1 end
   if seen[id] then
     letter = 'c'
   elseif taken and call('EXISTS', KEYS[5 + i]) == 1 then
@@ -83,7 +102,11 @@ for i = 1, n do
 end
 answers[1] = table.concat(letters)
 
--- The containers first: if one is of a wrong type, no hash is left behind that nobody would ever find.
+-- The long messages first, while each still has an end: a login that may not rename a key has stored nothing.
+for i = 1, n do
+  if at[i] and long[i] then call('RENAME', long[i], KEYS[5 + i]) end
+end
+-- Then the containers: if one is of a wrong type, no hash is left behind that nobody would ever find.
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
 if #scheduled > 0 then
   call('ZADD', KEYS[2], unpack(scheduled))
@@ -96,14 +119,16 @@ end
 local states = { p = 'pending', s = 'scheduled', g = 'aggregating' }
 for i = 1, n do
   p = at[i]
-  if p and ARGV[p + 2] == '' then
+  if p and long[i] then call('PERSIST', KEYS[5 + i]) end
+  if p and ARGV[p + 2] == '' and not long[i] then
     call('HSET', KEYS[5 + i], 'msg', ARGV[p + 1], 'state', 'pending', 'pending_since', now_ns)
   elseif p then
-    local lock = KEYS[tonumber(ARGV[p + 4])] or ''
-    local fields = new_fields(ARGV[p + 1], states[letters[i]], now_ns, ARGV[p + 8], lock, ARGV[p + 6])
-    call('HSET', KEYS[5 + i], unpack(fields))
+    local lock, group, x = '', '', ''
+    if ARGV[p + 2] ~= '' then lock, group, x = KEYS[tonumber(ARGV[p + 4])] or '', ARGV[p + 8], ARGV[p + 6] end
+    call('HSET', KEYS[5 + i], unpack(new_fields(ARGV[p + 1], states[letters[i]], now_ns, group, lock, x)))
   end
 end
+drop_long()
 -- Where nothing was stored, nothing can be stored twice.
 if next(at) then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', '60') end
 return answers

@@ -1,0 +1,139 @@
+//! Long messages, which go beside the scripts in both directions: Lua hashes each text that it is given, which takes Redis a
+//! nanosecond per byte.
+
+use std::collections::HashMap;
+
+use asynq_runtime::broker::{Consume, Inspect, NewTask, Produce, Refused, UniqueLock, Wanted, redis::RedisBroker};
+use asynq_runtime::task::TaskMessage;
+use redis::{AsyncCommands, RedisError, Value, aio::MultiplexedConnection};
+
+use super::{
+    server::{Proxy, Server, patient},
+    tasks::*,
+};
+
+/// Number, time, microseconds, the command, address and name of the client.
+type SlowCall = (i64, i64, i64, Vec<Vec<u8>>, String, String);
+
+fn long(id: &str) -> NewTask {
+    let new = task(id);
+    NewTask { message: TaskMessage { payload: vec![b'x'; 100_000].into(), ..new.message }, ..new }
+}
+
+fn of(calls: &HashMap<String, u64>, name: &str) -> u64 {
+    calls.get(name).copied().unwrap_or_default()
+}
+
+/// The keys in which messages went beside a script.
+async fn left_behind(redis: &mut MultiplexedConnection) -> Vec<String> {
+    redis.keys("asynq:{default}:x:msg:*").await.unwrap()
+}
+
+#[tokio::test]
+async fn long_messages_are_stored_beside_the_script_and_leave_nothing_behind() {
+    let server = Server::start(&[]).await;
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    let lock = || Some(UniqueLock { key: "asynq:{default}:unique:email:k".into(), ttl: HOUR });
+    let batch = vec![
+        long("a"),
+        task("short"),
+        NewTask { unique: lock(), ..long("b") },
+        NewTask { unique: lock(), ..long("refused") },
+    ];
+    let answers = broker.enqueue(batch).await;
+    assert!(matches!(answers[3], Err(Refused::Duplicate { .. })), "{answers:?}");
+    broker.enqueue(vec![long("c")]).await.remove(0).unwrap();
+    let calls = calls_by_command(&mut redis).await;
+    assert_eq!((of(&calls, "rename"), of(&calls, "persist")), (3, 3));
+    assert!(left_behind(&mut redis).await.is_empty());
+    for id in ["a", "short", "b", "c"] {
+        let ttl: i64 = redis.ttl(format!("asynq:{{default}}:t:{id}")).await.unwrap();
+        assert_eq!(ttl, -1, "{id} has an end");
+    }
+    let runs = take(&broker, &member("me"), 9).await;
+    assert_eq!(ids(&runs), ["a", "short", "b", "c"]);
+    assert!(runs.iter().all(|run| run.key.id == "short" || run.message.as_ref().unwrap().payload.len() == 100_000));
+}
+
+#[tokio::test]
+async fn a_script_whose_long_message_did_not_come_stores_nothing_and_is_to_be_sent_again() {
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    broker.enqueue(vec![long("a")]).await.remove(0).unwrap();
+    // The newest script in the log of slow calls has every argument, because none is long; but the texts end at 128 bytes.
+    let log = redis::cmd("SLOWLOG").arg("GET").arg(50).query_async::<Vec<SlowCall>>(&mut redis).await.unwrap();
+    let call = log.into_iter().map(|(_, _, _, words, ..)| words).find(|words| words[0] == b"EVALSHA").unwrap();
+    assert!(call.iter().all(|word| word.len() < 128), "{call:?}");
+    let () = redis.del("asynq:{default}:t:a").await.unwrap();
+
+    let again: Result<Value, RedisError> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await;
+
+    let error = again.unwrap_err();
+    assert_eq!(error.code(), Some("TRYAGAIN"), "{error}");
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!(stats.pending, 1, "the id of the task that is gone");
+}
+
+#[tokio::test]
+async fn a_long_message_that_cannot_be_stored_leaves_nothing_behind() {
+    let server = Server::start(&[]).await;
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    let () = redis.set("asynq:{default}:pending", "of a foreign type").await.unwrap();
+    broker.enqueue(vec![long("a")]).await.remove(0).unwrap_err();
+    assert!(left_behind(&mut redis).await.is_empty());
+    assert!(!redis.exists::<_, bool>("asynq:{default}:t:a").await.unwrap());
+
+    let () = redis.del("asynq:{default}:pending").await.unwrap();
+    let () = redis::cmd("ACL").arg(&["SETUSER", "default", "-rename"]).query_async(&mut redis).await.unwrap();
+    broker.enqueue(vec![long("a")]).await.remove(0).unwrap_err();
+    let left = left_behind(&mut redis).await;
+    let ttl: i64 = redis.ttl(&left[0]).await.unwrap();
+    assert!(left.len() == 1 && (1..=3_600).contains(&ttl), "it has no end: {left:?} {ttl}");
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
+#[tokio::test]
+async fn a_long_message_whose_answer_was_lost_is_stored_once() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let mut redis = server.foreign().await;
+    broker.enqueue(vec![long("warm")]).await.remove(0).unwrap();
+    proxy.lose_answers(1);
+    broker.enqueue(vec![long("a"), long("b")]).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+    assert_eq!(proxy.still_to_lose(), 0);
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["warm", "a", "b"]);
+    assert!(left_behind(&mut redis).await.is_empty());
+}
+
+#[tokio::test]
+async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_cannot_be() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let (mut redis, me) = (server.foreign().await, member("me"));
+    broker
+        .enqueue((0..10).map(|n| long(&format!("t{n}"))).collect())
+        .await
+        .into_iter()
+        .for_each(|outcome| drop(outcome.unwrap()));
+    put(&broker, &["short1", "short2"]).await;
+    let mut took = async |n| {
+        let before = calls_by_command(&mut redis).await;
+        let taken = broker.dequeue(&me, &[Wanted { queue: queue(), n }]).await;
+        let after = calls_by_command(&mut redis).await;
+        let [hget, hstrlen] = ["hget", "hstrlen"].map(|name| of(&after, name) - of(&before, name));
+        (taken.map(|runs| ids(&runs).join(" ")).map_err(|error| error.is_unavailable()), hget, hstrlen)
+    };
+    assert_eq!(took(2).await, (Ok("t0 t1".into()), 0, 0), "nobody knows yet that they are long");
+    assert_eq!(took(2).await, (Ok("t2 t3".into()), 2, 2));
+
+    // The second answer of a call is that with the messages.
+    proxy.lose_every(2);
+    let (lost, ..) = took(2).await;
+    proxy.lose_every(0);
+    assert_eq!(lost, Err(true));
+    assert_eq!(took(2).await.0, Ok("t4 t5".into()), "the tasks of the call that failed come with the next");
+
+    assert_eq!(took(6).await, (Ok("t6 t7 t8 t9 short1 short2".into()), 4, 6));
+}
