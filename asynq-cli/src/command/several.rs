@@ -20,7 +20,7 @@ pub(super) struct Several {
 pub(super) type Done = (Value, String);
 
 impl Several {
-    /// No answers yet; `key` is the field that holds the name.
+    /// Starts without answers; in JSON the field `key` holds the name of each.
     pub(super) fn of(key: &'static str) -> Self {
         Self { key, rows: Vec::new(), told: false, worst: 0 }
     }

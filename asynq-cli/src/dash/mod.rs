@@ -48,7 +48,7 @@ async fn watch(mut terminal: DefaultTerminal, client: &Client, refresh: Duration
     let mut keys = EventStream::new();
     let mut ticks = interval_at(Instant::now() + refresh, refresh);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // One load and one action at a time; dropping them on the way out ends them.
+    // The ticks start a load only when none is under way; each key that acts starts its own. Dropping the sets ends all of them.
     let (mut loads, mut acts) = (JoinSet::new(), JoinSet::new());
     load(&mut loads, client, &model);
     loop {

@@ -32,7 +32,7 @@ impl Watcher {
         Self::on(fixture, client).await
     }
 
-    /// In front of what that broker has.
+    /// Opens the screen on what that broker has.
     async fn on(fixture: asynq_tests::Fixture<asynq_tests::SqliteStore>, client: asynq_runtime::Client) -> Self {
         // The name of a file would be another in every run.
         let model = Model::new("sqlite://asynq.db".to_owned());

@@ -15,7 +15,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     evidence.entries.iter().filter_map(|entry| late(entry, evidence.now)).collect()
 }
 
-/// An entry that is listed, is not paused, and has times that passed without a tick.
+/// Returns a finding for an entry that is listed, is not paused, and has times that passed without a tick.
 fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
     let last = entry.last.filter(|_| !entry.paused)?;
     let listed = &entry.listed;

@@ -34,7 +34,7 @@ fn is_blank(query: &Query) -> bool {
         .all(|part| part.trim().is_empty())
 }
 
-/// The time of a form, `2030-01-02T03:04`, which is meant in UTC.
+/// Completes the time of a form, `2030-01-02T03:04`, to RFC 3339: forms mean UTC.
 fn in_utc(time: &str) -> String {
     match time.trim() {
         short if short.len() == 16 && short.is_ascii() => format!("{short}:00Z"),

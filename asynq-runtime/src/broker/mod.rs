@@ -14,6 +14,9 @@
 //!   repeated blindly, because its first send may have worked. Each contract says how a repeat is made safe.
 //! - **A batch has one answer per item**, in the order of the items.
 //! - **Brokers move opaque bytes**: they know messages, never jobs.
+//!
+//! Another broker would be a folder here with a file for each contract, a feature of the crate, its schemes in `connect_on`
+//! (`connect.rs` of the crate), and a fixture in `tests/src`, with which every case of `tests/conformance` runs on it.
 
 mod consume;
 mod diagnose;
@@ -45,9 +48,10 @@ use std::{fmt, time::Duration};
 
 use chrono::{DateTime, Utc};
 
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-use self::produce::due_ms;
-pub(crate) use self::settle::{cut, shortened};
+pub(crate) use self::{
+    produce::due_ms,
+    settle::{cut, shortened},
+};
 // What a program meets: errors, and what the inspector tells.
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
@@ -84,8 +88,8 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Where the tasks are. Redis and SQLite implement it, and no other type can: its contracts may gain methods in any version, so they
-/// are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer what programs need.
+/// Where the tasks are. Redis and SQLite implement it, and no type of another crate should: its contracts may gain methods in any
+/// version, so they are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer what programs need.
 ///
 /// The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a type parameter.
 #[async_trait::async_trait]

@@ -78,8 +78,7 @@ pub enum When {
 }
 
 /// Unix milliseconds of an instant, rounded up: nothing may run early. Chrono's last instant stays within its calendar.
-#[cfg(any(feature = "redis", feature = "sqlite"))]
-pub(super) fn due_ms(at: DateTime<Utc>) -> i64 {
+pub(crate) fn due_ms(at: DateTime<Utc>) -> i64 {
     let up = i64::from(!at.timestamp_subsec_nanos().is_multiple_of(1_000_000));
     at.timestamp_millis().saturating_add(up).min(DateTime::<Utc>::MAX_UTC.timestamp_millis())
 }

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use md5::{Digest, Md5};
 
 use crate::{
-    broker::{NewTask, Replaces, UniqueLock, When},
+    broker::{NewTask, Replaces, UniqueLock, When, due_ms},
     job::{EnqueueError, JobOptions, Prepared, PreparedTask, Until},
     propagation,
     task::{Extra, Header, QueueName, TaskId, TaskMessage, UniqueUntil},
@@ -67,7 +67,7 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
         group: task.group,
         extra: Extra {
             max_crashes: task.max_crashes,
-            expires_ms: expires.map(ceil_ms),
+            expires_ms: expires.map(due_ms),
             unique_until: task.unique_until.into(),
             unique_extend: task.unique_extend,
             awaited: task.awaited,
@@ -173,10 +173,6 @@ fn moment(end: Until, now: DateTime<Utc>) -> DateTime<Utc> {
         Until::At(at) => at,
         Until::In(span) => add(now, span),
     }
-}
-
-fn ceil_ms(at: DateTime<Utc>) -> i64 {
-    at.timestamp_millis() + i64::from(!at.timestamp_subsec_nanos().is_multiple_of(1_000_000))
 }
 
 fn ceil_seconds(at: DateTime<Utc>) -> i64 {

@@ -10,7 +10,7 @@ use super::names;
 pub enum TickOutcome {
     /// `enqueued`: its task was stored.
     Enqueued,
-    /// `duplicate`: another scheduler had fired it, or an earlier send of this one.
+    /// `duplicate`: the tick had been fired before, by another scheduler or by an earlier send of this one.
     Duplicate,
     /// `skipped`: the task of the tick before was still there.
     Skipped,

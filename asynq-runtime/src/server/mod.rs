@@ -44,6 +44,7 @@ mod layer_stack;
 mod lease;
 mod limit;
 mod mux;
+mod os_signals;
 mod outbox;
 mod outcome;
 mod pauses;
@@ -77,11 +78,11 @@ use self::{
     heartbeat_runtime::HeartbeatRuntime,
     hooks::Moments,
     layer_stack::Layers,
+    os_signals::ShutdownRequest,
     outbox::Outbox,
     served_queues::ServedQueues,
     server_context::ServerContext,
     service::Services,
-    shutdown::ShutdownRequest,
 };
 pub(crate) use self::{aggregate::Aggregations, executor::Executor};
 pub use self::{
@@ -273,7 +274,7 @@ impl Server {
     /// up ([`ServerError::Stuck`]): its supervisor should know.
     pub async fn run(self) -> Result<(), ServerError> {
         let (sender, mut asked) = mpsc::channel(4);
-        self.heartbeat_runtime.spawn_on(shutdown::listen(sender));
+        self.heartbeat_runtime.spawn_on(os_signals::listen(sender));
         let starting = self.start();
         tokio::pin!(starting);
         let (mut listens, mut is_quiet) = (true, false);

@@ -148,7 +148,7 @@ impl Queues {
     }
 
     /// [`share`](Self::share) in whole chunks, so that fewer queues are asked: on average each gets its share all the same. Slots
-    /// that are left, because a queue has no room for a chunk, are shared one by one.
+    /// that are left, because a queue has no room for a chunk, are shared one by one. The `open` queues come by their numbers.
     pub(crate) fn share_in_chunks(
         &self,
         free: usize,
@@ -162,14 +162,14 @@ impl Queues {
         }
         let in_chunks: Vec<Open> = open.iter().map(|open| Open { room: open.room.div_ceil(chunk), ..*open }).collect();
         let mut asked = self.share(free.div_ceil(chunk), &in_chunks, random);
-        let rooms: HashMap<usize, usize> = open.iter().map(|open| (open.queue, open.room)).collect();
+        let room_of = |queue| open.binary_search_by_key(&queue, |open| open.queue).map_or(0, |place| open[place].room);
         let chunks: usize = asked.iter().map(|(_, n)| n).sum();
         // One of them may not be whole, and any of them is that one.
         let (over, mut whole) = ((chunks * chunk).saturating_sub(free), random.usize(..chunks.max(1)));
         for (queue, n) in &mut asked {
             let is_short = whole < *n;
             whole = if is_short { usize::MAX } else { whole - *n };
-            *n = (*n * chunk - if is_short { over } else { 0 }).min(rooms[queue]);
+            *n = (*n * chunk - if is_short { over } else { 0 }).min(room_of(*queue));
         }
         let left = free - asked.iter().map(|(_, n)| n).sum::<usize>();
         if left > 0 {

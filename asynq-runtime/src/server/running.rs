@@ -6,13 +6,8 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    error::ServerError,
-    heartbeat_runtime::HeartbeatRuntime,
-    hooks::Moments,
-    server_context::ServerContext,
-    service::Services,
-    shutdown::{self, ShutdownRequest},
-    signals::Signals,
+    error::ServerError, heartbeat_runtime::HeartbeatRuntime, hooks::Moments, os_signals::ShutdownRequest,
+    server_context::ServerContext, service::Services, shutdown, signals::Signals,
 };
 use crate::{broker::Broker, client::Client};
 

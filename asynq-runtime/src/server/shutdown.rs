@@ -1,4 +1,4 @@
-//! Leaves in order and in time: quiet, drain, requeue, settle, leave; and the signals that ask for it.
+//! Leaves in order and in time, as SIGTERM and SIGINT ask for: quiet, drain, requeue, settle, leave.
 //!
 //! Whatever the broker does, the whole takes no longer than the shutdown timeout and a second (docs/design/recovery.md#shutdown).
 
@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{hooks::Moments, server_context::ServerContext, stop::Why};
+use super::{hooks::Moments, os_signals::ShutdownRequest, server_context::ServerContext, stop::Why};
 use crate::client::Client;
 
 /// A shutdown timeout beyond any process's life; a longer one would overflow the clock.
@@ -22,7 +22,7 @@ const SETTLE: Duration = Duration::from_millis(700);
 /// Until when the server must have left.
 const LEAVE: Duration = Duration::from_millis(850);
 
-/// The exit code of a process that was asked to leave twice, as if the signal had killed it.
+/// The exit code of a process that was asked to leave twice, whichever signal asked: that of a shell's program after Ctrl+C.
 const LEFT_AT_ONCE: i32 = 130;
 
 /// Ends the server's work. Runs on the heartbeat runtime.
@@ -129,61 +129,4 @@ pub(crate) async fn obey(
 
 async fn within(end: Instant, future: impl Future<Output = ()>) -> bool {
     timeout_at(end, future).await.is_ok()
-}
-
-/// What the operating system may ask of a server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ShutdownRequest {
-    /// TSTP: fetch nothing more, go on with what runs.
-    Quiet,
-    /// TERM or INT: leave.
-    Leave,
-}
-
-/// Listens for the signals of the process and passes them on. Runs on the heartbeat runtime, so that jobs which block every
-/// thread of their runtime cannot delay it. Ends when nobody listens.
-#[cfg(unix)]
-pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
-    use tokio::signal::unix::{SignalKind, signal};
-
-    let streams = (
-        // SIGTSTP has the same number on every unix that Rust's standard library knows but two.
-        signal(SignalKind::from_raw(SIGTSTP)),
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    );
-    let (Ok(mut quiet), Ok(mut terminate), Ok(mut interrupt)) = streams else {
-        tracing::error!("signals cannot be received here: stop the server by its handle");
-        return;
-    };
-    loop {
-        let what = tokio::select! {
-            Some(()) = quiet.recv() => ShutdownRequest::Quiet,
-            Some(()) = terminate.recv() => ShutdownRequest::Leave,
-            Some(()) = interrupt.recv() => ShutdownRequest::Leave,
-            () = asked.closed() => return,
-        };
-        if asked.send(what).await.is_err() {
-            return;
-        }
-    }
-}
-
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const SIGTSTP: i32 = 20;
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-const SIGTSTP: i32 = 18;
-
-/// Listens for Ctrl-C; there is no way to ask for quiet.
-#[cfg(not(unix))]
-pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
-    loop {
-        tokio::select! {
-            pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
-            () = asked.closed() => return,
-        }
-        if asked.send(ShutdownRequest::Leave).await.is_err() {
-            return;
-        }
-    }
 }

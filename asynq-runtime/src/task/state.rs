@@ -9,9 +9,9 @@ use std::{fmt, str::FromStr};
 pub enum TaskState {
     /// A worker runs it; its lease is extended while it runs.
     Active = 1,
-    /// Ready, waiting for a free worker.
+    /// It is ready, and waits for a free worker.
     Pending = 2,
-    /// Waiting for its time.
+    /// It waits for its time.
     Scheduled = 3,
     /// It failed (or was deferred) and waits for its next attempt.
     Retry = 4,

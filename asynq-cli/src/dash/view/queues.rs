@@ -76,7 +76,7 @@ pub(super) fn draw(
     frame.render_widget(Line::from_iter(legend_of), legend);
 }
 
-/// A queue that cannot be read, and why.
+/// Returns the line that says why a queue cannot be read.
 fn broken(queue: &UnreadableQueue) -> Line<'static> {
     let name = clean(queue.name.as_str());
     Line::from(format!("queue {name} cannot be read: {}", clean(&queue.error))).fg(Color::Red)

@@ -32,7 +32,7 @@ pub(super) struct Shown<'a> {
 /// Lines that are not rows: facts, tabs, a space, headings, the number of the page.
 const AROUND: u16 = 5;
 
-/// How many tasks fit.
+/// Returns how many tasks `area` has room for, at least one.
 pub(super) fn room(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(AROUND)).max(1)
 }

@@ -13,6 +13,7 @@ mod connection_manager;
 mod connection_state;
 mod consume;
 mod dedicated;
+mod dequeue_room;
 mod diagnose;
 mod durability;
 mod groups;
@@ -30,7 +31,6 @@ mod quarantine;
 mod repair;
 mod reply;
 mod role;
-mod room;
 mod router;
 mod schedule;
 mod script;
@@ -71,13 +71,13 @@ use self::{
     caller_driven::Purpose,
     clock::BrokerClock,
     dedicated::DedicatedConnection,
+    dequeue_room::DequeueRoom,
     hold::Hold,
     io::Io,
     maintain::Sweeps,
     produce::Producer,
     quarantine::PassedQuarantine,
     role::{At, Role},
-    room::Room,
     router::Router,
     script::Call,
     unanswered::UnansweredDequeues,
@@ -112,7 +112,7 @@ pub struct RedisBroker {
     fetching: Option<DedicatedConnection>,
     waiting: Option<DedicatedConnection>,
     unanswered: UnansweredDequeues,
-    room: Room,
+    room: DequeueRoom,
     passed: PassedQuarantine,
     sweeps: Sweeps,
     /// Where the searches for lost groups go on, by server.
@@ -273,7 +273,7 @@ impl RedisBroker {
             fetching,
             waiting,
             unanswered,
-            room: Room::new(call_timeout),
+            room: DequeueRoom::new(call_timeout),
             passed: PassedQuarantine::default(),
             sweeps,
             searches: Mutex::default(),

@@ -11,46 +11,50 @@ pub(super) struct Script {
     digest: LazyLock<String>,
 }
 
+/// In brackets: what is put in front of the script, beside the clock that each has, in this order.
 macro_rules! scripts {
-    ($($name:ident = $($file:literal)+;)*) => {
+    ($($name:ident = $([$($prelude:ident)+])? $file:literal;)*) => {
         $(pub(super) static $name: Script = Script {
-            code: concat!(include_str!("lua/clock.lua"), $(include_str!(concat!("lua/", $file, ".lua"))),+),
+            code: concat!(
+                include_str!("lua/prelude/clock.lua"),
+                $($(include_str!(concat!("lua/prelude/", stringify!($prelude), ".lua")),)+)?
+                include_str!(concat!("lua/", $file, ".lua"))
+            ),
             digest: LazyLock::new(|| redis::Script::new($name.code).get_hash().to_owned()),
         };)*
-
     };
 }
 
 scripts! {
-    ENQUEUE = "fits" "new_task" "due" "produce/enqueue";
+    ENQUEUE = [fits new_task due] "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
-    REPLACE = "new_task" "due" "varint" "task" "places" "produce/replace";
-    DEQUEUE = "consume/dequeue";
-    RESUME = "consume/unanswered" "consume/resume";
-    EXTEND_UNANSWERED = "consume/unanswered" "consume/extend";
-    RELEASE_UNANSWERED = "consume/unanswered" "consume/release";
-    DONE = "fits" "count" "settle/refusal" "settle/done";
-    SETTLE = "fits" "due" "count" "varint" "task" "settle/refusal" "settle/settle";
+    REPLACE = [new_task due varint task places] "produce/replace";
+    DEQUEUE = [varint] "consume/dequeue";
+    RESUME = [unanswered] "consume/resume_unanswered";
+    EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
+    RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
+    DONE = [fits count refusal] "settle/done";
+    SETTLE = [fits due count varint task refusal] "settle/settle";
     WRITE = "settle/write";
     FREE_LOCK = "settle/free_lock";
-    FORWARD = "fits" "maintain/forward";
+    FORWARD = [fits] "maintain/forward";
     RECOVER = "maintain/recover";
     EXTEND = "maintain/extend";
     EXTEND_LOCKS = "maintain/extend_locks";
     SWEEP = "maintain/sweep";
     DELETE_EXPIRED = "maintain/delete_expired";
     TRIM_ARCHIVE = "maintain/trim_archive";
-    CLAIM = "ripe" "groups/claim";
-    RIPE = "group_step" "ripe" "groups/ripe";
-    FINISH = "fits" "new_task" "due" "groups/finish";
+    CLAIM = [ripe] "groups/claim";
+    RIPE = [group_step ripe] "groups/ripe";
+    FINISH = [fits new_task due place_new] "groups/finish";
     RELEASE_SETS = "groups/release_sets";
     LIST_GROUPS = "groups/list";
     FIND_LOST = "groups/find_lost";
     ACQUIRE = "semaphore/acquire";
-    TICK = "new_task" "due" "varint" "task" "places" "cron" "schedule/tick";
-    PLAN = "cron" "schedule/plan";
-    ENTRY = "cron" "schedule/entry";
-    PAUSE_ENTRY = "cron" "schedule/pause";
+    TICK = [fits new_task due place_new varint task places cron] "schedule/tick";
+    PLAN = [cron] "schedule/plan";
+    ENTRY = [cron] "schedule/entry";
+    PAUSE_ENTRY = [cron] "schedule/pause";
     LEAD = "schedule/lead";
     DROP_SEEN = "schedule/drop";
     SHOW_ENTRIES = "schedule/show";
@@ -59,24 +63,24 @@ scripts! {
     ANNOUNCE = "presence/announce";
     BEAT = "presence/beat";
     LIVE = "presence/live";
-    STATS = "group_step" "inspect/stats";
-    GROUPED = "group_step" "inspect/grouped";
-    LIST = "varint" "inspect/brief" "inspect/list";
-    AGGREGATING = "varint" "inspect/brief" "group_step" "inspect/aggregating";
-    TASK = "varint" "inspect/brief" "inspect/task";
-    MEMORY = "group_step" "inspect/memory";
-    EXAMINE_PLACE = "varint" "task" "places" "diagnose/place";
-    EXAMINE_KEYS = "varint" "task" "places" "diagnose/keys";
-    IS_LOST = "varint" "task" "places" "diagnose/lost";
-    CHANGE = "varint" "task" "places" "repair/change";
-    BULK = "varint" "task" "places" "group_step" "repair/bulk";
-    EDIT = "varint" "task" "places" "repair/edit";
-    END_ORPHAN = "due" "count" "varint" "task" "places" "repair/end_orphan";
-    LOOK = "varint" "task" "places" "repair/look";
-    HOLD = "varint" "task" "places" "repair/never" "repair/hold";
-    PLACE = "new_task" "repair/never" "repair/place";
-    DROP = "varint" "task" "repair/drop";
-    RELEASE = "due" "varint" "task" "places" "repair/release";
+    STATS = [group_step] "inspect/stats";
+    GROUPED = [group_step] "inspect/grouped";
+    LIST = [varint brief] "inspect/list";
+    AGGREGATING = [varint brief group_step] "inspect/aggregating";
+    TASK = [varint brief] "inspect/task";
+    MEMORY = [group_step] "inspect/memory";
+    EXAMINE_PLACE = [varint task places] "diagnose/place";
+    EXAMINE_KEYS = [varint task places] "diagnose/keys";
+    IS_LOST = [varint task places] "diagnose/lost";
+    CHANGE = [varint task places] "repair/change";
+    BULK = [varint task places group_step] "repair/bulk";
+    EDIT = [varint task places] "repair/edit";
+    END_ORPHAN = [due count varint task places] "repair/end_orphan";
+    LOOK = [varint task places] "repair/look";
+    HOLD = [varint task places never] "repair/hold";
+    PLACE = [new_task never] "repair/place";
+    DROP = [varint task] "repair/drop";
+    RELEASE = [due varint task places] "repair/release";
     UNLOCK = "repair/unlock";
     CLEAR_GROUPS = "repair/clear_groups";
     DELETE_KEYS = "repair/delete_keys";

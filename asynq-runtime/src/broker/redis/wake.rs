@@ -1,4 +1,5 @@
-//! Receives a notification of the next write by anyone, without polling: client-side caching on connections used for nothing else.
+//! Wakes idle workers: receives a notification of the next write by anyone, a Go client too, by client-side caching on connections
+//! that are used for nothing else. Nothing polls, unless Redis or a proxy refuses the notifications.
 //!
 //! Redis announces the next change of each key that was read on a tracking connection, by its name. Only those keys are asked
 //! again; the others are still announced. Scripts must never run on such a connection: one that reads a single key registers

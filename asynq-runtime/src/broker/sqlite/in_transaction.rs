@@ -8,9 +8,10 @@ use rusqlite::{Connection, ffi};
 use crate::broker::{BrokerError, BrokerErrorKind, NewTask, Placed, Refused, When, due_ms};
 
 use super::{
-    SqliteBroker, migrate,
+    SqliteBroker,
+    disk_room::DiskRoom,
+    migrate,
     produce::Item,
-    room::Room,
     row::after,
     sql,
     tx::{Tx, View},
@@ -99,7 +100,7 @@ impl SqliteBroker {
         }
         let common = &self.store.common;
         if let Some(file) = &common.file
-            && !Room::of_disk().is_left(file, connection)
+            && !DiskRoom::of_disk().is_left(file, connection)
         {
             let full = format!("{}: the disk is nearly full; nothing was stored, make room", common.place);
             return Err(BrokerError::new(BrokerErrorKind::Full, full).into());

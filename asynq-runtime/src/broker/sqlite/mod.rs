@@ -11,6 +11,7 @@ mod connection;
 mod consume;
 mod diagnose;
 mod disk;
+mod disk_room;
 mod error;
 mod fair_write_lock;
 mod groups;
@@ -23,14 +24,13 @@ mod migrate;
 mod notifier;
 mod open;
 mod parked;
-#[cfg(test)]
-mod plans;
 mod presence;
 mod process_notifier;
 mod produce;
+#[cfg(test)]
+mod query_plans;
 mod reader;
 mod repair;
-mod room;
 mod row;
 mod schedule;
 mod semaphore;

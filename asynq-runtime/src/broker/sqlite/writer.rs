@@ -23,12 +23,12 @@ use super::{
     command::{Command, Priority},
     connection,
     disk::{Disk, RepairError},
+    disk_room::DiskRoom,
     error::{concerns_everyone, is_full, needs_new_connection, translate_sync},
     fair_write_lock::FairWriteLock,
     parked::Parked,
     presence,
     process_notifier::NotifySender,
-    room::Room,
     sql::Names,
     store::{Common, Message},
     tx::{Effects, Tx, View},
@@ -60,7 +60,7 @@ pub(super) struct Writer {
     /// Shows the end of the thread.
     pub(super) ended: watch::Sender<bool>,
     /// How full the disk is.
-    pub(super) room: Room,
+    pub(super) room: DiskRoom,
     /// [`MOST_TIME`], but in tests.
     most_time: Duration,
     parked: Parked,
@@ -78,7 +78,7 @@ impl Writer {
         inbox: mpsc::Receiver<Message>,
         ended: watch::Sender<bool>,
     ) -> Self {
-        let (room, parked) = (Room::of_disk(), Parked::default());
+        let (room, parked) = (DiskRoom::of_disk(), Parked::default());
         let most_time = MOST_TIME;
         Self {
             common,

@@ -12,7 +12,7 @@ const DEEP: usize = 8;
 /// Deeper than this there is no value: the shape asks for an endless one.
 const DEEPEST: usize = 64;
 
-/// Which value of a shape.
+/// Which value of a shape a sample is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     /// Nothing in options and sequences.

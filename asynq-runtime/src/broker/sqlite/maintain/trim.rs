@@ -25,7 +25,7 @@ pub(super) async fn delete_expired(store: &Store, queue: &QueueName, limit: usiz
     delete(store, queue, limit, TaskState::Completed, expired).await
 }
 
-/// Deletes archived tasks that are too old or too many.
+/// Deletes at most `limit` archived tasks that are older than `max_age` or not among the newest `max_size`; returns how many.
 pub(super) async fn trim_archive(
     store: &Store,
     queue: &QueueName,

@@ -16,7 +16,7 @@ const LARGE_WAL: u64 = 4 << 20;
 /// How long one portion takes.
 const PORTION: Duration = Duration::from_millis(20);
 
-/// Free pages that are kept, because new tasks need them: so many (4 MiB), or a quarter of the file.
+/// New tasks need free pages: the file keeps so many (4 MiB), or a quarter of its pages where that is more.
 const KEPT_PAGES: i64 = 1_024;
 
 /// The work that waits for a pause between writes.

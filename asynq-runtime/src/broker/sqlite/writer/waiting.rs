@@ -23,7 +23,8 @@ impl Waiting {
         if work.priority() == Priority::Lease { self.leases.push(work) } else { self.queue.push_back(work) }
     }
 
-    /// Takes back what a transaction had no time for, the front of what [`next`](Self::next) returned last.
+    /// Takes back the calls that a transaction had no time for, the last ones of what [`next`](Self::next) returned; the next
+    /// transaction begins with them.
     pub(super) fn leave(&mut self, left_over: Vec<Box<dyn Command>>) {
         self.left_over = left_over;
     }

@@ -23,15 +23,7 @@ end
 
 -- How many crashes archive the task: field 1 of the protobuf message x, which stands first, or the default.
 local function crash_limit(x)
-  if not x or string.byte(x, 1) ~= 8 then return default_limit end
-  local limit, scale = 0, 1
-  for i = 2, math.min(#x, 6) do
-    local byte = string.byte(x, i)
-    limit = limit + byte % 128 * scale
-    if byte < 128 then break end
-    scale = scale * 128
-  end
-  return limit
+  return x and string.byte(x, 1) == 8 and read_varint(x, 2) or default_limit
 end
 
 -- The fields of a task and how long its message is, nil without one. Lua looks at each byte of a text that it is given.

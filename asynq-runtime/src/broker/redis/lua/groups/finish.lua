@@ -29,7 +29,7 @@ local p = 9
 for i = 1, n do
   made[i] = {
     key = KEYS[8 + i], id = ARGV[p], msg = ARGV[p + 1], due = due_at(ARGV[p + 2], now_ms),
-    lock = KEYS[tonumber(ARGV[p + 3])], seconds = tonumber(ARGV[p + 4]), x = ARGV[p + 5], group = ARGV[p + 6],
+    lock = KEYS[tonumber(ARGV[p + 3])] or '', seconds = tonumber(ARGV[p + 4]), x = ARGV[p + 5], group = ARGV[p + 6],
   }
   p = p + 7
 end
@@ -70,6 +70,7 @@ for _, id in ipairs(ids) do
 end
 
 -- The containers that are needed, each with its type.
+local keys = { prefix = prefix, pending = KEYS[4], scheduled = KEYS[5], due = KEYS[6], groups = KEYS[8] }
 local wanted = {}
 if #running > 0 then wanted[KEYS[4]] = 'list' end
 if #archived > 0 then wanted[KEYS[7]] = 'zset' end
@@ -77,18 +78,14 @@ local names, holders = {}, {}
 for _, task in ipairs(made) do
   if names[task.id] or call('EXISTS', task.key) == 1 then return { 'c', task.id } end
   names[task.id] = true
-  if task.lock then
+  if task.lock ~= '' then
     local holder = holders[task.lock] or holder_of(task.lock, prefix)
     if holder and (holders[task.lock] or not freed[task.lock]) then return { 'd', holder } end
     holders[task.lock] = task.id
   end
-  if task.due > now_ms then
-    task.state, wanted[KEYS[5]], wanted[KEYS[6]] = 'scheduled', 'zset', 'zset'
-  elseif task.group ~= '' then
-    task.state, wanted[KEYS[8]], wanted[prefix .. 'g:' .. task.group] = 'aggregating', 'set', 'zset'
-  else
-    task.state, wanted[KEYS[4]] = 'pending', 'list'
-  end
+  local needed
+  task.state, needed = destination(task.due, task.group, keys, now_ms)
+  for key, kind in pairs(needed) do wanted[key] = kind end
 end
 for key, kind in pairs(wanted) do
   if not fits(key, kind) then return { 'w', key } end
@@ -105,21 +102,7 @@ for _, id in ipairs(running) do
   if kept[id] then call('HSET', key, 'unique_key', kept[id]) end
   call('HDEL', key, 'group')
 end
-for _, task in ipairs(made) do
-  if task.state == 'scheduled' then
-    call('ZADD', KEYS[5], whole(math.ceil(task.due / 1000)), task.id)
-    note_due(KEYS[6], { whole(task.due), 's:' .. task.id }, now_ms)
-  elseif task.state == 'aggregating' then
-    call('ZADD', prefix .. 'g:' .. task.group, whole(now_s), task.id)
-    call('SADD', KEYS[8], task.group)
-  else
-    call('LPUSH', KEYS[4], task.id)
-  end
-  if task.lock then
-    call('SET', task.lock, task.id, 'EX', whole(held_for(task.seconds, task.due, now_ms)))
-  end
-  call('HSET', task.key, unpack(new_fields(task.msg, task.state, now_ns, task.group, task.lock or '', task.x)))
-end
+for _, task in ipairs(made) do store_new(task, keys, now_s, now_ns, now_ms) end
 for _, id in ipairs(archived) do
   local key = prefix .. 't:' .. id
   call('ZADD', KEYS[7], whole(now_s), id)

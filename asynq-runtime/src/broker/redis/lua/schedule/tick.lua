@@ -91,19 +91,16 @@ if lock ~= '' then
   if holder and not (goes and holder == previous.id) then return fired('u', holder) end
 end
 
-local due = due_at(ARGV[13], now_ms)
-local state, wanted
-if due > now_ms then
-  state, wanted = 'scheduled', { [KEYS[4]] = 'zset', [KEYS[8]] = 'zset' }
-elseif group ~= '' then
-  state, wanted = 'aggregating', { [KEYS[9]] = 'set', [prefix .. 'g:' .. group] = 'zset' }
-else
-  state, wanted = 'pending', { [KEYS[1]] = 'list' }
-end
+local keys = { prefix = prefix, pending = KEYS[1], scheduled = KEYS[4], due = KEYS[8], groups = KEYS[9] }
+local new = {
+  id = id, key = key, msg = ARGV[12], due = due_at(ARGV[13], now_ms), lock = lock, seconds = tonumber(ARGV[15]), x = ARGV[16],
+  group = group,
+}
+local wanted
+new.state, wanted = destination(new.due, group, keys, now_ms)
 if goes and previous.group then wanted[KEYS[9]] = 'set' end
 for name, kind in pairs(wanted) do
-  local found = call('TYPE', name).ok
-  if found ~= kind and found ~= 'none' then return { 'w', name } end
+  if not fits(name, kind) then return { 'w', name } end
 end
 
 -- Refused when memory is full, with nothing changed. From here on nothing can fail.
@@ -117,17 +114,7 @@ if goes then
   unlock(lock_of(previous.key, previous.lock, previous.group), previous.id)
   call('DEL', previous.key)
 end
-if state == 'scheduled' then
-  call('ZADD', KEYS[4], whole(math.ceil(due / 1000)), id)
-  note_due(KEYS[8], { whole(due), 's:' .. id }, now_ms)
-elseif state == 'aggregating' then
-  call('ZADD', prefix .. 'g:' .. group, whole(now_s), id)
-  call('SADD', KEYS[9], group)
-else
-  call('LPUSH', KEYS[1], id)
-end
-if lock ~= '' then call('SET', lock, id, 'EX', whole(held_for(tonumber(ARGV[15]), due, now_ms))) end
-call('HSET', key, unpack(new_fields(ARGV[12], state, now_ns, group, lock, ARGV[16])))
+store_new(new, keys, now_s, now_ns, now_ms)
 if there == 'runs' then
   -- Field 7 of the message in x: settle.lua deletes the task in place of putting it back.
   call('HSET', previous.key, 'x', previous.extra .. '\56\1')
@@ -136,4 +123,4 @@ if there == 'runs' then
 end
 keep(at_ms, id)
 local letter = { pending = 'p', scheduled = 's', aggregating = 'g' }
-return { 'o', letter[state], whole(math.max(due, now_ms)) }
+return { 'o', letter[new.state], whole(math.max(new.due, now_ms)) }

@@ -1,8 +1,9 @@
--- Ends up to 64 runs of one queue, each only if it is still its holder's (docs/design/fence.md#settle).
+-- Ends up to 64 runs of one queue, each only if it is still its holder's, and frees the unique locks of those that end for good
+-- (docs/design/fence.md#settle).
 -- KEYS     1 active · 2 lease · 3 pending · 4 completed · 5 retry · 6 archived · 7 x:due · 8 processed:DATE · 9 processed
 --          · 10 failed:DATE · 11 failed · 12.. one task hash per item
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
---          d (done): lock
+--          d (done): lock ('' none, or one that stays)
 --          c (complete): msg · retention seconds · lock · result? 0|1 · result · x ('' unchanged)
 --          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock · x ('' none)

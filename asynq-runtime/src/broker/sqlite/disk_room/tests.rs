@@ -45,7 +45,7 @@ fn broker(folder: &Path, limit: Limit) -> SqliteBroker {
     let options = SqliteOptions::default();
     let (store, mut writer) = set_up(&location, &options).unwrap();
     let folder = folder.to_owned();
-    writer.room = Room {
+    writer.room = DiskRoom {
         disk_of: Box::new(move |_| match limit {
             Limit::Disk(size) => {
                 let files = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().metadata());

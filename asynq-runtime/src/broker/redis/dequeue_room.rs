@@ -18,7 +18,7 @@ const MOST: usize = PER_SCRIPT.1;
 
 /// The bytes that the next call may ask for, of all its scripts together where there is less than one script may give.
 #[derive(Debug)]
-pub(super) struct Room {
+pub(super) struct DequeueRoom {
     bytes: AtomicUsize,
     /// Whether the messages of the last call were long: only then it is worth a look at the length of each.
     are_long: AtomicBool,
@@ -26,7 +26,7 @@ pub(super) struct Room {
     in_time: Duration,
 }
 
-impl Room {
+impl DequeueRoom {
     /// As much as may be.
     pub(super) fn new(in_time: Duration) -> Self {
         Self { bytes: AtomicUsize::new(MOST), are_long: AtomicBool::new(false), in_time }
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn the_room_shrinks_with_answers_that_are_late_or_lost_and_grows_with_those_that_fill_it() {
         let (second, soon) = (Duration::from_secs(1), Duration::from_millis(10));
-        let room = Room::new(second);
+        let room = DequeueRoom::new(second);
         assert_eq!((room.of_each(1), room.of_each(20)), (MOST, MOST), "as much as each script may give");
         let lost = BrokerError::new(BrokerErrorKind::Timeout, "lost");
         room.unanswered(&BrokerError::new(BrokerErrorKind::Denied, "no matter of size"));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn long_messages_are_read_beside_the_script_while_they_come() {
-        let room = Room::new(Duration::from_secs(1));
+        let room = DequeueRoom::new(Duration::from_secs(1));
         assert_eq!(room.longest(), None);
         let cases = [(2, 3 * LONGEST_IN_SCRIPT, true), (0, 0, true), (2, LONGEST_IN_SCRIPT, false), (0, 0, false)];
         for (tasks, bytes, expected) in cases {

@@ -11,14 +11,14 @@ use rusqlite::Connection;
 const RESERVE: u64 = 8 << 20;
 
 /// Tells whether new tasks may be stored.
-pub(super) struct Room {
+pub(super) struct DiskRoom {
     disk_of: Box<Gauge>,
 }
 
 /// Reads how full the disk is that holds a file; `None` where the system does not say.
 type Gauge = dyn Fn(&Path) -> Option<Disk> + Send;
 
-impl Room {
+impl DiskRoom {
     /// Asks the system how full the disk is.
     pub(super) fn of_disk() -> Self {
         Self { disk_of: Box::new(Disk::of) }
@@ -33,9 +33,9 @@ impl Room {
     }
 }
 
-impl fmt::Debug for Room {
+impl fmt::Debug for DiskRoom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Room").finish_non_exhaustive()
+        f.debug_struct("DiskRoom").finish_non_exhaustive()
     }
 }
 

@@ -1,4 +1,6 @@
 -- Put in front of the scripts of periodic entries: what is kept of one, and which program is newer.
+-- KEYS     none
+-- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
 -- What is kept under the key, nil if nothing is; or nil and the error of a key of a foreign type.

@@ -1,4 +1,6 @@
 -- Put in front of the scripts that store new tasks, so that all store them in one way.
+-- KEYS     none
+-- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
 -- Unix milliseconds when a task is due: '' now · '@ms' an instant · '+ms' a delay.

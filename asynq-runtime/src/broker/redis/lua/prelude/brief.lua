@@ -7,15 +7,6 @@
 -- script would keep it from everybody else.
 local MOST_READ = 1048576
 
-local function varint(number)
-  local bytes = ''
-  while number >= 128 do
-    bytes = bytes .. string.char(number % 128 + 128)
-    number = math.floor(number / 128)
-  end
-  return bytes .. string.char(number)
-end
-
 -- A message with the first `most` bytes of its payload (field 2 of asynq's TaskMessage), and how many there are in all;
 -- '' where nothing was left out. Bytes that are not a message stay as they are.
 local function cut_message(msg, most)
@@ -30,7 +21,7 @@ local function cut_message(msg, most)
       length, at = read_varint(msg, at)
       if not length or at + length - 1 > #msg then return msg, '' end
       if tag == 18 and length > most then
-        local kept = string.sub(msg, 1, begins - 1) .. string.char(18) .. varint(most)
+        local kept = string.sub(msg, 1, begins - 1) .. string.char(18) .. write_varint(most)
         return kept .. string.sub(msg, at, at + most - 1) .. string.sub(msg, at + length), length
       end
       at = at + length

@@ -1,0 +1,60 @@
+//! Hears the signals by which the operating system asks a server to leave or to be quiet: SIGTERM, SIGINT and SIGTSTP.
+
+use tokio::sync::mpsc;
+
+/// What the operating system may ask of a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ShutdownRequest {
+    /// TSTP: fetch nothing more, go on with what runs.
+    Quiet,
+    /// TERM or INT: leave.
+    Leave,
+}
+
+/// Listens for the signals of the process and passes them on. Runs on the heartbeat runtime, so that jobs which block every
+/// thread of their runtime cannot delay it. Ends when nobody listens.
+#[cfg(unix)]
+pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
+    use tokio::signal::unix::{SignalKind, signal};
+
+    let streams = (
+        // SIGTSTP has the same number on every unix that Rust's standard library knows but two.
+        signal(SignalKind::from_raw(SIGTSTP)),
+        signal(SignalKind::terminate()),
+        signal(SignalKind::interrupt()),
+    );
+    let (Ok(mut quiet), Ok(mut terminate), Ok(mut interrupt)) = streams else {
+        tracing::error!("signals cannot be received here: stop the server by its handle");
+        return;
+    };
+    loop {
+        let what = tokio::select! {
+            Some(()) = quiet.recv() => ShutdownRequest::Quiet,
+            Some(()) = terminate.recv() => ShutdownRequest::Leave,
+            Some(()) = interrupt.recv() => ShutdownRequest::Leave,
+            () = asked.closed() => return,
+        };
+        if asked.send(what).await.is_err() {
+            return;
+        }
+    }
+}
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const SIGTSTP: i32 = 20;
+#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+const SIGTSTP: i32 = 18;
+
+/// Listens for Ctrl-C; there is no way to ask for quiet.
+#[cfg(not(unix))]
+pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
+    loop {
+        tokio::select! {
+            pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
+            () = asked.closed() => return,
+        }
+        if asked.send(ShutdownRequest::Leave).await.is_err() {
+            return;
+        }
+    }
+}
