@@ -6,7 +6,9 @@ use asynq_runtime::broker::{
     BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused, RetryOrder,
     Settle as _,
 };
-use asynq_tests::{Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id};
+use asynq_tests::{
+    Build as _, Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id,
+};
 
 use crate::topologies::{connect, ended};
 
@@ -27,6 +29,10 @@ fn set_user(connection: &mut redis::Connection, rights: &[String]) {
 async fn works(url: &str) {
     let broker = connect(url).await.unwrap();
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    // Long messages go beside the scripts in both directions; a dequeue knows of that from the one before.
+    for id in ["t2", "t3"] {
+        broker.enqueue(vec![task(id).with_payload(id.repeat(20_000))]).await.remove(0).unwrap();
+    }
     let member = asynq_tests::join(&broker, 1).await;
     let queue = default_queue();
     soon(broker.wait_for_work(std::slice::from_ref(&queue), Quarantined::All, Duration::from_secs(3600)))
@@ -34,6 +40,9 @@ async fn works(url: &str) {
         .unwrap();
     let wanted = [asynq_runtime::broker::Wanted { queue: queue.clone(), n: 1 }];
     let runs = broker.dequeue(&member, &wanted).await.unwrap();
+    for id in ["t2", "t3"] {
+        assert_eq!(broker.dequeue(&member, &wanted).await.unwrap()[0].key.id, id);
+    }
     broker.extend(&[runs[0].key.clone()]).await.unwrap();
     broker.settle(&[ended(&runs[0])]).await.remove(0).unwrap();
     broker.forward(std::slice::from_ref(&queue), RetryOrder::Last).await.unwrap();

@@ -172,6 +172,10 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
     ids.retain(|id| id != "t3");
     ids.sort();
     assert_eq!(ids, ["t1", "t2"]);
+    for key in cluster.command::<Vec<String>>(to, &["KEYS", "*:x:msg:*"]) {
+        let ttl: i64 = cluster.command(to, &["TTL", &key]);
+        assert!((1..=60).contains(&ttl), "{key} stays for ever: {ttl}");
+    }
 }
 
 fn refused_as_stored(refused: &Refused) -> bool {

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::task::{GroupName, QueueName, TaskState};
 
-/// How long a long message waits for its script, which comes right behind it unless the connection breaks between them.
-const LONG_MESSAGE_TTL: Duration = Duration::from_secs(3600);
+/// How long a message waits for its script, which comes right behind it unless the connection breaks or a cluster moves the queue.
+const LONG_MESSAGE_TTL: Duration = Duration::from_secs(60);
 
 /// Index of the call, and of the item within it.
 pub(super) type ItemIndex = (usize, usize);
@@ -30,6 +30,24 @@ pub(super) fn ordered(batch: &[Vec<Item>]) -> Vec<ItemIndex> {
 
 fn queue(batch: &[Vec<Item>], (call, i): ItemIndex) -> &QueueName {
     &batch[call][i].queue
+}
+
+/// How a send of a chunk differs from a first one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    /// It is the first.
+    No,
+    /// The one before stored nothing: all messages are in the script.
+    Whole,
+    /// The one before may have stored its tasks: so, and the script looks for its receipt.
+    Again,
+}
+
+impl Repeat {
+    /// As the script reads whether the tasks may have been stored.
+    fn argument(self) -> i32 {
+        i32::from(self == Self::Again)
+    }
 }
 
 /// Some tasks of one queue.
@@ -65,20 +83,31 @@ impl<'b> Chunk<'b> {
         }
     }
 
-    /// What goes out right before its script: Lua hashes each text that it is given, so Redis gets long messages beside it, each
-    /// in a hash that the script only renames. A send that is repeated carries all messages in its script, where nothing can
-    /// come between.
-    pub(super) fn long_messages(&self, receipt: &str, number: u64, again: bool) -> Vec<Call> {
+    /// How its next send differs from a first one.
+    fn repeat(&self) -> Repeat {
+        match &self.answer {
+            None => Repeat::No,
+            Some(Err(error)) if reply::was_not_run(error) => Repeat::Whole,
+            Some(_) => Repeat::Again,
+        }
+    }
+
+    /// What goes out ahead of its script: its long messages (see `script.rs`). A repeat carries all messages in its
+    /// script, where nothing can come between.
+    pub(super) fn long_messages(&self, receipt: &str, number: u64) -> Vec<Call> {
         let mut calls = Vec::new();
-        if again {
+        if self.repeat() != Repeat::No {
             return calls;
         }
-        for (i, message) in self.long().map(|item| &item.message).enumerate() {
-            let key = Keys::new(self.queue).long_message(receipt, number, i);
-            // Its end comes first: whatever is lost behind it, nothing stays.
-            calls.push(Call::plain("HSET").arg(&key).arg("state").arg(TaskState::Pending.as_str()));
-            calls.push(Call::plain("EXPIRE").arg(&key).arg(LONG_MESSAGE_TTL.as_secs()));
-            calls.push(Call::plain("HSET").arg(&key).arg("msg").arg(message));
+        let keys = Keys::new(self.queue);
+        for (i, item) in self.long().enumerate() {
+            let key = keys.long_message(receipt, number, i);
+            let end = || Call::plain("EXPIRE").arg(&key).arg(LONG_MESSAGE_TTL.as_secs()).with_next();
+            // It has an end before the message comes, and another where that took longer, or where the first call was refused.
+            calls.push(Call::plain("HSET").arg(&key).arg("state").arg(TaskState::Pending.as_str()).with_next());
+            calls.push(end());
+            calls.push(Call::plain("HSET").arg(&key).arg("msg").arg(&item.message).with_next());
+            calls.push(end());
         }
         calls
     }
@@ -92,10 +121,10 @@ impl<'b> Chunk<'b> {
         self.items().filter(|item| item.is_long())
     }
 
-    /// Which send of this sender it is, and whether it went out before.
-    pub(super) fn call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
-        let keys = Keys::new(self.queue);
-        if let ([(call, i)], false) = (self.indices, again)
+    /// Its script; `number` says which send of this sender it is.
+    pub(super) fn call(&self, now: &str, receipt: &str, number: u64) -> Call {
+        let (keys, repeat) = (Keys::new(self.queue), self.repeat());
+        if let ([(call, i)], Repeat::No) = (self.indices, repeat)
             && let item = &self.batch[*call][*i]
             && item.is_plain()
             && !item.is_long()
@@ -106,15 +135,16 @@ impl<'b> Chunk<'b> {
             call.push(keys.sent(receipt));
             return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
         }
-        let items = || self.items();
-        if items().any(|item| item.replaces.is_some()) {
-            return self.replacing_call(now, receipt, number, again);
+        if self.items().any(|item| item.replaces.is_some()) {
+            return self.replacing_call(now, receipt, number, repeat);
         }
-        let more =
-            items().map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some())).sum::<usize>();
-        let is_beside = |item: &Item| item.is_long() && !again;
-        let bytes = items().map(|item| if is_beside(item) { 0 } else { item.bytes() }).sum::<usize>();
-        let (long, each) = (self.long().count(), keys.prefix().len() + 100);
+        let more = self
+            .items()
+            .map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some()))
+            .sum::<usize>();
+        let is_beside = |item: &Item| item.is_long() && repeat == Repeat::No;
+        let bytes = self.items().map(|item| if is_beside(item) { 0 } else { item.bytes() }).sum::<usize>();
+        let (long, each) = (self.items().filter(|item| is_beside(item)).count(), keys.prefix().len() + 100);
         let size = bytes + (self.indices.len() + long) * each + 200;
         let mut next_lock = 5 + self.indices.len();
         let first_long = next_lock + more + 1;
@@ -124,26 +154,25 @@ impl<'b> Chunk<'b> {
         }
         let mut key = keys.task_prefix();
         let prefix = key.len();
-        for item in items() {
+        for item in self.items() {
             key.truncate(prefix);
             key.push_str(item.id.as_str());
             call.push(&key);
         }
         if more > 0 {
-            items().filter_map(|item| item.lock.as_ref()).for_each(|(key, _)| call.push(key));
-            items().filter_map(|item| item.group.as_ref()).for_each(|group| call.push(keys.group(group)));
+            self.items().filter_map(|item| item.lock.as_ref()).for_each(|(key, _)| call.push(key));
+            self.items().filter_map(|item| item.group.as_ref()).for_each(|group| call.push(keys.group(group)));
         }
         (0..long).for_each(|i| call.push(keys.long_message(receipt, number, i)));
-        let mut call = call.arg(now).arg(self.indices.len()).arg(number).arg(i32::from(again));
-        call = call.arg(keys.group_prefix()).arg(first_long);
-        for item in items() {
+        let call = call.arg(now).arg(self.indices.len()).arg(number).arg(repeat.argument());
+        let mut call = call.arg(keys.group_prefix()).arg(first_long);
+        for item in self.items() {
             call.push(item.id.as_str());
             call.push(if is_beside(item) { &[][..] } else { &item.message[..] });
+            call.push(2 * i32::from(is_beside(item)) + i32::from(!item.is_plain()));
             if item.is_plain() {
-                call.push("");
                 continue;
             }
-            call.push(1);
             call.push(&item.when);
             match &item.lock {
                 Some((_, seconds)) => {
@@ -164,16 +193,15 @@ impl<'b> Chunk<'b> {
     }
 
     /// The same for tasks that replace equal ones: one task hash and one lock for each.
-    fn replacing_call(&self, now: &str, receipt: &str, number: u64, again: bool) -> Call {
+    fn replacing_call(&self, now: &str, receipt: &str, number: u64, repeat: Repeat) -> Call {
         let keys = Keys::new(self.queue);
-        let items = || self.items();
         let mut names = keys.places();
         names.push(keys.sent(receipt));
-        names.extend(items().map(|item| keys.task(item.id.as_str())));
-        names.extend(items().map(|item| item.lock.as_ref().map_or(String::new(), |(key, _)| key.clone())));
+        names.extend(self.items().map(|item| keys.task(item.id.as_str())));
+        names.extend(self.items().map(|item| item.lock.as_ref().map_or(String::new(), |(key, _)| key.clone())));
         let mut call = REPLACE.on(&names).arg(now).arg(keys.prefix());
-        call = call.arg(self.indices.len()).arg(number).arg(i32::from(again));
-        for item in items() {
+        call = call.arg(self.indices.len()).arg(number).arg(repeat.argument());
+        for item in self.items() {
             call.push(item.id.as_str());
             call.push(&item.message);
             call.push(&item.when);
@@ -211,6 +239,49 @@ impl<'b> Chunk<'b> {
             },
             Some(Err(error)) => all(error),
             None => all(reply::unexpected("no answer")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::super::{BrokerErrorKind, NewTask, When},
+        *,
+    };
+    use crate::task::{Extra, TaskId, TaskMessage};
+
+    fn item(id: &str, bytes: usize) -> Item {
+        let message = TaskMessage { id: id.into(), payload: vec![b'x'; bytes].into(), ..TaskMessage::default() };
+        let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire(id));
+        let (unique, replaces, group, extra) = (None, None, None, Extra::default());
+        Item::new(NewTask { message, queue, id, id_is_ours: false, when: When::Now, unique, replaces, group, extra })
+    }
+
+    #[test]
+    fn a_repeat_carries_long_messages_in_the_script_and_asks_for_a_receipt_only_where_tasks_may_have_been_stored() {
+        let batch = [vec![item("short", 10), item("long", 20_000)]];
+        let ordered = ordered(&batch);
+        let mut chunk = Chunk::all(&batch, &ordered).remove(0);
+        let not_run =
+            redis::parse_redis_value(b"-TRYAGAIN a long message did not come\r\n").map(reply::answer).unwrap();
+        let late = Err(BrokerError::new(BrokerErrorKind::Timeout, "late"));
+        let unread = redis::parse_redis_value(b"-OOM command not allowed\r\n").map(reply::answer).unwrap();
+        assert!(!Chunk { answer: Some(unread), ..Chunk::all(&batch, &ordered).remove(0) }.is_open());
+        for (answer, ahead, again) in [(None, 4, b"0"), (Some(not_run), 0, b"0"), (Some(late), 0, b"1")] {
+            chunk.answer = answer;
+            assert!(chunk.is_open());
+            assert_eq!(chunk.long_messages("c:0:0", 7).len(), ahead);
+            let call = chunk.call("", "c:0:0", 7);
+            assert_eq!(call.bytes() > 20_000, ahead == 0, "where the message is");
+            let (.., command) = call.into_parts();
+            let words: Vec<&[u8]> = command
+                .args_iter()
+                .filter_map(|word| if let redis::Arg::Simple(word) = word { Some(word) } else { None })
+                .collect();
+            // EVALSHA, digest, number of keys, keys, now, items, number of the send.
+            let keys: usize = std::str::from_utf8(words[2]).unwrap().parse().unwrap();
+            assert_eq!(words[3 + keys + 3], again);
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, Refused},
+    super::{BrokerError, BrokerErrorKind, Refused},
     chunk::{Chunk, ordered},
     clock::BrokerClock,
     dedicated::{Sent, Taken},
@@ -108,7 +108,7 @@ impl Commit {
             batch.into_iter().map(|Waiting { items, answer }| (items, answer)).unzip();
         let ordered = ordered(&batch);
         let mut chunks = Chunk::all(&batch, &ordered);
-        let mut send = Send { receipt: format!("{}:{slot}", self.client), number, again: false, abandoned: None };
+        let mut send = Send { receipt: format!("{}:{slot}", self.client), number, abandoned: None };
         self.deliver(&mut chunks, &mut send).await;
         for (caller, outcomes) in callers.into_iter().zip(outcomes(&batch, chunks)) {
             // A caller who does not wait any more wants no answer.
@@ -123,7 +123,7 @@ impl Commit {
         let ordered = ordered(&batch);
         let mut chunks = Chunk::all(&batch, &ordered);
         let (receipt, number) = own.next_receipt();
-        let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, again: false, abandoned: None };
+        let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, abandoned: None };
         let open: Vec<usize> = (0..chunks.len()).collect();
         let generation = own.generation();
         let (noted, calls) = self.calls(&chunks, &open, &send, generation);
@@ -137,10 +137,13 @@ impl Commit {
                 let answers = answers.into_iter().map(|answer| (answer, None)).collect();
                 self.take_in(&mut chunks, &open, noted, answers);
             }
-            Sent::Unanswered(identity) => send.abandoned = Some(identity),
+            Sent::Unanswered(identity) => {
+                send.abandoned = Some(identity);
+                let late = BrokerError::new(BrokerErrorKind::Timeout, "Redis did not answer the first send");
+                chunks.iter_mut().for_each(|chunk| chunk.answer = Some(Err(late.clone())));
+            }
         }
         if chunks.iter().any(Chunk::is_open) {
-            send.again = true;
             self.deliver(&mut chunks, &mut send).await;
         }
         Ok(outcomes(&batch, chunks).pop().unwrap_or_default())
@@ -156,7 +159,6 @@ impl Commit {
                 return;
             }
             if attempt > 0 {
-                send.again = true;
                 sleep(REPEAT_PAUSE).await;
             }
             let failed = |chunks: &mut [Chunk<'_>], error: &BrokerError| {
@@ -191,9 +193,9 @@ impl Commit {
         let mut scripts = Vec::with_capacity(open.len());
         for &i in open {
             let receipt = format!("{}:{i}", send.receipt);
-            calls.extend(chunks[i].long_messages(&receipt, send.number, send.again));
+            calls.extend(chunks[i].long_messages(&receipt, send.number));
             scripts.push(calls.len());
-            calls.push(chunks[i].call(&now, &receipt, send.number, send.again));
+            calls.push(chunks[i].call(&now, &receipt, send.number));
         }
         (Noted { unknown, generation, scripts }, calls)
     }
@@ -239,8 +241,6 @@ struct Send {
     receipt: String,
     /// Which of the sends that leave it there.
     number: u64,
-    /// Whether it may have been sent before.
-    again: bool,
     /// Where it was sent before and may not have been read yet.
     abandoned: Option<Arc<Identity>>,
 }

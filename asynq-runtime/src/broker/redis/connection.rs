@@ -294,20 +294,21 @@ fn push(pipeline: &mut Pipeline, asking: bool, command: redis::Cmd) {
     pipeline.add_command(command);
 }
 
-/// Portions of at most [`WRITE`] bytes, or of one call.
+/// Portions of at most [`WRITE`] bytes, or of one call with those that go with it.
 fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
     let mut writes = vec![Vec::new()];
-    let mut bytes = 0;
+    let (mut bytes, mut is_together) = (0, false);
     for call in calls {
-        let size = call.bytes();
+        let (size, with_next) = (call.bytes(), call.is_with_next());
         bytes += size;
         match writes.last_mut() {
-            Some(write) if write.is_empty() || bytes <= WRITE => write.push(call),
+            Some(write) if write.is_empty() || is_together || bytes <= WRITE => write.push(call),
             _ => {
                 bytes = size;
                 writes.push(vec![call]);
             }
         }
+        is_together = with_next;
     }
     writes.retain(|write| !write.is_empty());
     writes
@@ -326,5 +327,8 @@ mod tests {
         assert_eq!(sizes(&[]), [] as [usize; 0]);
         assert_eq!(sizes(&[10; 500]), [500]);
         assert_eq!(sizes(&[WRITE * 2, 1, WRITE - 100, 1000, 1]), [1, 2, 2]);
+        let unit = || [call(1).with_next(), call(WRITE).with_next(), call(1)];
+        let together = writes(unit().into_iter().chain(unit()).collect());
+        assert_eq!(together.iter().map(Vec::len).collect::<Vec<_>>(), [3, 3], "a write each");
     }
 }

@@ -190,7 +190,7 @@ impl Keys {
         format!("{}x:sent:{slot}", self.prefix)
     }
 
-    /// Ours: the hash that brings the long message of item `item` of one send beside its script; kept for an hour, if the script
+    /// Ours: the hash that brings the long message of item `item` of one send beside its script; kept for a minute, if the script
     /// does not come for it.
     pub(super) fn long_message(&self, slot: &str, number: u64, item: usize) -> String {
         format!("{}x:msg:{slot}:{number}:{item}", self.prefix)

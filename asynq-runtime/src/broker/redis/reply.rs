@@ -77,6 +77,12 @@ pub(super) fn refused(error: &ServerError) -> BrokerError {
     BrokerError::with_source(kind, message, RedisError::from(error.clone()))
 }
 
+/// Whether the script was not run, or says itself that it did nothing: a cluster moves its keys, or a message that it needs is not there.
+pub(super) fn was_not_run(error: &BrokerError) -> bool {
+    let code = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RedisError>()?.code());
+    code == Some("TRYAGAIN")
+}
+
 /// What an error of the connection means.
 pub(super) fn failed(error: RedisError) -> BrokerError {
     if let Some((kind, message)) = tls::trouble(&error) {

@@ -94,7 +94,7 @@ impl Script {
         for key in keys {
             command.arg(key);
         }
-        Call { script: Some(self), command, beside: None, asking: false }
+        Call { script: Some(self), command, beside: None, asking: false, with_next: false }
     }
 
     /// A call of the script on so many keys: add them, and then its arguments. `arguments` and `bytes` are about what
@@ -102,7 +102,7 @@ impl Script {
     pub(super) fn on_many(&'static self, keys: usize, arguments: usize, bytes: usize) -> Call {
         let mut command = Cmd::with_capacity(3 + keys + arguments, bytes);
         command.arg("EVALSHA").arg(self.digest.as_str()).arg(keys);
-        Call { script: Some(self), command, beside: None, asking: false }
+        Call { script: Some(self), command, beside: None, asking: false, with_next: false }
     }
 
     /// A call of the script with its text, which loads and runs it in one step.
@@ -152,6 +152,8 @@ pub(super) struct Call {
     beside: Option<String>,
     /// For a server that is about to get the slot of its keys.
     asking: bool,
+    /// Whether it is of no use without the call behind it.
+    with_next: bool,
 }
 
 /// Commands without a key: any server may answer them. One that concerns a certain server, such as `SCAN`, says
@@ -164,7 +166,7 @@ const KEYLESS: [&str; 13] = [
 impl Call {
     /// A command that is not a script.
     pub(super) fn plain(name: &str) -> Self {
-        Self { script: None, command: redis::cmd(name), beside: None, asking: false }
+        Self { script: None, command: redis::cmd(name), beside: None, asking: false, with_next: false }
     }
 
     /// Sends a command that names no key to the server which keeps `key`.
@@ -192,6 +194,17 @@ impl Call {
             None if [&b"MEMORY"[..], b"OBJECT"].iter().any(|two| name.eq_ignore_ascii_case(two)) => argument(2),
             None => argument(1),
         }
+    }
+
+    /// The call, which goes out in one write with the one behind it.
+    pub(super) fn with_next(mut self) -> Self {
+        self.with_next = true;
+        self
+    }
+
+    /// Whether it goes out in one write with the one behind it.
+    pub(super) fn is_with_next(&self) -> bool {
+        self.with_next
     }
 
     /// The same for a server that is about to get the slot of its keys.

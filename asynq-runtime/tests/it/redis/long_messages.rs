@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 
-use asynq_runtime::broker::{Consume, Inspect, NewTask, Produce, Refused, UniqueLock, Wanted, redis::RedisBroker};
-use asynq_runtime::task::TaskMessage;
+use asynq_runtime::broker::{
+    Consume, Inspect, NewTask, Produce, Refused, UniqueLock, Wanted, When, redis::RedisBroker,
+};
+use asynq_runtime::task::{GroupName, TaskMessage};
 use redis::{AsyncCommands, RedisError, Value, aio::MultiplexedConnection};
 
 use super::{
@@ -39,14 +41,16 @@ async fn long_messages_are_stored_beside_the_script_and_leave_nothing_behind() {
         task("short"),
         NewTask { unique: lock(), ..long("b") },
         NewTask { unique: lock(), ..long("refused") },
+        NewTask { when: When::In(HOUR), ..long("later") },
+        NewTask { group: Some(GroupName::new("g").unwrap()), ..long("grouped") },
     ];
     let answers = broker.enqueue(batch).await;
     assert!(matches!(answers[3], Err(Refused::Duplicate { .. })), "{answers:?}");
     broker.enqueue(vec![long("c")]).await.remove(0).unwrap();
     let calls = calls_by_command(&mut redis).await;
-    assert_eq!((of(&calls, "rename"), of(&calls, "persist")), (3, 3));
+    assert_eq!((of(&calls, "rename"), of(&calls, "persist")), (5, 5));
     assert!(left_behind(&mut redis).await.is_empty());
-    for id in ["a", "short", "b", "c"] {
+    for id in ["a", "short", "b", "c", "later", "grouped"] {
         let ttl: i64 = redis.ttl(format!("asynq:{{default}}:t:{id}")).await.unwrap();
         assert_eq!(ttl, -1, "{id} has an end");
     }
@@ -88,8 +92,36 @@ async fn a_long_message_that_cannot_be_stored_leaves_nothing_behind() {
     broker.enqueue(vec![long("a")]).await.remove(0).unwrap_err();
     let left = left_behind(&mut redis).await;
     let ttl: i64 = redis.ttl(&left[0]).await.unwrap();
-    assert!(left.len() == 1 && (1..=3_600).contains(&ttl), "it has no end: {left:?} {ttl}");
+    assert!(left.len() == 1 && (1..=60).contains(&ttl), "it has no end: {left:?} {ttl}");
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
+#[tokio::test]
+async fn a_full_redis_refuses_long_messages_and_keeps_none_of_them() {
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    // So that Redis knows the script.
+    broker.enqueue(vec![long("a")]).await.remove(0).unwrap();
+    let used = async |redis: &mut MultiplexedConnection| -> u64 {
+        let memory: String = redis::cmd("INFO").arg("memory").query_async(redis).await.unwrap();
+        memory.lines().find_map(|line| line.strip_prefix("used_memory:")?.parse().ok()).unwrap()
+    };
+    let lock = |id: &str| Some(UniqueLock { key: format!("asynq:{{default}}:unique:email:{id}"), ttl: HOUR });
+    // Room for some of the ten.
+    for (round, with_lock) in [false, true, false, true].into_iter().enumerate() {
+        let most = used(&mut redis).await + 500_000;
+        let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(most).query_async(&mut redis).await.unwrap();
+        let batch = (0..10).map(|i| {
+            let id = format!("{round}-{i}");
+            NewTask { unique: lock(&id).filter(|_| with_lock), ..long(&id) }
+        });
+        for outcome in broker.enqueue(batch.collect()).await {
+            assert!(matches!(&outcome, Err(Refused::Broker(error)) if error.is_full()), "{outcome:?}");
+        }
+        assert_eq!(left_behind(&mut redis).await, [] as [String; 0], "round {round}");
+    }
+    let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(0).query_async(&mut redis).await.unwrap();
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 1);
 }
 
 #[tokio::test]
@@ -100,9 +132,13 @@ async fn a_long_message_whose_answer_was_lost_is_stored_once() {
     let mut redis = server.foreign().await;
     broker.enqueue(vec![long("warm")]).await.remove(0).unwrap();
     proxy.lose_answers(1);
-    broker.enqueue(vec![long("a"), long("b")]).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+    let later = NewTask { when: When::In(HOUR), ..long("later") };
+    let unique = Some(UniqueLock { key: "asynq:{default}:unique:email:k".into(), ttl: HOUR });
+    let batch = vec![long("a"), task("short"), later, NewTask { unique, ..long("b") }];
+    broker.enqueue(batch).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
     assert_eq!(proxy.still_to_lose(), 0);
-    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["warm", "a", "b"]);
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["warm", "a", "short", "b"]);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().scheduled, 1);
     assert!(left_behind(&mut redis).await.is_empty());
 }
 

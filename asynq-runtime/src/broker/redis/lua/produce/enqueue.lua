@@ -3,8 +3,8 @@
 --          per item, then the unique locks, then the groups, then x:msg:.. of the items with long messages
 -- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups
 --          · 6 index in KEYS of the first x:msg:..; then per item:
---          id · msg ('' for a long one, which lies in the next x:msg:..) · more? ('' for a task that runs now, has an id of
---          our making, and nothing else), and if so
+--          id · msg · 1 if there is more to it than a task that runs now and has an id of our making, + 2 if its message is
+--          long and lies in the next x:msg:..; and if there is more,
 --          when ('' now, '@ms' instant, '+ms' delay) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
 --          · id made by us? 0|1 · group ('' none)
 -- Returns  one letter per item · now in ms, which is when p and g are due · then one text for each s and d:
@@ -31,23 +31,25 @@ local function take_lock(key, id, seconds, stored)
   call('SET', key, id, 'EX', whole(seconds))
 end
 
--- A call that is sent again has all messages in ARGV, and only deletes these keys.
 local first_long = tonumber(ARGV[6])
-for i = first_long, again and 0 or #KEYS do
-  if call('HSTRLEN', KEYS[i], 'msg') == 0 then return redis.error_reply('TRYAGAIN a long message did not come') end
-end
 -- What is not stored leaves nothing behind.
-local function drop_long()
-  if first_long <= #KEYS then call('UNLINK', unpack(KEYS, first_long)) end
+local function refuse(why)
+  if first_long <= #KEYS then redis.pcall('UNLINK', unpack(KEYS, first_long)) end
+  return why
 end
 
+for i = first_long, #KEYS do
+  if call('HSTRLEN', KEYS[i], 'msg') == 0 then return refuse(redis.error_reply('TRYAGAIN a long message did not come')) end
+end
+if first_long <= #KEYS then
+  -- Changes nothing, and is refused when memory is full.
+  local is_room = redis.pcall('HSET', KEYS[first_long], 'state', 'pending')
+  if type(is_room) == 'table' then return refuse(is_room) end
+end
 -- What is of a foreign type stops the script here, before a lock is taken that no task would have.
 if #KEYS > 5 + n then
   for i, wanted in ipairs({ 'list', 'zset', 'zset' }) do
-    if not fits(KEYS[i], wanted) then
-      drop_long()
-      return redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. wanted)
-    end
+    if not fits(KEYS[i], wanted) then return refuse(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. wanted)) end
   end
 end
 
@@ -58,8 +60,9 @@ local pending, scheduled, exact, grouped = {}, {}, {}, {}
 local taken = call('EXISTS', unpack(KEYS, 6, 5 + n)) > 0
 local p = 7
 for i = 1, n do
-  local id, more, letter, detail = ARGV[p], ARGV[p + 2] ~= '', nil, nil
-  if ARGV[p + 1] == '' then long[i], next_long = KEYS[next_long], next_long + 1 end
+  local id, kind, letter, detail = ARGV[p], tonumber(ARGV[p + 2]), nil, nil
+  local more = kind % 2 == 1
+  if kind > 1 then long[i], next_long = KEYS[next_long], next_long + 1 end
   if seen[id] then
     letter = 'c'
   elseif taken and call('EXISTS', KEYS[5 + i]) == 1 then
@@ -102,9 +105,14 @@ for i = 1, n do
 end
 answers[1] = table.concat(letters)
 
--- The long messages first, while each still has an end: a login that may not rename a key has stored nothing.
+-- The long messages first: where a login may not move them, nothing has been stored, and they still have an end.
+local renamed = 0
 for i = 1, n do
-  if at[i] and long[i] then call('RENAME', long[i], KEYS[5 + i]) end
+  if at[i] and long[i] then
+    call('RENAME', long[i], KEYS[5 + i])
+    call('PERSIST', KEYS[5 + i])
+    renamed = renamed + 1
+  end
 end
 -- Then the containers: if one is of a wrong type, no hash is left behind that nobody would ever find.
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
@@ -119,16 +127,15 @@ end
 local states = { p = 'pending', s = 'scheduled', g = 'aggregating' }
 for i = 1, n do
   p = at[i]
-  if p and long[i] then call('PERSIST', KEYS[5 + i]) end
-  if p and ARGV[p + 2] == '' and not long[i] then
+  if p and ARGV[p + 2] == '0' then
     call('HSET', KEYS[5 + i], 'msg', ARGV[p + 1], 'state', 'pending', 'pending_since', now_ns)
   elseif p then
     local lock, group, x = '', '', ''
-    if ARGV[p + 2] ~= '' then lock, group, x = KEYS[tonumber(ARGV[p + 4])] or '', ARGV[p + 8], ARGV[p + 6] end
+    if ARGV[p + 2] ~= '2' then lock, group, x = KEYS[tonumber(ARGV[p + 4])] or '', ARGV[p + 8], ARGV[p + 6] end
     call('HSET', KEYS[5 + i], unpack(new_fields(ARGV[p + 1], states[letters[i]], now_ns, group, lock, x)))
   end
 end
-drop_long()
+if first_long + renamed <= #KEYS then refuse() end
 -- Where nothing was stored, nothing can be stored twice.
 if next(at) then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', '60') end
 return answers
