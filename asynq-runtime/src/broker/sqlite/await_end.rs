@@ -29,10 +29,10 @@ use crate::{
 use super::{
     SqliteBroker,
     inspect::is_idle,
-    notifier::Listener,
     sql,
     store::{Store, far},
     tx::View,
+    wake::notifier::Listener,
 };
 
 /// Most tasks that one read looks at. Other reads have their turn in between.

@@ -15,9 +15,9 @@ use crate::broker::BrokerError;
 
 use super::{
     presence,
-    process_notifier::NotifySender,
     store::Common,
     tx::{Tx, View},
+    wake::process_notifier::NotifySender,
 };
 
 /// The order of the steps in one commit: what is inserted can be claimed in the same commit.

@@ -15,7 +15,7 @@ use super::{
     row::after,
     sql,
     tx::{Tx, View},
-    watch::Identity,
+    wake::watch::Identity,
 };
 
 /// Prepared statements that a connection keeps once it is attached; rusqlite's 16 are too few for ours and the program's.

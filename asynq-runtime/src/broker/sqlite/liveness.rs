@@ -10,9 +10,9 @@ use std::{
 
 use super::{
     beside::{belong_to, beside},
-    process_notifier::ProcessNotifier,
-    waiter_notifiers::WaiterNotifiers,
-    watch::NET,
+    wake::process_notifier::ProcessNotifier,
+    wake::waiter_notifiers::WaiterNotifiers,
+    wake::watch::NET,
 };
 
 /// The lock file and the socket of this broker object; both are made when its first server joins.

@@ -18,14 +18,11 @@ mod groups;
 mod in_transaction;
 mod inspect;
 mod liveness;
-mod log_watcher;
 mod maintain;
 mod migrate;
-mod notifier;
 mod open;
 mod parked;
 mod presence;
-mod process_notifier;
 mod produce;
 #[cfg(test)]
 mod query_plans;
@@ -40,8 +37,7 @@ mod sql;
 mod store;
 mod tx;
 mod url;
-mod waiter_notifiers;
-mod watch;
+mod wake;
 mod writer;
 
 use std::{
@@ -293,7 +289,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     let common = Common::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
     let common = Arc::new(common);
     let (readers, running_reads) = reader::start(&common, names).map_err(no_thread)?;
-    watch::start(&common, running_reads, inbox_sender.clone()).map_err(broken)?;
+    wake::watch::start(&common, running_reads, inbox_sender.clone()).map_err(broken)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
     Ok((store, Writer::new(common, connection, names, write_lock.ok(), disk, inbox, ended)))
 }

@@ -15,10 +15,10 @@ use super::{
     command::{Priority, WriteCommand},
     error::translate_io,
     liveness::Liveness,
-    notifier::Listener,
     sql,
     store::Store,
     tx::{Tx, View},
+    wake::notifier::Listener,
 };
 
 /// For how long a server counts as alive without a beat.

@@ -30,11 +30,11 @@ use super::{
     command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
     error::translate,
     liveness::Liveness,
-    notifier::Notifier,
     reader::Readers,
     sql::Names,
     tx::View,
-    watch::{FileStatus, Identity, is_unreadable, restore},
+    wake::notifier::Notifier,
+    wake::watch::{FileStatus, Identity, is_unreadable, restore},
 };
 
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.

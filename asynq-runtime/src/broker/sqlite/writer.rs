@@ -28,10 +28,10 @@ use super::{
     fair_write_lock::FairWriteLock,
     parked::Parked,
     presence,
-    process_notifier::NotifySender,
     sql::Names,
     store::{Common, Message},
     tx::{Effects, Tx, View},
+    wake::process_notifier::NotifySender,
 };
 
 /// Most time spent in one transaction before what is left waits for the next.

@@ -11,14 +11,14 @@ use std::{
 };
 
 use super::{
-    beside::{belong_to, beside, folder_belongs_to},
+    super::beside::{belong_to, beside, folder_belongs_to},
     process_notifier::{NotifySender, ProcessNotifier},
     watch::NET,
 };
 
 /// The sockets of the waiting programs on one database, and whether this one is among them.
 #[derive(Debug)]
-pub(super) struct WaiterNotifiers {
+pub(in crate::broker::sqlite) struct WaiterNotifiers {
     database: PathBuf,
     folder: PathBuf,
     /// Ours within the folder.
@@ -36,7 +36,7 @@ enum Bound {
 }
 
 impl WaiterNotifiers {
-    pub(super) fn new(database: &Path, name: &str) -> Self {
+    pub(in crate::broker::sqlite) fn new(database: &Path, name: &str) -> Self {
         let folder = beside(database, "-waiters");
         let own = folder.join(format!("{name}.sock"));
         Self { database: database.to_owned(), folder, own, bound: Mutex::default() }
@@ -44,7 +44,7 @@ impl WaiterNotifiers {
 
     /// Binds the socket of this program, or a link to that of its `server`, if nothing is there yet. Where that is impossible, commits
     /// by others are noticed by the safety net.
-    pub(super) fn listen_at(&self, server: Option<&Path>) {
+    pub(in crate::broker::sqlite) fn listen_at(&self, server: Option<&Path>) {
         let mut bound = self.bound();
         // The last of the others takes the folder away when it leaves, perhaps just now.
         for _ in 0..3 {
@@ -63,7 +63,7 @@ impl WaiterNotifiers {
     }
 
     /// A server of this program has a socket from now on: programs that notify ours are to notify that one.
-    pub(super) fn belong_to_server(&self, server: &Path) {
+    pub(in crate::broker::sqlite) fn belong_to_server(&self, server: &Path) {
         let mut bound = self.bound();
         if bound.take().is_some() {
             let _ = fs::remove_file(&self.own);
@@ -72,7 +72,7 @@ impl WaiterNotifiers {
     }
 
     /// Our socket, if one is bound.
-    pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
+    pub(in crate::broker::sqlite) fn process_notifier(&self) -> Option<ProcessNotifier> {
         match &*self.bound() {
             Some(Bound::ProcessNotifier(process_notifier)) => Some(process_notifier.clone()),
             Some(Bound::Link) | None => None,
@@ -93,7 +93,7 @@ impl WaiterNotifiers {
     }
 
     /// Takes our socket away.
-    pub(super) fn take_down(&self) {
+    pub(in crate::broker::sqlite) fn take_down(&self) {
         if self.bound().take().is_some() {
             let _ = fs::remove_file(&self.own);
             // Others may have theirs in it.
@@ -102,7 +102,7 @@ impl WaiterNotifiers {
     }
 
     /// Notifies the other programs, and takes those of dead ones away.
-    pub(super) fn notify(&self, notify_sender: &NotifySender) {
+    pub(in crate::broker::sqlite) fn notify(&self, notify_sender: &NotifySender) {
         let Ok(notifiers) = fs::read_dir(&self.folder) else { return };
         for process_notifier in notifiers.filter_map(io::Result::ok).map(|process_notifier| process_notifier.path()) {
             if process_notifier != self.own && notify_sender.finds_nobody(&process_notifier) {

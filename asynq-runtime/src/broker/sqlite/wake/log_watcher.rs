@@ -18,17 +18,21 @@ mod imp {
 
     /// What is told of one file.
     #[derive(Debug)]
-    pub(in super::super) struct LogWatcher(OwnedFd);
+    pub(in crate::broker::sqlite) struct LogWatcher(OwnedFd);
 
     impl LogWatcher {
-        pub(super) fn watch(path: &Path) -> io::Result<Self> {
+        pub(in crate::broker::sqlite) fn watch(path: &Path) -> io::Result<Self> {
             let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             // Our own threads close the file when the broker ends, and that must end this wait as well.
             inotify::add_watch(&told, path, WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE)?;
             Ok(Self(told))
         }
 
-        pub(super) fn wait(&self, process_notifier: Option<&ProcessNotifier>, limit: Duration) -> io::Result<bool> {
+        pub(in crate::broker::sqlite) fn wait(
+            &self,
+            process_notifier: Option<&ProcessNotifier>,
+            limit: Duration,
+        ) -> io::Result<bool> {
             let mut waited = vec![PollFd::new(&self.0, PollFlags::IN)];
             waited
                 .extend(process_notifier.map(|process_notifier| PollFd::new(process_notifier.socket(), PollFlags::IN)));
@@ -68,29 +72,33 @@ mod imp {
     use super::ProcessNotifier;
 
     #[derive(Debug)]
-    pub(in super::super) struct LogWatcher;
+    pub(in crate::broker::sqlite) struct LogWatcher;
 
     impl LogWatcher {
-        pub(super) fn watch(_: &Path) -> io::Result<Self> {
+        pub(in crate::broker::sqlite) fn watch(_: &Path) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(super) fn wait(&self, _: Option<&ProcessNotifier>, _: Duration) -> io::Result<bool> {
+        pub(in crate::broker::sqlite) fn wait(&self, _: Option<&ProcessNotifier>, _: Duration) -> io::Result<bool> {
             Err(io::ErrorKind::Unsupported.into())
         }
     }
 }
 
-pub(super) use imp::LogWatcher;
+pub(in crate::broker::sqlite) use imp::LogWatcher;
 
 impl LogWatcher {
     /// Begins to watch the file at `path`; `None` where the system does not tell, or not of so many files.
-    pub(super) fn of(path: &Path) -> Option<Self> {
+    pub(in crate::broker::sqlite) fn of(path: &Path) -> Option<Self> {
         Self::watch(path).inspect_err(|error| tracing::debug!(%error, "no notifications of writes to the log")).ok()
     }
 
     /// Waits for a notification or until somebody writes, at most `limit`; returns whether a notification came.
-    pub(super) fn or_notified(&self, process_notifier: Option<&ProcessNotifier>, limit: Duration) -> bool {
+    pub(in crate::broker::sqlite) fn or_notified(
+        &self,
+        process_notifier: Option<&ProcessNotifier>,
+        limit: Duration,
+    ) -> bool {
         match self.wait(process_notifier, limit) {
             // What is there already is taken without a wait.
             Ok(rings) => rings && process_notifier.is_some_and(ProcessNotifier::was_notified),

@@ -2,11 +2,11 @@
 
 use tokio::sync::watch;
 
-use super::tx::Effects;
+use super::super::tx::Effects;
 
 /// One channel per kind of notification.
 #[derive(Debug)]
-pub(super) struct Notifier {
+pub(in crate::broker::sqlite) struct Notifier {
     work: watch::Sender<()>,
     due: watch::Sender<()>,
     signal: watch::Sender<()>,
@@ -15,16 +15,16 @@ pub(super) struct Notifier {
 
 /// Waits for one kind of notification from the moment it was made.
 #[derive(Debug)]
-pub(super) struct Listener(watch::Receiver<()>);
+pub(in crate::broker::sqlite) struct Listener(watch::Receiver<()>);
 
 impl Notifier {
-    pub(super) fn new() -> Self {
+    pub(in crate::broker::sqlite) fn new() -> Self {
         let sender = || watch::Sender::new(());
         Self { work: sender(), due: sender(), signal: sender(), ends: sender() }
     }
 
     /// Wakes the waits that a commit concerns.
-    pub(super) fn notify(&self, effects: Effects) {
+    pub(in crate::broker::sqlite) fn notify(&self, effects: Effects) {
         for (concerned, sender) in [
             (effects.work, &self.work),
             (effects.due, &self.due),
@@ -38,35 +38,35 @@ impl Notifier {
     }
 
     /// Wakes every wait: another program wrote, or the broker ends.
-    pub(super) fn notify_all(&self) {
+    pub(in crate::broker::sqlite) fn notify_all(&self) {
         self.notify(Effects { work: true, due: true, signal: true, ended: true });
     }
 
     /// Whether there is a wait.
-    pub(super) fn has_subscribers(&self) -> bool {
+    pub(in crate::broker::sqlite) fn has_subscribers(&self) -> bool {
         [&self.work, &self.due, &self.signal, &self.ends].iter().any(|sender| sender.receiver_count() > 0)
     }
 
-    pub(super) fn work(&self) -> Listener {
+    pub(in crate::broker::sqlite) fn work(&self) -> Listener {
         Listener(self.work.subscribe())
     }
 
-    pub(super) fn due(&self) -> Listener {
+    pub(in crate::broker::sqlite) fn due(&self) -> Listener {
         Listener(self.due.subscribe())
     }
 
-    pub(super) fn ends(&self) -> Listener {
+    pub(in crate::broker::sqlite) fn ends(&self) -> Listener {
         Listener(self.ends.subscribe())
     }
 
-    pub(super) fn signals(&self) -> Listener {
+    pub(in crate::broker::sqlite) fn signals(&self) -> Listener {
         Listener(self.signal.subscribe())
     }
 }
 
 impl Listener {
     /// Returns at the first notification since the last call.
-    pub(super) async fn notified(&mut self) {
+    pub(in crate::broker::sqlite) async fn notified(&mut self) {
         // The sender lives as long as the broker's threads; once it is gone, looking shows that the broker is closed.
         let _ = self.0.changed().await;
     }

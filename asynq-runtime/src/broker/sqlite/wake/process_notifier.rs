@@ -8,17 +8,17 @@ mod imp {
 
     /// A socket that others write to.
     #[derive(Debug, Clone)]
-    pub(in super::super) struct ProcessNotifier {
+    pub(in crate::broker::sqlite) struct ProcessNotifier {
         socket: Arc<UnixDatagram>,
-        pub(super) limit: Duration,
+        pub(in crate::broker::sqlite) limit: Duration,
     }
 
     /// Writes to the sockets of others.
     #[derive(Debug)]
-    pub(in super::super) struct NotifySender(Option<UnixDatagram>);
+    pub(in crate::broker::sqlite) struct NotifySender(Option<UnixDatagram>);
 
     impl ProcessNotifier {
-        pub(super) fn bind(path: &Path, limit: Duration) -> io::Result<Self> {
+        pub(in crate::broker::sqlite) fn bind(path: &Path, limit: Duration) -> io::Result<Self> {
             let socket = UnixDatagram::bind(path)?;
             socket.set_read_timeout(Some(limit))?;
             Ok(Self { socket: Arc::new(socket), limit })
@@ -26,11 +26,11 @@ mod imp {
 
         /// For a wait that watches more than this.
         #[cfg(target_os = "linux")]
-        pub(in super::super) fn socket(&self) -> &UnixDatagram {
+        pub(in crate::broker::sqlite) fn socket(&self) -> &UnixDatagram {
             &self.socket
         }
 
-        pub(super) fn receive(&self) -> io::Result<()> {
+        pub(in crate::broker::sqlite) fn receive(&self) -> io::Result<()> {
             let mut notify = [0; 8];
             self.socket.recv(&mut notify)?;
             // Several notifications are one.
@@ -41,11 +41,11 @@ mod imp {
     }
 
     impl NotifySender {
-        pub(super) fn new() -> Self {
+        pub(in crate::broker::sqlite) fn new() -> Self {
             Self(UnixDatagram::unbound().and_then(|socket| socket.set_nonblocking(true).map(|()| socket)).ok())
         }
 
-        pub(super) fn send(&self, path: &Path) -> io::Result<()> {
+        pub(in crate::broker::sqlite) fn send(&self, path: &Path) -> io::Result<()> {
             self.0.as_ref().map_or(Ok(()), |socket| socket.send_to(&[1], path).map(|_| ()))
         }
     }
@@ -56,40 +56,40 @@ mod imp {
     use std::{io, path::Path, time::Duration};
 
     #[derive(Debug, Clone)]
-    pub(in super::super) struct ProcessNotifier {
-        pub(super) limit: Duration,
+    pub(in crate::broker::sqlite) struct ProcessNotifier {
+        pub(in crate::broker::sqlite) limit: Duration,
     }
 
     #[derive(Debug)]
-    pub(in super::super) struct NotifySender;
+    pub(in crate::broker::sqlite) struct NotifySender;
 
     impl ProcessNotifier {
-        pub(super) fn bind(_: &Path, _: Duration) -> io::Result<Self> {
+        pub(in crate::broker::sqlite) fn bind(_: &Path, _: Duration) -> io::Result<Self> {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(super) fn receive(&self) -> io::Result<()> {
+        pub(in crate::broker::sqlite) fn receive(&self) -> io::Result<()> {
             Err(io::ErrorKind::Unsupported.into())
         }
     }
 
     impl NotifySender {
-        pub(super) fn new() -> Self {
+        pub(in crate::broker::sqlite) fn new() -> Self {
             Self
         }
 
-        pub(super) fn send(&self, _: &Path) -> io::Result<()> {
+        pub(in crate::broker::sqlite) fn send(&self, _: &Path) -> io::Result<()> {
             Ok(())
         }
     }
 }
 
-pub(super) use imp::{NotifySender, ProcessNotifier};
+pub(in crate::broker::sqlite) use imp::{NotifySender, ProcessNotifier};
 
 impl ProcessNotifier {
     /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible (no such sockets here, or a
     /// path over 107 bytes): then others are noticed by the safety net.
-    pub(super) fn listen_at(path: &Path, limit: Duration) -> Option<Self> {
+    pub(in crate::broker::sqlite) fn listen_at(path: &Path, limit: Duration) -> Option<Self> {
         match Self::bind(path, limit) {
             Ok(process_notifier) => Some(process_notifier),
             Err(error) => {
@@ -100,7 +100,7 @@ impl ProcessNotifier {
     }
 
     /// Waits for a notification, at most its limit; returns whether one came.
-    pub(super) fn was_notified(&self) -> bool {
+    pub(in crate::broker::sqlite) fn was_notified(&self) -> bool {
         match self.receive() {
             Ok(()) => true,
             Err(error) => {
@@ -116,18 +116,18 @@ impl ProcessNotifier {
 
 impl NotifySender {
     /// A sender; without sockets it notifies no program.
-    pub(super) fn ready() -> Self {
+    pub(in crate::broker::sqlite) fn ready() -> Self {
         Self::new()
     }
 
     /// Notifies the socket at `path`, without waiting.
-    pub(super) fn notify(&self, path: &Path) {
+    pub(in crate::broker::sqlite) fn notify(&self, path: &Path) {
         // Full: a notification waits there already. Refused or missing: its owner is dead or has no socket.
         let _ = self.send(path);
     }
 
     /// The same; returns whether there is no socket at `path`, or nobody listens to it any more.
-    pub(super) fn finds_nobody(&self, path: &Path) -> bool {
+    pub(in crate::broker::sqlite) fn finds_nobody(&self, path: &Path) -> bool {
         let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
         self.send(path).is_err_and(|error| dead.contains(&error.kind()))
     }

@@ -13,14 +13,16 @@ use rusqlite::ErrorCode;
 use crate::broker::{BrokerError, BrokerErrorKind};
 
 use super::{
-    connection,
+    super::{
+        connection,
+        reader::RunningReads,
+        store::{Common, Message},
+    },
     log_watcher::LogWatcher,
-    reader::RunningReads,
-    store::{Common, Message},
 };
 
 /// The safety net under notifications: how soon a commit is noticed whose notification was lost.
-pub(super) const NET: Duration = Duration::from_millis(100);
+pub(in crate::broker::sqlite) const NET: Duration = Duration::from_millis(100);
 
 /// After this time a commit that was written is seen, and the time of another differs from its time: where the file system
 /// tells the time in fractions of a second, and where it tells it in seconds.
@@ -35,7 +37,7 @@ const LOOK: Duration = Duration::from_secs(1);
 
 /// Which file this is, whatever its name: a device and a number on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Identity(u64, u64);
+pub(in crate::broker::sqlite) struct Identity(u64, u64);
 
 impl Identity {
     /// Reads it from the file at `path`; `None` where files have none that std shows.
@@ -43,7 +45,7 @@ impl Identity {
     /// # Errors
     ///
     /// The file cannot be found.
-    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+    pub(in crate::broker::sqlite) fn of(path: &Path) -> io::Result<Option<Self>> {
         let found = fs::metadata(path)?;
         #[cfg(unix)]
         {
@@ -63,7 +65,7 @@ impl Identity {
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(
+pub(in crate::broker::sqlite) fn start(
     common: &Arc<Common>,
     running_reads: RunningReads,
     writer: mpsc::Sender<Message>,
@@ -80,12 +82,12 @@ fn watch(common: &Common, file: &Path, running_reads: &RunningReads, writer: &mp
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();
-    let log = super::beside::beside(file, "-wal");
+    let log = super::super::beside::beside(file, "-wal");
     let log_watcher = LogWatcher::of(&log);
     let mut wal = Trace::new(log);
     let mut is_calm = false;
     while !common.is_closed() && !common.is_broken() {
-        let process_notifier = common.liveness.as_ref().and_then(super::liveness::Liveness::process_notifier);
+        let process_notifier = common.liveness.as_ref().and_then(super::super::liveness::Liveness::process_notifier);
         let was_notified = match (&log_watcher, process_notifier) {
             (Some(log_watcher), process_notifier) if is_calm => {
                 log_watcher.or_notified(process_notifier.as_ref(), LOOK)
@@ -154,7 +156,7 @@ impl Trace {
 
 /// What became of a file since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum FileStatus {
+pub(in crate::broker::sqlite) enum FileStatus {
     /// It is the one that is there, or the system cannot tell.
     Same,
     /// Another one has its name.
@@ -167,7 +169,7 @@ pub(super) enum FileStatus {
 
 impl FileStatus {
     /// Looks at `path`, where the file was that `identity` tells.
-    pub(super) fn of(path: &Path, identity: Option<Identity>) -> Self {
+    pub(in crate::broker::sqlite) fn of(path: &Path, identity: Option<Identity>) -> Self {
         match Identity::of(path) {
             Ok(found) if found == identity => Self::Same,
             Ok(_) => Self::Replaced,
@@ -178,7 +180,7 @@ impl FileStatus {
     }
 
     /// The same of a database, which always has bytes. SQLite would delete the log of an empty one, and what is in it.
-    pub(super) fn of_database(path: &Path, identity: Option<Identity>) -> Self {
+    pub(in crate::broker::sqlite) fn of_database(path: &Path, identity: Option<Identity>) -> Self {
         let is_empty = || fs::metadata(path).is_ok_and(|found| found.len() == 0);
         match Self::of(path, identity) {
             Self::Same if is_empty() => Self::Emptied,
@@ -187,7 +189,7 @@ impl FileStatus {
     }
 
     /// The error of all calls from now on: SQLite would go on writing into a file without a name.
-    pub(super) fn error(self, place: &str) -> Option<BrokerError> {
+    pub(in crate::broker::sqlite) fn error(self, place: &str) -> Option<BrokerError> {
         let what = match self {
             Self::Same => return None,
             Self::Replaced => "was replaced",
@@ -205,7 +207,7 @@ impl FileStatus {
 }
 
 /// What to do about a file without its tables. SQLite would read the log that is left into whatever file it lies beside.
-pub(super) fn restore(place: &str) -> String {
+pub(in crate::broker::sqlite) fn restore(place: &str) -> String {
     format!(
         "stop every program on this file, delete {place}-wal and {place}-shm, put a backup in its place, then start them again"
     )
@@ -213,7 +215,7 @@ pub(super) fn restore(place: &str) -> String {
 
 /// Whether a new connection cannot read the list of tables. Damage to one page does not stop the broker: the tasks in other pages
 /// are still worked off.
-pub(super) fn is_unreadable(file: &Path) -> bool {
+pub(in crate::broker::sqlite) fn is_unreadable(file: &Path) -> bool {
     let schema = connection::open_watch(file)
         .and_then(|open| open.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)));
     let code = schema.err().and_then(|error| error.sqlite_error_code());
@@ -225,7 +227,7 @@ mod tests {
     use asynq_test_support::soon;
 
     use super::{
-        super::{process_notifier::NotifySender, sql::Names},
+        super::{super::sql::Names, process_notifier::NotifySender},
         *,
     };
     use crate::clock::SystemClock;
