@@ -95,12 +95,8 @@ impl<'b> Chunk<'b> {
     /// What goes out ahead of its script: its long messages (see `script.rs`). A repeat carries all messages in its
     /// script, where nothing can come between.
     pub(super) fn long_messages(&self, receipt: &str, number: u64) -> Vec<Call> {
-        let mut calls = Vec::new();
-        if self.repeat() != Repeat::No {
-            return calls;
-        }
-        let keys = Keys::new(self.queue);
-        for (i, item) in self.long().enumerate() {
+        let (mut calls, keys) = (Vec::new(), Keys::new(self.queue));
+        for (i, item) in self.items().filter(|item| self.goes_ahead(item)).enumerate() {
             let key = keys.long_message(receipt, number, i);
             let end = || Call::plain("EXPIRE").arg(&key).arg(LONG_MESSAGE_TTL.as_secs()).with_next();
             // It has an end before the message comes, and another where that took longer, or where the first call was refused.
@@ -116,9 +112,9 @@ impl<'b> Chunk<'b> {
         self.indices.iter().map(|&(call, i)| &self.batch[call][i])
     }
 
-    /// Those whose messages go beside the script.
-    fn long(&self) -> impl Iterator<Item = &'b Item> {
-        self.items().filter(|item| item.is_long())
+    /// Whether the message goes ahead of the script, and not in it.
+    fn goes_ahead(&self, item: &Item) -> bool {
+        item.is_long() && self.repeat() == Repeat::No
     }
 
     /// Its script; `number` says which send of this sender it is.
@@ -142,9 +138,8 @@ impl<'b> Chunk<'b> {
             .items()
             .map(|item| usize::from(item.lock.is_some()) + usize::from(item.group.is_some()))
             .sum::<usize>();
-        let is_beside = |item: &Item| item.is_long() && repeat == Repeat::No;
-        let bytes = self.items().map(|item| if is_beside(item) { 0 } else { item.bytes() }).sum::<usize>();
-        let (long, each) = (self.items().filter(|item| is_beside(item)).count(), keys.prefix().len() + 100);
+        let bytes = self.items().map(|item| if self.goes_ahead(item) { 0 } else { item.bytes() }).sum::<usize>();
+        let (long, each) = (self.items().filter(|item| self.goes_ahead(item)).count(), keys.prefix().len() + 100);
         let size = bytes + (self.indices.len() + long) * each + 200;
         let mut next_lock = 5 + self.indices.len();
         let first_long = next_lock + more + 1;
@@ -168,8 +163,9 @@ impl<'b> Chunk<'b> {
         let mut call = call.arg(keys.group_prefix()).arg(first_long);
         for item in self.items() {
             call.push(item.id.as_str());
-            call.push(if is_beside(item) { &[][..] } else { &item.message[..] });
-            call.push(2 * i32::from(is_beside(item)) + i32::from(!item.is_plain()));
+            let goes_ahead = self.goes_ahead(item);
+            call.push(if goes_ahead { &[][..] } else { &item.message[..] });
+            call.push(2 * i32::from(goes_ahead) + i32::from(!item.is_plain()));
             if item.is_plain() {
                 continue;
             }

@@ -32,24 +32,24 @@ local function take_lock(key, id, seconds, stored)
 end
 
 local first_long = tonumber(ARGV[6])
--- What is not stored leaves nothing behind.
-local function refuse(why)
+-- Deletes the long messages that are not stored, and returns why.
+local function drop_long(why)
   if first_long <= #KEYS then redis.pcall('UNLINK', unpack(KEYS, first_long)) end
   return why
 end
 
 for i = first_long, #KEYS do
-  if call('HSTRLEN', KEYS[i], 'msg') == 0 then return refuse(redis.error_reply('TRYAGAIN a long message did not come')) end
+  if call('HSTRLEN', KEYS[i], 'msg') == 0 then return drop_long(redis.error_reply('TRYAGAIN a long message did not come')) end
 end
 if first_long <= #KEYS then
   -- Changes nothing, and is refused when memory is full.
   local is_room = redis.pcall('HSET', KEYS[first_long], 'state', 'pending')
-  if type(is_room) == 'table' then return refuse(is_room) end
+  if type(is_room) == 'table' then return drop_long(is_room) end
 end
 -- What is of a foreign type stops the script here, before a lock is taken that no task would have.
 if #KEYS > 5 + n then
   for i, wanted in ipairs({ 'list', 'zset', 'zset' }) do
-    if not fits(KEYS[i], wanted) then return refuse(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. wanted)) end
+    if not fits(KEYS[i], wanted) then return drop_long(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. wanted)) end
   end
 end
 
@@ -135,7 +135,7 @@ for i = 1, n do
     call('HSET', KEYS[5 + i], unpack(new_fields(ARGV[p + 1], states[letters[i]], now_ns, group, lock, x)))
   end
 end
-if first_long + renamed <= #KEYS then refuse() end
+if first_long + renamed <= #KEYS then drop_long() end
 -- Where nothing was stored, nothing can be stored twice.
 if next(at) then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', '60') end
 return answers
