@@ -7,16 +7,16 @@ use clap::Args;
 use serde::Serialize;
 
 use crate::{
+    broker_flags::BrokerFlags,
+    environment::{Environment, Input, Stop},
     error::CliError,
-    go::BrokerFlags,
     show::{self, Style},
-    world::{Input, Stop, World},
 };
 
 /// One run of one command.
 #[derive(Debug)]
 pub(crate) struct Session {
-    world: World,
+    environment: Environment,
     options: Options,
 }
 
@@ -34,8 +34,8 @@ pub(crate) struct Options {
 }
 
 impl Session {
-    pub(crate) fn new(options: Options, world: World) -> Self {
-        Self { world, options }
+    pub(crate) fn new(options: Options, environment: Environment) -> Self {
+        Self { environment, options }
     }
 
     /// A client of the broker that flags or environment name. A SQLite file must exist: looking must not make one.
@@ -65,7 +65,7 @@ impl Session {
     }
 
     async fn connect_to(&mut self, url: &str, may_be_new: bool) -> Result<Client, CliError> {
-        if let Some(client) = &self.world.client {
+        if let Some(client) = &self.environment.client {
             return Ok(client.clone());
         }
         if let Some(file) = sqlite_file(url)
@@ -78,13 +78,13 @@ impl Session {
             )));
         }
         let client = Client::connect(url).await?;
-        self.world.client = Some(client.clone());
+        self.environment.client = Some(client.clone());
         Ok(client)
     }
 
     /// The broker's URL: a flag, the environment, or the worker's default.
     pub(crate) fn url(&self) -> Result<String, CliError> {
-        let text = |name: &str| match (self.world.variable)(name).map(std::ffi::OsString::into_string) {
+        let text = |name: &str| match (self.environment.variable)(name).map(std::ffi::OsString::into_string) {
             // Not shown: there may be a password in it.
             Some(Err(_)) => Err(CliError::Usage(format!("{name}: its value is not UTF-8 text"))),
             Some(Ok(value)) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
@@ -110,12 +110,12 @@ impl Session {
 
     /// How to write tables.
     pub(crate) fn style(&self) -> Style {
-        Style { colours: self.world.colours && !self.options.json, width: self.world.width }
+        Style { colours: self.environment.colours && !self.options.json, width: self.environment.width }
     }
 
     /// Whether somebody sits in front of it, to see and to press keys.
     pub(crate) fn is_on_a_terminal(&self) -> bool {
-        self.world.width.is_some() && matches!(self.world.input, Input::Terminal(_))
+        self.environment.width.is_some() && matches!(self.environment.input, Input::Terminal(_))
     }
 
     /// Whether a program reads the answer.
@@ -136,7 +136,7 @@ impl Session {
 
     /// Writes to standard output.
     pub(crate) fn write(&mut self, text: &str) -> Result<(), CliError> {
-        let out = &mut self.world.out;
+        let out = &mut self.environment.out;
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
             .map_err(|source| CliError::System { what: "cannot write the answer".into(), source })
@@ -144,7 +144,7 @@ impl Session {
 
     /// Writes a line for people to standard error; it is cleaned here.
     pub(crate) fn note(&mut self, line: &str) {
-        let _ = writeln!(self.world.err, "{}", show::clean(line)).and_then(|()| self.world.err.flush());
+        let _ = writeln!(self.environment.err, "{}", show::clean(line)).and_then(|()| self.environment.err.flush());
     }
 
     /// Tells an error and goes on; returns its exit code.
@@ -155,12 +155,12 @@ impl Session {
 
     /// Whether a bar may be drawn.
     pub(crate) fn has_bars(&self) -> bool {
-        self.world.bars && !self.options.json
+        self.environment.bars && !self.options.json
     }
 
     /// Ends when the command should stop.
     pub(crate) fn stop(&self) -> Stop {
-        (self.world.stop)()
+        (self.environment.stop)()
     }
 
     /// Goes on if the answer is yes, or was given in advance.
@@ -170,11 +170,11 @@ impl Session {
 
     /// Asks, also where --yes was given. These `flags` would be the answer of a script.
     pub(crate) fn ask(&mut self, question: &str, flags: &'static str) -> Result<(), CliError> {
-        let Input::Terminal(input) = &mut self.world.input else {
+        let Input::Terminal(input) = &mut self.environment.input else {
             return Err(CliError::Unasked { question: question.to_owned(), flags });
         };
         let mut answer = String::new();
-        let err = &mut self.world.err;
+        let err = &mut self.environment.err;
         let asked = write!(err, "{} [y/N] ", show::clean(question)).and_then(|()| err.flush());
         asked
             .and_then(|()| std::io::BufRead::read_line(input, &mut answer))
@@ -189,7 +189,7 @@ impl Session {
     pub(crate) fn read_input(&mut self, most: usize) -> Result<Vec<u8>, CliError> {
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
         let mut bytes = Vec::new();
-        let read = match &mut self.world.input {
+        let read = match &mut self.environment.input {
             Input::Terminal(input) => input.take(most).read_to_end(&mut bytes),
             Input::Piped(input) => input.take(most).read_to_end(&mut bytes),
         };
@@ -199,11 +199,11 @@ impl Session {
 
     /// One line of standard input, at most `most` bytes; at a terminal after a question, and nobody sees what is typed.
     pub(crate) fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
-        let bytes = match self.world.input {
+        let bytes = match self.environment.input {
             Input::Piped(_) => self.read_input(most)?,
             Input::Terminal(_) => {
-                let _ = write!(self.world.err, "{question}").and_then(|()| self.world.err.flush());
-                let typed = (self.world.type_unseen)();
+                let _ = write!(self.environment.err, "{question}").and_then(|()| self.environment.err.flush());
+                let typed = (self.environment.type_unseen)();
                 self.note("");
                 typed.map_err(|source| CliError::System { what: "cannot ask".into(), source })?.into_bytes()
             }
@@ -222,7 +222,7 @@ impl Session {
             Err(CliError::Reported(code)) => code,
             Err(error) => self.tell(&error),
         };
-        if let Some(client) = self.world.client.take() {
+        if let Some(client) = self.environment.client.take() {
             client.broker().close().await;
         }
         code

@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use asynq_cli::{Input, World};
+use asynq_cli::{Environment, Input};
 use asynq_runtime::Client;
 use asynq_tests::{Fixture, Store};
 use serde_json::Value;
@@ -101,7 +101,7 @@ impl<S: Store> Desk<S> {
 pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&str]) -> Answer {
     let (out, err) = (Buffer::default(), Buffer::default());
     let Setting { typed, piped, stop_after, colours, width } = setting;
-    let world = World {
+    let environment = Environment {
         out: Box::new(out.clone()),
         err: Box::new(err.clone()),
         input: match typed {
@@ -117,7 +117,7 @@ pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&
         stop: Box::new(move || stop(stop_after)),
     };
     let args = std::iter::once("asynq").chain(words.iter().copied()).map(Into::into);
-    let code = asynq_cli::run(args, world).await;
+    let code = asynq_cli::run(args, environment).await;
     Answer { line: words.join(" "), code, out: out.text(), err: err.text() }
 }
 

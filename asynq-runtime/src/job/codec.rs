@@ -13,7 +13,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 use self::reason::reason;
-use super::{Job, fingerprint::Fingerprint, trace::Reads, upgrade::Earlier};
+use super::{Job, fingerprint::Fingerprint, shape::of_type::Reads, upgrade::Earlier};
 
 /// How a job's arguments and results are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, iter, time::Duration};
 
-use super::{fits::Failed, span::IntoSpan};
+use super::{times::IntoSpan, type_checks::Failed};
 
 /// Any error that a job may return with `?`.
 pub type BoxError = Box<dyn Error + Send + Sync>;

@@ -1,4 +1,4 @@
-//! The shape of a job's arguments in four bytes, traced from what serde asks for.
+//! The shape of a job's arguments in four bytes, recorded from what serde asks for.
 
 use std::{
     any::TypeId,
@@ -11,8 +11,10 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Codec, Job,
-    shape::ShapeDocument,
-    trace::{self, Reads, short_name},
+    shape::{
+        ShapeDocument,
+        of_type::{self, Reads, short_name},
+    },
 };
 
 /// The shape that serde sees, nested types included.
@@ -26,7 +28,7 @@ pub struct Fingerprint {
     pub value: u32,
     /// The shape for people, such as `{to: str, lines: [u32]}`.
     pub shape: String,
-    /// Whether the whole shape could be traced; `false` means *partly checked*: a custom `Deserialize` stopped the trace,
+    /// Whether the whole shape could be recorded; `false` means *partly checked*: a custom `Deserialize` stopped the recording,
     /// and changes behind it are not noticed.
     pub complete: bool,
     /// The names of the arguments, where they are a struct.
@@ -36,56 +38,56 @@ pub struct Fingerprint {
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
     /// cannot read it back.
     pub self_describing: Option<String>,
-    /// What is read of the structs and enums inside; `None` where the trace was stopped.
+    /// What is read of the structs and enums inside; `None` where the recording was stopped.
     pub(crate) reads: Option<Reads>,
     /// The shape for programs of other versions.
     pub(crate) document: ShapeDocument,
 }
 
 impl Fingerprint {
-    /// The fingerprint of `J`'s arguments, traced once per job.
+    /// The fingerprint of `J`'s arguments, recorded once per job.
     pub fn of<J: Job>() -> Arc<Self> {
-        static TRACED: Traced = OnceLock::new();
-        once(&TRACED, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
+        static KNOWN: Known = OnceLock::new();
+        once(&KNOWN, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
     }
 
-    /// The fingerprint of a value beside a job's arguments and is kept in postcard, traced once per type.
+    /// The fingerprint of a value beside a job's arguments and is kept in postcard, recorded once per type.
     pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
-        static TRACED: Traced = OnceLock::new();
-        once(&TRACED, TypeId::of::<T>(), || fingerprint(trace::trace::<T>(false), None, &short_name::<T>()))
+        static KNOWN: Known = OnceLock::new();
+        once(&KNOWN, TypeId::of::<T>(), || fingerprint(of_type::record::<T>(false), None, &short_name::<T>()))
     }
 
     /// The fingerprint of `J`'s arguments in postcard, whatever its codec is.
     pub(crate) fn in_postcard<J: Job>() -> Arc<Self> {
-        static TRACED: Traced = OnceLock::new();
+        static KNOWN: Known = OnceLock::new();
         match J::CODEC {
             Codec::Postcard => Self::of::<J>(),
-            Codec::Json => once(&TRACED, TypeId::of::<J>(), || of_job::<J>(Codec::Postcard)),
+            Codec::Json => once(&KNOWN, TypeId::of::<J>(), || of_job::<J>(Codec::Postcard)),
         }
     }
 
     /// The fingerprint in postcard of the arguments `T` that an earlier version of the job `J` had.
     pub(crate) fn of_earlier<J: Job, T: DeserializeOwned + 'static>() -> Arc<Self> {
-        static TRACED: Traced = OnceLock::new();
+        static KNOWN: Known = OnceLock::new();
         // The name of the job is part of a fingerprint that is known in part.
-        once(&TRACED, TypeId::of::<(J, T)>(), || {
-            let traced = trace::trace::<T>(false);
-            fingerprint(traced, None, &short_name::<J>())
+        once(&KNOWN, TypeId::of::<(J, T)>(), || {
+            let recorded = of_type::record::<T>(false);
+            fingerprint(recorded, None, &short_name::<J>())
         })
     }
 }
 
-/// What was traced, by type.
-type Traced = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
+/// The fingerprints that this process has made, by type.
+type Known = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
 
-fn once(traced: &Traced, of: TypeId, trace: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
-    let traced = traced.get_or_init(RwLock::default);
-    if let Some(known) = traced.read().unwrap_or_else(PoisonError::into_inner).get(&of) {
-        return Arc::clone(known);
+fn once(known: &Known, of: TypeId, make: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
+    let known = known.get_or_init(RwLock::default);
+    if let Some(made) = known.read().unwrap_or_else(PoisonError::into_inner).get(&of) {
+        return Arc::clone(made);
     }
-    let fresh = Arc::new(trace());
-    let mut traced = traced.write().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(traced.entry(of).or_insert(fresh))
+    let fresh = Arc::new(make());
+    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(known.entry(of).or_insert(fresh))
 }
 
 impl PartialEq for Fingerprint {
@@ -102,29 +104,29 @@ impl PartialEq for Fingerprint {
 impl Eq for Fingerprint {}
 
 fn of_job<J: Job>(codec: Codec) -> Fingerprint {
-    let mut fingerprint = fingerprint(trace::trace::<J>(codec == Codec::Json), J::FINGERPRINT, &short_name::<J>());
+    let mut fingerprint = fingerprint(of_type::record::<J>(codec == Codec::Json), J::FINGERPRINT, &short_name::<J>());
     fingerprint.document = fingerprint.document.of_argument(J::ARGUMENT);
     fingerprint
 }
 
-fn fingerprint(traced: trace::Traced, by_hand: Option<&str>, name: &str) -> Fingerprint {
+fn fingerprint(recorded: of_type::Recorded, by_hand: Option<&str>, name: &str) -> Fingerprint {
     let (shape, basis) = match by_hand {
         Some(by_hand) => (format!("{by_hand:?} by hand"), format!("by hand {by_hand}")),
-        None if traced.complete => (traced.shape.clone(), traced.shape),
+        None if recorded.complete => (recorded.shape.clone(), recorded.shape),
         None => {
-            let shape = format!("{} of {name}", traced.shape);
+            let shape = format!("{} of {name}", recorded.shape);
             (shape.clone(), format!("partly {shape}"))
         }
     };
     Fingerprint {
         value: hash(&basis),
         shape,
-        complete: traced.complete || by_hand.is_some(),
-        fields: traced.fields,
-        no_arguments: traced.empty,
-        self_describing: traced.self_describing,
-        reads: traced.complete.then_some(traced.reads),
-        document: traced.document,
+        complete: recorded.complete || by_hand.is_some(),
+        fields: recorded.fields,
+        no_arguments: recorded.empty,
+        self_describing: recorded.self_describing,
+        reads: recorded.complete.then_some(recorded.reads),
+        document: recorded.document,
     }
 }
 

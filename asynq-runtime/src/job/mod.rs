@@ -34,7 +34,6 @@ mod descriptor;
 mod enqueue_error;
 mod error;
 mod fingerprint;
-mod fits;
 mod from_context;
 mod into_task;
 mod lock;
@@ -47,9 +46,9 @@ mod resolve;
 mod results;
 mod secret;
 pub(crate) mod shape;
-mod span;
 mod state;
-mod trace;
+mod times;
+mod type_checks;
 mod upgrade;
 
 use std::future::Future;
@@ -78,8 +77,8 @@ pub use self::{
     registry::{JobSet, Registry, RegistryError},
     results::{ResultTooLarge, WriteResultError},
     secret::Secret,
-    span::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     state::{Shared, State, StateKey, StateMap},
+    times::{IntoInstant, IntoSpan, IntoUntil, InvalidInstant, InvalidSpan, InvalidUntil, Until},
     upgrade::{Earlier, Upgrade},
 };
 pub(crate) use self::{
@@ -102,7 +101,7 @@ pub use self::{
     codec::encode_key,
     context::ContextParts,
     error::{OnError, no_handler},
-    fits::{Argument, Checked, Failed, IntoText, Part, PartOf, Returned, Stored, Supplied},
+    type_checks::{Argument, Checked, Failed, IntoText, Part, PartOf, Returned, Stored, Supplied},
 };
 
 /// Whether tasks of this name are tasks of `J`.
@@ -157,7 +156,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// How arguments and results are encoded.
     const CODEC: Codec = Codec::Postcard;
 
-    /// Replaces the traced fingerprint of the arguments, for types whose `Deserialize` cannot be traced.
+    /// Replaces the recorded fingerprint of the arguments, for types whose `Deserialize` cannot be recorded.
     const FINGERPRINT: Option<&'static str> = None;
 
     /// The name of the argument where there is exactly one and the payload is that value itself, as `#[job]` makes it: a

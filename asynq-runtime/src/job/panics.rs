@@ -55,6 +55,8 @@ pub(crate) fn note_places() {
 /// # Errors
 ///
 /// It panicked.
+// The frame of this function ends what is kept of a backtrace where the compiler puts the standard library's into it.
+#[inline(never)]
 pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(text)
 }
@@ -64,6 +66,7 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 /// # Errors
 ///
 /// It panicked.
+#[inline(never)]
 pub(super) fn catch_with_place<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Box::new(RenderedPanic(text(panic))) as Box<dyn Any + Send>)
 }
@@ -131,8 +134,11 @@ fn text(panic: Box<dyn Any + Send>) -> String {
 /// The frames of the program in a backtrace as the standard library prints it: without those of the panic itself above them,
 /// and without those that called the job below. A backtrace without names stays as it is.
 fn frames(backtrace: &str) -> &str {
-    const OF_THE_PANIC: [&str; 4] = ["core::panicking::", "std::panicking::", "rust_begin_unwind", "short_backtrace"];
-    const OF_THE_CATCH: [&str; 3] = ["std::panicking::catch_unwind", "std::panicking::try", "__rust_try"];
+    const OF_THE_PANIC: [&str; 4] =
+        ["core::panicking::", "std::panicking::", "rust_begin_unwind", "__rust_end_short_backtrace"];
+    // Of the standard library's frames there may be none in a release build.
+    const OF_THE_CATCH: [&str; 4] =
+        ["std::panicking::catch_unwind", "std::panicking::try", "__rust_try", "asynq_runtime::job::panics::catch"];
     let (mut begin, mut end, mut at) = (0, backtrace.len(), 0);
     let mut is_above = false;
     for line in backtrace.split_inclusive('\n') {
@@ -183,6 +189,17 @@ mod tests {
    4: <shop::charge as asynq_runtime::job::Job>::run::{{closure}}
 ";
         assert_eq!(frames(whole), own);
+        let optimised = "   0: asynq_runtime::job::panics::note_places::{{closure}}::{{closure}}
+   1: std::panicking::panic_with_hook
+   2: std::sys::backtrace::__rust_end_short_backtrace::<std::panicking::panic_handler::{closure#0}, !>
+   3: core::panicking::panic_fmt
+   4: shop::charge
+   5: asynq_runtime::job::panics::catch
+   6: tokio::runtime::task::core::Core<T,S>::poll
+   7: std::sys::backtrace::__rust_begin_short_backtrace::<test::run_test::{closure#1}, ()>
+   8: start_thread
+";
+        assert_eq!(frames(optimised), "   4: shop::charge\n");
         let nameless = "   0: <unknown>\n   1: <unknown>\n";
         assert_eq!(frames(nameless), nameless);
         assert_eq!(frames(""), "");

@@ -7,7 +7,7 @@ use serde::{
     de::{Error as _, Visitor},
 };
 
-use super::{shape::HIDDEN, trace};
+use super::shape::{HIDDEN, of_type};
 
 /// An argument that is not shown in the logs, the errors and the dashboard of the program that has the job: a token, a
 /// password.
@@ -92,17 +92,17 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         // The error of the type itself may quote the value.
         let hidden = |_| D::Error::custom("a secret has a value that its type does not take");
-        if !trace::is_tracing() {
+        if !of_type::is_recording() {
             return T::deserialize(deserializer).map(Self).map_err(hidden);
         }
-        deserializer.deserialize_newtype_struct(trace::SECRET, Traced(PhantomData)).map(Self).map_err(hidden)
+        deserializer.deserialize_newtype_struct(of_type::SECRET, Announced(PhantomData)).map(Self).map_err(hidden)
     }
 }
 
-/// Lets the trace know that a secret stands here.
-struct Traced<T>(PhantomData<T>);
+/// Lets the recording know that a secret stands here.
+struct Announced<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Traced<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for Announced<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -18,7 +18,7 @@ use tokio::sync::Notify;
 
 use super::{
     attempt::Attempt,
-    limit::Limit,
+    attempt_deadline::AttemptDeadline,
     stop::{Stop, Why},
 };
 use crate::{
@@ -317,7 +317,7 @@ impl ActiveRuns {
                 task_payload: shown_payload(&message.payload),
                 queue: key.queue.as_str().to_owned(),
                 start_time: Some(since.into()),
-                deadline: Some(Limit::of(message, since).moment().into()),
+                deadline: Some(AttemptDeadline::of(message, since).moment().into()),
             })
             .collect()
     }

@@ -17,7 +17,7 @@ use super::{
     health::HealthCheck,
     hooks::{Hooks, Moments},
     layer_stack::Layers,
-    pauses::ServerBackoff,
+    retry_delay::ServerBackoff,
     service::{Service, ServiceEntry},
 };
 use crate::{

@@ -13,17 +13,17 @@ use tracing::Instrument as _;
 
 use super::{
     attempt::Attempt,
+    attempt_deadline::AttemptDeadline,
+    attempt_future::{AttemptFuture, Attempted, OwnError, drive, panicked, pausing, stopped},
     config::{ANSWER, OnUnknown},
     dispatcher::Dispatcher,
     handlers::Handlers,
     hooks::{self, Hooks},
     layer_stack::Permit,
-    limit::Limit,
     outcome::{Ended, Facts, decide},
-    pauses::{Pauses, ServerBackoff},
+    retry_delay::{RetryDelay, ServerBackoff},
     stop::Stop,
     stuck::{self, GivenUp},
-    work::{Attempted, OwnError, Work, drive, panicked, pausing, stopped},
 };
 use crate::{
     broker::{Action, Broker, Settled, Settlement},
@@ -175,8 +175,8 @@ impl Executor {
     async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>, under: &Under) -> Attempted {
         let Inner { dispatcher, broker, .. } = &*self.0;
         let message = &attempt.message;
-        let limit = Limit::of(message, broker.now());
-        if let Some(why) = self.hopeless(attempt, &limit) {
+        let deadline = AttemptDeadline::of(message, broker.now());
+        if let Some(why) = self.hopeless(attempt, &deadline) {
             return why.into();
         }
         // The run that was replaced ended without an outcome: its worker died or was a Go program's. The broker deletes the
@@ -191,13 +191,13 @@ impl Executor {
             return ended.into();
         }
         let job = dispatcher.registry.get(&message.r#type);
-        let pauses = Pauses {
+        let retry_delay = RetryDelay {
             job: job.and_then(|job| job.backoff),
             server: self.0.backoff.clone(),
             message: Arc::clone(message),
         };
         let blocking = self.0.blocking.for_attempt();
-        let ctx = self.context(attempt, job, Some(limit.moment()), stop.cancel().clone(), blocking.clone());
+        let ctx = self.context(attempt, job, Some(deadline.moment()), stop.cancel().clone(), blocking.clone());
         under.start();
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
@@ -205,15 +205,17 @@ impl Executor {
             None => dispatcher.start(ctx),
         });
         let work = match started {
-            Ok(Ok(work)) => {
-                Work { future: Some(work), is_failure: self.0.hooks.is_failure.clone(), pauses: pauses.clone() }
-            }
+            Ok(Ok(work)) => AttemptFuture {
+                future: Some(work),
+                is_failure: self.0.hooks.is_failure.clone(),
+                retry_delay: retry_delay.clone(),
+            },
             Ok(Err(not_run)) => return Ended::from(not_run).into(),
-            Err(panic) => return pausing(panicked(&panic).into(), &pauses),
+            Err(panic) => return pausing(panicked(&panic).into(), &retry_delay),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
         let watch = |cause| stuck::watch(cause, &blocking, under, kill_after, &self.0.given_up);
-        pausing(drive(work, &limit, stop, &blocking, watch).await, &pauses)
+        pausing(drive(work, &deadline, stop, &blocking, watch).await, &retry_delay)
     }
 
     /// What the program is given of an attempt.
@@ -250,7 +252,7 @@ impl Executor {
     }
 
     /// Why the task must not be started, now or ever.
-    fn hopeless(&self, attempt: &Attempt, limit: &Limit) -> Option<Ended> {
+    fn hopeless(&self, attempt: &Attempt, deadline: &AttemptDeadline) -> Option<Ended> {
         let (message, extra) = (&attempt.message, &attempt.extra);
         if let Some(defect) = &attempt.defect {
             return Some(Ended::Hopeless(defect.clone()));
@@ -266,7 +268,7 @@ impl Executor {
         if message.timeout <= 0 && message.deadline == 0 {
             tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
         }
-        limit.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
+        deadline.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
     }
 
     /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if it must not start.

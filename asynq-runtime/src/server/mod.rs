@@ -21,6 +21,8 @@ mod aggregate;
 mod aggregator;
 mod archives;
 mod attempt;
+mod attempt_deadline;
+mod attempt_future;
 mod backed_off;
 mod backoff;
 mod batch_controller;
@@ -42,15 +44,14 @@ mod hooks;
 mod janitor;
 mod layer_stack;
 mod lease;
-mod limit;
 mod mux;
 mod os_signals;
 mod outbox;
 mod outcome;
-mod pauses;
 mod queues;
 mod recoverer;
 mod retry_backoff;
+mod retry_delay;
 mod running;
 mod served_queues;
 mod server_context;
@@ -60,7 +61,6 @@ mod signals;
 mod stop;
 mod stuck;
 mod subscriber;
-mod work;
 
 use std::{
     fmt,
@@ -93,7 +93,7 @@ pub use self::{
     flags::{Flag, Flags},
     hooks::FailedTask,
     layer_stack::{JobRequest, JobResponse, JobService},
-    pauses::ServerBackoff,
+    retry_delay::ServerBackoff,
     running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},

@@ -22,7 +22,7 @@ const CRATES: [&str; 6] = [
 const CIRCULAR: [&str; 4] = [
     "asynq-runtime/src/broker/sqlite",
     "asynq-runtime/src/job",
-    "asynq-runtime/src/job/trace",
+    "asynq-runtime/src/job/shape/of_type",
     "asynq-runtime/src/server",
 ];
 

@@ -8,9 +8,9 @@ use std::fmt;
 use postcard::{Serializer, ser_flavors::ExtendFlavor};
 use serde::{Serialize, ser};
 
-use crate::job::trace::Reads;
+use crate::job::shape::of_type::Reads;
 
-/// Appends `value` to `bytes`. `reads` is what the type's own `Deserialize` takes, where it was traced to the end.
+/// Appends `value` to `bytes`. `reads` is what the type's own `Deserialize` takes, where it was recorded to the end.
 pub(super) fn append(bytes: Vec<u8>, value: &impl Serialize, reads: Option<&Reads>) -> Result<Vec<u8>, Refusal> {
     let mut checked = Checked { postcard: Serializer { output: ExtendFlavor::new(bytes) }, reads };
     value.serialize(&mut checked)?;

@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value as Json};
 
-use crate::job::{
-    shape::{Field, Form, Leaf, Node, ShapeDocument},
-    trace::STRINGS,
-};
+use crate::job::shape::{Field, Form, Leaf, Node, ShapeDocument, of_type::STRINGS};
 
 /// Deeper than this a value has as little in it as its shape allows.
 const DEEP: usize = 8;

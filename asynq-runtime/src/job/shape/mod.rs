@@ -9,6 +9,7 @@ mod by_shape;
 mod cache;
 mod from_value;
 mod json;
+pub(super) mod of_type;
 mod text;
 mod value;
 mod write;
@@ -61,9 +62,9 @@ pub(super) enum Node {
     Type(usize),
     /// A [`Secret`](crate::Secret): tools do not show it.
     Secret(Box<Node>),
-    /// The trace stopped here, at a type of this name: what follows cannot be read.
+    /// The recording stopped here, at a type of this name: what follows cannot be read.
     Any(String),
-    /// The trace never came here.
+    /// The recording never came here.
     Unseen,
 }
 
@@ -122,7 +123,7 @@ impl PartialEq for Field {
     }
 }
 
-/// A variant of an enum; without a form where the trace never came to it.
+/// A variant of an enum; without a form where the recording never came to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Variant {
     pub(super) name: String,

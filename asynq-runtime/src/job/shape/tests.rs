@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::Deserialize as _;
 
 use super::*;
-use crate::job::{Secret, trace};
+use crate::job::{Secret, shape::of_type};
 
 #[derive(Deserialize)]
 #[allow(dead_code)]
@@ -35,7 +35,7 @@ enum State {
 }
 
 fn document() -> ShapeDocument {
-    trace::trace::<Order>(false).document
+    of_type::record::<Order>(false).document
 }
 
 #[test]

@@ -14,7 +14,7 @@ use super::{
         heartbeat_runtime::HeartbeatRuntime,
         hooks::{Hooks, Moments},
         layer_stack::Layers,
-        pauses::ServerBackoff,
+        retry_delay::ServerBackoff,
         service::Service,
         stuck::GivenUp,
     },

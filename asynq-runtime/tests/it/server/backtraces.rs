@@ -7,14 +7,20 @@ use crate::child::Program;
 
 #[job(retry = 0)]
 async fn falls(what: String) -> JobResult {
-    stumbles(&what);
+    walks(&what);
     Ok(())
 }
 
 #[job(retry = 0)]
 fn falls_on_a_thread(what: String) -> JobResult {
-    stumbles(&what);
+    walks(&what);
     Ok(())
+}
+
+// Not put into its caller, as the body of a job may be.
+#[inline(never)]
+fn walks(what: &str) {
+    stumbles(what);
 }
 
 #[inline(never)]
@@ -58,13 +64,15 @@ fn errors(backtrace: &str) -> (Vec<String>, usize) {
 fn a_panic_keeps_the_newest_frames_where_the_environment_asks_for_them() {
     let (errors, own) = errors("RUST_BACKTRACE=1");
     assert_eq!(own, 2, "the hook that was there is called, too");
-    for (id, job) in [("a", "falls"), ("b", "falls_on_a_thread")] {
+    for id in ["a", "b"] {
         let lines: Vec<_> = errors.iter().filter_map(|line| line.strip_prefix(&format!("error {id}: "))).collect();
         assert!(lines[0].contains("panic [") && lines[0].contains("]: over a"), "{lines:#?}");
         assert!(lines[1].contains("backtraces::stumbles"), "the frame nearest to the panic is first: {lines:#?}");
-        assert!(lines.iter().any(|line| line.contains(&format!("backtraces::{job}"))), "{lines:#?}");
+        assert!(lines[2..].iter().any(|line| line.contains("backtraces::walks")), "{lines:#?}");
         let frames = lines[1..].concat();
-        assert!(!frames.contains("core::panicking") && !frames.contains("catch_unwind"), "{lines:#?}");
+        for foreign in ["core::panicking", "catch", "tokio::runtime"] {
+            assert!(!frames.contains(foreign), "{lines:#?}");
+        }
     }
 }
 

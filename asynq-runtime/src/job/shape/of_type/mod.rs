@@ -23,52 +23,52 @@ use std::{
 use serde::de::DeserializeOwned;
 
 use self::recorder::Recorder;
-pub(super) use self::{at::SECRET, reads::Reads, sample::STRINGS};
-use super::shape::ShapeDocument;
+pub(in crate::job) use self::{at::SECRET, reads::Reads, sample::STRINGS};
+use super::ShapeDocument;
 
 /// What is known about a type after the last pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Traced {
+pub(in crate::job) struct Recorded {
     /// The shape as text. Equal shapes have equal texts, whatever the types are called.
-    pub(super) shape: String,
+    pub(in crate::job) shape: String,
     /// Whether nothing was left out.
-    pub(super) complete: bool,
+    pub(in crate::job) complete: bool,
     /// The names of the fields, where the type is a struct.
-    pub(super) fields: Option<Vec<&'static str>>,
+    pub(in crate::job) fields: Option<Vec<&'static str>>,
     /// Whether the type holds nothing at all.
-    pub(super) empty: bool,
+    pub(in crate::job) empty: bool,
     /// A type inside that asks for a self-describing format, which postcard is not.
-    pub(super) self_describing: Option<String>,
+    pub(in crate::job) self_describing: Option<String>,
     /// What is read of the structs and enums inside.
-    pub(super) reads: Reads,
+    pub(in crate::job) reads: Reads,
     /// The shape for programs of other versions.
-    pub(super) document: ShapeDocument,
+    pub(in crate::job) document: ShapeDocument,
 }
 
 thread_local! {
-    static TRACING: Cell<bool> = const { Cell::new(false) };
+    static RECORDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a type is being traced on this thread.
-pub(super) fn is_tracing() -> bool {
-    TRACING.get()
+/// Whether a type is being recorded on this thread.
+pub(in crate::job) fn is_recording() -> bool {
+    RECORDING.get()
 }
 
-/// More passes than any sane type needs: each one ends a variant, a sample or a place that cannot be traced.
+/// More passes than any sane type needs: each one ends a variant, a sample or a place that cannot be recorded.
 const MOST_PASSES: usize = 4096;
 
 /// After so many panics of a `Deserialize` no further sample is tried: each writes to standard error.
 const MOST_PANICS: usize = 3;
 
-/// Traces `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
-pub(super) fn trace<T: DeserializeOwned>(human_readable: bool) -> Traced {
-    let before = TRACING.replace(true);
-    let traced = passes::<T>(human_readable);
-    TRACING.set(before);
-    traced
+/// Records `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
+pub(in crate::job) fn record<T: DeserializeOwned>(human_readable: bool) -> Recorded {
+    let before = RECORDING.replace(true);
+    let recorded = passes::<T>(human_readable);
+    RECORDING.set(before);
+    recorded
 }
 
-fn passes<T: DeserializeOwned>(human_readable: bool) -> Traced {
+fn passes<T: DeserializeOwned>(human_readable: bool) -> Recorded {
     let mut recorder = Recorder::new(human_readable);
     let (mut complete, mut panics) = (true, 0);
     for pass in 1.. {
@@ -99,7 +99,7 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> Traced {
     }
     let reads = std::mem::take(&mut recorder.reads);
     let names = alias::read_names::<T>(&mut recorder);
-    Traced {
+    Recorded {
         shape: recorder.arena.to_text(recorder.root()),
         document: recorder.arena.to_document(recorder.root(), &names),
         complete,
@@ -111,7 +111,7 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> Traced {
 }
 
 /// The name of a type without the paths in it: moving a type to another module changes nothing on the wire.
-pub(super) fn short_name<T: ?Sized>() -> String {
+pub(in crate::job) fn short_name<T: ?Sized>() -> String {
     short(type_name::<T>())
 }
 

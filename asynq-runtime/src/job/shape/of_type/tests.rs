@@ -13,9 +13,9 @@ use serde::{Deserialize, Deserializer};
 use super::*;
 
 fn shape<T: DeserializeOwned>() -> String {
-    let traced = trace::<T>(false);
-    assert!(traced.complete, "{} should be traced: {}", type_name::<T>(), traced.shape);
-    traced.shape
+    let recorded = record::<T>(false);
+    assert!(recorded.complete, "{} should be recorded: {}", type_name::<T>(), recorded.shape);
+    recorded.shape
 }
 
 macro_rules! shapes {
@@ -135,7 +135,7 @@ fn a_type_inside_itself_comes_to_an_end() {
         Nest => "[^1]",
         Ping => "{pong: {ping: ^2, n: u8}?}",
     }
-    for endless in [trace::<Endless>(false), trace::<EndlessNewtype>(false)] {
+    for endless in [record::<Endless>(false), record::<EndlessNewtype>(false)] {
         assert!(!endless.complete && !endless.empty, "{endless:?}");
     }
 }
@@ -148,10 +148,10 @@ struct Wide {
 }
 
 #[test]
-fn wide_types_are_traced_to_their_end() {
-    let traced = trace::<Wide>(false);
-    assert!(traced.complete);
-    assert!(traced.shape.ends_with("}}") && !traced.shape.contains('_'), "{}", traced.shape);
+fn wide_types_are_recorded_to_their_end() {
+    let recorded = record::<Wide>(false);
+    assert!(recorded.complete);
+    assert!(recorded.shape.ends_with("}}") && !recorded.shape.contains('_'), "{}", recorded.shape);
 }
 
 struct Even(String);
@@ -178,12 +178,13 @@ struct Parsed {
 #[test]
 fn leaves_that_parse_are_given_something_to_parse() {
     let address = "enum{V4((u8, u8, u8, u8)), V6((u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8))}";
-    let traced = shape::<Parsed>();
+    let recorded = shape::<Parsed>();
     assert!(
-        traced.starts_with(&format!("{{at: str, day: str, id: u32, run: bytes, ip: {address}, even: str, last: enum")),
-        "{traced}"
+        recorded
+            .starts_with(&format!("{{at: str, day: str, id: u32, run: bytes, ip: {address}, even: str, last: enum")),
+        "{recorded}"
     );
-    let readable = trace::<Parsed>(true);
+    let readable = record::<Parsed>(true);
     assert!(readable.complete);
     assert_eq!(readable.shape, "{at: str, day: str, id: u32, run: str, ip: str, even: str, last: str}");
 }
@@ -229,13 +230,13 @@ enum Either {
 }
 
 #[test]
-fn a_type_that_takes_no_sample_ends_the_trace_where_it_must_and_only_there() {
-    let traced = trace::<Stops>(false);
-    assert_eq!((traced.shape.as_str(), traced.complete), ("{first: u8, picky: str, after: _}", false));
-    let traced = trace::<GoesOn>(false);
+fn a_type_that_takes_no_sample_ends_the_recording_where_it_must_and_only_there() {
+    let recorded = record::<Stops>(false);
+    assert_eq!((recorded.shape.as_str(), recorded.complete), ("{first: u8, picky: str, after: _}", false));
+    let recorded = record::<GoesOn>(false);
     let shape = "{maybe: str?, many: [str], either: enum{Picky(str), Plain(u8)}, after: u8}";
-    assert_eq!((traced.shape.as_str(), traced.complete), (shape, false));
-    assert!(!trace::<(u8, Bug)>(false).complete);
+    assert_eq!((recorded.shape.as_str(), recorded.complete), (shape, false));
+    assert!(!record::<(u8, Bug)>(false).complete);
 }
 
 #[derive(Deserialize)]
@@ -262,22 +263,22 @@ struct MaybeLoose {
 
 #[test]
 fn a_type_that_needs_a_self_describing_format_is_named() {
-    for (traced, name, shape) in [
-        (trace::<Loose>(false), "Value", "{before: u8, value: any<Value>}"),
-        (trace::<MaybeLoose>(false), "Value", "{value: any<Value>?, after: u8}"),
+    for (recorded, name, shape) in [
+        (record::<Loose>(false), "Value", "{before: u8, value: any<Value>}"),
+        (record::<MaybeLoose>(false), "Value", "{value: any<Value>?, after: u8}"),
     ] {
-        assert_eq!((traced.self_describing.as_deref(), traced.complete), (Some(name), false));
-        assert_eq!(traced.shape, shape);
+        assert_eq!((recorded.self_describing.as_deref(), recorded.complete), (Some(name), false));
+        assert_eq!(recorded.shape, shape);
     }
-    assert_eq!(trace::<Tagged>(false).self_describing.as_deref(), Some("Tagged"));
-    assert_eq!(trace::<Flat>(false).self_describing.as_deref(), Some("Flat"));
-    assert_eq!(trace::<Order>(false).self_describing, None);
+    assert_eq!(record::<Tagged>(false).self_describing.as_deref(), Some("Tagged"));
+    assert_eq!(record::<Flat>(false).self_describing.as_deref(), Some("Flat"));
+    assert_eq!(record::<Order>(false).self_describing, None);
 }
 
 #[test]
 fn only_types_that_hold_nothing_are_empty() {
-    assert!(trace::<()>(false).empty && trace::<Unit>(false).empty && trace::<Empty>(false).empty);
-    assert!(!trace::<Mail>(false).empty && !trace::<Vec<u8>>(false).empty && !trace::<Event>(false).empty);
+    assert!(record::<()>(false).empty && record::<Unit>(false).empty && record::<Empty>(false).empty);
+    assert!(!record::<Mail>(false).empty && !record::<Vec<u8>>(false).empty && !record::<Event>(false).empty);
 }
 
 #[test]

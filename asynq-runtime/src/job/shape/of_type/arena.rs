@@ -23,7 +23,7 @@ pub(super) enum Choice {
 pub(super) enum Shape {
     Unseen,
     Leaf(&'static str),
-    /// The trace stopped here, at a type of this name.
+    /// The recording stopped here, at a type of this name.
     Opaque(String),
     Option(Slot),
     Seq(Slot),
@@ -58,7 +58,7 @@ enum Progress {
     Begun,
     /// It came to an end, as the n-th: what ends first needs the fewest others to end.
     Works(usize),
-    /// Its contents cannot be traced.
+    /// Its contents cannot be recorded.
     Avoided,
 }
 
@@ -67,7 +67,7 @@ struct Node {
     shape: Shape,
     /// Which sample a leaf is given.
     sample: usize,
-    /// Answer with nothing inside, because the inside cannot be traced.
+    /// Answer with nothing inside, because the inside cannot be recorded.
     avoid: bool,
     /// A `Secret` stands here.
     secret: bool,
@@ -328,7 +328,7 @@ impl Variant {
         self.progress == Progress::Unseen
     }
 
-    /// Whether the type refused the number of this variant, or its contents cannot be traced.
+    /// Whether the type refused the number of this variant, or its contents cannot be recorded.
     pub(super) fn is_avoided(&self) -> bool {
         self.progress == Progress::Avoided
     }

@@ -8,13 +8,13 @@ use crate::{job::JobOptions, task::TaskMessage};
 
 /// When an attempt must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limit {
+pub(crate) struct AttemptDeadline {
     moment: DateTime<Utc>,
     remaining: Duration,
     is_final: bool,
 }
 
-impl Limit {
+impl AttemptDeadline {
     /// The sooner of now + timeout and the deadline; with neither, which no client should write, asynq's 30 minutes.
     pub(crate) fn of(message: &TaskMessage, now: DateTime<Utc>) -> Self {
         let timeout = u64::try_from(message.timeout).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
@@ -84,10 +84,10 @@ mod tests {
         ];
         for (timeout, deadline, seconds, is_final) in table {
             let message = TaskMessage { timeout, deadline: deadline.map_or(0, |d| NOW + d), ..TaskMessage::default() };
-            let limit = Limit::of(&message, instant(NOW));
+            let deadline = AttemptDeadline::of(&message, instant(NOW));
             let case = format!("{timeout} {deadline:?}");
-            assert_eq!((limit.remaining().as_secs(), limit.is_final()), (seconds, is_final), "{case}");
-            assert_eq!(limit.is_over(), seconds == 0, "{case}");
+            assert_eq!((deadline.remaining().as_secs(), deadline.is_final()), (seconds, is_final), "{case}");
+            assert_eq!(deadline.is_over(), seconds == 0, "{case}");
         }
     }
 }

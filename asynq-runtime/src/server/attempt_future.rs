@@ -8,12 +8,12 @@ use std::{
 };
 
 use super::{
+    attempt_deadline::AttemptDeadline,
     dispatcher::NotRun,
     executor::AFTER_REFUSAL,
     hooks::IsFailure,
-    limit::Limit,
     outcome::Ended,
-    pauses::Pauses,
+    retry_delay::RetryDelay,
     stop::{Stop, Why},
 };
 use crate::{
@@ -30,8 +30,8 @@ const CANCELLED: &str = "context canceled";
 ///
 /// `watch` ends where threads that do not return are given up.
 pub(super) async fn drive<W: Future<Output = Ended>>(
-    work: Work,
-    limit: &Limit,
+    work: AttemptFuture,
+    deadline: &AttemptDeadline,
     stop: &Stop,
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
@@ -42,7 +42,7 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
         attempted = work.as_mut() => return outlasted(attempted, stop, blocking, watch).await,
         () = stop.asked() => stopped(stop),
         // A timer is made only if the work does not end at once.
-        () = async { tokio::time::sleep(limit.remaining().saturating_sub(begun.elapsed())).await } => overrun(limit),
+        () = async { tokio::time::sleep(deadline.remaining().saturating_sub(begun.elapsed())).await } => overrun(deadline),
     };
     stop.cancel().cancel();
     // A thread that noticed by itself may have returned since the work was polled, and a result that is there counts.
@@ -119,26 +119,27 @@ impl Drop for OwnError {
 }
 
 /// A job's future whose panics, in a poll or when it is dropped, end with it.
-pub(super) struct Work {
+pub(super) struct AttemptFuture {
     pub(super) future: Option<BoxFuture<'static, RunResult>>,
     pub(super) is_failure: Option<IsFailure>,
-    pub(super) pauses: Pauses,
+    pub(super) retry_delay: RetryDelay,
 }
 
-impl Future for Work {
+impl Future for AttemptFuture {
     type Output = Attempted;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Attempted> {
-        let Self { future: Some(work), is_failure, pauses } = &mut *self else { return Poll::Pending };
+        let Self { future: Some(work), is_failure, retry_delay } = &mut *self else { return Poll::Pending };
         // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), pauses))) {
+        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), retry_delay)))
+        {
             Ok(poll) => poll,
             Err(panic) => Poll::Ready(panicked(&panic).into()),
         }
     }
 }
 
-impl Drop for Work {
+impl Drop for AttemptFuture {
     fn drop(&mut self) {
         let work = self.future.take();
         if let Err(panic) = panics::catch(|| drop(work)) {
@@ -147,7 +148,7 @@ impl Drop for Work {
     }
 }
 
-fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) -> Attempted {
+fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &RetryDelay) -> Attempted {
     let error = match result {
         Ok(result) => return Ended::Succeeded(result).into(),
         Err(error) => error,
@@ -163,14 +164,14 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, pauses: &Pauses) 
         (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
         (policy, _) => policy,
     };
-    let pause = if matches!(policy, Policy::Fail | Policy::NotAFailure) { pauses.after(&error) } else { None };
+    let pause = if matches!(policy, Policy::Fail | Policy::NotAFailure) { retry_delay.after(&error) } else { None };
     Attempted { ended: Ended::Failed { policy, error: text_of(&error), pause }, error: OwnError(Some(error)) }
 }
 
 /// The same for an attempt that failed without an error of its own: a panic, or one that took too long.
-pub(super) fn pausing(mut attempted: Attempted, pauses: &Pauses) -> Attempted {
+pub(super) fn pausing(mut attempted: Attempted, retry_delay: &RetryDelay) -> Attempted {
     if let Ended::Failed { policy: Policy::Fail, error, pause: pause @ None } = &mut attempted.ended {
-        *pause = pauses.after(&JobError::fail(error.as_str()));
+        *pause = retry_delay.after(&JobError::fail(error.as_str()));
     }
     attempted
 }
@@ -223,9 +224,9 @@ pub(super) fn panicked(panic: &str) -> Ended {
     Ended::failed(format!("panic error cause by: {panic}"))
 }
 
-/// How an attempt ends that runs into its limit. After the task's own deadline no other attempt may run.
-fn overrun(limit: &Limit) -> Ended {
-    if limit.is_final() {
+/// How an attempt ends that runs out of time. After the task's own deadline no other attempt may run.
+fn overrun(deadline: &AttemptDeadline) -> Ended {
+    if deadline.is_final() {
         Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
     } else {
         Ended::failed(TIMED_OUT)
@@ -256,9 +257,9 @@ mod tests {
         task::TaskMessage,
     };
 
-    fn work(future: impl Future<Output = RunResult> + Send + 'static) -> Work {
-        let pauses = Pauses { job: None, server: None, message: Arc::default() };
-        Work { future: Some(Box::pin(future)), is_failure: None, pauses }
+    fn work(future: impl Future<Output = RunResult> + Send + 'static) -> AttemptFuture {
+        let retry_delay = RetryDelay { job: None, server: None, message: Arc::default() };
+        AttemptFuture { future: Some(Box::pin(future)), is_failure: None, retry_delay }
     }
 
     /// How an attempt ends that was cancelled before its first poll, which does not see it yet.
@@ -270,9 +271,9 @@ mod tests {
             polls += 1;
             if polls == 1 { Poll::Pending } else { second_poll() }
         });
-        let limit = Limit::of(&TaskMessage::default(), chrono::Utc::now());
-        assert_eq!(limit.remaining(), JobOptions::DEFAULT_TIMEOUT);
-        drive(work(job), &limit, &stop, &BlockingPool::default(), async |_| pending().await).await.ended
+        let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
+        assert_eq!(deadline.remaining(), JobOptions::DEFAULT_TIMEOUT);
+        drive(work(job), &deadline, &stop, &BlockingPool::default(), async |_| pending().await).await.ended
     }
 
     #[tokio::test]
@@ -314,9 +315,9 @@ mod tests {
                 let given_up = || Poll::Ready(Err(JobError::fail("too slow for this layer")));
                 if polls == last_poll { given_up() } else { Poll::Pending }
             });
-            let limit = Limit::of(&TaskMessage::default(), chrono::Utc::now());
+            let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
             let driven = async {
-                let attempted = drive(work(layer), &limit, &stop, &blocking, async |_| pending().await).await;
+                let attempted = drive(work(layer), &deadline, &stop, &blocking, async |_| pending().await).await;
                 (attempted.ended, blocking.busy())
             };
             let opened = async {

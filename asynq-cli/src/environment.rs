@@ -17,7 +17,7 @@ use crate::{error::CliError, show};
 pub(crate) type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Everything that a command touches beside its broker. Every field can be replaced, as a test does.
-pub struct World {
+pub struct Environment {
     /// Standard output.
     pub out: Box<dyn Write + Send>,
     /// Standard error: errors, questions, progress.
@@ -48,8 +48,8 @@ pub enum Input {
     Piped(Box<dyn Read + Send>),
 }
 
-impl World {
-    /// The world of this process. `NO_COLOR` turns colours off.
+impl Environment {
+    /// The environment of this process. `NO_COLOR` turns colours off.
     pub fn of_this_process() -> Self {
         let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
         let shows = stdout.is_terminal();
@@ -83,10 +83,10 @@ impl World {
     }
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { colours, width, bars, client, .. } = self;
-        f.debug_struct("World")
+        f.debug_struct("Environment")
             .field("colours", colours)
             .field("width", width)
             .field("bars", bars)

@@ -10,7 +10,7 @@ use crate::{
 
 type Decide = dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync;
 
-/// The pauses of a whole server, decided by a function: asynq's `RetryDelayFunc`.
+/// How long failed tasks of a whole server wait, decided by a function: asynq's `RetryDelayFunc`.
 #[derive(Clone)]
 pub struct ServerBackoff(Arc<Decide>);
 
@@ -29,14 +29,14 @@ impl fmt::Debug for ServerBackoff {
 
 /// What decides how long one task waits after a failure.
 #[derive(Debug, Clone)]
-pub(crate) struct Pauses {
+pub(crate) struct RetryDelay {
     pub(crate) job: Option<Backoff>,
     pub(crate) server: Option<ServerBackoff>,
     pub(crate) message: Arc<TaskMessage>,
 }
 
-impl Pauses {
-    /// The pause after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task must
+impl RetryDelay {
+    /// The delay after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task must
     /// not suffer for it.
     pub(crate) fn after(&self, error: &JobError) -> Option<Duration> {
         let retried = u32::try_from(self.message.retried).unwrap_or(0);
@@ -87,7 +87,7 @@ mod tests {
         for (job, server, expected) in table {
             let case = format!("{job:?} {server:?}");
             let message = Arc::new(TaskMessage { r#type: "mail".into(), retried: 3, ..TaskMessage::default() });
-            assert_eq!(Pauses { job, server, message }.after(&JobError::fail("why")), expected, "{case}");
+            assert_eq!(RetryDelay { job, server, message }.after(&JobError::fail("why")), expected, "{case}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the passes share: where the trace is, how far it may go, and why the last pass failed.
+//! What the passes share: where the recording is, how far it may go, and why the last pass failed.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::{
     sample,
 };
 
-/// Deeper than this no type is traced; an endless one ends here.
+/// Deeper than this no type is recorded; an endless one ends here.
 const DEEPEST: usize = 96;
 /// After so many requests a pass answers with as little as possible, so that wide types do not take for ever.
 const MOST_REQUESTS: usize = 20_000;
@@ -149,7 +149,7 @@ pub(super) struct Stop;
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the trace ended")
+        f.write_str("the recording ended")
     }
 }
 
