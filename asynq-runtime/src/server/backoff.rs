@@ -1,20 +1,8 @@
-//! How long to wait: before a failed task's next attempt, and before a component's next try.
+//! How long a component waits before its next try.
 
 use std::time::Duration;
 
 use fastrand::Rng;
-
-/// No task waits longer than this for its next attempt; asynq's formula has no cap and overflows.
-pub(crate) const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
-
-/// asynq's delay before the next attempt of a task that has failed `retried` times before: n⁴ + 15 s,
-/// and up to 29·(n+1) s on top, as `roll` says (0..30), so that tasks that failed together do not return together.
-pub(crate) fn retry_delay(retried: u32, roll: u32) -> Duration {
-    let n = u64::from(retried);
-    let jitter = u64::from(roll % 30).saturating_mul(n + 1);
-    let seconds = n.saturating_pow(4).saturating_add(15).saturating_add(jitter);
-    Duration::from_secs(seconds).min(LONGEST_RETRY_DELAY)
-}
 
 /// Growing pauses between the tries of a component whose broker does not answer.
 #[derive(Debug, Clone)]
@@ -46,32 +34,6 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn delays_are_asynqs() {
-        let vector: serde_json::Value = serde_json::from_str(include_str!("testdata/pure_retry_delay.json")).unwrap();
-        let cases = vector["cases"].as_array().unwrap();
-        assert!(cases.len() > 10);
-        for case in cases {
-            let n = u32::try_from(case["n_retried"].as_u64().unwrap()).unwrap();
-            let (low, high) = (case["formula_min_s"].as_u64().unwrap(), case["formula_max_s"].as_u64().unwrap());
-            let cap = LONGEST_RETRY_DELAY.as_secs();
-            assert_eq!(retry_delay(n, 0).as_secs(), low.min(cap), "n = {n}");
-            assert_eq!(retry_delay(n, 29).as_secs(), high.min(cap), "n = {n}");
-        }
-    }
-
-    #[test]
-    fn delays_never_shrink_and_never_pass_the_cap() {
-        for roll in 0..30 {
-            let mut before = Duration::ZERO;
-            for n in (0..2_000).chain([65_535, 1 << 20, u32::MAX - 1, u32::MAX]) {
-                let delay = retry_delay(n, roll);
-                assert!(delay >= before && delay <= LONGEST_RETRY_DELAY, "n = {n}, roll = {roll}: {delay:?}");
-                before = delay;
-            }
-        }
-    }
 
     #[test]
     fn pauses_are_spread_over_the_upper_half_of_a_step() {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_grammar::duration;
 use bytes::Bytes;
 
-use super::{backoff::retry_delay, config::OnUnknown};
+use super::{config::OnUnknown, retry_delay::retry_delay};
 use crate::{
     broker::{Action, shortened},
     job::{Policy, RESULT_LIMIT, ResultTooLarge},

@@ -12,9 +12,9 @@ mod hooks;
 mod layers;
 mod locks;
 mod misbehaving;
+mod pauses;
 mod quarantine;
 mod queues;
-mod retry_delay;
 mod setup;
 #[cfg(unix)]
 pub(crate) mod signals;
