@@ -1,4 +1,4 @@
-//! What surrounds a command: its output, the person to ask, its environment, and the signal that stops it.
+//! What surrounds a command: its output, the person to ask, its environment variables, and the signal that stops it.
 
 use std::{
     ffi::OsString,
@@ -34,7 +34,7 @@ pub struct Environment {
     pub bars: bool,
     /// Reads an environment variable.
     pub variable: fn(&str) -> Option<OsString>,
-    /// A broker that is open already, instead of the one that flags and environment name.
+    /// A broker that is open already, instead of the one that flags and environment variables name.
     pub client: Option<Client>,
     /// Makes a future that ends when the command should stop; the default listens for Ctrl+C and SIGTERM.
     pub stop: Box<dyn Fn() -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>,

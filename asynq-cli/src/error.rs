@@ -17,7 +17,7 @@ Exit codes:
   1    refused or failed: no such queue or task, a state that does not allow it; doctor: something found
   2    not understood, or no broker: it is not there, refuses the password or does not answer
   3    not confirmed: add --yes, or answer y
-  130  stopped by Ctrl+C; what was done stays done, and is told";
+  130  stopped by Ctrl+C; completed changes stay and are listed";
 
 /// A command that was refused, failed or stopped. No text carries a password.
 #[derive(Debug, thiserror::Error)]

@@ -5,7 +5,8 @@
 //!
 //! # The parts
 //!
-//! - `go`: what users of Go's tool write, and what it means here.
+//! - `broker_flags`: where the broker is, as our flags say it and as those of Go's tool do.
+//! - `environment`: what surrounds a command: output, input, environment variables, the stop signal.
 //! - `session`: what a command works with: the broker, the output, the person to ask.
 //! - `command`: `cli`, what can be written, and one module per command. A new one is a module with a `clap::Args` and a
 //!   `run`, and a line in `Command`.

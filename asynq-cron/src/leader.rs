@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// Whether this scheduler leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Standing {
+pub(crate) enum Leadership {
     /// Another scheduler leads, or none does.
     Follows,
     /// It leads for this long.
@@ -26,7 +26,7 @@ pub(crate) enum Standing {
     },
 }
 
-impl Standing {
+impl Leadership {
     /// Whether it leads at `now`.
     pub(crate) fn leads(&self, now: Instant) -> bool {
         match self {
@@ -91,7 +91,7 @@ pub(crate) enum Answer {
 pub(crate) struct Campaign {
     pub(crate) candidate: Candidate,
     pub(crate) ttl: Duration,
-    standing: Standing,
+    standing: Leadership,
     /// The next request and when it is due; `None` while one is under way, and for ever without an election.
     next: Option<(Instant, Request)>,
     /// Several candidates that wake together ask one after another.
@@ -102,13 +102,13 @@ impl Campaign {
     /// A candidate that asks at once, or one that leads for ever where there is no election.
     pub(crate) fn new(candidate: Candidate, ttl: Duration, election: bool) -> Self {
         let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
-        let standing = if election { Standing::Follows } else { Standing::Leads { until: None } };
+        let standing = if election { Leadership::Follows } else { Leadership::Leads { until: None } };
         let next = election.then(|| (Instant::now(), Request::Lead));
         Self { candidate, ttl, standing, next, spread }
     }
 
     /// Whether this scheduler leads, and for how long.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn standing(&self) -> Leadership {
         self.standing
     }
 
@@ -127,16 +127,16 @@ impl Campaign {
         self.next = Some(match answer {
             Answer::Lead(asked, Ok(lead)) => match next(lead, asked, self.ttl) {
                 Next::Renew { until, after } => {
-                    self.standing = Standing::Leads { until: Some(until) };
+                    self.standing = Leadership::Leads { until: Some(until) };
                     (now + after, Request::Lead)
                 }
                 Next::Resign => {
-                    self.standing = Standing::Follows;
+                    self.standing = Leadership::Follows;
                     tracing::info!("a newer program takes the schedule over");
                     (now, Request::Resign)
                 }
                 Next::Wait(left) => {
-                    self.standing = Standing::Follows;
+                    self.standing = Leadership::Follows;
                     (now, Request::WaitUntilFree(left + self.spread))
                 }
             },
@@ -172,7 +172,7 @@ mod tests {
         let led = next(Lead::Ours { wanted: false }, asked, ttl);
         let until = asked + Duration::from_secs(9);
         assert_eq!(led, Next::Renew { until, after: ttl / 3 });
-        let standing = Standing::Leads { until: Some(until) };
+        let standing = Leadership::Leads { until: Some(until) };
         assert!(standing.leads(asked + Duration::from_millis(8_999)));
         assert!(!standing.leads(until));
         assert_eq!(standing.remaining(asked), Some(Duration::from_secs(9)));
@@ -186,8 +186,8 @@ mod tests {
         assert_eq!(next(Lead::Another(Duration::from_secs(2)), asked, ttl), Next::Wait(Duration::from_secs(2)));
         // Another program's longer lease, or rubbish, is looked at again in time.
         assert_eq!(next(Lead::Another(Duration::from_secs(900)), asked, ttl), Next::Wait(ttl));
-        assert!(!Standing::Follows.leads(asked));
-        let alone = Standing::Leads { until: None };
+        assert!(!Leadership::Follows.leads(asked));
+        let alone = Leadership::Leads { until: None };
         assert!(alone.leads(asked + Duration::from_secs(1 << 20)) && alone.remaining(asked).is_none());
     }
 
@@ -212,12 +212,12 @@ mod tests {
 
         // A newer program wants it.
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: true })), at);
-        assert_eq!((campaign.standing(), campaign.due(at)), (Standing::Follows, Some(Request::Resign)));
+        assert_eq!((campaign.standing(), campaign.due(at)), (Leadership::Follows, Some(Request::Resign)));
         campaign.answered(Answer::Resigned(Ok(())), at);
         assert_eq!((campaign.due(at), campaign.next_at()), (None, Some(at + ttl / 3)));
 
         let mut alone = Campaign::new(candidate, ttl, false);
-        assert_eq!((alone.due(start + ttl), alone.standing()), (None, Standing::Leads { until: None }));
+        assert_eq!((alone.due(start + ttl), alone.standing()), (None, Leadership::Leads { until: None }));
     }
 
     #[test]

@@ -47,7 +47,7 @@ use proc_macro::TokenStream;
 /// | `backoff` | the pause before a retry: `"30s"`, `"linear(10s)"`, `"exponential(1s, 10m)"`, or a function `fn(u32, &JobError) -> Duration` | the server's |
 /// | `name` | its name on the wire | the function's name |
 /// | `codec` | `"postcard"`, or `"json"` for queues shared with other languages | `"postcard"` |
-/// | `fingerprint` | the shape of a postcard payload, named by hand | recorded from its type |
+/// | `fingerprint` | the shape of a postcard payload, named by hand | computed from the types of the arguments |
 /// | `on_error` | a function `fn(&E) -> Policy` for one's own error type | retry |
 /// | `on_archive` | a function `async fn(ArchivedTask<job>)` that the worker calls when a task is given up | none |
 /// | `max_crashes` | how often it may take a worker down before it is archived | the server's |

@@ -80,7 +80,7 @@ pub enum SemaphoreError {
         id: TaskId,
     },
     /// The token was gone when it was released: its time was over, or somebody else released it.
-    #[error("task `{id}` had no token of scope `{scope}` any more; others may have been at work beside it")]
+    #[error("task `{id}` had lost its token of scope `{scope}`; the limit may have been exceeded meanwhile")]
     Gone {
         /// The scope.
         scope: String,
@@ -180,7 +180,7 @@ impl Drop for Token {
         while returning.try_join_next().is_some() {}
         let give_back = async move {
             if let Err(error) = broker.release_token(&scope, &id).await {
-                tracing::warn!(%id, scope, %error, "a token is out until the deadline of its attempt");
+                tracing::warn!(%id, scope, %error, "a token was not released; it ends with its attempt's deadline");
             }
         };
         returning.spawn_on(give_back, &runtime);

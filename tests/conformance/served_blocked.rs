@@ -125,23 +125,26 @@ async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_ove
     leave(running, jobs).await;
 }
 
-/// A server that leaves has less than a second for it, whatever its machine does meanwhile.
+/// A server gives up requeueing 700 ms after its shutdown timeout; on a slow machine the rest waits for its lease, and another
+/// server has its try.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_blocked_worker_that_leaves_requeues_what_it_could_not_start() {
-    let t = Fixture::real_time().await;
-    let Blocked { running, jobs, gate, ran } = blocked(&t).await;
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
-    let requeued = pending(&t).await;
-    if is_in_time {
-        assert_eq!(requeued, names(), "in their order");
-    } else {
+    for _ in 0..5 {
+        let t = Fixture::real_time().await;
+        let Blocked { running, jobs, gate, ran } = blocked(&t).await;
+        let began = Instant::now();
+        soon(running.shutdown()).await.unwrap();
+        let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
+        let requeued = pending(&t).await;
+        assert_eq!(*ran.lock().unwrap(), [] as [String; 0]);
+        gate.send(()).unwrap();
+        jobs.shutdown_background();
+        if is_in_time {
+            assert_eq!(requeued, names(), "in their order");
+            return;
+        }
         assert!(names().ends_with(&requeued), "in their order, as far as there was time: {requeued:?}");
     }
-    assert_eq!(*ran.lock().unwrap(), [] as [String; 0]);
-    gate.send(()).unwrap();
-    jobs.shutdown_background();
 }
 
 /// A task that waits in the broker is not waited for by a runtime that could start it.

@@ -42,7 +42,7 @@ pub(crate) struct Rm {
     /// The queue
     #[arg(short, long)]
     queue: String,
-    /// Which, as `lock ls` shows them: TYPE:CHECKSUM
+    /// The locks, as `lock ls` shows them: TYPE:CHECKSUM
     #[arg(value_name = "LOCK", required_unless_present = "stuck", conflicts_with = "stuck")]
     locks: Vec<String>,
     /// All whose task is gone

@@ -62,7 +62,7 @@ fn memory(node: &Node, findings: &mut Vec<Finding>) {
                 if percent >= 95 { Severity::Error } else { Severity::Warning },
                 "memory",
                 format!("{percent} % of maxmemory are used"),
-                "when all of it is, nothing can be enqueued any more; what runs still ends",
+                "when maxmemory is reached, nothing can be enqueued; running tasks still end",
                 "give Redis more memory, or delete what is not needed: asynq task delete-all --queue QUEUE --state archived",
             ));
         }

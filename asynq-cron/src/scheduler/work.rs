@@ -42,7 +42,7 @@ const MOST_AT_ONCE: usize = 64;
 const SOON: Duration = Duration::from_millis(500);
 /// What cannot be done for now is tried again after this.
 const LATER: Duration = Duration::from_secs(30);
-/// A broker's clock that shows this much less than was thought went back.
+/// A broker's clock this far behind its estimate was set back.
 const WENT_BACK: TimeDelta = TimeDelta::seconds(5);
 
 /// An event of the loop.
@@ -53,7 +53,7 @@ enum Event {
     Ticked(Arc<Periodic>, Fire, Result<Ticked, BrokerError>),
     /// The broker was asked for its time, with what it keeps of an entry.
     Measured(Arc<Periodic>, DateTime<Utc>, Result<Option<EntryState>, BrokerError>, RoundTrip),
-    /// The broker was asked who leads.
+    /// The broker answered a request of the election.
     Lead(Answer),
     /// The broker was asked which entries living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
@@ -284,7 +284,7 @@ impl Work {
         self.clock = BrokerClock::measured(broker, round_trip.before, round_trip.after);
         if (self.clock.skew() - skew).num_seconds().abs() > 5 {
             let off = -self.clock.skew().num_seconds();
-            tracing::warn!("this machine's clock is {off} s off the broker's; its time is used");
+            tracing::warn!("this machine's clock is {off} s off the broker's; the broker's is used");
         }
         if thought - self.clock.at(round_trip.after) > WENT_BACK {
             self.plan_anew();

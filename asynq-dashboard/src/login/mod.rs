@@ -190,7 +190,7 @@ impl Trusted {
             peer.is_loopback() || self.proxies.iter().any(|proxy| proxy.to_canonical() == peer)
         };
         if !peer.is_some_and(is_trusted) {
-            let why = "the trusted header came from an address that is none of a proxy: name it with `.trust_proxy(..)` or \
+            let why = "the trusted header came from an address that is not a trusted proxy: name it with `.trust_proxy(..)` or \
                        ASYNQ_DASHBOARD_TRUSTED_PROXIES";
             return Err(wrong(peer, why));
         }

@@ -23,7 +23,7 @@ const COOKIE: &str = "asynq_session";
 #[derive(Debug, Default)]
 pub(super) struct Sessions {
     open: Mutex<Vec<Session>>,
-    /// Tells who waits for an end that there was one.
+    /// Notifies waiters that a session has ended.
     ends: watch::Sender<()>,
 }
 

@@ -29,7 +29,7 @@ pub(crate) fn install() -> Option<&'static PrometheusHandle> {
             }
         });
         if let Err(error) = spawned {
-            tracing::warn!("what is measured is kept until the next scrape: no thread for it ({error})");
+            tracing::warn!("no thread for metrics upkeep: samples stay in memory until a scrape ({error})");
         }
         Some(handle)
     });

@@ -6,13 +6,13 @@ use syn::{ExprPath, spanned::Spanned};
 
 use super::{
     docs,
-    fits::{bound, check, ok, requires},
     model::{JobModel, Options},
     parameter::{Argument, Form},
     periodic,
     run::run,
     setting::{Codec, Pause, UniqueUntil},
     tokens::{allow, at, doc, doc_at, local, stored, time},
+    type_checks::{bound, check, ok, requires},
 };
 use crate::paths::Paths;
 

@@ -5,7 +5,6 @@ mod docs;
 mod entry;
 mod expand;
 mod fallback;
-mod fits;
 mod literal;
 mod model;
 mod options;
@@ -17,6 +16,7 @@ mod serde_words;
 mod setting;
 mod signature;
 mod tokens;
+mod type_checks;
 
 use proc_macro2::TokenStream;
 use quote::quote;

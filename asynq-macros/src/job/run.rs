@@ -5,10 +5,10 @@ use quote::{ToTokens, quote, quote_spanned};
 use syn::spanned::Spanned;
 
 use super::{
-    fits::{from_context, ok},
     model::JobModel,
     parameter::{Form, Parameter},
     tokens::{at, local, this},
+    type_checks::{from_context, ok},
 };
 
 pub(super) fn run(job: &JobModel) -> TokenStream {

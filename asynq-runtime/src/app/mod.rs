@@ -245,7 +245,7 @@ impl App {
         self.with(ServerBuilder::register::<J>)
     }
 
-    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::HandBack`].
+    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
     pub fn on_unknown(self, policy: OnUnknown) -> Self {
         self.with(move |builder| builder.on_unknown(policy))
     }

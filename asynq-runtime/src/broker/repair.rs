@@ -210,7 +210,7 @@ pub struct PayloadEdit {
 #[non_exhaustive]
 pub enum EditError {
     /// Another program changed it meanwhile.
-    #[error("the payload is another by now; read the task again")]
+    #[error("the payload has changed; read the task again")]
     Changed,
     /// Another task holds the lock of the new payload.
     #[error("a task with the same unique key is already waiting or running")]

@@ -190,7 +190,7 @@ pub enum InspectError {
         active: u64,
     },
     /// The queue was given new tasks as fast as they were deleted; its old ones are gone.
-    #[error("queue `{queue}` is not empty after {deleted} tasks were deleted: stop who enqueues into it")]
+    #[error("queue `{queue}` is not empty after {deleted} tasks were deleted: stop its producers first")]
     QueueRefilled {
         /// The queue.
         queue: QueueName,

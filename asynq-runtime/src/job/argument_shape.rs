@@ -31,11 +31,11 @@ impl ArgumentShape {
         if !broker.stored_shapes().is_due(self.job, fingerprint) {
             return None;
         }
-        let recorded = (self.fingerprint)();
-        if recorded.no_arguments {
+        let arguments = (self.fingerprint)();
+        if arguments.no_arguments {
             return None;
         }
-        let Some(body) = recorded.document.to_bytes() else {
+        let Some(body) = arguments.document.to_bytes() else {
             tracing::debug!(job = self.job, "the shape of its arguments is too large to be kept");
             return None;
         };

@@ -1,4 +1,4 @@
-//! The shape of a job's arguments in four bytes, recorded from what serde asks for.
+//! The shape of a job's arguments in four bytes, computed from what serde asks for.
 
 use std::{
     any::TypeId,
@@ -28,8 +28,8 @@ pub struct Fingerprint {
     pub value: u32,
     /// The shape for people, such as `{to: str, lines: [u32]}`.
     pub shape: String,
-    /// Whether the whole shape could be recorded; `false` means *partly checked*: a custom `Deserialize` stopped the recording,
-    /// and changes behind it are not noticed.
+    /// Whether the whole shape is known; `false` means *partly checked*: a custom `Deserialize` stopped the recorder, and
+    /// changes behind it are not noticed.
     pub complete: bool,
     /// The names of the arguments, where they are a struct.
     pub fields: Option<Vec<&'static str>>,
@@ -38,56 +38,56 @@ pub struct Fingerprint {
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
     /// cannot read it back.
     pub self_describing: Option<String>,
-    /// What is read of the structs and enums inside; `None` where the recording was stopped.
+    /// What is read of the structs and enums inside; `None` where the recorder was stopped.
     pub(crate) reads: Option<Reads>,
     /// The shape for programs of other versions.
     pub(crate) document: ShapeDocument,
 }
 
 impl Fingerprint {
-    /// The fingerprint of `J`'s arguments, recorded once per job.
+    /// The fingerprint of `J`'s arguments, computed once per job.
     pub fn of<J: Job>() -> Arc<Self> {
-        static KNOWN: Known = OnceLock::new();
-        once(&KNOWN, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
+        static CACHE: FingerprintCache = OnceLock::new();
+        cached_or(&CACHE, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
     }
 
-    /// The fingerprint of a value beside a job's arguments and is kept in postcard, recorded once per type.
+    /// The fingerprint of a value that is kept in postcard beside a job's arguments, computed once per type.
     pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
-        static KNOWN: Known = OnceLock::new();
-        once(&KNOWN, TypeId::of::<T>(), || fingerprint(of_type::record::<T>(false), None, &short_name::<T>()))
+        static CACHE: FingerprintCache = OnceLock::new();
+        cached_or(&CACHE, TypeId::of::<T>(), || fingerprint(of_type::shape_of::<T>(false), None, &short_name::<T>()))
     }
 
     /// The fingerprint of `J`'s arguments in postcard, whatever its codec is.
     pub(crate) fn in_postcard<J: Job>() -> Arc<Self> {
-        static KNOWN: Known = OnceLock::new();
+        static CACHE: FingerprintCache = OnceLock::new();
         match J::CODEC {
             Codec::Postcard => Self::of::<J>(),
-            Codec::Json => once(&KNOWN, TypeId::of::<J>(), || of_job::<J>(Codec::Postcard)),
+            Codec::Json => cached_or(&CACHE, TypeId::of::<J>(), || of_job::<J>(Codec::Postcard)),
         }
     }
 
     /// The fingerprint in postcard of the arguments `T` that an earlier version of the job `J` had.
     pub(crate) fn of_earlier<J: Job, T: DeserializeOwned + 'static>() -> Arc<Self> {
-        static KNOWN: Known = OnceLock::new();
+        static CACHE: FingerprintCache = OnceLock::new();
         // The name of the job is part of a fingerprint that is known in part.
-        once(&KNOWN, TypeId::of::<(J, T)>(), || {
-            let recorded = of_type::record::<T>(false);
-            fingerprint(recorded, None, &short_name::<J>())
+        cached_or(&CACHE, TypeId::of::<(J, T)>(), || {
+            let type_shape = of_type::shape_of::<T>(false);
+            fingerprint(type_shape, None, &short_name::<J>())
         })
     }
 }
 
 /// The fingerprints that this process has made, by type.
-type Known = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
+type FingerprintCache = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
 
-fn once(known: &Known, of: TypeId, make: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
-    let known = known.get_or_init(RwLock::default);
-    if let Some(made) = known.read().unwrap_or_else(PoisonError::into_inner).get(&of) {
-        return Arc::clone(made);
+fn cached_or(cache: &FingerprintCache, of: TypeId, make: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
+    let cache = cache.get_or_init(RwLock::default);
+    if let Some(cached) = cache.read().unwrap_or_else(PoisonError::into_inner).get(&of) {
+        return Arc::clone(cached);
     }
     let fresh = Arc::new(make());
-    let mut known = known.write().unwrap_or_else(PoisonError::into_inner);
-    Arc::clone(known.entry(of).or_insert(fresh))
+    let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
+    Arc::clone(cache.entry(of).or_insert(fresh))
 }
 
 impl PartialEq for Fingerprint {
@@ -104,29 +104,29 @@ impl PartialEq for Fingerprint {
 impl Eq for Fingerprint {}
 
 fn of_job<J: Job>(codec: Codec) -> Fingerprint {
-    let mut fingerprint = fingerprint(of_type::record::<J>(codec == Codec::Json), J::FINGERPRINT, &short_name::<J>());
+    let mut fingerprint = fingerprint(of_type::shape_of::<J>(codec == Codec::Json), J::FINGERPRINT, &short_name::<J>());
     fingerprint.document = fingerprint.document.of_argument(J::ARGUMENT);
     fingerprint
 }
 
-fn fingerprint(recorded: of_type::Recorded, by_hand: Option<&str>, name: &str) -> Fingerprint {
+fn fingerprint(type_shape: of_type::TypeShape, by_hand: Option<&str>, name: &str) -> Fingerprint {
     let (shape, basis) = match by_hand {
         Some(by_hand) => (format!("{by_hand:?} by hand"), format!("by hand {by_hand}")),
-        None if recorded.complete => (recorded.shape.clone(), recorded.shape),
+        None if type_shape.complete => (type_shape.shape.clone(), type_shape.shape),
         None => {
-            let shape = format!("{} of {name}", recorded.shape);
+            let shape = format!("{} of {name}", type_shape.shape);
             (shape.clone(), format!("partly {shape}"))
         }
     };
     Fingerprint {
         value: hash(&basis),
         shape,
-        complete: recorded.complete || by_hand.is_some(),
-        fields: recorded.fields,
-        no_arguments: recorded.empty,
-        self_describing: recorded.self_describing,
-        reads: recorded.complete.then_some(recorded.reads),
-        document: recorded.document,
+        complete: type_shape.complete || by_hand.is_some(),
+        fields: type_shape.fields,
+        no_arguments: type_shape.empty,
+        self_describing: type_shape.self_describing,
+        reads: type_shape.complete.then_some(type_shape.reads),
+        document: type_shape.document,
     }
 }
 

@@ -156,7 +156,7 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// How arguments and results are encoded.
     const CODEC: Codec = Codec::Postcard;
 
-    /// Replaces the recorded fingerprint of the arguments, for types whose `Deserialize` cannot be recorded.
+    /// Replaces the computed fingerprint of the arguments, for types whose shape their `Deserialize` hides.
     const FINGERPRINT: Option<&'static str> = None;
 
     /// The name of the argument where there is exactly one and the payload is that value itself, as `#[job]` makes it: a

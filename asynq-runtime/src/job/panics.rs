@@ -55,7 +55,7 @@ pub(crate) fn note_places() {
 /// # Errors
 ///
 /// It panicked.
-// The frame of this function ends what is kept of a backtrace where the compiler puts the standard library's into it.
+// Not inlined: a backtrace is cut at this frame where the compiler has inlined `catch_unwind`.
 #[inline(never)]
 pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(text)
@@ -66,6 +66,7 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 /// # Errors
 ///
 /// It panicked.
+// As for `catch`.
 #[inline(never)]
 pub(super) fn catch_with_place<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Box::new(RenderedPanic(text(panic))) as Box<dyn Any + Send>)
@@ -136,9 +137,9 @@ fn text(panic: Box<dyn Any + Send>) -> String {
 fn frames(backtrace: &str) -> &str {
     const OF_THE_PANIC: [&str; 4] =
         ["core::panicking::", "std::panicking::", "rust_begin_unwind", "__rust_end_short_backtrace"];
-    // Of the standard library's frames there may be none in a release build.
+    // A release build may have inlined the frames of the standard library.
     const OF_THE_CATCH: [&str; 4] =
-        ["std::panicking::catch_unwind", "std::panicking::try", "__rust_try", "asynq_runtime::job::panics::catch"];
+        ["std::panicking::catch_unwind", "std::panicking::try", "__rust_try", concat!(module_path!(), "::catch")];
     let (mut begin, mut end, mut at) = (0, backtrace.len(), 0);
     let mut is_above = false;
     for line in backtrace.split_inclusive('\n') {
@@ -196,10 +197,13 @@ mod tests {
    4: shop::charge
    5: asynq_runtime::job::panics::catch
    6: tokio::runtime::task::core::Core<T,S>::poll
-   7: std::sys::backtrace::__rust_begin_short_backtrace::<test::run_test::{closure#1}, ()>
-   8: start_thread
 ";
         assert_eq!(frames(optimised), "   4: shop::charge\n");
+        let without_catch = "   0: core::panicking::panic_fmt
+   1: shop::charge
+   2: std::sys::backtrace::__rust_begin_short_backtrace::<shop::main, ()>
+";
+        assert_eq!(frames(without_catch), without_catch.split_once('\n').unwrap().1);
         let nameless = "   0: <unknown>\n   1: <unknown>\n";
         assert_eq!(frames(nameless), nameless);
         assert_eq!(frames(""), "");

@@ -95,14 +95,14 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
         if !of_type::is_recording() {
             return T::deserialize(deserializer).map(Self).map_err(hidden);
         }
-        deserializer.deserialize_newtype_struct(of_type::SECRET, Announced(PhantomData)).map(Self).map_err(hidden)
+        deserializer.deserialize_newtype_struct(of_type::SECRET, SecretVisitor(PhantomData)).map(Self).map_err(hidden)
     }
 }
 
-/// Lets the recording know that a secret stands here.
-struct Announced<T>(PhantomData<T>);
+/// Tells the recorder that a secret stands here.
+struct SecretVisitor<T>(PhantomData<T>);
 
-impl<'de, T: Deserialize<'de>> Visitor<'de> for Announced<T> {
+impl<'de, T: Deserialize<'de>> Visitor<'de> for SecretVisitor<T> {
     type Value = T;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -124,14 +124,14 @@ impl JobMetrics {
     }
 
     /// An attempt is under way that had been waiting for so long.
-    pub(crate) fn begin(self: &Arc<Self>, waited: Option<Duration>) -> Under {
+    pub(crate) fn begin(self: &Arc<Self>, waited: Option<Duration>) -> AttemptMetrics {
         let handles = self.handles.get(|recorder| Handles::of(&self.name, recorder));
         if let Some(waited) = waited {
             handles.wait.record(waited.as_secs_f64());
         }
         self.count(&handles, 1);
         handles.stuck.set(self.stuck.load(Ordering::Relaxed) as f64);
-        Under { job: Arc::clone(self), handles, started: OnceLock::new() }
+        AttemptMetrics { job: Arc::clone(self), handles, started: OnceLock::new() }
     }
 
     fn count(&self, handles: &Handles, by: i64) {
@@ -158,13 +158,13 @@ impl Handles {
 
 /// An attempt under way; dropped without an end it is in flight no more and nothing else is known of it.
 #[derive(Debug)]
-pub(crate) struct Under {
+pub(crate) struct AttemptMetrics {
     job: Arc<JobMetrics>,
     handles: Arc<Handles>,
     started: OnceLock<Instant>,
 }
 
-impl Under {
+impl AttemptMetrics {
     /// The job itself starts: from here on its time counts.
     pub(crate) fn start(&self) {
         let _ = self.started.set(Instant::now());
@@ -179,7 +179,7 @@ impl Under {
     }
 }
 
-impl Under {
+impl AttemptMetrics {
     /// Its thread outlives its time, until what is returned is dropped.
     pub(crate) fn stuck(&self) -> Stuck {
         let stuck = Stuck { job: Arc::clone(&self.job), handles: Arc::clone(&self.handles) };
@@ -208,7 +208,7 @@ impl Drop for Stuck {
     }
 }
 
-impl Drop for Under {
+impl Drop for AttemptMetrics {
     fn drop(&mut self) {
         self.job.count(&self.handles, -1);
     }

@@ -19,7 +19,7 @@ mod total;
 
 pub(crate) use self::{
     enqueued::enqueued,
-    job::{JobMetrics, JobMetricsMap, Outcome, Under},
+    job::{AttemptMetrics, JobMetrics, JobMetricsMap, Outcome},
     total::OUTBOX,
 };
 pub use self::{

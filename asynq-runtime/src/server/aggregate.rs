@@ -90,11 +90,11 @@ fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRul
 /// Why a set could not be aggregated; it goes back to its group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unaggregated {
-    #[error("nothing here knows what to do with its tasks of type {0:?}; another server may")]
+    #[error("this server has no job for its tasks of type {0:?}; another server may")]
     Unknown(String),
     #[error("its aggregation failed: {0}")]
     Failed(String),
-    #[error("what was made of it cannot be enqueued: {0}")]
+    #[error("its new tasks cannot be enqueued: {0}")]
     Invalid(String),
 }
 

@@ -42,7 +42,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 enum Unfinished {
     #[error(transparent)]
     Unaggregated(#[from] Unaggregated),
-    #[error("its aggregation took longer than a set is ours")]
+    #[error("its aggregation took longer than its set allows")]
     TimedOut,
     #[error("the server is leaving")]
     Leaving,

@@ -15,7 +15,7 @@ pub(crate) struct AttemptDeadline {
 }
 
 impl AttemptDeadline {
-    /// The sooner of now + timeout and the deadline; with neither, which no client should write, asynq's 30 minutes.
+    /// The sooner of now + timeout and the task's deadline; with neither, which no client should write, asynq's 30 minutes.
     pub(crate) fn of(message: &TaskMessage, now: DateTime<Utc>) -> Self {
         let timeout = u64::try_from(message.timeout).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
         let deadline = (message.deadline != 0).then(|| instant(message.deadline));
@@ -43,7 +43,7 @@ impl AttemptDeadline {
         self.remaining.is_zero()
     }
 
-    /// Whether it is the task's deadline, after which no attempt may run at all.
+    /// Whether it is the task's own deadline, after which no attempt may run at all.
     pub(crate) fn is_final(&self) -> bool {
         self.is_final
     }
@@ -84,10 +84,10 @@ mod tests {
         ];
         for (timeout, deadline, seconds, is_final) in table {
             let message = TaskMessage { timeout, deadline: deadline.map_or(0, |d| NOW + d), ..TaskMessage::default() };
-            let deadline = AttemptDeadline::of(&message, instant(NOW));
+            let ends = AttemptDeadline::of(&message, instant(NOW));
             let case = format!("{timeout} {deadline:?}");
-            assert_eq!((deadline.remaining().as_secs(), deadline.is_final()), (seconds, is_final), "{case}");
-            assert_eq!(deadline.is_over(), seconds == 0, "{case}");
+            assert_eq!((ends.remaining().as_secs(), ends.is_final()), (seconds, is_final), "{case}");
+            assert_eq!(ends.is_over(), seconds == 0, "{case}");
         }
     }
 }

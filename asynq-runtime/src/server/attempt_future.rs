@@ -13,7 +13,7 @@ use super::{
     executor::AFTER_REFUSAL,
     hooks::IsFailure,
     outcome::Ended,
-    retry_delay::RetryDelay,
+    retry_delay::RetryDelayRule,
     stop::{Stop, Why},
 };
 use crate::{
@@ -30,23 +30,24 @@ const CANCELLED: &str = "context canceled";
 ///
 /// `watch` ends where threads that do not return are given up.
 pub(super) async fn drive<W: Future<Output = Ended>>(
-    work: AttemptFuture,
+    attempt: AttemptFuture,
     deadline: &AttemptDeadline,
     stop: &Stop,
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
-    let (mut work, begun) = (pin!(work), Instant::now());
+    let (mut attempt, begun) = (pin!(attempt), Instant::now());
+    let is_late = async { tokio::time::sleep(deadline.remaining().saturating_sub(begun.elapsed())).await };
     let cause = tokio::select! {
         biased;
-        attempted = work.as_mut() => return outlasted(attempted, stop, blocking, watch).await,
+        attempted = attempt.as_mut() => return outlasted(attempted, stop, blocking, watch).await,
         () = stop.asked() => stopped(stop),
-        // A timer is made only if the work does not end at once.
-        () = async { tokio::time::sleep(deadline.remaining().saturating_sub(begun.elapsed())).await } => overrun(deadline),
+        // A timer is made only if the attempt does not end at once.
+        () = is_late => overrun(deadline),
     };
     stop.cancel().cancel();
-    // A thread that noticed by itself may have returned since the work was polled, and a result that is there counts.
-    if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await {
+    // A thread that noticed by itself may have returned since the attempt was polled, and a result that is there counts.
+    if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(attempt.as_mut().poll(cx))).await {
         return outlasted(stopped_by_itself(attempted, cause), stop, blocking, watch).await;
     }
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
@@ -57,7 +58,7 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
     tokio::select! {
         biased;
         attempted = async {
-            let attempted = stopped_by_itself(work.await, cause.clone());
+            let attempted = stopped_by_itself(attempt.await, cause.clone());
             blocking.idle().await;
             attempted
         } => attempted,
@@ -122,17 +123,18 @@ impl Drop for OwnError {
 pub(super) struct AttemptFuture {
     pub(super) future: Option<BoxFuture<'static, RunResult>>,
     pub(super) is_failure: Option<IsFailure>,
-    pub(super) retry_delay: RetryDelay,
+    pub(super) retry_delay: RetryDelayRule,
 }
 
 impl Future for AttemptFuture {
     type Output = Attempted;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Attempted> {
-        let Self { future: Some(work), is_failure, retry_delay } = &mut *self else { return Poll::Pending };
+        let Self { future: Some(future), is_failure, retry_delay } = &mut *self else { return Poll::Pending };
         // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| work.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), retry_delay)))
-        {
+        match panics::catch(|| {
+            future.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), retry_delay))
+        }) {
             Ok(poll) => poll,
             Err(panic) => Poll::Ready(panicked(&panic).into()),
         }
@@ -141,14 +143,14 @@ impl Future for AttemptFuture {
 
 impl Drop for AttemptFuture {
     fn drop(&mut self) {
-        let work = self.future.take();
-        if let Err(panic) = panics::catch(|| drop(work)) {
+        let future = self.future.take();
+        if let Err(panic) = panics::catch(|| drop(future)) {
             tracing::error!("a job panicked while it was dropped: {panic}");
         }
     }
 }
 
-fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &RetryDelay) -> Attempted {
+fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &RetryDelayRule) -> Attempted {
     let error = match result {
         Ok(result) => return Ended::Succeeded(result).into(),
         Err(error) => error,
@@ -164,14 +166,14 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &Ret
         (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
         (policy, _) => policy,
     };
-    let pause = if matches!(policy, Policy::Fail | Policy::NotAFailure) { retry_delay.after(&error) } else { None };
-    Attempted { ended: Ended::Failed { policy, error: text_of(&error), pause }, error: OwnError(Some(error)) }
+    let delay = if matches!(policy, Policy::Fail | Policy::NotAFailure) { retry_delay.after(&error) } else { None };
+    Attempted { ended: Ended::Failed { policy, error: text_of(&error), delay }, error: OwnError(Some(error)) }
 }
 
 /// The same for an attempt that failed without an error of its own: a panic, or one that took too long.
-pub(super) fn pausing(mut attempted: Attempted, retry_delay: &RetryDelay) -> Attempted {
-    if let Ended::Failed { policy: Policy::Fail, error, pause: pause @ None } = &mut attempted.ended {
-        *pause = retry_delay.after(&JobError::fail(error.as_str()));
+pub(super) fn with_delay(mut attempted: Attempted, retry_delay: &RetryDelayRule) -> Attempted {
+    if let Ended::Failed { policy: Policy::Fail, error, delay: delay @ None } = &mut attempted.ended {
+        *delay = retry_delay.after(&JobError::fail(error.as_str()));
     }
     attempted
 }
@@ -257,8 +259,8 @@ mod tests {
         task::TaskMessage,
     };
 
-    fn work(future: impl Future<Output = RunResult> + Send + 'static) -> AttemptFuture {
-        let retry_delay = RetryDelay { job: None, server: None, message: Arc::default() };
+    fn attempt(future: impl Future<Output = RunResult> + Send + 'static) -> AttemptFuture {
+        let retry_delay = RetryDelayRule { job: None, server: None, message: Arc::default() };
         AttemptFuture { future: Some(Box::pin(future)), is_failure: None, retry_delay }
     }
 
@@ -273,7 +275,7 @@ mod tests {
         });
         let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
         assert_eq!(deadline.remaining(), JobOptions::DEFAULT_TIMEOUT);
-        drive(work(job), &deadline, &stop, &BlockingPool::default(), async |_| pending().await).await.ended
+        drive(attempt(job), &deadline, &stop, &BlockingPool::default(), async |_| pending().await).await.ended
     }
 
     #[tokio::test]
@@ -317,7 +319,7 @@ mod tests {
             });
             let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
             let driven = async {
-                let attempted = drive(work(layer), &deadline, &stop, &blocking, async |_| pending().await).await;
+                let attempted = drive(attempt(layer), &deadline, &stop, &blocking, async |_| pending().await).await;
                 (attempted.ended, blocking.busy())
             };
             let opened = async {

@@ -15,7 +15,7 @@ use super::{
     flags::Flags,
     handlers::Handler,
     health::HealthCheck,
-    hooks::{Hooks, Moments},
+    hooks::{Hooks, LifecycleHooks},
     layer_stack::Layers,
     retry_delay::ServerBackoff,
     service::{Service, ServiceEntry},
@@ -49,7 +49,7 @@ pub struct ServerBuilder {
     choice: Choice,
     handlers: Vec<(String, Handler)>,
     layers: Layers,
-    moments: Moments,
+    lifecycle_hooks: LifecycleHooks,
     hooks: Hooks,
     health_check: Result<Option<HealthCheck>, ServerError>,
     archives: Result<Archives, ServerError>,
@@ -85,7 +85,7 @@ impl ServerBuilder {
             choice: Choice::default(),
             handlers: Vec::new(),
             layers: Layers::default(),
-            moments: Moments::default(),
+            lifecycle_hooks: LifecycleHooks::default(),
             hooks: Hooks::default(),
             health_check: Ok(None),
             archives: Ok(Archives::default()),
@@ -273,7 +273,7 @@ impl ServerBuilder {
         self
     }
 
-    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::HandBack`].
+    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
     pub fn on_unknown(mut self, policy: OnUnknown) -> Self {
         self.on_unknown = policy;
         self

@@ -7,7 +7,7 @@ use asynq_grammar::duration;
 use super::{archives::Archives, health::HealthCheck, queues::Entry};
 use crate::broker::RetryOrder;
 
-/// How long a stopping server lets running jobs go on before it hands them back: asynq's 8 s, which leaves 2 s of the
+/// How long a stopping server lets running jobs go on before it requeues them: asynq's 8 s, which leaves 2 s of the
 /// 10 s that Docker and most supervisors grant.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 /// Blocking jobs at a time: tokio's own number of blocking threads.
@@ -32,9 +32,9 @@ pub(crate) const ANSWER: Duration = Duration::from_secs(15);
 pub enum OnUnknown {
     /// Requeues it for others: 5 s, doubling to 10 minutes, no retry spent; archived with the reason after a day.
     #[default]
-    HandBack,
+    Requeue,
     /// The same, archived after this time: longer for programs that are deployed or rolled back over days.
-    HandBackFor(Duration),
+    RequeueFor(Duration),
     /// Archives it at once.
     Archive,
     /// Counts it as a failure, as Go does: retried, then archived.
@@ -44,21 +44,21 @@ pub enum OnUnknown {
 impl fmt::Display for OnUnknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::HandBack => f.pad("hand back"),
-            Self::HandBackFor(time) => f.pad(&format!("{FOR}{}", duration::format(*time))),
+            Self::Requeue => f.pad("requeue"),
+            Self::RequeueFor(time) => f.pad(&format!("{FOR}{}", duration::format(*time))),
             Self::Archive => f.pad("archive"),
             Self::Retry => f.pad("retry"),
         }
     }
 }
 
-/// What stands before the time of [`OnUnknown::HandBackFor`].
-const FOR: &str = "hand back for ";
+/// What stands before the time of [`OnUnknown::RequeueFor`].
+const FOR: &str = "requeue for ";
 
 /// A text that names no [`OnUnknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "{0:?} says not what to do with unknown tasks: write \"hand back\", \"hand back for 7d\", \"archive\" or \"retry\""
+    "{0:?} is not a valid policy for unknown tasks: write \"requeue\", \"requeue for 7d\", \"archive\" or \"retry\""
 )]
 pub struct ParseOnUnknownError(String);
 
@@ -67,11 +67,11 @@ impl FromStr for OnUnknown {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match text.trim() {
-            "hand back" | "hand-back" | "hand_back" => Ok(Self::HandBack),
+            "requeue" => Ok(Self::Requeue),
             "archive" => Ok(Self::Archive),
             "retry" => Ok(Self::Retry),
             text => match text.strip_prefix(FOR).map(duration::parse) {
-                Some(Ok(time)) => Ok(Self::HandBackFor(time)),
+                Some(Ok(time)) => Ok(Self::RequeueFor(time)),
                 _ => Err(ParseOnUnknownError(text.chars().take(80).collect())),
             },
         }
@@ -112,12 +112,12 @@ mod tests {
 
     #[test]
     fn the_policy_for_unknown_tasks_reads_what_it_prints() {
-        let week = OnUnknown::HandBackFor(Duration::from_secs(7 * 86_400));
-        for policy in [OnUnknown::HandBack, week, OnUnknown::Archive, OnUnknown::Retry] {
+        let week = OnUnknown::RequeueFor(Duration::from_secs(7 * 86_400));
+        for policy in [OnUnknown::Requeue, week, OnUnknown::Archive, OnUnknown::Retry] {
             assert_eq!(policy.to_string().parse(), Ok(policy));
         }
-        assert_eq!(week.to_string(), "hand back for 7d");
-        assert!("hand back for ever".parse::<OnUnknown>().is_err());
-        assert!("drop".parse::<OnUnknown>().unwrap_err().to_string().contains("\"hand back\""));
+        assert_eq!(week.to_string(), "requeue for 7d");
+        assert!("requeue for ever".parse::<OnUnknown>().is_err());
+        assert!("drop".parse::<OnUnknown>().unwrap_err().to_string().contains("\"requeue\""));
     }
 }

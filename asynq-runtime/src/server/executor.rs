@@ -14,14 +14,14 @@ use tracing::Instrument as _;
 use super::{
     attempt::Attempt,
     attempt_deadline::AttemptDeadline,
-    attempt_future::{AttemptFuture, Attempted, OwnError, drive, panicked, pausing, stopped},
+    attempt_future::{AttemptFuture, Attempted, OwnError, drive, panicked, stopped, with_delay},
     config::{ANSWER, OnUnknown},
     dispatcher::Dispatcher,
     handlers::Handlers,
     hooks::{self, Hooks},
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
-    retry_delay::{RetryDelay, ServerBackoff},
+    retry_delay::{RetryDelayRule, ServerBackoff},
     stop::Stop,
     stuck::{self, GivenUp},
 };
@@ -31,13 +31,13 @@ use crate::{
         BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, Registry, StateMap,
         panics::{self, Caught},
     },
-    metrics::{Outcome, Under},
+    metrics::{AttemptMetrics, Outcome},
     propagation,
     task::UniqueUntil,
 };
 use fastrand::Rng;
 
-/// Before a task is tried again whose lock could not be freed by a broker that otherwise answers.
+/// Delay before the next try of a task whose unique lock the broker refused to free.
 pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// What an [`Executor`] is made of.
@@ -144,9 +144,9 @@ impl Executor {
             outcome = tracing::field::Empty,
         );
         propagation::adopt(&span, message);
-        let under = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
+        let attempt_metrics = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
-            let Attempted { ended, error } = self.run(attempt, stop, permit, &under).await;
+            let Attempted { ended, error } = self.run(attempt, stop, permit, &attempt_metrics).await;
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let action = decide(
                 ended,
@@ -155,12 +155,12 @@ impl Executor {
                     extra,
                     on_unknown: self.0.dispatcher.on_unknown,
                     now_ms: self.0.broker.now().timestamp_millis(),
-                    roll: self.roll(),
+                    jitter_step: self.roll(),
                 },
             );
             let outcome = Outcome::of(&action, is_revoked);
             tracing::Span::current().record("outcome", outcome.as_str());
-            under.end(outcome);
+            attempt_metrics.end(outcome);
             tell(&action);
             let (failed, own) = (hooks::failed(attempt, &action), self.tell_archived(attempt, &action, error));
             decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
@@ -172,7 +172,13 @@ impl Executor {
         propagation::carrying(message, run).instrument(span).await
     }
 
-    async fn run(&self, attempt: &Attempt, stop: &Stop, permit: Option<Permit>, under: &Under) -> Attempted {
+    async fn run(
+        &self,
+        attempt: &Attempt,
+        stop: &Stop,
+        permit: Option<Permit>,
+        attempt_metrics: &AttemptMetrics,
+    ) -> Attempted {
         let Inner { dispatcher, broker, .. } = &*self.0;
         let message = &attempt.message;
         let deadline = AttemptDeadline::of(message, broker.now());
@@ -191,31 +197,31 @@ impl Executor {
             return ended.into();
         }
         let job = dispatcher.registry.get(&message.r#type);
-        let retry_delay = RetryDelay {
+        let retry_delay = RetryDelayRule {
             job: job.and_then(|job| job.backoff),
             server: self.0.backoff.clone(),
             message: Arc::clone(message),
         };
         let blocking = self.0.blocking.for_attempt();
         let ctx = self.context(attempt, job, Some(deadline.moment()), stop.cancel().clone(), blocking.clone());
-        under.start();
+        attempt_metrics.start();
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
             Some(permit) => Ok(permit.call(ctx)),
             None => dispatcher.start(ctx),
         });
-        let work = match started {
-            Ok(Ok(work)) => AttemptFuture {
-                future: Some(work),
+        let future = match started {
+            Ok(Ok(future)) => AttemptFuture {
+                future: Some(future),
                 is_failure: self.0.hooks.is_failure.clone(),
                 retry_delay: retry_delay.clone(),
             },
             Ok(Err(not_run)) => return Ended::from(not_run).into(),
-            Err(panic) => return pausing(panicked(&panic).into(), &retry_delay),
+            Err(panic) => return with_delay(panicked(&panic).into(), &retry_delay),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
-        let watch = |cause| stuck::watch(cause, &blocking, under, kill_after, &self.0.given_up);
-        pausing(drive(work, &deadline, stop, &blocking, watch).await, &retry_delay)
+        let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.given_up);
+        with_delay(drive(future, &deadline, stop, &blocking, watch).await, &retry_delay)
     }
 
     /// What the program is given of an attempt.
@@ -252,7 +258,7 @@ impl Executor {
     }
 
     /// Why the task must not be started, now or ever.
-    fn hopeless(&self, attempt: &Attempt, deadline: &AttemptDeadline) -> Option<Ended> {
+    fn hopeless(&self, attempt: &Attempt, attempt_deadline: &AttemptDeadline) -> Option<Ended> {
         let (message, extra) = (&attempt.message, &attempt.extra);
         if let Some(defect) = &attempt.defect {
             return Some(Ended::Hopeless(defect.clone()));
@@ -268,7 +274,7 @@ impl Executor {
         if message.timeout <= 0 && message.deadline == 0 {
             tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
         }
-        deadline.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
+        attempt_deadline.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
     }
 
     /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if it must not start.

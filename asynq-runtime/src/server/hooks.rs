@@ -52,7 +52,7 @@ pub(crate) type IsFailure = Arc<dyn Fn(&JobError) -> bool + Send + Sync>;
 
 /// The hooks of one server that are called once each.
 #[derive(Default)]
-pub(crate) struct Moments {
+pub(crate) struct LifecycleHooks {
     pub(crate) before_start: Vec<Once<Result<(), BoxError>>>,
     pub(crate) on_drain: Vec<Once<()>>,
 }
@@ -98,7 +98,7 @@ where
     })
 }
 
-impl Moments {
+impl LifecycleHooks {
     /// Calls those of the start, one after the other.
     ///
     /// # Errors
@@ -169,10 +169,13 @@ pub(crate) fn failed(attempt: &Attempt, action: &Action) -> Option<FailedTask> {
     })
 }
 
-impl fmt::Debug for Moments {
+impl fmt::Debug for LifecycleHooks {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { before_start, on_drain } = self;
-        f.debug_struct("Moments").field("before_start", &before_start.len()).field("on_drain", &on_drain.len()).finish()
+        f.debug_struct("LifecycleHooks")
+            .field("before_start", &before_start.len())
+            .field("on_drain", &on_drain.len())
+            .finish()
     }
 }
 

@@ -83,7 +83,7 @@ async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
     Ok(())
 }
 
-/// Trims the archive: what is too old is gone as promised; what is too much is told, because somebody may miss it.
+/// Trims the archive: deletes tasks past the age limit silently, and warns of those deleted past the size limit.
 async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
     let Room { size, age } = context.config.archives.room(queue.as_str());
     trim_to(context, queue, age, usize::MAX, &mut 0).await?;

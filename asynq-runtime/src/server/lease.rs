@@ -68,7 +68,7 @@ pub(super) async fn still_ours(context: &ServerContext, task: &Arc<ActiveRun>) -
     let key = &task.attempt.key;
     // Rare, and large beside what an ordinary start keeps.
     if let Err(error) = Box::pin(extend(context, slice::from_ref(key))).await {
-        tracing::warn!(id = %key.id, queue = %key.queue, "the task starts late and goes back, because its lease cannot be extended: {error}");
+        tracing::warn!(id = %key.id, queue = %key.queue, "the task is requeued before a late start: its lease cannot be extended: {error}");
         context.requeue(slice::from_ref(task));
     }
     task.is_running()

@@ -76,7 +76,7 @@ use self::{
     config::{ANSWER, Config},
     fetcher::Fetcher,
     heartbeat_runtime::HeartbeatRuntime,
-    hooks::Moments,
+    hooks::LifecycleHooks,
     layer_stack::Layers,
     os_signals::ShutdownRequest,
     outbox::Outbox,
@@ -131,7 +131,7 @@ pub(crate) struct Parts {
     pub(crate) executor: Executor,
     pub(crate) aggregations: Arc<Aggregations>,
     pub(crate) layers: Layers,
-    pub(crate) moments: Moments,
+    pub(crate) lifecycle_hooks: LifecycleHooks,
     services: Vec<Box<dyn Service>>,
     flags: Flags,
 }
@@ -192,9 +192,9 @@ impl Server {
         timers.await.map_err(|_| ServerError::NoRuntime)?;
         self.warn_of_unserved_jobs();
 
-        let Parts { broker, config, executor, aggregations, layers, mut moments, services, flags } = self.parts;
+        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, services, flags } = self.parts;
         let client = Client::new(Arc::clone(&broker));
-        moments.start(&client).await?;
+        lifecycle_hooks.start(&client).await?;
 
         let queues = ServedQueues::new(config.queues.clone(), config.strict);
         let (started, registry) = (broker.now(), executor.registry().clone());
@@ -258,7 +258,7 @@ impl Server {
         Ok(Running {
             context,
             services,
-            moments: Mutex::new(moments),
+            lifecycle_hooks: Mutex::new(lifecycle_hooks),
             closes_broker: self.closes_broker,
             heartbeat_runtime: self.heartbeat_runtime,
         })

@@ -43,7 +43,7 @@ struct Items {
     sent: Option<(Arc<Vec<Settlement>>, Vec<SendHistory>)>,
     /// Requeued by a server that is leaving, with their places: sent together, so that their order stays.
     requeued: Vec<(u64, Item)>,
-    /// Whether those were sent.
+    /// Whether requeued outcomes are gathered instead of sent.
     gathers: bool,
     /// Refused while others of the same call were taken; the broker lives, so they must not hold up the rest.
     deferred: Vec<(Instant, Item)>,

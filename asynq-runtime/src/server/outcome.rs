@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_grammar::duration;
 use bytes::Bytes;
 
-use super::{config::OnUnknown, retry_delay::retry_delay};
+use super::{config::OnUnknown, retry_delay::default_retry_delay};
 use crate::{
     broker::{Action, shortened},
     job::{Policy, RESULT_LIMIT, ResultTooLarge},
@@ -31,7 +31,7 @@ pub(crate) enum Ended {
         policy: Policy,
         error: String,
         /// How long to wait for the next attempt, where it is not asynq's formula.
-        pause: Option<Duration>,
+        delay: Option<Duration>,
     },
     /// The server is leaving.
     Interrupted,
@@ -47,7 +47,7 @@ pub(crate) enum Ended {
 
 impl Ended {
     pub(crate) fn failed(error: impl Into<String>) -> Self {
-        Self::Failed { policy: Policy::Fail, error: error.into(), pause: None }
+        Self::Failed { policy: Policy::Fail, error: error.into(), delay: None }
     }
 }
 
@@ -59,8 +59,8 @@ pub(crate) struct Facts<'a> {
     pub(crate) on_unknown: OnUnknown,
     /// The broker's now, Unix milliseconds.
     pub(crate) now_ms: i64,
-    /// Chance for the retry delay.
-    pub(crate) roll: u32,
+    /// Which of 30 steps of jitter the retry delay gets.
+    pub(crate) jitter_step: u32,
 }
 
 /// What becomes of the task.
@@ -78,11 +78,11 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
             Action::Archive { error, extra: Extra { ending: Ending::Expired.into(), ..known(facts.extra) } }
         }
         Ended::Unknown(error) => unknown(error, facts),
-        Ended::Failed { policy, error, pause } => failed(policy, error, pause, facts),
+        Ended::Failed { policy, error, delay } => failed(policy, error, delay, facts),
     }
 }
 
-fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
+fn failed(policy: Policy, error: String, delay: Option<Duration>, facts: Facts<'_>) -> Action {
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
     let is_last = facts.message.retried >= facts.message.retry;
     match policy {
@@ -93,10 +93,10 @@ fn failed(policy: Policy, error: String, pause: Option<Duration>, facts: Facts<'
         // Before the retry limit is checked: a snooze is not a failure, and asynq has no rule for it.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
-        Policy::NotAFailure if facts.extra.deferrals < MOST_DEFERRALS => not_a_failure(error, pause, facts),
+        Policy::NotAFailure if facts.extra.deferrals < MOST_DEFERRALS => not_a_failure(error, delay, facts),
         _ if is_last => archive(error, facts),
         Policy::RetryIn(delay) => retry(delay, error, facts),
-        _ => retry(pause.unwrap_or_else(|| retry_delay(retried, facts.roll)), error, facts),
+        _ => retry(delay.unwrap_or_else(|| default_retry_delay(retried, facts.jitter_step)), error, facts),
     }
 }
 
@@ -105,8 +105,8 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
         OnUnknown::Retry => failed(Policy::Fail, error, None, facts),
-        OnUnknown::HandBack => requeue_unknown(error, GIVE_UP_UNKNOWN, facts),
-        OnUnknown::HandBackFor(limit) => requeue_unknown(error, limit, facts),
+        OnUnknown::Requeue => requeue_unknown(error, GIVE_UP_UNKNOWN, facts),
+        OnUnknown::RequeueFor(limit) => requeue_unknown(error, limit, facts),
     }
 }
 
@@ -125,10 +125,10 @@ fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
 }
 
 /// asynq's `IsFailure` = false, but not for ever, and on the last retry too.
-fn not_a_failure(error: String, pause: Option<Duration>, facts: Facts<'_>) -> Action {
+fn not_a_failure(error: String, delay: Option<Duration>, facts: Facts<'_>) -> Action {
     let deferrals = facts.extra.deferrals;
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
-    let delay = pause.unwrap_or_else(|| retry_delay(retried.saturating_add(deferrals), facts.roll));
+    let delay = delay.unwrap_or_else(|| default_retry_delay(retried.saturating_add(deferrals), facts.jitter_step));
     let extra = Extra { deferrals: deferrals + 1, unknown: None, ..facts.extra.clone() };
     Action::Retry { delay, error: Some(error), counted: false, extra }
 }
@@ -161,7 +161,7 @@ mod tests {
         extra: Extra,
     ) -> Action {
         let message = TaskMessage { retried, retry, retention, ..TaskMessage::default() };
-        decide(ended, Facts { message: &message, extra: &extra, on_unknown, now_ms: NOW, roll: 0 })
+        decide(ended, Facts { message: &message, extra: &extra, on_unknown, now_ms: NOW, jitter_step: 0 })
     }
 
     fn secs(n: u64) -> Duration {
@@ -169,11 +169,11 @@ mod tests {
     }
 
     fn fails(policy: Policy) -> Ended {
-        Ended::Failed { policy, error: "why".into(), pause: None }
+        Ended::Failed { policy, error: "why".into(), delay: None }
     }
 
     fn pauses(policy: Policy, seconds: u64) -> Ended {
-        Ended::Failed { policy, error: "why".into(), pause: Some(secs(seconds)) }
+        Ended::Failed { policy, error: "why".into(), delay: Some(secs(seconds)) }
     }
 
     fn archived() -> Action {
@@ -226,7 +226,7 @@ mod tests {
         for (ended, counters, retention, expected) in table {
             let case = format!("{ended:?} {counters:?} {retention}");
             assert_eq!(
-                decide_with(ended, counters, retention, OnUnknown::HandBack, Extra::default()),
+                decide_with(ended, counters, retention, OnUnknown::Requeue, Extra::default()),
                 expected,
                 "{case}"
             );
@@ -250,7 +250,7 @@ mod tests {
             (Ended::Hopeless("why".into()), 60, true, archive(true, Ending::Plain)),
         ] {
             let case = format!("{ended:?} {retention} {awaited}");
-            let decided = decide_with(ended, (0, 25), retention, OnUnknown::HandBack, extra(awaited, Ending::Expired));
+            let decided = decide_with(ended, (0, 25), retention, OnUnknown::Requeue, extra(awaited, Ending::Expired));
             assert_eq!(decided, expected, "{case}");
         }
     }
@@ -271,11 +271,11 @@ mod tests {
             (extra(NOW - DAY + 1, u32::MAX), 600, extra(NOW - DAY + 1, u32::MAX)),
         ];
         for (before, delay, after) in table {
-            let action = decide_with(Ended::Unknown("why".into()), (25, 25), 0, OnUnknown::HandBack, before);
+            let action = decide_with(Ended::Unknown("why".into()), (25, 25), 0, OnUnknown::Requeue, before);
             let error = Some("why".to_owned());
             assert_eq!(action, Action::Retry { delay: secs(delay), error, counted: false, extra: after });
         }
-        let action = decide_with(Ended::Unknown("why".into()), (0, 25), 0, OnUnknown::HandBack, extra(NOW - DAY, 150));
+        let action = decide_with(Ended::Unknown("why".into()), (0, 25), 0, OnUnknown::Requeue, extra(NOW - DAY, 150));
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
         assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
         assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
@@ -285,7 +285,7 @@ mod tests {
     fn a_server_says_for_how_long_an_unknown_task_is_requeued() {
         let unknown = |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1 }), ..Extra::default() };
         let act = |limit, since_ms| {
-            let policy = OnUnknown::HandBackFor(limit);
+            let policy = OnUnknown::RequeueFor(limit);
             decide_with(Ended::Unknown("why".into()), (0, 25), 0, policy, unknown(since_ms))
         };
         let week = Duration::from_secs(7 * 86_400);
@@ -308,7 +308,7 @@ mod tests {
             let message = TaskMessage { error_msg: known.to_owned(), ..TaskMessage::default() };
             let extra = Extra::default();
             let facts =
-                Facts { message: &message, extra: &extra, on_unknown: OnUnknown::HandBack, now_ms: NOW, roll: 0 };
+                Facts { message: &message, extra: &extra, on_unknown: OnUnknown::Requeue, now_ms: NOW, jitter_step: 0 };
             let action = decide(Ended::Unknown(error.to_owned()), facts);
             let Action::Retry { error: said, counted: false, .. } = action else { panic!("{action:?}") };
             assert_eq!(said.as_deref(), written.then_some(error), "after {known:.20}");
@@ -328,7 +328,7 @@ mod tests {
             ((0, 0), 24, 331_791),
         ];
         for (counters, before, delay) in table {
-            let action = decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, deferrals(before));
+            let action = decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::Requeue, deferrals(before));
             let expected = Action::Retry {
                 delay: secs(delay),
                 error: Some("why".into()),
@@ -338,12 +338,12 @@ mod tests {
             assert_eq!(action, expected, "{counters:?} {before}");
         }
         let at_last =
-            |counters| decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::HandBack, deferrals(25));
+            |counters| decide_with(fails(Policy::NotAFailure), counters, 0, OnUnknown::Requeue, deferrals(25));
         let Action::Retry { counted: true, extra, .. } = at_last((0, 25)) else { panic!("it counts") };
         assert_eq!(extra, deferrals(0));
         assert_eq!(at_last((25, 25)), Action::Archive { error: "why".into(), extra: deferrals(0) });
         // Another end begins the count anew.
-        let action = decide_with(fails(Policy::Fail), (0, 25), 0, OnUnknown::HandBack, deferrals(9));
+        let action = decide_with(fails(Policy::Fail), (0, 25), 0, OnUnknown::Requeue, deferrals(9));
         let Action::Retry { extra, .. } = action else { panic!("{action:?}") };
         assert_eq!(extra, deferrals(0));
     }
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn what_did_not_start_is_deferred_as_it_is() {
         let extra = Extra { deferrals: 3, unique_extend: true, ..Extra::default() };
-        let action = decide_with(Ended::Deferred(secs(5)), (25, 25), 0, OnUnknown::HandBack, extra.clone());
+        let action = decide_with(Ended::Deferred(secs(5)), (25, 25), 0, OnUnknown::Requeue, extra.clone());
         assert_eq!(action, Action::Retry { delay: secs(5), error: None, counted: false, extra });
     }
 
@@ -367,8 +367,7 @@ mod tests {
     fn a_task_that_is_known_again_forgets_that_it_was_not() {
         let extra =
             Extra { max_crashes: Some(1), unknown: Some(Unknown { since_ms: 1, times: 3 }), ..Extra::default() };
-        let Action::Retry { extra, .. } = decide_with(fails(Policy::Fail), (0, 1), 0, OnUnknown::HandBack, extra)
-        else {
+        let Action::Retry { extra, .. } = decide_with(fails(Policy::Fail), (0, 1), 0, OnUnknown::Requeue, extra) else {
             panic!("a first failure is retried")
         };
         assert_eq!(extra, Extra { max_crashes: Some(1), ..Extra::default() });

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// No task waits longer than this for its next attempt; asynq's formula has no cap and overflows.
-pub(crate) const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
+const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
 
 type Decide = dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync;
 
@@ -31,13 +31,13 @@ impl fmt::Debug for ServerBackoff {
 
 /// What decides how long one task waits after a failure.
 #[derive(Debug, Clone)]
-pub(crate) struct RetryDelay {
+pub(crate) struct RetryDelayRule {
     pub(crate) job: Option<Backoff>,
     pub(crate) server: Option<ServerBackoff>,
     pub(crate) message: Arc<TaskMessage>,
 }
 
-impl RetryDelay {
+impl RetryDelayRule {
     /// The delay after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task must
     /// not suffer for it.
     pub(crate) fn after(&self, error: &JobError) -> Option<Duration> {
@@ -52,10 +52,10 @@ impl RetryDelay {
 }
 
 /// asynq's delay before the next attempt of a task that has failed `retried` times before: n⁴ + 15 s,
-/// and up to 29·(n+1) s on top, as `roll` says (0..30), so that tasks that failed together do not return together.
-pub(crate) fn retry_delay(retried: u32, roll: u32) -> Duration {
+/// and up to 29·(n+1) s on top, as `jitter_step` says (0..30), so that tasks that failed together do not return together.
+pub(super) fn default_retry_delay(retried: u32, jitter_step: u32) -> Duration {
     let n = u64::from(retried);
-    let jitter = u64::from(roll % 30).saturating_mul(n + 1);
+    let jitter = u64::from(jitter_step % 30).saturating_mul(n + 1);
     let seconds = n.saturating_pow(4).saturating_add(15).saturating_add(jitter);
     Duration::from_secs(seconds).min(LONGEST_RETRY_DELAY)
 }
@@ -98,7 +98,7 @@ mod tests {
         for (job, server, expected) in table {
             let case = format!("{job:?} {server:?}");
             let message = Arc::new(TaskMessage { r#type: "mail".into(), retried: 3, ..TaskMessage::default() });
-            assert_eq!(RetryDelay { job, server, message }.after(&JobError::fail("why")), expected, "{case}");
+            assert_eq!(RetryDelayRule { job, server, message }.after(&JobError::fail("why")), expected, "{case}");
         }
     }
 
@@ -111,8 +111,8 @@ mod tests {
             let n = u32::try_from(case["n_retried"].as_u64().unwrap()).unwrap();
             let (low, high) = (case["formula_min_s"].as_u64().unwrap(), case["formula_max_s"].as_u64().unwrap());
             let cap = LONGEST_RETRY_DELAY.as_secs();
-            assert_eq!(retry_delay(n, 0).as_secs(), low.min(cap), "n = {n}");
-            assert_eq!(retry_delay(n, 29).as_secs(), high.min(cap), "n = {n}");
+            assert_eq!(default_retry_delay(n, 0).as_secs(), low.min(cap), "n = {n}");
+            assert_eq!(default_retry_delay(n, 29).as_secs(), high.min(cap), "n = {n}");
         }
     }
 
@@ -121,7 +121,7 @@ mod tests {
         for roll in 0..30 {
             let mut before = Duration::ZERO;
             for n in (0..2_000).chain([65_535, 1 << 20, u32::MAX - 1, u32::MAX]) {
-                let delay = retry_delay(n, roll);
+                let delay = default_retry_delay(n, roll);
                 assert!(delay >= before && delay <= LONGEST_RETRY_DELAY, "n = {n}, roll = {roll}: {delay:?}");
                 before = delay;
             }

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    error::ServerError, heartbeat_runtime::HeartbeatRuntime, hooks::Moments, os_signals::ShutdownRequest,
+    error::ServerError, heartbeat_runtime::HeartbeatRuntime, hooks::LifecycleHooks, os_signals::ShutdownRequest,
     server_context::ServerContext, service::Services, shutdown, signals::Signals,
 };
 use crate::{broker::Broker, client::Client};
@@ -32,7 +32,7 @@ use crate::{broker::Broker, client::Client};
 pub struct Running {
     pub(super) context: Arc<ServerContext>,
     pub(super) services: Services,
-    pub(super) moments: Mutex<Moments>,
+    pub(super) lifecycle_hooks: Mutex<LifecycleHooks>,
     pub(super) closes_broker: bool,
     pub(super) heartbeat_runtime: HeartbeatRuntime,
 }
@@ -58,7 +58,7 @@ impl Running {
         self.context.runs.running()
     }
 
-    /// Named moments, for tests.
+    /// Named lifecycle_hooks, for tests.
     pub fn signals(&self) -> &Signals {
         &self.context.signals
     }
@@ -82,8 +82,10 @@ impl Running {
     ///
     /// A service had failed, or too many blocking jobs were given up.
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
-        let moments = self.take_moments();
-        self.heartbeat_runtime.call(shutdown::drain(Arc::clone(&self.context), moments, self.closes_broker)).await?;
+        let lifecycle_hooks = self.take_lifecycle_hooks();
+        self.heartbeat_runtime
+            .call(shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker))
+            .await?;
         self.outcome()
     }
 
@@ -95,8 +97,8 @@ impl Running {
     ///
     /// The reason to shut down.
     pub(super) async fn obey(mut self, asked: mpsc::Receiver<ShutdownRequest>) -> Result<(), ServerError> {
-        let (moments, leave) = (self.take_moments(), CancellationToken::new());
-        let drain = shutdown::drain(Arc::clone(&self.context), moments, self.closes_broker);
+        let (lifecycle_hooks, leave) = (self.take_lifecycle_hooks(), CancellationToken::new());
+        let drain = shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker);
         let drained =
             self.heartbeat_runtime.call(shutdown::obey(asked, Arc::clone(&self.context), leave.clone(), drain));
         tokio::pin!(drained);
@@ -115,8 +117,8 @@ impl Running {
         self.services.outcome().and(self.context.executor.given_up().outcome())
     }
 
-    fn take_moments(&mut self) -> Moments {
-        std::mem::take(self.moments.get_mut().unwrap_or_else(PoisonError::into_inner))
+    fn take_lifecycle_hooks(&mut self) -> LifecycleHooks {
+        std::mem::take(self.lifecycle_hooks.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends everything at once; the same as dropping it.

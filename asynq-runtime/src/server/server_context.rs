@@ -100,7 +100,7 @@ impl ServerContext {
             let ids: Vec<&str> = released.iter().map(|(_, id)| id.as_str()).collect();
             tracing::warn!(
                 ?ids,
-                "these tasks were taken and never came here, because a job blocks its thread or the connection failed; \
+                "the dequeue of these tasks was not answered, because a job blocks its thread or the connection failed; \
                  they are pending again"
             );
         }

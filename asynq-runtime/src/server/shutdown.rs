@@ -10,7 +10,7 @@ use tokio::{
 };
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{hooks::Moments, os_signals::ShutdownRequest, server_context::ServerContext, stop::Why};
+use super::{hooks::LifecycleHooks, os_signals::ShutdownRequest, server_context::ServerContext, stop::Why};
 use crate::client::Client;
 
 /// A shutdown timeout beyond any process's life; a longer one would overflow the clock.
@@ -26,14 +26,15 @@ const LEAVE: Duration = Duration::from_millis(850);
 const LEFT_AT_ONCE: i32 = 130;
 
 /// Ends the server's work. Runs on the heartbeat runtime.
-pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_broker: bool) {
+pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: LifecycleHooks, closes_broker: bool) {
     let end = Instant::now() + context.config.shutdown_timeout.min(ENDLESS);
     let running = context.runs.running();
     tracing::info!(running, timeout = ?context.config.shutdown_timeout, "leaving: takes no more tasks");
     context.quiet.cancel();
     context.closing.cancel();
     context.runs.poke();
-    let hooks = AbortOnDropHandle::new(context.jobs.spawn(moments.drain(Client::new(Arc::clone(&context.broker)))));
+    let hooks =
+        AbortOnDropHandle::new(context.jobs.spawn(lifecycle_hooks.drain(Client::new(Arc::clone(&context.broker)))));
     let nothing_runs = async {
         context.fetched_last.cancelled().await;
         context.runs.emptied().await;
@@ -65,7 +66,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
         Err(_) => Some("the broker did not answer in time".to_owned()),
     };
     if let Some(why) = why {
-        tracing::warn!("tasks that never came here, if there are any, run again when their lease is over: {why}");
+        tracing::warn!("tasks of an unanswered dequeue, if any, run again when their lease expires: {why}");
     }
     context.outbox.send_requeued();
     if !within(end + SETTLE, context.outbox.emptied()).await {
@@ -78,7 +79,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, moments: Moments, closes_
     within(end + SETTLE, context.services_ended.cancelled()).await;
     context.leaving.cancel();
     let leave = async {
-        // With tasks in hand the server just falls silent: only their leases may end them.
+        // A server that holds tasks does not leave: they return when their leases expire.
         if context.runs.is_empty()
             && let Err(error) = context.broker.leave(&context.member).await
         {

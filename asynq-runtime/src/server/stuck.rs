@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{error::ServerError, outcome::Ended};
 use crate::{
     job::{BlockingPool, Policy},
-    metrics::Under,
+    metrics::AttemptMetrics,
 };
 
 /// How long a thread may take to notice that its time is over. After that the job counts as stuck.
@@ -70,13 +70,13 @@ impl Drop for OneGivenUp {
 pub(crate) async fn watch(
     cause: Ended,
     blocking: &BlockingPool,
-    under: &Under,
+    attempt_metrics: &AttemptMetrics,
     kill_after: Option<Duration>,
     given_up: &Arc<GivenUp>,
 ) -> Ended {
     let notice = kill_after.map_or(NOTICE, |after| after.min(NOTICE));
     tokio::time::sleep(notice).await;
-    blocking.keep_until_idle(Box::new(under.stuck()));
+    blocking.keep_until_idle(Box::new(attempt_metrics.stuck()));
     let Some(after) = kill_after else {
         tracing::warn!(
             "stuck: its time is over and its thread has not returned; task, slot and lease wait for it \
@@ -95,8 +95,8 @@ pub(crate) async fn watch(
 fn without_thread(cause: Ended, after: Duration) -> Ended {
     let more = |why: String| format!("{why}; its thread did not return within {after:?} and was given up");
     match cause {
-        Ended::Failed { policy: Policy::Fail, error, pause } => {
-            Ended::Failed { policy: Policy::Fail, error: more(error), pause }
+        Ended::Failed { policy: Policy::Fail, error, delay } => {
+            Ended::Failed { policy: Policy::Fail, error: more(error), delay }
         }
         Ended::Hopeless(why) => Ended::Hopeless(more(why)),
         other => other,

@@ -76,8 +76,8 @@ impl Worker {
             }
             error => panic!("{error}"),
         });
-        let Parts { broker, config, executor, aggregations, layers, mut moments, .. } = parts;
-        moments.start(client).await.unwrap_or_else(|error| panic!("{error}"));
+        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, .. } = parts;
+        lifecycle_hooks.start(client).await.unwrap_or_else(|error| panic!("{error}"));
         let layers = layers.build(executor.dispatcher());
         Self { broker, retries: config.retries, executor, aggregations, layers, turn: Mutex::default() }
     }

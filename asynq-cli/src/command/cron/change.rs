@@ -14,7 +14,7 @@ use crate::{error::CliError, session::Session, show::clean};
 /// With --json: an array of objects with `entry`, `task_id`, `queue` and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Which, as `cron ls` shows them
+    /// Ids, as `cron ls` shows them
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Resume {
 
 #[derive(Debug, Args)]
 struct Which {
-    /// Which, as `cron ls` shows them
+    /// Ids, as `cron ls` shows them
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
     /// Their queue, for entries that no running scheduler lists

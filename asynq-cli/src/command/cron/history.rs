@@ -22,7 +22,7 @@ use crate::{
 /// With --json: an array of objects with `entry`, `enqueued` (`task_id`, `at`) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// Which, as `cron ls` shows them
+    /// Ids, as `cron ls` shows them
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
     /// Which page, counted from 1

@@ -14,7 +14,7 @@ use crate::{
 /// With --json: an array of objects with `queue`, `days` (`date`, `processed`, `failed`; today first) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// Which
+    /// The queues
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
     /// How many days, today first; they are kept for 90

@@ -17,7 +17,7 @@ use crate::{
 /// With --json: an array of the objects of `stats --json`, with `memory_bytes`, `groups` (how many) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
-    /// Which
+    /// The queues
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
 }

@@ -10,7 +10,7 @@ use crate::{error::CliError, session::Session, show::clean};
 /// With --json: an array of objects with `queue`, `paused`, `changed` and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Pause {
-    /// Which
+    /// The queues
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
 }
@@ -18,7 +18,7 @@ pub(crate) struct Pause {
 /// With --json: an array of objects with `queue`, `paused`, `changed` and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Resume {
-    /// Which
+    /// The queues
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
 }

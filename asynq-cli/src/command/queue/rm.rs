@@ -18,7 +18,7 @@ use crate::{error::CliError, session::Session, show::clean};
 /// With --json: an array of objects with `queue`, `tasks` (deleted with it) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
-    /// Which
+    /// The queues
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
     /// Deletes its tasks, too; running ones keep a queue from being deleted

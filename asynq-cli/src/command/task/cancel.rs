@@ -7,12 +7,12 @@ use serde_json::json;
 use super::super::several::{Done, Several};
 use crate::{error::CliError, session::Session, show::clean};
 
-/// Whether somebody heard it is not known, as in asynq. A task that counts as running while nobody runs it is ended
+/// Requests are not acknowledged, as in asynq. A task that is active but has no worker is ended
 ///
 /// With --json: an array of objects with `id`, `ended_in` (queues where nobody ran it and it was ended) and `error`.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
-    /// Which, in all queues
+    /// Ids of tasks, in all queues
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 }

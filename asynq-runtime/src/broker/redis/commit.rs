@@ -76,12 +76,12 @@ impl Commit {
         let commit = self;
         // A send that waits for replicas keeps the next one on its connection waiting, whose time-out runs all the same.
         let in_flight = if commit.is_durable() { 1 } else { IN_FLIGHT };
-        let turns = Arc::new(Semaphore::new(in_flight));
+        let permits = Arc::new(Semaphore::new(in_flight));
         let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
         let mut sends = JoinSet::new();
         let mut number = 0_u64;
-        // The turn first, the batch after it: what comes in meanwhile travels together.
-        while let Ok(turn) = Arc::clone(&turns).acquire_owned().await {
+        // Acquires the permit before the batch: calls that arrive meanwhile join it.
+        while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
             while sends.try_join_next().is_some() {}
             let Some(first) = queue.recv().await else { return };
             let mut size = first.items.len();
@@ -98,7 +98,7 @@ impl Commit {
             sends.spawn(async move {
                 commit.send(batch, slot, number).await;
                 free_slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
-                drop(turn);
+                drop(permit);
             });
         }
     }

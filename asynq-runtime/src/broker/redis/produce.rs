@@ -51,7 +51,7 @@ pub(super) struct Producer {
     commit: Arc<Commit>,
     patience: Duration,
     /// None where it cannot be: see [`Producer::start`].
-    direct: Option<DedicatedConnection>,
+    dedicated: Option<DedicatedConnection>,
     /// Calls that have not returned.
     under_way: AtomicUsize,
 }
@@ -64,16 +64,16 @@ impl Producer {
         let call_timeout = role.timeout.saturating_add(durability.patience());
         let patience = patience(call_timeout);
         let is_plain = durability == Durability::Async;
-        let direct = is_plain.then(|| DedicatedConnection::beside(&router, &role, Purpose::Calls, OFTEN)).flatten();
+        let dedicated = is_plain.then(|| DedicatedConnection::beside(&router, &role, Purpose::Calls, OFTEN)).flatten();
         let commit = Arc::new(Commit::new(router, role.clock, durability, call_timeout));
         io.spawn(Arc::clone(&commit).run(queue));
-        Self { waiting, commit, patience, direct, under_way: AtomicUsize::new(0) }
+        Self { waiting, commit, patience, dedicated, under_way: AtomicUsize::new(0) }
     }
 
     /// Opens no connection any more.
     pub(super) fn close(&self) {
-        if let Some(direct) = &self.direct {
-            direct.close();
+        if let Some(dedicated) = &self.dedicated {
+            dedicated.close();
         }
     }
 
@@ -86,8 +86,8 @@ impl Producer {
         let call = UnderWay::begin(&self.under_way);
         if call.is_alone
             && batch.len() <= PER_SCRIPT.0
-            && let Some(direct) = &self.direct
-            && let Some(own) = direct.take()
+            && let Some(dedicated) = &self.dedicated
+            && let Some(own) = dedicated.take()
         {
             return match self.commit.send_alone(own, items(batch)).await {
                 Ok(outcomes) => outcomes,

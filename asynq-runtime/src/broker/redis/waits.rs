@@ -33,7 +33,7 @@ const FAR: Duration = Duration::from_secs(86_400);
 const FEW: usize = 8;
 /// Of so many servers that receive the same notification, one more per millisecond may look.
 const SERVERS_PER_MS: u64 = 8;
-/// Most that one of many servers lets others go before.
+/// Longest delay of [`RedisBroker::jitter`], in milliseconds.
 const LATEST: u64 = 10;
 
 /// A queue, and what has to be known to say whether it has something to take.
@@ -280,8 +280,8 @@ impl RedisBroker {
         Ok(())
     }
 
-    /// A random moment, longer the more servers there are, in whole milliseconds, because timers know no shorter ones. None for
-    /// few.
+    /// Returns a random delay that grows with the number of servers, in whole milliseconds, the resolution of timers; zero for
+    /// fewer than 8 servers.
     fn jitter(&self) -> Duration {
         let most = (self.servers_alive() / SERVERS_PER_MS).min(LATEST);
         Duration::from_millis(fastrand::u64(..=most))

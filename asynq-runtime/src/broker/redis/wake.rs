@@ -31,7 +31,7 @@ use super::{
 /// How often to look where tracking is refused.
 const POLL: Duration = Duration::from_millis(250);
 
-/// The tracking connection that all share who have none of their own, and the channel that tells of changes.
+/// The tracking connection of callers without their own, and the channel that notifies them of changes.
 #[derive(Debug)]
 pub(super) struct Wake {
     pub(super) router: Router,

@@ -69,7 +69,7 @@ pub(super) trait Command: Send {
 
 impl fmt::Debug for dyn Command {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Work").field("stage", &self.priority()).field("items", &self.items()).finish()
+        f.debug_struct("WriteCommand").field("priority", &self.priority()).field("items", &self.items()).finish()
     }
 }
 

@@ -204,7 +204,7 @@ impl Log {
 
 impl fmt::Debug for Log {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Log").field("place", &self.place).field("is_torn", &self.is_dirty()).finish_non_exhaustive()
+        f.debug_struct("Log").field("place", &self.place).field("is_dirty", &self.is_dirty()).finish_non_exhaustive()
     }
 }
 

@@ -92,7 +92,7 @@ impl FairWriteLock {
         Ok(Self { files, held_since: None })
     }
 
-    /// Waits for the turn, at most [`PATIENCE`]. Returns whether it is ours; the work may be done either way.
+    /// Waits for the lock, at most [`PATIENCE`]. Returns whether it is held; writing is safe either way.
     pub(super) fn take(&mut self) -> bool {
         if self.held_since.is_some() {
             return true;
@@ -103,7 +103,7 @@ impl FairWriteLock {
         self.held_since.is_some()
     }
 
-    /// Gives the turn back unless there is more work and it is still fresh.
+    /// Releases the lock, unless there is more work and less than [`KEEP`] has passed.
     pub(super) fn release(&mut self, more_work: bool) {
         let Some(since) = self.held_since else { return };
         if more_work && since.elapsed() < KEEP {

@@ -121,7 +121,7 @@ impl Groups for SqliteBroker {
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError> {
         let (number, id) = (set.number, set.id.clone());
         let command = WriteCommand::new(Priority::Settle, set.members.len(), move |tx| {
-            if let Some(Standing { q, ended: false }) = Standing::of(&tx.view, number, &id)? {
+            if let Some(SetRow { q, ended: false }) = SetRow::of(&tx.view, number, &id)? {
                 release(tx, q, number)?;
             }
             Ok(())
@@ -155,13 +155,13 @@ fn read_stats(row: &rusqlite::Row<'_>) -> rusqlite::Result<GroupStats> {
 
 /// What is known of a set.
 #[derive(Debug, Clone, Copy)]
-struct Standing {
+struct SetRow {
     q: i64,
     /// Whether it was finished; then this is the receipt.
     ended: bool,
 }
 
-impl Standing {
+impl SetRow {
     fn of(view: &View<'_>, number: i64, id: &str) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::GROUPS_SET, params![number, id], |row| Ok(Self { q: row.get(0)?, ended: row.get(1)? }))
     }

@@ -75,7 +75,7 @@ impl Liveness {
     }
 
     /// Shows that we live. It must be done before the server is on the list: in the other order another program could
-    /// bury it in between.
+    /// remove it in between.
     ///
     /// # Errors
     ///
@@ -178,9 +178,9 @@ mod tests {
         one.show().unwrap();
         assert!(matches!(other.look(one.name()), Sign::Alive));
         one.hide(true);
-        let Sign::Dead(grave) = other.look(one.name()) else { panic!("the lock was given back") };
+        let Sign::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was given back") };
         assert!(matches!(other.look(one.name()), Sign::Alive), "only one of us buries it");
-        grave.close();
+        stale_lock.close();
         assert!(matches!(other.look(one.name()), Sign::Unknown));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
@@ -194,10 +194,10 @@ mod tests {
         // What a fork does to an open file.
         let of_child = one.held.lock().unwrap().as_ref().unwrap()._lock.0.try_clone().unwrap();
         one.hide(true);
-        let Sign::Dead(grave) = other.look(one.name()) else { panic!("the lock was given back") };
+        let Sign::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was given back") };
         drop(of_child);
-        let of_child = grave._lock.0.try_clone().unwrap();
-        drop(grave);
+        let of_child = stale_lock._lock.0.try_clone().unwrap();
+        drop(stale_lock);
         assert!(matches!(other.look(one.name()), Sign::Dead(_)), "looked at again, it is as dead as before");
         drop(of_child);
     }

@@ -145,9 +145,9 @@ impl Maintain for SqliteBroker {
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
         let trust = if self.manual_clock {
-            recover::Trust::AtOnce
+            recover::LapseConfirmation::AtOnce
         } else {
-            recover::Trust::SeenAgain(Arc::clone(&self.lapses), self.lease)
+            recover::LapseConfirmation::SeenAgain(Arc::clone(&self.lapses), self.lease)
         };
         recover::recover(&self.store, queues, trust).await
     }

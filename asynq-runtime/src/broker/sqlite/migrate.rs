@@ -77,7 +77,7 @@ pub(super) fn check(connection: &Connection, place: &str) -> Result<(), BrokerEr
     Ok(())
 }
 
-fn upgrade(transaction: &Connection, from: Standing) -> rusqlite::Result<()> {
+fn upgrade(transaction: &Connection, from: InstalledSchema) -> rusqlite::Result<()> {
     if from.version >= NEWEST {
         return Ok(());
     }
@@ -109,7 +109,7 @@ struct Found {
 
 /// What we are in a file, before any migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Standing {
+struct InstalledSchema {
     names: Names,
     version: i64,
 }
@@ -139,15 +139,15 @@ impl Found {
         })
     }
 
-    fn decide(self, shared: bool) -> Result<Standing, Refusal> {
+    fn decide(self, shared: bool) -> Result<InstalledSchema, Refusal> {
         let standing = if self.application == APPLICATION {
-            Standing { names: Names::Plain, version: self.user_version }
+            InstalledSchema { names: Names::Plain, version: self.user_version }
         } else if shared {
-            Standing { names: Names::Prefixed, version: self.guest_version.unwrap_or(0) }
+            InstalledSchema { names: Names::Prefixed, version: self.guest_version.unwrap_or(0) }
         } else if self.guest_version.is_some() {
             return Err(Refusal::GuestWithoutShared);
         } else if self.objects == 0 && self.application == 0 && self.user_version == 0 {
-            Standing { names: Names::Plain, version: 0 }
+            InstalledSchema { names: Names::Plain, version: 0 }
         } else {
             return Err(Refusal::Foreign);
         };
@@ -196,8 +196,8 @@ mod tests {
             objects,
             guest_version,
         };
-        let plain = |version| Ok(Standing { names: Names::Plain, version });
-        let guest = |version| Ok(Standing { names: Names::Prefixed, version });
+        let plain = |version| Ok(InstalledSchema { names: Names::Plain, version });
+        let guest = |version| Ok(InstalledSchema { names: Names::Prefixed, version });
         for (what, file, shared, expected) in [
             ("empty", found(0, 0, 0, None), false, plain(0)),
             ("ours", found(APPLICATION, 1_000, 9, None), false, plain(1_000)),

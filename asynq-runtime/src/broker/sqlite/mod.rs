@@ -1,6 +1,6 @@
 //! The SQLite broker: one file, any number of programs, nothing to install.
 //!
-//! A broker has one thread that writes, one that waits for the disk when the writer has no time for it, two that read and one
+//! A broker has one thread that writes, one that syncs the log, one that waits for the write lock, two that read and one
 //! that watches; async calls reach them through `Store` and come back within their deadline. What runs inside a transaction is
 //! plain synchronous code over a `View`.
 

@@ -191,8 +191,8 @@ impl Common {
         }
     }
 
-    /// Tells all who wait here that somebody else wrote something; the writer first, where the next task is waited for. One
-    /// message to it at a time is enough.
+    /// Notifies every wait in this process that another connection has written; the writer, in which claims wait, first. One
+    /// message to the writer at a time is enough.
     pub(super) fn tell_all(&self, writer: &mpsc::Sender<Message>) {
         if !self.told.swap(true, Ordering::AcqRel) {
             let _ = writer.send(Message::Notifier);
@@ -400,8 +400,8 @@ impl Store {
         self.answer(answer, &cancel_flag, deadline).await
     }
 
-    /// Wakes all who wait here, and has a reader wake the other programs on the file, without waiting for it. Where too
-    /// much is going on already, their safety net wakes them.
+    /// Wakes every wait in this process, and has a reader wake the other programs on the file, without waiting for it. If the
+    /// readers have no room, the safety net of those programs wakes them.
     pub(super) fn tell_everyone(&self) {
         self.common.tell_all(&self.writer);
         if let Some(readers) = &self.readers

@@ -54,7 +54,7 @@ pub(super) struct Writer {
     disk: Option<Disk>,
     pub(super) connection: Connection,
     pub(super) names: Names,
-    /// Absent for a database in memory.
+    /// Absent in memory, and where the lock files cannot be used.
     pub(super) write_lock: Option<FairWriteLock>,
     pub(super) inbox: mpsc::Receiver<Message>,
     /// Shows the end of the thread.
@@ -329,8 +329,8 @@ impl Writer {
                 Ok(())
             }
             Ok(false) => {
-                let advice = "the disk did not take a part of the log, and who reads or writes just now keeps it from being \
-                              emptied; nothing was changed";
+                let advice = "syncing the log failed, and a connection that reads or writes keeps it from being emptied; nothing \
+                              was changed";
                 Err(BrokerError::new(BrokerErrorKind::Unavailable, format!("{}: {advice}", self.common.place)))
             }
             Err(RepairError::Sqlite(error)) => Err(self.common.explain(error)),

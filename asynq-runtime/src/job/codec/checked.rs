@@ -10,7 +10,7 @@ use serde::{Serialize, ser};
 
 use crate::job::shape::of_type::Reads;
 
-/// Appends `value` to `bytes`. `reads` is what the type's own `Deserialize` takes, where it was recorded to the end.
+/// Appends `value` to `bytes`. `reads` is what the type's own `Deserialize` takes, where its whole shape is known.
 pub(super) fn append(bytes: Vec<u8>, value: &impl Serialize, reads: Option<&Reads>) -> Result<Vec<u8>, Refusal> {
     let mut checked = Checked { postcard: Serializer { output: ExtendFlavor::new(bytes) }, reads };
     value.serialize(&mut checked)?;

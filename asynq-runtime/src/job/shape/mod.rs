@@ -62,9 +62,9 @@ pub(super) enum Node {
     Type(usize),
     /// A [`Secret`](crate::Secret): tools do not show it.
     Secret(Box<Node>),
-    /// The recording stopped here, at a type of this name: what follows cannot be read.
+    /// The recorder stopped here, at a type of this name: what follows cannot be read.
     Any(String),
-    /// The recording never came here.
+    /// The recorder never came here.
     Unseen,
 }
 
@@ -123,7 +123,7 @@ impl PartialEq for Field {
     }
 }
 
-/// A variant of an enum; without a form where the recording never came to it.
+/// A variant of an enum; without a form where the recorder never came to it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Variant {
     pub(super) name: String,

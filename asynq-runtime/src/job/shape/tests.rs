@@ -35,7 +35,7 @@ enum State {
 }
 
 fn document() -> ShapeDocument {
-    of_type::record::<Order>(false).document
+    of_type::shape_of::<Order>(false).document
 }
 
 #[test]

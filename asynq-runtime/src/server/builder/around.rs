@@ -86,7 +86,7 @@ impl ServerBuilder {
         R: Future + Send + 'static,
         R::Output: IntoJobResult<Value = ()>,
     {
-        self.moments.before_start.push(hooks::starting(hook));
+        self.lifecycle_hooks.before_start.push(hooks::starting(hook));
         self
     }
 
@@ -97,7 +97,7 @@ impl ServerBuilder {
         F: FnOnce(Client) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.moments.on_drain.push(hooks::draining(hook));
+        self.lifecycle_hooks.on_drain.push(hooks::draining(hook));
         self
     }
 

@@ -12,7 +12,7 @@ use super::{
         flags::Flags,
         handlers::Handlers,
         heartbeat_runtime::HeartbeatRuntime,
-        hooks::{Hooks, Moments},
+        hooks::{Hooks, LifecycleHooks},
         layer_stack::Layers,
         retry_delay::ServerBackoff,
         service::Service,
@@ -98,7 +98,7 @@ impl ServerBuilder {
             backoff: self.backoff,
             hooks: self.hooks,
             layers: self.layers,
-            moments: self.moments,
+            lifecycle_hooks: self.lifecycle_hooks,
             services: self.services,
             flags: self.flags,
         };
@@ -117,7 +117,7 @@ struct Checked {
     backoff: Option<ServerBackoff>,
     hooks: Hooks,
     layers: Layers,
-    moments: Moments,
+    lifecycle_hooks: LifecycleHooks,
     services: Vec<Box<dyn Service>>,
     flags: Flags,
 }
@@ -144,7 +144,7 @@ impl Checked {
             executor,
             aggregations: Arc::new(self.aggregations),
             layers: self.layers,
-            moments: self.moments,
+            lifecycle_hooks: self.lifecycle_hooks,
             services: self.services,
             flags: self.flags,
         }

@@ -116,7 +116,7 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
 #[tokio::test]
 async fn a_task_that_nothing_knows_is_requeued_for_as_long_as_the_server_says() {
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);
-    let app = TestApp::new().await.server(|server| server.on_unknown(OnUnknown::HandBackFor(hours(72))));
+    let app = TestApp::new().await.server(|server| server.on_unknown(OnUnknown::RequeueFor(hours(72))));
     let task = app.client().enqueue_raw(RawTask::new("of a later version", "")).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);
     app.advance(hours(71)).await;

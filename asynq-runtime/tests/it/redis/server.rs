@@ -259,9 +259,10 @@ fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>
     thread::spawn(move || {
         copy(&mut from_redis, &mut to_client, |bytes| {
             thread::sleep(distance);
-            // Numbers alone answer the calls that put long messages ahead of their script; Redis may not have read the script yet.
-            let numbers = || bytes.split(|byte| *byte == b'\n').all(|line| line.is_empty() || line[0] == b':');
-            if ahead.load(Ordering::SeqCst) && numbers() {
+            // HSET and EXPIRE, which send long messages ahead of their script, answer with integers; these may arrive before
+            // Redis has read the script, which answers with an array.
+            let are_integers = || bytes.split(|byte| *byte == b'\n').all(|line| line.is_empty() || line[0] == b':');
+            if ahead.load(Ordering::SeqCst) && are_integers() {
                 return true;
             }
             ahead.store(false, Ordering::SeqCst);

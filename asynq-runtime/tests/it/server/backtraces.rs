@@ -7,24 +7,22 @@ use crate::child::Program;
 
 #[job(retry = 0)]
 async fn falls(what: String) -> JobResult {
-    walks(&what);
-    Ok(())
+    walks(&what)
 }
 
 #[job(retry = 0)]
 fn falls_on_a_thread(what: String) -> JobResult {
-    walks(&what);
-    Ok(())
+    walks(&what)
 }
 
-// Not put into its caller, as the body of a job may be.
+// `inline(never)` keeps these frames; the body of a job may be inlined.
 #[inline(never)]
-fn walks(what: &str) {
-    stumbles(what);
+fn walks(what: &str) -> ! {
+    stumbles(what)
 }
 
 #[inline(never)]
-fn stumbles(what: &str) {
+fn stumbles(what: &str) -> ! {
     panic!("over {what}");
 }
 

@@ -20,7 +20,7 @@ use super::{
         sql,
         tx::{TaskToDelete, Tx},
     },
-    Standing,
+    SetRow,
 };
 
 /// How long a finished set is remembered, for a caller that never got the answer.
@@ -73,7 +73,7 @@ impl Finish {
 
     /// Does it, or finds that nothing can be done; then nothing is changed.
     pub(super) fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<(), SetError>> {
-        let Some(standing) = Standing::of(&tx.view, self.number, &self.id)? else { return Ok(Err(SetError::Lost)) };
+        let Some(standing) = SetRow::of(&tx.view, self.number, &self.id)? else { return Ok(Err(SetError::Lost)) };
         if standing.ended {
             return Ok(if self.resend { Ok(()) } else { Err(SetError::Lost) });
         }

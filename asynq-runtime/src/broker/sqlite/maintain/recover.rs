@@ -51,7 +51,7 @@ pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<D
 
 /// When a lapsed lease counts whose server is on the list and was not found dead.
 #[derive(Debug, Clone)]
-pub(super) enum Trust {
+pub(super) enum LapseConfirmation {
     /// At once: the clock is a test's, which steps only when the test says so.
     AtOnce,
     /// When it was seen again this much later.
@@ -62,7 +62,11 @@ pub(super) enum Trust {
 const MANY: usize = 16;
 
 /// Requeues the tasks of `queues` that no server runs any more.
-pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -> Result<Recovered, BrokerError> {
+pub(super) async fn recover(
+    store: &Store,
+    queues: &[QueueName],
+    confirmation: LapseConfirmation,
+) -> Result<Recovered, BrokerError> {
     let queues: Arc<[QueueName]> = queues.into();
     let common = Arc::clone(&store.common);
     let look = Arc::clone(&queues);
@@ -80,10 +84,11 @@ pub(super) async fn recover(store: &Store, queues: &[QueueName], trust: Trust) -
         return Ok(Recovered::default());
     }
     let dead = Arc::new(dead);
-    let buried = Arc::clone(&dead);
-    let command = WriteCommand::new(Priority::Forward, SLICE, move |tx| requeue(tx, &queues, &buried, &trust));
+    let dead_servers = Arc::clone(&dead);
+    let command =
+        WriteCommand::new(Priority::Forward, SLICE, move |tx| requeue(tx, &queues, &dead_servers, &confirmation));
     let (recovered, emptied) = store.write(command).await?;
-    close_graves(&dead, &emptied);
+    remove_stale_locks(&dead, &emptied);
     Ok(recovered)
 }
 
@@ -93,7 +98,7 @@ struct Dead {
     number: i64,
     file: String,
     /// Held by the first of the servers that share the file.
-    grave: Option<StaleLock>,
+    stale_lock: Option<StaleLock>,
 }
 
 /// An active task whose worker is gone.
@@ -119,18 +124,18 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
         if server.file == liveness.name() {
             continue;
         }
-        let grave = if dead.iter().any(|known| known.file == server.file) {
+        let stale_lock = if dead.iter().any(|known| known.file == server.file) {
             None
         } else {
             match liveness.look(&server.file) {
-                Sign::Dead(grave) => Some(grave),
+                Sign::Dead(stale_lock) => Some(stale_lock),
                 Sign::Alive => continue,
                 // Its file was removed. As long as it beats, only the lease decides.
                 Sign::Unknown if view.now.saturating_sub(server.beat_at) < SILENCE_MS => continue,
                 Sign::Unknown => None,
             }
         };
-        dead.push(Dead { number: server.number, file: server.file, grave });
+        dead.push(Dead { number: server.number, file: server.file, stale_lock });
     }
     Ok(dead)
 }
@@ -158,10 +163,10 @@ fn requeue(
     tx: &mut Tx<'_>,
     queues: &[QueueName],
     dead: &[Dead],
-    trust: &Trust,
+    confirmation: &LapseConfirmation,
 ) -> rusqlite::Result<(Recovered, Vec<i64>)> {
     let mut recovered = Recovered::default();
-    let mut lapsed = lapsed(&tx.view, queues, trust)?;
+    let mut lapsed = lapsed(&tx.view, queues, confirmation)?;
     for queue in queues {
         let Some(q) = tx.view.queue(queue)? else { continue };
         let mut found: Vec<Lost> = Vec::new();
@@ -195,7 +200,11 @@ fn requeue(
 }
 
 /// Finds the tasks whose leases have ended and count as such, at most a slice and one of each queue.
-fn lapsed(view: &View<'_>, queues: &[QueueName], trust: &Trust) -> rusqlite::Result<HashMap<i64, Vec<Lost>>> {
+fn lapsed(
+    view: &View<'_>,
+    queues: &[QueueName],
+    confirmation: &LapseConfirmation,
+) -> rusqlite::Result<HashMap<i64, Vec<Lost>>> {
     let (mut certain, mut doubtful) = (HashMap::<i64, Vec<Lost>>::new(), Vec::new());
     for queue in queues {
         let Some(q) = view.queue(queue)? else { continue };
@@ -209,9 +218,9 @@ fn lapsed(view: &View<'_>, queues: &[QueueName], trust: &Trust) -> rusqlite::Res
             if is_listed { doubtful.push((q, lost, lapse)) } else { certain.entry(q).or_default().push(lost) }
         }
     }
-    let confirmed = match trust {
-        Trust::AtOnce => None,
-        Trust::SeenAgain(lapses, wait) => {
+    let confirmed = match confirmation {
+        LapseConfirmation::AtOnce => None,
+        LapseConfirmation::SeenAgain(lapses, wait) => {
             let all: Vec<Lapse> = doubtful.iter().map(|(.., lapse)| *lapse).collect();
             Some(lapses.confirmed(&all, Instant::now(), *wait))
         }
@@ -225,14 +234,14 @@ fn lapsed(view: &View<'_>, queues: &[QueueName], trust: &Trust) -> rusqlite::Res
 }
 
 /// Removes the files of dead programs of which no server is on the list any more.
-fn close_graves(dead: &[Dead], emptied: &[i64]) {
+fn remove_stale_locks(dead: &[Dead], emptied: &[i64]) {
     let waiting: HashSet<&str> =
         dead.iter().filter(|server| !emptied.contains(&server.number)).map(|server| server.file.as_str()).collect();
     for server in dead {
-        if let Some(grave) = &server.grave
+        if let Some(stale_lock) = &server.stale_lock
             && !waiting.contains(server.file.as_str())
         {
-            grave.close();
+            stale_lock.close();
         }
     }
 }

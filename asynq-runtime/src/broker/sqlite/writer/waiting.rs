@@ -34,7 +34,7 @@ impl Waiting {
     }
 
     /// Removes and returns what the next transaction does, with the calls that are `ready`: at most [`MOST_ITEMS`] tasks and
-    /// one call more. New ones are sorted by their stage.
+    /// one call more. New ones are sorted by their priority.
     pub(super) fn next(&mut self, mut ready: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let mut batch = mem::take(&mut self.leases);
         batch.append(&mut self.left_over);

@@ -3,12 +3,12 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::*;
-use crate::job::shape::of_type::record;
+use crate::job::shape::of_type::shape_of;
 
 /// The bytes, as the arguments of a job are written; or why they are not.
 fn write<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
-    let recorded = record::<T>(false);
-    let reads = recorded.complete.then_some(&recorded.reads);
+    let type_shape = shape_of::<T>(false);
+    let reads = type_shape.complete.then_some(&type_shape.reads);
     append(vec![9], value, reads).map_err(|refusal| refusal.to_string())
 }
 
@@ -163,9 +163,9 @@ fn what_can_be_read_back_is_written_as_postcard_writes_it() {
         result: Err("no".into()),
         id: uuid::Uuid::from_u128(7),
     };
-    let recorded = record::<Wide>(false);
+    let type_shape = shape_of::<Wide>(false);
     let plain = postcard::to_allocvec(&wide).unwrap();
-    for reads in [None, Some(&recorded.reads)] {
+    for reads in [None, Some(&type_shape.reads)] {
         assert_eq!(append(vec![9], &wide, reads).unwrap()[1..], plain);
     }
 }

@@ -23,7 +23,7 @@ pub(super) enum Choice {
 pub(super) enum Shape {
     Unseen,
     Leaf(&'static str),
-    /// The recording stopped here, at a type of this name.
+    /// The recorder stopped here, at a type of this name.
     Opaque(String),
     Option(Slot),
     Seq(Slot),

@@ -13,7 +13,7 @@ use super::{
     sample, short, short_name,
 };
 
-/// What a [`Secret`](crate::Secret) calls itself while it is recorded. It is recognised by its place in memory: a type of the
+/// The name that a [`Secret`](crate::Secret) gives itself to the recorder. It is recognised by its place in memory: a type of the
 /// user's may have the same name.
 pub(in crate::job) static SECRET: &str = "asynq::Secret";
 

@@ -28,7 +28,7 @@ use super::ShapeDocument;
 
 /// What is known about a type after the last pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(in crate::job) struct Recorded {
+pub(in crate::job) struct TypeShape {
     /// The shape as text. Equal shapes have equal texts, whatever the types are called.
     pub(in crate::job) shape: String,
     /// Whether nothing was left out.
@@ -49,26 +49,26 @@ thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a type is being recorded on this thread.
+/// Whether the recorder deserializes a type on this thread.
 pub(in crate::job) fn is_recording() -> bool {
     RECORDING.get()
 }
 
-/// More passes than any sane type needs: each one ends a variant, a sample or a place that cannot be recorded.
+/// More passes than any sane type needs: each one ends a variant, a sample or a place whose shape cannot be known.
 const MOST_PASSES: usize = 4096;
 
 /// After so many panics of a `Deserialize` no further sample is tried: each writes to standard error.
 const MOST_PANICS: usize = 3;
 
-/// Records `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
-pub(in crate::job) fn record<T: DeserializeOwned>(human_readable: bool) -> Recorded {
+/// Returns the shape of `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
+pub(in crate::job) fn shape_of<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
     let before = RECORDING.replace(true);
-    let recorded = passes::<T>(human_readable);
+    let type_shape = passes::<T>(human_readable);
     RECORDING.set(before);
-    recorded
+    type_shape
 }
 
-fn passes<T: DeserializeOwned>(human_readable: bool) -> Recorded {
+fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
     let mut recorder = Recorder::new(human_readable);
     let (mut complete, mut panics) = (true, 0);
     for pass in 1.. {
@@ -99,7 +99,7 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> Recorded {
     }
     let reads = std::mem::take(&mut recorder.reads);
     let names = alias::read_names::<T>(&mut recorder);
-    Recorded {
+    TypeShape {
         shape: recorder.arena.to_text(recorder.root()),
         document: recorder.arena.to_document(recorder.root(), &names),
         complete,

@@ -1,4 +1,4 @@
-//! What the passes share: where the recording is, how far it may go, and why the last pass failed.
+//! What the passes share: where the recorder is, how far it may go, and why the last pass failed.
 
 use std::fmt;
 
@@ -149,7 +149,7 @@ pub(super) struct Stop;
 
 impl fmt::Display for Stop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the recording ended")
+        f.write_str("the recorder stopped")
     }
 }
 

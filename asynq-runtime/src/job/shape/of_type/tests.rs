@@ -13,9 +13,9 @@ use serde::{Deserialize, Deserializer};
 use super::*;
 
 fn shape<T: DeserializeOwned>() -> String {
-    let recorded = record::<T>(false);
-    assert!(recorded.complete, "{} should be recorded: {}", type_name::<T>(), recorded.shape);
-    recorded.shape
+    let type_shape = shape_of::<T>(false);
+    assert!(type_shape.complete, "{} should be known whole: {}", type_name::<T>(), type_shape.shape);
+    type_shape.shape
 }
 
 macro_rules! shapes {
@@ -135,7 +135,7 @@ fn a_type_inside_itself_comes_to_an_end() {
         Nest => "[^1]",
         Ping => "{pong: {ping: ^2, n: u8}?}",
     }
-    for endless in [record::<Endless>(false), record::<EndlessNewtype>(false)] {
+    for endless in [shape_of::<Endless>(false), shape_of::<EndlessNewtype>(false)] {
         assert!(!endless.complete && !endless.empty, "{endless:?}");
     }
 }
@@ -148,10 +148,10 @@ struct Wide {
 }
 
 #[test]
-fn wide_types_are_recorded_to_their_end() {
-    let recorded = record::<Wide>(false);
-    assert!(recorded.complete);
-    assert!(recorded.shape.ends_with("}}") && !recorded.shape.contains('_'), "{}", recorded.shape);
+fn wide_types_are_known_whole() {
+    let type_shape = shape_of::<Wide>(false);
+    assert!(type_shape.complete);
+    assert!(type_shape.shape.ends_with("}}") && !type_shape.shape.contains('_'), "{}", type_shape.shape);
 }
 
 struct Even(String);
@@ -178,13 +178,13 @@ struct Parsed {
 #[test]
 fn leaves_that_parse_are_given_something_to_parse() {
     let address = "enum{V4((u8, u8, u8, u8)), V6((u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8, u8))}";
-    let recorded = shape::<Parsed>();
+    let type_shape = shape::<Parsed>();
     assert!(
-        recorded
+        type_shape
             .starts_with(&format!("{{at: str, day: str, id: u32, run: bytes, ip: {address}, even: str, last: enum")),
-        "{recorded}"
+        "{type_shape}"
     );
-    let readable = record::<Parsed>(true);
+    let readable = shape_of::<Parsed>(true);
     assert!(readable.complete);
     assert_eq!(readable.shape, "{at: str, day: str, id: u32, run: str, ip: str, even: str, last: str}");
 }
@@ -230,13 +230,13 @@ enum Either {
 }
 
 #[test]
-fn a_type_that_takes_no_sample_ends_the_recording_where_it_must_and_only_there() {
-    let recorded = record::<Stops>(false);
-    assert_eq!((recorded.shape.as_str(), recorded.complete), ("{first: u8, picky: str, after: _}", false));
-    let recorded = record::<GoesOn>(false);
+fn a_type_that_takes_no_sample_ends_the_shape_where_it_must_and_only_there() {
+    let type_shape = shape_of::<Stops>(false);
+    assert_eq!((type_shape.shape.as_str(), type_shape.complete), ("{first: u8, picky: str, after: _}", false));
+    let type_shape = shape_of::<GoesOn>(false);
     let shape = "{maybe: str?, many: [str], either: enum{Picky(str), Plain(u8)}, after: u8}";
-    assert_eq!((recorded.shape.as_str(), recorded.complete), (shape, false));
-    assert!(!record::<(u8, Bug)>(false).complete);
+    assert_eq!((type_shape.shape.as_str(), type_shape.complete), (shape, false));
+    assert!(!shape_of::<(u8, Bug)>(false).complete);
 }
 
 #[derive(Deserialize)]
@@ -263,22 +263,22 @@ struct MaybeLoose {
 
 #[test]
 fn a_type_that_needs_a_self_describing_format_is_named() {
-    for (recorded, name, shape) in [
-        (record::<Loose>(false), "Value", "{before: u8, value: any<Value>}"),
-        (record::<MaybeLoose>(false), "Value", "{value: any<Value>?, after: u8}"),
+    for (type_shape, name, shape) in [
+        (shape_of::<Loose>(false), "Value", "{before: u8, value: any<Value>}"),
+        (shape_of::<MaybeLoose>(false), "Value", "{value: any<Value>?, after: u8}"),
     ] {
-        assert_eq!((recorded.self_describing.as_deref(), recorded.complete), (Some(name), false));
-        assert_eq!(recorded.shape, shape);
+        assert_eq!((type_shape.self_describing.as_deref(), type_shape.complete), (Some(name), false));
+        assert_eq!(type_shape.shape, shape);
     }
-    assert_eq!(record::<Tagged>(false).self_describing.as_deref(), Some("Tagged"));
-    assert_eq!(record::<Flat>(false).self_describing.as_deref(), Some("Flat"));
-    assert_eq!(record::<Order>(false).self_describing, None);
+    assert_eq!(shape_of::<Tagged>(false).self_describing.as_deref(), Some("Tagged"));
+    assert_eq!(shape_of::<Flat>(false).self_describing.as_deref(), Some("Flat"));
+    assert_eq!(shape_of::<Order>(false).self_describing, None);
 }
 
 #[test]
 fn only_types_that_hold_nothing_are_empty() {
-    assert!(record::<()>(false).empty && record::<Unit>(false).empty && record::<Empty>(false).empty);
-    assert!(!record::<Mail>(false).empty && !record::<Vec<u8>>(false).empty && !record::<Event>(false).empty);
+    assert!(shape_of::<()>(false).empty && shape_of::<Unit>(false).empty && shape_of::<Empty>(false).empty);
+    assert!(!shape_of::<Mail>(false).empty && !shape_of::<Vec<u8>>(false).empty && !shape_of::<Event>(false).empty);
 }
 
 #[test]

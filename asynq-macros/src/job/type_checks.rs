@@ -10,7 +10,7 @@ use super::{
     tokens::{at, stored},
 };
 
-/// The one place where the compiler is asked whether the types fit; see `fits.rs` of the runtime.
+/// The one place where the compiler is asked whether the types fit; see `job/type_checks.rs` of the runtime.
 pub(super) fn check(job: &JobModel) -> TokenStream {
     let (ident, private) = (job.ident(), quote!(__rt));
     let arguments = job.arguments().filter(|argument| argument.is_plain()).map(|argument| {
