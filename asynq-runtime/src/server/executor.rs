@@ -155,7 +155,7 @@ impl Executor {
                     extra,
                     on_unknown: self.0.dispatcher.on_unknown,
                     now_ms: self.0.broker.now().timestamp_millis(),
-                    jitter_step: self.roll(),
+                    jitter_step: self.jitter_step(),
                 },
             );
             let outcome = Outcome::of(&action, is_revoked);
@@ -299,7 +299,7 @@ impl Executor {
         }
     }
 
-    fn roll(&self) -> u32 {
+    fn jitter_step(&self) -> u32 {
         self.0.random.lock().unwrap_or_else(PoisonError::into_inner).u32(..30)
     }
 }

@@ -58,7 +58,7 @@ impl Running {
         self.context.runs.running()
     }
 
-    /// Named lifecycle_hooks, for tests.
+    /// Named moments, for tests.
     pub fn signals(&self) -> &Signals {
         &self.context.signals
     }

@@ -139,7 +139,7 @@ pub struct ServiceRow {
     pub what: String,
     /// When or how, for people: a schedule, a port.
     pub detail: String,
-    /// Its next lifecycle_hooks, soonest first; empty where it has none.
+    /// Its next moments, soonest first; empty where it has none.
     pub next: Vec<DateTime<Utc>>,
 }
 
