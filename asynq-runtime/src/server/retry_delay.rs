@@ -118,11 +118,14 @@ mod tests {
 
     #[test]
     fn delays_never_shrink_and_never_pass_the_cap() {
-        for roll in 0..30 {
+        for jitter_step in 0..30 {
             let mut before = Duration::ZERO;
             for n in (0..2_000).chain([65_535, 1 << 20, u32::MAX - 1, u32::MAX]) {
-                let delay = default_retry_delay(n, roll);
-                assert!(delay >= before && delay <= LONGEST_RETRY_DELAY, "n = {n}, roll = {roll}: {delay:?}");
+                let delay = default_retry_delay(n, jitter_step);
+                assert!(
+                    delay >= before && delay <= LONGEST_RETRY_DELAY,
+                    "n = {n}, jitter_step = {jitter_step}: {delay:?}"
+                );
                 before = delay;
             }
         }

@@ -113,7 +113,7 @@ impl DedicatedConnection {
         match mem::take(&mut slot.state) {
             SlotState::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
                 slot.state = SlotState::Taken;
-                return Some(Taken { pool: self, own: Some(own), in_call: false });
+                return Some(Taken { dedicated: self, own: Some(own), in_call: false });
             }
             // Another runtime's, which may need it yet.
             SlotState::Free(own) if own.generation == generation && calls < self.often => {
@@ -250,7 +250,7 @@ pub(super) enum Sent {
 
 /// The connection in the hands of one caller; dropped, it is there for the next one, unless an answer is outstanding.
 pub(super) struct Taken<'d> {
-    pool: &'d DedicatedConnection,
+    dedicated: &'d DedicatedConnection,
     own: Option<Box<Own>>,
     in_call: bool,
 }
@@ -318,7 +318,7 @@ impl Taken<'_> {
         let end = now.checked_add(limit).unwrap_or(now + FAR);
         let received = tokio::select! {
             received = own.driven.receive(known, end) => received,
-            () = self.pool.connection.leaves(generation) => false,
+            () = self.dedicated.connection.leaves(generation) => false,
         };
         if !received {
             self.catch_up();
@@ -330,7 +330,7 @@ impl Taken<'_> {
     pub(super) fn lose(&mut self) {
         if let Some(own) = self.own.take() {
             let now = Instant::now();
-            let mut slot = lock(&self.pool.slot);
+            let mut slot = lock(&self.dedicated.slot);
             slot.lost(now, now.duration_since(own.since));
             slot.put(SlotState::Nothing);
         }
@@ -343,7 +343,7 @@ impl Drop for Taken<'_> {
             return self.lose();
         }
         if let Some(own) = self.own.take() {
-            lock(&self.pool.slot).put(SlotState::Free(own));
+            lock(&self.dedicated.slot).put(SlotState::Free(own));
         }
     }
 }

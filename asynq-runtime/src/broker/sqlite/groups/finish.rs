@@ -73,11 +73,11 @@ impl Finish {
 
     /// Does it, or finds that nothing can be done; then nothing is changed.
     pub(super) fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<(), SetError>> {
-        let Some(standing) = SetRow::of(&tx.view, self.number, &self.id)? else { return Ok(Err(SetError::Lost)) };
-        if standing.ended {
+        let Some(set) = SetRow::of(&tx.view, self.number, &self.id)? else { return Ok(Err(SetError::Lost)) };
+        if set.ended {
             return Ok(if self.resend { Ok(()) } else { Err(SetError::Lost) });
         }
-        tx.whole_or_nothing(|tx| self.end(tx, standing.q))
+        tx.whole_or_nothing(|tx| self.end(tx, set.q))
     }
 
     fn end(&self, tx: &mut Tx<'_>, q: i64) -> rusqlite::Result<Result<(), SetError>> {

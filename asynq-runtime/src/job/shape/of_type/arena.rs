@@ -58,7 +58,7 @@ enum Progress {
     Begun,
     /// It came to an end, as the n-th: what ends first needs the fewest others to end.
     Works(usize),
-    /// Its contents cannot be recorded.
+    /// The shape of its contents cannot be known.
     Avoided,
 }
 
@@ -67,7 +67,7 @@ struct Node {
     shape: Shape,
     /// Which sample a leaf is given.
     sample: usize,
-    /// Answer with nothing inside, because the inside cannot be recorded.
+    /// Answer with nothing inside, because the shape of the inside cannot be known.
     avoid: bool,
     /// A `Secret` stands here.
     secret: bool,
@@ -328,7 +328,7 @@ impl Variant {
         self.progress == Progress::Unseen
     }
 
-    /// Whether the type refused the number of this variant, or its contents cannot be recorded.
+    /// Whether the type refused the number of this variant, or the shape of its contents cannot be known.
     pub(super) fn is_avoided(&self) -> bool {
         self.progress == Progress::Avoided
     }

@@ -12,7 +12,7 @@ use super::{
     sample,
 };
 
-/// Deeper than this no type is recorded; an endless one ends here.
+/// Deeper than this the recorder follows no type; an endless one ends here.
 const DEEPEST: usize = 96;
 /// After so many requests a pass answers with as little as possible, so that wide types do not take for ever.
 const MOST_REQUESTS: usize = 20_000;
