@@ -221,7 +221,7 @@ impl RedisBroker {
             .on(&[keys.pending(), keys.paused(), keys.active(), keys.lease(), keys.orphans()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
-            .arg(ask.n)
+            .arg(self.room.tasks(ask.n, room))
             .arg(token.to_string())
             .arg(self.lease.as_secs())
             .arg(room)

@@ -1,8 +1,8 @@
-//! Limits the bytes that a dequeue asks for to what the connection carries within the time-out, and says which messages
-//! its scripts read.
+//! Limits the bytes that a dequeue asks for to what the connection carries within the time-out, and says how many tasks its
+//! scripts take for that and which messages they read.
 
 use std::{
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
@@ -13,6 +13,8 @@ use super::{
 
 /// Fewest bytes to ask for. A script always gives one task, however large.
 const LEAST: usize = 1 << 10;
+/// Fewest tasks to let a script take, so that it soon gets past those that it leaves in the queue, the quarantined ones.
+const FEWEST: usize = 8;
 /// Most bytes to ask one script for.
 const MOST: usize = PER_SCRIPT.1;
 
@@ -20,8 +22,8 @@ const MOST: usize = PER_SCRIPT.1;
 #[derive(Debug)]
 pub(super) struct DequeueRoom {
     bytes: AtomicUsize,
-    /// Whether the messages of the last call were long: only then it is worth a look at the length of each.
-    are_long: AtomicBool,
+    /// The average length of the messages of the last call, at least 1.
+    average: AtomicUsize,
     /// An answer that takes longer is too large.
     in_time: Duration,
 }
@@ -29,7 +31,7 @@ pub(super) struct DequeueRoom {
 impl DequeueRoom {
     /// As much as may be.
     pub(super) fn new(in_time: Duration) -> Self {
-        Self { bytes: AtomicUsize::new(MOST), are_long: AtomicBool::new(false), in_time }
+        Self { bytes: AtomicUsize::new(MOST), average: AtomicUsize::new(1), in_time }
     }
 
     /// What to ask each of so many scripts for.
@@ -57,15 +59,22 @@ impl DequeueRoom {
         }
     }
 
-    /// The longest message that the next scripts are to read themselves; `None` for any.
+    /// Most of `wanted` tasks that a script is to take for so many bytes, if their messages are as long as those of the last call:
+    /// it would put back what it takes beyond its room.
+    pub(super) fn tasks(&self, wanted: usize, bytes: usize) -> usize {
+        wanted.min(bytes.div_ceil(self.average.load(Ordering::Relaxed)).max(FEWEST))
+    }
+
+    /// The longest message that the next scripts are to read themselves; `None` for any. Only while messages are long, it is worth
+    /// a look at the length of each.
     pub(super) fn longest(&self) -> Option<usize> {
-        self.are_long.load(Ordering::Relaxed).then_some(LONGEST_IN_SCRIPT)
+        (self.average.load(Ordering::Relaxed) > LONGEST_IN_SCRIPT).then_some(LONGEST_IN_SCRIPT)
     }
 
     /// Notes how many tasks a call gave, and the bytes of all their messages.
     pub(super) fn took(&self, tasks: usize, bytes: usize) {
         if let Some(each) = bytes.checked_div(tasks) {
-            self.are_long.store(each > LONGEST_IN_SCRIPT, Ordering::Relaxed);
+            self.average.store(each.max(1), Ordering::Relaxed);
         }
     }
 
@@ -104,6 +113,19 @@ mod tests {
         assert_eq!(room.of_each(20), MOST);
         (0..30).for_each(|_| room.unanswered(&lost));
         assert_eq!((room.of_each(1), room.of_each(5000)), (LEAST, 1));
+    }
+
+    #[test]
+    fn a_script_takes_as_many_tasks_as_fill_its_room() {
+        let room = DequeueRoom::new(Duration::from_secs(1));
+        assert_eq!(room.tasks(64, MOST), 64, "nobody knows yet how long they are");
+        for (average, bytes, expected) in
+            [(100, MOST, 64), (100_000, MOST, 11), (MOST, MOST, 8), (9 * MOST, MOST, 8), (100, 1000, 10), (0, MOST, 64)]
+        {
+            room.took(3, 3 * average);
+            assert_eq!(room.tasks(64, bytes), expected, "{average} bytes each, {bytes} in all");
+            assert_eq!(room.tasks(1, bytes), 1);
+        }
     }
 
     #[test]

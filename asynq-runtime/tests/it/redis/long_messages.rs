@@ -173,3 +173,21 @@ async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_can
 
     assert_eq!(took(6).await, (Ok("t6 t7 t8 t9 short1 short2".into()), 4, 6));
 }
+
+#[tokio::test]
+async fn a_dequeue_takes_no_more_long_messages_than_it_may_carry() {
+    let server = Server::start(&[]).await;
+    let broker = RedisBroker::connect(&server.url(), patient()).await.unwrap();
+    let (mut redis, me) = (server.foreign().await, member("me"));
+    let tasks = (0..60).map(|n| long(&format!("t{n:02}"))).collect();
+    broker.enqueue(tasks).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+    let mut took = async || {
+        let before = calls_by_command(&mut redis).await;
+        let runs = take(&broker, &me, 50).await;
+        let after = calls_by_command(&mut redis).await;
+        (runs.len(), ["rpop", "rpush"].map(|name| of(&after, name) - of(&before, name)))
+    };
+    // A megabyte of messages, the last of which goes beyond; the others are put back until it is known how long they are.
+    assert_eq!(took().await, (11, [1, 39]));
+    assert_eq!(took().await, (11, [1, 0]));
+}
