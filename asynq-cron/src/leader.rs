@@ -91,7 +91,7 @@ pub(crate) enum Answer {
 pub(crate) struct Campaign {
     pub(crate) candidate: Candidate,
     pub(crate) ttl: Duration,
-    standing: Leadership,
+    leadership: Leadership,
     /// The next request and when it is due; `None` while one is under way, and for ever without an election.
     next: Option<(Instant, Request)>,
     /// Several candidates that wake together ask one after another.
@@ -102,14 +102,14 @@ impl Campaign {
     /// A candidate that asks at once, or one that leads for ever where there is no election.
     pub(crate) fn new(candidate: Candidate, ttl: Duration, election: bool) -> Self {
         let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
-        let standing = if election { Leadership::Follows } else { Leadership::Leads { until: None } };
+        let leadership = if election { Leadership::Follows } else { Leadership::Leads { until: None } };
         let next = election.then(|| (Instant::now(), Request::Lead));
-        Self { candidate, ttl, standing, next, spread }
+        Self { candidate, ttl, leadership, next, spread }
     }
 
     /// Whether this scheduler leads, and for how long.
-    pub(crate) fn standing(&self) -> Leadership {
-        self.standing
+    pub(crate) fn leadership(&self) -> Leadership {
+        self.leadership
     }
 
     /// The request that is due; its answer must be given to [`answered`](Self::answered).
@@ -127,16 +127,16 @@ impl Campaign {
         self.next = Some(match answer {
             Answer::Lead(asked, Ok(lead)) => match next(lead, asked, self.ttl) {
                 Next::Renew { until, after } => {
-                    self.standing = Leadership::Leads { until: Some(until) };
+                    self.leadership = Leadership::Leads { until: Some(until) };
                     (now + after, Request::Lead)
                 }
                 Next::Resign => {
-                    self.standing = Leadership::Follows;
+                    self.leadership = Leadership::Follows;
                     tracing::info!("a newer program takes the schedule over");
                     (now, Request::Resign)
                 }
                 Next::Wait(left) => {
-                    self.standing = Leadership::Follows;
+                    self.leadership = Leadership::Follows;
                     (now, Request::WaitUntilFree(left + self.spread))
                 }
             },
@@ -172,11 +172,11 @@ mod tests {
         let led = next(Lead::Ours { wanted: false }, asked, ttl);
         let until = asked + Duration::from_secs(9);
         assert_eq!(led, Next::Renew { until, after: ttl / 3 });
-        let standing = Leadership::Leads { until: Some(until) };
-        assert!(standing.leads(asked + Duration::from_millis(8_999)));
-        assert!(!standing.leads(until));
-        assert_eq!(standing.remaining(asked), Some(Duration::from_secs(9)));
-        assert_eq!(standing.remaining(asked + ttl), Some(Duration::ZERO));
+        let leadership = Leadership::Leads { until: Some(until) };
+        assert!(leadership.leads(asked + Duration::from_millis(8_999)));
+        assert!(!leadership.leads(until));
+        assert_eq!(leadership.remaining(asked), Some(Duration::from_secs(9)));
+        assert_eq!(leadership.remaining(asked + ttl), Some(Duration::ZERO));
     }
 
     #[test]
@@ -207,17 +207,17 @@ mod tests {
         assert_eq!(campaign.next_at(), Some(at));
         assert_eq!(campaign.due(at), Some(Request::Lead));
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: false })), at);
-        assert!(campaign.standing().leads(at + ttl - MARGIN - Duration::from_millis(1)));
+        assert!(campaign.leadership().leads(at + ttl - MARGIN - Duration::from_millis(1)));
         assert_eq!((campaign.due(at + ttl / 4), campaign.due(at + ttl / 3)), (None, Some(Request::Lead)));
 
         // A newer program wants it.
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: true })), at);
-        assert_eq!((campaign.standing(), campaign.due(at)), (Leadership::Follows, Some(Request::Resign)));
+        assert_eq!((campaign.leadership(), campaign.due(at)), (Leadership::Follows, Some(Request::Resign)));
         campaign.answered(Answer::Resigned(Ok(())), at);
         assert_eq!((campaign.due(at), campaign.next_at()), (None, Some(at + ttl / 3)));
 
         let mut alone = Campaign::new(candidate, ttl, false);
-        assert_eq!((alone.due(start + ttl), alone.standing()), (None, Leadership::Leads { until: None }));
+        assert_eq!((alone.due(start + ttl), alone.leadership()), (None, Leadership::Leads { until: None }));
     }
 
     #[test]
@@ -226,12 +226,12 @@ mod tests {
         let mut campaign = Campaign::new(Candidate { program: "p".into(), token: "t".into(), revision: 1 }, ttl, true);
         campaign.answered(Answer::Lead(now, Ok(Lead::Ours { wanted: false })), now);
         // The loop was held up for longer than the lease: it leads no more, whatever it is told later.
-        assert!(!campaign.standing().leads(now + ttl));
+        assert!(!campaign.leadership().leads(now + ttl));
         let error = || BrokerError::new(asynq_runtime::broker::BrokerErrorKind::Unavailable, "away");
         for answer in [Answer::Lead(now, Err(error())), Answer::MayBeFree(Err(error()))] {
             campaign.answered(answer, now);
             assert_eq!((campaign.next_at(), campaign.due(now + PAUSE)), (Some(now + PAUSE), Some(Request::Lead)));
-            assert!(campaign.standing().leads(now + PAUSE), "what is known holds until its time is over");
+            assert!(campaign.leadership().leads(now + PAUSE), "what is known holds until its time is over");
         }
     }
 }

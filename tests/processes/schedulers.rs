@@ -122,7 +122,7 @@ struct Scheduler {
     child: Child,
     line: Option<Line>,
     /// Whether it leads, and since when its last word stands.
-    standing: Arc<Mutex<(bool, Instant)>>,
+    leadership: Arc<Mutex<(bool, Instant)>>,
 }
 
 impl Scheduler {
@@ -141,8 +141,8 @@ impl Scheduler {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let standing = Arc::new(Mutex::new((false, Instant::now())));
-        let (said, output) = (Arc::clone(&standing), child.stdout.take().unwrap());
+        let leadership = Arc::new(Mutex::new((false, Instant::now())));
+        let (said, output) = (Arc::clone(&leadership), child.stdout.take().unwrap());
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if line == "leads" || line == "follows" {
@@ -150,11 +150,11 @@ impl Scheduler {
                 }
             }
         });
-        Self { child, line, standing }
+        Self { child, line, leadership }
     }
 
     fn leads(&self) -> Option<Instant> {
-        let (leads, since) = *self.standing.lock().unwrap();
+        let (leads, since) = *self.leadership.lock().unwrap();
         leads.then_some(since)
     }
 
@@ -254,7 +254,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
                 schedulers[leader].line.as_ref().unwrap().open.send_replace(false);
             }
         }
-        *schedulers[leader].standing.lock().unwrap() = (false, struck);
+        *schedulers[leader].leadership.lock().unwrap() = (false, struck);
         faults += 1;
         kinds[kind] += 1;
         if election {
@@ -287,7 +287,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
             }
         }
         if !election && kind != 0 {
-            schedulers[leader].standing.lock().unwrap().0 = true;
+            schedulers[leader].leadership.lock().unwrap().0 = true;
         }
     }
 

@@ -202,8 +202,8 @@ impl Work {
     fn begin_round(&mut self) -> Duration {
         let now = Instant::now();
         self.ask_for_the_lead(now);
-        let standing = self.campaign.standing();
-        self.stand(standing.leads(now));
+        let leadership = self.campaign.leadership();
+        self.set_leads(leadership.leads(now));
         // A scheduler that got the lead has made its entries due at a later instant than the one above.
         let now = Instant::now();
         self.go_round(now);
@@ -216,7 +216,7 @@ impl Work {
         }
         let next = self.plan.next().filter(|_| knows_the_time && self.ticking < MOST_AT_ONCE);
         let mut sleep = pause(next, self.clock.at(Reading::now()));
-        if let Some(remaining) = standing.remaining(now).filter(|left| !left.is_zero()) {
+        if let Some(remaining) = leadership.remaining(now).filter(|left| !left.is_zero()) {
             sleep = sleep.min(remaining);
         }
         if let Some(at) = self.campaign.next_at() {
@@ -241,7 +241,7 @@ impl Work {
     }
 
     /// Begins or ends to lead.
-    fn stand(&mut self, leads: bool) {
+    fn set_leads(&mut self, leads: bool) {
         if self.leads == leads {
             return;
         }

@@ -67,7 +67,7 @@ pub(crate) fn refresh() {
     for counter in [names::FENCED, names::LEASES_LOST] {
         metrics::counter!(counter).increment(0);
     }
-    total::tell_all();
+    total::show_all();
 }
 
 /// One word per kind, for the label.

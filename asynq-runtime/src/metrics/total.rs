@@ -34,16 +34,16 @@ impl Total {
         Share { of: self, value: AtomicI64::new(0) }
     }
 
-    fn tell(&self) {
+    fn show(&self) {
         let gauge = self.gauge.get(|recorder| recorder.register_gauge(&Key::from_static_name(self.name), &METADATA));
         gauge.set(self.sum.load(Ordering::Relaxed) as f64);
     }
 }
 
 /// Shows all totals, to a recorder that was installed after their last change as well.
-pub(super) fn tell_all() {
-    OUTBOX.tell();
-    LEADERS.tell();
+pub(super) fn show_all() {
+    OUTBOX.show();
+    LEADERS.show();
 }
 
 /// One owner's part of a number of the whole program. Dropped it counts no more.
@@ -59,7 +59,7 @@ impl Share {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         let before = self.value.swap(value, Ordering::Relaxed);
         self.of.sum.fetch_add(value - before, Ordering::Relaxed);
-        self.of.tell();
+        self.of.show();
     }
 }
 

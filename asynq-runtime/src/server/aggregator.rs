@@ -25,7 +25,7 @@ use crate::{
     task::{GroupName, QueueName},
 };
 
-/// Soonest and latest turn; in between a tenth of the grace period.
+/// Soonest and latest pass; in between a tenth of the grace period.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(5);
 /// Sets of one group that are taken before it is another group's turn, as long as they are full.
@@ -59,7 +59,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
     let between = (context.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
-        let pause = match aggregator.turn(Instant::now() + between).await {
+        let pause = match aggregator.pass(Instant::now() + between).await {
             Ok(has_more) => {
                 retry_backoff.on_success();
                 context.signals.aggregated.notify();
@@ -84,7 +84,7 @@ struct Aggregator {
 impl Aggregator {
     /// Looks once at every group of the queues that may have groups, then takes more sets from the full ones until `again`.
     /// Returns whether there may be more full sets.
-    async fn turn(&mut self, again: Instant) -> Result<bool, BrokerError> {
+    async fn pass(&mut self, again: Instant) -> Result<bool, BrokerError> {
         let context = Arc::clone(&self.context);
         let mut full = Vec::new();
         let queues = context.queues.now();

@@ -17,7 +17,7 @@ pub(crate) const BLOCKING_LIMIT: usize = 512;
 pub(crate) const OUTBOX_ROOM: usize = 512;
 /// Between beats: asynq's 5 s, half of what makes a server disappear from the list.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
-/// Between turns of the janitor, asynq's 8 s.
+/// Between passes of the janitor, asynq's 8 s.
 pub(crate) const JANITOR: Duration = Duration::from_secs(8);
 /// Tasks that one call of housekeeping touches at most.
 pub(crate) const SLICE: usize = 100;

@@ -83,7 +83,7 @@ impl Fetcher {
         let quiet = fetcher.context.quiet.clone();
         let mut next = Next::Probe;
         while !quiet.is_cancelled() {
-            let pause = match fetcher.turn(next).await {
+            let pause = match fetcher.pass(next).await {
                 Ok(wanted) => {
                     retry_backoff.on_success();
                     next = wanted;
@@ -99,8 +99,8 @@ impl Fetcher {
         }
     }
 
-    /// One turn: room, fetch, start; or a wait for a notification.
-    async fn turn(&mut self, mut next: Next) -> Result<Next, BrokerError> {
+    /// One pass: room, fetch, start; or a wait for a notification.
+    async fn pass(&mut self, mut next: Next) -> Result<Next, BrokerError> {
         let queues = self.context.queues.now();
         if !Arc::ptr_eq(&queues, &self.queues) {
             self.short = vec![None; queues.len()];
@@ -173,7 +173,7 @@ impl Fetcher {
         let queues = Arc::clone(&self.queues);
         let mut left = room;
         for equals in queues.ranked() {
-            // Slots that became free meanwhile are for the next turn, which starts at the top again.
+            // Slots that became free meanwhile are for the next pass, which starts at the top again.
             if left == 0 || self.context.quiet.is_cancelled() {
                 break;
             }
@@ -261,7 +261,7 @@ fn wanted(queues: &Queues, asked: &[(usize, usize)]) -> Vec<Wanted> {
     asked.iter().map(|&(queue, n)| Wanted { queue: queues.names()[queue].clone(), n }).collect()
 }
 
-/// What the next turn is about.
+/// What the next pass is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Some queue had work: go on by weight.

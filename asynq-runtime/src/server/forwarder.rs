@@ -23,7 +23,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("forwarder", LONGEST_PAUSE);
     let mut wakeups = SpuriousWakeups::new();
     loop {
-        match turn(&context, &mut wakeups).await {
+        match pass(&context, &mut wakeups).await {
             Ok(()) => retry_backoff.on_success(),
             Err(error) => tokio::time::sleep(retry_backoff.on_error(&error)).await,
         }
@@ -31,7 +31,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 }
 
 /// Moves a slice of what is due, of each queue where something is, as soon as something is. More than a slice is due at once.
-async fn turn(context: &ServerContext, wakeups: &mut SpuriousWakeups) -> Result<(), BrokerError> {
+async fn pass(context: &ServerContext, wakeups: &mut SpuriousWakeups) -> Result<(), BrokerError> {
     let queues = context.queues.now();
     let since = Instant::now();
     let forwarded = tokio::select! {

@@ -17,16 +17,16 @@ use crate::{
     task::QueueName,
 };
 
-/// Between two slices of one turn.
+/// Between two slices of one pass.
 const BREATH: Duration = Duration::from_millis(5);
-/// Every so many turns the janitor sweeps: about once a minute.
+/// Every so many passes the janitor sweeps: about once a minute.
 const SWEEP_EVERY: u64 = 8;
 
 /// Cleans until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("janitor", JANITOR);
-    for turn in 0u64.. {
-        let pause = match clean(&context, turn % SWEEP_EVERY == 0).await {
+    for pass in 0u64.. {
+        let pause = match clean(&context, pass % SWEEP_EVERY == 0).await {
             Ok(()) => {
                 retry_backoff.on_success();
                 context.signals.cleaned.notify();

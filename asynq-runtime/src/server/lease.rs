@@ -31,7 +31,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut pause = lease / 3;
     loop {
         tokio::time::sleep(pause).await;
-        let ended = turn(&context).await;
+        let ended = pass(&context).await;
         context.extends.store(ended.is_ok(), Ordering::Release);
         pause = match ended {
             Ok(()) => {
@@ -80,7 +80,7 @@ fn limit(context: &ServerContext) -> Duration {
 }
 
 /// Extends everything once.
-async fn turn(context: &ServerContext) -> Result<(), BrokerError> {
+async fn pass(context: &ServerContext) -> Result<(), BrokerError> {
     extend(context, &context.runs.keys()).await?;
     let limit = limit(context);
     let locks = context.runs.held_locks();

@@ -14,7 +14,7 @@ use fastrand::Rng;
 use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
-/// Soonest and latest turn while a lease may have passed. A dead worker's task starts again this much after the broker can
+/// Soonest and latest pass while a lease may have passed. A dead worker's task starts again this much after the broker can
 /// tell that it is dead.
 const SOONEST: Duration = Duration::from_millis(250);
 const LATEST: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let between = (lease / 20).clamp(SOONEST, LATEST);
     let longest = (lease / QUIET).max(between);
     loop {
-        let pause = match turn(&context).await {
+        let pause = match pass(&context).await {
             Ok(quiet) => {
                 retry_backoff.on_success();
                 // Many servers spread out.
@@ -43,7 +43,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 }
 
 /// Recovers all that can be. Returns how long there can be nothing more.
-async fn turn(context: &ServerContext) -> Result<Duration, BrokerError> {
+async fn pass(context: &ServerContext) -> Result<Duration, BrokerError> {
     let queues = context.queues.now();
     let quiet = context.answer(context.broker.until_lapse(queues.names())).await?;
     while quiet.is_zero() && context.extends.load(Ordering::Acquire) {

@@ -17,7 +17,7 @@ use crate::{broker::BrokerError, task::QueueName};
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is served, as the components see it: each takes [`now`](Self::now) for one turn.
+/// What is served, as the components see it: each takes [`now`](Self::now) for one pass.
 #[derive(Debug)]
 pub(crate) struct ServedQueues {
     entries: Vec<Entry>,

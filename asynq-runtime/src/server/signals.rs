@@ -16,7 +16,7 @@ pub struct Signals {
     pub lost: Signal,
     /// Due tasks were moved to pending.
     pub forwarded: Signal,
-    /// A turn of the recoverer ended.
+    /// A pass of the recoverer ended.
     pub recovered: Signal,
     /// A beat reached the broker.
     pub beat: Signal,
@@ -24,9 +24,9 @@ pub struct Signals {
     pub extended: Signal,
     /// An archived task was deleted because its archive was full.
     pub trimmed: Signal,
-    /// A turn of the janitor ended.
+    /// A pass of the janitor ended.
     pub cleaned: Signal,
-    /// A turn of the aggregator ended.
+    /// A pass of the aggregator ended.
     pub aggregated: Signal,
     /// The server listens for cancel requests.
     pub subscribed: Signal,

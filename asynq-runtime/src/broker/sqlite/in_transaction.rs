@@ -138,7 +138,7 @@ impl SqliteBroker {
 
     /// Tells all who wait for tasks, here and in other programs, to look. Does not wait for anything.
     pub(crate) fn wake(&self) {
-        self.store.tell_everyone();
+        self.store.wake_all_processes();
     }
 
     fn check_file(&self, connection: &Connection) -> Result<(), TransactionError> {

@@ -137,7 +137,7 @@ impl Item {
             let until = after(due, lock.ttl);
             if let Some(holder) = &holder {
                 holder.ends_with_its_run(&tx.view)?;
-                tx.view.execute(&sql::LOCK_PASS, params![q, lock.key, id.as_str(), until])?;
+                tx.view.execute(&sql::LOCK_TRANSFER, params![q, lock.key, id.as_str(), until])?;
             }
             let taken = tx.view.execute(&sql::LOCK_TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
             if taken == 0 {

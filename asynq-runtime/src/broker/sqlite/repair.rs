@@ -83,7 +83,7 @@ impl Repair for SqliteBroker {
         let (queue, key, holder) = (queue.clone(), key.to_owned(), holder.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(q) = tx.queue(&queue)? else { return Ok(false) };
-            Ok(tx.view.execute(&sql::LOCK_RELEASE, params![q, key, holder.as_str(), stuck])? == 1)
+            Ok(tx.view.execute(&sql::REPAIR_UNLOCK, params![q, key, holder.as_str(), stuck])? == 1)
         });
         self.store.write(command).await
     }

@@ -81,12 +81,11 @@ statements! {
     BODY_SET_CHECKPOINT = "body/set_checkpoint";
     BODY_FORGET_CHECKPOINT = "body/forget_checkpoint";
     LOCK_TAKE = "lock/take";
-    LOCK_PASS = "lock/pass";
+    LOCK_TRANSFER = "lock/transfer";
     LOCK_PAGE = "lock/page";
-    LOCK_RELEASE = "lock/release";
     LOCK_HOLDER = "lock/holder";
     LOCK_HELD = "lock/held";
-    LOCK_FREE = "lock/free";
+    LOCK_RELEASE = "lock/release";
     LOCK_EXTEND = "lock/extend";
     FAILURE_LAST = "failure/last";
     FAILURE_ADD = "failure/add";
@@ -205,6 +204,7 @@ statements! {
     REPAIR_SET_LOCK = "repair/set_lock";
     REPAIR_LOCK_UNTIL = "repair/lock_until";
     REPAIR_MESSAGE = "repair/message";
+    REPAIR_UNLOCK = "repair/unlock";
     REPAIR_ORPHAN_RETRY = "repair/orphan_retry";
     REPAIR_ORPHAN_ARCHIVE = "repair/orphan_archive";
     REPAIR_HAS_TASKS = "repair/has_tasks";

@@ -193,7 +193,7 @@ impl Common {
 
     /// Notifies every wait in this process that another connection has written; the writer, in which claims wait, first. One
     /// message to the writer at a time is enough.
-    pub(super) fn tell_all(&self, writer: &mpsc::Sender<Message>) {
+    pub(super) fn wake_waits(&self, writer: &mpsc::Sender<Message>) {
         if !self.told.swap(true, Ordering::AcqRel) {
             let _ = writer.send(Message::Notifier);
         }
@@ -402,8 +402,8 @@ impl Store {
 
     /// Wakes every wait in this process, and has a reader wake the other programs on the file, without waiting for it. If the
     /// readers have no room, the safety net of those programs wakes them.
-    pub(super) fn tell_everyone(&self) {
-        self.common.tell_all(&self.writer);
+    pub(super) fn wake_all_processes(&self) {
+        self.common.wake_waits(&self.writer);
         if let Some(readers) = &self.readers
             && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
         {

@@ -205,7 +205,7 @@ impl<'a> Tx<'a> {
     /// Frees the unique lock of a task, if it has one.
     pub(super) fn free_lock(&self, q: i64, key: Option<&str>, id: &str) -> rusqlite::Result<()> {
         if let Some(key) = key {
-            self.view.execute(&sql::LOCK_FREE, params![q, key, id])?;
+            self.view.execute(&sql::LOCK_RELEASE, params![q, key, id])?;
         }
         Ok(())
     }

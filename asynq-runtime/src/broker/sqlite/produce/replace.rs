@@ -113,7 +113,7 @@ pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusql
     )?;
     tx.view.execute(&sql::BODY_REPLACE, params![holder.seq, message.encode()])?;
     if let Some(lock) = &task.unique {
-        tx.view.execute(&sql::LOCK_PASS, params![q, lock.key, holder.id, after(due.max(now), lock.ttl)])?;
+        tx.view.execute(&sql::LOCK_TRANSFER, params![q, lock.key, holder.id, after(due.max(now), lock.ttl)])?;
     }
     tx.left(q, holder.state);
     tx.came(q, state);

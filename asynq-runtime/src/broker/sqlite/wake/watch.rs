@@ -102,7 +102,7 @@ fn watch(common: &Common, file: &Path, running_reads: &RunningReads, writer: &mp
         // After a write its commit is looked for at short intervals, and of one write after the other nobody is told.
         is_calm = !may_have_changed;
         if was_notified {
-            common.tell_all(writer);
+            common.wake_waits(writer);
         } else if common.notifier.has_subscribers() && may_have_changed {
             if connection.is_none() {
                 connection = connection::open_watch(file).ok();
@@ -113,7 +113,7 @@ fn watch(common: &Common, file: &Path, running_reads: &RunningReads, writer: &mp
                 .and_then(|mut version| version.query_row([], |row| row.get::<_, i64>(0)).ok());
             if version.is_some() && version != seen {
                 seen = version;
-                common.tell_all(writer);
+                common.wake_waits(writer);
             }
         }
         running_reads.interrupt_slow();
