@@ -48,7 +48,7 @@ impl<S: Pooled> Lent<S> {
     }
 
     /// Starts some whose own timers run once a second instead of ten times. A suite has a hundred servers, most of them idle in the
-    /// pool: their timers took more of the processors than the commands of all tests.
+    /// pool, and the timers of an idle one take two milliseconds of a processor each second.
     fn start_calm() -> S {
         let servers = S::start();
         for mut connection in servers.all() {
