@@ -59,8 +59,8 @@ impl DequeueRoom {
         }
     }
 
-    /// Most of `wanted` tasks that a script is to take for so many bytes, if their messages are as long as those of the last call:
-    /// it would put back what it takes beyond its room.
+    /// Most of `wanted` tasks that a script is to take for so many bytes, [`FEWEST`] at least, if their messages are as long as those
+    /// of the last call: it puts back what it takes beyond its room.
     pub(super) fn tasks(&self, wanted: usize, bytes: usize) -> usize {
         wanted.min(bytes.div_ceil(self.average.load(Ordering::Relaxed)).max(FEWEST))
     }

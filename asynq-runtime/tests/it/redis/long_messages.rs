@@ -22,6 +22,12 @@ fn long(id: &str) -> NewTask {
     NewTask { message: TaskMessage { payload: vec![b'x'; 100_000].into(), ..new.message }, ..new }
 }
 
+/// Enqueues `t0`, `t1` and so on.
+async fn put_long(broker: &RedisBroker, tasks: usize) {
+    let tasks = (0..tasks).map(|n| long(&format!("t{n}"))).collect();
+    broker.enqueue(tasks).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+}
+
 fn of(calls: &HashMap<String, u64>, name: &str) -> u64 {
     calls.get(name).copied().unwrap_or_default()
 }
@@ -148,11 +154,7 @@ async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_can
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let (mut redis, me) = (server.foreign().await, member("me"));
-    broker
-        .enqueue((0..10).map(|n| long(&format!("t{n}"))).collect())
-        .await
-        .into_iter()
-        .for_each(|outcome| drop(outcome.unwrap()));
+    put_long(&broker, 10).await;
     put(&broker, &["short1", "short2"]).await;
     let mut took = async |n| {
         let before = calls_by_command(&mut redis).await;
@@ -179,8 +181,7 @@ async fn a_dequeue_takes_no_more_long_messages_than_it_may_carry() {
     let server = Server::start(&[]).await;
     let broker = RedisBroker::connect(&server.url(), patient()).await.unwrap();
     let (mut redis, me) = (server.foreign().await, member("me"));
-    let tasks = (0..60).map(|n| long(&format!("t{n:02}"))).collect();
-    broker.enqueue(tasks).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+    put_long(&broker, 60).await;
     let mut took = async || {
         let before = calls_by_command(&mut redis).await;
         let runs = take(&broker, &me, 50).await;
