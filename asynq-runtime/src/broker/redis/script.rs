@@ -28,19 +28,19 @@ macro_rules! scripts {
 scripts! {
     ENQUEUE = [fits new_task due] "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
-    REPLACE = [new_task due varint task places] "produce/replace";
+    REPLACE = [new_task due place_new varint task places] "produce/replace";
     DEQUEUE = [varint] "consume/dequeue";
     RESUME = [unanswered] "consume/resume_unanswered";
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
     RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
-    DONE = [fits count refusal] "settle/done";
-    SETTLE = [fits due count varint task refusal] "settle/settle";
-    WRITE = "settle/write";
-    FREE_LOCK = "settle/free_lock";
+    DONE = [fits count fence] "settle/done";
+    SETTLE = [fits due count varint task fence] "settle/settle";
+    WRITE = [fence] "settle/write";
+    FREE_LOCK = [fence] "settle/free_lock";
     FORWARD = [fits] "maintain/forward";
     RECOVER = "maintain/recover";
-    EXTEND = "maintain/extend";
-    EXTEND_LOCKS = "maintain/extend_locks";
+    EXTEND = [fence] "maintain/extend";
+    EXTEND_LOCKS = [fence] "maintain/extend_locks";
     SWEEP = "maintain/sweep";
     DELETE_EXPIRED = "maintain/delete_expired";
     TRIM_ARCHIVE = "maintain/trim_archive";

@@ -10,15 +10,10 @@ call('ZREM', KEYS[2], '')
 local answers, held = {}, {}
 for i = 3, #KEYS do
   local id, token = ARGV[2 * i - 3], ARGV[2 * i - 2]
-  local found = redis.pcall('HMGET', KEYS[i], 'pending_since', 'state')
-  if found[1] == token and found[2] == 'active' then
-    answers[i - 2] = 'o'
+  answers[i - 2] = held_by(KEYS[i], token)
+  if answers[i - 2] == 'o' then
     held[#held + 1] = until_s
     held[#held + 1] = id
-  elseif call('EXISTS', KEYS[i]) == 0 then
-    answers[i - 2] = 'g'
-  else
-    answers[i - 2] = 'f'
   end
 end
 -- Without XX: a lease that was lost to eviction is repaired here.

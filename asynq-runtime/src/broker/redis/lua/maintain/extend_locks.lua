@@ -4,10 +4,9 @@
 -- Returns  how many were made to last longer
 local lease, extended = tonumber(ARGV[1]), 0
 for i = 1, #KEYS, 2 do
-  local found = redis.pcall('HMGET', KEYS[i], 'pending_since', 'state')
   local lock = KEYS[i + 1]
   -- A run that was lost must not hold the lock of the server or the task that has it now.
-  if found[1] == ARGV[i + 2] and found[2] == 'active' and redis.pcall('GET', lock) == ARGV[i + 1] then
+  if held_by(KEYS[i], ARGV[i + 2]) == 'o' and redis.pcall('GET', lock) == ARGV[i + 1] then
     local left = redis.call('PTTL', lock)
     if left >= 0 and left < lease * 1000 then
       redis.call('EXPIRE', lock, lease)

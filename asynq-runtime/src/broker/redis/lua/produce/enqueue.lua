@@ -18,7 +18,7 @@ local n, sent, again = tonumber(ARGV[2]), ARGV[3] .. ' ', ARGV[4] == '1'
 if again then
   local receipt = call('GET', KEYS[4])
   if receipt and string.sub(receipt, 1, #sent) == sent then
-    return cmsgpack.unpack(string.sub(receipt, #sent + 1))
+    return cjson.decode(string.sub(receipt, #sent + 1))
   end
 end
 
@@ -49,7 +49,7 @@ end
 -- What is of a foreign type stops the script here, before a lock is taken that no task would have.
 if #KEYS > 5 + n then
   for i, wanted in ipairs({ 'list', 'zset', 'zset' }) do
-    if not fits(KEYS[i], wanted) then return drop_long(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is no ' .. wanted)) end
+    if not fits(KEYS[i], wanted) then return drop_long(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is not a ' .. wanted)) end
   end
 end
 
@@ -137,5 +137,5 @@ for i = 1, n do
 end
 if first_long + renamed <= #KEYS then drop_long() end
 -- Where nothing was stored, nothing can be stored twice.
-if next(at) then call('SET', KEYS[4], sent .. cmsgpack.pack(answers), 'EX', '60') end
+if next(at) then call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', '60') end
 return answers

@@ -13,7 +13,7 @@ local n, sent, again = tonumber(ARGV[3]), ARGV[4] .. ' ', ARGV[5] == '1'
 if again then
   local receipt = call('GET', KEYS[11])
   if receipt and string.sub(receipt, 1, #sent) == sent then
-    return cmsgpack.unpack(string.sub(receipt, #sent + 1))
+    return cjson.decode(string.sub(receipt, #sent + 1))
   end
 end
 
@@ -43,8 +43,8 @@ local function bounded(when, x, most, since)
   return math.min(due, since + tonumber(most)), x .. '\88' .. write_varint(since)
 end
 
--- Gives its place to a time, and returns the state that it has then.
-local function place(task, due)
+-- Moves a task that waits to the place for a time, and returns the state that it has then.
+local function move(task, due)
   if due > now_ms and task.near ~= 0 then
     call('ZADD', KEYS[4], whole(math.ceil(due / 1000)), task.id)
     note_due(KEYS[8], { whole(due), 's:' .. task.id }, now_ms)
@@ -55,11 +55,12 @@ local function place(task, due)
   -- One that is pending keeps its turn.
   if task.state ~= 'pending' then
     call('LPUSH', KEYS[1], task.id)
-    if task.state then leave(task.state, task.id) end
+    leave(task.state, task.id)
   end
   return 'pending'
 end
 
+local keys = { prefix = prefix, pending = KEYS[1], scheduled = KEYS[4], due = KEYS[8], groups = KEYS[9] }
 local letters, answers, has_changed = {}, { '', whole(now_ms) }, false
 local function say(text) answers[#answers + 1] = text end
 
@@ -88,7 +89,7 @@ for i = 1, n do
         x = x .. '\64\1'
         if (proto(msg, 12) or 0) < 60 then msg = msg .. '\96\60' end
       end
-      local was, state = held.state, place(held, due)
+      local was, state = held.state, move(held, due)
       call('SET', lock, holder, 'EX', whole(held_for(seconds, due, now_ms)))
       call('HSET', held.key, 'msg', msg, 'state', state)
       -- What is known of its attempts is of other arguments.
@@ -106,9 +107,9 @@ for i = 1, n do
     else
       has_changed = true
       due, x = bounded(ARGV[p + 2], x, most, now_ms)
-      local state = place({ id = id }, due)
-      call('SET', lock, id, 'EX', whole(held_for(seconds, due, now_ms)))
-      call('HSET', key, unpack(new_fields(msg, state, now_ns, '', lock, x)))
+      local state = destination(due, '', keys, now_ms)
+      store_new({ id = id, key = key, msg = msg, state = state, due = due, lock = lock, seconds = seconds, x = x, group = '' }, keys,
+        now_s, now_ns, now_ms)
       -- Field 7 of the message in x: what runs with older arguments is deleted where it would be run again with them.
       if held then call('HSET', held.key, 'x', held.x .. '\56\1') end
       letter = state == 'scheduled' and 's' or 'p'
@@ -118,5 +119,5 @@ for i = 1, n do
   letters[i] = letter
 end
 answers[1] = table.concat(letters)
-if has_changed then call('SET', KEYS[11], sent .. cmsgpack.pack(answers), 'EX', '60') end
+if has_changed then call('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', '60') end
 return answers

@@ -5,29 +5,17 @@
 --          how many · token · their ids
 -- Returns  one letter per run: o done · b this run has ended before · f fenced · g gone · e the key is not a hash
 --          · w lease is of a foreign type, nothing was changed
-local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
+local call, KEYS, ARGV = redis.call, KEYS, ARGV
 local letters, ended, deleted = {}, {}, {}
 local p, run = 2, 0
--- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
--- such outcomes are not begun.
 local has_lease = fits(KEYS[2], 'zset')
 
 while p <= #ARGV do
   local many, token = tonumber(ARGV[p]), ARGV[p + 1]
   for i = 1, many do
     local id, key = ARGV[p + 1 + i], KEYS[4 + run + i]
-    local held = pcall('HGET', key, 'pending_since')
-    local letter = 'o'
-    if type(held) == 'table' then
-      letter = 'e'
-    elseif held == token and not has_lease then
-      letter = 'w'
-    -- The fence, in this order: LREM first would take the entry of another's run of the task.
-    elseif held == token and call('LREM', KEYS[1], '-1', id) > 0 then
-      ended[#ended + 1], deleted[#deleted + 1] = id, key
-    else
-      letter = refusal(key, token, deleted)
-    end
+    local letter = leave_active(KEYS[1], key, id, token, has_lease, deleted)
+    if letter == 'o' then ended[#ended + 1], deleted[#deleted + 1] = id, key end
     letters[run + i] = letter
   end
   p, run = p + 2 + many, run + many

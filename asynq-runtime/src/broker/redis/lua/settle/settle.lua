@@ -11,7 +11,7 @@
 --          A task that was replaced while it ran is deleted in place of r, a and q.
 -- Returns  one letter per item: o done as asked · b this run has ended before · f fenced · g gone · e the key is not a
 --          hash · w a container of the queue is of a foreign type, nothing was changed
-local call, pcall, KEYS, ARGV = redis.call, redis.pcall, KEYS, ARGV
+local call, KEYS, ARGV = redis.call, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local letters, ended, deleted, processed, failed = {}, {}, {}, 0, 0
 local requeued, completed, retried, due, archived = {}, {}, {}, {}, {}
@@ -35,9 +35,8 @@ local function store(key, state, token, msg, x)
   end
 end
 
--- A container of a foreign type would stop the script after the task has left active, and then nobody would find it: so
--- such outcomes are not begun.
-local function may_go(op)
+-- Whether the containers that an outcome needs are of their types.
+local function has_room(op)
   if not fits(KEYS[2], 'zset') then return false end
   if op == 'd' then return true end
   if op == 'c' then return fits(KEYS[4], 'zset') end
@@ -51,16 +50,8 @@ local p = 3
 while p <= #ARGV do
   local op, id, token = ARGV[p], ARGV[p + 1], ARGV[p + 2]
   local key = KEYS[12 + #letters]
-  local held = pcall('HGET', key, 'pending_since')
-  local letter = 'o'
-  if type(held) == 'table' then
-    letter = 'e'
-  elseif held == token and not may_go(op) then
-    letter = 'w'
-  -- The fence, in this order: LREM first would take the entry of another's run of the task.
-  elseif held ~= token or call('LREM', KEYS[1], '-1', id) == 0 then
-    letter = refusal(key, token, deleted)
-  else
+  local letter = leave_active(KEYS[1], key, id, token, has_room(op), deleted)
+  if letter == 'o' then
     ended[#ended + 1] = id
     -- Field 7 of the message in x: a later tick took the place of the task.
     local is_replaced = (op == 'r' or op == 'a' or op == 'q') and proto(call('HGET', key, 'x') or '', 7) == 1

@@ -1,0 +1,34 @@
+-- Put in front of scripts that act for a run, so that all of them refuse a run that has lost its task (docs/design/fence.md).
+-- KEYS     none; the scripts hand their own to the functions
+-- ARGV     none
+-- Returns  nothing
+
+-- o: the run of this token has the task · f: another run has it, or it does not run · g: the task is gone.
+local function held_by(key, token)
+  local found = redis.pcall('HMGET', key, 'pending_since', 'state')
+  if found[1] == token and found[2] == 'active' then return 'o' end
+  return redis.call('EXISTS', key) == 0 and 'g' or 'f'
+end
+
+-- Why a run cannot be ended that does not have its task: b it has ended before, f fenced, g gone. The script deletes the hashes of
+-- `deleted` at its end: a run of one of them was sent twice, and is gone.
+local function refusal(key, token, deleted)
+  for i = 1, #deleted do
+    if deleted[i] == key then return 'g' end
+  end
+  local found = redis.call('HMGET', key, 'state', 'last')
+  if not found[1] and redis.call('EXISTS', key) == 0 then return 'g' end
+  return found[2] == token and 'b' or 'f'
+end
+
+-- Takes a task out of active for a run that ends, and returns o; nothing is changed for any other letter: e the key is not a hash
+-- · w a container that the outcome needs is of a foreign type (`has_room` is false) · the letters of `refusal`.
+-- A container of a foreign type would stop the script after the task has left active, where no other script would find the task.
+local function leave_active(active, key, id, token, has_room, deleted)
+  local held = redis.pcall('HGET', key, 'pending_since')
+  if type(held) == 'table' then return 'e' end
+  if held == token and not has_room then return 'w' end
+  -- The token is compared first: LREM alone would take the entry of another run of the task.
+  if held == token and redis.call('LREM', active, '-1', id) > 0 then return 'o' end
+  return refusal(key, token, deleted)
+end
