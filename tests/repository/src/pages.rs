@@ -12,11 +12,12 @@ use crate::{
 const LONGEST_PAGE: usize = 250;
 
 /// Where paths in prose begin, which need not say what the page is about.
-const BASES: [&str; 7] = [
+const BASES: [&str; 8] = [
     "",
     "asynq-runtime/src/",
     "asynq-runtime/src/broker/",
     "asynq-runtime/src/broker/redis/",
+    "asynq-runtime/src/broker/redis/lua/",
     "asynq-runtime/src/broker/sqlite/",
     "asynq-dashboard/src/",
     "asynq-cli/src/",
@@ -169,6 +170,20 @@ fn every_key_of_ours_is_on_the_pages_about_the_wire() {
     let page = read("docs/design/wire.md");
     let missing = keys.iter().filter(|key| !page.contains(**key));
     none(missing.map(|key| format!("docs/design/wire.md lacks {key}")).collect(), "a key that is written is told");
+}
+
+#[test]
+fn every_script_is_on_the_page_about_scripts() {
+    const SCRIPTS: &str = "asynq-runtime/src/broker/redis/lua/";
+    let page = read("docs/design/scripts.md");
+    let scripts = files(SCRIPTS.trim_end_matches('/')).into_iter().filter(|path| !path.contains("/prelude/"));
+    let names: Vec<String> = scripts.map(|path| path.trim_start_matches(SCRIPTS).to_owned()).collect();
+    assert!(names.len() > 40, "the scripts were not found: {names:?}");
+    let missing = names.iter().filter(|name| page.matches(&format!("`{name}`")).count() != 1);
+    none(
+        missing.map(|name| format!("docs/design/scripts.md lists {name} not once")).collect(),
+        "what runs inside of Redis is told",
+    );
 }
 
 #[test]
