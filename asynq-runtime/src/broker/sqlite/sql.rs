@@ -245,6 +245,7 @@ statements! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::task::TaskState;
 
     #[test]
     fn a_statement_loses_its_header_and_gains_the_prefix_of_a_shared_file() {
@@ -261,5 +262,20 @@ mod tests {
             prefix("DELETE FROM [failure] WHERE seq = old.seq"),
             "DELETE FROM [asynq_failure] WHERE seq = old.seq"
         );
+    }
+
+    #[test]
+    fn each_number_of_a_state_has_its_name_beside_it() {
+        let mut named = 0;
+        for (file, sql) in ALL {
+            for (at, _) in sql.plain.match_indices("state = ") {
+                let value = &sql.plain[at + "state = ".len()..];
+                let Some(number) = value.chars().next().and_then(|first| first.to_digit(10)) else { continue };
+                let state = TaskState::from_number(i64::from(number)).unwrap();
+                assert!(value.starts_with(&format!("{number} /* {state} */")), "{file}: {}", sql.plain);
+                named += 1;
+            }
+        }
+        assert!(named > 50, "{named}");
     }
 }

@@ -4,4 +4,4 @@ SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b
 FROM main.task AS t INDEXED BY task_lease
 JOIN main.body AS b ON b.seq = t.seq
 JOIN main.queue AS queue ON queue.q = t.q
-WHERE t.state = 1 AND t.server = ?1 AND t.run = ?2 ORDER BY t.since, t.seq
+WHERE t.state = 1 /* active */ AND t.server = ?1 AND t.run = ?2 ORDER BY t.since, t.seq
