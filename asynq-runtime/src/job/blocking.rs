@@ -80,8 +80,8 @@ struct Busy {
     none: Notify,
     /// Dropped when the last one returns.
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
-    /// Cloned for each result, from before its thread begins until the result is taken or dropped.
-    results: Arc<()>,
+    /// How many results a thread was started for and nobody has taken or dropped.
+    results: AtomicUsize,
 }
 
 impl fmt::Debug for Busy {
@@ -129,7 +129,7 @@ impl BlockingPool {
     /// Whether a result may still come that a thread of this handle was started for: it may have returned, and its result not have
     /// been taken.
     pub(crate) fn owes_a_result(&self) -> bool {
-        Arc::strong_count(&self.busy.results) > 1
+        self.busy.results.load(Ordering::Acquire) > 0
     }
 
     /// Waits until all threads of this handle have returned.
@@ -177,6 +177,22 @@ impl Drop for ThreadPermit {
     }
 }
 
+/// Counts as a result of its handle until it is dropped.
+struct OwedResult(Arc<Busy>);
+
+impl OwedResult {
+    fn new(busy: &Arc<Busy>) -> Self {
+        busy.results.fetch_add(1, Ordering::AcqRel);
+        Self(Arc::clone(busy))
+    }
+}
+
+impl Drop for OwedResult {
+    fn drop(&mut self) {
+        self.0.results.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// Runs the body of a blocking job on a thread that may block.
 ///
 /// # Errors
@@ -198,7 +214,7 @@ pub async fn run_blocking<R: Send + 'static>(
     let (jobs, threads) = (Handle::current(), Arc::clone(&ctx.blocking_pool().threads));
     let entered = jobs.clone();
     let (ends, ended) = oneshot::channel();
-    let owed = Arc::clone(&ctx.blocking_pool().busy.results);
+    let owed = OwedResult::new(&ctx.blocking_pool().busy);
     threads.handle(&jobs).spawn_blocking(move || {
         let _runtime = entered.enter();
         let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));

@@ -1,4 +1,4 @@
-//! What is measured of attempts, per job type.
+//! The metrics of attempts, per job type.
 
 use std::{
     collections::HashMap,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::broker::Action;
 
-/// The label of tasks whose type nothing here knows.
+/// The label of tasks whose type no job or handler here has.
 pub const UNKNOWN: &str = "unknown";
 
-/// What became of an attempt, in one word for the label.
+/// The outcome of an attempt, as one word for the label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done,
@@ -34,7 +34,7 @@ pub(crate) enum Outcome {
 impl Outcome {
     const ALL: [Self; 6] = [Self::Done, Self::Revoked, Self::Retry, Self::Deferred, Self::Archived, Self::Requeued];
 
-    /// What the action means; a broker knows no difference between a success and a revoked task.
+    /// Returns the outcome that an action means; a broker knows no difference between a success and a revoked task.
     pub(crate) fn of(action: &Action, is_revoked: bool) -> Self {
         match action {
             Action::Revoke { .. } => Self::Revoked,
@@ -47,7 +47,7 @@ impl Outcome {
         }
     }
 
-    /// The word.
+    /// Returns the word.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
@@ -68,18 +68,18 @@ pub(crate) struct JobMetricsMap {
 }
 
 impl JobMetricsMap {
-    /// Those of these names and of what is unknown.
+    /// Returns the metrics of these names and of unknown types.
     pub(crate) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Self {
         let named = |name: &str| (name.into(), JobMetrics::of(name));
         Self { known: names.into_iter().map(named).collect(), unknown: JobMetrics::of(UNKNOWN) }
     }
 
-    /// Those of `name`, if it is one of the names.
+    /// Returns the metrics of `name`, if it is one of the names.
     pub(crate) fn get(&self, name: &str) -> Option<&Arc<JobMetrics>> {
         self.known.get(name)
     }
 
-    /// Those of what is none of the names.
+    /// Returns the metrics of unknown types.
     pub(crate) fn unknown(&self) -> &Arc<JobMetrics> {
         &self.unknown
     }
@@ -104,7 +104,7 @@ struct Handles {
 }
 
 impl JobMetrics {
-    /// Those of this type, one for all servers of the program: they share the gauge.
+    /// Returns the metrics of this type, which all servers of the program share because they share the gauge.
     fn of(name: &str) -> Arc<Self> {
         use std::sync::{Mutex, PoisonError};
 
@@ -123,7 +123,7 @@ impl JobMetrics {
         Arc::clone(all.entry(name).or_insert(Arc::new(fresh)))
     }
 
-    /// An attempt is under way that had been waiting for so long.
+    /// Begins an attempt at a task that had been waiting for so long.
     pub(crate) fn begin(self: &Arc<Self>, waited: Option<Duration>) -> AttemptMetrics {
         let handles = self.handles.get(|recorder| Handles::of(&self.name, recorder));
         if let Some(waited) = waited {
@@ -156,7 +156,7 @@ impl Handles {
     }
 }
 
-/// An attempt under way; dropped without an end it is in flight no more and nothing else is known of it.
+/// An attempt under way. A drop without [`end`](Self::end) only takes it out of the gauge.
 #[derive(Debug)]
 pub(crate) struct AttemptMetrics {
     job: Arc<JobMetrics>,
@@ -165,12 +165,12 @@ pub(crate) struct AttemptMetrics {
 }
 
 impl AttemptMetrics {
-    /// The job itself starts: from here on its time counts.
-    pub(crate) fn start(&self) {
-        let _ = self.started.set(Instant::now());
+    /// Notes that the job itself starts: its time counts from the returned instant on.
+    pub(crate) fn start(&self) -> Instant {
+        *self.started.get_or_init(Instant::now)
     }
 
-    /// It ended like this.
+    /// Counts the outcome of the attempt.
     pub(crate) fn end(self, outcome: Outcome) {
         if let Some(started) = self.started.get() {
             self.handles.run.record(started.elapsed().as_secs_f64());
@@ -180,7 +180,7 @@ impl AttemptMetrics {
 }
 
 impl AttemptMetrics {
-    /// Its thread outlives its time, until what is returned is dropped.
+    /// Counts the attempt as stuck, because its thread outlives its time, until the returned value is dropped.
     pub(crate) fn stuck(&self) -> Stuck {
         let stuck = Stuck { job: Arc::clone(&self.job), handles: Arc::clone(&self.handles) };
         stuck.count(1);

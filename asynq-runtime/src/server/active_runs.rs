@@ -1,7 +1,7 @@
-//! The tasks in a server's hands, from their dequeue until the broker has taken their outcome.
+//! The tasks that a server holds, from their dequeue until the broker has taken their outcome.
 //!
-//! Keyed by run, not by task id: tasks of one id may run at the same time in different queues. The
-//! lease of everything in here is extended; what leaves in any other way than by an outcome was lost.
+//! They are keyed by run, not by task id: tasks of one id may run at the same time in different queues. The lease of each
+//! is extended. A run that leaves the map in any other way than by an outcome was lost.
 
 use std::{
     collections::HashMap,
@@ -26,37 +26,37 @@ use crate::{
     task::{QueueName, TaskId, WorkerInfo},
 };
 
-/// Longest payload that is shown to others.
+/// How many bytes of a payload are shown to other programs at most.
 const SHOWN_PAYLOAD: usize = 1024;
 
-/// The tasks in hand, and the slots that the running ones take.
+/// The tasks that a server holds, and the slots that the running ones take.
 #[derive(Debug)]
 pub(crate) struct ActiveRuns {
     live: Mutex<HashMap<RunKey, Arc<ActiveRun>>>,
     slots: usize,
     used: AtomicUsize,
     /// Slots that each queue's tasks take; no entry = none.
-    used_by: Mutex<HashMap<QueueName, usize>>,
-    /// How many were taken in hand so far.
+    used_by: Option<Mutex<HashMap<QueueName, usize>>>,
+    /// How many tasks the server has held so far.
     held: AtomicU64,
-    /// The quarantined task that was started and whose outcome the broker has not taken: a death before that is charged to it.
+    /// The quarantined task that was started and whose outcome the broker has not taken: a crash before that is charged to it.
     quarantined: Mutex<Option<RunKey>>,
-    /// A slot became free; for the fetcher alone.
+    /// Notified when a slot becomes free; only the fetcher waits for it.
     freed: Notify,
-    /// The last slot became free.
+    /// Notified when the last slot becomes free.
     emptied: Notify,
 }
 
-/// One task in hand.
+/// One task that the server holds.
 #[derive(Debug)]
 pub(crate) struct ActiveRun {
     pub(crate) attempt: Attempt,
     pub(crate) stop: Stop,
     since: DateTime<Utc>,
-    /// Its place among all that were taken in hand, the first one first.
+    /// The number of this task among all that the server has held, in the order of their dequeues.
     pub(crate) place: u64,
     phase: AtomicU8,
-    /// What becomes of its task, once the attempt has ended; hooks may still be told of it.
+    /// The settlement of the task, once its attempt has ended; hooks may still run then.
     decided: Mutex<Option<Settlement>>,
 }
 
@@ -66,9 +66,9 @@ enum Phase {
     /// Dequeued, not started.
     Held,
     Running,
-    /// Ended, and the broker has not said so yet.
+    /// Ended, and the broker has not taken the outcome yet.
     Settling,
-    /// Not ours any more.
+    /// The lease has passed to another server, or the task is gone.
     Lost,
 }
 
@@ -77,58 +77,59 @@ impl ActiveRun {
         self.phase.load(Ordering::Acquire) == phase as u8
     }
 
-    /// Whether it was started, has not ended and is ours.
+    /// Returns whether the run was started, and has neither ended nor been lost.
     pub(crate) fn is_running(&self) -> bool {
         self.is(Phase::Running)
     }
 
-    /// Whether its lease may have been used up by `part`, by either clock: the wall clock may have stepped back meanwhile, and the other
-    /// one does not see that the machine slept.
+    /// Returns whether `part` of the lease may have passed by either clock: the wall clock may have stepped back meanwhile, and
+    /// the monotonic clock does not count the time in which the machine slept.
     pub(crate) fn is_late(&self, now: DateTime<Utc>, part: Duration) -> bool {
         let began = DateTime::from_timestamp_nanos(self.attempt.key.token.0);
         self.attempt.asked.elapsed() >= part || (now - began).to_std().is_ok_and(|since| since >= part)
     }
 
-    /// Whether nobody has settled it and it is still ours.
+    /// Returns whether the run is neither settled nor lost.
     fn is_unended(&self) -> bool {
         self.phase.load(Ordering::Acquire) < Phase::Settling as u8
     }
 
-    /// Goes on to `next`, unless it has ended or was lost before. Of several who try one succeeds.
+    /// Changes the phase to `next`, unless the run has ended or was lost before. Of several concurrent calls one succeeds.
     fn go_on(&self, next: Phase) -> bool {
         let may = |phase| (phase < Phase::Settling as u8).then_some(next as u8);
         self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, may).is_ok()
     }
 
-    /// The task's job has ended, or it was never started: its outcome is next. `false` if it was lost or requeued, and
-    /// nobody waits for its outcome.
+    /// Marks the run as ended, or as never started: its outcome is next. Returns `false` if the run was lost or requeued, so
+    /// that its outcome is not wanted.
     pub(crate) fn settling(&self) -> bool {
         self.go_on(Phase::Settling)
     }
 
-    /// The attempt has ended so.
+    /// Keeps the settlement with which the attempt has ended.
     pub(crate) fn decide(&self, settlement: Settlement) {
         *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(settlement);
     }
 
-    /// Takes what becomes of its task, if the attempt has ended. The caller settles it.
+    /// Takes the settlement of the task, if its attempt has ended. The caller settles the task.
     pub(crate) fn decided(&self) -> Option<Settlement> {
         self.decided.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Whether its unique lock must last as long as it runs.
+    /// Returns whether the task's unique lock must last as long as the task runs.
     fn extends_lock(&self) -> bool {
         self.attempt.extra.unique_extend && !self.attempt.message.unique_key.is_empty()
     }
 }
 
 impl ActiveRuns {
-    pub(crate) fn new(slots: usize) -> Self {
+    /// Creates the state of a server with so many slots, without a task. Slots are counted per queue if some queue has a limit.
+    pub(crate) fn new(slots: usize, has_limits: bool) -> Self {
         Self {
             live: Mutex::default(),
             slots,
             used: AtomicUsize::new(0),
-            used_by: Mutex::default(),
+            used_by: has_limits.then(Mutex::default),
             held: AtomicU64::new(0),
             quarantined: Mutex::default(),
             freed: Notify::new(),
@@ -136,27 +137,27 @@ impl ActiveRuns {
         }
     }
 
-    /// How many more tasks could start.
+    /// Returns how many more tasks could start.
     pub(crate) fn free(&self) -> usize {
         self.slots.saturating_sub(self.running())
     }
 
-    /// How many slots are taken.
+    /// Returns how many slots are taken.
     pub(crate) fn running(&self) -> usize {
         self.used.load(Ordering::Acquire)
     }
 
-    /// How many slots the tasks of `queue` take.
+    /// Returns how many slots the tasks of `queue` take; 0 if no queue has a limit.
     pub(crate) fn running_of(&self, queue: &QueueName) -> usize {
-        self.used_by().get(queue).copied().unwrap_or_default()
+        self.used_by().and_then(|used_by| used_by.get(queue).copied()).unwrap_or_default()
     }
 
-    /// Whether a quarantined task was started and the broker has not taken its outcome.
+    /// Returns whether a quarantined task was started and the broker has not taken its outcome.
     pub(crate) fn quarantined_runs(&self) -> bool {
         self.quarantined().is_some()
     }
 
-    /// Waits until a slot has become free since the last call, or [`poke`](Self::poke).
+    /// Waits until a slot has become free since the last call, or until [`poke`](Self::poke) is called.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
@@ -177,7 +178,7 @@ impl ActiveRuns {
         }
     }
 
-    /// Takes dequeued tasks in hand.
+    /// Adds dequeued tasks.
     pub(crate) fn hold(&self, attempts: impl IntoIterator<Item = Attempt>, now: DateTime<Utc>) -> Vec<Arc<ActiveRun>> {
         let hold = |attempt| ActiveRun {
             attempt,
@@ -192,16 +193,14 @@ impl ActiveRuns {
         held
     }
 
-    /// Gives a held task a slot; `false` if it was lost meanwhile.
+    /// Gives a held task a slot. Returns `false` if the task was lost meanwhile.
     pub(crate) fn start(&self, task: &ActiveRun) -> bool {
         if !task.go_on(Phase::Running) {
             return false;
         }
         self.used.fetch_add(1, Ordering::AcqRel);
-        let mut used_by = self.used_by();
-        match used_by.get_mut(&task.attempt.key.queue) {
-            Some(used) => *used += 1,
-            None => drop(used_by.insert(task.attempt.key.queue.clone(), 1)),
+        if let Some(mut used_by) = self.used_by() {
+            *used_by.entry(task.attempt.key.queue.clone()).or_default() += 1;
         }
         if task.attempt.is_quarantined() {
             *self.quarantined() = Some(task.attempt.key.clone());
@@ -209,27 +208,27 @@ impl ActiveRuns {
         true
     }
 
-    /// Gives the slot of a task back.
+    /// Frees the slot of a task.
     pub(crate) fn release(&self, task: &ActiveRun) {
         if task.is(Phase::Lost) {
             self.end_quarantine(task);
         }
         let queue = &task.attempt.key.queue;
-        let mut used_by = self.used_by();
-        if let Some(used) = used_by.get_mut(queue) {
+        if let Some(mut used_by) = self.used_by()
+            && let Some(used) = used_by.get_mut(queue)
+        {
             *used -= 1;
             if *used == 0 {
                 used_by.remove(queue);
             }
         }
-        drop(used_by);
         if self.used.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.emptied.notify_waiters();
         }
         self.poke();
     }
 
-    /// The broker took the outcomes, or another server has the tasks: these runs are over here.
+    /// Removes runs whose outcomes the broker took, or whose tasks another server has.
     pub(crate) fn forget<'k>(&self, keys: impl IntoIterator<Item = &'k RunKey>) {
         let mut live = self.lock();
         let gone: Vec<_> = keys.into_iter().filter_map(|key| live.remove(key)).collect();
@@ -237,15 +236,15 @@ impl ActiveRuns {
         gone.iter().for_each(|task| self.end_quarantine(task));
     }
 
-    /// Lets the next quarantined task come if `task` was the one.
+    /// Lets the next quarantined task come if `task` was the quarantined one.
     fn end_quarantine(&self, task: &ActiveRun) {
         if task.attempt.is_quarantined() && self.quarantined().take_if(|key| *key == task.attempt.key).is_some() {
             self.poke();
         }
     }
 
-    /// The broker says that the run is not ours any more. Stops it at once; `false` if its outcome was on the way, which
-    /// then gets an answer of its own.
+    /// Stops a run at once, because the broker says that this server has lost its lease. Returns `false` if the outcome of the
+    /// run is on its way, which then gets an answer of its own.
     pub(crate) fn lose(&self, key: &RunKey) -> bool {
         let mut live = self.lock();
         match live.get(key) {
@@ -258,21 +257,21 @@ impl ActiveRuns {
         }
     }
 
-    /// Cancels the runs of this task, in whatever queue; returns how many.
+    /// Cancels the runs of this task, in whatever queue. Returns how many there were.
     pub(crate) fn cancel(&self, id: &TaskId) -> usize {
         let live = self.lock();
         let running = live.iter().filter(|(key, run)| key.id == *id && run.is_unended());
         running.map(|(_, run)| run.stop.stop(Why::Cancelled)).count()
     }
 
-    /// Stops everything that has not ended.
+    /// Stops all runs that have not ended.
     pub(crate) fn stop_all(&self, why: Why) {
         for run in self.lock().values().filter(|run| run.is_unended()) {
             run.stop.stop(why);
         }
     }
 
-    /// Stops everything and forgets it: outcomes are discarded.
+    /// Stops all runs and removes them: their outcomes are discarded.
     pub(crate) fn abandon(&self) {
         self.stop_all(Why::Lost);
         for (_, run) in self.lock().drain() {
@@ -280,29 +279,29 @@ impl ActiveRuns {
         }
     }
 
-    /// What nobody has settled.
+    /// Returns the tasks that are neither settled nor lost.
     pub(crate) fn unended(&self) -> Vec<Arc<ActiveRun>> {
         self.lock().values().filter(|run| run.is_unended()).cloned().collect()
     }
 
-    /// The unique locks that must not end before their tasks do.
+    /// Returns the unique locks that must not end before their tasks do.
     pub(crate) fn held_locks(&self) -> Vec<HeldLock> {
         let live = self.lock();
         let extended = live.iter().filter(|(_, run)| run.extends_lock());
         extended.map(|(key, run)| HeldLock { run: key.clone(), key: run.attempt.message.unique_key.clone() }).collect()
     }
 
-    /// Everything in hand, whose leases are to be extended.
+    /// Returns all runs, whose leases are to be extended.
     pub(crate) fn keys(&self) -> Vec<RunKey> {
         self.lock().keys().cloned().collect()
     }
 
-    /// Whether nothing is in hand.
+    /// Returns whether the server holds no task.
     pub(crate) fn is_empty(&self) -> bool {
         self.lock().is_empty()
     }
 
-    /// What runs, as others see it.
+    /// Returns the running tasks as beats show them to other programs.
     pub(crate) fn shown(&self, server: &ServerName) -> Vec<WorkerInfo> {
         let live = self.lock();
         let running = live.iter().filter(|(_, run)| run.is_running());
@@ -330,8 +329,8 @@ impl ActiveRuns {
         self.quarantined.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn used_by(&self) -> MutexGuard<'_, HashMap<QueueName, usize>> {
-        self.used_by.lock().unwrap_or_else(PoisonError::into_inner)
+    fn used_by(&self) -> Option<MutexGuard<'_, HashMap<QueueName, usize>>> {
+        self.used_by.as_ref().map(|used_by| used_by.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -364,13 +363,13 @@ mod tests {
 
     #[test]
     fn tasks_of_one_id_in_two_queues_live_side_by_side() {
-        let runs = ActiveRuns::new(4);
+        let runs = ActiveRuns::new(4, true);
         let held = runs.hold([attempt("a", "same"), attempt("b", "same")], Utc::now());
         assert!(held.iter().all(|task| runs.start(task)));
         assert_eq!((runs.running(), runs.free()), (2, 2));
         assert!(held[0].settling());
         runs.forget([&held[0].attempt.key]);
-        // The other one is still extended, and can still be cancelled.
+        // The other run is still extended, and can still be cancelled.
         assert_eq!(runs.keys(), std::slice::from_ref(&held[1].attempt.key));
         assert_eq!(runs.cancel(&TaskId::from_wire("same")), 1);
         assert!(!runs.is_empty());
@@ -380,7 +379,7 @@ mod tests {
     fn a_task_is_late_by_the_clock_that_saw_more_of_its_lease() {
         let taken = DateTime::from_timestamp_nanos(1);
         let part = Duration::from_secs(3_600);
-        let task = ActiveRuns::new(1).hold([attempt("a", "1")], taken).remove(0);
+        let task = ActiveRuns::new(1, true).hold([attempt("a", "1")], taken).remove(0);
         assert!(!task.is_late(taken, part) && !task.is_late(taken - part, part));
         assert!(task.is_late(taken + part, part), "the machine slept");
         std::thread::sleep(Duration::from_millis(1));
@@ -389,27 +388,27 @@ mod tests {
 
     #[test]
     fn a_lost_run_is_stopped_and_its_outcome_unwanted() {
-        let runs = ActiveRuns::new(1);
+        let runs = ActiveRuns::new(1, true);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         let queue = &a.attempt.key.queue;
         assert!(runs.start(&a));
         assert!(runs.lose(&a.attempt.key));
         assert_eq!((a.stop.is_asked(), a.stop.why()), (true, Why::Lost));
         assert!(!a.settling());
-        // Its slot is free when its job has ended, not before.
+        // The slot becomes free when the job has ended, not before.
         assert_eq!((runs.free(), runs.running_of(queue)), (0, 1));
         runs.release(&a);
         assert_eq!((runs.free(), runs.running_of(queue)), (1, 0));
     }
 
-    /// Between the end of a job and its settlement a death of the worker still counts as one of the task.
+    /// Between the end of a job and its settlement a crash of the worker still counts as one of the task.
     #[test]
     fn the_next_quarantined_task_may_start_when_the_broker_has_the_outcome_of_the_last() {
-        let runs = ActiveRuns::new(4);
+        let runs = ActiveRuns::new(4, true);
         let quarantined = |id| Attempt { crashes: Extra::DEFAULT_MAX_CRASHES - 1, ..attempt("a", id) };
         let held = runs.hold([quarantined("1"), quarantined("2"), quarantined("3")], Utc::now());
         assert!(!runs.quarantined_runs() && runs.start(&held[0]) && runs.quarantined_runs());
-        // One that came beside it goes back without having begun.
+        // A quarantined task that came beside it is requeued without having begun.
         assert!(held[1].settling());
         runs.forget([&held[1].attempt.key]);
         assert!(runs.quarantined_runs());
@@ -418,7 +417,7 @@ mod tests {
         assert!(runs.quarantined_runs(), "its outcome is not settled");
         runs.forget([&held[0].attempt.key]);
         assert!(!runs.quarantined_runs());
-        // Of one that was lost only its job is waited for.
+        // After a lost quarantined task, the next one only waits for its job to end.
         assert!(runs.start(&held[2]) && runs.lose(&held[2].attempt.key) && runs.quarantined_runs());
         runs.release(&held[2]);
         assert!(!runs.quarantined_runs());
@@ -426,26 +425,26 @@ mod tests {
 
     #[test]
     fn an_extension_that_was_overtaken_by_the_outcome_loses_nothing() {
-        let runs = ActiveRuns::new(1);
+        let runs = ActiveRuns::new(1, true);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         assert!(runs.start(&a) && a.settling());
         assert!(!runs.lose(&a.attempt.key));
         assert!(!a.stop.is_asked());
         assert_eq!(runs.keys().len(), 1);
-        // Requeuing what has not ended leaves what has ended alone.
+        // Requeuing the unended runs leaves the ended ones alone.
         assert!(runs.unended().is_empty());
     }
 
     #[test]
     fn what_was_lost_before_its_start_does_not_start_and_nobody_settles_twice() {
-        let runs = ActiveRuns::new(2);
+        let runs = ActiveRuns::new(2, true);
         let held = runs.hold([attempt("a", "1"), attempt("a", "2")], Utc::now());
         assert!(runs.lose(&held[0].attempt.key));
         assert!(!runs.start(&held[0]) && !held[0].settling());
         assert!(runs.start(&held[1]));
         let unended = runs.unended();
         assert!(unended.len() == 1 && unended[0].settling());
-        // Its job ends after it was requeued.
+        // The job ends after its task was requeued.
         assert!(!held[1].settling());
         runs.abandon();
         assert!(runs.is_empty());
@@ -453,7 +452,7 @@ mod tests {
 
     #[test]
     fn only_locks_that_ask_for_it_are_extended() {
-        let runs = ActiveRuns::new(4);
+        let runs = ActiveRuns::new(4, true);
         for (id, unique_key, unique_extend) in [("1", "k1", true), ("2", "k2", false), ("3", "", true)] {
             let mut attempt = attempt("a", id);
             attempt.extra.unique_extend = unique_extend;
@@ -467,7 +466,7 @@ mod tests {
 
     #[test]
     fn others_see_no_more_than_a_kilobyte_of_a_payload() {
-        let runs = ActiveRuns::new(1);
+        let runs = ActiveRuns::new(1, true);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         let server = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
         assert!(runs.shown(&server).is_empty());

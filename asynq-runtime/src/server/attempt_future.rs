@@ -2,7 +2,7 @@
 
 use std::{
     future::{Future, poll_fn},
-    pin::{Pin, pin},
+    pin::Pin,
     task::{Context, Poll},
     time::Instant,
 };
@@ -28,26 +28,43 @@ const CANCELLED: &str = "context canceled";
 
 /// Waits for the attempt, its time, or a reason to stop, whichever is first.
 ///
-/// `watch` ends where threads that do not return are given up.
+/// `watch` ends where threads that do not return are given up. Rare ends are boxed: each attempt would have the room for
+/// them otherwise.
 pub(super) async fn drive<W: Future<Output = Ended>>(
-    attempt: AttemptFuture,
+    attempt: &mut AttemptFuture,
+    began: Instant,
     deadline: &AttemptDeadline,
     stop: &Stop,
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
-    let (mut attempt, begun) = (pin!(attempt), Instant::now());
-    let is_late = async { tokio::time::sleep(deadline.remaining().saturating_sub(begun.elapsed())).await };
+    let is_late = async { tokio::time::sleep(deadline.remaining().saturating_sub(began.elapsed())).await };
     let cause = tokio::select! {
         biased;
-        attempted = attempt.as_mut() => return outlasted(attempted, stop, blocking, watch).await,
+        attempted = &mut *attempt => {
+            if blocking.busy() == 0 {
+                return attempted;
+            }
+            return Box::pin(outlasted(attempted, stop, blocking, watch)).await;
+        }
         () = stop.asked() => stopped(stop),
         // A timer is made only if the attempt does not end at once.
         () = is_late => overrun(deadline),
     };
+    Box::pin(interrupted(attempt, cause, stop, blocking, watch)).await
+}
+
+/// Ends an attempt because of `cause`.
+async fn interrupted<W: Future<Output = Ended>>(
+    attempt: &mut AttemptFuture,
+    cause: Ended,
+    stop: &Stop,
+    blocking: &BlockingPool,
+    watch: impl FnOnce(Ended) -> W,
+) -> Attempted {
     stop.cancel().cancel();
     // A thread that noticed by itself may have returned since the attempt was polled, and a result that is there counts.
-    if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(attempt.as_mut().poll(cx))).await {
+    if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(Pin::new(&mut *attempt).poll(cx))).await {
         return outlasted(stopped_by_itself(attempted, cause), stop, blocking, watch).await;
     }
     // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
@@ -67,7 +84,8 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
     }
 }
 
-/// How an attempt ended that was told to stop: as its job says, but an ordinary error is only what the request led to.
+/// Returns how an attempt ended that was asked to stop: as its job says, unless it returned an ordinary error, which is only a
+/// consequence of the request.
 fn stopped_by_itself(attempted: Attempted, cause: Ended) -> Attempted {
     match attempted.ended {
         Ended::Failed { policy: Policy::Fail, .. } => cause.into(),
@@ -75,8 +93,8 @@ fn stopped_by_itself(attempted: Attempted, cause: Ended) -> Attempted {
     }
 }
 
-/// A layer, such as a timeout, may end an attempt whose thread goes on: that one is told to stop, and lasts until it
-/// returns all the same.
+/// Waits for the thread of an attempt that a layer, such as a timeout, may have ended before its thread: the thread is asked to
+/// stop, and the attempt lasts until the thread returns.
 async fn outlasted<W: Future<Output = Ended>>(
     attempted: Attempted,
     stop: &Stop,
@@ -95,7 +113,7 @@ async fn outlasted<W: Future<Output = Ended>>(
     }
 }
 
-/// How an attempt ended, with the error that the job returned, if that is how.
+/// How an attempt ended, with the error that the job returned, if it returned one.
 pub(super) struct Attempted {
     pub(super) ended: Ended,
     pub(super) error: OwnError,
@@ -155,7 +173,7 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &Ret
         Ok(result) => return Ended::Succeeded(result).into(),
         Err(error) => error,
     };
-    // It comes out of the layers as an error among others.
+    // A `NotRun` comes out of the layers as an ordinary error.
     if let Some(not_run) = cause::<NotRun>(error.source()) {
         return Ended::from(not_run.clone()).into();
     }
@@ -170,7 +188,7 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &Ret
     Attempted { ended: Ended::Failed { policy, error: text_of(&error), delay }, error: OwnError(Some(error)) }
 }
 
-/// The same for an attempt that failed without an error of its own: a panic, or one that took too long.
+/// Adds the retry delay to an attempt that failed without an error of its job: a panic, or a timeout.
 pub(super) fn with_delay(mut attempted: Attempted, retry_delay: &RetryDelayRule) -> Attempted {
     if let Ended::Failed { policy: Policy::Fail, error, delay: delay @ None } = &mut attempted.ended {
         *delay = retry_delay.after(&JobError::fail(error.as_str()));
@@ -178,7 +196,7 @@ pub(super) fn with_delay(mut attempted: Attempted, retry_delay: &RetryDelayRule)
     attempted
 }
 
-/// What [`Dispatcher`] or the loading of a checkpoint said, if that is at the bottom of `error`.
+/// Returns the error of [`Dispatcher`] or of loading a checkpoint, if that is among the causes of `error`.
 fn cause<'a, E: std::error::Error + 'static>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a E> {
     chain(Some(error)).find_map(|error| error.downcast_ref())
 }
@@ -187,7 +205,7 @@ impl From<&Unloaded> for Ended {
     fn from(unloaded: &Unloaded) -> Self {
         match unloaded {
             Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
-            // Away, or somebody else has the task by now: the outcome is refused then.
+            // The broker is unreachable, or the run has lost its task: then the broker refuses the outcome.
             Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
                 tracing::warn!("{unloaded}; the task is requeued before its start");
                 Self::Interrupted
@@ -209,7 +227,7 @@ impl From<NotRun> for Ended {
     }
 }
 
-/// The error and what caused it, as far as its own text does not say it already.
+/// Returns the text of the error and of its causes, as far as its own text does not contain them already.
 fn text_of(error: &JobError) -> String {
     let mut text = error.to_string();
     for cause in chain(error.source().source()) {
@@ -226,7 +244,7 @@ pub(super) fn panicked(panic: &str) -> Ended {
     Ended::failed(format!("panic error cause by: {panic}"))
 }
 
-/// How an attempt ends that runs out of time. After the task's own deadline no other attempt may run.
+/// Returns how an attempt ends whose time is over. After the task's own deadline no other attempt may run.
 fn overrun(deadline: &AttemptDeadline) -> Ended {
     if deadline.is_final() {
         Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
@@ -235,7 +253,7 @@ fn overrun(deadline: &AttemptDeadline) -> Ended {
     }
 }
 
-/// How an attempt ends that is stopped from outside.
+/// Returns how an attempt ends that is stopped from outside.
 pub(super) fn stopped(stop: &Stop) -> Ended {
     match stop.why() {
         Why::Cancelled => Ended::failed(CANCELLED),
@@ -264,7 +282,7 @@ mod tests {
         AttemptFuture { future: Some(Box::pin(future)), is_failure: None, retry_delay }
     }
 
-    /// How an attempt ends that was cancelled before its first poll, which does not see it yet.
+    /// Returns how an attempt ends that was cancelled before its first poll, which does not see the cancellation yet.
     async fn cancelled(second_poll: fn() -> Poll<RunResult>) -> Ended {
         let stop = Stop::new();
         stop.stop(Why::Cancelled);
@@ -275,7 +293,9 @@ mod tests {
         });
         let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
         assert_eq!(deadline.remaining(), JobOptions::DEFAULT_TIMEOUT);
-        drive(attempt(job), &deadline, &stop, &BlockingPool::default(), async |_| pending().await).await.ended
+        drive(&mut attempt(job), Instant::now(), &deadline, &stop, &BlockingPool::default(), async |_| pending().await)
+            .await
+            .ended
     }
 
     #[tokio::test]
@@ -298,7 +318,7 @@ mod tests {
         }
     }
 
-    /// A layer keeps the job that it gave up, and nobody takes the result of its thread.
+    /// A layer keeps the job that it gave up, and the result of its thread is not taken.
     #[tokio::test]
     async fn an_attempt_lasts_until_its_thread_returns_though_its_layer_ends_before() {
         for last_poll in [1, 2] {
@@ -319,7 +339,9 @@ mod tests {
             });
             let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
             let driven = async {
-                let attempted = drive(attempt(layer), &deadline, &stop, &blocking, async |_| pending().await).await;
+                let mut attempt = attempt(layer);
+                let attempted =
+                    drive(&mut attempt, Instant::now(), &deadline, &stop, &blocking, async |_| pending().await).await;
                 (attempted.ended, blocking.busy())
             };
             let opened = async {

@@ -1,4 +1,4 @@
-//! Runs one task to its settlement: timeout, deadline, panic, cancellation, and what none of them can change.
+//! Runs one task to its settlement: timeout, deadline, panic and cancellation, and tasks that must not start.
 
 use std::{
     fmt,
@@ -40,21 +40,21 @@ use fastrand::Rng;
 /// Delay before the next try of a task whose unique lock the broker refused to free.
 pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
-/// What an [`Executor`] is made of.
+/// The parts of an [`Executor`].
 pub(crate) struct ExecutorParts {
     /// The jobs.
     pub(crate) registry: Registry,
-    /// Handlers of the tasks that no job answers to.
+    /// Handlers of the tasks whose types no job has.
     pub(crate) handlers: Handlers,
-    /// Their shared states.
+    /// The shared states of the jobs.
     pub(crate) states: Arc<StateMap>,
     /// Where blocking jobs run.
     pub(crate) blocking: BlockingPool,
-    /// Whose clock counts, and where progress goes.
+    /// The broker, whose clock counts and which keeps progress.
     pub(crate) broker: Arc<dyn Broker>,
-    /// What to do with a task that no job here knows.
+    /// The policy for a task that no job here knows.
     pub(crate) on_unknown: OnUnknown,
-    /// How long failed tasks of jobs wait that do not say so themselves; `None` is asynq's way.
+    /// The retry delay of jobs that have none of their own; `None` is asynq's formula.
     pub(crate) backoff: Option<ServerBackoff>,
     /// Hooks that failed attempts call.
     pub(crate) hooks: Hooks,
@@ -75,14 +75,14 @@ struct Inner {
     backoff: Option<ServerBackoff>,
     given_up: Arc<GivenUp>,
     closing: CancellationToken,
-    /// The same as jobs see it.
+    /// `closing` in the form that jobs see.
     stopping: Cancel,
     random: Mutex<Rng>,
 }
 
 impl Executor {
-    /// An executor of these jobs. The first one notes from then on where this program panics, and leaves the panic hook
-    /// that is there in force.
+    /// Creates an executor of these jobs. The first executor of a program installs a panic hook that notes where the program
+    /// panics, and calls the hook that was there.
     pub(crate) fn new(parts: ExecutorParts) -> Self {
         panics::note_places();
         let ExecutorParts { registry, handlers, states, blocking, broker, on_unknown, backoff, hooks, given_up } =
@@ -123,9 +123,9 @@ impl Executor {
         &self.0.given_up
     }
 
-    /// Runs one attempt on the current runtime, inside the layers if there is a permit, and has `decided` take what becomes of its
-    /// task, before any hook is told. Returns whether the job revoked it, which to a broker is the same as a success. It settles
-    /// nothing itself.
+    /// Runs one attempt on the current runtime, inside the layers if there is a permit, and calls `decided` with its settlement
+    /// before any hook. Returns whether the job revoked the task, which to a broker is the same as a success. Does not settle the
+    /// task.
     pub(crate) async fn attempt(
         &self,
         attempt: &Attempt,
@@ -165,7 +165,8 @@ impl Executor {
             let (failed, own) = (hooks::failed(attempt, &action), self.tell_archived(attempt, &action, error));
             decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
             if let Some(failed) = failed {
-                self.0.hooks.tell(failed, own, stop).await;
+                // Boxed: each attempt would have the room for it otherwise.
+                Box::pin(self.0.hooks.tell(failed, own, stop)).await;
             }
             is_revoked
         };
@@ -181,8 +182,9 @@ impl Executor {
     ) -> Attempted {
         let Inner { dispatcher, broker, .. } = &*self.0;
         let message = &attempt.message;
-        let deadline = AttemptDeadline::of(message, broker.now());
-        if let Some(why) = self.hopeless(attempt, &deadline) {
+        let now = broker.now();
+        let deadline = AttemptDeadline::of(message, now);
+        if let Some(why) = hopeless(attempt, &deadline, now) {
             return why.into();
         }
         // The run that was replaced ended without an outcome: its worker died or was a Go program's. The broker deletes the
@@ -204,27 +206,26 @@ impl Executor {
         };
         let blocking = self.0.blocking.for_attempt();
         let ctx = self.context(attempt, job, Some(deadline.moment()), stop.cancel().clone(), blocking.clone());
-        attempt_metrics.start();
+        let began = attempt_metrics.start();
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
             Some(permit) => Ok(permit.call(ctx)),
             None => dispatcher.start(ctx),
         });
-        let future = match started {
-            Ok(Ok(future)) => AttemptFuture {
-                future: Some(future),
-                is_failure: self.0.hooks.is_failure.clone(),
-                retry_delay: retry_delay.clone(),
-            },
+        let mut future = match started {
+            Ok(Ok(future)) => {
+                AttemptFuture { future: Some(future), is_failure: self.0.hooks.is_failure.clone(), retry_delay }
+            }
             Ok(Err(not_run)) => return Ended::from(not_run).into(),
             Err(panic) => return with_delay(panicked(&panic).into(), &retry_delay),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
         let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.given_up);
-        with_delay(drive(future, &deadline, stop, &blocking, watch).await, &retry_delay)
+        let attempted = drive(&mut future, began, &deadline, stop, &blocking, watch).await;
+        with_delay(attempted, &future.retry_delay)
     }
 
-    /// What the program is given of an attempt.
+    /// Returns the context of an attempt, for the program's code.
     fn context(
         &self,
         attempt: &Attempt,
@@ -247,7 +248,7 @@ impl Executor {
         })
     }
 
-    /// The call of the job's own function, if the task is archived and its job has one.
+    /// Returns the call of the job's own `on_archive`, if the task is archived and its job has one.
     fn tell_archived(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<()>> {
         let Action::Archive { error: text, .. } = action else { return None };
         let Inner { dispatcher, blocking, .. } = &*self.0;
@@ -257,27 +258,7 @@ impl Executor {
         Some(Caught::new(Arc::clone(dispatcher).tell_archived(*job, ctx, error)))
     }
 
-    /// Why the task must not be started, now or ever.
-    fn hopeless(&self, attempt: &Attempt, attempt_deadline: &AttemptDeadline) -> Option<Ended> {
-        let (message, extra) = (&attempt.message, &attempt.extra);
-        if let Some(defect) = &attempt.defect {
-            return Some(Ended::Hopeless(defect.clone()));
-        }
-        if attempt.is_poison() {
-            return Some(Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes)));
-        }
-        if extra.is_expired(self.0.broker.now().timestamp_millis()) {
-            let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
-            let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
-            return Some(Ended::Expired(format!("expired: not started by {end}")));
-        }
-        if message.timeout <= 0 && message.deadline == 0 {
-            tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
-        }
-        attempt_deadline.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
-    }
-
-    /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if it must not start.
+    /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if the task must not start.
     async fn free_lock(&self, attempt: &Attempt) -> Option<Ended> {
         let key = &attempt.message.unique_key;
         let is_due = attempt.extra.unique_until() == UniqueUntil::Start && !key.is_empty();
@@ -310,7 +291,27 @@ impl fmt::Debug for Executor {
     }
 }
 
-/// Says how the attempt ended, never with a payload.
+/// Returns why the task must not be started, now or ever.
+fn hopeless(attempt: &Attempt, attempt_deadline: &AttemptDeadline, now: DateTime<Utc>) -> Option<Ended> {
+    let (message, extra) = (&attempt.message, &attempt.extra);
+    if let Some(defect) = &attempt.defect {
+        return Some(Ended::Hopeless(defect.clone()));
+    }
+    if attempt.is_poison() {
+        return Some(Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes)));
+    }
+    if extra.is_expired(now.timestamp_millis()) {
+        let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
+        let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
+        return Some(Ended::Expired(format!("expired: not started by {end}")));
+    }
+    if message.timeout <= 0 && message.deadline == 0 {
+        tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
+    }
+    attempt_deadline.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
+}
+
+/// Logs how the attempt ended, never with a payload.
 fn tell(action: &Action) {
     match action {
         Action::Done | Action::Complete { .. } | Action::Revoke { .. } => tracing::debug!("done"),

@@ -1,20 +1,20 @@
-//! The worker process: takes tasks, runs their jobs, and keeps queues healthy; one component per file, asynq's names.
+//! The worker process: takes tasks, runs their jobs, and keeps queues healthy. Each component has a file with asynq's name.
 //!
 //! ```text
 //! heartbeat runtime                                                           the runtime that called `start`
 //!                                            fetcher ── takes tasks for free slots ──► executor runs the job
 //!   outbox  ── outcomes until the broker has taken them ◄── outcome decides ◄──────┘
-//!   lease, beat ── everything in hand stays ours, and is shown
+//!   lease, beat ── extend the leases of active runs, and show them
 //!   subscriber ── cancel requests        forwarder ── due → pending
 //!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, repairs
 //!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
 //! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator, services. Stop order:
-//! services are told, fetcher, forwarder, recoverer and janitor end, jobs drain, outbox empties, the aggregator releases what
-//! it has, the server leaves, and the rest ends with the thread. The fetcher lives on the side where its broker answers faster
-//! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all of it: dropping it
-//! ends everything at once.
+//! services are asked to stop; fetcher, forwarder, recoverer and janitor end; jobs drain; the outbox empties; the aggregator
+//! releases its sets; the server leaves; and the rest ends with the thread. The fetcher runs where its broker answers faster
+//! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all components:
+//! dropping it ends everything at once.
 
 mod active_runs;
 mod aggregate;
@@ -102,7 +102,7 @@ pub use self::{
 pub(crate) use self::{attempt::Attempt, layer_stack::LayerStack, stop::Stop};
 use crate::{broker::Broker, client::Client, job::Registry};
 
-/// A server that is connected and checked, and not started yet.
+/// A server that is checked and connected, and not started yet.
 ///
 /// ```no_run
 /// # use asynq_runtime::prelude::*;
@@ -124,7 +124,7 @@ pub struct Server {
     heartbeat_runtime: HeartbeatRuntime,
 }
 
-/// The checked parts that run the tasks of one broker; the components of a server drive them, or a `TestApp`.
+/// The checked parts that run the tasks of one broker. The components of a server drive them, or a `TestApp` does.
 pub(crate) struct Parts {
     pub(crate) broker: Arc<dyn Broker>,
     pub(crate) config: Config,
@@ -140,51 +140,51 @@ impl Server {
     /// asynq's interval of the health check.
     pub const HEALTH_CHECK: Duration = Duration::from_secs(15);
 
-    /// A server of the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
+    /// Returns the builder of a server of the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
     pub fn builder(url: impl Into<String>) -> ServerBuilder {
         ServerBuilder::new(url.into())
     }
 
-    /// The broker, for what has to be looked at before the start.
+    /// Returns the broker, for calls that must precede the start.
     pub fn broker(&self) -> &Arc<dyn Broker> {
         &self.parts.broker
     }
 
-    /// The queues and patterns that it will serve, with their weights.
+    /// Returns the queues and patterns that the server will serve, with their weights.
     pub fn queues(&self) -> impl Iterator<Item = (&str, u32)> {
         self.parts.config.queues.iter().map(|entry| (entry.pattern.as_str(), entry.weight))
     }
 
-    /// The limits of the queues and patterns that have one ([`ServerBuilder::queue_concurrency`]).
+    /// Returns the limits of the queues and patterns that have one ([`ServerBuilder::queue_concurrency`]).
     pub fn queue_limits(&self) -> impl Iterator<Item = (&str, usize)> {
         self.parts.config.queues.iter().filter_map(|entry| Some((entry.pattern.as_str(), entry.limit?)))
     }
 
-    /// The patterns of its handlers.
+    /// Returns the patterns of the server's handlers.
     pub fn handlers(&self) -> impl Iterator<Item = &str> {
         self.parts.executor.dispatcher().handlers.patterns()
     }
 
-    /// The jobs that it will run.
+    /// Returns the jobs that the server will run.
     pub fn registry(&self) -> &Registry {
         self.parts.executor.registry()
     }
 
-    /// The names of the services that it will run: those that it was given, and those that are linked.
+    /// Returns the names of the services that the server will run: services that it was given, and linked ones.
     pub fn services(&self) -> impl Iterator<Item = &'static str> {
         self.parts.services.iter().map(|service| service.name())
     }
 
-    /// Most tasks at a time.
+    /// Returns how many tasks run at a time at most.
     pub fn concurrency(&self) -> usize {
         self.parts.config.concurrency
     }
 
-    /// Starts all components. Jobs run on the tokio runtime that calls this; everything else has its own thread.
+    /// Starts all components. Jobs run on the tokio runtime of the caller; everything else runs on the server's own thread.
     ///
     /// # Errors
     ///
-    /// A hook `before_start` failed, the broker does not let it join, or there is no tokio runtime with timers here.
+    /// A hook `before_start` failed, the broker does not let the server join, or there is no tokio runtime with timers here.
     pub async fn start(self) -> Result<Running, ServerError> {
         let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
         // A runtime without timers would fail every single attempt.
@@ -211,7 +211,7 @@ impl Server {
         let context = Arc::new(ServerContext {
             broker,
             member,
-            runs: ActiveRuns::new(config.concurrency),
+            runs: ActiveRuns::new(config.concurrency, config.queues.iter().any(|entry| entry.limit.is_some())),
             config,
             queues,
             layer_stack: layers.build(executor.dispatcher()),
@@ -265,13 +265,13 @@ impl Server {
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
-    /// shutdown timeout and requeues the rest, a second TERM or INT ends the process at once with exit code 130. A
-    /// thread of the server's own acts on signals, so that jobs which block every thread of their runtime delay none.
+    /// shutdown timeout and requeues the rest, a second TERM or INT ends the process at once with exit code 130. The
+    /// server's own thread acts on signals, so that jobs which block every thread of their runtime do not delay them.
     ///
     /// # Errors
     ///
-    /// It cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), or too many blocking jobs were given
-    /// up ([`ServerError::Stuck`]): its supervisor should know.
+    /// The server cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), or too many blocking jobs
+    /// were given up ([`ServerError::Stuck`]): the supervisor of the process should know.
     pub async fn run(self) -> Result<(), ServerError> {
         let (sender, mut asked) = mpsc::channel(4);
         self.heartbeat_runtime.spawn_on(os_signals::listen(sender));
@@ -280,11 +280,11 @@ impl Server {
         let (mut listens, mut is_quiet) = (true, false);
         let running = loop {
             tokio::select! {
-                // Why it cannot start is told even if it was asked to leave meanwhile.
+                // An error of the start is returned even if a request to leave came meanwhile.
                 biased;
                 running = &mut starting => break running?,
                 what = asked.recv(), if listens => match what {
-                    // Nothing was taken yet.
+                    // No task was taken yet.
                     Some(ShutdownRequest::Leave) => return Ok(()),
                     Some(ShutdownRequest::Quiet) => is_quiet = true,
                     None => listens = false,
