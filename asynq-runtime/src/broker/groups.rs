@@ -8,15 +8,15 @@ use chrono::{DateTime, Utc};
 use super::{BrokerError, NewTask, Refused};
 use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, UndecodableMessage};
 
-/// Takes the tasks of a group out as a *set*, and ends the set together with what was made of it.
+/// Takes the tasks of a group out as a *set*, and ends the set together with storing the tasks that were made of it.
 #[async_trait::async_trait]
 pub trait Groups {
-    /// A page of the groups of a queue that have waiting tasks, with how many: at most `limit`, from the beginning or from
-    /// where the page before ended. What a page costs depends on `limit` alone, so a page may have fewer groups, even none, and
-    /// still be followed by another.
+    /// Returns a page of the groups of a queue that have waiting tasks, with their numbers: at most `limit`, from the beginning
+    /// or from the end of the page before (`after`). The cost of a page depends on `limit` alone, so a page may have fewer
+    /// groups, even none, and still be followed by another.
     ///
-    /// On SQLite they come by name, on Redis some hundred at a time by name: Redis keeps their names in no order. Of two
-    /// pages there the second may repeat groups of the first, or leave out a few, if very many groups come or go in between.
+    /// SQLite returns groups by name. Redis stores their names in no order, and returns some hundred at a time by name. There the
+    /// second of two pages may repeat groups of the first, or leave out a few, if very many groups come or go in between.
     ///
     /// # Errors
     ///
@@ -28,15 +28,15 @@ pub trait Groups {
         limit: usize,
     ) -> Result<GroupPage, BrokerError>;
 
-    /// One group as it is now; `None` if no task waits in it.
+    /// Returns one group as it is now; `None` if no task waits in it.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError>;
 
-    /// Returns those of `queues` in which there may be groups, by one question about all of them, so that queues without groups
-    /// cost an idle server nothing. Default: all.
+    /// Returns those of `queues` that may have groups, by one question about all of them, so that queues without groups cost an
+    /// idle server nothing. Default: all.
     ///
     /// # Errors
     ///
@@ -45,9 +45,11 @@ pub trait Groups {
         Ok(queues.to_vec())
     }
 
-    /// One step of a walk over the groups of a queue, of some hundred groups: those that are ripe by the rules, of which
-    /// [`claim_set`](Self::claim_set) takes sets, and where the walk goes on. A group that is there from the first step to
-    /// the last is looked at, on Redis now and then twice; a group of nothing but ids without a task may be named, too.
+    /// Takes one step of a walk over the groups of a queue, of some hundred groups: returns the groups that are ripe by the
+    /// rules, of which [`claim_set`](Self::claim_set) takes sets, and the position from which the walk goes on. The walk sees
+    /// every group that exists from the first step to the last, on Redis now and then twice. A group that only has ids without a
+    /// task may be named, too. Servers with equal rules may share their walks: a walk that begins shortly after that of another
+    /// server may end at once.
     ///
     /// # Errors
     ///
@@ -59,12 +61,12 @@ pub trait Groups {
         from: Option<&GroupStep>,
     ) -> Result<RipeGroups, BrokerError>;
 
-    /// Takes one set out of the group if it is ripe by the rules, the longest waiting first: at most [`TaskSet::MOST`]
-    /// tasks, and at most [`GroupRules::max_size`]; fewer where their messages are very large. The set is this caller's
-    /// until its deadline, 2 minutes from now, and beyond until somebody takes it back; the state of its tasks stays
-    /// aggregating. Ids without a task are dropped from the group.
+    /// Takes one set out of the group if it is ripe by the rules: the tasks that have waited longest, at most [`TaskSet::MOST`]
+    /// and [`GroupRules::max_size`], and fewer if their messages are very large. Returns `None` if the group is not ripe. The
+    /// caller holds the set until its deadline, 2 minutes from now, and beyond until [`reclaim_sets`](Self::reclaim_sets) returns
+    /// it. The state of its tasks stays aggregating. Ids without a task are dropped from the group.
     ///
-    /// A repeat after a lost answer may take a second set; the first one goes back at its deadline.
+    /// A repeat after a lost answer may take a second set; the first one is released at its deadline.
     ///
     /// # Errors
     ///
@@ -76,27 +78,27 @@ pub trait Groups {
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError>;
 
-    /// Ends a set: stores what was made of it, frees the unique locks of its tasks and deletes them, all in one
-    /// atomic step. Every task of the set must be in the outcome, as a member of what was made or by itself.
+    /// Ends a set: stores the tasks that were made of it, frees the unique locks of its tasks and deletes them, all in one atomic
+    /// step. Every task of the set must be in the outcome, as a part of a new task or by itself.
     ///
     /// A repeat after a lost answer ([`SetOutcome::resend`]) recognises its first send by a receipt, which is kept for 10
-    /// minutes; the new tasks' ids are made of the set's, so that none is stored twice after that.
+    /// minutes. The ids of the new tasks are derived from the set's, so no task is stored twice after that either.
     ///
     /// # Errors
     ///
-    /// [`SetError::Lost`]: its tasks are in their group again, or it was ended otherwise; nothing was changed.
-    /// [`SetError::Refused`]: a new task cannot be stored; nothing was changed and the set is still the caller's.
+    /// [`SetError::Lost`]: the tasks of the set are in their group again, or it was ended otherwise; nothing was changed.
+    /// [`SetError::Refused`]: a new task cannot be stored; nothing was changed and the caller still holds the set.
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError>;
 
-    /// Puts the tasks of a set back to their group, with the times when they joined it. One that is gone is left gone.
+    /// Releases the tasks of a set to their group, with the times when they joined it. A deleted task stays deleted.
     ///
     /// # Errors
     ///
-    /// The broker failed; they go back at the deadline.
+    /// The broker failed; the tasks are released at the deadline.
     async fn release_set(&self, set: &TaskSet) -> Result<(), BrokerError>;
 
-    /// Puts the tasks of sets whose deadline has passed back to their groups, and makes those groups known again;
-    /// at most 100 sets. Returns how many sets.
+    /// Releases the tasks of sets whose deadline has passed to their groups, and makes those groups known again; at most 100
+    /// sets. Returns how many sets.
     ///
     /// # Errors
     ///
@@ -104,14 +106,15 @@ pub trait Groups {
     async fn reclaim_sets(&self, queue: &QueueName) -> Result<usize, BrokerError>;
 }
 
-/// When the tasks of a group become a set. Times are whole seconds on Redis, as asynq keeps them.
+/// The rules by which the tasks of a group become a set; one met rule is enough. Times are whole seconds on Redis, as asynq keeps
+/// them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupRules {
-    /// … when no task has joined for this long; at least 1 s. asynq's default: 1 minute.
+    /// A set is due when no task has joined for this long; at least 1 s. Default: 1 minute, as in asynq.
     pub grace: Duration,
-    /// … or when the first one has waited for this long; default never.
+    /// A set is due when the first task has waited for this long. Default: `None`, never.
     pub max_delay: Option<Duration>,
-    /// … or when there are so many; no set is larger. Default no such number.
+    /// A set is due when this many tasks wait; no set is larger. Default: `None`, no such number.
     pub max_size: Option<usize>,
 }
 
@@ -122,7 +125,12 @@ impl Default for GroupRules {
 }
 
 impl GroupRules {
-    /// How many tasks make a group ripe by themselves: as many as a set can hold are enough in any case. No set has more.
+    /// How often a server looks for ripe groups: a tenth of the grace period, at least every 5 s and at most every second.
+    pub(crate) fn look_every(&self) -> Duration {
+        (self.grace / 10).clamp(Duration::from_secs(1), Duration::from_secs(5))
+    }
+
+    /// How many tasks make a group ripe by themselves: at most as many as a set can hold, which is also the limit of any set.
     pub(crate) fn enough(&self) -> Option<usize> {
         self.max_size.map(|size| size.clamp(1, TaskSet::MOST))
     }
@@ -132,16 +140,16 @@ impl GroupRules {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GroupStats {
-    /// Its name.
+    /// The name of the group.
     pub group: GroupName,
-    /// Tasks that wait in it.
+    /// How many tasks wait in the group.
     pub size: u64,
-    /// When the first of them joined it.
+    /// When the first of its tasks joined the group.
     pub oldest: Option<DateTime<Utc>>,
 }
 
 impl GroupStats {
-    /// The numbers of one group.
+    /// Makes the numbers of one group.
     pub fn new(group: GroupName, size: u64, oldest: Option<DateTime<Utc>>) -> Self {
         Self { group, size, oldest }
     }
@@ -159,7 +167,7 @@ pub struct GroupPage {
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 impl GroupPage {
-    /// These groups, and what the next page is to be asked for with.
+    /// Makes a page of these groups; `next` is the argument for the next page.
     pub(crate) fn new(groups: Vec<GroupStats>, next: Option<String>) -> Self {
         Self { groups, next: next.map(GroupStep) }
     }
@@ -169,7 +177,7 @@ impl GroupPage {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RipeGroups {
-    /// Names of groups of which sets can be taken now.
+    /// Names of groups of which [`claim_set`](Groups::claim_set) can take sets now.
     pub groups: Vec<GroupName>,
     /// Where the walk goes on; `None` at its end.
     pub next: Option<GroupStep>,
@@ -177,24 +185,24 @@ pub struct RipeGroups {
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 impl RipeGroups {
-    /// These groups, and what the next step of the walk is to be given.
+    /// Makes a step of these groups; `next` is the argument for the next step.
     pub(crate) fn new(groups: Vec<GroupName>, next: Option<String>) -> Self {
         Self { groups, next: next.map(GroupStep) }
     }
 }
 
-/// Where a walk over groups goes on: a word of the broker that gave it, for the same kind of walk. It can be kept as text; on a
-/// word that no broker gave, the walk goes on anywhere.
+/// A position in a walk over groups: a text of the broker that gave it, for the same kind of walk. It can be stored; with a text
+/// that no broker gave, the walk goes on anywhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupStep(String);
 
 impl GroupStep {
-    /// Reads a step that was kept as text.
+    /// Makes a step of a text that was stored.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }
 
-    /// The text to keep.
+    /// Returns the text to store.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -203,27 +211,27 @@ impl GroupStep {
 /// Tasks taken out of a group together.
 #[derive(Debug, Clone)]
 pub struct TaskSet {
-    /// Their queue.
+    /// The queue of the tasks.
     pub queue: QueueName,
-    /// Their group.
+    /// The group of the tasks.
     pub group: GroupName,
-    /// Names the set: a UUID.
+    /// The id of the set, a UUID.
     pub id: String,
-    /// Its number on SQLite, 0 elsewhere.
+    /// The number of the set on SQLite, 0 elsewhere.
     pub number: i64,
-    /// Until when it is ours.
+    /// The end of the time in which the caller holds the set.
     pub deadline: DateTime<Utc>,
     /// The tasks, in the order in which they joined.
     pub members: Vec<SetMember>,
 }
 
 impl TaskSet {
-    /// Most tasks of a set: a group of any size is taken in slices that no broker feels.
+    /// Most tasks of a set: a larger group is taken in slices, so that no call holds the broker up.
     pub const MOST: usize = 1000;
-    /// How long a set is its taker's, as in asynq.
+    /// How long the caller of [`claim_set`](Groups::claim_set) holds a set, as in asynq.
     pub const DEADLINE: Duration = Duration::from_secs(120);
 
-    /// The id of the `n`th task that is made of this set: the same at every try, so that it is stored once.
+    /// Returns the id of the `n`th task that is made of this set, the same at every try, so that it is stored once.
     pub fn task_id(&self, n: usize) -> TaskId {
         match n {
             0 => TaskId::from_wire(&format!("agg:{}", self.id)),
@@ -235,45 +243,45 @@ impl TaskSet {
 /// One task of a set.
 #[derive(Debug, Clone)]
 pub struct SetMember {
-    /// Its id.
+    /// The id of the task.
     pub id: TaskId,
-    /// The task, or the bytes that are none.
+    /// The task, or the bytes that cannot be decoded as one.
     pub message: Result<TaskMessage, UndecodableMessage>,
-    /// What the message cannot carry.
+    /// Facts that asynq's message has no field for.
     pub extra: Extra,
 }
 
-/// What becomes of a set.
+/// The outcome of a set.
 #[derive(Debug, Clone, Default)]
 pub struct SetOutcome {
-    /// New tasks of the same queue, with ids of [`TaskSet::task_id`]. Every task of the set that is named below nowhere
-    /// is a part of them, and is deleted.
+    /// New tasks of the set's queue, with ids of [`TaskSet::task_id`]. Every task of the set that neither `alone` nor `rejected`
+    /// names is a part of them, and is deleted.
     pub made: Vec<NewTask>,
-    /// Tasks that run by themselves: they become pending, the longest waiting first, and leave their group for good, so
-    /// that a retry does not lead back to it.
+    /// Tasks that run by themselves: they become pending, the longest waiting first, and leave their group for good, so that a
+    /// retry does not return them to it.
     pub alone: Vec<TaskId>,
-    /// Tasks that cannot be a part of anything, with the reason: archived, not counted.
+    /// Tasks that cannot be a part of a new task, with the reason: archived, not counted.
     pub rejected: Vec<Rejected>,
-    /// Whether this was sent before without an answer.
+    /// Whether this outcome was sent before and got no answer.
     pub resend: bool,
 }
 
 /// A task of a set that is archived instead.
 #[derive(Debug, Clone)]
 pub struct Rejected {
-    /// Its id.
+    /// The id of the task.
     pub id: TaskId,
-    /// Why, for people; cut to 4 KiB.
+    /// The reason, for display; cut to 4 KiB.
     pub error: String,
-    /// The raw bytes of one that could not be decoded: they become the payload of a message made in its place, so that
-    /// nothing is lost. `None` where the message can be read.
+    /// The raw bytes of a task that could not be decoded. They become the payload of a message made in its place, so that nothing
+    /// is lost. `None` if the message can be read.
     pub raw: Option<Bytes>,
 }
 
-/// Why a set was not ended.
+/// The reason why a set was not ended.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum SetError {
-    /// It is not ours any more.
+    /// The caller does not hold the set any more.
     #[error(
         "the set is not ours any more: its time had passed and its tasks are in their group again, or it was ended"
     )]

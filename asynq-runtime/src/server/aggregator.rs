@@ -1,8 +1,8 @@
-//! Takes sets of tasks out of ripe groups and ends each with what was made of it.
+//! Takes sets of tasks out of ripe groups, makes new tasks of each set, and ends it.
 //!
-//! User code makes the new tasks where jobs run, with a time; several sets at once, so that a slow group holds up no
-//! other. The set and what was made of it change in one step of the broker. A server that has nothing to
-//! aggregate by runs no aggregator.
+//! User code makes the new tasks on the jobs' runtime, within a time limit. Several sets are made at once, so that a slow
+//! group delays no other. The broker ends a set and stores its new tasks in one step. A server without aggregations runs no
+//! aggregator.
 
 use std::{mem, sync::Arc, time::Duration};
 
@@ -25,19 +25,21 @@ use crate::{
     task::{GroupName, QueueName},
 };
 
-/// Soonest and latest pass; in between a tenth of the grace period.
-const SOONEST: Duration = Duration::from_secs(1);
-const LATEST: Duration = Duration::from_secs(5);
-/// Sets of one group that are taken before it is another group's turn, as long as they are full.
+/// Longest pause after an error of the broker.
+const LONGEST_RETRY: Duration = Duration::from_secs(5);
+/// A walk over the groups is followed by a pause of so many times its duration: the broker spends a tenth of its time on
+/// them at most.
+const WALKS: u32 = 9;
+/// How many sets of one group are taken before those of another group, as long as they are full.
 const SETS: usize = 10;
-/// Sets in hand at a time.
+/// How many sets are made at a time at most.
 const IN_HAND: usize = 4;
-/// Before the deadline of a set its new tasks must be made.
+/// How long before the deadline of a set its new tasks must be made.
 const MARGIN: Duration = Duration::from_secs(20);
 /// Longest pause between two tries to end a set.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// What became of a set.
+/// Why a set was not finished.
 #[derive(Debug, Clone, thiserror::Error)]
 enum Unfinished {
     #[error(transparent)]
@@ -52,18 +54,18 @@ enum Unfinished {
     Set(#[from] SetError),
 }
 
-/// Aggregates until the server closes; then sets that are not made yet go back to their groups.
+/// Aggregates until the server closes. Sets that are not made by then are released to their groups.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut aggregator =
         Aggregator { sets: JoinSet::new(), backed_off: BackedOff::default(), context: Arc::clone(&context) };
-    let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
-    let between = (context.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
+    let mut retry_backoff = RetryBackoff::new("aggregator", LONGEST_RETRY);
+    let between = context.aggregations.rules.look_every();
     while !context.closing.is_cancelled() {
         let pause = match aggregator.pass(Instant::now() + between).await {
-            Ok(has_more) => {
+            Ok(Passed { has_more, walked }) => {
                 retry_backoff.on_success();
                 context.signals.aggregated.notify();
-                if has_more { Duration::ZERO } else { between }
+                if has_more { Duration::ZERO } else { between.max(walked * WALKS) }
             }
             Err(error) if context.has_closed(&error) => break,
             Err(error) => retry_backoff.on_error(&error),
@@ -74,31 +76,40 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     context.aggregated_last.cancel();
 }
 
+/// One pass over all groups.
+struct Passed {
+    /// Whether there may be more full sets.
+    has_more: bool,
+    /// Time that the broker took to tell which groups are ripe.
+    walked: Duration,
+}
+
 struct Aggregator {
     context: Arc<ServerContext>,
-    /// What is being made, and ended.
+    /// The sets that are being made and ended.
     sets: JoinSet<(QueueName, GroupName, Result<(), Unfinished>)>,
     backed_off: BackedOff,
 }
 
 impl Aggregator {
     /// Looks once at every group of the queues that may have groups, then takes more sets from the full ones until `again`.
-    /// Returns whether there may be more full sets.
-    async fn pass(&mut self, again: Instant) -> Result<bool, BrokerError> {
+    async fn pass(&mut self, again: Instant) -> Result<Passed, BrokerError> {
         let context = Arc::clone(&self.context);
-        let mut full = Vec::new();
+        let (mut full, mut walked) = (Vec::new(), Duration::ZERO);
         let queues = context.queues.now();
         for queue in &context.answer(context.broker.worth_aggregating(queues.names())).await? {
             let mut step = None;
             loop {
                 let call = context.broker.ripe_groups(queue, &context.aggregations.rules, step.as_ref());
+                let began = Instant::now();
                 let ripe = context.answer(call).await?;
+                walked += began.elapsed();
                 for group in ripe.groups {
                     if self.group(queue, &group).await? {
                         full.push((queue.clone(), group));
                     }
                     if context.closing.is_cancelled() {
-                        return Ok(false);
+                        return Ok(Passed { has_more: false, walked });
                     }
                 }
                 step = ripe.next;
@@ -114,10 +125,10 @@ impl Aggregator {
                 }
             }
         }
-        Ok(!full.is_empty())
+        Ok(Passed { has_more: !full.is_empty(), walked })
     }
 
-    /// Takes the sets of one group for which it is time. Returns whether there may be more full ones.
+    /// Takes the sets of one group that are ripe. Returns whether there may be more full ones.
     async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<bool, BrokerError> {
         let context = Arc::clone(&self.context);
         let full = context.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
@@ -145,7 +156,7 @@ impl Aggregator {
         Ok(true)
     }
 
-    /// Pauses, and sees to the sets that end meanwhile.
+    /// Pauses, and handles the sets that end meanwhile.
     async fn rest(&mut self, pause: Duration) {
         let closing = self.context.closing.clone();
         let end = Instant::now() + pause;
@@ -158,10 +169,10 @@ impl Aggregator {
         }
     }
 
-    /// Waits until a set has ended; `false` if there is none.
+    /// Waits until a set has ended. Returns `false` if there is none.
     async fn ended(&mut self) -> bool {
         let Some(ended) = self.sets.join_next().await else { return false };
-        // One that panicked says so itself, and its set goes back at its deadline.
+        // The panic hook has reported the panic of a set's task. The set returns to its group at its deadline.
         let Ok((queue, group, outcome)) = ended else { return true };
         match outcome {
             Ok(()) => self.backed_off.forget(&queue, &group),
@@ -175,7 +186,7 @@ impl Aggregator {
     }
 }
 
-/// Says why a group was not aggregated; only once that other servers have to see to it.
+/// Logs why a group was not aggregated. A set that only other servers can aggregate is a warning only the first time.
 fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
     const TEXT: &str = "a group was not aggregated and is backed off for a while";
     let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(_))) && pause > backed_off::FIRST;
@@ -186,14 +197,14 @@ fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished)
     }
 }
 
-/// Makes of a set what shall become of it, and ends it; or releases it.
+/// Makes the new tasks of a set and ends the set, or releases it.
 async fn end(context: &Arc<ServerContext>, set: TaskSet) -> Result<(), Unfinished> {
     let set = Arc::new(set);
     let outcome = match make(context, &set).await {
         Ok(outcome) => finish(context, &set, outcome).await,
         Err(why) => Err(why),
     };
-    // Where the broker does not answer either, it goes back at its deadline.
+    // Where the broker does not answer this call either, the set returns to its group at its deadline.
     let is_ours = !matches!(outcome, Ok(()) | Err(Unfinished::Set(SetError::Lost)));
     if is_ours && let Err(error) = context.answer(context.broker.release_set(&set)).await {
         tracing::warn!(queue = %set.queue, group = %set.group, "a set goes back to its group later: {error}");
@@ -201,7 +212,7 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet) -> Result<(), Unfinishe
     outcome
 }
 
-/// Runs the aggregation on the runtime of the jobs, for as long as the set is ours and the server stays.
+/// Runs the aggregation on the runtime of the jobs, until the deadline of the set comes near or the server leaves.
 async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>) -> Result<SetOutcome, Unfinished> {
     let now = context.broker.now();
     let work = {
@@ -213,7 +224,7 @@ async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>) -> Result<SetOut
     let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
     let work = AbortOnDropHandle::new(context.jobs.spawn(work));
     tokio::select! {
-        // What is made counts, whatever else has happened meanwhile.
+        // A finished aggregation counts, even if its time is over or the server is leaving.
         biased;
         made = work => match made {
             Ok(Ok(made)) => Ok(made?),

@@ -1,4 +1,4 @@
-//! Groups on Redis: asynq's keys, so that Go servers take back our sets and we theirs.
+//! Groups on Redis: asynq's keys, so that Go servers and this program release each other's lapsed sets.
 
 mod finish;
 mod lost;
@@ -27,9 +27,9 @@ use crate::{
 
 /// Bytes of messages after which a set is full, so that the answer arrives in time.
 const SET_BYTES: usize = 4 << 20;
-/// How long the receipt of an ended set is kept: longer than anybody repeats the call.
+/// Time to keep the receipt of an ended set: longer than any server repeats the call.
 const RECEIPT_KEPT: Duration = Duration::from_secs(600);
-/// Most sets that one call takes back.
+/// Most sets that one call releases.
 const SETS: usize = 100;
 /// Groups that one script looks at.
 const PER_LIST: usize = 100;
@@ -90,8 +90,10 @@ impl Groups for RedisBroker {
         from: Option<&GroupStep>,
     ) -> Result<RipeGroups, BrokerError> {
         let keys = Keys::new(queue);
-        let call = RIPE.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
-        let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
+        // Redis ends the key by its own time, which a given clock does not follow.
+        let fresh = if self.clock.is_given() { 0 } else { rules.look_every().as_millis() * 9 / 10 };
+        let call = RIPE.on(&[keys.groups(), keys.walked(rules)]).arg(self.clock.argument()).arg(keys.prefix());
+        let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules).arg(fresh.to_string());
         let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
         let next = answer.next().and_then(next_step);
         let names = answer.filter_map(read_name).map(|name| GroupName::from_wire(&name));
@@ -134,7 +136,7 @@ impl Groups for RedisBroker {
             return Ok(0);
         }
         let mut back = 0;
-        // Go's sets have no largest size: one that goes back in parts takes several turns.
+        // Go's sets may have any size, so releasing one in parts takes several calls.
         for _ in 0..SETS {
             let (sets, more) =
                 read_released(self.router.send_one(self.release_sets_call(&keys, "", SETS - back)).await?)?;
@@ -148,7 +150,8 @@ impl Groups for RedisBroker {
 }
 
 impl RedisBroker {
-    /// The names of one step of a walk in the order of their bytes, whether or not tasks wait there, and where the walk goes on.
+    /// Returns the names of one step of a walk in the order of their bytes, whether or not tasks wait there, and the
+    /// cursor of the next step.
     pub(super) async fn group_names(
         &self,
         keys: &Keys,
@@ -164,7 +167,7 @@ impl RedisBroker {
         Ok((names, (next != BEGIN).then_some(next)))
     }
 
-    /// What waits in the groups of these names; those that are empty are left out.
+    /// Returns the number of tasks and the oldest of each group that is named; empty groups are left out.
     async fn group_stats(&self, keys: &Keys, names: &[String]) -> Result<Vec<GroupStats>, BrokerError> {
         let groups: Vec<GroupName> = names.iter().map(|name| GroupName::from_wire(name)).collect();
         let portions: Vec<&[GroupName]> = groups.chunks(PER_LIST).collect();
@@ -203,7 +206,7 @@ impl RedisBroker {
     }
 }
 
-/// The rules as `ripe.lua` takes them.
+/// Adds the rules as `ripe.lua` reads them.
 fn with_rules(call: Call, rules: &GroupRules) -> Call {
     let optional = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     call.arg(whole_seconds(rules.grace).max(1))
@@ -211,7 +214,7 @@ fn with_rules(call: Call, rules: &GroupRules) -> Call {
         .arg(optional(rules.enough().map(|size| size as u64)))
 }
 
-/// Where a list of groups goes on: a step of the walk, and the name of it that was listed last.
+/// The position in a list of groups: a step of the walk, and the last name of that step that was listed.
 #[derive(Debug, PartialEq, Eq)]
 struct ListStep {
     cursor: String,
@@ -229,7 +232,7 @@ impl ListStep {
         format!("{}:{}", self.cursor, self.last)
     }
 
-    /// Reads what [`write`](Self::write) wrote; anything else begins anew.
+    /// Reads the text of [`write`](Self::write); any other text begins anew.
     fn read(text: &str) -> Self {
         let parts = text.split_once(':').filter(|(cursor, _)| cursor.parse::<u64>().is_ok());
         parts.map_or_else(Self::default, |(cursor, last)| Self { cursor: cursor.to_owned(), last: last.to_owned() })
@@ -253,17 +256,18 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
     Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members }))
 }
 
-/// The name of a group. asynq programs write names as text, so bytes that are not text name no group of theirs.
+/// Reads the name of a group. asynq programs write names as text, so bytes that are not text do not name a group of
+/// theirs.
 fn read_name(name: Value) -> Option<String> {
     String::from_utf8(reply::bytes(name)?).ok()
 }
 
-/// Where a walk over groups goes on, as a script answered it; `None` at the end.
+/// Reads the next step of a walk over groups from the answer of a script; `None` at the end.
 pub(super) fn next_step(value: Value) -> Option<String> {
     reply::text(value).filter(|next| !next.is_empty())
 }
 
-/// How many sets went back, and whether there are more.
+/// Reads how many sets were released, and whether there are more.
 fn read_released(value: Value) -> Result<(usize, bool), BrokerError> {
     let numbers: Vec<i64> = reply::array(value)?.iter().filter_map(reply::number).collect();
     let [sets, more] = numbers[..] else { return Err(reply::unexpected("not two numbers")) };

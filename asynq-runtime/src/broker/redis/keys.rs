@@ -1,8 +1,10 @@
 //! Names every Redis key, byte for byte as asynq does (docs/design/wire.md), and our own under `x:`.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 
-use super::super::{EntryId, ServerName};
+use super::super::{EntryId, GroupRules, ServerName};
 use crate::task::{GroupName, QueueName, TaskState};
 
 /// Set of queue names.
@@ -29,7 +31,7 @@ impl Keys {
         Self { prefix: format!("asynq:{{{queue}}}:") }
     }
 
-    /// What every key of the queue begins with.
+    /// Returns the prefix of every key of the queue.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
@@ -46,7 +48,8 @@ impl Keys {
         self.key(state.as_str())
     }
 
-    /// Where the tasks of a queue are: pending, active, scheduled, retry, archived, completed, and the names of its groups.
+    /// Returns the keys that hold the tasks of a queue: pending, active, scheduled, retry, archived, completed, and the
+    /// names of its groups.
     pub(super) fn containers(&self) -> Vec<String> {
         vec![
             self.pending(),
@@ -59,7 +62,7 @@ impl Keys {
         ]
     }
 
-    /// The keys that `places.lua` names, in its order.
+    /// Returns the keys that `places.lua` names, in its order.
     pub(super) fn places(&self) -> Vec<String> {
         vec![
             self.pending(),
@@ -111,12 +114,13 @@ impl Keys {
         self.key("groups")
     }
 
-    /// What the names of groups and sets begin with.
+    /// Prefix of the names of groups and sets.
     pub(super) fn group_prefix(&self) -> String {
         self.key("g:")
     }
 
-    /// Matches in a scan the names that begin with `family`, whatever characters the queue's name has.
+    /// Returns the pattern of a scan that matches the names that begin with `family`, whatever characters the queue's
+    /// name has.
     pub(super) fn pattern(&self, family: &str) -> String {
         let mut pattern = String::with_capacity(self.prefix.len() + family.len() + 1);
         for c in self.prefix.chars() {
@@ -143,7 +147,7 @@ impl Keys {
         self.key("aggregation_sets")
     }
 
-    /// What the names of the task hashes begin with.
+    /// Prefix of the names of task hashes.
     pub(super) fn task_prefix(&self) -> String {
         self.key("t:")
     }
@@ -180,7 +184,15 @@ impl Keys {
         self.key("x:orphans")
     }
 
-    /// Ours: which move this task left or reached the queue by; kept for an hour.
+    /// Ours: a server with these rules has looked for ripe groups a moment ago.
+    pub(super) fn walked(&self, rules: &GroupRules) -> String {
+        let seconds = |longest: Duration| longest.as_secs().to_string();
+        let (longest, size) = (rules.max_delay.map(seconds), rules.enough().map(|size| size.to_string()));
+        let [longest, size] = [longest, size].map(Option::unwrap_or_default);
+        format!("{}x:walked:{}:{longest}:{size}", self.prefix, rules.grace.as_secs())
+    }
+
+    /// Ours: the move by which the task left or reached the queue; kept for an hour.
     pub(super) fn moved(&self, id: &str) -> String {
         format!("{}x:moved:{id}", self.prefix)
     }
@@ -190,39 +202,39 @@ impl Keys {
         format!("{}x:sent:{slot}", self.prefix)
     }
 
-    /// Ours: the hash that brings the long message of item `item` of one send beside its script; kept for a minute, if the script
-    /// does not come for it.
+    /// Ours: the hash that brings the long message of item `item` of one send beside its script; kept for a minute if
+    /// the script does not fetch it.
     pub(super) fn long_message(&self, slot: &str, number: u64, item: usize) -> String {
         format!("{}x:msg:{slot}:{number}:{item}", self.prefix)
     }
 
-    /// Ours: that a set was ended; kept for some minutes.
+    /// Ours: the receipt of a set that was ended; kept for some minutes.
     pub(super) fn ended(&self, set: &str) -> String {
         format!("{}x:set:{set}", self.prefix)
     }
 
-    /// Ours: how far a periodic entry is; kept for as long as its plan says.
+    /// Ours: the progress of a periodic entry; kept for as long as its plan says.
     pub(super) fn cron(&self, entry: &EntryId) -> String {
         format!("{}x:cron:{entry}", self.prefix)
     }
 
-    /// Ours: that the tick of an entry at a Unix second was fired; kept for as long as the tick says.
+    /// Ours: the marker of an entry's tick at a Unix second that was fired; kept for as long as the tick says.
     pub(super) fn fired(&self, entry: &EntryId, at: i64) -> String {
         format!("{}x:tick:{entry}:{at}", self.prefix)
     }
 }
 
-/// Zset of the tokens that are out. It has no hash tag and lies on a node of its own.
+/// Zset of the tokens that tasks hold. The key has no hash tag and lies on a node of its own.
 pub(super) fn semaphore(scope: &str) -> String {
     format!("asynq:sema:{scope}")
 }
 
-/// Key of what a server says about itself.
+/// Key of a server's `ServerInfo`.
 pub(super) fn server_info(name: &ServerName) -> String {
     format!("asynq:servers:{{{name}}}")
 }
 
-/// Key of what a server runs.
+/// Key of the tasks that a server runs.
 pub(super) fn workers_info(name: &ServerName) -> String {
     format!("asynq:workers:{{{name}}}")
 }
@@ -242,8 +254,8 @@ pub(super) fn leader_want(program: &str) -> String {
     format!("asynq:x:leader-want:{program}")
 }
 
-/// Ours: key of a shape of a job's arguments; each lies on a node of its own. The fingerprint has eight digits of 16, and
-/// `json` stands for none.
+/// Ours: key of a shape of a job's arguments; each lies on a node of its own. The fingerprint has eight hexadecimal
+/// digits; `json` stands for no fingerprint.
 pub(super) fn shape(job: &str, fingerprint: Option<u32>) -> String {
     match fingerprint {
         Some(fingerprint) => format!("asynq:x:shape:{fingerprint:08x}:{job}"),
@@ -251,7 +263,7 @@ pub(super) fn shape(job: &str, fingerprint: Option<u32>) -> String {
     }
 }
 
-/// Key of an entry's enqueues. It has no hash tag and lies on a node of its own.
+/// Key of an entry's enqueues. The key has no hash tag and lies on a node of its own.
 pub(super) fn scheduler_history(entry: &str) -> String {
     format!("asynq:scheduler_history:{entry}")
 }

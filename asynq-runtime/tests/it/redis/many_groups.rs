@@ -1,6 +1,6 @@
 //! What a call costs Redis where a queue has thousands of groups: every script is bounded by what it returns.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use asynq_runtime::{
     broker::{
@@ -9,12 +9,13 @@ use asynq_runtime::{
     },
     task::{QueueName, TaskState},
 };
+use asynq_test_support::eventually;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
     groups::grouped,
     server::Server,
-    tasks::{commands, queue, scripts},
+    tasks::{calls, commands, queue, scripts},
 };
 
 /// More than ten steps of a walk.
@@ -69,19 +70,22 @@ async fn a_page_over_all_groups_costs_what_it_shows() {
 #[tokio::test]
 async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
     let (_server, mut redis, broker) = with_groups().await;
-    // Names that no task is behind.
-    let gone = (0..GROUPS).map(|n| format!("gone-{n}")).collect::<Vec<_>>();
+    // Names that no task is behind, more than one page may look at.
+    let gone = (0..20_000).map(|n| format!("gone-{n}")).collect::<Vec<_>>();
     let () = redis.sadd("asynq:{default}:groups", gone).await.unwrap();
     let _ = broker.groups(&queue(), None, 1).await.unwrap();
     let (mut seen, mut next, mut pages) = (Vec::new(), None, 0);
     loop {
+        let steps = calls(&mut redis, "sscan").await;
         let (page, scripts, asked) = cost(&mut redis, broker.groups(&queue(), next.as_ref(), 100)).await;
+        let steps = calls(&mut redis, "sscan").await - steps;
+        assert!(steps <= 10, "{steps} steps of 200 names");
         let page = page.unwrap();
         assert!(page.groups.len() <= 100 && page.groups.iter().all(|stats| stats.size == 1), "{page:?}");
         assert!(scripts <= 10 && asked <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
         seen.extend(page.groups.into_iter().map(|stats| stats.group.to_string()));
         pages += 1;
-        assert!(pages <= GROUPS / 50, "{pages} pages");
+        assert!(pages <= GROUPS / 20, "{pages} pages");
         next = page.next;
         if next.is_none() {
             break;
@@ -112,6 +116,22 @@ async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_th
     let (stats, _, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
     assert_eq!(stats.unwrap().aggregating, 3 * GROUPS as u64);
     assert!(asked <= 2_000 + 2 * PER_SCRIPT, "{asked} commands for {} groups", 3 * GROUPS);
+}
+
+/// Ten servers that have nothing to aggregate cost what one does.
+#[tokio::test]
+async fn servers_with_equal_rules_walk_over_the_groups_once() {
+    let (server, mut redis, first) = with_groups().await;
+    let second = server.broker().await;
+    let rules = GroupRules { grace: Duration::from_secs(10), max_size: Some(1_000), ..GroupRules::default() };
+    let others = GroupRules { grace: Duration::from_secs(11), ..rules };
+    let begin = async |broker: &RedisBroker, rules| broker.ripe_groups(&queue(), rules, None).await.unwrap().next;
+    assert!(begin(&first, &rules).await.is_some(), "the first walk goes on");
+    let (next, _, asked) = cost(&mut redis, begin(&second, &rules)).await;
+    assert!(next.is_none() && asked < 10, "the second ends where it begins: {asked} commands");
+    assert!(begin(&second, &others).await.is_some(), "other rules have a walk of their own");
+    // A second later the turn is open to all, also where the server that walked has died.
+    eventually("the next walk", async || begin(&second, &rules).await).await;
 }
 
 #[tokio::test]
