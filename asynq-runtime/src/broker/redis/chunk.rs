@@ -1,4 +1,4 @@
-//! What one script call of an enqueue carries: tasks of one queue, and what became of them.
+//! One script call of an enqueue: its tasks, all of one queue, and their outcomes.
 
 use std::time::Duration;
 
@@ -13,17 +13,19 @@ use super::{
 };
 use crate::task::{GroupName, QueueName, TaskState};
 
-/// How long a message waits for its script, which comes right behind it unless the connection breaks or a cluster moves the queue.
+/// Time to live of a long message, whose script follows at once unless the connection breaks or a cluster moves the
+/// queue.
 const LONG_MESSAGE_TTL: Duration = Duration::from_secs(60);
 
-/// Index of the call, and of the item within it.
+/// Index of the call, and of the item within the call.
 pub(super) type ItemIndex = (usize, usize);
 
-/// The indices of all items, those of one queue together and in their order.
+/// Returns the indices of all items, those of one queue together and in their order.
 pub(super) fn ordered(batch: &[Vec<Item>]) -> Vec<ItemIndex> {
     let mut indices: Vec<ItemIndex> =
         batch.iter().enumerate().flat_map(|(call, items)| (0..items.len()).map(move |i| (call, i))).collect();
-    // Stable: the tasks of a queue stay in their order. It costs one look at each where all are of one queue.
+    // The sort is stable, so the tasks of a queue stay in their order. A batch of one queue costs one comparison per
+    // task.
     indices.sort_by(|a, b| queue(batch, *a).cmp(queue(batch, *b)));
     indices
 }
@@ -32,19 +34,23 @@ fn queue(batch: &[Vec<Item>], (call, i): ItemIndex) -> &QueueName {
     &batch[call][i].queue
 }
 
-/// How a send of a chunk differs from a first one.
+/// Most tasks of one script that each replace an equal one: the script may look through 20,000 pending ids for each of them, which
+/// takes Redis half a millisecond.
+const REPLACING_PER_SCRIPT: usize = 8;
+
+/// How a send of a chunk differs from a first send.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Repeat {
-    /// It is the first.
+    /// This send is the first.
     No,
-    /// The one before stored nothing: all messages are in the script.
+    /// The previous send stored nothing: the script carries all messages.
     Whole,
-    /// The one before may have stored its tasks: so, and the script looks for its receipt.
+    /// The previous send may have stored its tasks: the script carries all messages and looks for the receipt.
     Again,
 }
 
 impl Repeat {
-    /// As the script reads whether the tasks may have been stored.
+    /// Returns the script's argument that says whether the tasks may have been stored.
     fn argument(self) -> i32 {
         i32::from(self == Self::Again)
     }
@@ -56,12 +62,12 @@ pub(super) struct Chunk<'b> {
     indices: &'b [ItemIndex],
     pub(super) queue: &'b QueueName,
     pub(super) answer: Option<Result<Value, BrokerError>>,
-    /// Why what was stored is not as safe as it should be.
+    /// Why the stored tasks lack the durability that was asked for.
     pub(super) doubt: Option<BrokerError>,
 }
 
 impl<'b> Chunk<'b> {
-    /// The whole batch in chunks that a script takes.
+    /// Splits the whole batch into chunks of one script each.
     pub(super) fn all(batch: &'b [Vec<Item>], ordered: &'b [ItemIndex]) -> Vec<Self> {
         let size = |&(call, i): &ItemIndex| batch[call][i].message.len();
         let mut chunks = Vec::with_capacity(1);
@@ -69,13 +75,14 @@ impl<'b> Chunk<'b> {
         for indices in ordered.chunk_by(|a, b| kind(a) == kind(b)) {
             let Some(first) = indices.first() else { continue };
             let queue = queue(batch, *first);
-            let portions = portions(indices, size).into_iter();
+            let most = if batch[first.0][first.1].replaces.is_some() { REPLACING_PER_SCRIPT } else { indices.len() };
+            let portions = indices.chunks(most).flat_map(|indices| portions(indices, size));
             chunks.extend(portions.map(|indices| Self { batch, indices, queue, answer: None, doubt: None }));
         }
         chunks
     }
 
-    /// Not sent yet, or sent without learning what became of it.
+    /// Returns whether the chunk was not sent yet, or was sent with an unknown outcome.
     pub(super) fn is_open(&self) -> bool {
         match &self.answer {
             None => true,
@@ -83,7 +90,7 @@ impl<'b> Chunk<'b> {
         }
     }
 
-    /// How its next send differs from a first one.
+    /// Returns how the next send of the chunk differs from a first one.
     fn repeat(&self) -> Repeat {
         match &self.answer {
             None => Repeat::No,
@@ -92,14 +99,15 @@ impl<'b> Chunk<'b> {
         }
     }
 
-    /// What goes out ahead of its script: its long messages (see `script.rs`). A repeat carries all messages in its
-    /// script, where nothing can come between.
+    /// Returns the calls that carry the long messages ahead of the script (see `script.rs`). A repeat carries all
+    /// messages in its script, where nothing can come between.
     pub(super) fn long_messages(&self, receipt: &str, number: u64) -> Vec<Call> {
         let (mut calls, keys) = (Vec::new(), Keys::new(self.queue));
         for (i, item) in self.items().filter(|item| self.goes_ahead(item)).enumerate() {
             let key = keys.long_message(receipt, number, i);
             let end = || Call::plain("EXPIRE").arg(&key).arg(LONG_MESSAGE_TTL.as_secs()).with_next();
-            // It has an end before the message comes, and another where that took longer, or where the first call was refused.
+            // The key expires even if the message never comes. The second `EXPIRE` begins anew after a message that
+            // took long, or stands in for a first one that was refused.
             calls.push(Call::plain("HSET").arg(&key).arg("state").arg(TaskState::Pending.as_str()).with_next());
             calls.push(end());
             calls.push(Call::plain("HSET").arg(&key).arg("msg").arg(&item.message).with_next());
@@ -112,12 +120,12 @@ impl<'b> Chunk<'b> {
         self.indices.iter().map(|&(call, i)| &self.batch[call][i])
     }
 
-    /// Whether the message goes ahead of the script, and not in it.
+    /// Returns whether the message goes ahead of the script, and not in it.
     fn goes_ahead(&self, item: &Item) -> bool {
         item.is_long() && self.repeat() == Repeat::No
     }
 
-    /// Its script; `number` says which send of this sender it is.
+    /// Returns the call of the script; `number` counts the sends of this sender.
     pub(super) fn call(&self, now: &str, receipt: &str, number: u64) -> Call {
         let (keys, repeat) = (Keys::new(self.queue), self.repeat());
         if let ([(call, i)], Repeat::No) = (self.indices, repeat)
@@ -188,7 +196,8 @@ impl<'b> Chunk<'b> {
         call
     }
 
-    /// The same for tasks that replace equal ones: one task hash and one lock for each.
+    /// Returns the call for tasks that replace equal ones, with one task hash and one lock for each; see
+    /// [`call`](Self::call) for other tasks.
     fn replacing_call(&self, now: &str, receipt: &str, number: u64, repeat: Repeat) -> Call {
         let keys = Keys::new(self.queue);
         let mut names = keys.places();
@@ -209,13 +218,13 @@ impl<'b> Chunk<'b> {
         call
     }
 
-    /// Which items it carried, and what became of each.
+    /// Returns the items of the chunk, and the outcome of each.
     pub(super) fn outcomes(mut self) -> (&'b [ItemIndex], Vec<Outcome>) {
         let (indices, doubt) = (self.indices, self.doubt.take());
         let outcomes = self.stored();
         let outcomes = match doubt {
             None => outcomes,
-            // A task that was refused is refused.
+            // A refusal stands; only a stored task is in doubt.
             Some(doubt) => {
                 let doubted = |outcome: Outcome| outcome.and_then(|_| Err(Refused::Broker(doubt.clone())));
                 outcomes.into_iter().map(doubted).collect()

@@ -18,20 +18,20 @@ local id, lock, group = ARGV[11], ARGV[14], ARGV[17]
 if at_ms > now_ms then return { 'e', whole(at_ms - now_ms) } end
 local entry, failed = read_entry(kept_in)
 if failed then return { 'w', kept_in } end
--- One that was lost is a new one; its markers stay.
+-- An entry that was lost is a new one; its markers stay.
 entry = entry or { spec = spec, zone = zone, revision = revision, last = at_ms - 1, previous = '' }
 if newer(entry.revision, revision) and (entry.spec ~= spec or entry.zone ~= zone) then return { 's', '' } end
 
--- Then a tick of this moment fires, and none of the time before.
+-- If the clock went back, a tick of this moment fires, and no earlier one.
 local went_back = is_ahead(entry, now_ms)
 local last = went_back and now_ms - 5000 or entry.last
 
--- What was acknowledged is not there any more. The tick must wait: it would hide those that were lost.
+-- Acknowledged ticks are lost. This tick must wait: it would hide the lost ones.
 if not went_back and entry.last < (tonumber(ARGV[18]) or 0) and entry.is_kept then return { 'b', '' } end
 
--- Keeps how far the entry is, in the plan of the newest program that fires it.
+-- Keeps the progress of the entry, in the plan of the newest program that fires it.
 local function keep(until_ms, previous)
-  -- Removes nothing; as the first write it lets the script run when memory is full.
+  -- This call removes nothing; as the first write it lets the script run when memory is full.
   call('HDEL', kept_in, '')
   if newer(entry.revision, revision) then revision = entry.revision end
   call('HSET', kept_in, 'spec', spec, 'tz', zone, 'rev', revision, 'last', whole(until_ms), 'prev', previous)
@@ -54,8 +54,8 @@ if entry.paused then
   return { 'p', '' }
 end
 
--- Where the task of the previous tick is: it waits, it runs, or it is nowhere. One whose lease is past runs yet, or comes back:
--- a tick is skipped for it, and a replacement deletes it.
+-- The task of the previous tick waits, runs, or is nowhere. A task whose lease is past runs yet, or comes back: a tick is skipped
+-- for it, and a replacement deletes it.
 local previous, there = nil, nil
 if entry.previous ~= '' and overlap ~= 'allow' then
   local name = prefix .. 't:' .. entry.previous
@@ -64,13 +64,16 @@ if entry.previous ~= '' and overlap ~= 'allow' then
     previous = { id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3], extra = task[5] or '' }
     if previous.state == 'active' then
       local lease = call('ZSCORE', KEYS[3], previous.id)
-      -- One without a token is Go's, and Go gives its own runs this much longer.
+      -- A run without a token is Go's, and Go gives its own runs this much longer.
       local grace = task[4] and 0 or tonumber(ARGV[10])
       if lease and overlap == 'replace' and tonumber(lease) <= now_s - grace then
         there = 'lapsed'
       elseif lease or is_there('active', previous.id) then
         there = 'runs'
       end
+    elseif previous.state == 'pending' then
+      -- One that is deep in the list is taken for waiting: to look through a list of a million takes 27 ms.
+      if near(previous.id) then there = 'waits' end
     elseif previous.state ~= 'archived' and previous.state ~= 'completed' then
       if is_there(previous.state, previous.id, previous.group) then
         there = 'waits'
@@ -81,13 +84,13 @@ if entry.previous ~= '' and overlap ~= 'allow' then
   end
 end
 if there and overlap == 'skip' then return fired('k', previous.id) end
--- Whether it has to be deleted.
+-- Whether the previous task has to be deleted.
 local goes = there == 'waits' or there == 'lapsed'
 
 if call('EXISTS', key) == 1 then return fired('c', '') end
 if lock ~= '' then
   local holder = holder_of(lock, prefix)
-  -- What goes takes its lock with it.
+  -- A previous task that is deleted takes its lock with it.
   if holder and not (goes and holder == previous.id) then return fired('u', holder) end
 end
 
@@ -103,7 +106,7 @@ for name, kind in pairs(wanted) do
   if not fits(name, kind) then return { 'w', name } end
 end
 
--- Refused when memory is full, with nothing changed. From here on nothing can fail.
+-- SET is refused when memory is full, with nothing changed. From here on nothing can fail.
 call('SET', marker, '1', 'EX', ARGV[8])
 if there == 'lapsed' then
   pcall('LREM', KEYS[2], 0, previous.id)
@@ -116,7 +119,7 @@ if goes then
 end
 store_new(new, keys, now_s, now_ns, now_ms)
 if there == 'runs' then
-  -- Field 7 of the message in x: settle.lua deletes the task in place of putting it back.
+  -- Field 7 of the message in x: settle.lua deletes the task where it would be run again.
   call('HSET', previous.key, 'x', previous.extra .. '\56\1')
   -- An ACL may forbid the channel.
   pcall('PUBLISH', 'asynq:cancel', previous.id)
