@@ -28,7 +28,9 @@ fn mistakes(list: &str, text_of: impl Fn(&str) -> Option<String>) -> Vec<String>
 #[test]
 fn every_break_can_be_applied() {
     let list = read("tests/breaks.txt");
-    assert!(list.matches("\nbreak ").count() > 40, "the list has lost its rows");
+    let rows = |before: &str| list.matches(&format!("{before}break ")).count();
+    assert!(rows("\n") > 40, "the list has lost its rows");
+    assert_eq!(rows("\n\n"), rows("\n"), "a row has no empty line before it");
     let text_of = |file: &str| root().join(file).exists().then(|| read(file));
     none(mistakes(&list, text_of), "tests/breaks.txt");
 }

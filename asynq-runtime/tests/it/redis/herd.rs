@@ -67,7 +67,7 @@ async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Runn
     let settled = || running.iter().map(|one| one.signals().settled.count()).sum::<u64>();
     let sent = |calls: &HashMap<String, u64>| {
         let count = |name: &str| calls.get(name).copied().unwrap_or_default();
-        count("llen") + count("evalsha") + count("eval")
+        ["llen", "exists", "zrange", "zcard", "scard", "pttl", "evalsha", "eval"].into_iter().map(count).sum::<u64>()
     };
     let (begun, before, ran) = (Instant::now(), calls_by_command(redis).await, settled());
     for i in 0..TASKS {
