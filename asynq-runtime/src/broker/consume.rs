@@ -14,30 +14,30 @@ use crate::task::{Extra, QueueName, TaskId, TaskMessage, UndecodableMessage};
 /// Takes pending tasks, oldest first.
 #[async_trait::async_trait]
 pub trait Consume {
-    /// Takes up to `n` tasks of each wanted queue, in the given order, all in one round trip; paused queues give none.
-    /// Each becomes active with a lease and a fresh run token in the same atomic step.
+    /// Takes up to `n` tasks of each wanted queue, in the given order of queues, in one round trip. A paused queue gives none.
+    /// Each task becomes active, with a lease and a new run token, in the same atomic step.
     ///
-    /// Ids without a task are set aside, never returned. A message that cannot be read, or whose id or queue is
-    /// another than where it lay, comes back as undecodable, so that the caller can archive it with the reason.
+    /// Ids without a task are set aside and never returned. A message that cannot be read, or whose id or queue differs from the
+    /// place where it was stored, is returned as undecodable, so that the caller can archive it with the reason.
     ///
-    /// After a call whose answer was lost, the next call of the same member gets those tasks first, and others of their queue
-    /// only as far as they are fewer than `n`.
+    /// After a call whose answer was lost, the next call of the same member returns the tasks that the lost call took. It takes
+    /// others of their queue only if they are fewer than `n`.
     ///
     /// # Errors
     ///
-    /// No queue could be asked. If some could, their tasks are returned and the error comes with the next call.
+    /// No queue could be asked. If some could, their tasks are returned, and the next call returns the error.
     async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
         self.dequeue_sparing(member, wanted, Quarantined::All).await
     }
 
-    /// The same, but takes no more quarantined tasks than `quarantined` says: the others stay pending, never active for a
-    /// moment, and what is behind them is taken instead; where they are so many that one call does not reach what is behind
-    /// them, they may go to the end of the queue. A server that runs one therefore holds no other when it dies of
-    /// it, and a death is charged to everything that the dead server held.
+    /// Takes tasks as [`dequeue`](Self::dequeue) does, but no more quarantined ones than `quarantined` allows. The other
+    /// quarantined tasks stay pending, never active for a moment, and tasks behind them are taken instead. If they are so many
+    /// that one call does not reach past them, they may move to the end of the queue. The reason for the limit: a death of a
+    /// server is charged to every task that it held, so a server that runs a quarantined task should hold no other one.
     ///
     /// # Errors
     ///
-    /// As [`dequeue`](Self::dequeue).
+    /// The errors of [`dequeue`](Self::dequeue).
     async fn dequeue_sparing(
         &self,
         member: &Member,
@@ -45,41 +45,44 @@ pub trait Consume {
         quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError>;
 
-    /// Whether dequeues are quickest on the runtime where their tasks will run: the caller's own task then does what
-    /// another thread would have to be woken for. A job that blocks there holds such a call up; a caller on such a
-    /// runtime looks after its calls with [`release_unanswered`](Self::release_unanswered). Default: no.
+    /// Returns whether dequeues are fastest on the runtime that runs the jobs: the I/O then happens in the calling task, and no
+    /// other thread has to be woken. A job that blocks that runtime delays such a call; a caller on that runtime must look after
+    /// its calls with [`release_unanswered`](Self::release_unanswered). Default: `false`.
     fn dequeues_beside_jobs(&self) -> bool {
         false
     }
 
-    /// Requeues what earlier calls of this member took and did not return at the heads of its queues, as if it had not
-    /// been taken: none of it began, so this is not a crash. These are calls that were dropped or got no answer; and,
-    /// where [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) says so, those that were begun longer than `older`
-    /// ago and are held up: nothing of their answer has come for so long. What is requeued here is not returned there
-    /// as well. Where an answer takes longer than `older` and is still coming, the leases of its tasks are extended.
-    /// Returns what was requeued; of each queue the next to be taken is the first.
+    /// Requeues the tasks that earlier calls of this member took and did not return, at the heads of their queues and as if they
+    /// had not been taken. No such task has begun, so this does not count as a crash.
+    ///
+    /// The calls in question were dropped or got no answer. If [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) is true, they
+    /// are also the calls that began more than `older` ago and are held up, with no byte of the answer read for that long. A
+    /// held-up call does not return the tasks that were requeued here. If an answer takes longer than `older` but is still
+    /// arriving, the leases of its tasks are extended.
+    ///
+    /// Returns the requeued tasks; of each queue the next to be taken comes first.
     ///
     /// # Errors
     ///
-    /// The broker cannot be asked: the member's next dequeue gets the tasks.
+    /// The broker cannot be asked; the member's next dequeue returns the tasks.
     async fn release_unanswered(
         &self,
         member: &Member,
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;
 
-    /// Returns those of `queues` that have something to take at this moment and are not paused, in one round trip: for a server
-    /// of more queues than one dequeue should ask. With [`Quarantined::None`] a queue that has only quarantined tasks is left out
-    /// as soon as the broker knows so, at the latest after a dequeue that found it so.
+    /// Returns those of `queues` that are not paused and have a pending task now, in one round trip, for a server with more
+    /// queues than one dequeue should ask. With [`Quarantined::None`] a queue with only quarantined tasks is left out as soon as
+    /// the broker knows its content, at the latest after a dequeue that found it.
     ///
     /// # Errors
     ///
     /// The broker cannot be asked.
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError>;
 
-    /// Returns those of `queues` that may have something to take, as soon as there are any: at once if something waits there and
-    /// is not paused, otherwise after the next write by anyone, which a server among many may take up a few milliseconds later
-    /// than it could. Returns none after `limit`, or early for nothing. It does not return for the queues that
+    /// Waits until one of `queues` may have a task to take, and returns those queues. It returns at once if a queue that is not
+    /// paused has pending tasks, otherwise after the next write of any program. With many servers, some of them start a few
+    /// milliseconds later. Returns no queue after `limit`, and may do so earlier. It does not return for queues that
     /// [`ready`](Self::ready) leaves out. Dropping the future is safe.
     ///
     /// # Errors
@@ -92,16 +95,16 @@ pub trait Consume {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError>;
 
-    /// Waits as [`wait_for_work`](Self::wait_for_work) does for something in the `wanted` queues and takes it as
-    /// [`dequeue_sparing`](Self::dequeue_sparing) does; where a broker can, in the very step that stores it. Returns
-    /// nothing after `limit`, when `stop` is cancelled, or for no reason.
+    /// Waits for tasks in the `wanted` queues as [`wait_for_work`](Self::wait_for_work) does, and takes them as
+    /// [`dequeue_sparing`](Self::dequeue_sparing) does. A broker may do both in the step that stores the task. Returns no task
+    /// after `limit` or when `stop` is cancelled, and may do so earlier.
     ///
-    /// What was taken when the future was dropped comes with the member's next call; a caller that
-    /// will make none must cancel `stop` and wait for the answer.
+    /// If the future is dropped, the member's next call returns the tasks that were taken. A caller that will not call again must
+    /// cancel `stop` and await the answer.
     ///
     /// # Errors
     ///
-    /// As those two.
+    /// The errors of these two methods.
     async fn wait_and_dequeue(
         &self,
         member: &Member,
@@ -123,31 +126,31 @@ pub trait Consume {
     }
 }
 
-/// How many tasks of which queue.
+/// The number of tasks to take from one queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
     /// The queue.
     pub queue: QueueName,
-    /// Most tasks to take from it.
+    /// Most tasks to take from the queue.
     pub n: usize,
 }
 
 impl Wanted {
-    /// Those of `wanted` whose queues are among `open`.
+    /// The items of `wanted` whose queues are among `open`.
     pub(crate) fn only(wanted: &[Self], open: &[QueueName]) -> Vec<Self> {
         let open: HashSet<&QueueName> = open.iter().collect();
         wanted.iter().filter(|wanted| open.contains(&wanted.queue)).cloned().collect()
     }
 }
 
-/// How many quarantined tasks to take: those that the next crash would archive
+/// How many quarantined tasks to take. A task is quarantined if its next crash would archive it
 /// ([`Extra::is_quarantined`](crate::task::Extra::is_quarantined)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quarantined {
-    /// As many as come.
+    /// No limit.
     All,
-    /// One, of whichever queue. Where a broker asks several queues at once it may pass those of all and give one in the next
-    /// call.
+    /// One, of any of the queues. A broker that asks several queues at once may pass over the quarantined tasks of all of them,
+    /// and return one in the next call.
     One,
     /// None.
     None,
@@ -156,22 +159,22 @@ pub enum Quarantined {
 /// One attempt at one task, from its dequeue on.
 #[derive(Debug, Clone)]
 pub struct Run {
-    /// Which run of which task: what settle and extend are fenced on.
+    /// Identifies the run; settle and extend are fenced on it.
     pub key: RunKey,
-    /// The task, or the bytes that are none.
+    /// The task, or the bytes that cannot be decoded as one.
     pub message: Result<TaskMessage, UndecodableMessage>,
-    /// How often a worker died while it ran this task, since an attempt last ended by itself.
+    /// How often a worker died while it ran this task, since the last attempt that ended by itself.
     pub crashes: u32,
-    /// What the message cannot carry.
+    /// Facts that asynq's message has no field for.
     pub extra: Extra,
-    /// How long it had been pending, by the broker's clock; `None` where the broker cannot tell.
+    /// How long the task had been pending, by the broker's clock; `None` if the broker cannot tell.
     pub waited: Option<Duration>,
-    /// A moment of this process's own clock, which no step of a wall clock touches, before which nobody could take the task from
-    /// this run: when Redis was asked for it, or the transaction of SQLite that takes it.
+    /// An instant of this process's monotonic clock before which no other server can have taken the task from this run: when the
+    /// dequeue was sent to Redis, or when SQLite's transaction took the task.
     pub asked: Instant,
 }
 
-/// Names one run of one task. It stays valid until the task is settled or someone else takes it; the broker decides
+/// Identifies one run of one task. A key stays valid until the task is settled or another server takes it; the broker decides
 /// which, never a clock.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct RunKey {
@@ -179,16 +182,16 @@ pub struct RunKey {
     pub queue: QueueName,
     /// Id of the task.
     pub id: TaskId,
-    /// Drawn by the dequeue; with queue and id it names the run.
+    /// Drawn by the dequeue; queue, id and token identify the run.
     pub token: RunToken,
-    /// Number of the member that runs it; SQLite's other half of the fence, 0 elsewhere.
+    /// The number of the member that runs the task, the second half of the fence on SQLite; 0 elsewhere.
     pub server: i64,
-    /// SQLite's row, 0 elsewhere.
+    /// The row of the task on SQLite, 0 elsewhere.
     pub row: i64,
 }
 
-/// A run's token: 19 decimal digits that read as a time in nanoseconds. It is drawn when
-/// the call that takes the task is made: brokers compare it for equality alone.
+/// The token of a run: 19 decimal digits that read as a time in nanoseconds. A token is drawn when the call that takes the task
+/// is made. The fence compares tokens for equality alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunToken(pub i64);
 

@@ -1,6 +1,7 @@
-//! Contract: what a broker says of itself, and what in a queue does not fit together.
+//! Contract: a broker's facts about itself, and inconsistencies in a queue.
 //!
-//! A sound broker never shows an oddity for longer than its janitor needs. What is found is told, never repaired here.
+//! A sound broker never shows an inconsistency for longer than its janitor needs. Inconsistencies are reported, never repaired
+//! here.
 
 use std::{fmt, time::Duration};
 
@@ -9,30 +10,30 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::BrokerError;
 use crate::task::QueueName;
 
-/// Looks at the broker itself.
+/// Reads facts about the broker itself.
 #[async_trait::async_trait]
 pub trait Diagnose {
-    /// The stores that keep the tasks: one Redis, each master of a cluster, or the SQLite file. A fact that the login
-    /// may not ask for is left out.
+    /// Returns the stores that keep the tasks: one Redis, each master of a cluster, or the SQLite file. Facts that the login may
+    /// not read are left out.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn nodes(&self) -> Result<Vec<Node>, BrokerError>;
 
-    /// Where a cluster keeps the keys of these queues, in their order; empty where there is no cluster.
+    /// Returns the cluster slots of these queues, in their order; empty without a cluster, which is the default.
     ///
     /// # Errors
     ///
-    /// The broker failed, or its login may not ask.
+    /// The broker failed, or the login may not read the slots.
     async fn slots(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, BrokerError> {
         let _ = queues;
         Ok(Vec::new())
     }
 
-    /// Looks for what does not fit together in a queue, at up to `limit` tasks in each of its places and `limit` keys; at
-    /// least one slice each. It changes nothing and may run beside workers: what only looks odd because it moves just now
-    /// is looked at a second time.
+    /// Looks for inconsistencies in a queue, at up to `limit` tasks in each of its places and `limit` keys, but at least one
+    /// slice of each. The call changes nothing and may run beside workers: a task that only looks inconsistent because it is
+    /// moving is looked at a second time.
     ///
     /// # Errors
     ///
@@ -44,22 +45,22 @@ pub trait Diagnose {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Node {
-    /// Where it is, for people; without a password.
+    /// The address for display, without a password.
     pub address: String,
     /// The version of Redis or SQLite.
     pub version: String,
-    /// How far its clock is ahead of this program's; negative when it is behind.
+    /// How far the node's clock is ahead of this program's; negative if it is behind.
     pub ahead: TimeDelta,
-    /// How much that may be off: half the time that the question took.
+    /// The error bound of `ahead`: half the time that the request took.
     pub precision: Duration,
-    /// What it says of itself, in its own words and order.
+    /// The node's facts about itself, with its names and in its order.
     pub facts: Vec<Fact>,
-    /// Its slowest calls of late, the newest first; `None` where it keeps no list or does not show it.
+    /// Its slowest recent calls, the newest first; `None` if the node keeps no list or does not show it.
     pub slow_calls: Option<Vec<SlowCall>>,
 }
 
 impl Node {
-    /// A node of which nothing more is known.
+    /// Makes a node of which only address and version are known.
     pub fn new(address: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
             address: address.into(),
@@ -71,66 +72,66 @@ impl Node {
         }
     }
 
-    /// The value of a fact, if it was told.
+    /// Returns the value of a fact, if the node reported it.
     pub fn fact(&self, name: &str) -> Option<&str> {
         self.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str())
     }
 
-    /// The value of a fact that is a whole number.
+    /// Returns the value of a fact if it is a whole number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.fact(name)?.parse().ok()
     }
 }
 
-/// Where a cluster keeps a queue: all of its keys are in one slot.
+/// The place of a queue in a cluster: all of its keys are in one slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QueueSlot {
     /// The queue.
     pub queue: QueueName,
     /// The hash slot of its keys, 0 to 16383.
     pub slot: u16,
-    /// The addresses of the nodes that have the slot, the master first; empty while none has it.
+    /// The addresses of the nodes that serve the slot, the master first; empty if none does.
     pub nodes: Vec<String>,
 }
 
-/// One thing that a node says of itself, such as `memory: maxmemory_policy = noeviction`.
+/// A node's fact about itself, such as `memory: maxmemory_policy = noeviction`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Fact {
-    /// What it is about: the section of Redis's INFO, or `file` and `integrity`.
+    /// The section of Redis's INFO, or `file` or `integrity`.
     pub section: String,
-    /// Its name there.
+    /// The name of the fact.
     pub name: String,
-    /// Its value as text.
+    /// The value as text.
     pub value: String,
 }
 
-/// A call that took a node long.
+/// A call that occupied a node for long.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowCall {
-    /// When, by the node's clock.
+    /// When the call ran, by the node's clock.
     pub at: DateTime<Utc>,
-    /// How long it kept the node.
+    /// How long the call occupied the node.
     pub took: Duration,
     /// The command and, of a script, its keys; never a payload.
     pub what: String,
 }
 
-/// What was found in a queue.
+/// The result of looking for inconsistencies in a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Examination {
-    /// What does not fit, by kind; empty where all does.
+    /// The inconsistencies by kind; empty if there are none.
     pub oddities: Vec<Oddity>,
-    /// Whether everything was looked at; otherwise the limit came first.
+    /// Whether everything was looked at; `false` if the limit was reached before.
     pub complete: bool,
 }
 
 impl Examination {
-    /// How often a kind was found.
+    /// Returns how often a kind was found.
     pub fn count(&self, kind: OddityKind) -> u64 {
         self.oddities.iter().find(|oddity| oddity.kind == kind).map_or(0, |oddity| oddity.count)
     }
 
-    /// Adds what another look found in other places.
+    /// Adds the findings of another look.
     #[cfg(feature = "sqlite")]
     pub(crate) fn add_all(&mut self, other: Self) {
         self.complete &= other.complete;
@@ -159,23 +160,23 @@ impl Examination {
     }
 }
 
-/// Things of one kind that do not fit.
+/// The inconsistencies of one kind.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Oddity {
-    /// What is wrong.
+    /// The kind.
     pub kind: OddityKind,
-    /// How often it was found.
+    /// How often the kind was found.
     pub count: u64,
-    /// The first of them: ids of tasks, or keys.
+    /// The first examples: ids of tasks, or keys.
     pub examples: Vec<String>,
 }
 
 impl Oddity {
-    /// Most examples that are kept of a kind.
+    /// Most examples that are kept per kind.
     pub const EXAMPLES: usize = 10;
 }
 
-/// What can be wrong in a queue.
+/// A kind of inconsistency in a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum OddityKind {
@@ -183,17 +184,17 @@ pub enum OddityKind {
     ActiveWithoutLease,
     /// A lease of a task that is not active.
     LeaseWithoutTask,
-    /// An id in a place of the queue with no task behind it.
+    /// An id in a place of the queue, without a task.
     IdWithoutTask,
-    /// A task that is in no list of the queue, so that no server will ever run it.
+    /// A task in no list of the queue; no server would ever run it.
     TaskWithoutPlace,
-    /// A task that is in another place than its state says.
+    /// A task in another place than its state says.
     TaskInWrongPlace,
-    /// A unique lock that a task holds which does not exist.
+    /// A unique lock whose holder does not exist.
     LockWithoutTask,
-    /// A key with a name of asynq's that holds something else.
+    /// A key with one of asynq's names and a value of another kind.
     ForeignKey,
-    /// A count of tasks that is not their number.
+    /// A stored count of tasks that differs from their number.
     WrongCount,
 }
 
@@ -210,7 +211,7 @@ impl OddityKind {
         Self::WrongCount,
     ];
 
-    /// Its name, for programs: `active-without-lease`.
+    /// Returns the name for programs: `active-without-lease`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ActiveWithoutLease => "active-without-lease",

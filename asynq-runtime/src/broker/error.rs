@@ -1,11 +1,12 @@
-//! One error for every broker; ask it what it means instead of matching on its source.
+//! The error of every broker; [`BrokerError::kind`] tells failures apart.
 
 use std::{error::Error, fmt, sync::Arc};
 
-/// A broker did not do what it was asked.
+/// A call of a broker that failed.
 ///
-/// Cheap to clone, because one failure may be the answer to every item of a batch. Its text says what to do and never
-/// carries a password. [`kind`](Self::kind) and the predicates are the promise; the source is for people.
+/// A `BrokerError` is cheap to clone, because one failure may be the answer to every item of a batch. Its text says
+/// what to do and never contains a password. [`kind`](Self::kind) and the predicates are stable;
+/// [`source`](Error::source) is for logs.
 #[derive(Clone)]
 pub struct BrokerError(Arc<Inner>);
 
@@ -15,39 +16,39 @@ struct Inner {
     source: Option<Box<dyn Error + Send + Sync>>,
 }
 
-/// What went wrong, as far as a program can act on it.
+/// The kind of a failure, as far as a program can act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum BrokerErrorKind {
-    /// Not reachable or not ready now: refused, cut off, loading, failing over, busy. Try again later. Whether the call
-    /// took effect is unknown.
+    /// The broker is not reachable or not ready now: it refused or closed the connection, loads, fails over or is busy.
+    /// Try again later. Whether the call took effect is unknown.
     Unavailable,
-    /// No answer in time; whether the call took effect is unknown.
+    /// No answer came in time. Whether the call took effect is unknown.
     Timeout,
-    /// No room: memory limit or disk full. Nothing was stored.
+    /// The broker has no room: its memory limit is reached, or the disk is full. Nothing was stored.
     Full,
-    /// It was done, but is not as safe as was asked for: replicas or disk did not confirm it in time. See
-    /// `broker::redis::Durability`.
+    /// The call took effect, but less safely than the program asked for: replicas or the disk did not confirm it in
+    /// time. See `broker::redis::Durability`.
     Unconfirmed,
-    /// Wrong password, missing permission, or a certificate that one side refuses.
+    /// The password is wrong, a permission is missing, or one side refuses the other's certificate.
     Denied,
     /// The URL or an option cannot be used.
     Config,
-    /// What is stored there is not ours, or damaged.
+    /// The stored data was not written by asynq or this crate, or is damaged.
     Corrupt,
-    /// The broker was closed by this program.
+    /// The program has closed the broker.
     Closed,
-    /// An answer that no version of the broker should give.
+    /// The broker gave an answer that none of its versions should give.
     Unexpected,
 }
 
 impl BrokerError {
-    /// An error of `kind` with a text that says what to do.
+    /// Makes an error of `kind`; `message` says what to do.
     pub fn new(kind: BrokerErrorKind, message: impl Into<String>) -> Self {
         Self(Arc::new(Inner { kind, message: message.into(), source: None }))
     }
 
-    /// The same with the error that caused it.
+    /// Makes an error of `kind` with the error that caused it; [`new`](Self::new) makes one without.
     pub fn with_source(
         kind: BrokerErrorKind,
         message: impl Into<String>,
@@ -56,29 +57,31 @@ impl BrokerError {
         Self(Arc::new(Inner { kind, message: message.into(), source: Some(source.into()) }))
     }
 
-    /// What went wrong.
+    /// Returns the kind of the failure.
     pub fn kind(&self) -> BrokerErrorKind {
         self.0.kind
     }
 
-    /// Whether trying again later may work: [`Unavailable`](BrokerErrorKind::Unavailable) or
+    /// Returns whether a later try may work: [`Unavailable`](BrokerErrorKind::Unavailable) or
     /// [`Timeout`](BrokerErrorKind::Timeout).
     pub fn is_unavailable(&self) -> bool {
         matches!(self.0.kind, BrokerErrorKind::Unavailable | BrokerErrorKind::Timeout)
     }
 
-    /// Whether the call may have taken effect in spite of the error: it is unavailable, or
-    /// [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then it has.
+    /// Returns whether the call may have taken effect in spite of the error: the broker is
+    /// [unavailable](Self::is_unavailable), or the kind is [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then the
+    /// call has taken effect.
     pub fn is_ambiguous(&self) -> bool {
         self.is_unavailable() || self.0.kind == BrokerErrorKind::Unconfirmed
     }
 
-    /// Whether the broker has no room left.
+    /// Returns whether the broker has no room left: [`Full`](BrokerErrorKind::Full).
     pub fn is_full(&self) -> bool {
         self.0.kind == BrokerErrorKind::Full
     }
 
-    /// Whether the broker refused the login or lacks a permission for it.
+    /// Returns whether the broker refused the login, or the login lacks a permission:
+    /// [`Denied`](BrokerErrorKind::Denied).
     pub fn is_denied(&self) -> bool {
         self.0.kind == BrokerErrorKind::Denied
     }

@@ -1,4 +1,4 @@
-//! Contract: what keeps queues healthy (docs/design/recovery.md).
+//! Contract: housekeeping of queues (docs/design/recovery.md).
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use crate::task::{QueueName, TaskId};
 /// Housekeeping in slices: no call touches more than about 100 tasks per queue, so none can block a broker for long.
 #[async_trait::async_trait]
 pub trait Maintain {
-    /// Moves scheduled and retry tasks whose time has come to pending, in due order, at most 100 per queue; one that was
-    /// enqueued with a group goes to its group instead, and the group becomes known. `retries` says at which end of pending
-    /// the retry tasks queue up.
+    /// Moves scheduled and retry tasks whose time has come to pending, in due order, at most 100 per queue. A task that was
+    /// enqueued with a group joins its group instead, and the group becomes known. `retries` selects the end of pending at which
+    /// retry tasks are inserted.
     ///
     /// # Errors
     ///
-    /// The broker failed; what was moved before stays moved.
+    /// The broker failed; tasks that were moved before stay moved.
     async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError>;
 
-    /// Returns those of `queues` in which something may be due, as soon as there are any: at the next due time, which a write by
-    /// anyone may bring nearer, or a few milliseconds later where many servers wait. Returns none after `limit`, or early for
-    /// nothing. Dropping the future is safe.
+    /// Waits until a task may be due in one of `queues`, and returns those queues: at the next due time, which a write of any
+    /// program may bring nearer, or a few milliseconds later with many servers. Returns no queue after `limit`, and may do so
+    /// earlier. Dropping the future is safe.
     ///
     /// # Errors
     ///
     /// The broker cannot be asked; callers back off and try again.
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError>;
 
-    /// Waits as [`wait_for_due`](Self::wait_for_due) does and forwards what is due then, in the queues where something is; where
-    /// a broker can, without another step in between. It may return for nothing. Dropping the future is safe.
+    /// Waits as [`wait_for_due`](Self::wait_for_due) does and forwards the tasks that are due then; a broker may do both in one
+    /// step. It may return without a moved task. Dropping the future is safe.
     ///
     /// # Errors
     ///
-    /// As those two.
+    /// The errors of [`wait_for_due`](Self::wait_for_due) and [`forward`](Self::forward).
     async fn wait_and_forward(
         &self,
         queues: &[QueueName],
@@ -42,33 +42,34 @@ pub trait Maintain {
         if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due, retries).await }
     }
 
-    /// Renews the lease of each run that is still ours. Anything but [`Settled::Ok`] means that the run is lost: stop it.
+    /// Renews the lease of each run that still holds its task. Any answer but [`Settled::Ok`] means that the run is lost, and the
+    /// server must stop it.
     ///
     /// # Errors
     ///
-    /// The broker failed; nothing is known about any run.
+    /// The broker failed; whether any lease was renewed is unknown.
     async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
 
-    /// Makes each unique lock that its running task still holds last at least until a lease that begins now ends; for
-    /// tasks that ask for it. A lock that is another's by now stays as it is.
+    /// Extends each unique lock that its running task still holds, so that the lock lasts at least as long as a lease that begins
+    /// now; for tasks that ask for it. A lock of another task stays as it is.
     ///
     /// # Errors
     ///
-    /// The broker failed; nothing is known about any lock.
+    /// The broker failed; whether any lock was extended is unknown.
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError>;
 
-    /// Requeues tasks whose worker is gone at the head of pending, in the order in which they were taken: `retried` unchanged,
-    /// `crashes` + 1, at most 100 per queue. A run of ours is gone when its lease has passed (on SQLite also as soon as its
+    /// Requeues tasks whose worker is gone at the head of pending, in the order in which they were taken, at most 100 per queue:
+    /// `retried` stays, `crashes` + 1. A run of this crate is gone when its lease has passed (on SQLite also as soon as its
     /// server is dead); a Go run gets Go's own grace of 30 s more.
     ///
     /// # Errors
     ///
-    /// The broker failed; what was recovered before stays recovered.
+    /// The broker failed; tasks that were recovered before stay recovered.
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError>;
 
-    /// Returns how long nothing in `queues` is to be recovered: [`recover`](Self::recover) must not be called before. Leases
-    /// that are there now do not lapse earlier, or all lapsed at once a moment ago, because the broker was away or its clock
-    /// stepped, and every server that lives must have had time to extend its own. Zero where only that call can tell.
+    /// Returns how long a caller must wait before it calls [`recover`](Self::recover) for `queues`. Either no lease that exists
+    /// now lapses before; or many lapsed at once a moment ago, because the broker was away or its clock was set, and the servers
+    /// that live need this time to extend theirs. Default: zero, for brokers whose `recover` can tell by itself.
     ///
     /// # Errors
     ///
@@ -77,16 +78,17 @@ pub trait Maintain {
         Ok(Duration::ZERO)
     }
 
-    /// Repairs what a crash of something else left behind: active without a lease, ids without a task.
+    /// Repairs the traces of other programs' crashes: active tasks without a lease, ids without a task.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError>;
 
-    /// Makes groups known that have tasks and that nobody knows, and sets whose deadline was lost, as other programs may leave
-    /// them: a part of a search through everything, for all `queues` at once. Of many servers that ask, not each need search.
-    /// Returns how many. Default: none, for brokers in which no such thing can be.
+    /// Makes groups known that have tasks and that no server knows, and gives sets a deadline whose deadline was lost, as other
+    /// programs may leave them. One call is a part of a search through all keys, for all `queues` at once; of many servers that
+    /// call it, only some search. Returns how many groups and sets were restored. Default: none, for brokers that cannot lose
+    /// them.
     ///
     /// # Errors
     ///
@@ -95,9 +97,9 @@ pub trait Maintain {
         Ok(0)
     }
 
-    /// Returns those of these queues in which [`delete_expired`](Self::delete_expired), [`trim_archive`](Self::trim_archive) or
-    /// [`reclaim_sets`](super::Groups::reclaim_sets) may find something to do, by one question about all of them, so that
-    /// queues in which nothing happens cost nothing. Default: all.
+    /// Returns the queues of `policies` in which [`delete_expired`](Self::delete_expired), [`trim_archive`](Self::trim_archive)
+    /// or [`reclaim_sets`](super::Groups::reclaim_sets) may have work, by one question about all of them, so that idle queues
+    /// cost nothing. Default: all.
     ///
     /// # Errors
     ///
@@ -106,7 +108,7 @@ pub trait Maintain {
         Ok(policies.iter().map(|policy| policy.queue.clone()).collect())
     }
 
-    /// Returns those of `queues` in which [`sweep`](Self::sweep) may find something. Default: all.
+    /// Returns those of `queues` in which [`sweep`](Self::sweep) may have work. Default: all.
     ///
     /// # Errors
     ///
@@ -122,8 +124,8 @@ pub trait Maintain {
     /// The broker failed.
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError>;
 
-    /// Deletes archived tasks, id and contents, oldest first, at most `limit`: those archived `max_age` ago or earlier,
-    /// and those beyond the newest `max_size`. Returns how many.
+    /// Deletes at most `limit` archived tasks with their contents, oldest first: those archived `max_age` ago or earlier, and
+    /// those beyond the newest `max_size`. Returns how many.
     ///
     /// # Errors
     ///
@@ -137,14 +139,14 @@ pub trait Maintain {
     ) -> Result<usize, BrokerError>;
 }
 
-/// How much of the archive of a queue is kept, as [`Maintain::trim_archive`] is told.
+/// The limits of the archive of a queue, as [`Maintain::trim_archive`] takes them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArchivePolicy {
     /// The queue.
     pub queue: QueueName,
-    /// For how long at most.
+    /// How long an archived task is kept at most.
     pub max_age: Duration,
-    /// How many tasks at most.
+    /// How many archived tasks are kept at most.
     pub max_size: usize,
 }
 
@@ -157,35 +159,35 @@ pub struct HeldLock {
     pub key: String,
 }
 
-/// Where a retry task that is due queues up among the pending tasks of its queue.
+/// The end of pending at which a retry task that is due is inserted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum RetryOrder {
-    /// Behind all that wait, as in Go's asynq.
+    /// Behind all pending tasks, as in Go's asynq.
     #[default]
     Last,
-    /// Before all that wait; of several that are due at once, the one that was due first comes first.
+    /// Before all pending tasks; of several that are due at once, the one that was due first comes first.
     First,
 }
 
-/// What [`Maintain::forward`] did.
+/// The result of [`Maintain::forward`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Forwarded {
     /// Tasks that became pending.
     pub moved: usize,
-    /// Whether more is due already.
+    /// Whether more tasks are due already.
     pub more: bool,
 }
 
-/// What [`Maintain::recover`] did.
+/// The result of [`Maintain::recover`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Recovered {
-    /// Tasks that are pending again; of each queue the next to be taken is the first.
+    /// Tasks that are pending again; of each queue the next to be taken comes first.
     pub tasks: Vec<(QueueName, TaskId)>,
-    /// Whether more is waiting to be recovered already.
+    /// Whether more tasks can be recovered already.
     pub more: bool,
 }
 
-/// What [`Maintain::sweep`] repaired.
+/// The result of [`Maintain::sweep`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Active tasks that had no lease and got one that ends at once, so that recovery sees them.

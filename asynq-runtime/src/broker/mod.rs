@@ -1,21 +1,21 @@
 //! The contract of a broker: twelve small traits, one file each, with equal file names in every implementation's folder.
 //!
 //! A task's journey is one word per step: *produce → consume → settle → maintain*, and *groups* makes one task of many.
-//! *Presence* shows who works, *inspect* and *diagnose* read, *repair* changes what people want changed, *schedule* fires
-//! periodic entries, *semaphores* count across programs, and *shapes* tell programs of other versions what payloads mean.
-//! Every primitive of the hot path takes a batch and the single form is a batch of one, so that it never pays one round trip
-//! per task.
+//! *Presence* shows the servers that run, *inspect* and *diagnose* read, *repair* makes the changes that people ask for,
+//! *schedule* fires periodic entries, *semaphores* count across programs, and *shapes* let a program read payloads that another
+//! version of it wrote. Every primitive of the hot path takes a batch. The single form is a batch of one, so that a busy server
+//! does not pay one round trip per task.
 //!
 //! Rules that hold for every method of every broker:
 //!
 //! - **Time is the broker's.** Delays are given as durations and added to the broker's clock; a caller's clock decides
 //!   nothing.
-//! - **Every call has a deadline.** A call that gets no answer ends with [`BrokerError::is_unavailable`]; it is never
-//!   repeated blindly, because its first send may have worked. Each contract says how a repeat is made safe.
+//! - **Every call has a deadline.** A call that gets no answer ends with [`BrokerError::is_unavailable`]. It is never repeated
+//!   blindly, because its first send may have worked. Each contract says how a repeat is made safe.
 //! - **A batch has one answer per item**, in the order of the items.
 //! - **Brokers move opaque bytes**: they know messages, never jobs.
 //!
-//! Another broker would be a folder here with a file for each contract, a feature of the crate, its schemes in `connect_on`
+//! Another broker needs a folder here with a file for each contract, a feature of the crate, its schemes in `connect_on`
 //! (`connect.rs` of the crate), and a fixture in `tests/src`, with which every case of `tests/conformance` runs on it.
 
 mod consume;
@@ -52,7 +52,7 @@ pub(crate) use self::{
     produce::due_ms,
     settle::{cut, shortened},
 };
-// What a program meets: errors, and what the inspector tells.
+// // Types that programs use: errors, and the results of the inspector.
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},
@@ -88,10 +88,11 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Where the tasks are. Redis and SQLite implement it, and no type of another crate should: its contracts may gain methods in any
-/// version, so they are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer what programs need.
+/// Keeps the tasks. Redis and SQLite implement it, and no type of another crate should: its contracts may gain methods in any
+/// version, so they are not part of the documentation. A [`Client`](crate::Client) and an [`Inspector`](crate::Inspector) offer
+/// the operations that programs need.
 ///
-/// The `dyn` boundary of the crate is `Arc<dyn Broker>`: above it nothing has a broker as a type parameter.
+/// `Arc<dyn Broker>` is the `dyn` boundary of the crate: above it no type has a broker as a type parameter.
 #[async_trait::async_trait]
 pub trait Broker:
     Produce
@@ -112,38 +113,39 @@ pub trait Broker:
     + Sync
     + 'static
 {
-    /// `redis` or `sqlite`.
+    /// Returns `redis` or `sqlite`.
     fn kind(&self) -> &'static str;
 
-    /// Where the tasks are, for people: the URL without its password.
+    /// Returns the address of the tasks for display: the URL without its password.
     fn location(&self) -> String;
 
-    /// How long a dequeued task is ours without being extended: 30 s on Redis, 10 s on SQLite.
+    /// Returns how long a server holds a dequeued task without extending its lease: 30 s on Redis, 10 s on SQLite.
     fn lease(&self) -> Duration;
 
-    /// Returns how long one call may take by the broker's own limits. Default: zero, which says that callers need not wait
-    /// longer than they do anyway, 15 s.
+    /// Returns how long one call may take by the broker's own limits. Callers wait for an answer at least this long, and 15 s in
+    /// any case. Default: zero.
     fn call_limit(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// The broker's clock, as well as this process knows it; for display and for messages, never for a decision.
+    /// Returns the broker's time as well as this process knows it. The value is for display and for messages; no decision may
+    /// depend on it.
     fn now(&self) -> DateTime<Utc>;
 
-    /// Waits until this broker is of no use any more for as long as the program runs, such as a file that was deleted, and
-    /// returns why. Default: never, because the broker may come back.
+    /// Waits until this broker cannot be used again for as long as the program runs, because its file was deleted for example,
+    /// and returns the reason. Default: never returns, because the broker may come back.
     async fn broken(&self) -> BrokerError {
         std::future::pending().await
     }
 
-    /// Asks the broker for a sign of life.
+    /// Checks that the broker answers.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the broker from answering.
+    /// The broker does not answer, or refuses the connection.
     async fn ping(&self) -> Result<(), BrokerError>;
 
-    /// This broker, where the tasks are in SQLite: a program's own transaction can take tasks along there.
+    /// Returns this broker if the tasks are in SQLite, where a program's own transaction can enqueue them. Default: `None`.
     #[cfg(feature = "sqlite")]
     fn as_sqlite(&self) -> Option<&sqlite::SqliteBroker> {
         None

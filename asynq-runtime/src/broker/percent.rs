@@ -1,6 +1,6 @@
 //! Reads percent-encoded parts of a broker's URL.
 
-/// The text with each `%XX` replaced; `None` where the digits are not hexadecimal or the result is not UTF-8.
+/// Replaces each `%XX`; `None` if the digits are not hexadecimal or the result is not UTF-8.
 pub(crate) fn decode(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.bytes();

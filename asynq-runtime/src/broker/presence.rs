@@ -10,43 +10,43 @@ use crate::task::{ServerInfo, TaskId, WorkerInfo};
 /// Makes servers visible and carries cancel requests.
 #[async_trait::async_trait]
 pub trait Presence {
-    /// Makes a server known and gives it the identity it dequeues with. It must beat from then on.
+    /// Makes a server known and returns its identity for dequeues. The server must [`beat`](Self::beat) from then on.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError>;
 
-    /// Shows that the member lives and what it runs; due every 5 s, a server that has not been heard of for 10 s is gone
-    /// from [`servers`](Self::servers). What it runs is unaffected by that: only leases decide.
+    /// Shows that the member lives, and its running tasks. A beat is due every 5 s; after 10 s without one,
+    /// [`servers`](Self::servers) does not list the server any more. Its runs are unaffected: only leases decide about them.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError>;
 
-    /// Takes a server off the list. Its active tasks must be settled before.
+    /// Removes a server from the list. The server must have settled its active tasks before.
     ///
     /// # Errors
     ///
     /// The broker failed; the server disappears by itself after 10 s.
     async fn leave(&self, member: &Member) -> Result<(), BrokerError>;
 
-    /// The servers that live, ours and Go's, ordered by host and process id.
+    /// Returns the servers that live, those of this crate and Go's, ordered by host and process id.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError>;
 
-    /// Asks the server that runs task `id` to cancel it. It is not an error if no server listens.
+    /// Asks the server that runs task `id` to cancel it. A request that no server receives is not an error.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError>;
 
-    /// Listens for cancel requests from now on; dropping the listener ends it.
+    /// Subscribes to cancel requests from now on; dropping the listener unsubscribes.
     ///
     /// # Errors
     ///
@@ -54,23 +54,23 @@ pub trait Presence {
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError>;
 }
 
-/// Cancel requests as they come in.
+/// A stream of cancel requests.
 #[async_trait::async_trait]
 pub trait Cancellations: fmt::Debug + Send {
     /// Waits for the next request. Dropping the future loses none.
     ///
     /// # Errors
     ///
-    /// The connection is lost; listen again after a back-off.
+    /// The connection is lost; subscribe again after a back-off.
     async fn next(&mut self) -> Result<TaskId, BrokerError>;
 }
 
-/// `HOST:PID:UUID`, which names one server object.
+/// The name of one server object, `HOST:PID:UUID`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ServerName {
-    /// Host name, `unknown-host` if there is none.
+    /// The host name; `unknown-host` if the host has none.
     pub host: String,
-    /// Process id.
+    /// The process id.
     pub pid: u32,
     /// UUID v4 of the server object.
     pub server_id: String,
@@ -82,30 +82,31 @@ impl fmt::Display for ServerName {
     }
 }
 
-/// A server's identity with the broker, as [`Presence::join`] gave it.
+/// The identity of a server at the broker, as [`Presence::join`] returned it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Member {
-    /// Its name.
+    /// The name of the server.
     pub name: ServerName,
-    /// Its number on SQLite, 0 elsewhere.
+    /// The number of the server on SQLite, 0 elsewhere.
     pub number: i64,
 }
 
-/// A server that lives, with what it runs.
+/// A server that lives, with its running tasks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ServerState {
     /// The server.
     pub info: ServerInfo,
-    /// Its running tasks.
+    /// The running tasks of the server.
     pub workers: Vec<WorkerInfo>,
-    /// How far the clock of its host was ahead of the broker's at its last beat, negative when it was behind. One of ours
-    /// measures it; of Go's the broker can tell it to half a second, and only while it is off by less than 10 s: beyond
-    /// that the server is not seen at all, or stays after its death. `None` on SQLite, where all share one clock.
+    /// How far the clock of the server's host was ahead of the broker's at the last beat; negative if it was behind. A server of
+    /// this crate measures the difference. For a Go server the broker can tell it to half a second, and only below 10 s: with a
+    /// larger difference the server is not seen at all, or stays after its death. `None` on SQLite, where all servers share one
+    /// clock.
     pub clock_ahead: Option<TimeDelta>,
 }
 
 impl ServerState {
-    /// A server of whose clock nothing is known.
+    /// Makes a server of whose clock nothing is known.
     pub fn new(info: ServerInfo, workers: Vec<WorkerInfo>) -> Self {
         Self { info, workers, clock_ahead: None }
     }

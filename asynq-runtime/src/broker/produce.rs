@@ -7,62 +7,66 @@ use chrono::{DateTime, Utc};
 use super::BrokerError;
 use crate::task::{Extra, GroupName, QueueName, TaskId, TaskMessage, TaskState};
 
-/// Puts new tasks where they belong.
+/// Stores new tasks.
 #[async_trait::async_trait]
 pub trait Produce {
-    /// Stores each task as scheduled when its time is later than the broker's now, else as aggregating when it has a group
-    /// (which becomes known), else as pending; and makes its queue known to Go's tools. A scheduled task with a group goes
-    /// to its group when it is due. One outcome per item: a refused item never affects its neighbours.
+    /// Stores each task as scheduled if its time is later than the broker's now, else as aggregating if it has a group, else as
+    /// pending. The queue becomes known to Go's tools, and the group to the servers that aggregate. A scheduled task with a group
+    /// joins the group when it is due. Returns one outcome per item; a refused item never affects its neighbours.
     ///
-    /// An id is taken as long as a task of that id exists in the queue, in any state. A unique lock is looked at before
-    /// it is taken, so that an id conflict leaves none behind. A lock that bears the task's own id is what a crash left
-    /// behind, for no task of this id exists: it is taken over, with the time of the new task.
+    /// An id is taken as long as a task with that id exists in the queue, in any state. The unique lock is taken after the id was
+    /// checked, so an id conflict leaves no lock behind. A lock that holds the task's own id was left by a crash, because no task
+    /// with this id exists: the new task takes it over, with its own time.
     ///
-    /// A task that [replaces](NewTask::replaces) an equal one, in one step with the lock, by where the lock's holder is:
+    /// A task that [replaces](NewTask::replaces) an equal one does so in one step with the lock. The effect depends on the task
+    /// that holds the lock:
     ///
-    /// - pending, scheduled or in retry: that task keeps its id and takes the new message, options and time, and the lock begins anew
-    ///   with the time. Nothing of its attempts stays: no retry spent, no crash, failure, checkpoint or result. One that is pending and
-    ///   due at once keeps its turn. The answer names it ([`Placed::replaced`]).
-    /// - active: the new task is stored beside it and takes the lock over. Whatever would run the active one again deletes it, as
-    ///   one that a tick of its schedule replaced; a success ends it as any other.
-    /// - anywhere else (archived with its lock, in a group or a set, on its way to another queue): the new task is refused as a duplicate.
+    /// - pending, scheduled or in retry: that task keeps its id and takes the new message, options and time, and the lock begins
+    ///   anew with the new time. Its attempts are forgotten: spent retries, crashes, failures, checkpoint and result. A pending
+    ///   task whose new time is due at once keeps its position in the queue. The answer names the task ([`Placed::replaced`]).
+    /// - active: the new task is stored beside it and takes the lock over. An outcome that would retry, archive or requeue the
+    ///   active task deletes it instead, as with a task that a tick of its schedule replaced; after a crash, the server that
+    ///   takes the task deletes it. A success ends it as any other.
+    /// - otherwise (archived with its lock, in a group or a set, on its way to another queue): the new task is refused as a
+    ///   duplicate.
     ///
-    /// Several of one call come one after the other, in their order.
+    /// Several such tasks in one call are applied one after the other, in their order.
     ///
-    /// Calls of several tasks of one client at the same time may travel together (group commit). A repeat after a lost
-    /// answer is the broker's own: it recognises its first send by the id and message and reports it as placed.
+    /// Calls that one client makes at the same time may travel together (group commit). After a lost answer the broker repeats
+    /// the call itself: it recognises its first send by the id and message, and reports the task as placed.
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>>;
 }
 
-/// A task on its way in.
+/// A task to enqueue.
 #[derive(Debug, Clone)]
 pub struct NewTask {
-    /// What is stored. `message.id` and `message.queue` equal `id` and `queue`; `message.unique_key` the lock's key.
+    /// The message to store. `message.id` and `message.queue` equal `id` and `queue`; `message.unique_key` equals the key of the
+    /// lock.
     pub message: TaskMessage,
-    /// Its queue.
+    /// The queue of the task.
     pub queue: QueueName,
-    /// Its id.
+    /// The id of the task.
     pub id: TaskId,
-    /// Whether we made the id: then a conflict on a repeat can only be our own first send.
+    /// Whether the client generated the id. A conflict on a repeat can then only be the client's own first send.
     pub id_is_ours: bool,
-    /// When it should run.
+    /// When the task should run.
     pub when: When,
-    /// The group that it waits in to be aggregated; `message.group_key` equals it.
+    /// The group in which the task waits to be aggregated; `message.group_key` equals it.
     pub group: Option<GroupName>,
-    /// The lock that must be free.
+    /// The unique lock that the task takes; another task must not hold it.
     pub unique: Option<UniqueLock>,
-    /// What it does with the holder of the lock instead of being refused; needs a lock, and no group. Ticks and what is made of a
-    /// group replace nobody.
+    /// How the task replaces the holder of the lock instead of being refused. It needs a lock and no group. `None` for the tasks
+    /// of ticks and for those made of a group.
     pub replaces: Option<Replaces>,
-    /// What the message cannot carry.
+    /// Facts that asynq's message has no field for.
     pub extra: Extra,
 }
 
 /// How a task replaces an equal one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Replaces {
-    /// The task is due at most so long after the first of those that replaced each other while it waited, whatever its own
-    /// time; whole milliseconds. `None` for no bound.
+    /// Upper bound of the delay, whole milliseconds: the task is due at most this long after the first of the tasks that replaced
+    /// each other while they waited, whatever its own time. `None` for no bound.
     pub within: Option<Duration>,
 }
 
@@ -73,11 +77,11 @@ pub enum When {
     Now,
     /// After this time.
     In(Duration),
-    /// At this instant, kept to the millisecond, rounded up; an instant that has passed means now.
+    /// At this instant, rounded up to the millisecond; an instant that has passed means now.
     At(DateTime<Utc>),
 }
 
-/// Unix milliseconds of an instant, rounded up: nothing may run early. Chrono's last instant stays within its calendar.
+/// Unix milliseconds of an instant, rounded up, because no task may run early. The result stays within chrono's calendar.
 pub(crate) fn due_ms(at: DateTime<Utc>) -> i64 {
     let up = i64::from(!at.timestamp_subsec_nanos().is_multiple_of(1_000_000));
     at.timestamp_millis().saturating_add(up).min(DateTime::<Utc>::MAX_UTC.timestamp_millis())
@@ -86,24 +90,24 @@ pub(crate) fn due_ms(at: DateTime<Utc>) -> i64 {
 /// A lock that at most one waiting or running task holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UniqueLock {
-    /// Full key, `asynq:{queue}:unique:type:md5`.
+    /// The full key, `asynq:{queue}:unique:type:md5`.
     pub key: String,
-    /// How long it is held at most; at least 1 s, whole seconds. For a scheduled task it starts when the task is due.
+    /// How long the lock is held at most: whole seconds, at least 1 s. For a scheduled task the time starts when the task is due.
     pub ttl: Duration,
 }
 
-/// Where an accepted task is.
+/// The place of an accepted task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
     /// [`TaskState::Pending`], [`TaskState::Scheduled`] or [`TaskState::Aggregating`].
     pub state: TaskState,
-    /// When it is due, by the broker's clock; for one in a group, when it joined it.
+    /// When the task is due, by the broker's clock; for a task in a group, when it joined the group.
     pub process_at: DateTime<Utc>,
-    /// The task that was there already and has the new arguments now; `None` for a new task.
+    /// The id of the waiting task that took the new message; `None` for a new task.
     pub replaced: Option<TaskId>,
 }
 
-/// Why a task was not accepted. Nothing of it is stored.
+/// The reason why a task was not accepted. Nothing of it is stored.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Refused {
     /// The id is taken in this queue.
@@ -112,7 +116,7 @@ pub enum Refused {
     /// Another task holds the unique lock.
     #[error("a task with the same unique key is already waiting or running")]
     Duplicate {
-        /// The task that holds it, where the broker could tell.
+        /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
     },
     /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors the task may be stored all the same.

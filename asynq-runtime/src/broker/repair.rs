@@ -1,49 +1,49 @@
-//! Contract: what people do to tasks and queues.
+//! Contract: changes that people make to tasks and queues.
 //!
-//! Go's tools do the same things to the same keys at the same time; each step here is atomic and leaves every task in
-//! exactly one place. Nothing here touches an active task: its worker would not know.
+//! Go's tools change the same keys at the same time, so each step here is atomic and leaves every task in exactly one place. No
+//! method touches an active task except [`end_orphan`](Repair::end_orphan), because the worker would not notice.
 
 use bytes::Bytes;
 
 use super::{BrokerError, BrokerErrorKind};
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
-/// Changes tasks from outside.
+/// Changes tasks and queues from outside of a worker.
 #[async_trait::async_trait]
 pub trait Repair {
-    /// Makes a scheduled, retry, archived, completed or aggregating task pending, last in line. What it has tried stays
-    /// counted, but for the crashes: a task that took workers down gets a new chance. It leaves its group for good, so
-    /// that a retry does not lead back to it. A lock that it has lost it does not take again. A task in a set that is
-    /// being aggregated is [`Changed::Unfit`], here and below.
+    /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
+    /// counted, but its crashes are forgotten: a task that took workers down gets a new chance. It leaves its group for good, so
+    /// that a retry does not return it to the group. A lock that it has lost is not taken again. For a task in a set that is
+    /// being aggregated the answer is [`Changed::Unfit`]; this holds for all methods of the trait.
     ///
     /// # Errors
     ///
-    /// The broker failed; a repeat answers [`Changed::Unfit`] with pending if the first send worked.
+    /// The broker failed. A repeat answers [`Changed::Unfit`] with pending if the first send worked.
     async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
 
-    /// Archives a pending, scheduled, retry, completed or aggregating task as it is; its unique lock is freed unless
-    /// the task's extra facts keep it until success.
+    /// Archives a pending, scheduled, retry, completed or aggregating task as it is. Its unique lock is freed unless the task's
+    /// extra facts keep the lock until success.
     ///
     /// # Errors
     ///
-    /// The broker failed; a repeat answers [`Changed::Unfit`] with archived if the first send worked.
+    /// The broker failed. A repeat answers [`Changed::Unfit`] with archived if the first send worked.
     async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
 
-    /// Deletes a task that is not active, with everything that is its own: contents, lock, result, failures.
+    /// Deletes a task that is not active, with its contents, lock, result and failures.
     ///
     /// # Errors
     ///
-    /// The broker failed; a repeat answers [`Changed::NotFound`] if the first send worked.
+    /// The broker failed. A repeat answers [`Changed::NotFound`] if the first send worked.
     async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
 
-    /// Does `action` to a task only if it is in `state`, in one atomic step, for callers who decided by what they saw a
-    /// moment ago. [`Changed::Unfit`] with another state than `state` means that the task has moved; nothing was changed.
+    /// Applies `action` to a task only if it is in `state`, in one atomic step, for callers that decided by an earlier look.
+    /// [`Changed::Unfit`] with another state than `state` means that the task has moved; nothing was changed.
     ///
-    /// Default: refuses, so that a broker without this check changes nothing by mistake.
+    /// Default: fails with [`BrokerErrorKind::Config`], so that a broker without this check changes nothing by mistake.
     ///
     /// # Errors
     ///
-    /// The broker failed or does not have this check; after a failure a repeat is answered as that of the plain call is.
+    /// The broker failed or does not have this check. After a failure a repeat is answered as that of the call without a state.
     async fn change_in_state(
         &self,
         queue: &QueueName,
@@ -58,41 +58,43 @@ pub trait Repair {
         ))
     }
 
-    /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time,
-    /// lock, counters and failures; a pending one goes last in line. Where no step can see both queues (Redis, because of
-    /// Cluster) it is scheduled for the end of the year 9999 meanwhile, with the reason: nothing runs it there and no
-    /// housekeeping deletes it. So a crash between the steps neither loses nor doubles it, and the same call goes on where
-    /// it broke off. To its own queue it is already moved.
+    /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time, lock,
+    /// counters and failures; a pending task goes to the end of the other queue. A move to the task's own queue changes nothing
+    /// and succeeds.
+    ///
+    /// On Redis no step can see both queues, because of Cluster. The task is therefore held in its queue for the time of the
+    /// move: scheduled for the end of the year 9999, with the reason, so that no server runs it and no housekeeping deletes it. A
+    /// crash between the steps neither loses nor doubles the task, and the same call continues the move.
     ///
     /// # Errors
     ///
-    /// [`MoveError`]; nothing was changed, except where the broker failed: then the task may be held or moved.
+    /// [`MoveError`]; nothing was changed, except if the broker failed: then the task may be held or moved.
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
 
-    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and with it its unique lock, if it
-    /// holds one now.
+    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task, and its unique lock if the task holds
+    /// one.
     ///
     /// # Errors
     ///
     /// [`EditError`]; nothing was changed.
     async fn edit_payload(&self, queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
 
-    /// Ends a task that is active although its lease has passed, so that nobody runs it (an *orphan*): it fails with
-    /// `error`, is retried (due at once) or archived as its counters say, counts as processed and failed, and the run of
-    /// a worker that was only stopped is fenced. As at any failure its crashes are forgotten.
-    /// [`Changed::Unfit`] with active means that its lease still holds.
+    /// Ends a task that is active although its lease has passed, so that no server runs it (an *orphan*). The task fails with
+    /// `error`, is retried (due at once) or archived as its counters say, and counts as processed and failed. Its crashes are
+    /// forgotten as at any failure. If its worker was only stopped, the worker's run is fenced. [`Changed::Unfit`] with active
+    /// means that the lease still holds.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;
 
-    /// Does `action` to at most `limit` (itself at most 100) of the tasks that are chosen, in the order of the listing, in
-    /// one atomic step. Call it again while [`BulkSlice::more`] says so.
+    /// Applies `action` to at most `limit` of the chosen tasks, in the order of the listing, in one atomic step; `limit` is at
+    /// most 100. Call it again while [`BulkSlice::more`] is true.
     ///
     /// # Errors
     ///
-    /// The broker failed; how much of this slice was done is unknown, and a repeat goes on.
+    /// The broker failed. How much of this slice was done is unknown; a repeat continues.
     async fn change_some(
         &self,
         queue: &QueueName,
@@ -101,21 +103,21 @@ pub trait Repair {
         limit: usize,
     ) -> Result<BulkSlice, BrokerError>;
 
-    /// Deletes everything of a queue whose tasks are all gone: counters, pause, groups, our own keys, its name. What
-    /// was left by others, a lock or a set without tasks, goes too. On Redis, a broker of another program that enqueued to
-    /// it within the last minute lists its name again only when that minute is over.
+    /// Deletes a queue that has no tasks any more: its counters, pause, groups and name, this crate's own keys, and a lock or set
+    /// without tasks that another program left. On Redis, if a client of another program enqueued to the queue within the last
+    /// minute, its next task makes the queue listed again only after that minute.
     ///
     /// # Errors
     ///
-    /// The broker failed; a repeat goes on.
+    /// The broker failed; a repeat continues.
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError>;
 
-    /// Frees the unique lock `key` of a queue, in one step, if the task `holder` still holds it; with `stuck` only if there is
-    /// no such task. Whether it was freed. An equal task may be enqueued then, whatever the holder does.
+    /// Frees the unique lock `key` of a queue, in one step, if the task `holder` still holds it; with `stuck` only if that task
+    /// does not exist. Returns whether the lock was freed. An equal task may then be enqueued, whatever the holder does.
     ///
     /// # Errors
     ///
-    /// The broker failed; a repeat answers `false` if the first send worked.
+    /// The broker failed. A repeat answers `false` if the first send worked.
     async fn release_lock(
         &self,
         queue: &QueueName,
@@ -125,40 +127,40 @@ pub trait Repair {
     ) -> Result<bool, BrokerError>;
 }
 
-/// What became of a request about one task.
+/// The result of a change to one task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Changed {
-    /// Done as asked.
+    /// The change was made.
     Done,
-    /// No such task in this queue.
+    /// The queue has no such task.
     NotFound,
-    /// It is in this state, in which that cannot be done; nothing was changed.
+    /// The task is in this state, which does not allow the change; nothing was changed.
     Unfit(TaskState),
 }
 
-/// Which tasks of a queue.
+/// A choice of tasks of a queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Chosen {
-    /// All in this state; aggregating means those of all groups, active is none.
+    /// All tasks in this state: for aggregating those of all groups, for active none.
     InState(TaskState),
-    /// All that wait in this group.
+    /// All tasks that wait in this group.
     InGroup(GroupName),
 }
 
-/// What to do with each of them, as the calls for one task do it.
+/// The change to each task, as the methods for one task make it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BulkAction {
-    /// Make it pending: scheduled, retry, archived, aggregating.
+    /// Makes the task pending: scheduled, retry, archived or aggregating.
     Run,
-    /// Archive it: pending, scheduled, retry, aggregating.
+    /// Archives the task: pending, scheduled, retry or aggregating.
     Archive,
-    /// Delete it: all but active.
+    /// Deletes the task: any state but active.
     Delete,
 }
 
 impl BulkAction {
-    /// Whether tasks in `state` can be treated so; asynq's bulk calls have the same rules.
+    /// Returns whether the action applies to tasks in `state`; asynq's bulk calls have the same rules.
     pub fn fits(self, state: TaskState) -> bool {
         use TaskState::{Active, Aggregating, Archived, Pending, Retry, Scheduled};
         match self {
@@ -169,24 +171,24 @@ impl BulkAction {
     }
 }
 
-/// What one slice of a bulk call did.
+/// The result of one slice of a bulk call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BulkSlice {
     /// Tasks that were changed.
     pub changed: usize,
-    /// Ids without a task that were taken off the list.
+    /// Ids without a task that were removed from the list.
     pub ghosts: usize,
     /// Whether more tasks are chosen.
     pub more: bool,
 }
 
-/// What became of a request to delete a queue.
+/// The result of a request to delete a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum QueueDeleted {
-    /// It is gone.
+    /// The queue was deleted.
     Done,
-    /// It has tasks, and they are as they were. What counted them is gone where the first one came in meanwhile.
+    /// The queue has tasks, which are unchanged. If the first of them came during the call, the counters are already deleted.
     NotEmpty,
     /// There is no queue of this name.
     NotFound,
@@ -197,25 +199,25 @@ pub enum QueueDeleted {
 pub struct PayloadEdit {
     /// The new bytes.
     pub payload: Bytes,
-    /// The bytes that it replaces: if they are others by now, nothing is changed. `None` = whatever is there.
+    /// The payload that is replaced; if the task has another one by now, nothing is changed. `None` replaces any payload.
     pub expected: Option<Bytes>,
-    /// The key of the unique lock that goes with the new payload. It is used only where the task has a lock, and
-    /// replaces the old one with the time that one had left; `None` keeps the old key. On Redis a key of the queue, or
-    /// nothing is changed: it begins with `asynq:{queue}:`.
+    /// The key of the unique lock for the new payload. It is used only if the task has a lock, and takes the place of the old key
+    /// with the time that is left; `None` keeps the old key. On Redis the key must begin with `asynq:{queue}:`, otherwise nothing
+    /// is changed.
     pub unique_key: Option<String>,
 }
 
-/// Why a payload was not replaced.
+/// The reason why a payload was not replaced.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EditError {
-    /// Another program changed it meanwhile.
+    /// Another program changed the payload in the meantime.
     #[error("the payload has changed; read the task again")]
     Changed,
     /// Another task holds the lock of the new payload.
     #[error("a task with the same unique key is already waiting or running")]
     Duplicate {
-        /// The task that holds it, where the broker could tell.
+        /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
     },
     /// The broker failed.
@@ -223,17 +225,17 @@ pub enum EditError {
     Broker(#[from] BrokerError),
 }
 
-/// Why a task was not moved.
+/// The reason why a task was not moved.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum MoveError {
-    /// Its id is taken in the other queue.
+    /// The id of the task is taken in the other queue.
     #[error("the task id is taken in the other queue")]
     IdConflict,
     /// An equal task holds the unique lock in the other queue.
     #[error("a task with the same unique key is already waiting or running in the other queue")]
     Duplicate {
-        /// The task that holds it, where the broker could tell.
+        /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
     },
     /// The broker failed.

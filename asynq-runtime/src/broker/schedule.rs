@@ -1,6 +1,7 @@
-//! Contract: each tick of a periodic entry enqueued once, and the lead of the schedulers (docs/design/schedules.md).
+//! Contract: each tick of a periodic entry is enqueued once, and one scheduler leads (docs/design/schedules.md).
 //!
-//! [`tick`](Schedules::tick) alone makes a tick fire once, however many schedulers send it. Leadership only saves work.
+//! [`tick`](Schedules::tick) alone makes sure that a tick fires once, however many schedulers send it. Leadership only saves
+//! work.
 
 use std::{fmt, time::Duration};
 
@@ -9,7 +10,7 @@ use chrono::{DateTime, Utc};
 use super::{BrokerError, NewTask, Page, Placed, Refused};
 use crate::task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId};
 
-/// Keeps what schedulers share.
+/// Keeps the state that schedulers share: entries, ticks, the lead and the lists.
 #[async_trait::async_trait]
 pub trait Schedules {
     /// Fires one tick of an entry: the marker, the entry's last tick and the enqueue in one atomic step, each decided by
@@ -18,81 +19,81 @@ pub trait Schedules {
     /// 1. a tick that is not due yet → [`Ticked::Early`];
     /// 2. an entry that was planned from a newer program with another spec → [`Ticked::Stale`]; one whose last tick is
     ///    before the one that the scheduler knows ([`Tick::known`]) → [`Ticked::Behind`];
-    /// 3. a last tick more than 5 s in the future: the broker's clock went back, and the last tick is 5 s ago, so that a
-    ///    tick of this moment fires and one of the time before does not;
+    /// 3. a last tick more than 5 s in the future: the broker's clock went back, and the last tick counts as 5 s ago, so that a
+    ///    tick of this moment fires and an earlier one does not;
     /// 4. a tick at or before the last one, or with a marker → [`Ticked::Duplicate`], and the last tick moves on;
     /// 5. a paused entry → [`Ticked::Paused`], and the last tick moves on;
     /// 6. the overlap, by the previous task's real state → perhaps [`Ticked::Skipped`];
     /// 7. the enqueue.
     ///
-    /// A repeat after a lost answer says `Duplicate` where the first send worked. A task whose id or unique lock is taken is
-    /// refused and the tick counts as fired.
+    /// A repeat after a lost answer returns `Duplicate` if the first send worked. A task whose id or unique lock is taken is
+    /// refused, and the tick counts as fired.
     ///
     /// A task that is replaced while it runs is asked to stop in the same step, and marked
-    /// ([`Extra::replaced`](crate::task::Extra::replaced)): [`settle`](super::Settle::settle) deletes it where it would defer it,
-    /// archive it or requeue it.
+    /// ([`Extra::replaced`](crate::task::Extra::replaced)): [`settle`](super::Settle::settle) deletes it instead of retrying,
+    /// archiving or requeueing it.
     ///
     /// # Errors
     ///
     /// The broker failed; send the same tick again until it answers.
     async fn tick(&self, tick: &Tick) -> Result<Ticked, BrokerError>;
 
-    /// Makes an entry known as this program plans it and returns what is kept of it. A new entry's last tick is now, and
-    /// so is that of one whose spec or zone changes: no storm from reading old gaps by a new spec. An older revision
-    /// changes nothing, unless it [supersedes](EntryPlan::supersedes) exactly the revision that is kept. Whatever the
-    /// revision, a last tick more than 5 s in the future becomes now: it was written before the broker's clock went back.
+    /// Makes an entry known as this program plans it, and returns its stored state. The last tick of a new entry is now, and so
+    /// is that of an entry whose spec or zone changes, because a new spec read over an old gap would fire a storm of ticks. A
+    /// plan of an older revision changes nothing, unless it [supersedes](EntryPlan::supersedes) exactly the stored revision.
+    /// Whatever the revision, a last tick more than 5 s in the future becomes now: it was stored before the broker's clock went
+    /// back.
     ///
     /// # Errors
     ///
-    /// The broker failed; the call may be repeated, and then says [`PlanChange::None`] of what it changed before.
+    /// The broker failed; the call may be repeated, and then returns [`PlanChange::None`] for a change of its first send.
     async fn plan_entry(&self, plan: &EntryPlan) -> Result<Planned, BrokerError>;
 
-    /// What is kept of an entry, if it is known.
+    /// Returns the stored state of an entry; `None` if the entry is not known.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError>;
 
-    /// Pauses an entry or lets it go on; returns whether that changed anything. Ticks of a pause are
-    /// not made up for: the last tick of an entry that goes on is now.
+    /// Pauses an entry or lets it go on; returns whether that changed anything. Ticks during a pause are not made up for: the
+    /// last tick of an entry that goes on is now.
     ///
     /// # Errors
     ///
     /// The broker failed; the call may be repeated.
     async fn pause_entry(&self, queue: &QueueName, entry: &EntryId, paused: bool) -> Result<bool, BrokerError>;
 
-    /// Forgets an entry at once, its history with it; one that just leaves a program is forgotten by itself.
+    /// Deletes the stored state of an entry and its history. An entry that no program plans any more expires by itself.
     ///
     /// # Errors
     ///
     /// The broker failed; the call may be repeated.
     async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError>;
 
-    /// Takes the lead of its program if it is free, or keeps it. Send it every third of `ttl`; count on it until `ttl`
-    /// after the moment *before* the request, less a margin. The leaders of two programs know nothing of each other.
+    /// Takes the lead of the candidate's program if it is free, or keeps it. A leader sends the request every third of `ttl`, and
+    /// may lead until `ttl` after the moment *before* the request, less a margin. The leaders of two programs are independent.
     ///
     /// # Errors
     ///
-    /// The broker failed; whether the lead was taken is unknown, and it ends by itself.
+    /// The broker failed. Whether the lead was taken is unknown; it expires by itself.
     async fn lead(&self, candidate: &Candidate, ttl: Duration) -> Result<Lead, BrokerError>;
 
-    /// Gives the lead up if it is the candidate's, so that another takes it at once.
+    /// Releases the lead if the candidate has it, so that another scheduler can take it at once.
     ///
     /// # Errors
     ///
-    /// The broker failed; it ends by itself.
+    /// The broker failed; the lead expires by itself.
     async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError>;
 
-    /// Returns when the lead of `program` may be free, at the latest after `limit`. It may return early for nothing.
-    /// Dropping the future is safe.
+    /// Waits until the lead of `program` may be free, at most for `limit`. It may return early. Dropping the future is safe.
     ///
     /// # Errors
     ///
     /// The broker cannot be asked; callers back off.
     async fn wait_for_lead(&self, program: &str, limit: Duration) -> Result<(), BrokerError>;
 
-    /// Shows a scheduler's entries to asynq's tools for `ttl`, whole seconds; in the order given.
+    /// Lists a scheduler's entries for asynq's tools, in the given order, for `ttl`, whole seconds.
     ///
     /// # Errors
     ///
@@ -100,28 +101,29 @@ pub trait Schedules {
     async fn show_entries(&self, scheduler: &str, entries: &[SchedulerEntry], ttl: Duration)
     -> Result<(), BrokerError>;
 
-    /// Takes a scheduler's entries off the list.
+    /// Removes a scheduler's entries from the list.
     ///
     /// # Errors
     ///
-    /// The broker failed; they disappear by themselves.
+    /// The broker failed; the list expires by itself.
     async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError>;
 
-    /// Adds to the history of an entry, which keeps the newest 1,000 for 90 days without news.
+    /// Adds an event to the history of an entry, which keeps the newest 1,000 events. The history expires 90 days after its
+    /// newest event.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn record_enqueue(&self, entry: &str, event: &SchedulerEnqueueEvent) -> Result<(), BrokerError>;
 
-    /// The entries of all schedulers that live, ours and Go's.
+    /// Returns the entries of all schedulers that live, those of this crate and Go's.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn scheduler_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError>;
 
-    /// One page of the history of an entry, the newest first.
+    /// Returns one page of the history of an entry, the newest event first.
     ///
     /// # Errors
     ///
@@ -129,24 +131,24 @@ pub trait Schedules {
     async fn enqueue_history(&self, entry: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, BrokerError>;
 }
 
-/// The first byte of arguments in postcard; four bytes that name their shape follow.
+/// The first byte of arguments in postcard; the four bytes after it are the fingerprint of their shape.
 const POSTCARD: u8 = 0x01;
 
-/// Names a periodic entry: a UUID made of what a person would call it. Schedule, queue and options are not part of it,
-/// so that a deploy which changes one of them changes the entry and makes no second one.
+/// The id of a periodic entry: a UUID made of the job and a key. Schedule, queue and options are not part of it, so that a deploy
+/// which changes one of them changes the entry and does not make a second one.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EntryId(String);
 
 impl EntryId {
-    /// The id of the entry of this job that has this key; the only entry of a job needs none (`""`).
+    /// Returns the id of the entry of this job with this key; the only entry of a job needs no key (`""`).
     pub fn of(job: &str, key: &str) -> Self {
         let key = (!key.is_empty()).then_some([b"key", key.as_bytes()]);
         Self::of_parts(std::iter::once(job.as_bytes()).chain(key.into_iter().flatten()))
     }
 
-    /// The id of an entry without a key: its job and what the job is called with, so that entries of one job for
-    /// several customers need no keys. The format and the shape of the arguments, with which a payload of postcard
-    /// begins, are not part of it; where a person edits the arguments of an entry, it needs a key.
+    /// Returns the id of an entry without a key, made of its job and its arguments, so that entries of one job for several
+    /// customers need no keys. The format and the shape of the arguments, with which a postcard payload begins, are not part of
+    /// it. An entry whose arguments a person edits needs a key.
     pub fn of_arguments(job: &str, payload: &[u8]) -> Self {
         let arguments = match payload {
             [POSTCARD, _, _, _, _, arguments @ ..] => arguments,
@@ -157,7 +159,7 @@ impl EntryId {
     }
 
     fn of_parts<'a>(parts: impl Iterator<Item = &'a [u8]>) -> Self {
-        // Lengths before texts, so that no two lists of parts are one.
+        // The lengths stand before the texts, so that two different lists of parts never make one name.
         let mut name = Vec::new();
         for part in parts {
             name.extend_from_slice(&(part.len() as u64).to_be_bytes());
@@ -166,17 +168,17 @@ impl EntryId {
         Self(uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, &name).to_string())
     }
 
-    /// An id that was read somewhere.
+    /// Makes an id of a text that was read from a broker, without a check.
     pub fn from_wire(id: &str) -> Self {
         Self(id.to_owned())
     }
 
-    /// The id as text.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The id of the task of this entry's tick at `at`: the same from every scheduler.
+    /// Returns the id of the task of this entry's tick at `at`, the same for every scheduler.
     pub fn task_id(&self, at: DateTime<Utc>) -> TaskId {
         TaskId::from_wire(&format!("cron:{}:{}", self.0, at.timestamp()))
     }
@@ -191,63 +193,63 @@ impl fmt::Display for EntryId {
 /// An entry as a program plans it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryPlan {
-    /// Its queue.
+    /// The queue of the entry.
     pub queue: QueueName,
-    /// Its id.
+    /// The id of the entry.
     pub entry: EntryId,
-    /// Its schedule as text.
+    /// The schedule as text.
     pub spec: String,
-    /// Its zone.
+    /// The time zone of the schedule.
     pub zone: String,
-    /// The revision of the program that plans it: Unix seconds of its release, say. Newer ones win as long as somebody
-    /// schedules by them.
+    /// The revision of the program that plans the entry, for example the Unix seconds of its release. The newest revision wins as
+    /// long as a scheduler of it runs.
     pub revision: u64,
-    /// A newer revision that nobody schedules by any more, after a roll-back say: if this is the one that is kept, this
-    /// plan replaces it all the same. A revision that came meanwhile stays.
+    /// A newer revision without a running scheduler, for example after a roll-back: this plan replaces the stored one if it has
+    /// exactly that revision. Any other newer revision stays.
     pub supersedes: Option<u64>,
-    /// How long it is remembered without a tick.
+    /// How long the entry is stored without a tick.
     pub keep: Duration,
 }
 
-/// What is kept of an entry after [`plan_entry`](Schedules::plan_entry).
+/// The result of [`plan_entry`](Schedules::plan_entry).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Planned {
     /// The entry.
     pub state: EntryState,
-    /// What the call changed of its schedule.
+    /// The change that the call made to the schedule.
     pub change: PlanChange,
 }
 
-/// What a plan changed of the schedule of an entry.
+/// The change that a plan made to the schedule of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PlanChange {
-    /// Nothing: it had this schedule, or a newer program's schedule stays.
+    /// None: the entry had this schedule already, or keeps that of a newer program.
     None,
     /// The entry was not known.
     New,
-    /// It had another schedule.
+    /// The entry had another schedule.
     Replaced {
         /// The former schedule as text.
         spec: String,
-        /// Its zone.
+        /// The former time zone.
         zone: String,
     },
 }
 
-/// What is kept of an entry.
+/// The stored state of an entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryState {
-    /// Its schedule as the newest program plans it.
+    /// The schedule as the newest program plans it.
     pub spec: String,
-    /// Its zone.
+    /// The time zone of the schedule.
     pub zone: String,
-    /// That program's revision.
+    /// The revision of the program that planned it.
     pub revision: u64,
-    /// Its last tick that fired, was skipped or was passed over.
+    /// The last tick that fired, was skipped or was passed over.
     pub last: DateTime<Utc>,
-    /// The task of its last tick.
+    /// The task of the last tick that enqueued one.
     pub previous: Option<TaskId>,
-    /// Whether it is paused.
+    /// Whether the entry is paused.
     pub paused: bool,
     /// The broker's time of this answer.
     pub now: DateTime<Utc>,
@@ -258,75 +260,76 @@ pub struct EntryState {
 pub struct Tick {
     /// The entry as it is planned.
     pub plan: EntryPlan,
-    /// The time that it is for; a whole second.
+    /// The time that the tick is for; a whole second.
     pub at: DateTime<Utc>,
-    /// How long its marker is kept.
+    /// How long the marker of the tick is kept.
     pub marker: Duration,
-    /// The last tick of the entry as the scheduler knows it; `None` if it knows none. A broker that stores an earlier one
-    /// has lost what it had acknowledged, in a failover say.
+    /// The last tick of the entry as the scheduler knows it; `None` if it knows none. A broker that stores an earlier one has
+    /// lost writes that it had acknowledged, for example in a failover.
     pub known: Option<DateTime<Utc>>,
-    /// What to do while the previous task is still there.
+    /// The effect of a previous task that has not ended.
     pub overlap: Overlap,
-    /// The task; its id is [`EntryId::task_id`] of the tick. With a jitter its time is later than the tick's.
+    /// The task to enqueue. Its id is [`EntryId::task_id`] of the tick; with a jitter its time is later than the tick's.
     pub task: NewTask,
 }
 
-/// What a tick does while the task of the previous one waits or runs.
+/// The effect of a tick while the task of the previous one waits or runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Overlap {
-    /// Enqueues beside it. The default.
+    /// Enqueues the task beside the previous one. The default.
     #[default]
     Allow,
-    /// Leaves this tick out. An archived, completed or lost task is not there, and neither is one whose worker died.
+    /// Leaves this tick out. A previous task that is archived, completed, deleted or lost does not count. One whose worker died
+    /// counts until it has ended, because it will run again.
     Skip,
-    /// Deletes it where it waits or where its worker died, and enqueues. Where it runs it is asked to stop, and deleted when
-    /// its run ends, whatever retries it has left; a run that succeeds in spite of that is a success.
+    /// Enqueues the task and deletes the previous one if it waits or its worker died. A previous task that runs is asked to stop,
+    /// and is deleted when its run ends, whatever retries it has left; a run that succeeds all the same is a success.
     Replace,
 }
 
-/// What became of a tick.
+/// The result of a tick.
 #[derive(Debug, Clone)]
 pub enum Ticked {
-    /// Its task is stored.
+    /// The task of the tick is stored.
     Enqueued(Placed),
-    /// It is not due by the broker's clock, but after this time.
+    /// The tick is not due by the broker's clock for this time.
     Early(Duration),
-    /// Another scheduler has fired it, or a later one.
+    /// Another scheduler has fired this tick, or a later one.
     Duplicate,
     /// The entry is paused.
     Paused,
     /// A newer program has another spec for the entry.
     Stale,
-    /// The broker stores an earlier last tick than the scheduler knows: plan the entries again, so that what was lost with
-    /// it is made up for.
+    /// The broker stores an earlier last tick than the scheduler knows. Plan the entries again, so that the lost ticks are made
+    /// up for.
     Behind,
-    /// This task of the entry still waits or runs.
+    /// The tick was left out because this previous task still waits or runs.
     Skipped(TaskId),
     /// The task was refused: its id or its unique lock is taken. The tick counts as fired.
     Refused(Refused),
 }
 
-/// A scheduler that would lead those of its program.
+/// A scheduler that asks for the lead of its program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Candidate {
-    /// The name of its program, the same in all of its replicas and versions; each program has a leader of its own.
+    /// The name of the program, the same in all of its replicas and versions; each program has a leader of its own.
     pub program: String,
-    /// Names it, new at every start.
+    /// The token of the scheduler, new at every start.
     pub token: String,
-    /// The revision of its program: a newer one gets the lead from an older one.
+    /// The revision of the program: a newer one gets the lead from an older one.
     pub revision: u64,
 }
 
 /// The leader of the schedulers of a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lead {
-    /// The candidate. A newer program `wanted` the lead in the meantime: resign, it is waiting.
+    /// The candidate leads.
     Ours {
-        /// Whether one did.
+        /// Whether a newer program asked for the lead in the meantime and waits for it: resign.
         wanted: bool,
     },
-    /// Another, at most for this time unless it keeps it.
+    /// Another scheduler leads, at most for this time unless it renews the lead.
     Another(Duration),
 }
 

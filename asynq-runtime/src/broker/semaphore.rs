@@ -1,21 +1,22 @@
-//! Contract: tokens that at most so many tasks hold at a time, over all programs.
+//! Contract: tokens, of which a limited number of tasks hold one at a time, over all programs.
 
 use chrono::{DateTime, Utc};
 
 use super::BrokerError;
 use crate::task::TaskId;
 
-/// Gives out tokens of a scope.
+/// Counting semaphores: each scope has tokens, which tasks acquire and release.
 #[async_trait::async_trait]
 pub trait Semaphores {
-    /// Gives the task a token until that moment, if fewer than `max` are out; tokens whose time is over do not count. On
-    /// Redis times are whole seconds: a token counts until the second of its time is over. Returns whether it got one. As
-    /// in asynq, a task that has one asks like any other: where one is left it keeps its own until the new moment, where
-    /// none is left it gets none and keeps what it has.
+    /// Gives the task a token until the time `until`, if fewer than `max` tokens are held; expired tokens do not count. Returns
+    /// whether the task got one. On Redis times are whole seconds, and a token counts until the end of the second of its `until`.
+    ///
+    /// A task that holds a token asks like any other, as in asynq: if fewer than `max` are held, its token lasts until the new
+    /// time; otherwise the call returns `false` and the task keeps the token that it has.
     ///
     /// # Errors
     ///
-    /// The broker failed; the token may be out until its time is over.
+    /// The broker failed; the task may hold the token until it expires.
     async fn acquire_token(
         &self,
         scope: &str,
@@ -24,7 +25,7 @@ pub trait Semaphores {
         until: DateTime<Utc>,
     ) -> Result<bool, BrokerError>;
 
-    /// Takes the task's token back; returns whether it had one.
+    /// Releases the task's token; returns whether the task had one.
     ///
     /// # Errors
     ///

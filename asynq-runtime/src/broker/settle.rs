@@ -9,50 +9,51 @@ use super::BrokerErrorKind;
 use super::{BrokerError, RunKey};
 use crate::task::{Extra, Progress, TaskMessage};
 
-/// Ends runs, each exactly once and only by the server that holds it.
+/// Ends runs, each exactly once and only for the server that holds it.
 #[async_trait::async_trait]
 pub trait Settle {
-    /// Performs each action if its run is still ours. A stale one changes nothing at all. An error that is stored is kept
-    /// beside the task as one of its last 10 [failures](super::Inspect::failures) as well, of which the newest is whole and the others have
-    /// at most 256 bytes of text.
+    /// Performs each action if its run still holds the task. The action of a stale run changes nothing. A stored error is also
+    /// kept beside the task as one of its last 10 [failures](super::Inspect::failures): the newest as a whole, the others with at
+    /// most 256 bytes of text.
     ///
-    /// An item that got an error may be sent again with [`Settlement::resend`] set, for as long as it takes: the broker
-    /// recognises its own first send and answers [`Settled::Ok`]. (A [`Action::Done`] that worked leaves nothing to recognise:
-    /// where another task has the id by then, Redis answers [`Settled::Fenced`].) Without the mark a second outcome of a run
+    /// An item that got an error may be sent again with [`Settlement::resend`] set, as often as needed: the broker recognises its
+    /// own first send and answers [`Settled::Ok`]. There is one exception. An [`Action::Done`] that worked leaves no trace, so
+    /// Redis answers [`Settled::Fenced`] if another task has taken the id by then. Without the mark, the second outcome of a run
     /// is a stale one.
     async fn settle(&self, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>>;
 
-    /// Stores a result while the task still runs; kept after success only where the task has a retention.
+    /// Stores a result while the task still runs. A success keeps it only if the task has a retention.
     ///
     /// # Errors
     ///
     /// The broker failed; the write may be repeated.
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError>;
 
-    /// Frees the unique lock `key` of a run that is still ours and holds it: for tasks that are unique until they start.
-    /// [`Settled::Ok`] also where the lock was free or another's already.
+    /// Frees the unique lock `key` if the run still holds its task and the task still holds the lock: for tasks that are unique
+    /// until they start. Also returns [`Settled::Ok`] if the lock was free already or another task holds it.
     ///
     /// # Errors
     ///
     /// The broker failed; the call may be repeated.
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError>;
 
-    /// Shows how far a run is. The next dequeue of the task takes it away again.
+    /// Stores the progress of a run. The next dequeue of the task deletes it.
     ///
     /// # Errors
     ///
     /// The broker failed; the write may be repeated.
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError>;
 
-    /// Keeps where a run has got to, in place of what was kept before. It stays with the task until a run succeeds or its payload
-    /// is edited, whichever server runs it next; only [`checkpoint`](Self::checkpoint) reads it.
+    /// Stores a checkpoint of a run, in place of the previous one. The checkpoint stays with the task until a run succeeds or the
+    /// payload is edited, whichever server runs the task next. Only [`checkpoint`](Self::checkpoint) reads it.
     ///
     /// # Errors
     ///
     /// The broker failed; the write may be repeated.
     async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError>;
 
-    /// What this run or an earlier one of the task has [saved](Self::save_checkpoint) last.
+    /// Returns the checkpoint that this run or an earlier one of the task [saved](Self::save_checkpoint) last; `None` if there is
+    /// none.
     ///
     /// # Errors
     ///
@@ -60,82 +61,83 @@ pub trait Settle {
     async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError>;
 }
 
-/// Why nothing can be read for a run that does not hold its task.
+/// The error for a read by a run that does not hold its task.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) fn run_has_ended() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted")
 }
 
-/// One outcome on its way to the broker.
+/// The outcome of one run.
 #[derive(Debug, Clone)]
 pub struct Settlement {
     /// The run that ends.
     pub run: RunKey,
-    /// The task as it was dequeued. For one that could not be decoded: a message made in its place, whose payload is the
-    /// raw bytes.
+    /// The task as it was dequeued. For a task that could not be decoded, a message made in its place, whose payload is the raw
+    /// bytes.
     pub message: Arc<TaskMessage>,
-    /// What becomes of the task.
+    /// The action to perform on the task.
     pub action: Action,
-    /// Whether this was sent before without an answer.
+    /// Whether this settlement was sent before and got no answer.
     pub resend: bool,
 }
 
-/// What becomes of a task whose run ends.
+/// The action on a task whose run ends.
 ///
-/// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) sets `crashes` back to 0:
-/// an attempt that ended by itself clears the suspicion.
+/// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) sets the task's `crashes` back to
+/// 0, because an attempt that ended by itself does not take workers down.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Success, or revoked while no program waits for its end: delete it, free its unique lock, count it as processed.
-    Done,
-    /// Success with a retention: keep it with its result until now + `message.retention`, free the lock, count it as
+    /// Success, or a revoked task whose end no program awaits: deletes the task, frees its unique lock and counts it as
     /// processed.
+    Done,
+    /// Success with a retention: keeps the task with its result until now + `message.retention`, frees the lock and counts the
+    /// task as processed.
     Complete {
-        /// What the job returned; `None` leaves a result that was written while it ran.
+        /// The return value of the job; `None` leaves a result that was written while the job ran.
         result: Option<Bytes>,
     },
-    /// Revoked by its job while a program waits for its end: keep it without a result until now + `message.retention`, free the
-    /// lock, count it as processed.
+    /// Revoked by its job while a program awaits the end: keeps the task without a result until now + `message.retention`, frees
+    /// the lock and counts the task as processed.
     Revoke {
-        /// Replaces the extra facts.
+        /// The new extra facts.
         extra: Extra,
     },
-    /// Run it again after `delay`; the lock stays.
+    /// Runs the task again after `delay`; the lock stays.
     Retry {
-        /// From now, by the broker's clock, kept to the millisecond.
+        /// Counted from now by the broker's clock, to the millisecond.
         delay: Duration,
-        /// Written as the last error, cut to 4 KiB, with the time, if given; else the message stays as it is.
+        /// The error text, stored as the last error with the time, cut to 4 KiB. `None` leaves the message as it is.
         error: Option<String>,
-        /// Whether this spends a retry: `retried` + 1, and counted as processed and failed.
+        /// Whether the retry is spent: `retried` + 1, counted as processed and failed.
         counted: bool,
-        /// Replaces the extra facts.
+        /// The new extra facts.
         extra: Extra,
     },
-    /// Give it up: keep it for people to look at, free the lock unless [`Extra::keeps_lock_when_archived`] says
-    /// otherwise, count it as processed and failed.
+    /// Gives the task up: keeps it for people to look at, frees the lock unless [`Extra::keeps_lock_when_archived`] says
+    /// otherwise, and counts the task as processed and failed.
     Archive {
-        /// Why, for people; cut to 4 KiB.
+        /// The reason, for display; cut to 4 KiB.
         error: String,
-        /// Replaces the extra facts.
+        /// The new extra facts.
         extra: Extra,
     },
-    /// Back to the head of its queue as if nothing had happened: nothing spent, nothing counted. Of several in one call the
-    /// last is the next to be taken, as if each had come in a call of its own.
+    /// Requeues the task at the head of its queue as if it had not been taken: no retry is spent, nothing is counted. Of several
+    /// in one call the last is the next to be taken, as if each had come in a call of its own.
     Requeue,
 }
 
-/// What the broker says to an outcome.
+/// The answer of the broker to a settlement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Settled {
-    /// Done as asked, now or by an earlier send.
+    /// The action was performed, now or by an earlier send.
     Ok,
-    /// Someone else has taken the task meanwhile, or this run has ended otherwise; nothing was changed.
+    /// Another server has taken the task, or this run has ended otherwise; nothing was changed.
     Fenced,
     /// The task does not exist any more; nothing was changed.
     Gone,
 }
 
-/// Most bytes of an error text: more is no help to anybody, and every program that lists tasks reads it.
+/// Most bytes of a stored error text, because every program that lists tasks reads it.
 const LONGEST_ERROR: usize = 4096;
 
 /// Most bytes of the error text of a failure that is not the newest of its task.
@@ -147,7 +149,7 @@ pub(crate) fn shortened(error: &str) -> &str {
     cut(error, LONGEST_ERROR)
 }
 
-/// At most so many bytes of a text, cut between two characters.
+/// At most `most` bytes of a text, cut between two characters.
 pub(crate) fn cut(text: &str, most: usize) -> &str {
     let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
     &text[..end.unwrap_or_default()]

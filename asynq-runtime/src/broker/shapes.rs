@@ -1,4 +1,4 @@
-//! Contract: the shapes of jobs' arguments, by which programs of other versions read their payloads.
+//! Contract: the shapes of jobs' arguments, with which programs of other versions read their payloads.
 
 use std::{
     collections::HashMap,
@@ -10,48 +10,48 @@ use bytes::Bytes;
 
 use super::BrokerError;
 
-/// How long a shape is kept after a program last used it: 400 days, longer than the default archive (90 days) and than most
-/// tasks are scheduled ahead. A program that keeps a shape or asks for one begins this time anew.
+/// How long a shape is kept after its last use: 400 days, longer than the default archive (90 days) and than most tasks are
+/// scheduled ahead. The time begins anew when a program keeps a shape or asks for it.
 pub const SHAPE_TTL: Duration = Duration::from_secs(400 * 86_400);
 
-/// Longest shape in bytes that [`Shapes::shape`] answers with.
+/// Longest shape that [`Shapes::shape`] returns, in bytes.
 pub const LARGEST_SHAPE: usize = 64 * 1024;
 
 /// A shape to keep.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewShape {
-    /// The name that the tasks have.
+    /// The type of the tasks.
     pub job: String,
-    /// What their payloads carry; `None` for the one that payloads without a fingerprint (JSON) go by.
+    /// The fingerprint in the payloads; `None` for the shape of payloads without a fingerprint (JSON).
     pub fingerprint: Option<u32>,
     /// The shape. Brokers do not look into it.
     pub body: Bytes,
 }
 
-/// Keeps the shapes of arguments. They are not part of the hot path: a program keeps each of its shapes when it uses it
-/// first and once a day, and asks for one when it meets a fingerprint that it does not know.
+/// Keeps the shapes of arguments. Shapes are not part of the hot path: a program keeps each of its shapes at the first use and
+/// once a day, and asks for a shape when a payload has a fingerprint that it does not know.
 #[async_trait::async_trait]
 pub trait Shapes {
-    /// Keeps these shapes for [`SHAPE_TTL`]; one that is kept already is replaced. A repeat is harmless.
+    /// Keeps these shapes for [`SHAPE_TTL`] and replaces those that are kept already. The call may be repeated.
     ///
     /// # Errors
     ///
     /// The broker failed; some of them may be kept.
     async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError>;
 
-    /// The shape that tasks of this job and fingerprint have; `None` if none is kept. One that is longer than
-    /// [`LARGEST_SHAPE`] comes cut off behind the byte after that. It is kept for [`SHAPE_TTL`] from now.
+    /// Returns the shape of this job and fingerprint, and keeps it for [`SHAPE_TTL`] from now; `None` if none is kept. Of a shape
+    /// that is longer than [`LARGEST_SHAPE`] it returns the first [`LARGEST_SHAPE`] + 1 bytes.
     ///
     /// # Errors
     ///
     /// The broker failed.
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError>;
 
-    /// What this process remembers of the shapes that it keeps in this broker.
+    /// Returns the shapes that this process has kept in this broker.
     fn stored_shapes(&self) -> &StoredShapes;
 }
 
-/// Which shapes this process has kept in a broker, and when.
+/// The shapes that this process has kept in a broker, with the times until which that need not be repeated.
 #[derive(Debug, Default)]
 pub struct StoredShapes(RwLock<HashMap<Option<u32>, Vec<StoredShape>>>);
 
@@ -62,20 +62,20 @@ struct StoredShape {
 }
 
 impl StoredShapes {
-    /// After this long a shape is kept again, so that it does not expire while it is in use.
+    /// A shape is kept again after this time, so that it does not expire while it is in use.
     const AGAIN: Duration = Duration::from_secs(86_400);
-    /// After a failure nobody tries again for so long: a broker that refuses must not slow each enqueue.
+    /// After a failure no shape is sent for this time, because a broker that refuses must not slow each enqueue down.
     const AFTER_FAILURE: Duration = Duration::from_secs(30);
 
-    /// Whether the shape has to be kept now.
+    /// Returns whether the shape must be kept now.
     pub fn is_due(&self, job: &str, fingerprint: Option<u32>) -> bool {
         let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let known = kept.get(&fingerprint).and_then(|jobs| jobs.iter().find(|kept| kept.job == job));
         known.is_none_or(|kept| kept.until <= Instant::now())
     }
 
-    /// Notes that somebody keeps these shapes now; [`is_due`](Self::is_due) says no for a day, or for 30 seconds if that
-    /// failed.
+    /// Notes that these shapes were sent to the broker. [`is_due`](Self::is_due) returns `false` for a day after a success, and
+    /// for 30 seconds after a failure.
     pub fn note(&self, shapes: &[NewShape], has_worked: bool) {
         let until = Instant::now() + if has_worked { Self::AGAIN } else { Self::AFTER_FAILURE };
         let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);

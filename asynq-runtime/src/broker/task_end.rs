@@ -1,4 +1,4 @@
-//! How a wait for the end of a task comes out, and what a waiter concludes from one look to the next.
+//! The result of a wait for the end of a task, and the conclusions of a waiter from one look to the next.
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use std::{
@@ -15,39 +15,39 @@ use super::{BrokerError, BrokerErrorKind};
 use crate::task::Extra;
 use crate::task::{TaskInfo, TaskState};
 
-/// How a wait for the end of a task came out.
+/// The result of a wait for the end of a task.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TaskEnd {
-    /// It is completed or archived; this is the task as it is stored now.
+    /// The task is completed or archived; it is returned as it is stored now.
     Kept(Box<TaskInfo>),
-    /// It was there while this call waited, with [`Extra::awaited`](crate::task::Extra::awaited), and was removed without an end:
-    /// a person or a program deleted it, or a Go worker revoked it.
+    /// The task existed while this call waited, with [`Extra::awaited`](crate::task::Extra::awaited), and was removed without an
+    /// end: a person or a program deleted it, or a Go worker revoked it.
     Deleted,
-    /// It is not there. It ended and was not kept, its retention is over, it was deleted, or it never was.
+    /// The task does not exist: it ended and was not kept, its retention is over, it was deleted, or it never existed.
     Gone,
-    /// It had not ended when the time was over; this is the state in which it was seen last.
+    /// The task had not ended when the time was over; it was last seen in this state.
     NotYet(TaskState),
 }
 
-/// So many times a task may have ended and yet not be found as a whole, because others run it again.
+/// How many times a task may be seen ended without being found as a whole, because other programs run it again.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 const LOOKS: u32 = 10;
 
-/// One wait for the end of a task, as a broker does it.
+/// A broker's view of one task whose end is awaited.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(super) trait EndSource {
-    /// The state and the extra facts of the task; `None` if it is not there. Changes from here on are told by
-    /// [`changed`](Self::changed).
+    /// Returns the state and the extra facts of the task; `None` if it does not exist. [`changed`](Self::changed) reports changes
+    /// from here on.
     fn look(&mut self) -> impl Future<Output = Result<Option<(TaskState, Extra)>, BrokerError>> + Send;
 
-    /// The task as a whole.
+    /// Returns the whole task.
     fn read(&self) -> impl Future<Output = Result<Option<TaskInfo>, BrokerError>> + Send;
 
-    /// Waits until the task may have changed; says when it did for the first time, where that is known.
+    /// Waits until the task may have changed; returns the time of the first change, if that is known.
     fn changed(&mut self) -> impl Future<Output = Result<Option<Instant>, BrokerError>> + Send;
 
-    /// Names the task in an error.
+    /// Returns the name of the task for an error text.
     fn name(&self) -> String;
 }
 
@@ -75,7 +75,7 @@ pub(super) async fn wait_for_end(mut source: impl EndSource, until: Instant) -> 
             AfterLook::Read => {
                 match source.read().await {
                     Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Kept(Box::new(task))),
-                    // It was run again or removed since the look, or its message cannot be read.
+                    // The task was run again or removed since the look, or its message cannot be read.
                     Ok(_) if unread < LOOKS => unread += 1,
                     Ok(_) => {
                         let text = format!("{} has ended, but what is stored of it is not a task", source.name());
@@ -95,7 +95,7 @@ pub(super) async fn wait_for_end(mut source: impl EndSource, until: Instant) -> 
     }
 }
 
-/// What one waiter knows of its task.
+/// A waiter's knowledge of its task.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 #[derive(Debug, Default)]
 struct EndWatch(Option<Seen>);
@@ -106,25 +106,25 @@ struct EndWatch(Option<Seen>);
 struct Seen {
     state: TaskState,
     is_awaited: bool,
-    /// Until when it is known that the task had not changed.
+    /// The task is known not to have changed before this time.
     unchanged_until: Instant,
 }
 
-/// What follows from a look.
+/// The conclusion from a look.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 #[derive(Debug, PartialEq)]
 enum AfterLook {
-    /// It has ended and is kept: read it as a whole.
+    /// The task has ended and is kept: read it as a whole.
     Read,
-    /// It has not ended.
+    /// The task has not ended.
     Wait,
-    /// This is the answer.
+    /// The wait is over with this result.
     Answer(TaskEnd),
 }
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 impl EndWatch {
-    /// Notes what a look found: the state and the extra facts of the task, or that it is not there.
+    /// Takes the result of a look: the state and the extra facts of the task, or `None` if it does not exist.
     fn looked(&mut self, found: Option<(TaskState, Extra)>, now: Instant) -> AfterLook {
         match found {
             Some((state, _)) if has_ended(state) => AfterLook::Read,
@@ -149,7 +149,7 @@ impl EndWatch {
         self.0.map(|seen| TaskEnd::NotYet(seen.state))
     }
 
-    /// Whether a task that is not there cannot have ended: it would still be kept.
+    /// Whether a task that does not exist was deleted without an end: if it had ended, it would still be kept.
     fn was_deleted(&self, now: Instant) -> bool {
         let kept = Duration::from_secs(Extra::AWAITED_RETENTION);
         self.0.is_some_and(|seen| seen.is_awaited && now.saturating_duration_since(seen.unchanged_until) < kept)
@@ -165,18 +165,18 @@ pub(super) fn has_ended(state: TaskState) -> bool {
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
-/// How often a waiter asked in vain since the broker last answered, and why.
+/// How often requests of a waiter failed since the broker last answered, and the last error.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 #[derive(Debug, Default)]
 pub(super) struct Retries(Option<(u32, BrokerError)>);
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 impl Retries {
-    /// Waits before the next question.
+    /// Waits before the next request.
     ///
     /// # Errors
     ///
-    /// The time is over, or asking again is of no use.
+    /// The time is over, or another request would fail in the same way.
     pub(super) async fn after(&mut self, error: BrokerError, until: Instant) -> Result<(), BrokerError> {
         let left = until.saturating_duration_since(Instant::now());
         if !error.is_unavailable() || left.is_zero() {
@@ -188,8 +188,8 @@ impl Retries {
         Ok(())
     }
 
-    /// Asks, and cuts the question short when the time is over: then it returns the last failure, or `None` if there was none.
-    /// The first question is not cut, because a wait of no time at all is one question.
+    /// Sends a request and cuts it short when the time is over: then it returns the last failure, or `None` if there was none.
+    /// The first request is not cut, because a wait of no time at all is one request.
     pub(super) async fn ask<T>(
         &self,
         is_first: bool,

@@ -1,26 +1,26 @@
-//! Time-outs of calls: the parameters that the URL of every broker takes, and what keeps to them.
+//! Time-outs of calls: the URL parameters of every broker, and the wait that applies them.
 
 use std::{future::Future, ops::RangeInclusive, pin::Pin, time::Duration};
 
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// A shorter time-out fails on an ordinary pause of the machine, a longer one hides that nothing answers.
+/// A shorter time-out fails on an ordinary pause of the machine; a longer one hides that the broker does not answer.
 const RANGE: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(60);
 
-/// Reads a time-out, or says what one looks like.
+/// Reads a time-out. The error text shows a valid one.
 pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
     let timeout = asynq_grammar::duration::parse(text).ok().filter(|timeout| RANGE.contains(timeout));
     timeout.ok_or("timeout and connect_timeout in a URL are times from 50ms to 1m: ?timeout=3s&connect_timeout=5s")
 }
 
-/// An end that is noticed later than this passed while nothing ran here: the process or its machine was stopped, or a job blocked
-/// the runtime.
+/// If the end of a wait is noticed later than this, nothing ran in between: the process or its machine was stopped, or a job
+/// blocked the runtime.
 const LATE: Duration = Duration::from_millis(100);
-/// How long the thread that reads answers may take then for what has come meanwhile.
+/// How long the thread that reads answers may then take for the bytes that arrived in the meantime.
 const CATCHING_UP: Duration = Duration::from_millis(250);
 
-/// The output of `call`, or `None` at `end`. Where the end is noticed late, an answer may have come in time and not have been read:
-/// one that is read within [`CATCHING_UP`] counts.
+/// The output of `call`, or `None` at `end`. If the end is noticed late, an answer may have arrived in time without having been
+/// read, so an answer that is read within [`CATCHING_UP`] counts.
 pub(super) async fn before<T>(end: Instant, mut call: Pin<&mut impl Future<Output = T>>) -> Option<T> {
     if let Ok(output) = timeout_at(end, call.as_mut()).await {
         return Some(output);

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::RunToken;
 
-/// Where one broker's run tokens come from: each is larger than the last, whatever the clock does.
+/// The source of one broker's run tokens. Each token is larger than the last, whatever the clock does.
 #[derive(Debug)]
 pub(crate) struct TokenSource {
     last: AtomicI64,
@@ -19,7 +19,7 @@ impl TokenSource {
         Self { last: AtomicI64::new(0), nonce: (uuid::Uuid::new_v4().as_u128() % 1000) as i64 }
     }
 
-    /// A token that was never drawn before.
+    /// Draws a token that was never drawn before.
     pub(crate) fn draw(&self, now: DateTime<Utc>) -> RunToken {
         let now = now.timestamp_nanos_opt().unwrap_or(if now.timestamp() < 0 { i64::MIN } else { i64::MAX });
         let mut last = self.last.load(Ordering::Relaxed);

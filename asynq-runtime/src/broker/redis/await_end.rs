@@ -1,5 +1,6 @@
-//! Waits for the ends of tasks, and until queues have nothing left to do, without polling: a waiter reads the task's own hash on the
-//! tracking connection, and Redis announces the next change of it by any program (docs/design/wire.md#waiting-without-polling).
+//! Waits for the ends of tasks, and until queues are idle, without polling: a waiter reads the task's own hash on the
+//! tracking connection, and Redis announces the next change of that hash by any program
+//! (docs/design/wire.md#waiting-without-polling).
 
 use std::time::{Duration, Instant};
 
@@ -21,13 +22,13 @@ use super::{
 };
 use crate::task::{Extra, QueueName, TaskId, TaskInfo, TaskState};
 
-/// How often to look where tracking is refused.
+/// Poll interval where tracking is refused.
 const POLL: Duration = Duration::from_millis(250);
 /// Changes of a queue that follow each other within this time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// Ids are looked for in so many queues at a time.
+/// Number of queues in which one round trip looks for an id.
 const QUEUES: usize = 100;
-/// Whether a change of what was asked for will be told.
+/// Whether Redis announces the next change of the keys that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tracking {
     On,
@@ -35,7 +36,7 @@ enum Tracking {
     Off,
 }
 
-/// One wait for the end of a task.
+/// A wait for the end of a task.
 struct OneWait<'a> {
     broker: &'a RedisBroker,
     queue: &'a QueueName,
@@ -100,8 +101,8 @@ impl RedisBroker {
         let (mut retries, mut is_first) = (Retries::default(), true);
         loop {
             listening.clear();
-            // A task may go from one place to another between the questions for both, and be in neither answer. Redis tells of
-            // that before it answers the second round of questions.
+            // A task may move from one place to another between the reads of both, and be in neither answer. Redis
+            // announces the move before it answers the second round of reads.
             let look = async {
                 let (is_idle, told) = self.look_for_tasks(&calls).await?;
                 let is_idle = is_idle && self.look_for_tasks(&calls).await?.0;
@@ -141,7 +142,7 @@ impl RedisBroker {
         Ok(found)
     }
 
-    /// The state and the extra facts of a task; `None` if it is not there.
+    /// Returns the state and the extra facts of a task; `None` if the task does not exist.
     async fn look_at_end(&self, key: &str) -> Result<(Option<(TaskState, Extra)>, Tracking), BrokerError> {
         let (mut answers, told) = self.ask_tracking(&[Call::plain("HMGET").arg(key).arg("state").arg("x")]).await?;
         let answer = answers.pop().ok_or_else(|| reply::unexpected("no answer"))??;
@@ -154,7 +155,7 @@ impl RedisBroker {
         Ok((state.map(|state| (state, extra)), told))
     }
 
-    /// Whether all these places are empty.
+    /// Returns whether all places that `calls` count are empty.
     async fn look_for_tasks(&self, calls: &[Call]) -> Result<(bool, Tracking), BrokerError> {
         let (answers, told) = self.ask_tracking(calls).await?;
         let mut is_idle = true;
@@ -171,7 +172,7 @@ impl RedisBroker {
         }
     }
 
-    /// Asks on the tracking connection, so that the next change of what was asked for is told.
+    /// Sends `calls` on the tracking connection, so that Redis announces the next change of their keys.
     async fn ask_tracking(&self, calls: &[Call]) -> Result<(Vec<Answer>, Tracking), BrokerError> {
         match self.wake().router.send(calls.to_vec()).await {
             Ok(answers) => Ok((answers, Tracking::On)),
@@ -181,7 +182,7 @@ impl RedisBroker {
     }
 }
 
-/// Waits until what was asked for may have changed; says how, where that is known.
+/// Waits until a key that was read may have changed. Returns the change, or `None` where Redis does not announce it.
 async fn received(listening: &Listening, told: Tracking) -> Option<Change> {
     match told {
         Tracking::On => Some(listening.changed().await),
@@ -192,7 +193,7 @@ async fn received(listening: &Listening, told: Tracking) -> Option<Change> {
     }
 }
 
-/// How to count the tasks of a queue that have not ended, place by place.
+/// Returns, for each place of tasks that have not ended, the command that counts them and its key.
 fn sizes(keys: &Keys) -> [(&'static str, String); 6] {
     [
         ("LLEN", keys.pending()),

@@ -33,7 +33,7 @@ pub(super) struct CallerDrivenConnection {
     connection: MultiplexedConnection,
     /// Reads and writes the socket when polled; ends with the connection.
     driver: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// One for all calls, moved on by each: to set up a timer takes longer than to write to a socket.
+    /// One timer for all calls, which each call resets: creating a timer takes longer than a write to a socket.
     deadline: Pin<Box<Sleep>>,
     /// Longest silence before an answer.
     timeout: Duration,
@@ -45,22 +45,22 @@ pub(super) struct CallerDrivenConnection {
     seen: SharedSeen,
 }
 
-/// What a connection is for.
+/// The use of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// Scripts.
     Calls,
-    /// Reading, and receiving a notification when what was read changes. No script may run on it (see `wake.rs`).
+    /// Reads, and notifications when a key that was read changes. No script may run on the connection (see `wake.rs`).
     Tracking,
 }
 
-/// What became of a call.
+/// The outcome of a call.
 pub(super) enum Sent {
-    /// Nothing of it: the connection was gone before.
+    /// Nothing was sent: the connection had ended before.
     Not,
     /// Redis answered.
     Answered(Vec<Result<Value, BrokerError>>),
-    /// It may have been run, or may still be.
+    /// Redis may have run the call, or may still run it.
     Unanswered,
 }
 
@@ -69,7 +69,8 @@ impl CallerDrivenConnection {
     ///
     /// # Errors
     ///
-    /// That process is not there, or we may not end a connection of our own, which makes a repeat safe.
+    /// The process does not answer at `address`, or the login may not end connections (`CLIENT KILL`), which makes a
+    /// repeat safe.
     pub(super) async fn open(
         target: &Target,
         address: &Address,
@@ -89,7 +90,7 @@ impl CallerDrivenConnection {
         purpose: Purpose,
         patience: Duration,
     ) -> Result<Self, BrokerError> {
-        // Every server and proxy knows the second version; only the third sends notifications.
+        // Every server and proxy knows RESP2; only RESP3 sends notifications.
         let protocol = match purpose {
             Purpose::Calls => ProtocolVersion::RESP2,
             Purpose::Tracking => ProtocolVersion::RESP3,
@@ -130,7 +131,8 @@ impl CallerDrivenConnection {
         Ok(driven)
     }
 
-    /// Asks who is there, and whether we may end a connection, ours for instance, were it not for `SKIPME`.
+    /// Checks that the process is `wanted`, and that the login may end connections: it tries `CLIENT KILL` on this
+    /// connection with `SKIPME`, which ends nothing.
     async fn greet(&mut self, wanted: &Identity) -> Result<(), BrokerError> {
         let mut who = redis::pipe();
         who.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
@@ -150,23 +152,24 @@ impl CallerDrivenConnection {
         Ok(())
     }
 
-    /// The runtime whose driver it needs.
+    /// Returns the runtime whose I/O driver the connection needs.
     pub(super) fn runtime(&self) -> runtime::Id {
         self.runtime
     }
 
-    /// When bytes last went through it.
+    /// Returns the record of the last byte that went through the connection.
     pub(super) fn progress(&self) -> Progress {
         self.progress.clone()
     }
 
-    /// What to end if a call got no answer.
+    /// Returns the identity of the connection to end if a call got no answer.
     pub(super) fn identity(&self) -> Arc<Identity> {
         Arc::clone(&self.identity)
     }
 
-    /// Sends `calls` in one write, and says whether the connection is of use afterwards: not if it failed, nor if Redis is
-    /// a replica now. A script that Redis does not know is sent again with its text; nothing else is ever sent twice.
+    /// Sends `calls` in one write. Returns the outcome, and whether the connection can be used afterwards: not if it
+    /// failed, nor if Redis is a replica now. A script that Redis does not know is sent again with its text; nothing
+    /// else is ever sent twice.
     pub(super) async fn send(&mut self, calls: Vec<Call>) -> (Sent, bool) {
         if self.is_gone() {
             return (Sent::Not, false);
@@ -187,12 +190,12 @@ impl CallerDrivenConnection {
         }
     }
 
-    /// The answers read on this connection that no announced change made unknown.
+    /// Returns the answers read on this connection that no announced change made unknown.
     pub(super) fn seen(&self) -> SharedSeen {
         Arc::clone(&self.seen)
     }
 
-    /// Reads what has been announced by now; `false` if the connection has ended.
+    /// Reads the announcements that have arrived; `false` if the connection has ended.
     pub(super) fn catch_up(&mut self) -> bool {
         !self.is_gone()
     }
@@ -235,9 +238,9 @@ impl CallerDrivenConnection {
         Ok(values)
     }
 
-    /// Whether the connection has ended while nobody looked.
+    /// Polls the driver once. Returns whether the connection has ended.
     fn is_gone(&mut self) -> bool {
-        // It must not be polled once it has ended.
+        // A driver that has ended must not be polled again.
         self.has_ended = self.has_ended || self.driver.as_mut().poll(&mut quiet()).is_ready();
         self.has_ended
     }
@@ -257,10 +260,11 @@ impl CallerDrivenConnection {
         }
         let began = Instant::now();
         deadline.as_mut().reset(progress.wait_until(began, *timeout).unwrap_or(began));
-        // All that the request waits for is done by the driver, here: it needs no waker, and no turn of the task's.
+        // Only the driver, polled below, makes the request ready. So the request needs no waker, and no share of the
+        // task's cooperative budget.
         let mut request = pin!(unconstrained(connection.send_packed_commands(pipeline, 0, pipeline.len())));
         poll_fn(|context| {
-            // Hands the bytes over; the driver sends them, and gives the answer to the request.
+            // Passes the bytes to the driver, which sends them and completes the request with the answer.
             if let Poll::Ready(answer) = request.as_mut().poll(&mut quiet()) {
                 return Poll::Ready(answer);
             }

@@ -19,12 +19,12 @@ use super::{
 };
 use crate::task::TaskId;
 
-/// Requests that may wait for a listener; more are dropped, as the channel promises nothing anyway.
+/// Most requests that wait for a listener; further ones are dropped, because the channel does not guarantee delivery.
 const WAITING: usize = 1024;
-/// After this long without a request the connection is asked for a sign of life.
+/// Silence after which the listener checks the connection with a `PING`.
 const SILENCE: Duration = Duration::from_secs(15);
 
-/// One subscription; dropping it closes its connection.
+/// A subscription; dropping it closes its connection.
 #[derive(Debug)]
 pub(super) struct Listener {
     requests: mpsc::Receiver<Option<TaskId>>,
@@ -32,7 +32,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    /// Subscribes, and returns when Redis has confirmed it.
+    /// Subscribes, and returns when Redis has confirmed the subscription.
     pub(super) async fn open(io: &Io, role: Role) -> Result<Self, BrokerError> {
         let (sender, requests) = mpsc::channel(WAITING);
         let on_event = move |event| {
@@ -41,7 +41,7 @@ impl Listener {
                     Some(id) => Some(id),
                     None => return,
                 },
-                // What was asked for meanwhile is lost: the listener must know.
+                // Requests that are published meanwhile are lost, so the listener returns an error.
                 ConnectionEvent::Lost => None,
                 ConnectionEvent::Connected => return,
                 #[cfg(feature = "cluster")]
@@ -67,7 +67,7 @@ impl Listener {
 impl Cancellations for Listener {
     async fn next(&mut self) -> Result<TaskId, BrokerError> {
         loop {
-            // Nothing may be said for days: a connection that went without a word is found by asking.
+            // No request may come for days, so only a `PING` finds a connection that was lost silently.
             match timeout(SILENCE, self.requests.recv()).await {
                 Ok(Some(Some(id))) => return Ok(id),
                 Ok(Some(None)) => {
@@ -85,7 +85,7 @@ impl Cancellations for Listener {
     }
 }
 
-/// The id in a message of the channel.
+/// Returns the task id in a message of the channel.
 fn request(push: &PushInfo) -> Option<TaskId> {
     if push.kind != PushKind::Message {
         return None;

@@ -1,4 +1,4 @@
-//! Redis's time as this process knows it: the machine's clock plus what Redis's differs from it.
+//! Redis's time as this process knows it: the machine's clock plus the measured difference.
 
 use std::sync::{
     Arc,
@@ -12,10 +12,10 @@ use crate::{
     clock::Clock,
 };
 
-/// Above this the clocks of Go workers, which use their own, get in the way of ours.
+/// Above this difference, Go workers, which use the clocks of their machines, run tasks early or late.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(2);
 
-/// A slower answer had to wait for something, a connection or a busy machine, and tells the time badly.
+/// Longest round trip that corrects the clock: a slower answer waited for a connection or a busy machine.
 const LONGEST_ROUND_TRIP: TimeDelta = TimeDelta::milliseconds(250);
 
 /// The clock of one broker.
@@ -34,7 +34,7 @@ impl BrokerClock {
         Self { given, ahead_ns: AtomicI64::new(0), learnt, warned, tokens: TokenSource::new() }
     }
 
-    /// Redis's time, or the given clock's.
+    /// Returns Redis's time, or that of the given clock.
     pub(super) fn now(&self) -> DateTime<Utc> {
         match &self.given {
             Some(clock) => clock.now(),
@@ -42,23 +42,24 @@ impl BrokerClock {
         }
     }
 
-    /// Whether a test turns this clock by hand.
+    /// Returns whether the clock was given, as in tests.
     pub(super) fn is_given(&self) -> bool {
         self.given.is_some()
     }
 
-    /// A run token that was never drawn before by this broker.
+    /// Draws a run token that this broker never drew before.
     pub(super) fn token(&self) -> RunToken {
         self.tokens.draw(self.now())
     }
 
-    /// How far this machine's clock is ahead of Redis's, once that is known; a clock that was given is not this machine's.
+    /// Returns how far this machine's clock is ahead of Redis's; `None` before the first measurement, and for a given
+    /// clock, which is not this machine's.
     pub(super) fn host_ahead(&self) -> Option<TimeDelta> {
         let is_known = self.given.is_none() && self.learnt.load(Ordering::Relaxed);
         is_known.then(|| -TimeDelta::nanoseconds(self.ahead_ns.load(Ordering::Relaxed)))
     }
 
-    /// What scripts get as `now`: empty, so that they ask Redis, unless a clock was given.
+    /// Returns the argument `now` of scripts: empty, so that they ask Redis, unless a clock was given.
     pub(super) fn argument(&self) -> String {
         match &self.given {
             // Ten digits at least, so that a script can cut off the nanoseconds.
@@ -67,8 +68,8 @@ impl BrokerClock {
         }
     }
 
-    /// Learns from Redis's `TIME`, asked between `before` and `after` by the machine's clock. Once it knows something, it
-    /// learns from quick answers only. A clock that a test turns learns nothing.
+    /// Learns the difference from Redis's `TIME`, asked between `before` and `after` by the machine's clock. After the
+    /// first answer, only quick ones count. A given clock learns nothing.
     pub(super) fn learn(&self, before: DateTime<Utc>, redis: DateTime<Utc>, after: DateTime<Utc>) {
         if self.is_given() {
             return;

@@ -1,4 +1,4 @@
-//! Group commit of enqueues: what queued up while a send was in flight goes out together in the next one.
+//! Group commit of enqueues: calls that arrive while a send is in flight go out together in the next one.
 
 use std::{
     collections::HashMap,
@@ -36,13 +36,13 @@ pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 /// How long a queue counts as known to Go's tools; not for ever, because they can forget it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
-/// One call of `enqueue`, or a part of one that was too long for one send.
+/// A call of `enqueue`, or a part of a call that was too long for one send.
 pub(super) struct Waiting {
     pub(super) items: Vec<Item>,
     pub(super) answer: oneshot::Sender<Vec<Outcome>>,
 }
 
-/// Sends what is waiting; lives on the broker's own thread.
+/// Sends the waiting calls, on the broker's own thread.
 #[derive(Debug)]
 pub(super) struct Commit {
     router: Router,
@@ -62,7 +62,7 @@ impl Commit {
         Self { router, clock, durability, repeats_until, client, known: Mutex::default() }
     }
 
-    /// Whether an enqueue waits for a disk or for replicas.
+    /// Returns whether an enqueue waits for a disk or for replicas.
     pub(super) fn is_durable(&self) -> bool {
         self.durability != Durability::Async
     }
@@ -74,7 +74,7 @@ impl Commit {
 
     pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Waiting>) {
         let commit = self;
-        // A send that waits for replicas keeps the next one on its connection waiting, whose time-out runs all the same.
+        // A send that waits for replicas delays the next one on its connection, whose time-out runs meanwhile.
         let in_flight = if commit.is_durable() { 1 } else { IN_FLIGHT };
         let permits = Arc::new(Semaphore::new(in_flight));
         let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
@@ -111,13 +111,13 @@ impl Commit {
         let mut send = Send { receipt: format!("{}:{slot}", self.client), number, abandoned: None };
         self.deliver(&mut chunks, &mut send).await;
         for (caller, outcomes) in callers.into_iter().zip(outcomes(&batch, chunks)) {
-            // A caller who does not wait any more wants no answer.
+            // If the caller no longer waits, its outcomes are dropped.
             let _ = caller.send(outcomes);
         }
     }
 
-    /// Sends the tasks of a caller who is alone on the connection that its own task drives; returns them if none was
-    /// sent. Where it does not learn what became of them, it goes on as everybody does, with a repeat.
+    /// Sends the tasks of a lone caller on the connection that its own task drives; returns the tasks if none was sent.
+    /// If their outcome is unknown, the broker's own connection repeats the send, as for any other caller.
     pub(super) async fn send_alone(&self, mut own: Taken<'_>, items: Vec<Item>) -> Result<Vec<Outcome>, Vec<Item>> {
         let batch = [items];
         let ordered = ordered(&batch);
@@ -149,8 +149,9 @@ impl Commit {
         Ok(outcomes(&batch, chunks).pop().unwrap_or_default())
     }
 
-    /// Sends every chunk until it is answered or patience ends. A repeat says so, and the script knows its first send by
-    /// the receipt, so that a task is never stored twice even if the first one has run and is gone.
+    /// Sends every chunk until it is answered, or the repeats or their time are used up. A repeat is marked as one, and
+    /// its script finds the receipt of the first send, so that a task is never stored twice, even if the first one has
+    /// run and is gone.
     async fn deliver(&self, chunks: &mut [Chunk<'_>], send: &mut Send) {
         let began = Instant::now();
         for attempt in 0..=REPEATS {
@@ -180,7 +181,7 @@ impl Commit {
         }
     }
 
-    /// What to send for the chunks `open`: first, where some are, which queues Go's tools may not know.
+    /// Returns the calls for the chunks `open`, after one that adds the queues which Go's tools may not know.
     fn calls(&self, chunks: &[Chunk<'_>], open: &[usize], send: &Send, generation: u64) -> (Noted, Vec<Call>) {
         let unknown = self.unknown_queues(open.iter().map(|&i| chunks[i].queue), generation);
         let mut calls = Vec::with_capacity(open.len() + 1);
@@ -239,22 +240,22 @@ impl Commit {
 struct Send {
     /// Where the script leaves its answer; a number is added for each chunk.
     receipt: String,
-    /// Which of the sends that leave it there.
+    /// Number of the send among those with the same receipt.
     number: u64,
-    /// Where it was sent before and may not have been read yet.
+    /// The connection of an earlier send, on which Redis may still read the calls.
     abandoned: Option<Arc<Identity>>,
 }
 
-/// What a send has to know of its answers.
+/// The data that reading the answers to a send needs.
 struct Noted {
     /// The queues that its first call makes known, and on which connection.
     unknown: Vec<QueueName>,
     generation: u64,
-    /// Where among its calls the script of each chunk is.
+    /// The index of each chunk's script among the calls.
     scripts: Vec<usize>,
 }
 
-/// What became of each item, call by call.
+/// Returns the outcome of each item, call by call.
 fn outcomes(batch: &[Vec<Item>], chunks: Vec<Chunk<'_>>) -> Vec<Vec<Outcome>> {
     let mut outcomes: Vec<Vec<Option<Outcome>>> =
         batch.iter().map(|items| items.iter().map(|_| None).collect()).collect();

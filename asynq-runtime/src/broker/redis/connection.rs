@@ -1,4 +1,4 @@
-//! A connection to one server that is always there or on its way, and calls on it, none of which is ever repeated here.
+//! A connection to one server, opened again whenever it is lost, and calls on it, none of which is ever repeated here.
 
 use std::{sync::Arc, time::Duration};
 
@@ -22,7 +22,7 @@ use super::{
 /// Most bytes in one write, so that a batch of large tasks does not run into the time-out of a single answer.
 pub(super) const WRITE: usize = 4 << 20;
 
-/// One connection of the broker, and the task that keeps it up.
+/// A connection of the broker, and the task that keeps it up.
 #[derive(Debug, Clone)]
 pub(super) struct Connection {
     state: watch::Receiver<State>,
@@ -46,7 +46,7 @@ struct Up {
     identity: Option<Arc<Identity>>,
 }
 
-/// What came back for one call: as Redis said it, errors included.
+/// The reply to one call, as Redis sent it, errors included.
 #[derive(Debug, Clone)]
 pub(super) struct Reply {
     pub(super) value: Result<Value, BrokerError>,
@@ -82,7 +82,8 @@ impl Connection {
         }
     }
 
-    /// Counts the connections made; a new number means that Redis may be another or have restarted.
+    /// Returns the number of the current connection, counted from 1; 0 while there is none. A new number means that
+    /// Redis may be another or have restarted.
     pub(super) fn generation(&self) -> u64 {
         match &*self.state.borrow() {
             State::Up { generation, .. } => *generation,
@@ -90,8 +91,8 @@ impl Connection {
         }
     }
 
-    /// Waits until this connection is not the one in use any more; for ever if the broker is closed, which
-    /// [`ended`](Self::ended) tells.
+    /// Waits until `connection` is not the one in use any more. Waits for ever if the broker is closed, which
+    /// [`ended`](Self::ended) reports.
     pub(super) async fn leaves(&self, connection: u64) {
         let is_other = |state: &State| match state {
             State::Up { generation, .. } => *generation != connection,
@@ -103,7 +104,8 @@ impl Connection {
         }
     }
 
-    /// The server it is connected to now, and which connection of which process it is, where Redis says so.
+    /// Returns the server of the current connection, and the identity of that connection; `None` while there is none,
+    /// or if Redis hides the identity.
     pub(super) fn present(&self) -> Option<(Address, Arc<Identity>)> {
         match &*self.state.borrow() {
             State::Up { to, identity, .. } => Some((to.clone(), Arc::clone(identity.as_ref()?))),
@@ -111,8 +113,8 @@ impl Connection {
         }
     }
 
-    /// Makes sure that what was sent on another connection of ours is not run from now on. If Redis is another process
-    /// by now, there is nothing left to run.
+    /// Ends another connection of this broker, so that Redis runs no call of it from now on. If Redis is another
+    /// process by now, no call is left to run.
     pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
         let up = self.up().await?;
         if up.identity.as_ref().is_none_or(|own| own.run_id != other.run_id) {
@@ -120,11 +122,12 @@ impl Connection {
         }
         let mut kill = Pipeline::new();
         kill.add_command(other.kill());
-        // It may be gone, or we may not be allowed to; but without an answer it is still to do.
+        // An error that Redis answers is accepted: the connection may be gone, or the ACL may forbid the command. Only
+        // a missing answer is a failure.
         self.exchange_on(up, &kill).await.map(|_| ())
     }
 
-    /// The server it is connected to now.
+    /// Returns the server of the current connection.
     #[cfg(feature = "cluster")]
     pub(super) fn connected_to(&self) -> Option<Address> {
         match &*self.state.borrow() {
@@ -145,7 +148,7 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// No answer at all. Whether any of the calls took effect is then unknown.
+    /// No call was answered. Whether any of them took effect is then unknown.
     pub(super) async fn send(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
         let size = calls.len();
         let mut replies = Vec::with_capacity(size);
@@ -163,7 +166,7 @@ impl Connection {
     async fn write(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
         let mut pipeline = Pipeline::with_capacity(calls.len());
         let mut scripts: Vec<Option<(&'static Script, bool)>> = Vec::with_capacity(calls.len());
-        // Where in the pipeline each call is: some have a word before them.
+        // The index of each call in the pipeline: some calls follow an `ASKING`.
         let mut places = Vec::with_capacity(calls.len());
         for call in calls {
             let (script, asking, command) = call.into_parts();
@@ -186,7 +189,7 @@ impl Connection {
             answers.push(Ok(value));
         }
         if !forgotten.is_empty() {
-            // The others were answered: that counts whatever becomes of these.
+            // The other calls were answered, and their answers count even if this exchange fails.
             match self.exchange_and_wait(&mut again, durability).await {
                 Ok((values, later)) => {
                     doubt = doubt.or(later);
@@ -201,7 +204,8 @@ impl Connection {
         Ok(answers.into_iter().map(|value| Reply { value, doubt: doubt.clone() }).collect())
     }
 
-    /// The answers to `pipeline`, and why the durability was not reached.
+    /// Sends `pipeline` and the wait of `durability`. Returns the answers, and the reason if the durability was not
+    /// reached.
     async fn exchange_and_wait(
         &self,
         pipeline: &mut Pipeline,
@@ -233,22 +237,22 @@ impl Connection {
                 Err(reply::unexpected("a wrong number of answers"))
             }
             Err(error) => {
-                // A connection that does not answer may never do so again: a new one finds out.
+                // A connection that does not answer may never do so again, so it is replaced.
                 self.report_lost(generation);
                 if self.state.has_changed().is_err() { Err(closed()) } else { Err(reply::failed(error)) }
             }
         }
     }
 
-    /// The connection, waiting for one until the time-out.
+    /// Returns the connection; waits for one until the time-out.
     async fn up(&self) -> Result<Up, BrokerError> {
         let usable = |state: &State| match state {
-            // The caller that saw it fail has reported that, before the manager could take it away.
+            // A caller has reported this connection as lost, and the manager has not taken it away yet.
             State::Up { generation, .. } if *generation <= *self.lost.borrow() => None,
             State::Up { connection, generation, identity, .. } => {
                 Some(Ok(Up { connection: connection.clone(), generation: *generation, identity: identity.clone() }))
             }
-            // Waiting does not change these.
+            // Waiting does not change these errors.
             State::Down(error) if !error.is_unavailable() => Some(Err(error.clone())),
             State::Down(_) | State::Opening => None,
         };
@@ -258,7 +262,8 @@ impl Connection {
         if let Some(found) = usable(&self.state.borrow()) {
             return found;
         }
-        // What ends the wait is kept: at a second look another caller may have reported that connection as lost.
+        // Keeps the state that ended the wait: by a second look, another caller may have reported that connection as
+        // lost.
         let (mut state, mut found) = (self.state.clone(), None);
         let is_usable = |state: &State| {
             found = usable(state);
@@ -286,7 +291,7 @@ impl Connection {
     }
 }
 
-/// Adds a command, with the word before it that a node which is only about to own its slot wants.
+/// Adds a command, after an `ASKING` if `asking`, which a node requires that is only about to own its slot.
 fn push(pipeline: &mut Pipeline, asking: bool, command: redis::Cmd) {
     if asking {
         pipeline.cmd("ASKING");
@@ -294,7 +299,8 @@ fn push(pipeline: &mut Pipeline, asking: bool, command: redis::Cmd) {
     pipeline.add_command(command);
 }
 
-/// Portions of at most [`WRITE`] bytes, or of one call with those that go with it.
+/// Splits `calls` into writes of at most [`WRITE`] bytes. Only a single call, with those that must go along, may be
+/// longer.
 fn writes(calls: Vec<Call>) -> Vec<Vec<Call>> {
     let mut writes = vec![Vec::new()];
     let (mut bytes, mut is_together) = (0, false);

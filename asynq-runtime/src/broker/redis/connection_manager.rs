@@ -57,7 +57,8 @@ impl ConnectionManager {
                     }
                     self.state.send_replace(State::Opening);
                     self.tell(ConnectionEvent::Lost);
-                    // A connection that is cut again and again must not make us spin.
+                    // Backs off as well if the connection is lost soon after it was opened, so that the loop does not
+                    // spin.
                     failures = u32::from(since.elapsed() < BACK_OFF.1);
                 }
                 Err(error) => {
@@ -78,14 +79,14 @@ impl ConnectionManager {
         opened.unwrap_or_else(|_| Err(late()))
     }
 
-    /// The addresses to try, in turn.
+    /// Returns the addresses to try, in their order.
     async fn candidates(&self, generation: u64) -> Result<Vec<Address>, BrokerError> {
         #[cfg(not(feature = "cluster"))]
         let _ = generation;
         match &self.role.at {
             #[cfg(feature = "cluster")]
             At::Node(address) => Ok(vec![address.clone()]),
-            // One that does not answer must not be the first every time.
+            // Each generation begins with another node, so that one that does not answer is not the first every time.
             #[cfg(feature = "cluster")]
             At::AnyNode(topology) | At::Cluster(topology) => Ok(topology.nodes_from(generation)),
             At::Target => match self.role.target.endpoints() {
@@ -129,7 +130,7 @@ impl ConnectionManager {
         Ok(connection)
     }
 
-    /// A connection that is logged in, or why Redis refused that.
+    /// Opens a connection and logs in. The inner error is Redis's refusal of the login.
     async fn open_with(
         &self,
         address: &Address,
@@ -154,7 +155,7 @@ impl ConnectionManager {
         Ok(opened.map(|(redis, driver)| OpenConnection::start(redis, driver, progress, self.role.timeout)))
     }
 
-    /// Asks who is there, learns its time, and sends the role's greeting.
+    /// Reads the identity and the time of the server, checks its version, and sends the role's greeting.
     async fn greet(&mut self, connection: &OpenConnection) -> Result<(), BrokerError> {
         let before = Utc::now();
         let mut pipeline = redis::pipe();
@@ -189,8 +190,9 @@ impl ConnectionManager {
         if let (Some(previous), Some(identity)) = (&self.previous, &identity)
             && previous.run_id == identity.run_id
         {
-            // What we sent on the old connection and Redis has not read yet must not be run after what we send again.
-            // It may be gone, or we may not be allowed to; but without an answer it is still to do.
+            // A call on the old connection that Redis has not read yet must not run after its repeat on the new one, so
+            // the old connection is ended. An error that Redis answers is accepted: that connection may be gone, or the
+            // ACL may forbid the command. Only a missing answer is a failure.
             let mut kill = Pipeline::new();
             kill.add_command(previous.kill());
             connection.exchange(&kill).await.map_err(reply::failed)?;
@@ -206,12 +208,12 @@ impl ConnectionManager {
     }
 }
 
-/// 20 ms doubling to 1 s.
+/// Returns the pause after so many failures: 20 ms, doubling to 1 s.
 pub(super) fn back_off(failures: u32) -> Duration {
     BACK_OFF.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACK_OFF.1)
 }
 
-/// `RPOP` with a count needs 6.2. A server that does not say its version is believed.
+/// Refuses a Redis older than 6.2, which `RPOP` with a count needs. A server that hides its version is accepted.
 fn check_version(info: &str) -> Result<(), BrokerError> {
     let Some(version) = info_field(info, "redis_version") else { return Ok(()) };
     let mut parts = version.split('.').map(|part| part.parse::<u32>().unwrap_or(0));
@@ -221,7 +223,7 @@ fn check_version(info: &str) -> Result<(), BrokerError> {
     Err(BrokerError::new(BrokerErrorKind::Config, format!("Redis {version} is too old: asynq needs 6.2 or newer")))
 }
 
-/// Sentinels may name a server that is not the master yet, or no longer.
+/// Refuses a server that is not a master: sentinels may name one that is not the master yet, or no longer.
 fn check_master(role: Value) -> Result<(), BrokerError> {
     let role = reply::array(role)?.into_iter().next().and_then(reply::text);
     if role.as_deref() == Some("master") {
@@ -233,7 +235,7 @@ fn check_master(role: Value) -> Result<(), BrokerError> {
     ))
 }
 
-/// A URL of one server that leads to something else.
+/// Refuses a node of a cluster, or a sentinel, behind a URL of one server.
 fn check_mode(info: &str) -> Result<(), BrokerError> {
     let scheme = match info_field(info, "redis_mode") {
         Some("cluster") => "redis-cluster://",

@@ -1,4 +1,4 @@
-//! Where a connection is in its life, as its manager tells and its callers watch.
+//! The state of a connection, which its manager sets and its callers watch.
 
 use std::sync::Arc;
 
@@ -6,18 +6,18 @@ use tokio::sync::watch;
 
 use super::{super::BrokerError, identity::Identity, socket::OpenConnection, url::Address};
 
-/// Where a connection is in its life.
+/// The state of a connection.
 #[derive(Debug, Clone)]
 pub(super) enum State {
-    /// On its way.
+    /// Being opened.
     Opening,
-    /// Of use, until a caller reports this generation as lost.
+    /// Usable until a caller reports this generation as lost.
     Up { connection: OpenConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
-    /// The last attempt failed so; the next one follows.
+    /// The last attempt failed with this error; the next one follows.
     Down(BrokerError),
 }
 
-/// Says that the connection of this `generation` is of no use any more.
+/// Reports that the connection of this `generation` is lost.
 pub(super) fn report_lost(lost: &watch::Sender<u64>, generation: u64) {
     lost.send_if_modified(|known| {
         let is_new = generation > *known;

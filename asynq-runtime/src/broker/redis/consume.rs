@@ -1,4 +1,4 @@
-//! Dequeues, first of all what earlier calls took whose answers were lost (contract: `broker/consume.rs`).
+//! Dequeues tasks, first those that earlier calls took whose answers were lost (contract: `broker/consume.rs`).
 
 mod answer;
 
@@ -38,7 +38,7 @@ impl Consume for RedisBroker {
         }
         let Resumption { parts, mut failure } = self.resume(member, self.unanswered.take(member, wanted)).await;
         let mut asks = asks(wanted, |queue| self.most_quarantined(wanted, queue, quarantined), &parts);
-        // What is there of these queues is ours already, and comes first.
+        // Lost tasks come first: a queue gives no new ones before all of its lost ones are found.
         asks.retain(|ask| parts.iter().all(|part| part.is_complete || part.lost.request().queue != *ask.queue));
         if asks.is_empty() {
             return self.answer(member, resumed(parts), failure);
@@ -63,7 +63,7 @@ impl Consume for RedisBroker {
             self.read_long(&mut own, takings.iter_mut().flatten().collect()).await?;
             Ok(takings)
         };
-        // Dropped here or before, each note that was not answered stays, and the next call looks for its tasks.
+        // If the future is dropped here or before, each unanswered note stays, and the next call looks for its tasks.
         let takings = match taking.await {
             Ok(takings) => takings,
             Err(error) => {
@@ -82,12 +82,12 @@ impl Consume for RedisBroker {
                     if unanswered.answered() {
                         runs.extend(some);
                     } else if let Some(own) = &mut own {
-                        // The dequeue was taken over, and Redis was told to end this connection. Its end may arrive
-                        // after the answer, so the connection is given up here.
+                        // Another call has taken the dequeue over, and has Redis end this connection. Its end may
+                        // arrive after the answer, so the connection is given up here.
                         own.lose();
                     }
                 }
-                // It stays noted: part of it may have been done.
+                // The dequeue stays noted, because Redis may have run part of it.
                 Err(error) => failure = Some(error),
             }
         }
@@ -112,7 +112,7 @@ impl Consume for RedisBroker {
             return Ok(released);
         }
         self.silence(&mut lost).await?;
-        // What goes back last is the next to be taken.
+        // The oldest dequeue is released last, because the tasks released last are the next to be taken.
         lost.sort_by_key(|lost| Reverse(lost.request().token));
         let calls = lost.iter().map(|lost| self.release_call(lost.request())).collect();
         for (lost, answer) in lost.into_iter().zip(self.router.send(calls).await?) {
@@ -148,7 +148,7 @@ impl Consume for RedisBroker {
                 let pending = reply::number(pending).unwrap_or_default();
                 pending > 0 && reply::number(paused) == Some(0) && !self.is_spared(queue, pending, quarantined)
             }
-            // A key of a foreign type: the dequeue tells what is wrong with it.
+            // A key has a foreign type: the dequeue reports the error.
             _ => true,
         };
         let ready = queues.iter().zip(answers.chunks(2)).filter(|(queue, answers)| is_ready(queue, answers));
@@ -172,7 +172,7 @@ impl Consume for RedisBroker {
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
-        // What a lost answer took is active: no wait for pending tasks would end for it.
+        // The tasks of a lost answer are active, so no wait for pending tasks would end for them.
         if self.unanswered.has(member, wanted) {
             return self.dequeue_sparing(member, wanted, quarantined).await;
         }
@@ -190,7 +190,7 @@ impl Consume for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Most quarantined tasks that `queue` may give of the wanted ones.
+    /// Returns the most quarantined tasks that `queue` may give of the wanted ones.
     fn most_quarantined(&self, wanted: &[Wanted], queue: &QueueName, quarantined: Quarantined) -> usize {
         match quarantined {
             Quarantined::All => usize::MAX,
@@ -199,8 +199,8 @@ impl RedisBroker {
         }
     }
 
-    /// Whether every pending task of the queue is quarantined beyond `quarantined`, so that a dequeue would take
-    /// nothing.
+    /// Returns whether every pending task of the queue is quarantined beyond `quarantined`, so that a dequeue would
+    /// take none.
     pub(super) fn is_spared(&self, queue: &QueueName, pending: i64, quarantined: Quarantined) -> bool {
         quarantined == Quarantined::None && self.passed.is_alone(queue, pending)
     }
@@ -230,7 +230,8 @@ impl RedisBroker {
             .arg(self.room.longest().map_or_else(String::new, |longest| longest.to_string()))
     }
 
-    /// Reads the messages that scripts left where they are. The tasks are ours by then, and nobody changes their messages.
+    /// Reads the messages that scripts left in their task hashes. The tasks belong to this member by then, so no other
+    /// program changes their messages.
     async fn read_long(&self, own: &mut Option<Taken<'_>>, mut takings: Vec<&mut Taking>) -> Result<(), BrokerError> {
         let call = |key: &RunKey| Call::plain("HGET").arg(Keys::new(&key.queue).task(key.id.as_str())).arg("msg");
         let left = takings.iter().flat_map(|taking| taking.long.iter().map(|&at| &taking.runs[at].key));
@@ -241,7 +242,8 @@ impl RedisBroker {
         let mut answers = self.ask(own, || keys.iter().map(call).collect()).await?.into_iter();
         for taking in &mut takings {
             for (&at, answer) in taking.long.iter().zip(&mut answers) {
-                // A task that is gone since has no message: it cannot be decoded, and its end changes nothing.
+                // A task that was deleted meanwhile has no message: decoding it fails, and the outcome of the run
+                // changes nothing.
                 let raw = reply::bytes(answer?).unwrap_or_default();
                 let run = &mut taking.runs[at];
                 taking.bytes += raw.len();
@@ -251,7 +253,7 @@ impl RedisBroker {
         Ok(())
     }
 
-    /// The answers to dequeues, on the connection that the caller drives if there is one.
+    /// Sends `calls` of a dequeue, on the connection that the caller drives if there is one, and returns the answers.
     async fn ask(
         &self,
         own: &mut Option<Taken<'_>>,
@@ -284,8 +286,8 @@ impl RedisBroker {
         without(call, request)
     }
 
-    /// Extends the leases of tasks whose answer takes longer than `older` and is still coming: it may take longer than a lease,
-    /// and the caller can extend only what has arrived.
+    /// Extends the leases of tasks whose answer takes longer than `older` and is still coming. The answer may take
+    /// longer than a lease, and the caller can extend only tasks that have arrived.
     async fn extend_coming(&self, member: &Member, older: Duration) -> Result<(), BrokerError> {
         let call = |request: &DequeueRequest| {
             let keys = Keys::new(&request.queue);
@@ -301,7 +303,7 @@ impl RedisBroker {
         if calls.is_empty() { Ok(()) } else { self.router.send(calls).await.map(drop) }
     }
 
-    /// Makes sure that none of these calls is still to be run. Without that they stay lost.
+    /// Makes sure that Redis runs none of these calls from now on. If that fails, they stay lost.
     async fn silence(&self, lost: &mut [Unanswered<'_>]) -> Result<(), BrokerError> {
         let mut abandoned_calls: Vec<&Arc<Identity>> =
             lost.iter().filter_map(|lost| lost.request().abandoned.as_ref()).collect();
@@ -313,8 +315,8 @@ impl RedisBroker {
         Ok(())
     }
 
-    /// Reads tasks of calls whose answers nobody took, as many bytes as the connection carries in time. The rest comes with
-    /// the next calls: until the caller has the tasks of this part, nothing extends their leases.
+    /// Reads tasks of calls whose answers were lost, as many bytes as the connection carries in time. The next calls
+    /// read the rest: until the caller has the tasks of this part, their leases are not extended.
     async fn resume<'u>(&self, member: &Member, mut lost: Vec<Unanswered<'u>>) -> Resumption<'u> {
         let silenced = if lost.is_empty() { Ok(()) } else { self.silence(&mut lost).await };
         let parts = lost.into_iter().map(|lost| Part { lost, runs: Vec::new(), is_complete: false });
@@ -335,7 +337,7 @@ impl RedisBroker {
         for (part, answer) in resumption.parts.iter_mut().zip(answers) {
             match answer.and_then(|value| read_answer(value, part.lost.request(), member.number)) {
                 Ok(Taking { runs, bytes, .. }) => {
-                    // The script stops for no other reason.
+                    // The script stops early only if the room is used up.
                     part.is_complete = bytes < room;
                     is_used_up |= !part.is_complete;
                     part.runs = runs;
@@ -343,7 +345,7 @@ impl RedisBroker {
                 Err(error) if error.is_unavailable() => {
                     resumption.failure.get_or_insert(error);
                 }
-                // A queue that cannot be read now: what lies there is recovered when its lease has passed.
+                // The queue cannot be read now: its tasks are recovered when their leases have lapsed.
                 Err(_) => part.is_complete = true,
             }
         }
@@ -352,23 +354,23 @@ impl RedisBroker {
     }
 }
 
-/// The tasks of calls that were never answered. If this is dropped before it is [`resumed`], all of them are looked for
-/// again.
+/// The tasks of calls that were never answered. If the resumption is dropped before it is [`resumed`], all of them are
+/// looked for again.
 struct Resumption<'u> {
     parts: Vec<Part<'u>>,
     failure: Option<BrokerError>,
 }
 
-/// What was found of one of them.
+/// The tasks of one such call that were found.
 struct Part<'u> {
     lost: Unanswered<'u>,
     runs: Vec<Run>,
-    /// Whether nothing of it is left.
+    /// Whether all tasks of the call were found.
     is_complete: bool,
 }
 
-/// The tasks that were found, except those that another caller has taken over meanwhile. The caller must return them
-/// now.
+/// Returns the tasks that were found, except those that another caller has taken over meanwhile. The caller must return
+/// them now.
 fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
     let mut all = Vec::new();
     for Part { mut lost, runs, is_complete, .. } in parts {
@@ -380,20 +382,20 @@ fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
     all
 }
 
-/// The call about all tasks of a dequeue but those that came already.
+/// Adds to `call` the ids that have arrived already, so that it is about the other tasks of the dequeue.
 fn without(mut call: Call, request: &DequeueRequest) -> Call {
     request.had.iter().for_each(|id| call.push(id.as_str()));
     call
 }
 
-/// What one script is asked for.
+/// The request to one script.
 struct Ask<'q> {
     queue: &'q QueueName,
     n: usize,
     quarantined: usize,
 }
 
-/// The scripts that take what is wanted beside what is there.
+/// Returns the requests for the wanted tasks that are not among those found, one per script.
 fn asks<'q>(wanted: &'q [Wanted], quarantined: impl Fn(&QueueName) -> usize, parts: &[Part<'_>]) -> Vec<Ask<'q>> {
     let mut asks = Vec::new();
     for Wanted { queue, n } in wanted {
@@ -403,7 +405,7 @@ fn asks<'q>(wanted: &'q [Wanted], quarantined: impl Fn(&QueueName) -> usize, par
         let mut most = quarantined(queue);
         while left > 0 {
             asks.push(Ask { queue, n: left.min(PER_SCRIPT.0), quarantined: most.min(PER_SCRIPT.0) });
-            // One of a queue is one in all; any number is any number in each script.
+            // A limit of one holds for all scripts of a queue together; no limit means none for each script.
             most = if most == 1 { 0 } else { most };
             left -= left.min(PER_SCRIPT.0);
         }

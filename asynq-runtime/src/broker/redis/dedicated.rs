@@ -1,10 +1,11 @@
-//! A connection for a caller that is alone: the calling task drives it, so that no other thread is woken.
+//! A connection for a lone caller: the calling task drives it, so that no other thread is woken.
 //!
 //! Two callers are alone: a producer that awaits each enqueue before the next, and the fetcher of a server. No other
-//! caller ever waits for that connection: a caller that is held up, or dropped, takes it along and harms only itself.
-//! It is opened in the background once callers of one runtime have come one by one for a while, and it is used only
-//! while the broker's own connection leads to the same Redis process: that one learns of failovers, and ends this one
-//! (`CLIENT KILL`) before a call that got no answer here is repeated there, or its tasks are looked for.
+//! caller ever waits for the dedicated connection: a caller that is held up, or dropped, takes it along and harms only
+//! itself. The connection is opened in the background once callers of one runtime have come one by one for a while. It
+//! is used only while the broker's own connection leads to the same Redis process. The broker's own connection learns
+//! of failovers, and it ends the dedicated one (`CLIENT KILL`) before an unanswered call is repeated there, or its
+//! tasks are looked for.
 
 use std::{
     fmt, mem,
@@ -31,14 +32,14 @@ use super::{
     socket::Progress,
 };
 
-/// Lone calls of one runtime are in a row if none came later than this after the one before.
+/// Longest time between two lone calls of one runtime that are in a row.
 const SOON: Duration = Duration::from_secs(1);
 /// A connection that was lost earlier than this after it was opened counts as a failure to open it.
 const LASTS: Duration = Duration::from_secs(1);
-/// Where a wait without an end ends.
+/// Length of a wait whose end lies beyond the range of the clock.
 const FAR: Duration = Duration::from_secs(86_400);
 
-/// The connection, if there is one.
+/// A slot for the connection, and the conditions for opening one.
 pub(super) struct DedicatedConnection {
     connection: Connection,
     role: Role,
@@ -52,7 +53,7 @@ struct Slot {
     state: SlotState,
     streak: Option<Streak>,
     failures: u32,
-    /// No attempt to open one before this.
+    /// The earliest time of the next attempt to open a connection.
     not_before: Option<Instant>,
     /// Numbers the connections.
     opened: u64,
@@ -65,7 +66,7 @@ enum SlotState {
     Nothing,
     Opening,
     Free(Box<Own>),
-    /// By a caller.
+    /// A caller has taken the connection.
     Taken,
     /// The broker was closed.
     Closed,
@@ -81,17 +82,18 @@ struct Streak {
 
 struct Own {
     driven: CallerDrivenConnection,
-    /// Of the broker's own connection when this one was opened.
+    /// The generation of the broker's own connection when this one was opened.
     generation: u64,
     since: Instant,
-    /// Its name in receipts: those of an earlier connection may still be looked for.
+    /// The number in the names of its receipts. It differs for each connection, because receipts of an earlier one may
+    /// still be looked for.
     number: u64,
     sends: u64,
 }
 
 impl DedicatedConnection {
-    /// Beside the broker's own connection, opened when lone callers of one runtime have come `often` in a row. None where
-    /// it cannot be: in a cluster.
+    /// Creates the slot of a connection beside the broker's own one, which is opened after `often` lone calls of one
+    /// runtime in a row. `None` in a cluster.
     pub(super) fn beside(router: &Router, role: &Role, purpose: Purpose, often: u32) -> Option<Self> {
         match router {
             Router::One(connection) => {
@@ -102,11 +104,12 @@ impl DedicatedConnection {
         }
     }
 
-    /// The connection for one call of a caller who is alone, if it is there and of use.
+    /// Takes the connection for a call of a lone caller, if it is open and can be used. Otherwise it may begin to open
+    /// one.
     pub(super) fn take(&self) -> Option<Taken<'_>> {
         let runtime = Handle::try_current().ok()?;
         let (now, generation) = (Instant::now(), self.connection.generation());
-        // Dropped after the lock is.
+        // Dropped after the lock is released.
         let _stale;
         let mut slot = lock(&self.slot);
         let calls = slot.count(runtime.id(), now);
@@ -115,7 +118,7 @@ impl DedicatedConnection {
                 slot.state = SlotState::Taken;
                 return Some(Taken { dedicated: self, own: Some(own), in_call: false });
             }
-            // Another runtime's, which may need it yet.
+            // The connection belongs to another runtime, which may still need it.
             SlotState::Free(own) if own.generation == generation && calls < self.often => {
                 slot.state = SlotState::Free(own);
                 return None;
@@ -143,7 +146,7 @@ impl DedicatedConnection {
         None
     }
 
-    /// Closes it and opens no other.
+    /// Closes the connection and opens no other.
     pub(super) fn close(&self) {
         let mut slot = lock(&self.slot);
         let state = mem::replace(&mut slot.state, SlotState::Closed);
@@ -155,7 +158,7 @@ impl DedicatedConnection {
         }
     }
 
-    /// Runs on the caller's runtime, which the connection will belong to.
+    /// Opens the connection. The future runs on the caller's runtime, to which the connection then belongs.
     fn open(&self, generation: u64, number: u64) -> impl Future<Output = ()> + Send + 'static {
         let opening = Opening { slot: Arc::clone(&self.slot), own: None };
         let (present, role, purpose) = (self.connection.present(), self.role.clone(), self.purpose);
@@ -199,7 +202,8 @@ impl Slot {
         calls
     }
 
-    /// Notes that there is none any more, or that there will be none.
+    /// Notes that the connection was lost after `lasted`, or could not be opened, and sets the pause before the next
+    /// attempt.
     fn lost(&mut self, now: Instant, lasted: Duration) {
         self.failures = if lasted >= LASTS { 0 } else { self.failures.saturating_add(1) };
         self.not_before = (self.failures > 0).then(|| now + back_off(self.failures));
@@ -212,7 +216,7 @@ impl Slot {
     }
 }
 
-/// Tells the slot how the attempt went, even if its runtime ends before.
+/// Reports the outcome of an attempt to the slot, even if the runtime ends before the attempt does.
 struct Opening {
     slot: Arc<Mutex<Slot>>,
     own: Option<Box<Own>>,
@@ -238,17 +242,18 @@ impl Drop for Opening {
     }
 }
 
-/// What became of a call on it.
+/// The outcome of a call on the dedicated connection.
 pub(super) enum Sent {
     /// Nothing was sent.
     Not,
     /// The answers of Redis.
     Answered(Vec<Result<Value, BrokerError>>),
-    /// It is unknown, and may still be run until this connection is ended.
+    /// The outcome is unknown, and Redis may still run the call until this connection is ended.
     Unanswered(Arc<Identity>),
 }
 
-/// The connection in the hands of one caller; dropped, it is there for the next one, unless an answer is outstanding.
+/// The connection while one caller uses it. Dropping it leaves the connection to the next caller, unless an answer is
+/// outstanding.
 pub(super) struct Taken<'d> {
     dedicated: &'d DedicatedConnection,
     own: Option<Box<Own>>,
@@ -256,29 +261,30 @@ pub(super) struct Taken<'d> {
 }
 
 impl Taken<'_> {
-    /// Of the broker's own connection, which leads to the same place.
+    /// Returns the generation of the broker's own connection, which leads to the same process.
     pub(super) fn generation(&self) -> u64 {
         self.own.as_ref().map_or(0, |own| own.generation)
     }
 
-    /// A name for receipts and the number of the next one: no two calls have the same.
+    /// Returns a name for receipts and the number of the next one. No two calls have the same.
     pub(super) fn next_receipt(&mut self) -> (String, u64) {
         let Some(own) = &mut self.own else { return (String::new(), 0) };
         own.sends += 1;
         (format!("d{}", own.number), own.sends)
     }
 
-    /// What to end if a call on it gets no answer.
+    /// Returns the identity of the connection to end if a call gets no answer.
     pub(super) fn identity(&self) -> Option<Arc<Identity>> {
         self.own.as_ref().map(|own| own.driven.identity())
     }
 
-    /// When bytes last went through it.
+    /// Returns the record of the last byte that went through the connection.
     pub(super) fn progress(&self) -> Option<Progress> {
         self.own.as_ref().map(|own| own.driven.progress())
     }
 
-    /// Sends `calls` in one write, none of which is ever sent twice here.
+    /// Sends `calls` in one write. A script that Redis does not know is sent again with its text; nothing else is ever
+    /// sent twice here.
     pub(super) async fn exchange(&mut self, calls: Vec<Call>) -> Sent {
         let Some(own) = &mut self.own else { return Sent::Not };
         self.in_call = true;
@@ -295,12 +301,12 @@ impl Taken<'_> {
         sent
     }
 
-    /// The answers read on this connection that no announced change made unknown.
+    /// Returns the answers read on this connection that no announced change made unknown.
     pub(super) fn seen(&self) -> SharedSeen {
         self.own.as_ref().map(|own| own.driven.seen()).unwrap_or_default()
     }
 
-    /// Reads what has been announced by now; `false` if the connection has ended.
+    /// Reads the announcements that have arrived; `false` if the connection has ended.
     pub(super) fn catch_up(&mut self) -> bool {
         let is_there = self.own.as_mut().is_some_and(|own| own.driven.catch_up());
         if !is_there {
@@ -309,8 +315,8 @@ impl Taken<'_> {
         is_there
     }
 
-    /// Waits until more changes of what was read on it were announced than `known`; `false` after `limit`, or if nobody could
-    /// say any more, because this connection or the broker's own has ended.
+    /// Waits until more changes of the keys read on this connection were announced than `known`. `false` after `limit`,
+    /// or if this connection or the broker's own has ended, so that changes are not announced any more.
     pub(super) async fn receive(&mut self, known: u64, limit: Duration) -> bool {
         let generation = self.generation();
         let Some(own) = &mut self.own else { return false };

@@ -1,5 +1,5 @@
-//! Limits the bytes that a dequeue asks for to what the connection carries within the time-out, and says how many tasks its
-//! scripts take for that and which messages they read.
+//! Limits the bytes that a dequeue asks for to those that the connection carries within the time-out. Decides how many
+//! tasks its scripts take, and which messages they read.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -13,12 +13,13 @@ use super::{
 
 /// Fewest bytes to ask for. A script always gives one task, however large.
 const LEAST: usize = 1 << 10;
-/// Fewest tasks to let a script take, so that it soon gets past those that it leaves in the queue, the quarantined ones.
+/// Fewest tasks to let a script take, so that it soon gets past the quarantined ones, which it leaves in the queue.
 const FEWEST: usize = 8;
 /// Most bytes to ask one script for.
 const MOST: usize = PER_SCRIPT.1;
 
-/// The bytes that the next call may ask for, of all its scripts together where there is less than one script may give.
+/// The bytes that the next call may ask for: [`MOST`] for each of its scripts, or fewer that all scripts of the call
+/// share.
 #[derive(Debug)]
 pub(super) struct DequeueRoom {
     bytes: AtomicUsize,
@@ -29,12 +30,12 @@ pub(super) struct DequeueRoom {
 }
 
 impl DequeueRoom {
-    /// As much as may be.
+    /// Begins with [`MOST`] bytes.
     pub(super) fn new(in_time: Duration) -> Self {
         Self { bytes: AtomicUsize::new(MOST), average: AtomicUsize::new(1), in_time }
     }
 
-    /// What to ask each of so many scripts for.
+    /// Returns the bytes to ask each of so many scripts for.
     pub(super) fn of_each(&self, scripts: usize) -> usize {
         match self.bytes.load(Ordering::Relaxed) {
             MOST => MOST,
@@ -42,15 +43,15 @@ impl DequeueRoom {
         }
     }
 
-    /// A call came to nothing.
+    /// Notes that a call failed. Halves the room if Redis was unavailable, because the answer may have been too large.
     pub(super) fn unanswered(&self, error: &BrokerError) {
         if error.is_unavailable() {
             self.change(|bytes| bytes / 2);
         }
     }
 
-    /// Notes how long a call took, and whether one of its scripts gave as many bytes as it might. The sum of all says
-    /// nothing: the share of a script whose queue is empty is left over.
+    /// Notes how long a call took, and whether one of its scripts gave as many bytes as it might. The sum of all
+    /// scripts says nothing, because one whose queue is empty leaves its share unused.
     pub(super) fn answered(&self, is_used_up: bool, took: Duration) {
         if took > self.in_time {
             self.change(|room| room / 2);
@@ -59,14 +60,14 @@ impl DequeueRoom {
         }
     }
 
-    /// Most of `wanted` tasks that a script is to take for so many bytes, [`FEWEST`] at least, if their messages are as long as those
-    /// of the last call: it puts back what it takes beyond its room.
+    /// Returns how many of the `wanted` tasks a script is to take for so many bytes, if their messages are as long as
+    /// those of the last call; at least [`FEWEST`]. The script requeues tasks that it takes beyond its room.
     pub(super) fn tasks(&self, wanted: usize, bytes: usize) -> usize {
         wanted.min(bytes.div_ceil(self.average.load(Ordering::Relaxed)).max(FEWEST))
     }
 
-    /// The longest message that the next scripts are to read themselves; `None` for any. Only while messages are long, it is worth
-    /// a look at the length of each.
+    /// Returns the longest message that the next scripts are to read themselves; `None` for any. Only while messages
+    /// are long is it worth checking the length of each.
     pub(super) fn longest(&self) -> Option<usize> {
         (self.average.load(Ordering::Relaxed) > LONGEST_IN_SCRIPT).then_some(LONGEST_IN_SCRIPT)
     }
@@ -80,7 +81,7 @@ impl DequeueRoom {
 
     fn change(&self, to: impl Fn(usize) -> usize) {
         let change = |bytes| Some(to(bytes).clamp(LEAST, MOST));
-        // Never fails: there is always another value.
+        // `fetch_update` never fails, because `change` always returns a value.
         let _ = self.bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, change);
     }
 }

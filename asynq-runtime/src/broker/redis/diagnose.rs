@@ -1,4 +1,4 @@
-//! Looks at Redis itself and for what does not fit together in a queue (contract: `broker/diagnose.rs`).
+//! Examines Redis itself, and looks for inconsistencies in a queue (contract: `broker/diagnose.rs`).
 
 mod node;
 #[cfg(feature = "cluster")]
@@ -20,7 +20,7 @@ use super::{
 use crate::broker::QueueSlot;
 use crate::task::{GroupName, QueueName, TaskState};
 
-/// Most ids of a place, and about most keys, that one script looks at.
+/// Most ids of a place, and the approximate number of keys, that one script looks at.
 const SLICE: usize = 100;
 /// Most groups that are looked through.
 const GROUPS: usize = 100;
@@ -39,7 +39,7 @@ impl Diagnose for RedisBroker {
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
         let mut look = Look { broker: self, keys: Keys::new(queue), limit, found: Examination::default() };
         look.found.complete = true;
-        // Where a place is of a foreign type no script can say whether a task is where it should be.
+        // If a place has a foreign type, no script can tell whether a task is where it should be.
         if look.has_foreign_places().await? {
             look.found.complete = false;
             return Ok(look.found);
@@ -52,13 +52,14 @@ impl Diagnose for RedisBroker {
                 has_whole_lists &= whole;
             }
         }
-        // To look one task up in a long list keeps Redis busy: only where nearly all of them are known to be there.
+        // Looking one task up in a long list keeps Redis busy. So a task is looked up only if it is missing from lists
+        // that were read whole.
         look.keys(has_whole_lists.then_some(&listed)).await?;
         Ok(look.found)
     }
 }
 
-/// One examination.
+/// The state of an examination.
 struct Look<'a> {
     broker: &'a RedisBroker,
     keys: Keys,
@@ -67,7 +68,7 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    /// Whether a key of the queue's holds something else than asynq puts there.
+    /// Notes the keys of the queue that hold something else than asynq writes there. Returns whether there are any.
     async fn has_foreign_places(&mut self) -> Result<bool, BrokerError> {
         let [pending, active, others @ ..] = &self.keys.places()[..] else { return Ok(false) };
         let is_expected = |key: &str, kind: &str| match kind {
@@ -92,7 +93,7 @@ impl Look<'_> {
         Ok(has_some)
     }
 
-    /// Every place of tasks with the state whose place it is, or `lease`.
+    /// Returns every place of tasks with its state, or with `lease`.
     async fn places(&mut self) -> Result<Vec<(String, String)>, BrokerError> {
         use TaskState::{Active, Archived, Completed, Pending, Retry, Scheduled};
         let states = [Active, Pending, Scheduled, Retry, Archived, Completed];
@@ -131,8 +132,8 @@ impl Look<'_> {
         }
     }
 
-    /// Looks through the server's keys for tasks that are in no place and locks that nobody holds. `listed` are the ids
-    /// that were seen in lists; without them tasks that say they are in one are believed.
+    /// Looks through the server's keys for tasks without a place and locks without a holder. `listed` are the ids that
+    /// were found in lists; without them, tasks whose state names a list count as listed.
     async fn keys(&mut self, listed: Option<&HashSet<String>>) -> Result<(), BrokerError> {
         let (names, pattern) = (self.keys.places(), self.keys.pattern(""));
         let (mut cursor, mut looked_at) = ("0".to_owned(), 0);
@@ -145,7 +146,7 @@ impl Look<'_> {
             self.note(parts)?;
             let is_missing = |id: &String| listed.is_some_and(|listed| !listed.contains(id));
             for id in in_lists.into_iter().filter_map(reply::text).filter(is_missing) {
-                // It may have come or moved since the lists were read.
+                // The task may have come or moved since the lists were read.
                 if self.is_lost(&id).await? {
                     self.found.add(OddityKind::TaskWithoutPlace, id);
                 }
@@ -168,7 +169,7 @@ impl Look<'_> {
         Ok(reply::number(&self.broker.looking().send_one(call).await?) == Some(1))
     }
 
-    /// Takes pairs of kind and what it is about.
+    /// Adds the oddities that a script answered, as pairs of kind and subject.
     fn note(&mut self, mut pairs: impl Iterator<Item = Value>) -> Result<(), BrokerError> {
         while let Some(kind) = pairs.next() {
             let kind = reply::text(kind).and_then(|kind| OddityKind::named(&kind));

@@ -17,23 +17,23 @@ use super::{
 /// [`Unconfirmed`](crate::broker::BrokerErrorKind::Unconfirmed): the task is stored, and will run unless that one server
 /// is lost.
 ///
-/// It does not make a failover lossless: Redis can still choose a replica that lacks the write, which `n` = all of them
-/// rules out.
+/// Durability does not make a failover lossless: Redis can still choose a replica that lacks the write, unless `n`
+/// counts all of them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Durability {
-    /// As Redis is set up: stored there, and replicated and written to disk in its own time. The default.
+    /// As Redis is configured: the task is stored there, and replicated and written to disk later. The default.
     #[default]
     Async,
-    /// `n` replicas have it (`WAIT`).
+    /// `n` replicas have the task (`WAIT`).
     #[non_exhaustive]
     Replicas {
-        /// How many, 1 to 100.
+        /// Number of replicas, 1 to 100.
         n: u8,
         /// Longest wait, 1 ms to 1 min.
         timeout: Duration,
     },
-    /// It is on the server's disk (`WAITAOF`): needs Redis 7.2 with `appendonly yes`.
+    /// The task is on the server's disk (`WAITAOF`); needs Redis 7.2 with `appendonly yes`.
     #[non_exhaustive]
     Fsync {
         /// Longest wait, 1 ms to 1 min.
@@ -42,21 +42,21 @@ pub enum Durability {
 }
 
 impl Durability {
-    /// Times that can be waited.
+    /// The range of time-outs.
     pub(super) const PATIENCE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
     const DEFAULT_PATIENCE: Duration = Duration::from_secs(1);
 
-    /// `n` replicas within a second; 1 if `n` is 0, and 100 if it is more than that.
+    /// Waits up to a second for `n` replicas; `n` is clamped to 1 to 100.
     pub fn replicas(n: u8) -> Self {
         Self::Replicas { n: n.clamp(1, 100), timeout: Self::DEFAULT_PATIENCE }
     }
 
-    /// On disk within a second.
+    /// Waits up to a second for the server's disk.
     pub fn fsync() -> Self {
         Self::Fsync { timeout: Self::DEFAULT_PATIENCE }
     }
 
-    /// The same with another longest wait; one outside 1 ms to 1 min becomes the nearer of the two.
+    /// Returns this durability with another longest wait, clamped to 1 ms to 1 min.
     pub fn within(self, timeout: Duration) -> Self {
         let timeout = timeout.clamp(*Self::PATIENCE.start(), *Self::PATIENCE.end());
         match self {
@@ -78,7 +78,7 @@ impl Durability {
         }
     }
 
-    /// Longest wait; zero where there is none.
+    /// Returns the longest wait; zero for [`Async`](Self::Async).
     pub(super) fn patience(self) -> Duration {
         match self {
             Self::Async => Duration::ZERO,
@@ -86,9 +86,9 @@ impl Durability {
         }
     }
 
-    /// What to send behind the writes, on their connection.
+    /// Returns the command to send behind the writes, on their connection.
     pub(super) fn wait(self) -> Option<Call> {
-        // Zero would be for ever.
+        // To Redis, zero means no limit.
         let ms = |timeout: Duration| timeout.as_millis().max(1) as u64;
         match self {
             Self::Async => None,
@@ -97,12 +97,12 @@ impl Durability {
         }
     }
 
-    /// A wait that shows whether the server can do it at all.
+    /// Returns a short wait, whose answer shows whether the server supports it.
     pub(super) fn probe(self) -> Option<Call> {
         self.within(*Self::PATIENCE.start()).wait()
     }
 
-    /// Whether the server can wait this way, from its answer to the probe.
+    /// Checks, by its answer to the probe, that the server supports this durability.
     pub(super) fn check(self, answer: Result<Value, BrokerError>) -> Result<(), BrokerError> {
         match answer {
             Err(error) if error.kind() == BrokerErrorKind::Unexpected => Err(BrokerError::with_source(
@@ -115,7 +115,7 @@ impl Durability {
         }
     }
 
-    /// What the answer to [`wait`](Self::wait) says of everything sent before it.
+    /// Returns an error unless the answer to [`wait`](Self::wait) confirms everything sent before it.
     pub(super) fn confirmed(self, answer: Result<Value, BrokerError>) -> Result<(), BrokerError> {
         let reached = |number: Option<i64>, least: u8| number.is_some_and(|number| number >= i64::from(least));
         let good = match (self, &answer) {

@@ -1,7 +1,7 @@
-//! Decides from when on a lapsed lease may be believed: not before every server that lives has had time to extend.
+//! Decides when a lapsed lease may be recovered: not before every live server has had time to extend its leases.
 //!
-//! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this machine
-//! was suspended. The servers that live extend theirs as soon as they can; recovery must not be quicker.
+//! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this
+//! machine was suspended. Live servers extend their leases as soon as they can, and recovery must not be faster.
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ impl Hold {
         Self { lease, until: None, last: None }
     }
 
-    /// Takes a look in, `redis` being its time at `now`; returns how long lapsed leases must not be believed yet.
+    /// Notes that Redis's clock showed `redis` at `now`. Returns how long lapsed leases must not be recovered yet.
     pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>) -> Duration {
         let may_be_believed = self.last.is_some_and(|(then, redis_then)| {
             let (passed, told) = (now.duration_since(then), (redis - redis_then).to_std().unwrap_or_default());
@@ -37,12 +37,13 @@ impl Hold {
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
     }
 
-    /// Nobody could extend just now: the next look is the first one after a gap.
+    /// Notes that no server can extend a lease just now, so that the next look counts as the first one after a gap.
     pub(super) fn forget(&mut self) {
         self.last = None;
     }
 
-    /// A server extends every third of a lease, tries again after at most a tenth, and connects within a second or two.
+    /// Returns the length of a hold: a server extends every third of a lease, tries again after at most a tenth, and
+    /// connects within a second or two.
     fn length(&self) -> Duration {
         self.lease / 3 + self.lease / 10 + SLACK.min(self.lease / 10)
     }

@@ -9,7 +9,7 @@ use std::future::Future;
 use super::super::{BrokerError, BrokerErrorKind};
 use crate::thread::{Tasks, Thread};
 
-/// The broker's hold on the thread, and its tasks there; dropping it ends them.
+/// The broker's handle of the thread and of its own tasks there. Dropping it ends the tasks.
 #[derive(Debug)]
 pub(super) struct Io {
     tasks: Tasks,
@@ -17,11 +17,11 @@ pub(super) struct Io {
     _thread: Thread,
 }
 
-/// Starts tasks on the thread without keeping it.
+/// Starts tasks on the thread without keeping the thread running.
 pub(super) type Spawner = Tasks;
 
 impl Io {
-    /// On a thread of the broker's own.
+    /// Starts a thread of the broker's own.
     pub(super) fn start() -> Result<Self, BrokerError> {
         let thread = Thread::start("asynq-redis").map_err(|source| {
             BrokerError::with_source(
@@ -33,7 +33,7 @@ impl Io {
         Ok(Self::on(thread))
     }
 
-    /// On a thread that is there.
+    /// Uses a thread that is running.
     pub(super) fn on(thread: Thread) -> Self {
         Self { tasks: thread.tasks(), _thread: thread }
     }
@@ -43,7 +43,7 @@ impl Io {
         self.tasks.spawn(task);
     }
 
-    /// What starts further tasks on the thread.
+    /// Returns a handle that starts further tasks on the thread.
     pub(super) fn spawner(&self) -> Spawner {
         self.tasks.clone()
     }

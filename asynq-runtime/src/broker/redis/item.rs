@@ -1,4 +1,4 @@
-//! A task on its way to the script that stores it, and what the script says of it.
+//! Encodes a task for the script that stores it, and reads the outcome that the script answers.
 
 use chrono::DateTime;
 use redis::Value;
@@ -18,15 +18,15 @@ pub(super) struct Item {
     pub(super) queue: QueueName,
     pub(super) id: TaskId,
     pub(super) message: Vec<u8>,
-    /// As the script reads it.
+    /// The due time as the script reads it: empty for now.
     pub(super) when: String,
-    /// Key and seconds.
+    /// Key and seconds of the unique lock.
     pub(super) lock: Option<(String, u64)>,
     pub(super) extra: Vec<u8>,
-    /// Whether the id is of our making.
+    /// Whether this program generated the id.
     pub(super) ours: bool,
     pub(super) group: Option<GroupName>,
-    /// Whether it replaces an equal one, and within how many milliseconds ('' no bound).
+    /// If the task replaces an equal one: within how many milliseconds ('' without a bound).
     pub(super) replaces: Option<String>,
 }
 
@@ -47,23 +47,23 @@ impl Item {
         }
     }
 
-    /// Roughly what it costs to send.
+    /// Returns roughly how many bytes are sent.
     pub(super) fn bytes(&self) -> usize {
         self.message.len() + self.extra.len()
     }
 
-    /// Whether its message goes beside the script.
+    /// Returns whether the message goes beside the script.
     pub(super) fn is_long(&self) -> bool {
         self.message.len() > LONGEST_IN_SCRIPT && self.replaces.is_none()
     }
 
-    /// Whether id and message say everything.
+    /// Returns whether id and message describe the whole task.
     pub(super) fn is_plain(&self) -> bool {
         self.ours && self.when.is_empty() && self.lock.is_none() && self.extra.is_empty() && self.group.is_none()
     }
 }
 
-/// The instant or delay in milliseconds as the script reads it.
+/// Returns the instant or delay in milliseconds as the script reads it.
 fn when(when: When) -> String {
     match when {
         When::Now => String::new(),
@@ -72,7 +72,7 @@ fn when(when: When) -> String {
     }
 }
 
-/// Why a task cannot join its group.
+/// Returns the error of a task that cannot join its group.
 fn foreign_group() -> BrokerError {
     BrokerError::new(
         BrokerErrorKind::Corrupt,
@@ -80,10 +80,10 @@ fn foreign_group() -> BrokerError {
     )
 }
 
-/// What the script says of each item.
+/// Reads the outcome of each item from the script's answer.
 pub(super) fn read_outcomes(value: Value) -> Result<Vec<Outcome>, BrokerError> {
     let mut parts = match value {
-        // What is said of one task that is plain: its letter and now in one text.
+        // The answer about one plain task: its letter and the time in one text.
         Value::BulkString(mut text) if !text.is_empty() => {
             let now = text.split_off(1);
             vec![Value::BulkString(text), Value::BulkString(now)]

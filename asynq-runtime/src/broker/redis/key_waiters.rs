@@ -1,4 +1,4 @@
-//! Hands each announced change of a key to the waits for that key alone.
+//! Notifies the waiters of a key, and no others, of each announced change of it.
 
 use std::{
     collections::HashMap,
@@ -10,12 +10,12 @@ use tokio::sync::Notify;
 
 use super::seen;
 
-/// The waits for changes of some keys. One push is handed to the waiters of its keys alone: with a broadcast, 10,000
-/// waiters would wake up for each of 10,000 ends.
+/// The waiters of changes, by key. A push notifies only the waiters of its keys: with a broadcast, 10,000 waiters would
+/// wake up for each of 10,000 ends.
 #[derive(Debug, Clone, Default)]
 pub(super) struct KeyWaiters(Arc<Mutex<HashMap<String, Vec<Arc<Waiter>>>>>);
 
-/// One wait for changes of some keys.
+/// A wait for changes of some keys.
 #[derive(Debug, Default)]
 struct Waiter {
     /// The first change since the last look.
@@ -32,7 +32,7 @@ pub(super) enum Change {
     Perhaps,
 }
 
-/// A waiter's place among the others; dropping it gives the place up.
+/// A registered waiter. Dropping it removes the waiter.
 #[derive(Debug)]
 pub(super) struct Listening {
     waiters: KeyWaiters,
@@ -41,7 +41,7 @@ pub(super) struct Listening {
 }
 
 impl KeyWaiters {
-    /// Hands on what the tracking connection says.
+    /// Notifies the waiters of a change that the tracking connection announced.
     pub(super) fn notify(&self, change: &seen::Change) {
         let waiting = self.lock();
         match change {
@@ -81,12 +81,12 @@ impl Waiter {
 }
 
 impl Listening {
-    /// Forgets what was received. The next look sees it.
+    /// Forgets the change that was received, which the next look sees.
     pub(super) fn clear(&self) {
         *self.waiter.first() = None;
     }
 
-    /// Whether nothing was received since [`clear`](Self::clear).
+    /// Returns whether no change was received since [`clear`](Self::clear).
     pub(super) fn received_nothing(&self) -> bool {
         self.waiter.first().is_none()
     }
@@ -148,7 +148,7 @@ mod tests {
         let listening = waiters.listen(vec!["a".into()]);
         waiters.notify(&seen::Change::All);
         assert_eq!(listening.changed().await, Change::Perhaps);
-        // A permit of what was cleared wakes no wait.
+        // The permit of a change that was cleared ends no wait.
         waiters.notify(&seen::Change::All);
         listening.clear();
         waiters.notify(&seen::Change::Keys(vec!["a".to_owned()]));

@@ -23,7 +23,7 @@ use crate::task::{QueueName, TaskId};
 
 /// Most tasks that one script touches.
 const SLICE: usize = 100;
-/// How much longer than its lease a Go run keeps its task: what Go's own recoverer waits.
+/// Time for which a Go run keeps its task after its lease has lapsed, because Go's own recoverer waits as long.
 pub(super) const GO_GRACE: Duration = Duration::from_secs(30);
 
 #[async_trait::async_trait]
@@ -203,13 +203,14 @@ impl Maintain for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Whether the first of these moments has come. A plain look: an idle server must not cost a script for nothing.
+    /// Returns whether the lowest score of `zset` has passed. A plain command asks, because an idle server must not run
+    /// a script for nothing.
     pub(super) async fn has_lapsed(&self, zset: String) -> Result<bool, BrokerError> {
         let first = reply::only_score(self.router.send_one(head(zset)).await?);
         Ok(first.is_some_and(|first| first <= self.clock.now().timestamp()))
     }
 
-    /// Whether the archive has a task that is too old, or too many.
+    /// Returns whether the archive has a task that is too old, or too many tasks.
     async fn is_overfull(&self, archived: String, max_age: Duration, max_size: usize) -> Result<bool, BrokerError> {
         let mut calls = vec![head(archived.clone())];
         if max_size < usize::MAX {
@@ -223,19 +224,19 @@ impl RedisBroker {
         Ok(is_old || usize::try_from(size).is_ok_and(|size| size > max_size))
     }
 
-    /// Returns those of `queues` in which a lease has lapsed, and how long none lapses, which is zero if there are any. Of many
-    /// queues only those are asked whose first lease has changed.
+    /// Returns those of `queues` in which a lease has lapsed, and the time until the next lapse, which is zero if there
+    /// are any. Redis is asked only about queues whose first lease has changed.
     async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Duration), BrokerError> {
         let heads: Vec<Question> =
             queues.iter().map(|queue| Question::new(Kind::Head, Keys::new(queue).lease())).collect();
         let answers = self.reads(Topic::Leases).look(&heads).await?;
         let now = self.clock.now();
-        // What is taken from now on has a whole lease before it.
+        // A task that is taken from now on has a whole lease.
         let (mut lapsed, mut quiet) = (Vec::new(), self.lease);
         for (queue, answer) in queues.iter().zip(answers) {
             let left = match answer {
                 Some(head) => head.map_or(self.lease, |lapse| until(lapse, now)),
-                // A key of a foreign type: recovery tells what is wrong with it.
+                // The key has a foreign type: recovery reports the error.
                 None => Duration::ZERO,
             };
             if left.is_zero() {
@@ -246,22 +247,22 @@ impl RedisBroker {
         Ok((lapsed, quiet))
     }
 
-    /// Looks whether leases in these queues can be extended at all. A primary that became a replica, or that cannot save its
-    /// data, still answers reads: such a time is a gap, as one without answers is.
+    /// Checks whether leases in these queues can be extended at all. A primary that became a replica, or that cannot
+    /// save its data, still answers reads. Such a time is a gap, like one without answers.
     ///
     /// # Errors
     ///
     /// Redis takes no writes now.
     async fn takes_writes(&self, queues: &[QueueName]) -> Result<(), BrokerError> {
-        // It removes nothing.
+        // The command removes nothing, because no member is empty.
         let answers = self.ask_each(queues, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await?;
         answers.into_iter().filter_map(Result::err).find(BrokerError::is_unavailable).map_or(Ok(()), Err)
     }
 
-    /// Looks at Redis's clock; returns how long lapsed leases must not be believed yet.
+    /// Reads Redis's clock. Returns how long lapsed leases must not be recovered yet.
     async fn hold_of_lapses(&self) -> Result<Duration, BrokerError> {
         let times = self.router.send_to_each(Call::plain("TIME")).await?;
-        // Of the masters of a cluster the one that is ahead.
+        // In a cluster, the clock that is furthest ahead counts.
         let ahead = times.into_iter().filter_map(|time| reply::time(&time.ok()?)).max();
         let redis = ahead.ok_or_else(|| reply::unexpected("no time"))?;
         Ok(self.hold.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), redis))
@@ -334,12 +335,12 @@ impl RedisBroker {
     }
 }
 
-/// The first member of a zset with its score.
+/// Asks for the first member of a zset with its score.
 fn head(zset: String) -> Call {
     Call::plain("ZRANGE").arg(zset).arg(0).arg(0).arg("WITHSCORES")
 }
 
-/// How long it is until that Unix second.
+/// Returns the time until a Unix second.
 fn until(second: i64, now: DateTime<Utc>) -> Duration {
     let ms = second.saturating_mul(1000).saturating_sub(now.timestamp_millis());
     Duration::from_millis(u64::try_from(ms).unwrap_or_default())
@@ -349,7 +350,7 @@ fn until(second: i64, now: DateTime<Utc>) -> Duration {
 #[derive(Debug, Default)]
 pub(super) struct Sweeps(Mutex<HashMap<QueueName, Progress>>);
 
-/// How far the sweep of one queue is.
+/// The progress of the sweep of one queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Progress {
     /// Counted from the tail of active.

@@ -89,9 +89,10 @@ use crate::{clock::Clock, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
 ///
-/// All I/O happens on a thread of the broker's own, or of the server that opened it, which no job runs on; it ends when
-/// the broker is dropped. There are two exceptions: callers who enqueue one by one, and a server that fetches tasks, do so
-/// on connections that belong to their runtime and that their own tasks drive, which wakes no other thread.
+/// All I/O happens on a thread of the broker, or of the server that opened the broker. No job runs on that thread. A
+/// thread of the broker's own ends when the broker is dropped. There are two exceptions: a caller that enqueues task by
+/// task, and a server that fetches tasks, use connections that belong to their own runtime and that their own tasks
+/// drive, so that no other thread is woken.
 ///
 /// Calls may come from any Tokio runtime with its time and I/O drivers enabled, as `#[tokio::main]` and `enable_all` have
 /// them.
@@ -108,48 +109,49 @@ pub struct RedisBroker {
     looking: OnceLock<Router>,
     wake: OnceLock<Wake>,
     producer: Producer,
-    /// For the fetcher of a server, which waits for tasks and takes them: its first call is worth a connection.
+    /// Connection on which the fetcher of a server takes tasks. A fetcher calls often, so its first call opens the
+    /// connection.
     fetching: Option<DedicatedConnection>,
     waiting: Option<DedicatedConnection>,
     unanswered: UnansweredDequeues,
     room: DequeueRoom,
     passed: PassedQuarantine,
     sweeps: Sweeps,
-    /// Where the searches for lost groups go on, by server.
+    /// The cursor of the search for lost groups, by server.
     searches: Mutex<HashMap<String, String>>,
     hold: Mutex<Hold>,
-    /// What Redis has of the `ServerInfo` of each server of this broker that seldom changes.
+    /// The stable part of the `ServerInfo` of each server of this broker, as Redis has it.
     announced: Mutex<HashMap<ServerName, Vec<u8>>>,
-    /// How many servers lived at the last beat, this one included.
+    /// Number of live servers at the last beat, this one included.
     servers: AtomicU64,
     stored_shapes: StoredShapes,
     io: Io,
 }
 
-/// How to use a Redis; the default is right for production.
+/// Options of a Redis broker; the defaults suit production.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct RedisOptions {
     /// Replaces Redis's own `TIME`; for tests. Default: none.
     pub clock: Option<Arc<dyn Clock>>,
-    /// Longest silence before an answer, and longest wait for a connection while there is none. Default: 3 s, as long as
-    /// go-redis waits. While bytes move, the call waits up to 20 times as long, because a large task takes long on a slow
-    /// connection. `?timeout=3s` in the URL comes first.
+    /// Longest silence before an answer, and longest wait for a connection while there is none. Default: 3 s, as long
+    /// as go-redis waits. While bytes move, the call waits up to 20 times as long, because a large task takes long on a
+    /// slow connection. `?timeout=3s` in the URL takes precedence.
     pub call_timeout: Duration,
     /// Longest attempt to connect, from the lookup of the name to Redis's answer to the login; one attempt follows
-    /// another. Default: 5 s. `?connect_timeout=5s` in the URL comes first.
+    /// another. Default: 5 s. `?connect_timeout=5s` in the URL takes precedence.
     pub connect_timeout: Duration,
-    /// How long a dequeued task is ours without being extended; whole seconds, at least 2, because up to one is lost to
-    /// rounding: asynq writes the second when it ends. Default: 30 s, which is also
-    /// what Go servers on the same queues expect: they take over anything that lapsed 30 s ago. A shorter one brings the
-    /// tasks of a dead worker back sooner; [`join`](super::Presence::join) refuses it while a Go server is listed, which
-    /// would call such a lease lapsed. `?lease=10s` in the URL comes first.
+    /// Time for which a dequeued task belongs to its worker unless the worker extends it; whole seconds, at least 2. Up
+    /// to one second is lost to rounding, because asynq stores the Unix second at which a lease ends. Default: 30 s,
+    /// which Go servers on the same queues expect as well: they recover, by their own clocks, tasks whose lease ended
+    /// 30 s ago. A shorter lease requeues the tasks of a dead worker sooner; [`join`](super::Presence::join) refuses it
+    /// while a Go server is listed. `?lease=10s` in the URL takes precedence.
     pub lease: Duration,
-    /// Whether to use a Redis that may evict keys when its memory is full (any `maxmemory-policy` but `noeviction`), which
-    /// loses tasks or their locks. Default: no. `?allow_eviction=true` in the URL comes first.
+    /// Whether to use a Redis that may evict keys when its memory is full (any `maxmemory-policy` but `noeviction`),
+    /// which loses tasks or their locks. Default: no. `?allow_eviction=true` in the URL takes precedence.
     pub allow_eviction: bool,
-    /// How safe a task is when its enqueue returns. Default: as Redis is set up. `?durability=replicas(1)` or
-    /// `?durability=fsync`, with `&durability_timeout=1s`, in the URL comes first.
+    /// How safe a task is when its enqueue returns. Default: as Redis is configured. `?durability=replicas(1)` or
+    /// `?durability=fsync`, with `&durability_timeout=1s`, in the URL takes precedence.
     pub durability: Durability,
 }
 
@@ -167,7 +169,7 @@ impl Default for RedisOptions {
 }
 
 impl RedisOptions {
-    /// The defaults with another clock.
+    /// Returns the default options with another clock.
     pub fn with_clock(clock: impl Clock) -> Self {
         Self { clock: Some(Arc::new(clock)), ..Self::default() }
     }
@@ -187,8 +189,8 @@ impl RedisBroker {
     /// each with an optional `timeout=3s`, `connect_timeout=5s`, `lease=10s`, `allow_eviction=true`,
     /// `durability=replicas(1)` (see [`RedisOptions`]).
     ///
-    /// Afterwards a lost connection is made again by itself, with a back-off of 20 ms doubling to 1 s; sentinels are asked
-    /// each time, and a cluster's nodes when a slot has moved.
+    /// A lost connection is opened again automatically, with a back-off of 20 ms doubling to 1 s. Each attempt asks the
+    /// sentinels; the nodes of a cluster are asked when a slot has moved.
     ///
     /// # Errors
     ///
@@ -200,7 +202,7 @@ impl RedisBroker {
         Self::connect_through(Io::start()?, url, options).await
     }
 
-    /// The same with all I/O on a thread that is there.
+    /// Connects as [`connect`](Self::connect) does, with all I/O on `thread`.
     pub(crate) async fn connect_on(thread: Thread, url: &str, options: RedisOptions) -> Result<Self, BrokerError> {
         Self::connect_through(Io::on(thread), url, options).await
     }
@@ -251,7 +253,7 @@ impl RedisBroker {
                 for answer in router.send_to_each(probe).await? {
                     durability.check(answer).map_err(|error| located(&target, error))?;
                 }
-                // Of its own: a call that waits for replicas holds up all calls behind it.
+                // A connection of its own: a call that waits for replicas delays all calls behind it.
                 Router::open(&io, Role { timeout: call_timeout.saturating_add(durability.patience()), ..role.clone() })
             }
         };
@@ -285,7 +287,7 @@ impl RedisBroker {
         })
     }
 
-    /// What a further connection of this broker needs.
+    /// Returns the role of a further connection of this broker.
     fn role(&self) -> Role {
         Role {
             target: self.target.clone(),
@@ -303,17 +305,17 @@ impl RedisBroker {
         self.looking.get_or_init(|| Router::open(&self.io, self.role()))
     }
 
-    /// How many servers lived at the last beat of one of ours; 0 before it.
+    /// Returns the number of live servers at the last beat of a server of this broker; 0 before the first beat.
     fn servers_alive(&self) -> u64 {
         self.servers.load(Ordering::Relaxed)
     }
 
-    /// Whether this server does what one of all servers should do: the same chance for each.
+    /// Draws whether this server does the work that only one of all servers should do. Each server has the same chance.
     fn is_chosen(&self) -> bool {
         fastrand::u64(..self.servers_alive().max(1)) == 0
     }
 
-    /// The tracking connection; opened by the first who waits, so that a producer has none.
+    /// Returns the tracking connection. The first wait opens it, so that a producer has none.
     fn wake(&self) -> &Wake {
         self.wake.get_or_init(|| Wake::open(&self.io, self.role()))
     }
@@ -336,7 +338,8 @@ impl Broker for RedisBroker {
     }
 
     fn call_limit(&self) -> Duration {
-        // For a connection, for the answer, and for the answer to a script that Redis did not know.
+        // The sum of the waits for a connection, for the answer, and for the answer to a script that Redis did not
+        // know.
         socket::longest(self.call_timeout).saturating_add(self.call_timeout.saturating_mul(2))
     }
 
@@ -365,13 +368,13 @@ impl fmt::Debug for RedisBroker {
     }
 }
 
-/// The error with the place it is about.
+/// Returns `error` with the place of the Redis in its message.
 fn located(target: &Target, error: BrokerError) -> BrokerError {
     let message = format!("{error} at {target}");
     BrokerError::with_source(error.kind(), message, error)
 }
 
-/// A Redis that evicts keys loses tasks, or the locks of unique ones, without a word.
+/// Refuses a Redis that may evict keys unless `allowed`: eviction silently loses tasks, or the locks of unique ones.
 async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerError> {
     if allowed {
         return Ok(());

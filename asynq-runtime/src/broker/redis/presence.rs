@@ -1,4 +1,4 @@
-//! Makes servers visible to asynq's tools, and asks Redis's time on the way.
+//! Makes servers visible to asynq's tools, and learns Redis's time with each beat.
 
 use std::{
     collections::HashMap,
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::task::{ServerInfo, TaskId, WorkerInfo};
 
-/// What Go's recoverer expects of every lease.
+/// The length of Go's own leases, which its recoverer expects.
 const GO_LEASE: Duration = Duration::from_secs(30);
 /// How long a server counts as alive after a beat, seconds.
 const ALIVE_FOR: u64 = 10;
@@ -62,7 +62,7 @@ impl Presence for RedisBroker {
         let mut calls = Vec::with_capacity(3 * listed.len());
         for [name, _] in listed {
             calls.push(Call::plain("GET").arg(name));
-            // The names differ in this one word.
+            // The keys of a server and of its workers differ in this one word.
             calls.push(Call::plain("HVALS").arg(name.replacen("asynq:servers:", "asynq:workers:", 1)));
             calls.push(Call::plain("PTTL").arg(name));
         }
@@ -74,7 +74,7 @@ impl Presence for RedisBroker {
             let (Some(info), Some(workers), Some(left)) = (answers.next(), answers.next(), answers.next()) else {
                 break;
             };
-            // Gone since, or not ours to read: the others are shown all the same.
+            // An entry that is gone, or that cannot be read, does not hide the others.
             let Some(info) = info.ok().and_then(reply::bytes) else { continue };
             let Ok(info) = ServerInfo::decode(info.as_slice()) else { continue };
             let workers = workers.and_then(reply::array).unwrap_or_default();
@@ -82,7 +82,7 @@ impl Presence for RedisBroker {
             let workers = workers.filter_map(|worker| WorkerInfo::decode(worker.as_slice()).ok()).collect();
             let clock_ahead = match info.clock_ahead_ms {
                 Some(ahead) => TimeDelta::try_milliseconds(ahead),
-                // Redis counts how long its keys last by its own clock.
+                // Redis counts the time to live of its keys by its own clock, and not by a given one.
                 None if self.clock.is_given() => None,
                 None => gos_clock(listed_until, left.ok().as_ref().and_then(reply::number), asked),
             };
@@ -105,7 +105,7 @@ impl Presence for RedisBroker {
 }
 
 impl RedisBroker {
-    /// One beat. The first one of a server takes the names of dead servers off the lists as well.
+    /// Sends a beat. The first beat of a server removes the names of dead servers from the lists as well.
     async fn show_alive(
         &self,
         member: &Member,
@@ -115,7 +115,7 @@ impl RedisBroker {
     ) -> Result<(), BrokerError> {
         let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
         let info = AnnouncedInfo::new(ServerInfo { clock_ahead_ms, ..info.clone() });
-        // What Redis has of a beat that got no answer is unknown.
+        // Removed until the beat is answered: the effect of an unanswered beat is unknown.
         let is_known = !is_first && self.announced().remove(&member.name).as_ref() == Some(&info.stable);
         let is_written = self.send_beat(member, &info, is_known, workers, is_first).await?;
         if !is_written {
@@ -129,8 +129,8 @@ impl RedisBroker {
         self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sends one beat, without the stable part of `info` if Redis has it (`is_known`). Returns `false` if Redis had to have it and
-    /// did not: then nothing was written.
+    /// Sends one beat, without the stable part of `info` if Redis has it (`is_known`). Returns `false` if Redis does
+    /// not have it after all: then nothing was written.
     async fn send_beat(
         &self,
         member: &Member,
@@ -142,7 +142,7 @@ impl RedisBroker {
         let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
         let mut keys = vec![info_key.as_str(), workers_key.as_str()];
         let mut calls = Vec::new();
-        // In a cluster the lists are elsewhere.
+        // In a cluster the lists lie on other nodes.
         if is_first || !matches!(self.router, Router::One(_)) {
             let lists = [(SERVERS, &info_key), (WORKERS, &workers_key)];
             let announce = |list| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR);
@@ -163,7 +163,8 @@ impl RedisBroker {
         let answers = self.router.send(calls).await?;
         let after = Utc::now();
         let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
-        // The first one is about the list of servers, the last one about both where that list is beside what it writes.
+        // The first answer counts the list of servers. The last one is that of the beat, and it is the first as well
+        // unless the lists have calls of their own.
         let numbers = |value: Option<&Value>| match value {
             Some(Value::Array(values)) => values.iter().map(reply::number).collect(),
             value => vec![None, value.and_then(reply::number), None],
@@ -181,12 +182,13 @@ impl RedisBroker {
         Ok(is_written)
     }
 
-    /// Refuses a lease shorter than Go's while a Go server lives, which would read it as one of its own length.
+    /// Refuses a lease shorter than Go's while a Go server lives, because that server recovers tasks by its own clock
+    /// and expects leases of Go's length.
     async fn check_lease_beside_go(&self) -> Result<(), BrokerError> {
         if self.lease >= GO_LEASE {
             return Ok(());
         }
-        // Only our servers say their version.
+        // A Go server is one that does not report a Rust version.
         let Some(go) = self.servers().await?.into_iter().find(|server| server.info.is_gos()) else {
             return Ok(());
         };
@@ -200,12 +202,13 @@ impl RedisBroker {
     }
 }
 
-/// A `ServerInfo` in two parts, which one behind the other are its encoding as Go writes it.
+/// A `ServerInfo` in two parts. Concatenated, they are its encoding as Go writes it.
 #[derive(Debug)]
 struct AnnouncedInfo {
-    /// The fields up to the queues, which are the same at most beats and long where there are thousands.
+    /// The fields up to `strict_priority`. They are the same at most beats, and long where there are thousands of
+    /// queues.
     stable: Vec<u8>,
-    /// The fields behind them.
+    /// The fields after `strict_priority`.
     changing: Vec<u8>,
 }
 
@@ -224,8 +227,9 @@ impl AnnouncedInfo {
     }
 }
 
-/// How far the clock of a Go server is ahead of Redis's, seen at `asked`: it writes the end of its listing by its own clock,
-/// in whole seconds, and Redis counts by its own what is left of the key that ends at the same time.
+/// Returns how far the clock of a Go server is ahead of Redis's, seen at `asked`. The Go server writes the end of its
+/// listing by its own clock, in whole seconds. Its key ends at the same time, and Redis counts the rest of that key's
+/// life by Redis's own clock.
 fn gos_clock(listed_until: &str, left_ms: Option<i64>, asked: DateTime<Utc>) -> Option<TimeDelta> {
     let listed_until = DateTime::from_timestamp(listed_until.parse::<f64>().ok()? as i64, 500_000_000)?;
     let left = left_ms.filter(|&left| left >= 0).and_then(TimeDelta::try_milliseconds)?;
@@ -267,12 +271,12 @@ mod tests {
     fn the_clock_of_a_go_server_is_known_to_half_a_second() {
         let asked = DateTime::from_timestamp_millis(1_800_000_000_400).unwrap();
         let table = [
-            // Beaten 3 s ago, 10 s ahead of which 7 are left: the end is at ..007.4, which it wrote as 7.
+            // The last beat was 3 s ago, so 7 of 10 s are left: the end is at ..007.4, which the server wrote as 7.
             ("1800000007", Some(7_000), Some(100)),
             ("1800000012", Some(7_000), Some(5_100)),
             ("1800000003", Some(7_000), Some(-3_900)),
             ("1.800000007e9", Some(7_000), Some(100)),
-            // Gone meanwhile, without an end, or nothing of asynq's.
+            // The key is gone, has no end or cannot be read, or the score is not a time of asynq's.
             ("1800000007", Some(-2), None),
             ("1800000007", Some(-1), None),
             ("1800000007", None, None),

@@ -1,4 +1,4 @@
-//! Enqueues: encodes tasks for the group commit and reads what the script says of them.
+//! Enqueues tasks: encodes them for the group commit, and returns their outcomes.
 
 use std::{
     collections::VecDeque,
@@ -32,9 +32,9 @@ use super::{
 };
 use crate::task::QueueName;
 
-/// So many lone calls in a row make a connection of the caller's worth while.
+/// Number of lone calls in a row after which a dedicated connection is opened.
 const OFTEN: u32 = 8;
-/// Calls that may wait for their turn before further callers wait outside.
+/// Calls that may wait in the queue of the group commit; further callers wait for room in it.
 const WAITING: usize = 1024;
 
 #[async_trait::async_trait]
@@ -44,20 +44,20 @@ impl Produce for RedisBroker {
     }
 }
 
-/// The way in of one broker.
+/// The enqueue side of one broker.
 #[derive(Debug)]
 pub(super) struct Producer {
     waiting: mpsc::Sender<Waiting>,
     commit: Arc<Commit>,
     patience: Duration,
-    /// None where it cannot be: see [`Producer::start`].
+    /// `None` in a cluster, and for a durability that waits (see [`Producer::start`]).
     dedicated: Option<DedicatedConnection>,
     /// Calls that have not returned.
     under_way: AtomicUsize,
 }
 
 impl Producer {
-    /// Sends through `router`. A caller who is alone may send on a connection of its own, where nothing is to be waited for
+    /// Sends through `router`. A lone caller may send on a dedicated connection, unless `durability` needs a wait
     /// behind each write.
     pub(super) fn start(io: &Io, router: Router, role: Role, durability: Durability) -> Self {
         let (waiting, queue) = mpsc::channel(WAITING);
@@ -70,14 +70,14 @@ impl Producer {
         Self { waiting, commit, patience, dedicated, under_way: AtomicUsize::new(0) }
     }
 
-    /// Opens no connection any more.
+    /// Closes the dedicated connection and opens no other.
     pub(super) fn close(&self) {
         if let Some(dedicated) = &self.dedicated {
             dedicated.close();
         }
     }
 
-    /// Makes the queue known again with the next task, because somebody deletes it.
+    /// Makes the queue known again with the next task, because a caller deletes it.
     pub(super) fn forget(&self, queue: &QueueName) {
         self.commit.forget(queue);
     }
@@ -100,7 +100,7 @@ impl Producer {
         self.enqueue_in_parts(batch).await
     }
 
-    /// Encodes and sends part by part: Redis stores one while the next is made ready.
+    /// Encodes and sends part by part: Redis stores one part while the next is encoded.
     async fn enqueue_in_parts(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
         let mut outcomes = Vec::with_capacity(batch.len());
         let mut under_way: VecDeque<Part> = VecDeque::with_capacity(IN_FLIGHT);
@@ -110,7 +110,8 @@ impl Producer {
             if items.is_empty() {
                 break;
             }
-            // The next part would overtake one of several writes, and its time would run while it waits for a durable one.
+            // The next part would overtake a part of several writes. Behind a durable part, it would wait while its
+            // time-out runs.
             let alone = self.commit.is_durable() || items.iter().map(Item::bytes).sum::<usize>() > WRITE / 2;
             let most = if alone { 0 } else { IN_FLIGHT - 1 };
             answers(&mut under_way, most, &mut outcomes).await;
@@ -137,7 +138,7 @@ impl Producer {
 /// Counts a call until it returns or is dropped.
 struct UnderWay<'p> {
     calls: &'p AtomicUsize,
-    /// Whether no other was under way when it began.
+    /// Whether no other call was under way when this one began.
     is_alone: bool,
 }
 
@@ -187,7 +188,7 @@ fn items(tasks: Vec<NewTask>) -> Vec<Item> {
     tasks.into_iter().map(Item::new).collect()
 }
 
-/// What `future` returns, if it does in time.
+/// Returns the output of `future`, or `None` if it takes longer than until `end`.
 async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Option<T> {
     match end {
         Some(end) => timeout_at(end, future).await.ok(),
@@ -199,8 +200,8 @@ fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not store the task in time")
 }
 
-/// How long the sends of one call take at most: those before it and its own, each until it is not repeated any more and once
-/// beyond that, byte by byte.
+/// Returns the longest time that the sends of one call take: those before it and its own. Each is repeated until its
+/// time is up, and then waits once more for an answer that comes byte by byte.
 fn patience(call_timeout: Duration) -> Duration {
     let repeats = call_timeout.saturating_mul(4).saturating_add(REPEAT_PAUSE.saturating_mul(REPEATS));
     longest(call_timeout).saturating_mul(2).saturating_add(repeats)

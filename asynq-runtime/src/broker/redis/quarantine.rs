@@ -1,4 +1,5 @@
-//! Remembers which queues passed quarantined tasks over: each queue has a script of its own, and none can see to "one in all".
+//! Remembers the queues whose dequeues passed quarantined tasks. Each queue has a script of its own, so no script can
+//! hold a limit of one for all queues.
 
 use std::{
     collections::HashMap,
@@ -9,7 +10,8 @@ use std::{
 use super::super::Wanted;
 use crate::task::QueueName;
 
-/// How long a queue counts as one of quarantined tasks alone. Two changes between two looks could leave its length as it was.
+/// Time for which a queue counts as one of quarantined tasks alone. Two changes between two looks could leave its
+/// length unchanged.
 pub(super) const TRUSTED_FOR: Duration = Duration::from_secs(1);
 
 /// The queues whose last dequeue passed quarantined tasks.
@@ -19,12 +21,12 @@ pub(super) struct PassedQuarantine(Mutex<HashMap<QueueName, Passed>>);
 #[derive(Debug)]
 struct Passed {
     since: Instant,
-    /// How many there were, if there was nothing else.
+    /// Number of quarantined tasks, if the queue had no others.
     alone: Option<i64>,
 }
 
 impl PassedQuarantine {
-    /// Notes what a dequeue of `queue` passed: so many, and whether nothing else was left.
+    /// Notes how many quarantined tasks a dequeue of `queue` passed, and whether no others were left.
     pub(super) fn note(&self, queue: &QueueName, passed: i64, is_all: bool) {
         let mut queues = self.lock();
         if passed > 0 {
@@ -34,18 +36,18 @@ impl PassedQuarantine {
         }
     }
 
-    /// Which of the queues may give the one quarantined task: one that has some, or else any.
+    /// Returns the queue that may give the one quarantined task: one that has some, or else the first.
     pub(super) fn next<'w>(&self, wanted: &'w [Wanted]) -> Option<&'w QueueName> {
         let queues = self.lock();
         let known = wanted.iter().find(|wanted| wanted.n > 0 && queues.contains_key(&wanted.queue));
         known.or(wanted.first()).map(|wanted| &wanted.queue)
     }
 
-    /// Whether all of the `pending` tasks of a queue are quarantined, as far as anybody knows.
+    /// Returns whether all `pending` tasks of a queue seem to be quarantined.
     pub(super) fn is_alone(&self, queue: &QueueName, pending: i64) -> bool {
         let mut queues = self.lock();
         let Some(Passed { since, alone: Some(alone) }) = queues.get_mut(queue) else { return false };
-        // Those that others took are not missed.
+        // A shorter queue means that other servers took quarantined tasks, so the others count from now on.
         *alone = pending.min(*alone);
         pending == *alone && since.elapsed() < TRUSTED_FOR
     }

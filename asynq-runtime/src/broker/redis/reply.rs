@@ -1,4 +1,4 @@
-//! Reads replies of Redis, whichever protocol version shaped them, and says what its errors mean.
+//! Reads replies of Redis in either version of the protocol, and translates its errors.
 
 use chrono::{DateTime, Utc};
 use redis::{ErrorKind, RedisError, ServerError, Value};
@@ -8,7 +8,7 @@ use super::{
     tls,
 };
 
-/// An answer that no version of the scripts gives.
+/// Returns the error of an answer that no version of the scripts gives.
 pub(super) fn unexpected(what: &str) -> BrokerError {
     BrokerError::new(
         BrokerErrorKind::Unexpected,
@@ -16,7 +16,7 @@ pub(super) fn unexpected(what: &str) -> BrokerError {
     )
 }
 
-/// The elements of an array.
+/// Returns the elements of an array; none for a nil.
 pub(super) fn array(value: Value) -> Result<Vec<Value>, BrokerError> {
     match value {
         Value::Array(values) | Value::Set(values) => Ok(values),
@@ -25,7 +25,7 @@ pub(super) fn array(value: Value) -> Result<Vec<Value>, BrokerError> {
     }
 }
 
-/// The bytes of a text, `None` where there is none.
+/// Returns the bytes of a text; `None` for any other value.
 pub(super) fn bytes(value: Value) -> Option<Vec<u8>> {
     match value {
         Value::BulkString(bytes) => Some(bytes),
@@ -36,13 +36,13 @@ pub(super) fn bytes(value: Value) -> Option<Vec<u8>> {
     }
 }
 
-/// A text; bytes that are not UTF-8 are replaced.
+/// Returns a text, in which bytes that are not UTF-8 are replaced.
 pub(super) fn text(value: Value) -> Option<String> {
     let bytes = bytes(value)?;
     Some(String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned()))
 }
 
-/// A number, written as one or as text; fractions are cut off.
+/// Returns a number, written as one or as text; fractions are cut off.
 pub(super) fn number(value: &Value) -> Option<i64> {
     match value {
         Value::Int(number) => Some(*number),
@@ -55,7 +55,7 @@ pub(super) fn number(value: &Value) -> Option<i64> {
     }
 }
 
-/// The score of the only member of a `ZRANGE key 0 0 WITHSCORES`.
+/// Returns the score of the only member of a `ZRANGE key 0 0 WITHSCORES`.
 pub(super) fn only_score(value: Value) -> Option<i64> {
     let mut values = array(value).ok()?;
     let last = values.pop()?;
@@ -66,7 +66,7 @@ pub(super) fn only_score(value: Value) -> Option<i64> {
     }
 }
 
-/// What an error that Redis answered means.
+/// Translates an error that Redis answered.
 pub(super) fn refused(error: &ServerError) -> BrokerError {
     let code = code(error.code(), error.details().unwrap_or_default());
     let (kind, advice) = meaning(code);
@@ -77,13 +77,14 @@ pub(super) fn refused(error: &ServerError) -> BrokerError {
     BrokerError::with_source(kind, message, RedisError::from(error.clone()))
 }
 
-/// Whether the script was not run, or says itself that it did nothing: a cluster moves its keys, or a message that it needs is not there.
+/// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys, or a message
+/// that it needs is not there.
 pub(super) fn was_not_run(error: &BrokerError) -> bool {
     let code = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RedisError>()?.code());
     code == Some("TRYAGAIN")
 }
 
-/// What an error of the connection means.
+/// Translates an error of the connection.
 pub(super) fn failed(error: RedisError) -> BrokerError {
     if let Some((kind, message)) = tls::trouble(&error) {
         return BrokerError::with_source(kind, message, error);
@@ -109,20 +110,21 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
     BrokerError::with_source(kind, message, error)
 }
 
-/// Whether a server that does not know a command says what came with it: at `HELLO` or `AUTH` that is the password.
+/// Returns whether the error repeats the arguments of an unknown command: those of `HELLO` and `AUTH` contain the
+/// password.
 fn repeats_arguments(details: &str) -> bool {
     details.contains("with args beginning with")
 }
 
-/// Whether the server refuses the third version of the protocol. The redis crate knows this by one spelling only.
+/// Returns whether the server refuses RESP3. The redis crate recognises only one spelling of the refusal.
 pub(super) fn lacks_resp3(error: &RedisError) -> bool {
     let details = error.detail().unwrap_or_default();
     error.kind() == ErrorKind::RESP3NotSupported
         || (details.starts_with("unknown command") && details.to_ascii_uppercase().contains("HELLO"))
 }
 
-/// The code of an error that came in place of an answer, also where a script of an old Redis hides it in the text; `None`
-/// for anything else.
+/// Returns the code of an error that came in place of an answer, also where a script of an old Redis hides it in the
+/// text; `None` for anything else.
 pub(super) fn error_code(value: &Value) -> Option<&str> {
     match value {
         Value::ServerError(error) => Some(code(error.code(), error.details().unwrap_or_default())),
@@ -130,7 +132,7 @@ pub(super) fn error_code(value: &Value) -> Option<&str> {
     }
 }
 
-/// The error's code. Redis before 7 hides the code of an error inside a script in the text.
+/// Returns the error's code. Redis before 7 hides the code of an error inside a script in the text.
 fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     const HIDDEN: [&str; 14] = [
         "OOM",
@@ -151,7 +153,7 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     if code != "ERR" {
         return code;
     }
-    // A script that looked for a key which its slot's move has taken away already.
+    // The script looked for a key that the move of its slot has taken away already.
     if details.contains("non local key") {
         return "TRYAGAIN";
     }
@@ -177,7 +179,7 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
     }
 }
 
-/// An answer, or what an error in its place means.
+/// Returns the answer, or the translation of an error in its place.
 pub(super) fn answer(value: Value) -> Result<Value, BrokerError> {
     match value {
         Value::ServerError(error) => Err(refused(&error)),
@@ -185,12 +187,12 @@ pub(super) fn answer(value: Value) -> Result<Value, BrokerError> {
     }
 }
 
-/// Whether Redis does not know the script.
+/// Returns whether Redis does not know the script.
 pub(super) fn is_noscript(value: &Value) -> bool {
     error_code(value) == Some("NOSCRIPT")
 }
 
-/// Whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
+/// Returns whether a failover made this server a replica: its name, or the sentinels, may lead to the new master.
 pub(super) fn is_demoted(value: &Value) -> bool {
     error_code(value) == Some("READONLY")
 }
@@ -199,7 +201,7 @@ pub(super) fn closed() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Closed, "the broker was closed by this program")
 }
 
-/// Redis's answer to `TIME`.
+/// Reads Redis's answer to `TIME`.
 pub(super) fn time(value: &Value) -> Option<DateTime<Utc>> {
     let Value::Array(parts) = value else { return None };
     let (seconds, micros) = (number(parts.first()?)?, number(parts.get(1)?)?);
@@ -265,8 +267,8 @@ mod tests {
 
     #[test]
     fn a_code_is_found_where_redis_6_and_7_put_it() {
-        // What Redis 6.2 and 7.0 say when a script of a client that stayed meets a master that became a replica, and when
-        // the same happens without a script.
+        // The errors of Redis 6.2 and 7.0 for a script of a connected client on a master that became a replica, and
+        // their error for a plain command.
         let readonly_6 = "-ERR Error running script (call to f_a8b3): @user_script:31: @user_script: 31: -READONLY You \
                           can't write against a read only replica. ";
         let readonly_7 = "-READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.";

@@ -1,4 +1,4 @@
-//! What a connection is for: where it leads, how long it waits, and the listener of its events.
+//! The role of a connection: its server, its time-outs, and the listener of its events.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,12 +10,12 @@ use super::topology::Topology;
 use super::url::Address;
 use super::{clock::BrokerClock, url::Target};
 
-/// What one [`Router`](super::router::Router) is for.
+/// The role of a [`Router`](super::router::Router).
 #[derive(Clone)]
 pub(super) struct Role {
     /// How to log in.
     pub(super) target: Target,
-    /// Where.
+    /// The servers to connect to.
     pub(super) at: At,
     /// Longest wait for a connection, and longest silence before an answer.
     pub(super) timeout: Duration,
@@ -25,7 +25,7 @@ pub(super) struct Role {
     pub(super) clock: Arc<BrokerClock>,
     /// Sent on each new connection; a refusal counts as a failure to connect.
     pub(super) greeting: Vec<Cmd>,
-    /// Gets what Redis says unasked; and [`ConnectionEvent::Connected`] and [`ConnectionEvent::Lost`].
+    /// Receives the pushes of Redis, and [`ConnectionEvent::Connected`] and [`ConnectionEvent::Lost`].
     pub(super) on_event: Option<Arc<dyn Fn(ConnectionEvent) + Send + Sync>>,
 }
 
@@ -37,16 +37,16 @@ pub(super) enum At {
     /// Every master of the cluster.
     #[cfg(feature = "cluster")]
     Cluster(Topology),
-    /// One certain node.
+    /// A certain node.
     #[cfg(feature = "cluster")]
     Node(Address),
-    /// Any node: the first that lets us in.
+    /// Any node: the first that accepts the connection.
     #[cfg(feature = "cluster")]
     AnyNode(Topology),
 }
 
 impl Role {
-    /// The same on one connection, where any node of a cluster will do.
+    /// Returns this role on one connection, which may lead to any node of a cluster.
     pub(super) fn on_one_server(self) -> Self {
         #[cfg(feature = "cluster")]
         if let At::Cluster(topology) = self.at {
@@ -56,16 +56,16 @@ impl Role {
     }
 }
 
-/// What happens on a connection besides answers.
+/// An event on a connection other than an answer.
 #[derive(Debug)]
 pub(super) enum ConnectionEvent {
-    /// A new connection is there, greeted.
+    /// A new connection is up and greeted.
     Connected,
     /// The connection is gone.
     Lost,
     /// Keys have moved between the nodes of a cluster.
     #[cfg(feature = "cluster")]
     Moved,
-    /// Redis says something.
+    /// Redis sent a push.
     Push(PushInfo),
 }

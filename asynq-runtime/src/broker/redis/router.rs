@@ -1,4 +1,4 @@
-//! The way to Redis, wherever it runs: one server, or every master of a cluster.
+//! Routes calls to Redis: to one server, or to every master of a cluster.
 
 use redis::Value;
 
@@ -46,7 +46,7 @@ impl Router {
         }
     }
 
-    /// Differs after a connection was made; then Redis may be another or have restarted.
+    /// Returns a number that changes with each new connection; then Redis may be another or have restarted.
     pub(super) fn generation(&self) -> u64 {
         match self {
             Self::One(line) => line.generation(),
@@ -55,14 +55,14 @@ impl Router {
         }
     }
 
-    /// Sends `calls`, those for one server in one write, or in several where they are large, and returns one answer each.
-    /// Calls whose keys are on different masters run in no order. A script that Redis does not know is sent again with
-    /// its text, and a call that a node of a cluster sent on without running it goes to the node it named; nothing else
-    /// is ever sent twice.
+    /// Sends `calls`, those for one server in one write, or in several where they are large, and returns one answer
+    /// each. Calls whose keys are on different masters run in no particular order. A script that Redis does not know is
+    /// sent again with its text, and a call that a node of a cluster redirected without running it goes to the node
+    /// that it named; nothing else is ever sent twice.
     ///
     /// # Errors
     ///
-    /// No answer at all. Whether any of the calls took effect is then unknown.
+    /// No call was answered. Whether any of them took effect is then unknown.
     pub(super) async fn send(&self, calls: Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
         let replies = self.deliver(calls, Durability::Async).await?;
         Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
@@ -73,8 +73,8 @@ impl Router {
         self.send(vec![call]).await?.pop().unwrap_or_else(|| Err(reply::unexpected("no answer")))
     }
 
-    /// The same, and says of each call why it is not as safe as `durability` asks for. The connection is kept waiting
-    /// meanwhile: it should be used for nothing else.
+    /// Sends `calls` as [`send`](Self::send) does, and returns with each answer the reason why `durability` was not
+    /// reached. The wait blocks the connection, which should be used for nothing else.
     pub(super) async fn send_safely(
         &self,
         calls: Vec<Call>,
@@ -84,7 +84,7 @@ impl Router {
         Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
     }
 
-    /// Makes sure that what was sent on another connection of ours is not run from now on.
+    /// Ends another connection of this broker, so that Redis runs no call of it from now on.
     pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
         match self {
             Self::One(line) => line.silence(other).await,
@@ -94,7 +94,7 @@ impl Router {
         }
     }
 
-    /// Asks every server that takes writes.
+    /// Sends `call` to every server that takes writes.
     pub(super) async fn send_to_each(&self, call: Call) -> Result<Vec<Answer>, BrokerError> {
         match self {
             Self::One(_) => self.send(vec![call]).await,
@@ -106,7 +106,7 @@ impl Router {
         }
     }
 
-    /// Names the server that keeps each of these keys; `None` of a key that no node of a cluster keeps just now.
+    /// Names the server that keeps each of these keys; `None` for a key that no node of a cluster keeps just now.
     ///
     /// # Errors
     ///

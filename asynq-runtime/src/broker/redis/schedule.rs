@@ -98,7 +98,7 @@ impl Schedules for RedisBroker {
     }
 }
 
-/// What `plan.lua` answers.
+/// Reads the answer of `plan.lua`.
 fn read_planned(answer: Value) -> Result<Planned, BrokerError> {
     let mut parts = reply::array(answer)?;
     let former: Vec<_> = parts.drain(parts.len().min(STATE)..).filter_map(reply::text).collect();
@@ -112,10 +112,10 @@ fn read_planned(answer: Value) -> Result<Planned, BrokerError> {
     Ok(Planned { state, change })
 }
 
-/// How many parts the state of an entry has.
+/// Number of parts in the state of an entry.
 const STATE: usize = 7;
 
-/// What `entry.lua` answers; `None` of an unknown entry.
+/// Reads the answer of `entry.lua`; `None` for an unknown entry.
 fn read_state(parts: Vec<Value>) -> Result<Option<EntryState>, BrokerError> {
     if parts.len() == 1 {
         return Ok(None);

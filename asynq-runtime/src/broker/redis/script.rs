@@ -4,14 +4,15 @@ use std::sync::LazyLock;
 
 use redis::{Cmd, ToRedisArgs};
 
-/// One Lua file with its digest.
+/// A Lua file with its digest.
 #[derive(Debug)]
 pub(super) struct Script {
     code: &'static str,
     digest: LazyLock<String>,
 }
 
-/// In brackets: what is put in front of the script, beside the clock that each has, in this order.
+/// Declares scripts. The names in brackets are the prelude files in front of the script, in their order, after the
+/// clock that each script has.
 macro_rules! scripts {
     ($($name:ident = $([$($prelude:ident)+])? $file:literal;)*) => {
         $(pub(super) static $name: Script = Script {
@@ -87,7 +88,7 @@ scripts! {
 }
 
 impl Script {
-    /// A call of the script on `keys`; add its arguments to it.
+    /// Begins a call of the script on `keys`; the caller adds its arguments.
     pub(super) fn on<K: ToRedisArgs>(&'static self, keys: &[K]) -> Call {
         let mut command = redis::cmd("EVALSHA");
         command.arg(self.digest.as_str()).arg(keys.len());
@@ -97,15 +98,15 @@ impl Script {
         Call { script: Some(self), command, beside: None, asking: false, with_next: false }
     }
 
-    /// A call of the script on so many keys: add them, and then its arguments. `arguments` and `bytes` are about what
-    /// all of it will be.
+    /// Begins a call of the script on so many keys, which the caller adds before the arguments. `arguments` and `bytes`
+    /// estimate the whole call.
     pub(super) fn on_many(&'static self, keys: usize, arguments: usize, bytes: usize) -> Call {
         let mut command = Cmd::with_capacity(3 + keys + arguments, bytes);
         command.arg("EVALSHA").arg(self.digest.as_str()).arg(keys);
         Call { script: Some(self), command, beside: None, asking: false, with_next: false }
     }
 
-    /// A call of the script with its text, which loads and runs it in one step.
+    /// Returns a call of the script with its text, which loads and runs it in one step.
     pub(super) fn with_text(&self, call: &Cmd) -> Cmd {
         let mut command = redis::cmd("EVAL");
         command.arg(self.code);
@@ -118,11 +119,11 @@ impl Script {
     }
 }
 
-/// Most tasks and most bytes of messages that one script carries: a longer one would keep Redis
-/// from everybody else, and would not be answered in time.
+/// Most tasks and most bytes of messages that one script carries: a longer script would block all other clients of
+/// Redis, and would not be answered in time.
 pub(super) const PER_SCRIPT: (usize, usize) = (64, 1 << 20);
 
-/// Longer messages go beside the script: Lua hashes each text that it is given, which takes Redis a nanosecond per byte.
+/// Longer messages go beside the script: Lua hashes each text that it gets, which takes Redis a nanosecond per byte.
 pub(super) const LONGEST_IN_SCRIPT: usize = 16 << 10;
 
 /// Cuts `items` into portions of one script each; a single item may be larger than a portion.
@@ -143,16 +144,16 @@ pub(super) fn portions<T>(items: &[T], bytes: impl Fn(&T) -> usize) -> Vec<&[T]>
     portions
 }
 
-/// One command to send: a script, or a plain one.
+/// A command to send: a script or a plain one.
 #[derive(Debug, Clone)]
 pub(super) struct Call {
     script: Option<&'static Script>,
     command: Cmd,
-    /// A key whose server it goes to, for a command that names none.
+    /// The key whose server gets a command that names no key.
     beside: Option<String>,
-    /// For a server that is about to get the slot of its keys.
+    /// Whether `ASKING` goes before the command, for a node that is about to get the slot of its keys.
     asking: bool,
-    /// Whether it is of no use without the call behind it.
+    /// Whether the call is of no use without the one behind it.
     with_next: bool,
 }
 
@@ -164,7 +165,7 @@ const KEYLESS: [&str; 13] = [
 ];
 
 impl Call {
-    /// A command that is not a script.
+    /// Begins a command that is not a script.
     pub(super) fn plain(name: &str) -> Self {
         Self { script: None, command: redis::cmd(name), beside: None, asking: false, with_next: false }
     }
@@ -175,7 +176,8 @@ impl Call {
         self
     }
 
-    /// The key that decides where it goes: a script's first, or a command's first argument; `None` if any server will do.
+    /// Returns the key that decides where the call goes: the first key of a script, or the first argument of a command;
+    /// `None` if any server will do.
     #[cfg_attr(not(feature = "cluster"), allow(dead_code))]
     pub(super) fn routing_key(&self) -> Option<&[u8]> {
         if let Some(key) = &self.beside {
@@ -196,25 +198,25 @@ impl Call {
         }
     }
 
-    /// The call, which goes out in one write with the one behind it.
+    /// Makes the call go out in one write with the one behind it.
     pub(super) fn with_next(mut self) -> Self {
         self.with_next = true;
         self
     }
 
-    /// Whether it goes out in one write with the one behind it.
+    /// Returns whether the call goes out in one write with the one behind it.
     pub(super) fn is_with_next(&self) -> bool {
         self.with_next
     }
 
-    /// The same for a server that is about to get the slot of its keys.
+    /// Sets whether `ASKING` goes before the call, for a node that is about to get the slot of its keys.
     #[cfg(feature = "cluster")]
     pub(super) fn asking(mut self, asking: bool) -> Self {
         self.asking = asking;
         self
     }
 
-    /// The call with one more argument.
+    /// Returns the call with one more argument.
     pub(super) fn arg(mut self, argument: impl ToRedisArgs) -> Self {
         self.command.arg(argument);
         self
@@ -225,7 +227,7 @@ impl Call {
         self.command.arg(argument);
     }
 
-    /// Roughly what it costs to send.
+    /// Returns roughly how many bytes are sent.
     pub(super) fn bytes(&self) -> usize {
         self.command
             .args_iter()
@@ -233,7 +235,7 @@ impl Call {
             .sum()
     }
 
-    /// The script that it calls, whether `ASKING` goes before it, and the command.
+    /// Returns the script of the call, whether `ASKING` goes before it, and the command.
     pub(super) fn into_parts(self) -> (Option<&'static Script>, bool, Cmd) {
         (self.script, self.asking, self.command)
     }

@@ -1,7 +1,8 @@
-//! What was read on a tracking connection and has not changed since, as Redis's client-side caching has it.
+//! Caches answers that were read on a tracking connection until Redis announces a change: Redis's client-side caching.
 //!
-//! Redis announces the next change of each key that was read there, once. What was announced is not known any more; all else
-//! need not be asked again, so that a wake-up costs what has changed and not what is watched.
+//! Redis announces the next change of each key that was read there, once. Answers about an announced key are not known
+//! any more; all others need not be asked again, so that the cost of a wake-up grows with the keys that changed and not
+//! with those that are watched.
 
 use std::{
     collections::HashMap,
@@ -13,12 +14,13 @@ use redis::{PushInfo, PushKind, Value};
 
 use super::{reply, script::Call};
 
-/// Some of what is known is asked again this often, whatever Redis announced or did not.
+/// Some of the known answers are asked again this often, whatever Redis announced.
 const NET: Duration = Duration::from_secs(10);
-/// So many questions of each topic at a time: the oldest ones, so that the cost does not grow with what is known.
+/// Number of questions of each topic that are asked again at a time: the oldest ones, so that the cost does not grow
+/// with the number of known answers.
 const NET_SIZE: usize = 32;
 
-/// What questions are asked for.
+/// The purpose of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Topic {
     /// Tasks to run.
@@ -35,7 +37,7 @@ pub(super) enum Topic {
     Names,
 }
 
-/// What is asked of a key.
+/// The property of a key that a question asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
     /// How long a list is.
@@ -48,11 +50,11 @@ pub(super) enum Kind {
     Size,
     /// How many members a set has.
     Members,
-    /// Milliseconds until the key expires; it is known for the moment only.
+    /// Milliseconds until the key expires; the answer holds for the moment only.
     TimeToLive,
 }
 
-/// One question that a plain command answers.
+/// A question that a plain command answers.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Question {
     kind: Kind,
@@ -83,7 +85,7 @@ impl Question {
     }
 }
 
-/// What an announcement is about.
+/// The subject of an announcement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
     Keys(Vec<String>),
@@ -92,7 +94,8 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What an invalidation is about; without keys it is about all of them. `None` for notifications of another kind.
+    /// Reads the keys of an invalidation; one without keys is about all of them. `None` for notifications of another
+    /// kind.
     pub(super) fn read(push: PushInfo) -> Option<Self> {
         if push.kind != PushKind::Invalidate {
             return None;
@@ -103,25 +106,25 @@ impl Change {
     }
 }
 
-/// The answers that still hold, of one connection or of all that lead to one place.
+/// The answers that still hold, of one connection or of all connections of a router.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     keys: HashMap<String, Key>,
     asked: u64,
-    /// Counts what was announced.
+    /// Counts the announcements.
     changes: u64,
-    /// Counts, of each topic, what was announced of its keys.
+    /// Counts, for each topic, the announcements about its keys.
     changes_of: HashMap<Topic, u64>,
-    /// Per topic: since when it has its share of questions that are asked again, and what is left of it.
+    /// Per topic: the time at which it last got a share of questions to ask again, and the rest of that share.
     nets: HashMap<Topic, (Instant, usize)>,
 }
 
-/// A key that Redis announces the next change of.
+/// A key whose next change Redis announces.
 #[derive(Debug, Default)]
 struct Key {
-    /// The answers about it; none where they were forgotten.
+    /// The answers about the key; none if they were forgotten.
     known: Vec<(Kind, Known)>,
-    /// What it was read for.
+    /// The topics for which the key was read.
     topics: Vec<Topic>,
 }
 
@@ -139,12 +142,12 @@ impl Key {
 
 #[derive(Debug, Clone, Copy)]
 enum Known {
-    /// A read of it is under way; the number of the first reader.
+    /// A read is under way; the number of the first reader.
     Asked(u64),
     Answer(Option<i64>, Instant),
 }
 
-/// Several may ask on one connection, and the connection itself tells of changes.
+/// Shared by the callers that ask on one connection and the listener of its announcements.
 pub(super) type SharedSeen = Arc<Mutex<Seen>>;
 
 pub(super) fn lock(seen: &SharedSeen) -> MutexGuard<'_, Seen> {
@@ -152,7 +155,8 @@ pub(super) fn lock(seen: &SharedSeen) -> MutexGuard<'_, Seen> {
 }
 
 impl Seen {
-    /// The answer, if it is known; the inner one is what the question says of no answer.
+    /// Returns the answer, if it is known. The inner `None` is an answer without a number, such as the head of an empty
+    /// zset.
     pub(super) fn answer(&self, question: &Question) -> Option<Option<i64>> {
         match self.known(question)? {
             Known::Answer(answer, _) => Some(answer),
@@ -160,7 +164,8 @@ impl Seen {
         }
     }
 
-    /// Those of `questions` that have to be asked: whose answers are not known, and every while some of the oldest.
+    /// Returns those of `questions` that have to be asked: those without a known answer, and every [`NET`] some of the
+    /// oldest.
     pub(super) fn unknown<'q>(
         &mut self,
         topic: Topic,
@@ -174,7 +179,7 @@ impl Seen {
             share = NET_SIZE;
         }
         for question in questions {
-            // A caller that relies on an answer is told of its change, also where another has asked for it.
+            // A topic that relies on an answer is notified of its change, also if another topic has asked for it.
             let known = self.keys.get_mut(&question.key).and_then(|key| {
                 key.note_topic(topic);
                 key.known(question.kind)
@@ -192,8 +197,7 @@ impl Seen {
         ask
     }
 
-    /// Notes that these are asked now. Returns the number under which they are
-    /// [`answered`](Self::answered).
+    /// Notes that these questions are asked now. Returns the number under which they are [`answered`](Self::answered).
     pub(super) fn asking(&mut self, topic: Topic, questions: &[&Question]) -> u64 {
         self.asked += 1;
         for question in questions {
@@ -201,7 +205,8 @@ impl Seen {
             key.note_topic(topic);
             let known = &mut key.known;
             match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
-                // The first read under way notes any change that is announced since.
+                // The number of the first read stays: no change was announced since it began, so the answers of all
+                // reads hold.
                 Some((_, Known::Asked(_))) => {}
                 Some((_, known)) => *known = Known::Asked(self.asked),
                 None => known.push((question.kind, Known::Asked(self.asked))),
@@ -210,7 +215,7 @@ impl Seen {
         self.asked
     }
 
-    /// Notes an answer, unless a change was announced since it was asked under this number.
+    /// Notes an answer, unless a change was announced since the question was asked under this number.
     pub(super) fn answered(&mut self, asking: u64, question: &Question, answer: Option<i64>, now: Instant) {
         let Some(Key { known, .. }) = self.keys.get_mut(&question.key) else { return };
         match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
@@ -220,14 +225,14 @@ impl Seen {
         }
     }
 
-    /// Forgets an answer, because the caller is about to change what it says. The change is still announced to others.
+    /// Forgets an answer, because the caller is about to change it. The change is still announced to others.
     pub(super) fn forget(&mut self, question: &Question) {
         if let Some(Key { known, .. }) = self.keys.get_mut(&question.key) {
             known.retain(|(kind, _)| *kind != question.kind);
         }
     }
 
-    /// Takes an announcement in.
+    /// Applies an announcement.
     pub(super) fn changed(&mut self, change: &Change) {
         self.changes += 1;
         match change {
@@ -243,12 +248,12 @@ impl Seen {
         }
     }
 
-    /// Differs after an announcement.
+    /// Returns a number that grows with each announcement.
     pub(super) fn changes(&self) -> u64 {
         self.changes
     }
 
-    /// Differs after an announcement about a key that was read for this topic.
+    /// Returns a number that grows with each announcement about a key that was read for this topic.
     pub(super) fn changes_of(&mut self, topic: Topic) -> u64 {
         *self.changes_of.entry(topic).or_default()
     }
@@ -316,7 +321,7 @@ mod tests {
         assert_eq!(seen.answer(&a), None);
         seen.answered(second, &a, Some(1), now);
         assert_eq!(seen.answer(&a), Some(Some(1)));
-        // Two ask at once, and nothing changes: either answer holds.
+        // Two callers ask at once, and nothing changes: either answer holds.
         seen.forget(&a);
         let (first, second) = (seen.asking(Topic::Work, &[&a]), seen.asking(Topic::Work, &[&a]));
         seen.answered(second, &a, Some(2), now);
@@ -362,7 +367,7 @@ mod tests {
         assert_eq!(seen.answer(&b), None);
         seen.changed(&keys(&["b"]));
         assert_eq!(both(&mut seen), [1, 1]);
-        // What was read for both is announced to both.
+        // A change of a key that was read for both topics is announced to both.
         read(&mut seen, Topic::Work, &a);
         read(&mut seen, Topic::Due, &a);
         seen.changed(&keys(&["a"]));

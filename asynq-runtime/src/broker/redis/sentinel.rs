@@ -1,4 +1,4 @@
-//! Asks the sentinels who the master is.
+//! Asks the sentinels for the address of the master.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -13,15 +13,14 @@ use super::{
     url::{Address, Sentinels, Target},
 };
 
-/// What one sentinel says: the master, or that it knows none of that name.
+/// The answer of one sentinel: the master, or `None` if it knows no master of that name.
 type Vote = Result<Option<Address>, BrokerError>;
 
-/// Where the master is: asked of all sentinels at once, settled as soon as most of them agree, at the latest after
-/// `patience`.
+/// Asks all sentinels at once for the master. Returns as soon as most of them agree, at the latest after `patience`.
 ///
 /// # Errors
 ///
-/// [`Config`](BrokerErrorKind::Config): none knows the name. Otherwise why nobody answered.
+/// [`Config`](BrokerErrorKind::Config): no sentinel knows the name. Otherwise the reason why none answered.
 pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Duration) -> Result<Address, BrokerError> {
     let mut asking = JoinSet::new();
     for sentinel in &sentinels.at {
@@ -74,12 +73,12 @@ fn count(votes: &[Vote]) -> HashMap<&Address, usize> {
     named
 }
 
-/// The master that more than half of all sentinels name.
+/// Returns the master that more than half of all sentinels name.
 fn majority(votes: &[Vote], sentinels: usize) -> Option<Address> {
     count(votes).into_iter().find(|(_, named)| 2 * named > sentinels).map(|(address, _)| address.clone())
 }
 
-/// The master that most of the answers name; the first named of equals.
+/// Returns the master that most of the answers name; the first named of equals.
 fn most_named(votes: Vec<Vote>, name: &str) -> Result<Address, BrokerError> {
     let named = count(&votes);
     let most = named.values().max().copied();
@@ -92,7 +91,7 @@ fn most_named(votes: Vec<Vote>, name: &str) -> Result<Address, BrokerError> {
         return Err(BrokerError::new(BrokerErrorKind::Config, message));
     }
     let mut errors: Vec<BrokerError> = votes.into_iter().filter_map(Result::err).collect();
-    // What will not pass by itself is what people have to know.
+    // An error that does not pass by itself comes first, because people have to know it.
     errors.sort_by_key(BrokerError::is_unavailable);
     match errors.into_iter().next() {
         Some(error) => {

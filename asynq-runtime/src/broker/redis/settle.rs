@@ -1,4 +1,4 @@
-//! Settles: one script per 64 plain successes of a queue, and one per 64 other outcomes, oldest runs first.
+//! Settles runs: one script per 64 plain successes of a queue, and one per 64 other outcomes, oldest runs first.
 
 mod call;
 
@@ -70,8 +70,8 @@ impl Settle for RedisBroker {
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         let keys = Keys::new(&run.queue);
         let task = keys.task(run.id.as_str());
-        // A key outside the queue is not a lock of its tasks; the task's own key is none either, and answers the fence
-        // alone.
+        // A key outside the queue is not a lock of its tasks. The task's own key takes its place: it is not a lock
+        // either, so the script answers the fence alone.
         let lock = if key.starts_with(keys.prefix()) { key } else { &task };
         let call = FREE_LOCK.on(&[task.as_str(), lock]).arg(run.token.to_string()).arg(run.id.as_str());
         written(self.router.send_one(call).await?)
@@ -86,10 +86,11 @@ impl RedisBroker {
     }
 }
 
-/// Hash field of what a run keeps for the next one. Scripts of Go leave it as it is, and delete it with the hash.
+/// Hash field of the checkpoint that a run leaves for the next one. Scripts of Go leave it as it is, and delete it with
+/// the hash.
 const CHECKPOINT: &str = "checkpoint";
 
-/// The letter of a script that writes for one run.
+/// Reads the letter of a script that writes for one run.
 fn written(value: Value) -> Result<Settled, BrokerError> {
     match reply::text(value).as_deref() {
         Some("o") => Ok(Settled::Ok),
@@ -99,17 +100,17 @@ fn written(value: Value) -> Result<Settled, BrokerError> {
     }
 }
 
-/// What one script ends: places of a batch whose outcomes are of one queue.
+/// The outcomes that one script settles: places of a batch, all of one queue.
 #[derive(Debug)]
 struct Chunk<'b> {
     queue: &'b QueueName,
     places: Vec<usize>,
-    /// Whether all of them are plain successes, which is all there is in most batches and has a short script of its own.
+    /// Whether all of them are plain successes. Most batches have no others, so these have a short script of their own.
     is_plain: bool,
 }
 
-/// A batch by queue, in portions of one script each: oldest runs first, which are found first, but where something is
-/// requeued: the last of those is to be the next to be taken.
+/// Splits a batch by queue into portions of one script each. Oldest runs go first, because Redis finds those first. A
+/// queue with a requeued run keeps the order of the batch, because the last run requeued is to be the next to be taken.
 fn chunks(batch: &[Settlement]) -> Vec<Chunk<'_>> {
     let mut queues: BTreeMap<&QueueName, Vec<usize>> = BTreeMap::new();
     for (place, settlement) in batch.iter().enumerate() {
@@ -129,8 +130,8 @@ fn chunks(batch: &[Settlement]) -> Vec<Chunk<'_>> {
     chunks
 }
 
-/// The same places, plain successes apart. Of several outcomes of one task the first stays the first: so where one of them is
-/// another, all of them are among the others.
+/// Separates the plain successes of `places` from the others. If one outcome of a task is among the others, all of them
+/// are, so that the first of them stays the first.
 fn plain_apart(batch: &[Settlement], places: Vec<usize>) -> (Vec<usize>, Vec<usize>) {
     let others: HashSet<&TaskId> =
         places.iter().map(|&place| &batch[place]).filter(|of| !is_plain(of)).map(|of| &of.run.id).collect();
@@ -140,12 +141,12 @@ fn plain_apart(batch: &[Settlement], places: Vec<usize>) -> (Vec<usize>, Vec<usi
     places.into_iter().partition(|&place| is_plain(&batch[place]) && !others.contains(&batch[place].run.id))
 }
 
-/// Whether the task is just to be deleted.
+/// Returns whether the task is just to be deleted.
 fn is_plain(settlement: &Settlement) -> bool {
     settlement.action == Action::Done && settlement.message.unique_key.is_empty()
 }
 
-/// Roughly what an outcome sends.
+/// Returns roughly how many bytes an outcome sends.
 fn bytes(settlement: &Settlement) -> usize {
     let message = settlement.message.payload.len();
     match &settlement.action {
@@ -155,7 +156,7 @@ fn bytes(settlement: &Settlement) -> usize {
     }
 }
 
-/// One letter per item, or the same error for all.
+/// Reads one letter per item; an error counts for all of them.
 fn read_letters(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<u8, BrokerError>> {
     let letters = answer.and_then(|value| match reply::bytes(value) {
         Some(letters) if letters.len() == size => Ok(letters),
@@ -171,9 +172,9 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
     match letter {
         b'o' => Ok(Settled::Ok),
         b'b' if settlement.resend => Ok(Settled::Ok),
-        // What was not sent before was not done before: it was another outcome.
+        // The run ended before, and this outcome was not sent before: another outcome has ended the run.
         b'b' => Ok(Settled::Fenced),
-        // A first send that worked left nothing behind that could say so.
+        // A first send that succeeded has deleted the task, so no receipt of it is left.
         b'g' if settlement.resend && settlement.action == Action::Done => Ok(Settled::Ok),
         b'g' => Ok(Settled::Gone),
         b'f' => Ok(Settled::Fenced),
@@ -193,7 +194,7 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
     }
 }
 
-/// Letters of runs to extend mean the same.
+/// Reads the letters of a script that extends runs; they mean the same as those of one that writes for a run.
 pub(super) fn read_settled(answer: Result<Value, BrokerError>, size: usize) -> Result<Vec<Settled>, BrokerError> {
     let letters = read_letters(answer, size).into_iter();
     letters
@@ -206,12 +207,12 @@ pub(super) fn read_settled(answer: Result<Value, BrokerError>, size: usize) -> R
         .collect()
 }
 
-/// Hash field `progress`: the fraction, a space, the note.
+/// Returns hash field `progress`: the fraction, a space, the note.
 fn write_progress(progress: &Progress) -> String {
     format!("{} {}", progress.fraction, progress.note)
 }
 
-/// Reads what [`write_progress`] wrote.
+/// Reads the text of [`write_progress`].
 pub(super) fn read_progress(text: &str) -> Option<Progress> {
     let (fraction, note) = text.split_once(' ')?;
     Some(Progress::new(fraction.parse().ok()?, note))

@@ -8,7 +8,7 @@ use crate::broker::{BrokerError, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, Sto
 #[async_trait::async_trait]
 impl Shapes for RedisBroker {
     async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
-        // One command per key: they lie on different nodes of a Cluster.
+        // One command per key, because the keys lie on different nodes of a Cluster.
         let keep = |shape: &NewShape| {
             let key = keys::shape(&shape.job, shape.fingerprint);
             Call::plain("SET").arg(key).arg(&shape.body[..]).arg("EX").arg(SHAPE_TTL.as_secs())
@@ -23,7 +23,7 @@ impl Shapes for RedisBroker {
         let kept = reply::bytes(self.router.send_one(read).await?).filter(|kept| !kept.is_empty());
         if kept.is_some() {
             let renew = Call::plain("EXPIRE").arg(&key).arg(SHAPE_TTL.as_secs());
-            // A login that may only look reads the shape all the same.
+            // A login that may only read gets the shape all the same.
             if let Err(error) = self.router.send_one(renew).await {
                 tracing::debug!(job, "the time of a kept shape cannot begin anew: {error}");
             }

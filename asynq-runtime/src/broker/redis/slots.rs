@@ -19,7 +19,7 @@ pub(super) struct SlotMap {
 }
 
 impl SlotMap {
-    /// No owner at all.
+    /// Returns a map without owners.
     pub(super) fn empty() -> Self {
         Self { masters: Vec::new(), replicas: Vec::new(), owners: vec![NOBODY; SLOTS] }
     }
@@ -47,22 +47,22 @@ impl SlotMap {
         Ok(map)
     }
 
-    /// The master that owns the slot.
+    /// Returns the master that owns the slot.
     pub(super) fn owner(&self, slot: u16) -> Option<&Address> {
         self.masters.get(usize::from(*self.owners.get(usize::from(slot))?))
     }
 
-    /// Every owner of a slot.
+    /// Returns every owner of a slot.
     pub(super) fn masters(&self) -> &[Address] {
         &self.masters
     }
 
-    /// Every node.
+    /// Returns every node.
     pub(super) fn nodes(&self) -> impl Iterator<Item = &Address> {
         self.masters.iter().chain(&self.replicas)
     }
 
-    /// Gives a slot to another node; false if it is that node's already.
+    /// Gives a slot to another node; `false` if that node owns it already.
     pub(super) fn give(&mut self, slot: u16, to: &Address) -> bool {
         if self.owner(slot) == Some(to) {
             return false;
@@ -83,7 +83,7 @@ impl SlotMap {
     }
 }
 
-/// Host and port of a node; its id and what follows is of no use to us.
+/// Reads host and port of a node, and ignores its id and the fields behind it.
 fn read_node(node: Value, from: &Address) -> Option<Address> {
     let mut parts = reply::array(node).ok()?.into_iter();
     let host = parts.next().and_then(reply::text).unwrap_or_default();
@@ -91,7 +91,7 @@ fn read_node(node: Value, from: &Address) -> Option<Address> {
     address(&host, port, from)
 }
 
-/// The slot of a key: of what is between its first braces, if there is something.
+/// Returns the slot of a key: of the text between its first braces if there is some, or else of the whole key.
 pub(super) fn slot(key: &[u8]) -> u16 {
     let tag = key.iter().position(|byte| *byte == b'{').and_then(|open| {
         let rest = &key[open + 1..];
@@ -101,7 +101,7 @@ pub(super) fn slot(key: &[u8]) -> u16 {
     crc16::State::<crc16::XMODEM>::calculate(tag.unwrap_or(key)) % SLOTS as u16
 }
 
-/// A node's address as another node tells it; without a host it is where that one is.
+/// Returns the address of a node as the node `from` tells it; without a host, the host is that of `from`.
 pub(super) fn address(host: &str, port: u16, from: &Address) -> Option<Address> {
     let host = match (host.trim_matches(['[', ']']), from) {
         ("" | "?", Address::Tcp { host, .. }) => host.clone(),

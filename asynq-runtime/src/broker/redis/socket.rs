@@ -1,7 +1,7 @@
 //! Opens the sockets of all connections, and waits for answers on them for as long as bytes come or go.
 //!
-//! A time-out is about silence and not about length: a large answer on a thin line takes long and is not a reason to
-//! give up, while a peer that is gone says nothing at all.
+//! A time-out is about silence and not about length: a large answer on a slow connection takes long and is not a reason
+//! to give up, while a peer that is gone sends nothing at all.
 
 use std::{
     future::Future,
@@ -32,10 +32,10 @@ use super::{
 
 /// Longest wait for one answer while bytes come and go, as a multiple of the time-out.
 pub(super) const LONGEST: u32 = 20;
-/// Where a wait without an end ends.
+/// Length of a wait whose end lies beyond the range of the clock.
 const FAR: Duration = Duration::from_secs(86_400);
-/// Most bytes that the system keeps unsent before a write has to wait. Only a wait that ends shows that the peer takes bytes,
-/// so this much of a write goes out unseen.
+/// Most bytes that the system keeps unsent before a write has to wait. Only the end of such a wait shows that the peer
+/// takes bytes, so this much of a write goes out without noting progress.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT: u32 = 64 << 10;
 
@@ -58,11 +58,11 @@ enum Stream {
 }
 
 impl Socket {
-    /// Connects to `address`, with TLS where `tls` says how. It has no time-out of its own.
+    /// Connects to `address`, with TLS if `tls` is given. The attempt has no time-out of its own.
     ///
     /// # Errors
     ///
-    /// Nobody listens there, or one side refuses the other's certificate.
+    /// No server listens there, or one side refuses the other's certificate.
     pub(super) async fn open(address: &Address, tls: Option<&Tls>) -> Result<Self, BrokerError> {
         let stream = match address {
             Address::Tcp { host, port } => {
@@ -100,7 +100,7 @@ impl Socket {
         Err(tls.missing())
     }
 
-    /// When bytes last went through it.
+    /// Returns the record of the last byte that went through the socket.
     pub(super) fn progress(&self) -> Progress {
         self.progress.clone()
     }
@@ -120,7 +120,7 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
             Ok(stream) => {
                 // A pipeline is one write: waiting for more to send would only cost time.
                 stream.set_nodelay(true)?;
-                // Some sandboxes do not have this option. Without it more of a write goes out unseen.
+                // Some sandboxes do not have this option. Without it, more of a write goes out without noting progress.
                 #[cfg(any(target_os = "linux", target_os = "android"))]
                 let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
                 return Ok(stream);
@@ -154,8 +154,8 @@ impl Stream {
 }
 
 impl Socket {
-    /// Notes progress if the system takes bytes again after it took none: the peer has acknowledged some. What the system
-    /// takes without a wait says nothing of a peer, which may be gone.
+    /// Notes progress if the system takes bytes again after it took none: the peer has acknowledged some. Bytes that
+    /// the system takes without a wait say nothing of the peer, which may be gone.
     fn note_sent<T>(&mut self, sent: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         match &sent {
             Poll::Pending => self.is_blocked = true,
@@ -187,7 +187,7 @@ impl AsyncWrite for Socket {
         self.note_sent(written)
     }
 
-    // With TLS this sends what earlier writes have encrypted.
+    // With TLS this sends the bytes that earlier writes have encrypted.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(self.stream.writing()).poll_flush(context);
         self.note_sent(flushed)
@@ -205,7 +205,7 @@ pub(super) struct Progress(Arc<Noted>);
 #[derive(Debug)]
 struct Noted {
     opened: Instant,
-    /// Milliseconds after it was opened.
+    /// Milliseconds from `opened` to the latest byte.
     last: AtomicU64,
 }
 
@@ -223,19 +223,19 @@ impl Progress {
         self.0.opened + Duration::from_millis(self.0.last.load(Ordering::Relaxed))
     }
 
-    /// How long nothing has come or gone.
+    /// Returns the time since the latest byte.
     pub(super) fn silent_for(&self) -> Duration {
         self.last().elapsed()
     }
 
-    /// Until when to wait at least for the answer to a call that was made at `began`: until `silence` after the latest byte
-    /// or the call, and no longer than [`LONGEST`] times that in all. `None` if that is over.
+    /// Returns the time until which a call that was made at `began` waits at least for its answer: `silence` after the
+    /// latest byte or the call, and no longer than [`LONGEST`] times that in all. `None` if that time has passed.
     pub(super) fn wait_until(&self, began: Instant, silence: Duration) -> Option<Instant> {
         let end = end_of_wait(began, self.last(), silence);
         (end > Instant::now()).then_some(end)
     }
 
-    /// The outcome of `call`, which was made on this connection, or a time-out.
+    /// Returns the outcome of `call`, which was made on this connection, or a time-out.
     async fn answered<T>(&self, silence: Duration, call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
         let began = Instant::now();
         let mut call = pin!(call);
@@ -248,13 +248,14 @@ impl Progress {
     }
 }
 
-/// When a call that was made at `began` is given up if no byte goes through its connection after `last`.
+/// Returns the time at which a call that was made at `began` is given up if no byte goes through its connection after
+/// `last`.
 fn end_of_wait(began: Instant, last: Instant, silence: Duration) -> Instant {
     let after = |from: Instant, span: Duration| from.checked_add(span).unwrap_or(from + FAR);
     after(last.max(began), silence).min(after(began, longest(silence)))
 }
 
-/// The longest that a call takes whose answer comes byte by byte.
+/// Returns the longest time of a call whose answer comes byte by byte.
 pub(super) fn longest(silence: Duration) -> Duration {
     silence.saturating_mul(LONGEST)
 }
@@ -263,7 +264,7 @@ pub(super) fn timed_out() -> RedisError {
     io::Error::from(io::ErrorKind::TimedOut).into()
 }
 
-/// A connection whose bytes are moved by a task of its own, which ends with the last clone.
+/// A connection whose driver is a task of its own, which ends with the last clone.
 #[derive(Debug, Clone)]
 pub(super) struct OpenConnection {
     redis: MultiplexedConnection,
@@ -282,7 +283,7 @@ impl Drop for Driver {
 }
 
 impl OpenConnection {
-    /// Moves the bytes of `redis` on the current runtime. A call is given up after so much `silence`.
+    /// Spawns the driver of `redis` on the current runtime. A call is given up after so much `silence`.
     pub(super) fn start(
         redis: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
@@ -299,7 +300,7 @@ impl OpenConnection {
     ///
     /// The connection failed, or was silent for too long. Whether any of it took effect is then unknown.
     pub(super) async fn exchange(&self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
-        // Cheap: it is the sender of a channel.
+        // The clone is cheap: the connection is the sender of a channel.
         let mut redis = self.redis.clone();
         self.progress.answered(self.silence, redis.send_packed_commands(pipeline, 0, pipeline.len())).await
     }
@@ -356,7 +357,7 @@ mod tests {
         for (last, end) in [(0, 3), (1, 4), (20, 23), (56, 59), (57, 60), (59, 60)] {
             assert_eq!(end_of_wait(began, at(last), SILENCE), at(end), "{last}");
         }
-        // Bytes of before say nothing of this call.
+        // Bytes before the call say nothing of it.
         assert_eq!(end_of_wait(at(10), at(1), SILENCE), at(13));
         assert_eq!(end_of_wait(began, began, Duration::MAX), began + FAR);
     }

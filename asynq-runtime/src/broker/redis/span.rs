@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-/// Rounded up, so that nothing is early; beyond what a Lua number holds exactly it stays there.
+/// Returns whole milliseconds, rounded up so that nothing is early, and no more than a Lua number holds exactly.
 pub(super) fn milliseconds(span: Duration) -> u64 {
     const MOST: u128 = 1 << 52;
     u64::try_from(span.as_nanos().div_ceil(1_000_000).min(MOST)).unwrap_or(u64::MAX)
 }
 
-/// Rounded up.
+/// Returns whole seconds, rounded up.
 pub(super) fn whole_seconds(span: Duration) -> u64 {
     milliseconds(span).div_ceil(1000)
 }

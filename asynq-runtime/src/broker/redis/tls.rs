@@ -1,7 +1,7 @@
 //! TLS by rustls: the authorities that are trusted, the certificate of this client, and the reasons of a failed
 //! handshake.
 //!
-//! There is no way around a check and none back to plain text: a `rediss://` URL is TLS or an error.
+//! No option skips a check, and no connection falls back to plain text: a `rediss://` URL is TLS or an error.
 
 use std::path::PathBuf;
 #[cfg(feature = "tls")]
@@ -29,7 +29,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// TLS with these files.
+    /// Creates the settings from these files, which are not read yet.
     pub(super) fn new(ca: Option<PathBuf>, cert: Option<PathBuf>, key: Option<PathBuf>) -> Result<Self, BrokerError> {
         if !cfg!(feature = "tls") {
             return Err(config(WITHOUT));
@@ -45,14 +45,14 @@ impl Tls {
 
 #[cfg(feature = "tls")]
 impl Tls {
-    /// What one connection does: the files are read now.
+    /// Returns the configuration of one connection; reads the files now.
     ///
     /// # Errors
     ///
     /// [`Config`](BrokerErrorKind::Config): a file cannot be read or used, or the system has no authorities to trust.
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, BrokerError> {
-        // rustls wants one provider per process. Without a choice of the program's it is ring, in C and assembly that
-        // any C compiler builds. An error means that somebody was faster, which is as good.
+        // rustls uses one provider per process. If the program has chosen none, it is ring, in C and assembly that any
+        // C compiler builds. An error means that another thread has installed one meanwhile, which is as good.
         if rustls::crypto::CryptoProvider::get_default().is_none() {
             let _ = rustls::crypto::ring::default_provider().install_default();
         }
@@ -69,7 +69,7 @@ impl Tls {
         Ok(Arc::new(config))
     }
 
-    /// Those of the URL, or the system's.
+    /// Returns the authorities of the URL, or else those of the system.
     fn authorities(&self) -> Result<RootCertStore, BrokerError> {
         let mut authorities = RootCertStore::empty();
         if let Some(ca) = &self.ca {
@@ -83,7 +83,7 @@ impl Tls {
             return Ok(authorities);
         }
         let found = rustls_native_certs::load_native_certs();
-        // One bad file among the system's does no harm; without any nobody can be trusted.
+        // A bad file among the system's does no harm; without any authority, no server can be trusted.
         authorities.add_parsable_certificates(found.certs);
         if authorities.is_empty() {
             let message = "this system names no certificate authorities; name one by ca= in the Redis URL";
@@ -104,7 +104,7 @@ fn not_pem(error: impl std::error::Error + Send + Sync + 'static) -> BrokerError
 
 #[cfg(not(feature = "tls"))]
 impl Tls {
-    /// Why there is no such connection.
+    /// Returns the error of a program that was built without TLS.
     pub(super) fn missing(&self) -> BrokerError {
         config(WITHOUT)
     }
@@ -122,8 +122,8 @@ fn config(message: &str) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Config, message)
 }
 
-/// What is wrong with the other side's certificate or ours, if that is why `error` came. It will be so again: waiting
-/// helps nobody.
+/// Explains `error` if its cause is a certificate or the TLS of either side. Such an error does not pass by itself, so
+/// that waiting does not help.
 #[cfg(feature = "tls")]
 pub(super) fn trouble(error: &RedisError) -> Option<(BrokerErrorKind, String)> {
     cause(error).and_then(meaning)
@@ -134,7 +134,7 @@ pub(super) fn trouble(_: &RedisError) -> Option<(BrokerErrorKind, String)> {
     None
 }
 
-/// rustls's own error in the redis crate's, which hides it in an `io::Error` in an `Arc`.
+/// Returns rustls's own error inside the redis crate's, which hides it in an `io::Error` in an `Arc`.
 #[cfg(feature = "tls")]
 fn cause(error: &RedisError) -> Option<&rustls::Error> {
     use std::{error::Error, io, sync::Arc};

@@ -14,14 +14,14 @@ use super::{
     url::Address,
 };
 
-/// What is known of the cluster.
+/// The known state of a cluster.
 #[derive(Clone)]
 pub(super) struct Topology(Arc<Inner>);
 
 struct Inner {
     seeds: Vec<Address>,
     known: watch::Sender<Known>,
-    /// A caller has seen that the map is not true any more.
+    /// Notified when a caller has seen that the map is not true any more.
     doubt: Notify,
 }
 
@@ -35,7 +35,7 @@ struct Known {
 }
 
 impl Topology {
-    /// Of a cluster of which only the nodes in the URL are known.
+    /// Creates the topology of a cluster of which only the nodes in the URL are known.
     pub(super) fn new(seeds: Vec<Address>) -> Self {
         let known = Known { map: Arc::new(SlotMap::empty()), asked: None, is_closed: false };
         Self(Arc::new(Inner { seeds, known: watch::channel(known).0, doubt: Notify::new() }))
@@ -46,7 +46,7 @@ impl Topology {
         self.0.doubt.notified().await;
     }
 
-    /// Notes what a node said, or why no node did.
+    /// Notes the map that a node answered, or the reason why no node did.
     pub(super) fn learn(&self, answer: Result<SlotMap, BrokerError>) {
         self.0.known.send_if_modified(|known| {
             let is_first = known.asked.is_none();
@@ -69,12 +69,12 @@ impl Topology {
         self.0.known.send_modify(|known| known.is_closed = true);
     }
 
-    /// The map as it is.
+    /// Returns the current map.
     pub(super) fn now(&self) -> Arc<SlotMap> {
         Arc::clone(&self.0.known.borrow().map)
     }
 
-    /// Wakes whenever the map changes.
+    /// Returns a receiver that each change of the map wakes.
     pub(super) fn watch(&self) -> watch::Receiver<impl Sized + use<>> {
         self.0.known.subscribe()
     }
@@ -90,7 +90,7 @@ impl Topology {
         }
     }
 
-    /// The map, waiting for the first one at most this long.
+    /// Returns the map; waits for the first one, at most for `patience`.
     pub(super) async fn map(&self, patience: Duration) -> Result<Arc<SlotMap>, BrokerError> {
         let map = self.now();
         if !map.masters().is_empty() {
@@ -102,12 +102,13 @@ impl Topology {
         }
     }
 
-    /// Asks again soon.
+    /// Has the map asked for again soon.
     pub(super) fn refresh(&self) {
         self.0.doubt.notify_one();
     }
 
-    /// One slot is at `to` now: so says the node that had it. Others may have moved with it.
+    /// Notes that the slot is at `to` now, as the node reported that had it. Has the map asked for, because other slots
+    /// may have moved with it.
     pub(super) fn moved(&self, slot: u16, to: &Address) {
         self.0.known.send_if_modified(|known| {
             let mut map = SlotMap::clone(&known.map);
@@ -120,7 +121,8 @@ impl Topology {
         self.refresh();
     }
 
-    /// Every node, beginning with another one each time: one that does not answer must not be the first for ever.
+    /// Returns every node, beginning with another one each time: one that does not answer must not be the first for
+    /// ever.
     pub(super) fn nodes_from(&self, turn: u64) -> Vec<Address> {
         let map = self.now();
         let mut nodes: Vec<Address> = Vec::new();

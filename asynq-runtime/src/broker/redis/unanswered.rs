@@ -1,4 +1,4 @@
-//! Dequeues without an answer: those under way, and those whose caller has gone.
+//! Tracks dequeues without an answer: those under way, and those whose caller has gone.
 //!
 //! The tasks of a lost dequeue already belong to this member; the next call finds them by the run token. A dequeue whose
 //! caller is blocked by a job can be taken over; its answer is then discarded.
@@ -31,7 +31,7 @@ pub(super) struct UnansweredDequeues {
 struct Calls {
     on_their_way: Vec<OnItsWay>,
     lost: Vec<DequeueRequest>,
-    /// What a call that returned tasks could not tell.
+    /// The error of a call that returned tasks, and so could not return the error.
     error: Option<BrokerError>,
 }
 
@@ -44,34 +44,35 @@ struct OnItsWay {
     request: DequeueRequest,
 }
 
-/// One queue's part of a dequeue.
+/// The part of a dequeue that is about one queue.
 #[derive(Debug, Clone)]
 pub(super) struct DequeueRequest {
     pub(super) queue: QueueName,
     pub(super) token: RunToken,
-    /// When it was made, which is before it is sent.
+    /// The time at which the request was made, before it was sent.
     pub(super) at: Instant,
-    /// The connection beside the broker's own on which it was sent, and may still be run until that is ended.
+    /// The dedicated connection on which the request was sent. Redis may still run it until that connection is ended.
     pub(super) abandoned: Option<Arc<Identity>>,
-    /// What shows whether an answer that takes long is still coming.
+    /// The progress of its connection, which shows whether an answer that takes long is still coming.
     pub(super) progress: Option<Progress>,
-    /// What came of it in parts of an answer.
+    /// The tasks that have arrived in parts of the answer.
     pub(super) had: Vec<TaskId>,
 }
 
 impl DequeueRequest {
-    /// A dequeue of `queue` that was not sent yet.
+    /// Returns a dequeue of `queue` that was not sent yet.
     pub(super) fn new(queue: QueueName, token: RunToken) -> Self {
         Self { queue, token, at: Instant::now(), abandoned: None, progress: None, had: Vec::new() }
     }
 
-    /// Whether the connection has been silent for at least `older`.
+    /// Returns whether the connection has been silent for at least `older`.
     fn is_held_up(&self, older: Duration) -> bool {
         self.progress.as_ref().is_none_or(|progress| progress.silent_for() >= older)
     }
 }
 
-/// A dequeue on its way. Dropped without an answer, by an error or because the caller went away, it counts as lost.
+/// A dequeue on its way. If it is dropped without an answer, because of an error or because its caller was dropped, it
+/// counts as lost.
 pub(super) struct Unanswered<'b> {
     all: &'b UnansweredDequeues,
     member: Member,
@@ -81,7 +82,7 @@ pub(super) struct Unanswered<'b> {
 }
 
 impl UnansweredDequeues {
-    /// Notes one that is about to be sent.
+    /// Notes a dequeue that is about to be sent.
     pub(super) fn note(&self, member: &Member, request: DequeueRequest) -> Unanswered<'_> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let on_its_way = OnItsWay { number, since: Instant::now(), request: request.clone() };
@@ -89,7 +90,7 @@ impl UnansweredDequeues {
         Unanswered { all: self, member: member.clone(), number, request, is_over: false }
     }
 
-    /// What is lost in the wanted queues; each is lost again unless it is answered now.
+    /// Takes the lost dequeues of the wanted queues; each is lost again unless it is answered now.
     pub(super) fn take(&self, member: &Member, wanted: &[Wanted]) -> Vec<Unanswered<'_>> {
         let is_wanted = |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.queue == request.queue);
         let taken: Vec<DequeueRequest> = match self.lock().get_mut(member) {
@@ -99,7 +100,8 @@ impl UnansweredDequeues {
         taken.into_iter().map(|request| self.note(member, request)).collect()
     }
 
-    /// What is lost in any queue, and what was on its way for longer than `older` and is not coming; the same holds for them.
+    /// Takes the lost dequeues of any queue, and those that have been on their way for at least `older` and whose
+    /// answer is not coming; each is lost again unless it is answered now.
     pub(super) fn take_over(&self, member: &Member, older: Duration) -> Vec<Unanswered<'_>> {
         let taken: Vec<DequeueRequest> = match self.lock().get_mut(member) {
             Some(calls) => {
@@ -113,7 +115,7 @@ impl UnansweredDequeues {
         taken.into_iter().map(|request| self.note(member, request)).collect()
     }
 
-    /// What was on its way for longer than `older` and is still coming.
+    /// Returns the dequeues that have been on their way for at least `older` and whose answer is still coming.
     pub(super) fn coming(&self, member: &Member, older: Duration) -> Vec<DequeueRequest> {
         let all = self.lock();
         let calls = all.get(member).map_or(&[][..], |calls| &calls.on_their_way);
@@ -121,7 +123,7 @@ impl UnansweredDequeues {
         calls.iter().filter(is_coming).map(|call| call.request.clone()).collect()
     }
 
-    /// Whether the member's next call has something to fetch or to tell before anything new.
+    /// Returns whether the member's next call has tasks to fetch or an error to return before anything new.
     pub(super) fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
         let is_wanted =
             |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == request.queue);
@@ -129,12 +131,12 @@ impl UnansweredDequeues {
         self.lock().get(member).is_some_and(has)
     }
 
-    /// Keeps what the member's next call is to be told.
+    /// Keeps an error for the member's next call.
     pub(super) fn keep_error(&self, member: &Member, error: BrokerError) {
         self.lock().entry(member.clone()).or_default().error = Some(error);
     }
 
-    /// What this call is to be told.
+    /// Takes the error that an earlier call has kept for this one.
     pub(super) fn take_error(&self, member: &Member) -> Option<BrokerError> {
         self.lock().get_mut(member)?.error.take()
     }
@@ -150,17 +152,18 @@ impl UnansweredDequeues {
 }
 
 impl Unanswered<'_> {
-    /// The request that has no answer.
+    /// Returns the request that has no answer.
     pub(super) fn request(&self) -> &DequeueRequest {
         &self.request
     }
 
-    /// Redis has read it, or never will: the connection on which it was sent need not be ended for it.
+    /// Notes that Redis has read the request, or never will: the connection on which it was sent need not be ended for
+    /// it.
     pub(super) fn was_read(&mut self) {
         self.request.abandoned = None;
     }
 
-    /// These tasks of it came, and others may follow. `false` if another caller has taken the call over, and with it
+    /// Notes tasks that have arrived; others may follow. `false` if another caller has taken the call over, and with it
     /// these tasks.
     pub(super) fn came(&mut self, ids: impl Iterator<Item = TaskId>) -> bool {
         let mut all = self.all.lock();
@@ -171,14 +174,14 @@ impl Unanswered<'_> {
         true
     }
 
-    /// It was answered, or need not be looked for. `false` if another caller has taken the call over, and with it the
-    /// answer.
+    /// Ends the note of a dequeue that was answered, or need not be looked for. `false` if another caller has taken the
+    /// call over, and with it the answer.
     pub(super) fn answered(mut self) -> bool {
         self.is_over = true;
         self.end(&mut self.all.lock())
     }
 
-    /// Takes it from those on their way; `false` if it was not there.
+    /// Removes the call from those on their way; `false` if it was not among them.
     fn end(&self, all: &mut HashMap<Member, Calls>) -> bool {
         let Some(calls) = all.get_mut(&self.member) else { return false };
         let at = calls.on_their_way.iter().position(|call| call.number == self.number);

@@ -1,4 +1,5 @@
-//! Waits for tasks to run, for tasks that become due, and for a free lead: each ends with the next write that matters.
+//! Waits for tasks to run, for tasks that become due, and for a free lead: each wait ends with the next write that
+//! matters.
 
 use std::{
     collections::HashMap,
@@ -19,28 +20,28 @@ use super::{
 };
 use crate::task::QueueName;
 
-/// After a notification of a schedule, those of this long are looked at together.
+/// Time after a notification of a schedule in which further ones are gathered.
 const TOGETHER: Duration = Duration::from_millis(5);
-/// So long after the last look at schedules, where notifications come one after the other: every delayed task is one.
+/// Shortest time between two looks at schedules while notifications keep coming: every delayed task sends one.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// How often to look at a clock that a test turns by hand.
+/// Poll interval of a given clock, which a test may set.
 const HAND_CLOCK: Duration = Duration::from_millis(2);
-/// Between two looks which queues there are, where no push tells.
+/// Poll interval of the names of queues where Redis sends no notifications.
 const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
-/// Where a wait without an end ends.
+/// Length of a wait whose end lies beyond the range of the clock.
 const FAR: Duration = Duration::from_secs(86_400);
-/// So many changed queues are dequeued from without a look at their lengths; more suggest that the connection was lost.
+/// Most changed queues to dequeue from without a look at their lengths; more suggest that the connection was lost.
 const FEW: usize = 8;
-/// Of so many servers that receive the same notification, one more per millisecond may look.
+/// Number of servers, all of which receive the same notification, for each millisecond of [`RedisBroker::jitter`].
 const SERVERS_PER_MS: u64 = 8;
 /// Longest delay of [`RedisBroker::jitter`], in milliseconds.
 const LATEST: u64 = 10;
 
-/// A queue, and what has to be known to say whether it has something to take.
+/// A queue, with the questions that tell whether it has tasks to take.
 struct WatchedQueue<'q> {
     queue: &'q QueueName,
     pending: Question,
-    /// The length alone would miss a resume.
+    /// Needed beside the length, which does not change with a resume.
     paused: Question,
 }
 
@@ -65,7 +66,7 @@ impl<'q> WatchedQueue<'q> {
         queues.iter().map(queue_reads).collect()
     }
 
-    /// What has to be asked: of a queue that is known to be paused only whether it still is.
+    /// Returns the questions to ask. Of a queue that is known to be paused, only the pause is asked.
     fn questions<'d>(&'d self, reads: &TrackedReads<'_>) -> impl Iterator<Item = &'d Question> + use<'d, 'q> {
         let is_paused = reads.answer(&self.paused) == Some(Some(1));
         [(!is_paused).then_some(&self.pending), Some(&self.paused)].into_iter().flatten()
@@ -120,20 +121,22 @@ impl RedisBroker {
                 continue;
             }
             if self.servers_alive() <= 1 && changed.len() <= FEW {
-                // An announcement means that there is something, or was: to look first would only cost time.
+                // An announcement means that the queue has tasks, or had some: a look before the dequeue would only
+                // cost time.
                 return Ok(take_from(&changed, &reads));
             }
             // Other servers receive the same push. A dequeue after another server took the task finds an empty list, which
             // is its cheapest path.
             let moment = self.jitter().min(left(end));
-            // A timer of no time lasts up to a millisecond, too.
+            // A sleep of zero would last up to a millisecond, too.
             if !moment.is_zero() {
                 sleep(moment).await;
             }
         }
     }
 
-    /// See [`Consume::ready`](crate::broker::Consume::ready); `None` where no connection remembers answers, or it cannot be asked.
+    /// See [`Consume::ready`](crate::broker::Consume::ready); `None` if no connection remembers answers, or Redis
+    /// cannot be asked.
     pub(super) async fn ready_at(
         &self,
         queues: &[QueueName],
@@ -141,12 +144,12 @@ impl RedisBroker {
     ) -> Result<Option<Vec<QueueName>>, BrokerError> {
         let watched = WatchedQueue::of(queues);
         let mut reads = self.own_reads();
-        // With the answers comes all that was announced before: what changed until the call is known after a second look.
+        // Announcements made before an answer arrive with it, so the second look knows all changes until the call.
         for is_first in [true, false] {
             let questions: Vec<&Question> =
                 watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
             let Ok(report) = reads.ask(questions).await else { return Ok(None) };
-            // The answers of one node say nothing of what the others announce.
+            // The answer of one node does not bring the announcements of the others.
             let is_behind = report.count == 0 || !reads.is_own();
             if is_first && is_behind && reads.catch_up().await.is_err() {
                 return Ok(None);
@@ -155,12 +158,12 @@ impl RedisBroker {
                 return Ok(None);
             }
         }
-        // What cannot be read may be anything: the dequeue tells what is wrong with it.
+        // A queue whose keys cannot be read counts as ready: the dequeue reports the error.
         let is_open = |queue_reads: &&WatchedQueue<'_>| {
             let is_spared = |pending| self.is_spared(queue_reads.queue, pending, quarantined);
             matches!(queue_reads.look(&reads, is_spared), Readiness::Something | Readiness::Unknown)
         };
-        // Their lengths stay known: the caller takes from some of them, which Redis announces.
+        // The lengths stay known: the caller takes from some of these queues, which Redis announces.
         Ok(Some(watched.iter().filter(is_open).map(|queue_reads| queue_reads.queue.clone()).collect()))
     }
 
@@ -229,8 +232,8 @@ impl RedisBroker {
         }
     }
 
-    /// See [`Schedules::wait_for_lead`](crate::broker::Schedules::wait_for_lead). `late` is how long after the end of the
-    /// lead to look, so that not all who wait ask at once.
+    /// See [`Schedules::wait_for_lead`](crate::broker::Schedules::wait_for_lead). `late` is the time after the end of
+    /// the lead to wait before a look, so that not all waiting schedulers ask at once.
     pub(super) async fn wait_for_free_lead(
         &self,
         program: &str,
@@ -245,15 +248,15 @@ impl RedisBroker {
             if let Some(error) = reads.ask([&lead]).await?.failure {
                 return Err(error);
             }
-            // -2: nobody leads. -1: the key has no end, so its holder leads until the key is deleted.
+            // -2: there is no leader. -1: the key has no end, so its holder leads until the key is deleted.
             let lasts = match reads.answer(&lead) {
                 Some(Some(-2)) => return Ok(()),
                 Some(Some(ms)) => u64::try_from(ms).map_or(FAR, Duration::from_millis).saturating_add(late),
                 Some(None) => return Err(reply::unexpected("no time to live")),
-                // It has changed since.
+                // The lead has changed since it was read.
                 None => continue,
             };
-            // The leader renews its lead, which is announced, too: then the wait looks again.
+            // A renewal of the lead is announced, too: then the wait looks again.
             let until = Instant::now().checked_add(lasts.min(left(end))).unwrap_or(end);
             while reads.answer(&lead).is_some() {
                 if !reads.changed(left(until)).await? {
@@ -269,7 +272,7 @@ impl RedisBroker {
         let names = Question::new(Kind::Members, keys::QUEUES.to_owned());
         let mut reads = self.reads(Topic::Names);
         if reads.answer(&names).is_none() {
-            // From here on it is announced. What has changed before is for the caller to find out.
+            // Changes are announced from here on. The caller has to look for earlier ones itself.
             reads.ask([&names]).await?.failure.map_or(Ok(()), Err)?;
             if !reads.is_told() {
                 sleep(LOOK_FOR_QUEUES.min(left(end))).await;
@@ -280,14 +283,14 @@ impl RedisBroker {
         Ok(())
     }
 
-    /// Returns a random delay that grows with the number of servers, in whole milliseconds, the resolution of timers; zero for
-    /// fewer than 8 servers.
+    /// Returns a random delay that grows with the number of servers, in whole milliseconds, the resolution of timers;
+    /// zero for fewer than 8 servers.
     fn jitter(&self) -> Duration {
         let most = (self.servers_alive() / SERVERS_PER_MS).min(LATEST);
         Duration::from_millis(fastrand::u64(..=most))
     }
 
-    /// Sleeps until the broker's clock shows `at`; for ever if there is nothing to wait for.
+    /// Sleeps until the broker's clock shows `at`; for ever if there is no such time.
     async fn sleep_until(&self, at: Option<DateTime<Utc>>) {
         let Some(at) = at else { return std::future::pending().await };
         loop {
@@ -307,28 +310,29 @@ async fn ask_about(watched: &[WatchedQueue<'_>], reads: &mut TrackedReads<'_>) -
     reads.ask(questions).await?.failure.map_or(Ok(()), Err)
 }
 
-/// The names of queues that the caller goes to now. It will take from them, so their lengths are forgotten.
+/// Returns the names of queues from which the caller takes now. Their lengths are forgotten, because they change.
 fn take_from(watched: &[&WatchedQueue<'_>], reads: &TrackedReads<'_>) -> Vec<QueueName> {
     reads.forget(watched.iter().map(|queue_reads| &queue_reads.pending));
     watched.iter().map(|queue_reads| queue_reads.queue.clone()).collect()
 }
 
-/// The heads of `x:due`, `scheduled` and `retry` of a queue.
+/// Returns the heads of `x:due`, `scheduled` and `retry` of a queue.
 fn heads_of(queue: &QueueName) -> [Question; 3] {
     let keys = Keys::new(queue);
     [keys.due(), keys.scheduled(), keys.retry()].map(|key| Question::new(Kind::Head, key))
 }
 
-/// The earliest of the heads of `x:due` (milliseconds), `scheduled` and `retry` (seconds), in milliseconds.
+/// Returns the earliest of the heads of `x:due` (milliseconds), `scheduled` and `retry` (seconds), in milliseconds.
 fn due([due, scheduled, retry]: [Option<i64>; 3]) -> Option<i64> {
     let in_milliseconds = |seconds: i64| seconds.saturating_mul(1000);
     [due, scheduled.map(in_milliseconds), retry.map(in_milliseconds)].into_iter().flatten().min()
 }
 
-/// When, in milliseconds, the next task of each queue is due, by what was `asked` just now and by what was `known` before.
+/// Returns when, in milliseconds, the next task of each queue is due, by the answers `asked` just now and those `known`
+/// before.
 ///
-/// An answer that a change has overtaken counts, too: without it the wait would gather notifications past the next due time,
-/// and the change is often that of its own caller, who forwarded tasks a moment ago.
+/// An answer that a change has overtaken counts, too. Without it the wait would gather notifications past the next due
+/// time, and the change is often that of the wait's own caller, which forwarded tasks a moment ago.
 fn dues(
     heads: &[[Question; 3]],
     asked: Vec<(&Question, Option<i64>)>,
@@ -339,12 +343,12 @@ fn dues(
     heads.iter().map(|heads| due([0, 1, 2].map(|i| head(&heads[i])))).collect()
 }
 
-/// How long to gather notifications of schedules, the last look but one having been so long ago, if there was one.
+/// Returns how long to gather notifications of schedules, if the look before the last one was `since` ago.
 fn gather(since: Option<Duration>) -> Duration {
     since.map_or(TOGETHER, |since| BETWEEN_LOOKS.saturating_sub(since).max(TOGETHER))
 }
 
-/// The end of the wait; one that no clock can show is far enough.
+/// Returns the end of a wait; [`FAR`] away if it lies beyond the range of the clock.
 pub(super) fn end(limit: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(limit).unwrap_or(now + FAR)
@@ -376,7 +380,7 @@ mod tests {
         let queues = ["a", "b"].map(|name| QueueName::new(name).unwrap());
         let heads: Vec<[Question; 3]> = queues.iter().map(heads_of).collect();
         let is_of_a = |question: &Question| heads[0].contains(question);
-        // Of queue a only what was just asked says something, of queue b only what was known before.
+        // Only answers asked just now are about queue a, and only those known before about queue b.
         let known = |question: &Question| (!is_of_a(question)).then_some(Some(7));
         let asked = vec![(&heads[0][0], Some(5500)), (&heads[0][1], None)];
         assert_eq!(dues(&heads, asked, known), [Some(5500), Some(7)]);

@@ -1,9 +1,9 @@
-//! Wakes idle workers: receives a notification of the next write by anyone, a Go client too, by client-side caching on connections
-//! that are used for nothing else. Nothing polls, unless Redis or a proxy refuses the notifications.
+//! Wakes idle workers: receives a notification of the next write by any client, Go's included, by client-side caching
+//! on connections that are used for nothing else. Nothing polls, unless Redis or a proxy refuses the notifications.
 //!
-//! Redis announces the next change of each key that was read on a tracking connection, by its name. Only those keys are asked
-//! again; the others are still announced. Scripts must never run on such a connection: one that reads a single key registers
-//! every key it declares (docs/design/wire.md#waiting-without-polling).
+//! Redis announces the next change of each key that was read on a tracking connection, by the name of the key. Only
+//! announced keys are asked again; the others are still announced. Scripts must never run on such a connection: a
+//! script that reads a single key registers every key that it declares (docs/design/wire.md#waiting-without-polling).
 
 use std::{
     collections::HashMap,
@@ -28,7 +28,7 @@ use super::{
     seen::{self, Change, Question, SharedSeen, Topic},
 };
 
-/// How often to look where tracking is refused.
+/// Poll interval where tracking is refused.
 const POLL: Duration = Duration::from_millis(250);
 
 /// The tracking connection of callers without their own, and the channel that notifies them of changes.
@@ -37,7 +37,7 @@ pub(super) struct Wake {
     pub(super) router: Router,
     seen: SharedSeen,
     notifier: watch::Sender<()>,
-    /// The waits for changes of certain keys.
+    /// The waiters of changes of certain keys.
     pub(super) waiters: KeyWaiters,
 }
 
@@ -51,7 +51,7 @@ impl Wake {
             let change = match event {
                 ConnectionEvent::Push(push) => Change::read(push),
                 ConnectionEvent::Lost => Some(Change::All),
-                // A key that is not there says nothing when its slot goes to another node.
+                // A key that does not exist is not announced when its slot goes to another node.
                 #[cfg(feature = "cluster")]
                 ConnectionEvent::Moved => Some(Change::All),
                 ConnectionEvent::Connected => None,
@@ -74,14 +74,14 @@ pub(super) struct TrackedReads<'b> {
     broker: &'b RedisBroker,
     topic: Topic,
     seen: SharedSeen,
-    /// What had been announced before the last look at what is known.
+    /// The number of announcements before the last look at the known answers.
     changes: u64,
     source: Source<'b>,
 }
 
-/// How it learns of changes.
+/// The source of announcements.
 enum Source<'b> {
-    /// On a connection that the calling task drives: no other thread has to be woken to receive it.
+    /// A connection that the calling task drives, so that no other thread has to be woken to receive an announcement.
     Own(Taken<'b>),
     Shared(watch::Receiver<()>),
     /// Tracking is refused, by a proxy or a missing permission.
@@ -89,8 +89,9 @@ enum Source<'b> {
 }
 
 impl Source<'_> {
-    /// Differs after an announcement that matters. All that is read on a connection of the caller's own is read for it; on the one
-    /// that all share, a wait for due tasks is not woken by each lease.
+    /// Returns a number that grows with each announcement that matters. On a connection of the caller's own, all of
+    /// them matter. On the shared one, only those of the topic do, so that each lease does not wake a wait for due
+    /// tasks.
     fn announced(&self, topic: Topic, seen: &mut seen::Seen) -> u64 {
         match self {
             Self::Own(_) => seen.changes(),
@@ -99,31 +100,31 @@ impl Source<'_> {
     }
 }
 
-/// What became of questions.
+/// The outcome of questions.
 #[derive(Default)]
 pub(super) struct AnswerReport<'q> {
-    /// How many had to be asked.
+    /// Number of questions that had to be asked.
     pub(super) count: usize,
     /// The answers to those, even where they have changed since.
     pub(super) answers: Vec<(&'q Question, Option<i64>)>,
-    /// The error that Redis answered to one of them, which stays unknown.
+    /// The error that Redis answered to one of them, whose answer stays unknown.
     pub(super) failure: Option<BrokerError>,
 }
 
 impl RedisBroker {
-    /// On the connection that all share.
+    /// Reads on the connection that all callers share.
     pub(super) fn reads(&self, topic: Topic) -> TrackedReads<'_> {
         let wake = self.wake();
         let source = Source::Shared(wake.notifier.subscribe());
         TrackedReads::new(self, topic, Arc::clone(&wake.seen), source)
     }
 
-    /// On a connection of the caller's own; on the shared one while there is none.
+    /// Reads on a connection of the caller's own, or on the shared one while there is none.
     pub(super) fn own_reads(&self) -> TrackedReads<'_> {
         let Some(mut own) = self.waiting.as_ref().and_then(DedicatedConnection::take) else {
             return self.reads(Topic::Work);
         };
-        // Changes that were announced while no wait listened.
+        // Reads the changes that were announced while no wait listened.
         if !own.catch_up() {
             return self.reads(Topic::Work);
         }
@@ -140,27 +141,28 @@ impl<'b> TrackedReads<'b> {
 }
 
 impl TrackedReads<'_> {
-    /// Whether each change is announced; otherwise all has to be looked at.
+    /// Returns whether each change is announced; otherwise every answer has to be asked for again.
     pub(super) fn is_told(&self) -> bool {
         !matches!(self.source, Source::Poll)
     }
 
-    /// Whether it is the caller's own.
+    /// Returns whether the connection is the caller's own.
     pub(super) fn is_own(&self) -> bool {
         matches!(self.source, Source::Own(_))
     }
 
-    /// Differs after an announcement that matters here.
+    /// Returns a number that grows with each announcement that matters to these reads.
     fn announced(&self) -> u64 {
         self.source.announced(self.topic, &mut seen::lock(&self.seen))
     }
 
-    /// The answer, if it is known; the inner one is what the question says of no answer.
+    /// Returns the answer, if it is known. The inner `None` is an answer without a number, such as the head of an empty
+    /// zset.
     pub(super) fn answer(&self, question: &Question) -> Option<Option<i64>> {
         seen::lock(&self.seen).answer(question)
     }
 
-    /// Forgets answers: the caller will change what they are about.
+    /// Forgets answers that the caller is about to change.
     pub(super) fn forget<'q>(&self, questions: impl IntoIterator<Item = &'q Question>) {
         let mut seen = seen::lock(&self.seen);
         questions.into_iter().for_each(|question| seen.forget(question));
@@ -178,7 +180,7 @@ impl TrackedReads<'_> {
         loop {
             let (ask, asking) = {
                 let mut seen = seen::lock(&self.seen);
-                // Before the question: nothing may happen in between.
+                // The number and the questions are read under one lock, so that no announcement comes in between.
                 self.changes = self.source.announced(self.topic, &mut seen);
                 let ask = seen.unknown(self.topic, questions.clone(), Instant::now());
                 let asking = seen.asking(self.topic, &ask);
@@ -187,7 +189,7 @@ impl TrackedReads<'_> {
             if ask.is_empty() {
                 return Ok(AnswerReport::default());
             }
-            // Without an answer Redis may be another by now: all is asked on another connection.
+            // Without an answer, Redis may be another by now: all questions are asked on another connection.
             let Some(answers) = self.send(ask.iter().map(|question| question.call()).collect()).await? else {
                 continue;
             };
@@ -210,8 +212,8 @@ impl TrackedReads<'_> {
         }
     }
 
-    /// The answers to `questions` at this moment, in one round trip, or two where some have changed a moment ago; `None` for one
-    /// that Redis answered with an error.
+    /// Returns the answers to `questions` at this moment, in one round trip, or two where some have changed a moment
+    /// ago; `None` for a question that Redis answered with an error.
     ///
     /// # Errors
     ///
@@ -227,7 +229,7 @@ impl TrackedReads<'_> {
         Ok(questions.iter().map(answer).collect())
     }
 
-    /// Has Redis say something, and with it all that it has to announce until now.
+    /// Sends a `PING`, whose answer comes behind all announcements that Redis has made until now.
     pub(super) async fn catch_up(&mut self) -> Result<(), BrokerError> {
         let ping = Call::plain("PING");
         match self.source {
@@ -237,7 +239,7 @@ impl TrackedReads<'_> {
         }
     }
 
-    /// The answers; `None` if they have to be asked again, elsewhere.
+    /// Returns the answers to `calls`; `None` if these have to be sent again, on another connection.
     async fn send(&mut self, calls: Vec<Call>) -> Result<Option<Vec<Answer>>, BrokerError> {
         match &mut self.source {
             Source::Own(own) => match own.exchange(calls).await {
@@ -254,8 +256,8 @@ impl TrackedReads<'_> {
         Ok(None)
     }
 
-    /// Returns when an answer may have changed, of these or other questions; `false` if `limit` was over before, or nobody could
-    /// say any more.
+    /// Waits until an answer may have changed, of these or other questions. `false` if `limit` passes before, or the
+    /// connection has ended.
     ///
     /// # Errors
     ///
@@ -281,7 +283,7 @@ impl TrackedReads<'_> {
             received = changed => Ok(received),
             closed = broker.router.ended() => Err(closed),
         };
-        // Before the caller looks what it was about.
+        // The caller looks at the changes only after this, so it misses none.
         self.changes = self.announced();
         received
     }

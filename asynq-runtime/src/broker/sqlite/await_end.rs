@@ -1,7 +1,8 @@
 //! Waits for the ends of tasks, and until queues have nothing left to do (contract: `broker/inspect.rs`).
 //!
-//! A commit does not say which tasks it ended, so every waiter would have to look after each commit. One of them leads instead:
-//! it looks for all of them in one read and tells those whose tasks have ended. When it leaves, another one leads.
+//! A commit does not say which tasks it ended, so every waiter would have to look after each commit. One waiter, the leader,
+//! looks for all of them instead, in one read, and notifies the waiters whose tasks have ended. When the leader leaves, another
+//! waiter leads.
 
 use std::{
     collections::BTreeMap,
@@ -35,11 +36,11 @@ use super::{
     wake::notifier::Listener,
 };
 
-/// Most tasks that one read looks at. Other reads have their turn in between.
+/// Most tasks that one read looks at. Other reads run in between.
 const SLICE: usize = 500;
 /// Longest pause after a look at many tasks.
 const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-/// A look that takes less needs no pause after it.
+/// A look that takes less time needs no pause after it.
 const SHORT: Duration = Duration::from_millis(1);
 /// Commits that follow each other within this time are looked at together, where only the last one matters.
 const TOGETHER: Duration = Duration::from_millis(5);
@@ -49,7 +50,7 @@ const TOGETHER: Duration = Duration::from_millis(5);
 pub(super) struct EndWaiters {
     waiting: Mutex<Waiting>,
     lead: sync::Mutex<Lead>,
-    /// Whether other programs know by now that this one waits.
+    /// Whether other programs know by now that this program waits.
     is_known: AtomicBool,
 }
 
@@ -63,19 +64,19 @@ struct Waiting {
 struct Waiter {
     queue: QueueName,
     id: TaskId,
-    /// Whether its task may have ended.
+    /// Whether the task may have ended.
     is_told: AtomicBool,
     told: Notify,
-    /// Until when it is known that its task had not changed.
+    /// Time until which the task is known not to have changed.
     unchanged_until: Mutex<Option<Instant>>,
 }
 
-/// What goes from one leader to the next.
+/// State that a leader passes to the next one.
 #[derive(Debug, Default)]
 struct Lead {
-    /// Absent while no task is awaited: then nothing has to be looked for in the file.
+    /// Absent while no task is awaited: the file then needs no look.
     notifier: Option<Listener>,
-    /// Whether there may have been an end that was not looked at.
+    /// Whether a task may have ended since the last look.
     is_behind: bool,
     /// When the first notification since the last look was received.
     notified_at: Option<Instant>,
@@ -88,7 +89,7 @@ struct WaiterGuard<'a> {
     waiter: Arc<Waiter>,
 }
 
-/// The right to look for all waiters; dropping it hands it on.
+/// The right to look for all waiters; dropping this guard passes the right on.
 struct Leading<'a> {
     waiters: &'a EndWaiters,
     lead: sync::MutexGuard<'a, Lead>,
@@ -174,13 +175,15 @@ impl SqliteBroker {
 }
 
 impl SqliteBroker {
-    /// Has other programs tell us of commits that end tasks; the safety net would do so within 100 ms.
+    /// Has other programs notify this one of commits that end tasks; without a notification the safety net finds them within
+    /// 100 ms.
     async fn be_told_by_others(&self) {
         if self.ends.is_known.swap(true, Ordering::AcqRel) {
             return;
         }
         let common = Arc::clone(&self.store.common);
-        // On a reader's thread, because it makes files. If the broker cannot be asked, the look that follows says so.
+        // A reader's thread runs `wait_for_ends`, because it creates files. If it cannot run, the look that follows reports the
+        // error.
         let known = self.store.read(move |_| {
             if let Some(liveness) = &common.liveness {
                 liveness.wait_for_ends();
@@ -209,7 +212,7 @@ impl EndWaiters {
         WaiterGuard { waiters: self, number, waiter }
     }
 
-    /// Waits until this waiter has to look for all.
+    /// Waits until this waiter leads, and has to look for all.
     async fn lead(&self) -> Leading<'_> {
         Leading { waiters: self, lead: self.lead.lock().await }
     }
@@ -252,8 +255,8 @@ impl Drop for WaiterGuard<'_> {
 }
 
 impl Leading<'_> {
-    /// Looks for all who wait, after each commit that ended a task, until the task at `own` may have ended. It may be
-    /// dropped at any time; the next leader looks at what this one did not.
+    /// Looks for all waiters after each commit that ended a task, until the task of `own` may have ended. The future may be
+    /// dropped at any time; the next leader looks at the tasks that this leader did not.
     ///
     /// # Errors
     ///
@@ -294,14 +297,14 @@ impl Leading<'_> {
 
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
-        // The leader itself is one of them.
+        // The list holds the leader itself.
         if self.waiters.waiting().by_number.len() <= 1 {
             self.lead.notifier = None;
         }
     }
 }
 
-/// The states and extra facts of tasks; `None` for one that is not there.
+/// Returns the states and extra facts of tasks; `None` for a task that is not there.
 async fn look_at(store: &Store, tasks: Vec<Arc<Waiter>>) -> Result<Vec<Option<(TaskState, Extra)>>, BrokerError> {
     let look = |view: &View<'_>, task: &Waiter| {
         let found = view.find(&sql::INSPECT_STATE, params![task.queue.as_str(), task.id.as_str()], |row| {

@@ -13,9 +13,9 @@ pub(super) fn beside(database: &Path, suffix: &str) -> PathBuf {
     path.into()
 }
 
-/// Gives `file`, which was just made, the mode of the database, and its owner where this program may: as SQLite does
-/// with its own files. Every program that may write to the database must be able to use every file beside it, whatever
-/// the umask of the program that came first, and although root was the first.
+/// Gives `file`, which was just created, the mode of the database, and its owner where this program may change owners, as
+/// SQLite does with its own files. Every program that may write to the database must be able to use every file beside it,
+/// whatever the umask of the first program, and even if root ran the first program.
 pub(super) fn belong_to(database: &Path, file: &Path) {
     #[cfg(unix)]
     {
@@ -30,14 +30,15 @@ pub(super) fn belong_to(database: &Path, file: &Path) {
             }
             Ok(())
         };
-        // A program that is neither root nor the owner may not; then the file stays as the umask made it.
+        // A program that is neither root nor the owner may not change `file`, which then keeps the mode that the umask left.
         let _ = adopt();
     }
     #[cfg(not(unix))]
     let _ = (database, file);
 }
 
-/// The same for a folder, which those may enter who may read the database.
+/// Gives `folder` the mode and the owner of the database, as [`belong_to`] does for a file, and lets each user who may read the
+/// database enter the folder.
 pub(super) fn folder_belongs_to(database: &Path, folder: &Path) {
     belong_to(database, folder);
     #[cfg(unix)]
@@ -47,7 +48,7 @@ pub(super) fn folder_belongs_to(database: &Path, folder: &Path) {
             let mode = fs::metadata(database)?.permissions().mode() & 0o777;
             fs::set_permissions(folder, fs::Permissions::from_mode(mode | (mode & 0o444) >> 2))
         };
-        // As above.
+        // An error is ignored as in `belong_to`.
         let _ = enter();
     }
 }

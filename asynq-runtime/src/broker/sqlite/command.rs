@@ -1,5 +1,5 @@
-//! One call to a thread: a closure, the channel for its answer, and a flag by which caller and thread agree which of
-//! them gave up first.
+//! One call to a thread: a closure, the channel for its answer, and a flag that decides whether the thread began the call or
+//! the caller gave it up first.
 
 use std::{
     fmt,
@@ -20,18 +20,18 @@ use super::{
     wake::process_notifier::NotifySender,
 };
 
-/// The order of the steps in one commit: what is inserted can be claimed in the same commit.
+/// The order of the steps in one commit: a task that is inserted can be claimed in the same commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Priority {
-    /// Leases and beats: what keeps tasks with the worker that runs them.
+    /// Leases and beats, which keep tasks with the worker that runs them.
     Lease,
     /// New tasks; the first to be refused when the disk is full.
     Insert,
     /// Outcomes, and everything small.
     Settle,
-    /// What becomes pending again.
+    /// Tasks that become pending, and other maintenance.
     Forward,
-    /// What is taken.
+    /// Claims of pending tasks.
     Claim,
 }
 
@@ -39,31 +39,31 @@ pub(super) enum Priority {
 pub(super) trait Command: Send {
     fn priority(&self) -> Priority;
 
-    /// How many tasks it is about.
+    /// Returns how many tasks the call is about.
     fn items(&self) -> usize;
 
-    /// Whether a power cut may take it back.
+    /// Returns whether a power cut may undo the call.
     fn may_be_lost(&self) -> bool;
 
-    /// Starts it, unless its caller has given up.
+    /// Begins the call, unless its caller has given up; returns whether the call is begun.
     fn begin(&self) -> bool;
 
-    /// Whether it may wait until there is something for it to do.
+    /// Returns whether the call may wait until it has something to do.
     fn waits(&self) -> bool;
 
-    /// When there will be something for it to do.
+    /// Returns when the call will have something to do.
     fn ready(&self, view: &View<'_>) -> Ready;
 
-    /// Whether its caller has gone.
+    /// Returns whether the caller of the call is gone.
     fn is_given_up(&self) -> bool;
 
-    /// Tries to find the answer without a write transaction; returns whether it did.
+    /// Tries to find the answer without a write transaction; returns whether it succeeded.
     fn look(&mut self, view: &View<'_>) -> bool;
 
-    /// Does it. May be called again after a rollback.
+    /// Runs the call in a transaction. May be called again after a rollback.
     fn run(&mut self, tx: &mut Tx<'_>) -> rusqlite::Result<()>;
 
-    /// Sends the answer: the one of the last run, or `error`.
+    /// Sends the answer: the result of the last run or look, or `error`.
     fn finish(self: Box<Self>, error: Option<BrokerError>);
 }
 
@@ -73,7 +73,7 @@ impl fmt::Debug for dyn Command {
     }
 }
 
-/// Says whether a call was begun or given up before, whichever came first.
+/// Says whether a call was begun or given up, whichever came first.
 #[derive(Debug, Default)]
 pub(super) struct CancelFlag(AtomicU8);
 
@@ -118,7 +118,7 @@ type IsReady = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Ready> + Send>;
 type Look<T> = Box<dyn Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send>;
 type Run<T> = Box<dyn FnMut(&mut Tx<'_>) -> rusqlite::Result<T> + Send>;
 
-/// What a call wants done.
+/// The work that a call gives to the writer.
 pub(super) struct WriteCommand<T> {
     priority: Priority,
     items: usize,
@@ -138,33 +138,34 @@ impl<T> WriteCommand<T> {
         Self { priority, items, may_be_lost: false, ready: None, look: None, run: Box::new(run) }
     }
 
-    /// The step of a commit that it belongs to.
+    /// Returns the step of a commit that the command belongs to.
     pub(super) fn priority(&self) -> Priority {
         self.priority
     }
 
-    /// Need not be durable before it is answered: claims, leases and forwards are redone after a power cut. The worker
-    /// ended with the power, a due time comes again, and tokens are drawn from the clock, so that none is given twice.
-    /// The only loss is that this end counts as a crash. The next command that waits for the disk, a heartbeat at the
-    /// latest, makes it durable.
+    /// Lets the writer answer the command before it is durable: claims, leases and forwards are redone after a power cut. The
+    /// worker ended with the power, a due time comes again, and tokens are drawn from the clock, so that no token is given
+    /// twice. The only loss is that the end of the worker counts as a crash. The next command that waits for the disk, a
+    /// heartbeat at the latest, makes the commit durable.
     pub(super) fn may_be_lost(self) -> Self {
         Self { may_be_lost: true, ..self }
     }
 
-    /// Waits until `ready` says that there is something to do. It is asked again after each write by anyone.
+    /// Has the command wait until `ready` says that there is something to do. The writer asks `ready` again after each write of
+    /// any program.
     pub(super) fn once(mut self, ready: impl Fn(&View<'_>) -> rusqlite::Result<Ready> + Send + 'static) -> Self {
         self.ready = Some(Box::new(ready));
         self
     }
 
-    /// Tries `look` before, which spares the write lock when it finds the answer.
+    /// Tries `look` first, which spares the write lock when it finds the answer.
     pub(super) fn unless(mut self, look: impl Fn(&View<'_>) -> rusqlite::Result<Option<T>> + Send + 'static) -> Self {
         self.look = Some(Box::new(look));
         self
     }
 }
 
-/// An order with its caller.
+/// A command with its caller.
 pub(super) struct Call<T> {
     command: WriteCommand<T>,
     cancel_flag: Arc<CancelFlag>,
@@ -206,7 +207,7 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn ready(&self, view: &View<'_>) -> Ready {
-        // An error is left to the transaction to meet again and to report.
+        // The transaction meets the error again and reports it.
         self.command.ready.as_ref().and_then(|ready| ready(view).ok()).unwrap_or(Ready::Now)
     }
 
@@ -216,7 +217,7 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn look(&mut self, view: &View<'_>) -> bool {
-        // An error is left to the transaction to meet again and to report.
+        // The transaction meets the error again and reports it.
         self.outcome = self.command.look.as_ref().and_then(|look| look(view).ok().flatten());
         self.outcome.is_some()
     }
@@ -229,7 +230,7 @@ impl<T: Send> Command for Call<T> {
 
     fn finish(self: Box<Self>, error: Option<BrokerError>) {
         let Self { command, outcome, reply, .. } = *self;
-        // What the order holds, file locks for instance, is free again before its caller goes on.
+        // Resources of the command, file locks for instance, are free again before its caller goes on.
         drop(command);
         let answer = match (error, outcome) {
             (Some(error), _) => Err(error),
@@ -267,7 +268,7 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest fo
     }
 }
 
-/// Wakes the other programs on the file; has no answer.
+/// A request to wake the other programs on the file, without an answer.
 pub(super) struct NotifyProcesses {
     pub(super) _room: OwnedSemaphorePermit,
 }
@@ -280,7 +281,7 @@ impl ReadRequest for NotifyProcesses {
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
         if let (Ok(view), Some(liveness)) = (view, &common.liveness) {
             let notify_sender = NotifySender::ready();
-            presence::others_bells(&view, liveness)
+            presence::other_notifier_paths(&view, liveness)
                 .iter()
                 .for_each(|process_notifier| notify_sender.notify(process_notifier));
         }

@@ -11,26 +11,25 @@ use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
 /// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
 const STATEMENTS: usize = 128;
 
-/// Pages that the writer keeps in memory, and a reader: SQLite's own default, and half of it. More wins nothing that could be
-/// measured, since ids that follow the time keep the work in few
-/// pages, and would be most of a worker's memory.
+/// Pages that the writer and a reader keep in memory: SQLite's own default, and half of it. More pages win nothing that could
+/// be measured, since ids that follow the time keep the work in few pages, and would be most of a worker's memory.
 const WRITER_CACHE: &str = "PRAGMA cache_size=-2048;";
 const READER_CACHE: &str = "PRAGMA cache_size=-1024;";
 
 /// How often a busy handler asks again before it gives up: about 10 s.
 const BUSY_ROUNDS: i32 = 3_500;
-/// The same where others wait for us meanwhile: about 0.2 s.
+/// How often the busy handler of a checkpoint asks again, for which other threads and programs wait: about 0.2 s.
 const SOON_ROUNDS: i32 = 250;
 
-/// A connection to `file` that nothing has been set on yet, so that a foreign file stays as it is.
+/// Opens a connection to `file` without a setting that changes the file, so that a foreign file stays as it is.
 pub(super) fn open_untouched(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags() | OpenFlags::SQLITE_OPEN_CREATE)?;
     be_patient(&mut connection)?;
     Ok(connection)
 }
 
-/// Makes `connection` the one that writes; the file must be known to be ours. Its commits do not wait for the disk, which is
-/// done after them (`disk.rs`).
+/// Makes `connection` the one that writes; the file must be known to be ours. Its commits do not wait for the disk: `disk.rs`
+/// syncs the log after them.
 pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     switch_to_wal(connection)?;
     connection.execute_batch(
@@ -40,14 +39,14 @@ pub(super) fn make_writer(connection: &Connection) -> rusqlite::Result<()> {
     settle_in(connection)
 }
 
-/// A database in memory, which lives as long as its connection.
+/// Opens a database in memory, which lives as long as its connection.
 pub(super) fn open_memory() -> rusqlite::Result<Connection> {
     let connection = Connection::open_in_memory_with_flags(flags())?;
     settle_in(&connection)?;
     Ok(connection)
 }
 
-/// A connection that can only read.
+/// Opens a connection that can only read.
 pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags())?;
     be_patient(&mut connection)?;
@@ -57,8 +56,8 @@ pub(super) fn open_reader(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A connection that only asks whether the file has changed. Nothing is set on it for which SQLite would read the schema,
-/// which takes more memory than all else that it needs.
+/// Opens a connection that only asks whether the file has changed. No setting is made for which SQLite would read the schema,
+/// because the schema takes more memory than the rest of the connection.
 pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags())?;
     be_patient(&mut connection)?;
@@ -66,7 +65,7 @@ pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
     Ok(connection)
 }
 
-/// A writer for a file that was opened before; used after the old connection met an input/output error.
+/// Opens a writer for a file that was opened before, after the old connection met an input/output error.
 pub(super) fn reopen_writer(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags())?;
     be_patient(&mut connection)?;
@@ -80,7 +79,8 @@ fn flags() -> OpenFlags {
 
 fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
     connection.set_prepared_statement_cache_capacity(STATEMENTS);
-    // Otherwise a statement whose plan could profit from it is prepared anew for each other value of its LIMIT.
+    // Without QPSG, SQLite prepares a statement anew for each other value of its LIMIT, if its plan could profit from the
+    // value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     connection.execute_batch(
         "PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF; PRAGMA cell_size_check=ON; PRAGMA trusted_schema=OFF;",
@@ -92,8 +92,8 @@ pub(super) fn empty_wal(connection: &mut Connection) -> rusqlite::Result<()> {
     checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", None).map(drop)
 }
 
-/// The same, with a short wait for readers and writers. Returns whether the log is empty, which also means that all of
-/// it is in the database, on disk.
+/// Empties the write-ahead log as [`empty_wal`] does, with a short wait for readers and writers. Returns whether the log is
+/// empty, which also means that all of it is in the database, on disk.
 pub(super) fn empty_wal_soon(connection: &mut Connection) -> rusqlite::Result<bool> {
     checkpoint(connection, "PRAGMA wal_checkpoint(TRUNCATE)", Some(wait_for_others))
 }
@@ -114,7 +114,7 @@ fn wait_for_others(round: i32) -> bool {
     round < SOON_ROUNDS && wait_for_lock(round)
 }
 
-/// The fair write lock puts the programs of this library in order; the busy handler is for all other writers.
+/// Sets the busy handler, which is for foreign writers: the fair write lock puts the programs of this library in order.
 fn be_patient(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait_for_lock as fn(i32) -> bool))
 }
@@ -127,7 +127,8 @@ fn wait_for_lock(round: i32) -> bool {
     true
 }
 
-/// Short pauses first, since most transactions are; `jitter` below 1000 keeps waiters from marching in step.
+/// Returns a pause that is short at first, since most transactions are short; `jitter`, below 1000, keeps waiters from marching
+/// in step.
 fn busy_pause(round: i32, jitter: u64) -> Duration {
     let base = 50 + 4 * u64::from(round.unsigned_abs());
     Duration::from_micros((base + base * jitter / 250).min(3_000))
@@ -137,7 +138,8 @@ fn jitter() -> u64 {
     u64::from(SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().subsec_nanos()) % 1_000
 }
 
-/// Several programs may create one file at once, and the switch does not wait for the lock by itself.
+/// Switches the file to WAL mode, and retries for 10 s: several programs may create one file at once, and the switch does not
+/// wait for the lock by itself.
 fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
     let give_up = Instant::now() + Duration::from_secs(10);
     loop {

@@ -58,7 +58,7 @@ impl Consume for SqliteBroker {
         let attempt = self.tokens.attempt(member.number, self.store.now());
         let (claim, command) = self.claim(member, &attempt, wanted, quarantined);
         let queues: Vec<QueueName> = wanted.iter().map(|wanted| wanted.queue.clone()).collect();
-        // Most of them are empty after most writes, which the walk of `ready::of` tells at once.
+        // Most queues are empty after most writes, which the walk of `ready::of` finds at once.
         let is_ready = move |view: &View<'_>| {
             Ok::<_, rusqlite::Error>(!claim.lost.is_empty() || !ready::of(view, &queues, quarantined)?.is_empty())
         };
@@ -66,7 +66,7 @@ impl Consume for SqliteBroker {
         let answer = self.store.write_once(command, Arc::clone(&attempt.cancel_flag), limit, stop.cancelled()).await;
         match answer.transpose() {
             Some(answer) => attempt.ended_with(answer),
-            // It was given up before it was begun, as its flag says.
+            // The command was given up before it was begun, as its flag says.
             None => Ok(Vec::new()),
         }
     }
@@ -110,7 +110,7 @@ impl Consume for SqliteBroker {
 }
 
 impl SqliteBroker {
-    /// The order that takes tasks, and what its looks need to know of it.
+    /// Returns the claim, for looks, and the command that takes its tasks.
     fn claim(
         &self,
         member: &Member,
@@ -134,7 +134,7 @@ impl SqliteBroker {
     }
 }
 
-/// Requeues what dequeues with these tokens took.
+/// Requeues the tasks that dequeues with the tokens `lost` took.
 fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(QueueName, TaskId)>> {
     let mut released = Vec::new();
     for &token in lost {
@@ -142,7 +142,7 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
             Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&row.get::<_, String>(9)?), row.get::<_, String>(1)?))
         })?);
     }
-    // The last one to be requeued is the next to be taken.
+    // The task that is requeued last is the next to be taken.
     for (seq, queue, _) in released.iter().rev() {
         let Some(q) = tx.queue(queue)? else { continue };
         let place = tx.head(q)?;
@@ -153,7 +153,7 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
     Ok(released.into_iter().map(|(_, queue, id)| (queue, TaskId::from_wire(&id))).collect())
 }
 
-/// What one dequeue asks for.
+/// The request of one dequeue.
 #[derive(Debug)]
 struct Claim {
     server: i64,
@@ -161,7 +161,7 @@ struct Claim {
     /// Tokens of earlier calls whose answers were lost.
     lost: Vec<i64>,
     wanted: Vec<Wanted>,
-    /// The queues of those, for [`ready::by_name`].
+    /// The names of the wanted queues, for [`ready::by_name`].
     names: String,
     quarantined: Quarantined,
     lease: i64,
@@ -197,8 +197,8 @@ impl Claim {
         Ok(runs)
     }
 
-    /// Takes from one queue, at most so many quarantined tasks, of which it counts those that it took. What `runs` has of the
-    /// queue by then, from an earlier call, counts as part of what is wanted.
+    /// Takes tasks from one queue, at most `quarantined` of them quarantined, and counts `quarantined` down. Runs of the queue
+    /// that are in `runs` already, from an earlier call, count as part of the wanted ones.
     fn take(
         &self,
         tx: &mut Tx<'_>,
@@ -207,7 +207,7 @@ impl Claim {
         quarantined: &mut usize,
         runs: &mut Vec<Run>,
     ) -> rusqlite::Result<()> {
-        // Only where an answer was lost there are any.
+        // Only after a lost answer are there runs of this queue.
         let had =
             if self.lost.is_empty() { 0 } else { runs.iter().filter(|run| run.key.queue == wanted.queue).count() };
         let mut missing = wanted.n.min(MOST).saturating_sub(had);
@@ -221,13 +221,14 @@ impl Claim {
             let all = found.len() < missing;
             for candidate in found {
                 if candidate.is_quarantined() {
-                    // The next round does not find it again: by then none is left to take.
+                    // The next round does not find this task again: it asks for no quarantined task, because none is left to
+                    // take.
                     let Some(left) = quarantined.checked_sub(1) else { continue };
                     *quarantined = left;
                 }
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
-                    // Without its message it can never run; it is shown to people instead.
+                    // Without its message the task can never run; it is archived, where people see it.
                     tx.view.execute(&sql::CONSUME_SET_ASIDE, [candidate.seq, tx.view.now])?;
                     let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
                     tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
@@ -260,7 +261,7 @@ struct Candidate {
     facts: Facts,
     uniq: Option<String>,
     msg: Option<Vec<u8>>,
-    /// Since when it has been pending; 0 where that is not known any more.
+    /// Since when the task has been pending; 0 where the time is not known any more.
     since: i64,
 }
 
@@ -283,7 +284,7 @@ impl Candidate {
         extra.is_quarantined(u32::try_from(self.crashes).unwrap_or(0))
     }
 
-    /// How long it had been pending at `now`.
+    /// Returns how long the task had been pending at `now`.
     fn waited(&self, now: i64) -> Option<Duration> {
         let waited = now.checked_sub(self.since).filter(|_| self.since > 0)?;
         u64::try_from(waited).ok().map(Duration::from_millis)
@@ -303,7 +304,7 @@ impl Candidate {
     }
 }
 
-/// Draws run tokens and remembers those whose tasks never reached the caller.
+/// Draws run tokens and remembers the tokens whose tasks never reached the caller.
 #[derive(Debug)]
 pub(super) struct Tokens {
     source: TokenSource,
@@ -347,7 +348,7 @@ impl Attempt<'_> {
     fn ended_with<T>(self, answer: Result<T, BrokerError>) -> Result<T, BrokerError> {
         match &answer {
             Ok(_) => self.arrived(),
-            // It is unknown whether it will still be done.
+            // The writer may have run the command or may still run it.
             Err(error) if error.kind() == BrokerErrorKind::Timeout => drop(self),
             Err(_) => self.failed(),
         }
@@ -358,7 +359,8 @@ impl Attempt<'_> {
         self.arrived = true;
     }
 
-    /// The transaction was rolled back: this call took nothing, and earlier ones are still to be asked for.
+    /// Remembers the lost tokens of earlier calls again: the transaction was rolled back, so this call took no task, and the
+    /// tasks of the earlier calls are still to be asked for.
     fn failed(mut self) {
         self.arrived = true;
         let mut lost = std::mem::take(&mut self.lost);
@@ -369,7 +371,7 @@ impl Attempt<'_> {
 }
 
 impl Drop for Attempt<'_> {
-    /// Also runs when the caller drops the future: what the writer took meanwhile comes with the next call.
+    /// Also runs when the caller drops the future: tasks that the writer took meanwhile come with the next call.
     fn drop(&mut self) {
         if self.arrived {
             return;

@@ -1,4 +1,4 @@
-//! Looks at the file itself and for what does not fit together in a queue (contract: `broker/diagnose.rs`).
+//! Looks at the file itself, and for contradictions within a queue (contract: `broker/diagnose.rs`).
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use crate::{
 
 use super::{SqliteBroker, sql, tx::View};
 
-/// Tasks of a state that are counted one by one at most.
+/// Most tasks of a state that are counted one by one.
 const COUNTED: i64 = 5_000_000;
 
 #[async_trait::async_trait]
@@ -42,7 +42,7 @@ impl Diagnose for SqliteBroker {
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
         let limit = i64::try_from(limit.max(1)).unwrap_or(i64::MAX);
         let mut found = Examination { complete: true, ..Examination::default() };
-        // One read each: a reader has a second, and what a large state costs must not hide the others.
+        // Each state has a read of its own: a reader has a second, and a large state must not hide the others.
         for state in TaskState::ALL {
             let queue = queue.clone();
             let looked = self.store.read(move |view| examine(view, &queue, state, limit)).await;
@@ -56,7 +56,7 @@ impl Diagnose for SqliteBroker {
 }
 
 impl SqliteBroker {
-    /// `ok`, the first damage, or why there is no answer.
+    /// Returns `ok`, the first damage, or the reason why there is no answer.
     async fn quick_check(&self) -> Result<String, BrokerError> {
         let answer = self.store.read(|view| view.find(&sql::DIAGNOSE_SOUND, [], |row| row.get::<_, String>(0))).await;
         match answer {
@@ -77,7 +77,7 @@ fn read_file(view: &View<'_>) -> rusqlite::Result<File> {
     found.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
-/// What took too long was not looked at.
+/// Makes an incomplete examination of a read that took too long.
 fn in_time(looked: Result<Examination, BrokerError>) -> Result<Examination, BrokerError> {
     match looked {
         Err(error) if error.kind() == BrokerErrorKind::Timeout => Ok(Examination::default()),

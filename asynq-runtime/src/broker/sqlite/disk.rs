@@ -1,16 +1,16 @@
 //! Answers commits once they are on disk, so that only their callers wait for the disk.
 //!
-//! With `synchronous=FULL` SQLite syncs its log inside of COMMIT, and the file is locked meanwhile. Here the connection
-//! is set to NORMAL, which leaves out this one sync and keeps all others (the head of a log that begins anew; log and
-//! database around a checkpoint), and the log is synced after the lock was given back. So others write meanwhile; a
-//! claim, which promises nothing, is answered at once; and one sync serves all commits before it. What was promised (a
-//! task is stored, an outcome is kept) is said only after it, whichever program made the commit that the promise rests
-//! on (docs/design/sqlite.md#durability).
+//! With `synchronous=FULL` SQLite syncs its log inside of COMMIT, and the file is locked meanwhile. Here the connection is set
+//! to NORMAL, which leaves out this one sync and keeps all others (the head of a log that begins anew; log and database around
+//! a checkpoint), and the log is synced after the lock was released. So others write meanwhile; a claim, which promises
+//! nothing, is answered at once; and one sync serves all commits before it. A promise (a task is stored, an outcome is kept) is
+//! answered only after the sync, whichever program made the commit that the promise rests on
+//! (docs/design/sqlite.md#durability).
 //!
-//! A commit can be read before it is on disk, so a sync that fails leaves what FULL would have rolled back: a log of
-//! which a part may be missing after a power cut, and all that follows with it. Nothing is promised then before all of
-//! it is in the database and the log is empty. A power cut in that very moment is not survived, and other programs on
-//! the file hear of the failure only if the system tells them too.
+//! A commit can be read before it is on disk, so a failed sync leaves commits that FULL would have rolled back: a part of the
+//! log, and with it all that follows, may be missing after a power cut. Nothing is promised then before the whole log is in the
+//! database and the log is empty. A power cut in that very moment is not survived, and other programs on the file learn of the
+//! failure only if the system reports it to them too.
 
 use std::{
     fmt,
@@ -27,14 +27,14 @@ use std::{
 
 use super::{beside::beside, command::Command, error::translate_sync};
 
-/// The way to the disk, and the thread that waits for it where the writer has something else to do.
+/// The log to sync, and the thread that syncs it where the writer has something else to do.
 #[derive(Debug)]
 pub(super) struct Disk {
     log: Arc<Log>,
-    /// What was committed and is not answered yet.
+    /// Commands that were committed and are not answered yet.
     kept: Vec<Box<dyn Command>>,
     /// Whether other callers were answered meanwhile: they may send the writer commands soon.
-    others_go_on: bool,
+    has_answered_others: bool,
     /// Started when it is first needed.
     sync_thread: Option<SyncThread>,
 }
@@ -43,16 +43,16 @@ pub(super) struct Disk {
 struct Log {
     place: String,
     sync: Box<dyn Fn() -> io::Result<()> + Send + Sync>,
-    /// Syncs that failed. The system tells a failure once per open file and takes what it could not write for written, so
-    /// no later sync can be believed.
+    /// Number of syncs that failed. The system reports a failure once per open file and takes the lost pages for written, so no
+    /// later sync proves that they are on disk.
     failed: AtomicU64,
-    /// How many of them no longer matter, because the log was emptied since.
+    /// How many failed syncs no longer matter, because the log was emptied since.
     repaired: AtomicU64,
     /// Commits that the sync thread has not answered.
     unanswered: AtomicUsize,
 }
 
-/// The thread, which answers what it is given and ends with the sender.
+/// The thread that syncs the log and answers the commands in its inbox; it ends with the sender of the inbox.
 #[derive(Debug)]
 struct SyncThread {
     inbox: mpsc::Sender<Vec<Box<dyn Command>>>,
@@ -60,7 +60,7 @@ struct SyncThread {
 }
 
 impl Disk {
-    /// The log of `database`, which a connection must have open, so that it is not replaced.
+    /// Opens the log of `database`, which a connection must have open, so that the log is not replaced.
     ///
     /// # Errors
     ///
@@ -74,10 +74,10 @@ impl Disk {
     pub(super) fn with(place: String, sync: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Self {
         let (failed, repaired, unanswered) = Default::default();
         let log = Log { place, sync: Box::new(sync), failed, repaired, unanswered };
-        Self { log: Arc::new(log), kept: Vec::new(), others_go_on: false, sync_thread: None }
+        Self { log: Arc::new(log), kept: Vec::new(), has_answered_others: false, sync_thread: None }
     }
 
-    /// Whether what was committed may be missing on disk although it can be read.
+    /// Whether a commit may be missing on disk although it can be read.
     pub(super) fn is_dirty(&self) -> bool {
         self.log.is_dirty()
     }
@@ -87,39 +87,39 @@ impl Disk {
         self.log.unanswered.load(Ordering::Acquire) > 0
     }
 
-    /// Makes promises possible again by `empty`, which has all that was committed in the database, on disk, and the log
-    /// empty, and says whether it could.
+    /// Makes promises possible again and returns whether it could. `empty` copies all commits into the database, on disk, and
+    /// empties the log; it returns whether it could.
     ///
     /// # Errors
     ///
-    /// Those of `empty`; or the disk did not take that the log is empty.
+    /// `empty` failed, or the empty log could not be synced.
     pub(super) fn repair(&self, empty: impl FnOnce() -> rusqlite::Result<bool>) -> Result<bool, RepairError> {
         let failed = self.log.failed.load(Ordering::Acquire);
         if !empty().map_err(RepairError::Sqlite)? {
             return Ok(false);
         }
-        // SQLite does not sync what it cuts off.
+        // SQLite does not sync the log after it truncated it.
         (self.log.sync)().map_err(RepairError::Disk)?;
         self.log.repaired.store(failed, Ordering::Release);
         Ok(!self.is_dirty())
     }
 
-    /// Keeps what was committed until it is on disk, and returns what promises nothing, to be answered at once.
+    /// Keeps committed commands until they are on disk, and returns the commands that promise nothing, to be answered at once.
     pub(super) fn keep(&mut self, committed: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let (free, kept): (Vec<_>, Vec<_>) = committed.into_iter().partition(|work| work.may_be_lost());
-        self.others_go_on |= !free.is_empty();
+        self.has_answered_others |= !free.is_empty();
         self.kept.extend(kept);
         free
     }
 
-    /// Answers what was kept as soon as it is on disk: here, which spares the way to another thread, if the writer
-    /// `has_time` and nobody is known who will want something of it meanwhile.
+    /// Answers the kept commands as soon as they are on disk. The writer syncs here itself, which spares the way to another
+    /// thread, if it `has_time` and no other caller was answered who may soon send it a command.
     pub(super) fn answer(&mut self, has_time: bool) {
-        let (works, others_go_on) = (mem::take(&mut self.kept), mem::take(&mut self.others_go_on));
+        let (works, has_answered_others) = (mem::take(&mut self.kept), mem::take(&mut self.has_answered_others));
         if works.is_empty() {
             return;
         }
-        if has_time && !others_go_on && !self.is_busy() {
+        if has_time && !has_answered_others && !self.is_busy() {
             self.log.answer(works);
             return;
         }
@@ -139,7 +139,7 @@ impl Disk {
 }
 
 impl Drop for Disk {
-    /// Waits until all is answered.
+    /// Waits until the sync thread has answered all commands.
     fn drop(&mut self) {
         if let Some(SyncThread { inbox, thread }) = self.sync_thread.take() {
             drop(inbox);
@@ -157,7 +157,7 @@ pub(super) enum RepairError {
 
 impl SyncThread {
     fn start(log: &Arc<Log>) -> io::Result<Self> {
-        // Each call in it holds room of the store, which bounds it.
+        // Each call in the channel holds a permit of the store, which bounds the channel.
         let (inbox, given) = mpsc::channel();
         let log = Arc::clone(log);
         let work = move || log.answer_all(&given);
@@ -183,7 +183,7 @@ impl Log {
         }
     }
 
-    /// One sync for all of them.
+    /// Syncs the log once and answers all of `works`.
     fn answer(&self, works: Vec<Box<dyn Command>>) {
         let error = match (self.sync)() {
             Ok(()) if !self.is_dirty() => None,

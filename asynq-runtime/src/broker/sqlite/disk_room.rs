@@ -1,13 +1,13 @@
-//! Keeps the last of the disk for what frees it: new tasks are refused while there is still room to settle the old ones.
+//! Keeps the last of the disk for writes that free it: new tasks are refused while there is still room to settle the old ones.
 //!
-//! Everything that SQLite writes goes to the write-ahead log first, an outcome that deletes a task as well. Once new
-//! tasks had filled the disk to the last byte, nothing could be settled until somebody else made room.
+//! Everything that SQLite writes goes to the write-ahead log first, an outcome that deletes a task as well. If new tasks had
+//! filled the disk to the last byte, no task could be settled before a person made room.
 
 use std::{fmt, path::Path};
 
 use rusqlite::Connection;
 
-/// Kept free on the disk: the log grows to about 4 MiB before it is copied into the file, which may grow by as much.
+/// Bytes kept free on the disk: the log grows to about 4 MiB before it is copied into the file, which may grow by as much.
 const RESERVE: u64 = 8 << 20;
 
 /// Tells whether new tasks may be stored.
@@ -58,7 +58,7 @@ impl Disk {
         None
     }
 
-    /// Whether less than the reserve is left, of a small disk half of it; `unused` bytes of the file count as free.
+    /// Whether less than the reserve is left, or less than half of a small disk; `unused` bytes of the file count as free.
     fn is_short(self, unused: u64) -> bool {
         self.free.saturating_add(unused) < RESERVE.min(self.size / 2)
     }

@@ -1,4 +1,4 @@
-//! What a failure of SQLite means to a caller.
+//! Translates failures of SQLite and of the file system into errors of the broker.
 
 use std::{io, path::Path};
 
@@ -39,7 +39,7 @@ pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
     BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
 }
 
-/// Whether something was to be read that is not there.
+/// Whether the file or its log is shorter than SQLite expected.
 fn is_cut_off(error: &rusqlite::Error) -> bool {
     matches!(error, rusqlite::Error::SqliteFailure(found, _) if found.extended_code == ffi::SQLITE_IOERR_SHORT_READ)
 }
@@ -57,8 +57,8 @@ pub(super) fn translate_io(error: io::Error, path: &Path) -> BrokerError {
     BrokerError::with_source(kind, format!("{place}: {advice} ({error})"), error)
 }
 
-/// Translates a failure to bring the log of `place` to the disk. Never [`Full`](BrokerErrorKind::Full), which says that
-/// nothing was stored: what was committed can be read, and may be gone after a power cut.
+/// Translates a failure to sync the log of `place`. The kind is never [`Full`](BrokerErrorKind::Full), which says that nothing
+/// was stored: the commit can be read, and may be gone after a power cut.
 pub(super) fn translate_sync(error: io::Error, place: &str) -> BrokerError {
     let message = format!(
         "{place}: the disk did not take what was written; look into the system's log; whether the call took effect is \

@@ -1,5 +1,5 @@
-//! Takes turns at writing: two file locks that make programs queue up, because SQLite's own waiting starves some of
-//! them (docs/design/sqlite.md#taking-turns).
+//! Queues writers fairly: two file locks make programs take turns, because SQLite's own waiting starves some of them
+//! (docs/design/sqlite.md#taking-turns).
 //!
 //! A program locks `next`, then `write_lock`, then unlocks `next`: at most one program waits for `write_lock`, all
 //! others for `next`, and the program that has just written goes to the end. The two locks are for fairness only;
@@ -17,20 +17,20 @@ use std::{
 
 use super::beside::{belong_to, beside};
 
-/// How long a writer waits for its turn before it goes on without. A holder that lives gives it back after one transaction,
-/// so this is many times the longest wait that was measured (56 ms: eight programs on a slow disk); one that
-/// was stopped, by a debugger or with its whole machine, must not hold up for long what others have to do in time, such as
-/// taking over the lead of the schedulers.
+/// How long a writer waits for the lock before it writes without it. A holder that lives releases the lock after one
+/// transaction, so this is many times the longest wait that was measured (56 ms: eight programs on a slow disk). A holder that
+/// was stopped, by a debugger or with its whole machine, must not delay urgent writes of others for long, such as taking over
+/// the lead of the schedulers.
 const PATIENCE: Duration = Duration::from_millis(250);
 
-/// How long a writer with more work keeps its turn; every hand-over costs the other program's page cache.
+/// How long a writer with more work keeps the lock; every hand-over costs the other program's page cache.
 const KEEP: Duration = Duration::from_millis(3);
 
 /// A program's place in the queue of writers.
 #[derive(Debug)]
 pub(super) struct FairWriteLock {
     files: Arc<LockFiles>,
-    held_since: Option<Instant>,
+    locked_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -39,27 +39,27 @@ struct LockFiles {
     write_lock: File,
     state: Mutex<State>,
     changed: Condvar,
-    /// [`PATIENCE`], but in tests.
+    /// [`PATIENCE`], except in tests.
     patience: Duration,
 }
 
-/// What the helper thread, which alone blocks in a file lock, is about.
+/// State of the helper thread, which alone blocks in a file lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
-    /// Waits to be asked.
+    /// Waits for a request of the writer.
     Idle,
-    /// Waits for the locks while the writer waits for it.
+    /// Waits for the locks while the writer waits for the helper.
     Asked,
-    /// Has the locks; they are the writer's.
+    /// Has the locks, which now belong to the writer.
     Granted,
     /// Still waits for the locks, but the writer went on without them.
     Abandoned,
-    /// Ends as soon as it can.
+    /// Ends as soon as the helper can.
     Closed,
 }
 
 impl FairWriteLock {
-    /// Opens `<db>-next` and `<db>-turn`, making them if they are missing.
+    /// Opens `<db>-next` and `<db>-turn`, and creates them if they are missing.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl FairWriteLock {
             let path = beside(database, suffix);
             let is_new = !path.exists();
             let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-            // An older version, or another user, may have made it for itself alone; locking needs to read only.
+            // An older version, or another user, may have created the file for its own user alone; locking needs to read only.
             let file = file.or_else(|error| File::open(&path).map_err(|_| error))?;
             if is_new {
                 belong_to(database, &path);
@@ -89,28 +89,28 @@ impl FairWriteLock {
         });
         let helper = Arc::clone(&files);
         thread::Builder::new().name("asynq-sqlite-turn".into()).spawn(move || helper.wait_for_others())?;
-        Ok(Self { files, held_since: None })
+        Ok(Self { files, locked_at: None })
     }
 
     /// Waits for the lock, at most [`PATIENCE`]. Returns whether it is held; writing is safe either way.
     pub(super) fn take(&mut self) -> bool {
-        if self.held_since.is_some() {
+        if self.locked_at.is_some() {
             return true;
         }
         if self.files.take() {
-            self.held_since = Some(Instant::now());
+            self.locked_at = Some(Instant::now());
         }
-        self.held_since.is_some()
+        self.locked_at.is_some()
     }
 
     /// Releases the lock, unless there is more work and less than [`KEEP`] has passed.
     pub(super) fn release(&mut self, more_work: bool) {
-        let Some(since) = self.held_since else { return };
+        let Some(since) = self.locked_at else { return };
         if more_work && since.elapsed() < KEEP {
             return;
         }
-        self.held_since = None;
-        // A lock that cannot be given back is given back by the kernel when the program ends; others go on without it.
+        self.locked_at = None;
+        // If the lock cannot be released, the kernel releases it when the program ends; others go on without it.
         let _ = self.files.write_lock.unlock();
     }
 }
@@ -140,7 +140,7 @@ impl LockFiles {
             *state = State::Asked;
             self.changed.notify_all();
         }
-        // A helper that was abandoned may come through any moment, but it is not worth waiting for a second time.
+        // An abandoned helper may get the locks at any moment, but is not worth a second wait.
         let give_up = Instant::now() + self.patience;
         while *state == State::Asked {
             let left = give_up.saturating_duration_since(Instant::now());
@@ -157,7 +157,7 @@ impl LockFiles {
         false
     }
 
-    /// The helper's life: block in the file locks whenever the writer asks for it.
+    /// Runs the helper: it blocks in the file locks whenever the writer asks for them.
     fn wait_for_others(&self) {
         let mut state = self.state();
         loop {
@@ -194,7 +194,7 @@ mod tests {
 
     use super::*;
 
-    /// A turn that waits long enough for a busy machine.
+    /// Opens a lock that waits long enough for a busy machine.
     fn patient(database: &Path) -> FairWriteLock {
         FairWriteLock::open_with(database, asynq_test_support::PATIENCE).unwrap()
     }
@@ -210,7 +210,7 @@ mod tests {
         });
     }
 
-    /// Has `write_lock` wait on a thread of its own, which ends with the turn taken.
+    /// Has `write_lock` wait on a thread of its own, which ends with the lock held.
     fn wait_on_a_thread(mut write_lock: FairWriteLock) -> thread::JoinHandle<FairWriteLock> {
         let files = Arc::clone(&write_lock.files);
         let waiting = thread::spawn(move || {
@@ -251,11 +251,11 @@ mod tests {
         let begun = Instant::now();
         assert!(!other.take());
         assert!(begun.elapsed() >= PATIENCE);
-        // From then on it does not wait at all: a thousand waits would take four minutes.
+        // From then on `other` does not wait at all: a thousand waits would take four minutes.
         let begun = Instant::now();
         assert!((0..1_000).all(|_| !other.take()));
         assert!(begun.elapsed() < 240 * PATIENCE, "{:?}", begun.elapsed());
-        // When the holder goes on, the turn is not lost for ever.
+        // When the holder goes on, the lock is not lost for ever.
         stuck.release(false);
         let is_idle = || (*other.files.state() == State::Idle).then_some(());
         eventually_blocking("the helper has given the turn back", is_idle);
@@ -269,9 +269,9 @@ mod tests {
         let (mut a, mut b) = (FairWriteLock::open(&database).unwrap(), FairWriteLock::open(&database).unwrap());
         assert!(a.take());
         a.release(true);
-        assert!(a.held_since.is_some());
+        assert!(a.locked_at.is_some());
         a.release(false);
-        assert!(a.held_since.is_none());
+        assert!(a.locked_at.is_none());
         assert!(b.take());
     }
 }

@@ -1,6 +1,6 @@
 //! Makes sets of the tasks that wait in groups, and ends them (contract: `broker/groups.rs`).
 //!
-//! A task is in a set while its `batch` names one; everything else about it stays, so that putting it back is one update.
+//! A task is in a set while its `batch` names the set; its other columns stay, so that releasing the set is one update.
 
 mod claim;
 mod finish;
@@ -146,18 +146,18 @@ impl Groups for SqliteBroker {
     }
 }
 
-/// Name, size, oldest.
+/// Reads a row of name, size and oldest.
 fn read_stats(row: &rusqlite::Row<'_>) -> rusqlite::Result<GroupStats> {
     let group = GroupName::from_wire(&row.get::<_, String>(0)?);
     let size = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
     Ok(GroupStats::new(group, size, row.get::<_, Option<i64>>(2)?.map(instant)))
 }
 
-/// What is known of a set.
+/// The row of a set.
 #[derive(Debug, Clone, Copy)]
 struct SetRow {
     q: i64,
-    /// Whether it was finished; then this is the receipt.
+    /// Whether the set was finished; the row is then its receipt.
     ended: bool,
 }
 
@@ -167,21 +167,21 @@ impl SetRow {
     }
 }
 
-/// Puts the tasks of a set back; returns how many.
+/// Releases the tasks of a set to their group; returns how many.
 fn release(tx: &mut Tx<'_>, q: i64, number: i64) -> rusqlite::Result<usize> {
     let released = tx.view.execute(&sql::GROUPS_RELEASE, [q, number])?;
     tx.view.execute(&sql::GROUPS_FORGET_SET, [number])?;
     Ok(released)
 }
 
-/// What one transaction took back.
+/// Result of one [`reclaim`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Reclaimed {
     sets: usize,
     more: bool,
 }
 
-/// Releases sets whose deadline has passed, and forgets receipts, until that many tasks have moved as a set may have.
+/// Releases sets whose deadline has passed, and forgets receipts, until as many tasks have moved as a set may have.
 fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<Reclaimed> {
     let mut reclaimed = Reclaimed::default();
     let mut moved = 0;
@@ -208,7 +208,7 @@ pub(super) fn is_over(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<bo
     Ok(!over(view, queue, 1)?.is_empty())
 }
 
-/// Sets and receipts whose time has passed: queue, number, whether it is a receipt.
+/// Returns sets and receipts whose time has passed: queue, number, whether the row is a receipt.
 fn over(view: &View<'_>, queue: &QueueName, limit: usize) -> rusqlite::Result<Vec<(i64, i64, bool)>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);

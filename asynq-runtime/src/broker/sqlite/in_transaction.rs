@@ -21,7 +21,7 @@ use super::{
 /// Prepared statements that a connection keeps once it is attached; rusqlite's 16 are too few for ours and the program's.
 const STATEMENTS: usize = 128;
 
-/// Why a task did not join a transaction. Nothing of it is in the transaction, and what was there before still is.
+/// Why a task did not join a transaction. The transaction has nothing of the task and keeps its earlier changes.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransactionError {
@@ -30,7 +30,7 @@ pub enum TransactionError {
         "a task can join a transaction only in SQLite, and this client works on {location}; use `enqueue` after the commit"
     )]
     NotSqlite {
-        /// Where they are.
+        /// Where the client's tasks are.
         location: String,
     },
     /// The connection is open on another file than the client.
@@ -49,34 +49,34 @@ pub enum TransactionError {
     /// The transaction began by reading, and another connection has written since: SQLite lets it write no more.
     #[error("this transaction has read what another has changed since; roll it back and begin it with BEGIN IMMEDIATE")]
     Stale,
-    /// SQLite or the broker failed; its text says what to do.
+    /// SQLite or the broker failed; the text of the error says what to do.
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
 
-/// What a task is as a row of the view `enqueue`, but for its statement.
+/// A task as a row of the view `enqueue`, with the statement that stores it.
 #[derive(Debug)]
 pub(crate) struct Row {
     /// The task.
     pub(crate) task: NewTask,
-    /// When it is due, in Unix milliseconds, if it was said as an instant.
+    /// When the task is due, in Unix milliseconds, if the caller gave an instant.
     pub(crate) due: Option<i64>,
-    /// After how many milliseconds it is due, if it was said as a delay.
+    /// After how many milliseconds the task is due, if the caller gave a delay.
     pub(crate) delay: Option<i64>,
-    /// How many milliseconds its lock lasts at most.
+    /// How many milliseconds the lock of the task lasts at most.
     pub(crate) unique_ms: Option<i64>,
-    /// The broker's time, where that is not the machine's.
+    /// The broker's time, where the broker has another clock than the machine's.
     pub(crate) now: Option<i64>,
-    /// The statement that stores it.
+    /// The statement that stores the row.
     pub(crate) sql: &'static str,
 }
 
 impl SqliteBroker {
-    /// Looks whether tasks can be enqueued on `connection`, and makes it ready for that.
+    /// Checks whether tasks can be enqueued on `connection`, and prepares it for them.
     ///
     /// # Errors
     ///
-    /// It is open on another file, or the file cannot be read.
+    /// `connection` is open on another file, or the file cannot be read.
     pub(crate) fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
         self.check_file(connection)?;
         migrate::check(connection, &self.store.common.place)?;
@@ -118,7 +118,7 @@ impl SqliteBroker {
         })
     }
 
-    /// `task` as a row of the view `enqueue`.
+    /// Returns `task` as a row of the view `enqueue`.
     pub(crate) fn row(&self, task: NewTask) -> Row {
         let (due, delay) = match task.when {
             When::Now => (None, None),
@@ -136,7 +136,7 @@ impl SqliteBroker {
         }
     }
 
-    /// Tells all who wait for tasks, here and in other programs, to look. Does not wait for anything.
+    /// Wakes all waits for tasks, here and in other programs, without waiting for anything.
     pub(crate) fn wake(&self) {
         self.store.wake_all_processes();
     }
@@ -159,7 +159,7 @@ impl SqliteBroker {
     }
 }
 
-/// Runs `work` so that a failure takes back all of it, and nothing else of the transaction.
+/// Runs `work` so that a failure undoes all of it, and nothing else of the transaction.
 fn whole<T>(connection: &Connection, work: impl FnOnce() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
     connection.execute_batch("SAVEPOINT asynq_enqueue")?;
     let outcome = work();

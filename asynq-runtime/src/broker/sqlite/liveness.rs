@@ -1,5 +1,5 @@
-//! Shows that this program lives, by a file lock that the kernel releases when it dies, and finds dead programs by
-//! theirs.
+//! Shows that this program lives, by a file lock that the kernel releases when the program dies, and finds dead programs by
+//! their locks.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -15,7 +15,7 @@ use super::{
     wake::watch::NET,
 };
 
-/// The lock file and the socket of this broker object; both are made when its first server joins.
+/// The lock file and the socket of this broker object; both are created when its first server joins.
 #[derive(Debug)]
 pub(super) struct Liveness {
     database: PathBuf,
@@ -33,9 +33,10 @@ struct LivenessLock {
 /// A server's file as others see it.
 #[derive(Debug)]
 pub(super) enum Sign {
-    /// A process holds it.
+    /// A process holds the lock.
     Alive,
-    /// No process holds it: the server is dead. The holder of this lock is the only one to clean up after that server.
+    /// No process holds the lock: the server is dead. The holder of the [`StaleLock`] is the only one to clean up after the
+    /// server.
     Dead(StaleLock),
     /// There is no file, so only the lease can tell.
     Unknown,
@@ -50,8 +51,9 @@ pub(super) struct StaleLock {
 
 /// A file with our lock on it.
 ///
-/// Opened with O_CLOEXEC, as std does, so that a child process of a job does not keep a dead server alive. But between its
-/// fork and its exec a child has the open file too, and closing ours would leave it locked: the lock is released explicitly.
+/// The file is opened with O_CLOEXEC, as std does, so that a child process of a job does not keep a dead server alive. But
+/// between its fork and its exec a child has the open file too, and closing ours would leave the file locked: the lock is
+/// released explicitly.
 #[derive(Debug)]
 struct Locked(File);
 
@@ -62,24 +64,24 @@ impl Drop for Locked {
 }
 
 impl Liveness {
-    /// Nothing is made yet.
+    /// Names the files of this broker object, and creates none of them yet.
     pub(super) fn new(database: PathBuf) -> Self {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let waiters = WaiterNotifiers::new(&database, &name);
         Self { database, name, held: Mutex::new(None), waiters }
     }
 
-    /// What other programs find our file by.
+    /// Returns the name by which other programs find our file.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Shows that we live. It must be done before the server is on the list: in the other order another program could
-    /// remove it in between.
+    /// Creates and locks our file, which shows that this program lives. The file must be locked before the server is on the
+    /// list: in the other order another program could remove the server in between.
     ///
     /// # Errors
     ///
-    /// The file cannot be made or locked.
+    /// The file cannot be created or locked.
     pub(super) fn show(&self) -> io::Result<()> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         if held.is_some() {
@@ -104,16 +106,16 @@ impl Liveness {
     /// Binds the socket by which other programs notify this one of finished tasks.
     pub(super) fn wait_for_ends(&self) {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_bell = held.as_ref().is_some_and(|held| held.process_notifier.is_some());
-        self.waiters.listen_at(has_bell.then(|| self.notifier_path(&self.name)).as_deref());
+        let has_notifier = held.as_ref().is_some_and(|held| held.process_notifier.is_some());
+        self.waiters.listen_at(has_notifier.then(|| self.notifier_path(&self.name)).as_deref());
     }
 
-    /// The sockets of programs that wait for the ends of tasks.
+    /// Returns the sockets of programs that wait for the ends of tasks.
     pub(super) fn waiters(&self) -> &WaiterNotifiers {
         &self.waiters
     }
 
-    /// Our socket, if one is bound.
+    /// Returns our socket, if one is bound.
     pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         held.as_ref().and_then(|held| held.process_notifier.clone()).or_else(|| self.waiters.process_notifier())
@@ -136,7 +138,7 @@ impl Liveness {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
-    /// Stops showing that we live. With `keep` the file stays, unlocked, for others to find our tasks by.
+    /// Removes our files. With `keep` the lock file stays, unlocked, so that other programs find our tasks by it.
     pub(super) fn hide(&self, keep: bool) {
         self.waiters.take_down();
         let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
@@ -147,7 +149,7 @@ impl Liveness {
         drop(held);
     }
 
-    /// Where the socket of the server with the file `name` is bound.
+    /// Returns where the socket of the server with the file `name` is bound.
     pub(super) fn notifier_path(&self, name: &str) -> PathBuf {
         beside(&self.database, &format!("-srv-{name}.sock"))
     }
@@ -158,7 +160,7 @@ impl Liveness {
 }
 
 impl StaleLock {
-    /// Takes the dead server's files away; its tasks and its row must be gone.
+    /// Removes the files of the dead server, whose tasks and row must be gone.
     pub(super) fn close(&self) {
         let _ = fs::remove_file(beside(&self.path, ".sock"));
         let _ = fs::remove_file(&self.path);
@@ -170,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whoever_can_take_the_lock_knows_that_its_owner_is_dead() {
+    fn a_process_that_can_take_the_lock_knows_that_its_owner_is_dead() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         let (one, other) = (Liveness::new(database.clone()), Liveness::new(database));
@@ -191,7 +193,7 @@ mod tests {
         let database = folder.path().join("jobs.db");
         let (one, other) = (Liveness::new(database.clone()), Liveness::new(database));
         one.show().unwrap();
-        // What a fork does to an open file.
+        // A fork gives a child the open file like this.
         let of_child = one.held.lock().unwrap().as_ref().unwrap()._lock.0.try_clone().unwrap();
         one.hide(true);
         let Sign::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was given back") };

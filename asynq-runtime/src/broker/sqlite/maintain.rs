@@ -30,10 +30,10 @@ use super::{
 /// Most tasks that one call touches per queue.
 const SLICE: usize = 100;
 
-/// How often a clock that a test turns by hand is looked at; it cannot say that it was turned.
+/// How often a manual clock of a test is looked at, since it cannot notify of a change.
 pub(super) const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
 
-/// A lease that ends later than this after now was given by a clock that has been set back since.
+/// A lease that ends this much later than a new lease was given by a clock that has been set back since.
 const BELIEVABLE_LEASE_MS: i64 = 60_000;
 
 /// Days for which counters are kept, as in asynq.
@@ -42,7 +42,7 @@ pub(super) const DAYS_KEPT: i64 = 90;
 /// How many tasks at the front of a state a sweep looks at.
 const SWEEP: i64 = 1_000;
 
-/// Of so many queues at most the writer itself looks for the next due time, whenever something was written.
+/// Most queues of which the writer itself looks for the next due time, after each write.
 const MOST_PARKED: usize = 100;
 
 #[async_trait::async_trait]
@@ -63,7 +63,7 @@ impl Maintain for SqliteBroker {
             let look = queues.to_vec();
             let dues = self.store.read(move |view| dues(view, &look)).await?;
             let next = dues.iter().flatten().min().copied();
-            // The clock may be a test's, so how long to wait follows from it alone.
+            // The clock may be a test's, so the length of the wait follows from the clock alone.
             loop {
                 let now = self.store.common.now();
                 let left = next.map(|next| next.saturating_sub(now));
@@ -93,7 +93,7 @@ impl Maintain for SqliteBroker {
         retries: RetryOrder,
         limit: Duration,
     ) -> Result<Forwarded, BrokerError> {
-        // The writer sleeps by the real clock; and all else would wait while it looks through many queues.
+        // The writer sleeps by the real clock; and all other commands would wait while it looks through many queues.
         if self.manual_clock || queues.len() > MOST_PARKED {
             let due = self.wait_for_due(queues, limit).await?;
             return if due.is_empty() { Ok(Forwarded::default()) } else { self.forward(&due, retries).await };
@@ -144,12 +144,12 @@ impl Maintain for SqliteBroker {
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
-        let trust = if self.manual_clock {
+        let confirmation = if self.manual_clock {
             recover::LapseConfirmation::AtOnce
         } else {
             recover::LapseConfirmation::SeenAgain(Arc::clone(&self.lapses), self.lease)
         };
-        recover::recover(&self.store, queues, trust).await
+        recover::recover(&self.store, queues, confirmation).await
     }
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
@@ -199,7 +199,7 @@ fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i6
     Ok(dues(view, queues)?.into_iter().flatten().min())
 }
 
-/// When each queue's next task is due.
+/// Returns when the next task of each queue is due.
 fn dues(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<Option<i64>>> {
     let due = |queue: &QueueName| {
         let found = view.find(&sql::MAINTAIN_NEXT_DUE, [queue.as_str()], |row| row.get::<_, Option<i64>>(0))?;
@@ -208,7 +208,7 @@ fn dues(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<Option<i6
     queues.iter().map(due).collect()
 }
 
-/// The order that forwards what is due, and the queues for a look before.
+/// Returns the command that forwards due tasks, and the queues for a look before.
 fn forward_all(queues: &[QueueName], retries: RetryOrder) -> (Arc<[QueueName]>, WriteCommand<Forwarded>) {
     let queues: Arc<[QueueName]> = queues.into();
     let look = Arc::clone(&queues);
@@ -252,7 +252,7 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite:
             tx.came(q, TaskState::Pending);
         }
     }
-    // Each comes before those that were moved before it.
+    // Each retry comes before those that were moved before it.
     for (_, seq, state, _) in first.into_iter().rev() {
         tx.left(q, state);
         let place = tx.head(q)?;

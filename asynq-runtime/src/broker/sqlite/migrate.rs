@@ -1,4 +1,4 @@
-//! Recognises whose file it is and brings its tables up to date, in one transaction however many programs start at once.
+//! Recognises the owner of a file and brings our tables up to date, in one transaction however many programs start at once.
 
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior};
 
@@ -27,7 +27,7 @@ const MIGRATIONS: &[(i64, &str)] = &[
 /// Version of the newest tables this program knows.
 const NEWEST: i64 = MIGRATIONS[MIGRATIONS.len() - 1].0;
 
-/// Makes the file ours, or finds that it is; returns how our tables are called in it.
+/// Makes the file ours, unless it is already; returns how our tables are called in it.
 ///
 /// # Errors
 ///
@@ -43,7 +43,7 @@ pub(super) fn settle_in(
     let before = Found::read(connection).map_err(failed)?;
     let standing = before.decide(shared).map_err(refused)?;
     if standing.names == Names::Plain && before.objects == 0 {
-        // Takes effect only before the first table, and cannot be changed later without rewriting the file.
+        // `auto_vacuum` takes effect only before the first table, and cannot be changed later without rewriting the file.
         connection.execute_batch("PRAGMA auto_vacuum=INCREMENTAL").map_err(failed)?;
     }
     prepare(connection).map_err(failed)?;
@@ -51,18 +51,18 @@ pub(super) fn settle_in(
         return Ok(standing.names);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
-    // Another program may have done it since.
+    // Another program may have migrated the file since.
     let standing = Found::read(&transaction).map_err(failed)?.decide(shared).map_err(refused)?;
     upgrade(&transaction, standing).map_err(failed)?;
     transaction.commit().map_err(failed)?;
     Ok(standing.names)
 }
 
-/// Looks whether a foreign connection sees our tables as this program knows them.
+/// Checks that a foreign connection sees our tables as this program knows them.
 ///
 /// # Errors
 ///
-/// It does not, or the file cannot be read.
+/// The connection does not see them, or the file cannot be read.
 pub(super) fn check(connection: &Connection, place: &str) -> Result<(), BrokerError> {
     let standing = Found::read(connection).map_err(|error| translate(error, place))?.decide(true);
     let standing = standing.map_err(|refusal| refusal.into_error(place))?;
@@ -97,7 +97,7 @@ fn upgrade(transaction: &Connection, from: InstalledSchema) -> rusqlite::Result<
     Ok(())
 }
 
-/// What a file says about itself.
+/// Numbers by which a file tells its owner and its version.
 #[derive(Debug, Clone, Copy)]
 struct Found {
     application: i64,
@@ -107,7 +107,7 @@ struct Found {
     guest_version: Option<i64>,
 }
 
-/// What we are in a file, before any migration.
+/// The names and the version of our tables in a file, before any migration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct InstalledSchema {
     names: Names,
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_takes_its_failures_along_whoever_deletes_it() {
+    fn a_task_takes_its_failures_along_in_every_deletion() {
         for shared in [false, true] {
             let mut connection = Connection::open_in_memory().unwrap();
             if shared {

@@ -1,8 +1,8 @@
 //! The SQLite broker: one file, any number of programs, nothing to install.
 //!
-//! A broker has one thread that writes, one that syncs the log, one that waits for the write lock, two that read and one
-//! that watches; async calls reach them through `Store` and come back within their deadline. What runs inside a transaction is
-//! plain synchronous code over a `View`.
+//! A broker has one thread that writes, one that syncs the log, one that waits for the write lock, two that read and one that
+//! watches; async calls reach them through `Store` and come back within their deadline. Code inside a transaction is plain
+//! synchronous code over a `View`.
 
 mod await_end;
 mod beside;
@@ -74,10 +74,10 @@ pub struct SqliteOptions {
     /// The broker's clock instead of the machine's, for tests. Programs on one file must agree on the time.
     pub clock: Option<Arc<dyn Clock>>,
     /// Longest time that one call takes; 10 s by default. A call that waits for work or for a due time has its own limit.
-    /// `?timeout=10s` in the URL comes first; `?connect_timeout=10s` is for the opening alone.
+    /// `?timeout=10s` in the URL comes first; `?connect_timeout=10s` limits the opening alone.
     pub call_timeout: Duration,
     /// How long a dequeued task is ours without being extended; 10 s by default. A program that dies is noticed at once
-    /// whatever the lease; it is for one that hangs.
+    /// whatever the lease; the lease is for a program that hangs.
     pub lease: Duration,
 }
 
@@ -88,7 +88,7 @@ impl Default for SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The defaults with another clock.
+    /// Returns the defaults with another clock.
     pub fn with_clock(clock: impl Clock) -> Self {
         Self { clock: Some(Arc::new(clock)), ..Self::default() }
     }
@@ -96,7 +96,7 @@ impl SqliteOptions {
 
 /// Tasks in a SQLite file, or in memory for tests.
 ///
-/// It must be used inside a tokio runtime with timers; any runtime will do, its threads are its own.
+/// The broker must be used inside a tokio runtime with timers. Any runtime will do, since the broker has its own threads.
 ///
 /// Several programs on one host may open the same file; each enqueue that returned is on disk. Dropping the broker ends
 /// its threads; [`close`](Broker::close) waits until the one that writes has ended.
@@ -150,7 +150,7 @@ impl SqliteBroker {
             .name("asynq-sqlite-write".into())
             .spawn(move || match set_up(&location, &asked) {
                 Ok((started, writer)) => {
-                    // Nobody waits any more: the other threads end as well.
+                    // The caller is gone: the other threads end as well.
                     if let Err(Ok(store)) = send.send(Ok(started)) {
                         store.stop();
                     }
@@ -242,7 +242,7 @@ impl Broker for SqliteBroker {
 }
 
 impl Drop for SqliteBroker {
-    /// Listeners for cancel requests may outlive the broker; its threads do not.
+    /// Ends the threads: listeners for cancel requests may outlive the broker, but its threads do not.
     fn drop(&mut self) {
         self.store.stop();
     }
@@ -279,7 +279,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     }
     let names = migrate::settle_in(&mut connection, location.shared, &place, connection::make_writer)?;
     let broken = |error: io::Error| translate_io(error, &file);
-    // A copy made by VACUUM INTO is not in WAL mode before, and SQLite makes the log at the first look into the file.
+    // A copy made by VACUUM INTO is not in WAL mode before, and SQLite creates the log at the first look into the file.
     let look = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     look.map_err(|error| translate(error, &place))?;
     let write_lock = FairWriteLock::open(&file).inspect_err(|error| {

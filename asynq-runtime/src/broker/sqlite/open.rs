@@ -1,4 +1,5 @@
-//! Looks at a place before tasks are put there: a wrong file is named and left as it is (docs/design/sqlite.md#opening).
+//! Checks the path of a database before tasks are put there: a wrong file is reported and left as it is
+//! (docs/design/sqlite.md#opening).
 
 use std::{
     fs,
@@ -9,12 +10,12 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 
 use super::{error::translate_io, url::Location};
 
-/// Looks at the place without changing it and returns the file's absolute path, links resolved: every program must find
-/// the same lock files beside it.
+/// Checks `file` without changing it and returns its absolute path, links resolved: every program must find the same lock files
+/// beside it.
 ///
 /// # Errors
 ///
-/// What is wrong with the place, and what to do about it.
+/// The file or its folder cannot be used; the message says why, and what to do about it.
 pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerError> {
     let file = std::path::absolute(file).map_err(|error| translate_io(error, file))?;
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
@@ -131,11 +132,11 @@ fn shared_file_system(folder: &Path) -> Option<&'static str> {
     name_of_file_system(magic)
 }
 
-/// The number that everything behind FUSE has in common.
+/// The magic number of all file systems behind FUSE.
 #[cfg(any(target_os = "linux", test))]
 const FUSE: u32 = 0x6573_5546;
 
-/// The type of the file system that `folder` is on, by the lines of /proc/self/mountinfo.
+/// Returns the type of the file system that `folder` is on, by the lines of /proc/self/mountinfo.
 #[cfg(any(target_os = "linux", test))]
 fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
     let mut best: Option<(usize, &str)> = None;
@@ -154,7 +155,7 @@ fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
     best.map(|(_, kind)| kind)
 }
 
-/// Which of the many things behind FUSE several kernels write to; the others, such as fuse-overlayfs, are local.
+/// Names a file system behind FUSE that several kernels write to; the others, such as fuse-overlayfs, are local.
 #[cfg(any(target_os = "linux", test))]
 fn name_of_fuse(kind: &str) -> Option<&'static str> {
     Some(match kind {
@@ -172,7 +173,7 @@ fn shared_file_system(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// Names of file systems that several kernels write to, by their number in linux/magic.h.
+/// Names a file system that several kernels write to, by its number in linux/magic.h.
 #[cfg(any(target_os = "linux", test))]
 fn name_of_file_system(magic: u32) -> Option<&'static str> {
     Some(match magic {

@@ -1,5 +1,5 @@
-//! Calls that wait in the writer until there is something for them to do: a claim for the next task, a forward for the next
-//! due time. So a task that comes to an idle server is taken in the commit that stores it, by the thread that stores it.
+//! Calls that wait in the writer until they have something to do: a claim waits for the next task, a forward for the next due
+//! time. So a task that comes to an idle server is taken in the commit that stores it, by the thread that stores it.
 
 use std::time::Duration;
 
@@ -14,36 +14,36 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Parked {
     works: Vec<Box<dyn Command>>,
-    /// Whether a write came since they were asked.
+    /// Whether a write came since the calls were asked.
     is_stale: bool,
-    /// When the first of them has something to do even without a write, in Unix milliseconds.
+    /// When the first of the calls has something to do even without a write, in Unix milliseconds.
     due: Option<i64>,
 }
 
 impl Parked {
-    /// Lets a call wait; it is asked for the first time with the next look.
+    /// Lets a call wait; the next look asks the call for the first time.
     pub(super) fn add(&mut self, work: Box<dyn Command>) {
         self.forget_given_up();
         self.works.push(work);
         self.is_stale = true;
     }
 
-    /// Cancelled calls still hold a permit.
+    /// Drops cancelled calls, which still hold a permit.
     fn forget_given_up(&mut self) {
         self.works.retain(|work| !work.is_given_up());
     }
 
-    /// A write came.
+    /// Notes that a write came.
     pub(super) fn tell(&mut self) {
         self.is_stale = true;
     }
 
-    /// Whether one of them may have something to do now.
+    /// Whether a call may have something to do now.
     pub(super) fn is_eager(&self) -> bool {
         self.is_stale && !self.works.is_empty()
     }
 
-    /// How long nothing is to be done without a write, at most `longest`.
+    /// Returns how long no call has something to do without a write, at most `longest`.
     pub(super) fn pause(&self, now: DateTime<Utc>, longest: Duration) -> Duration {
         if self.is_eager() {
             return Duration::ZERO;
@@ -52,7 +52,7 @@ impl Parked {
         (due - now).to_std().unwrap_or_default().min(longest)
     }
 
-    /// Takes out the calls that have something to do, if any could.
+    /// Takes out the calls that have something to do, if any can have something to do.
     pub(super) fn ready(&mut self, view: &View<'_>) -> Vec<Box<dyn Command>> {
         if !self.is_stale && self.due.is_none_or(|due| due > view.now) {
             return Vec::new();
@@ -71,7 +71,7 @@ impl Parked {
         ready.collect()
     }
 
-    /// Takes out the claims that have something to take now, within the transaction that brought it.
+    /// Takes out the claims that have something to take now, within the transaction that brings the tasks.
     pub(super) fn claims(&mut self, view: &View<'_>) -> Vec<Box<dyn Command>> {
         self.forget_given_up();
         let is_ready =
@@ -79,7 +79,7 @@ impl Parked {
         self.works.extract_if(.., is_ready).collect()
     }
 
-    /// Takes all of them out.
+    /// Takes all calls out.
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Box<dyn Command>> {
         self.works.drain(..)
     }

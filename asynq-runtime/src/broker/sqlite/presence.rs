@@ -47,12 +47,12 @@ impl Presence for SqliteBroker {
             // First the file, then the row: a server without its file could be taken for dead.
             liveness.show().map_err(|error| translate_io(error, file))?;
         }
-        let card = self.card(name, info);
+        let row = self.server_row(name, info);
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            tx.view.execute(&sql::PRESENCE_FORGET_NAME, [&card.name])?;
+            tx.view.execute(&sql::PRESENCE_FORGET_NAME, [&row.name])?;
             tx.view.execute(
                 &sql::PRESENCE_JOIN,
-                params![card.name, card.file, card.pid, card.boot, card.version, tx.view.now, card.info],
+                params![row.name, row.file, row.pid, row.boot, row.version, tx.view.now, row.info],
             )?;
             Ok(tx.view.last_row())
         });
@@ -61,26 +61,16 @@ impl Presence for SqliteBroker {
 
     async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
         self.store.common.look_for_file();
-        let card = self.card(&member.name, info);
+        let row = self.server_row(&member.name, info);
         let number = member.number;
         let workers = pack(workers);
         let command = WriteCommand::new(Priority::Lease, 1, move |tx| {
-            let beaten = tx.view.execute(&sql::PRESENCE_BEAT, params![number, tx.view.now, card.info, workers])?;
+            let beaten = tx.view.execute(&sql::PRESENCE_BEAT, params![number, tx.view.now, row.info, workers])?;
             if beaten == 0 {
                 // Another server took this one for dead, for instance after a long stop.
                 tx.view.execute(
                     &sql::PRESENCE_REJOIN,
-                    params![
-                        number,
-                        card.name,
-                        card.file,
-                        card.pid,
-                        card.boot,
-                        card.version,
-                        tx.view.now,
-                        card.info,
-                        workers
-                    ],
+                    params![number, row.name, row.file, row.pid, row.boot, row.version, tx.view.now, row.info, workers],
                 )?;
             }
             Ok(())
@@ -172,9 +162,9 @@ impl Cancellations for Signals {
     }
 }
 
-/// What a server's row says about it.
+/// The columns of a server's row.
 #[derive(Debug)]
-struct Card {
+struct ServerRow {
     name: String,
     file: String,
     pid: i64,
@@ -184,8 +174,8 @@ struct Card {
 }
 
 impl SqliteBroker {
-    fn card(&self, name: &ServerName, info: &ServerInfo) -> Card {
-        Card {
+    fn server_row(&self, name: &ServerName, info: &ServerInfo) -> ServerRow {
+        ServerRow {
             name: name.to_string(),
             file: self.store.common.liveness.as_ref().map(|liveness| liveness.name().to_owned()).unwrap_or_default(),
             pid: i64::from(name.pid),
@@ -196,7 +186,7 @@ impl SqliteBroker {
     }
 }
 
-/// Which run of the machine this is, where the system says so; for people, and to tell equal process ids apart.
+/// Returns the boot id of the machine, where the system has one; for people, and to tell equal process ids apart.
 fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
 }
@@ -206,17 +196,17 @@ fn boot() -> String {
 pub(super) struct Listed {
     pub(super) number: i64,
     pub(super) file: String,
-    /// When it was last heard of, in Unix milliseconds.
+    /// When the last beat of the server came, in Unix milliseconds.
     pub(super) beat_at: i64,
 }
 
-/// The sockets of the other programs on the file.
-pub(super) fn others_bells(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
+/// Returns the sockets of the other programs on the file.
+pub(super) fn other_notifier_paths(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
     let others = everyone(view).unwrap_or_default().into_iter().filter(|server| server.file != liveness.name());
     others.map(|server| liveness.notifier_path(&server.file)).collect()
 }
 
-/// Every server on the list.
+/// Returns every server on the list.
 pub(super) fn everyone(view: &View<'_>) -> rusqlite::Result<Vec<Listed>> {
     view.list(&sql::PRESENCE_EVERYONE, [], |row| {
         Ok(Listed { number: row.get(0)?, file: row.get(1)?, beat_at: row.get(2)? })
@@ -228,7 +218,7 @@ pub(super) fn runs_something(view: &View<'_>, server: i64) -> rusqlite::Result<b
     Ok(view.find(&sql::PRESENCE_RUNS_SOMETHING, [server], |row| row.get(0))?.unwrap_or(false))
 }
 
-/// Takes the servers of `file` that hold no task off the list; returns whether that was all of them.
+/// Takes the servers of `file` that hold no task off the list; returns whether none of `file` is left on it.
 pub(super) fn forget_idle(view: &View<'_>, file: &str) -> rusqlite::Result<bool> {
     let mut all = true;
     for server in everyone(view)?.into_iter().filter(|server| server.file == file) {

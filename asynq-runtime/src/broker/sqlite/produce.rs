@@ -20,10 +20,10 @@ use super::{
     tx::{Tx, View},
 };
 
-/// Most tasks in one order; a larger batch is cut, so that it shares the writer with others.
+/// Most tasks in one command; a larger batch is cut, so that it shares the writer with others.
 const SLICE: usize = 256;
 
-/// So many of them at the writer: the next is prepared while one is stored.
+/// Most commands of one batch at the writer: the next is prepared while one is stored.
 const AHEAD: usize = 2;
 
 #[async_trait::async_trait]
@@ -45,7 +45,7 @@ impl Produce for SqliteBroker {
                 let command = WriteCommand::new(Priority::Insert, size, move |tx| {
                     slice.iter().map(|item| item.insert(tx)).collect()
                 });
-                // Where nothing is to be stored, nothing is written and no disk waited for.
+                // If every task is refused, nothing is written and no call waits for the disk.
                 let command = command.unless(move |view| {
                     let refusals = look.iter().map(|item| item.is_refused(view));
                     let refusals: Option<Vec<Refused>> = refusals.collect::<rusqlite::Result<_>>()?;
@@ -65,7 +65,7 @@ impl Produce for SqliteBroker {
                 Err(error) => {
                     answers.extend((0..size).map(|_| Err(Refused::Broker(error.clone()))));
                     if error.is_unavailable() {
-                        // One time-out is enough for a call: nothing of what was not sent will be.
+                        // One time-out is enough for a call: no further slice is sent.
                         unavailable = Some(error);
                     }
                 }
@@ -91,13 +91,13 @@ impl Item {
         Self { bytes: task.message.encode(), extra: task.extra.to_bytes(), task }
     }
 
-    /// Stores it, or changes nothing.
+    /// Stores the task, or changes nothing.
     pub(super) fn insert(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<Placed, Refused>> {
         let NewTask { message, queue, id, unique, group, .. } = &self.task;
         if let Some(refused) = self.is_refused(&tx.view)? {
             return Ok(Err(refused));
         }
-        // What was not refused and meets a holder replaces it.
+        // A task that was not refused and meets a holder replaces it.
         let holder = Holder::of(&self.task, &tx.view)?;
         if let Some(holder) = holder.as_ref().filter(|holder| holder.state != TaskState::Active) {
             return replace::waiting(tx, &self.task, holder).map(Ok);
@@ -151,7 +151,7 @@ impl Item {
         Ok(Ok(Placed { state, process_at: instant(due), replaced: None }))
     }
 
-    /// Why it would not be stored, if another task holds its lock that it cannot replace.
+    /// Returns why the task would not be stored, if another task that it cannot replace holds its lock.
     fn is_refused(&self, view: &View<'_>) -> rusqlite::Result<Option<Refused>> {
         let Some(holder) = held(&self.task, view)? else { return Ok(None) };
         if self.task.replaces.is_some() && Holder::find(&self.task, &holder, view)?.is_some() {
@@ -160,7 +160,7 @@ impl Item {
         Ok(Some(Refused::Duplicate { holder: Some(TaskId::from_wire(&holder)) }))
     }
 
-    /// The id is taken: by our own first send, whose answer was lost, or by another task.
+    /// Returns the answer for an id that is taken, by our own first send, whose answer was lost, or by another task.
     fn meets_itself(&self, view: &View<'_>, q: i64) -> rusqlite::Result<Result<Placed, Refused>> {
         let found = view.find(&sql::PRODUCE_TAKEN_BY, params![q, self.task.id.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
@@ -179,14 +179,14 @@ impl Item {
     }
 }
 
-/// Who holds the lock that a task needs.
+/// Returns the id of the task that holds the lock that `task` needs.
 fn held(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<String>> {
     let NewTask { queue, id, unique: Some(lock), .. } = task else { return Ok(None) };
     let Some(q) = view.queue(queue)? else { return Ok(None) };
     view.find(&sql::LOCK_HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get(0))
 }
 
-/// In which state a task starts, and when it is due; one that waits in a group from now on joined it now.
+/// Returns in which state a task starts, and when it is due; a task that starts in a group joins it now.
 fn place(when: When, grouped: bool, now: i64) -> (TaskState, i64) {
     let due = match when {
         When::Now => now,

@@ -9,7 +9,7 @@ use super::{
     sql::{self, Names, Sql},
 };
 
-/// The steps of the plan, joined.
+/// Returns the steps of the plan, joined.
 fn plan(connection: &Connection, sql: &Sql, names: Names) -> String {
     let mut explain = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", sql.text(names))).unwrap();
     let parameters = vec![Null; explain.parameter_count()];
@@ -101,7 +101,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
     }
 }
 
-/// The steps of all plans, each with the statement's file. What is not a query has no plan.
+/// Returns the steps of all plans, each with the file of its statement. A PRAGMA has no plan.
 fn plans(connection: &Connection, names: Names) -> Vec<(&'static str, String)> {
     let all = sql::ALL.iter().filter(|(_, sql)| !sql.text(names).trim_start().starts_with("PRAGMA"));
     all.map(|(file, sql)| (*file, plan(connection, sql, names))).collect()
@@ -124,7 +124,7 @@ fn every_index_is_used_by_some_statement() {
 
 #[test]
 fn no_statement_looks_through_all_tasks() {
-    /// Of the partial index over what runs.
+    /// These statements may scan: the partial index over active tasks.
     const MAY: [&str; 1] = ["maintain/lapses"];
     let mut connection = Connection::open_in_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();

@@ -15,38 +15,39 @@ use super::{command::ReadRequest, connection, sql::Names, store::Common, tx::Vie
 /// Readers per broker.
 const READERS: usize = 2;
 
-/// How long a query waits for a reader that has a connection, or is opening it, before another opens one for it: a
-/// connection takes a quarter of a megabyte, and a program with a few queries at its start needs one.
+/// How long a query waits for a reader that has a connection, or is opening it, before another reader opens one for the query:
+/// a connection takes a quarter of a megabyte, and a program with a few queries at its start needs only one.
 const WORTH_OPENING: Duration = Duration::from_millis(10);
 
 /// How long one query may take: a longer one would keep the WAL from being reset.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// What the watch sees of the readers.
+/// The running queries, as the watch sees them.
 #[derive(Default)]
 pub(super) struct RunningReads(Vec<Arc<RunningRead>>);
 
-/// What one reader does, under one lock: the watch that stops a query must not meet the next one.
+/// The running query of one reader, under one lock: the watch must not stop the query that follows a slow one.
 #[derive(Default)]
 struct RunningRead(Mutex<Reading>);
 
 #[derive(Default)]
 struct Reading {
-    /// When the query began that runs.
+    /// When the running query began.
     since: Option<Instant>,
-    /// Of the connection, once there is one.
+    /// Handle of the connection, once there is one.
     handle: Option<InterruptHandle>,
 }
 
-/// Where queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock it wakes one of them only,
-/// and always the first free one that has a connection: where one is enough, the others open none.
+/// The queue in which queries wait for a reader; dropping it ends the readers. Unlike a channel behind a lock, the queue wakes
+/// one reader only, and always the first free one that has a connection: where one reader is enough, the others open no
+/// connection.
 #[derive(Debug)]
 pub(super) struct Readers(Arc<ReadQueue>);
 
 #[derive(Debug, Default)]
 struct ReadQueue {
     waiting: Mutex<Waiting>,
-    /// Notified for each reader by itself.
+    /// One condition variable per reader.
     changed: [Condvar; READERS],
 }
 
@@ -99,7 +100,7 @@ impl ReadQueue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next query for a reader; `None` when there will be none.
+    /// Waits for the next query of `reader`; `None` when there will be none.
     fn next(&self, reader: usize) -> Option<Box<dyn ReadRequest>> {
         let mut waiting = self.lock();
         let mut has_waited = false;
@@ -125,7 +126,7 @@ impl ReadQueue {
     }
 }
 
-/// Starts the readers. They end when what they are asked through is dropped.
+/// Starts the readers. They end when the returned [`Readers`] is dropped.
 ///
 /// # Errors
 ///
@@ -192,7 +193,7 @@ fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn ReadReq
 
 fn open(common: &Common, running_read: &RunningRead) -> rusqlite::Result<Connection> {
     let file = common.file.as_deref().ok_or(rusqlite::Error::InvalidQuery)?;
-    // Of a file that has taken the place of ours nothing may be locked; the caller explains why.
+    // A file that has taken the place of ours must not be locked; the caller explains why.
     common.look_for_file();
     if common.is_broken() {
         return Err(rusqlite::Error::InvalidQuery);
@@ -228,7 +229,7 @@ mod tests {
         (folder, inbox, running_reads)
     }
 
-    /// Asks for what `read` reads.
+    /// Asks a reader to run `read`.
     fn ask(
         inbox: &Readers,
         read: impl Fn(&View<'_>) -> rusqlite::Result<i64> + Send + Sync + 'static,

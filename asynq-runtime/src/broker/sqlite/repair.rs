@@ -1,4 +1,4 @@
-//! What people do to tasks and queues (contract: `broker/repair.rs`): each call is one transaction.
+//! Changes that people make to tasks and queues (contract: `broker/repair.rs`): each call is one transaction.
 
 mod bulk;
 mod edit;
@@ -95,7 +95,7 @@ impl Repair for SqliteBroker {
 }
 
 impl SqliteBroker {
-    /// Does it, if the task is in the state `only`, where one is named.
+    /// Does `change` to the task, if it is in the state `only`, where one is given.
     async fn change_one(
         &self,
         queue: &QueueName,
@@ -127,8 +127,8 @@ enum TaskChange {
 }
 
 impl TaskChange {
-    /// Whether it can be done to a task in `state`. One that is `staged` is part of a set that somebody is making a task
-    /// of; it can be had again when the set ends.
+    /// Whether this change can be done to a task in `state`. A task that is `staged` is part of a set of which a server makes a
+    /// task; it can be changed again when the set ends.
     fn fits(self, state: TaskState, staged: bool) -> bool {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
         !staged
@@ -151,7 +151,7 @@ struct Subject {
     at: i64,
     lock: Option<String>,
     extra: Extra,
-    /// Whether it is part of a set.
+    /// Whether the task is part of a set.
     staged: bool,
     retried: i64,
     /// Seconds.
@@ -187,7 +187,7 @@ impl Subject {
                 let place = tx.tail(q, true)?;
                 tx.view.execute(&sql::REPAIR_RUN, [seq, place, tx.view.now])?;
                 if self.extra.replaced {
-                    // The run that was replaced has succeeded; the next run is another.
+                    // The replaced run has succeeded; the next run is another.
                     let extra = Extra { replaced: false, ..self.extra.clone() };
                     tx.view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![seq, extra.to_bytes()])?;
                 }
@@ -208,7 +208,7 @@ impl Subject {
         Ok(())
     }
 
-    /// Writes into the message when it succeeded, which only the expiry has said so far.
+    /// Writes into the message when the task succeeded, which only its expiry has said so far.
     fn note_success(&self, tx: &Tx<'_>) -> rusqlite::Result<()> {
         if let Some(bytes) = self.message(&tx.view)?
             && let Ok(mut message) = TaskMessage::decode(bytes.into())
@@ -219,20 +219,20 @@ impl Subject {
         Ok(())
     }
 
-    /// The unique lock that it holds: its key and until when.
+    /// Returns the unique lock that the task holds: its key and until when.
     fn held_lock(&self, view: &View<'_>) -> rusqlite::Result<Option<(&str, i64)>> {
         let Some(key) = self.lock.as_deref() else { return Ok(None) };
         let until = view.find(&sql::REPAIR_LOCK_UNTIL, params![self.q, key, self.id, view.now], |row| row.get(0))?;
         Ok(until.map(|until| (key, until)))
     }
 
-    /// The bytes that it carries, if they are there.
+    /// Returns the bytes of the message, if they are there.
     fn message(&self, view: &View<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
         view.find(&sql::REPAIR_MESSAGE, [self.seq], |row| row.get(0))
     }
 }
 
-/// Takes a unique lock for `id` until then, or returns its holder.
+/// Takes a unique lock for `id` until `until`, or returns its holder.
 fn take_lock(view: &View<'_>, q: i64, key: &str, id: &str, until: i64) -> rusqlite::Result<Result<(), Option<TaskId>>> {
     if view.execute(&sql::LOCK_TAKE, params![q, key, id, until, view.now])? > 0 {
         return Ok(Ok(()));

@@ -1,4 +1,4 @@
-//! Makes tasks from rows: what a column says replaces what the stored message says, because only columns change.
+//! Makes tasks from rows: a column replaces the same fact in the stored message, because only columns change.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use crate::task::{Ending, Extra, Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
 
-/// What may have changed about a task since its message was stored.
+/// Facts of a task that may have changed since its message was stored.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Facts {
     pub(super) retried: i64,
@@ -18,11 +18,11 @@ pub(super) struct Facts {
     pub(super) completed_at: Option<i64>,
 }
 
-/// The message of the task `id` in `queue` as it is now.
+/// Returns the message of the task `id` in `queue` as it is now.
 ///
 /// # Errors
 ///
-/// The bytes are not a message, or one of another task.
+/// The bytes are not a message, or are the message of another task.
 pub(super) fn message(
     raw: Bytes,
     queue: &QueueName,
@@ -85,7 +85,7 @@ impl TaskRow {
         })
     }
 
-    /// What the row shows, or `None` if its message cannot be read.
+    /// Returns the task that the row shows, or `None` if its message cannot be read.
     pub(super) fn into_info(self, queue: &QueueName, now: i64) -> Option<TaskInfo> {
         let state = TaskState::from_number(self.state)?;
         let completed_at =
@@ -109,7 +109,7 @@ impl TaskRow {
     }
 }
 
-/// The instant of Unix milliseconds; those outside chrono's range become its ends.
+/// Returns the instant of Unix milliseconds; those outside chrono's range become its ends.
 pub(super) fn instant(ms: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(ms).unwrap_or(if ms < 0 {
         DateTime::<Utc>::MIN_UTC
@@ -118,7 +118,7 @@ pub(super) fn instant(ms: i64) -> DateTime<Utc> {
     })
 }
 
-/// `now` plus `delay` in Unix milliseconds, rounded up; an endless delay ends at chrono's last instant.
+/// Returns `now` plus `delay` in Unix milliseconds, rounded up; an endless delay ends at chrono's last instant.
 pub(super) fn after(now: i64, delay: Duration) -> i64 {
     let ms = i64::try_from(delay.as_nanos().div_ceil(1_000_000)).unwrap_or(i64::MAX);
     now.saturating_add(ms).min(DateTime::<Utc>::MAX_UTC.timestamp_millis())
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_of_this_task_keeps_its_bytes() {
+    fn what_is_not_a_message_of_this_task_keeps_its_bytes() {
         for (raw, reason) in [
             (Bytes::from_static(b"\xff\xff\xff"), "invalid"),
             (stored(|message| message.id = "b".into()), "its id is \"b\""),

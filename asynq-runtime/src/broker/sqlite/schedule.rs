@@ -1,4 +1,4 @@
-//! Periodic entries: their ticks, their leader, and what tools see of them (contract: `broker/schedule.rs`).
+//! Periodic entries: their ticks, their leader, and their rows for tools (contract: `broker/schedule.rs`).
 
 mod entry;
 mod lead;
@@ -27,7 +27,7 @@ use super::{
     store::far,
 };
 
-/// A time kept by us that is this far ahead was written before the clock was set back.
+/// A stored time that is this far ahead was written before the clock was set back.
 const CLOCK_WENT_BACK_MS: i64 = 5_000;
 
 #[async_trait::async_trait]
@@ -73,7 +73,7 @@ impl Schedules for SqliteBroker {
     async fn forget_entry(&self, queue: &QueueName, entry: &EntryId) -> Result<(), BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            // Its markers stay for their time, so that one that comes back fires no tick twice.
+            // The markers of the entry stay for their time, so that an entry that comes back fires no tick twice.
             tx.view.execute(&sql::SCHEDULE_FORGET, [queue.as_str(), entry.as_str()])?;
             shown::forget_history(&tx.view, entry.as_str())
         });
@@ -115,7 +115,7 @@ impl Schedules for SqliteBroker {
             let program = program.to_owned();
             let leader = self.store.read(move |view| Leader::find(view, &program)).await?;
             let Some(leader) = leader else { return Ok(()) };
-            // The clock may be a test's, so how long to wait follows from it alone.
+            // The clock may be a test's, so the length of the wait follows from the clock alone.
             loop {
                 let left = leader.until.saturating_sub(self.store.common.now());
                 if left <= 0 || Instant::now() >= deadline {

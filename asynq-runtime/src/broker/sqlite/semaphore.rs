@@ -47,7 +47,7 @@ impl Semaphores for SqliteBroker {
     }
 }
 
-/// Whether fewer than `max` tokens are out. A task that has one may have it for longer, but not when all are out, as in
+/// Whether fewer than `max` tokens are out. A task that has a token may keep it for longer, but not when all are out, as in
 /// asynq.
 fn is_left(view: &View<'_>, scope: &str, max: usize) -> rusqlite::Result<bool> {
     let out: Option<i64> = view.find(&sql::SEMAPHORE_OUT, params![scope, view.now], |row| row.get(0))?;

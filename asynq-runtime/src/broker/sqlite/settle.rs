@@ -1,4 +1,4 @@
-//! Ends runs (contract: `broker/settle.rs`); a run holds its task as long as row, server and token say so.
+//! Ends runs (contract: `broker/settle.rs`); a run holds its task as long as row, server and token match.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use super::{
     tx::{TaskToDelete, Tx, View},
 };
 
-/// Most outcomes in one order.
+/// Most outcomes in one command.
 const SLICE: usize = 256;
 
 #[async_trait::async_trait]
@@ -38,7 +38,7 @@ impl Settle for SqliteBroker {
             match outcome {
                 Ok(settled) => answers.extend(settled.into_iter().map(Ok)),
                 Err(error) if error.is_unavailable() => {
-                    // One time-out is enough for a call; nothing of the rest was sent.
+                    // One time-out is enough for a call; the rest of the batch is not sent.
                     answers.resize_with(batch.len(), || Err(error.clone()));
                     return answers;
                 }
@@ -105,12 +105,12 @@ struct HeldTask {
     seq: i64,
     q: i64,
     lock: Option<String>,
-    /// Whether a later tick of its schedule took its place.
+    /// Whether a later tick of its schedule, or a later enqueue with the same unique key, took the place of the task.
     is_replaced: bool,
 }
 
 impl HeldTask {
-    /// The fence.
+    /// Finds the task, if `run` still holds it: the fence.
     fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::SETTLE_FENCE, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(2)?;
@@ -173,7 +173,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             let error = shortened(error);
             tx.note_failure(seq, error)?;
             tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
-            // What could not be read gets a message made in its place, so that people can look at it.
+            // A message that could not be read is replaced by one made in its place, so that people can look at it.
             tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, item.message.encode()])?;
             tx.free_lock_of_archived(q, lock, id, extra)?;
             tx.ended(q, true);
@@ -198,8 +198,8 @@ fn complete(tx: &Tx<'_>, item: &Settlement, seq: i64, extra: Option<Vec<u8>>) ->
     Ok(())
 }
 
-/// Ends a run that was a success and has nothing to leave behind, neither result nor lock. `false` if nothing was changed:
-/// then the long way finds out why.
+/// Ends a run that was a success and has nothing to leave behind, neither result nor lock. Returns `false` if nothing was
+/// changed: then the general path finds out why.
 fn done_at_once(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<bool> {
     let run = &item.run;
     if item.action != Action::Done || !item.message.unique_key.is_empty() {
@@ -216,23 +216,24 @@ fn done_at_once(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<bool> {
     Ok(true)
 }
 
-/// What became of a task whose settlement was refused.
+/// Returns why a settlement was refused.
 fn explain(view: &View<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     Ok(judge(receipt(view, &item.run)?, item))
 }
 
-/// What became of a task that a run does not hold any more.
+/// Returns whether a task that a run does not hold any more is still there.
 pub(super) fn lost(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Settled> {
     Ok(if receipt(view, run)?.is_some() { Settled::Fenced } else { Settled::Gone })
 }
 
-/// The task of that id, if there is one: its row, and the run that settled it last.
+/// Finds the task of the run's id: its row, and the run that settled it last.
 fn receipt(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<(i64, i64)>> {
     view.find(&sql::SETTLE_RECEIPT, params![run.queue.as_str(), run.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
-/// Why an outcome was refused (docs/design/fence.md#receipts): our own earlier send left a receipt, or, if it deleted the
-/// task, another row or none. What was not sent before cannot have been done before: then the receipt is of another outcome of the run.
+/// Decides why an outcome was refused (docs/design/fence.md#receipts): our own earlier send left a receipt, or, if it deleted
+/// the task, another row or none. An outcome that was not sent before cannot have been done before: then the receipt is of
+/// another outcome of the run.
 fn judge(found: Option<(i64, i64)>, item: &Settlement) -> Settled {
     let run = &item.run;
     let done_again = item.resend && item.action == Action::Done;

@@ -43,10 +43,10 @@ impl Shapes for SqliteBroker {
     }
 }
 
-/// One byte more than the longest shape has.
+/// Most bytes that are read: one more than the longest shape has.
 const MOST_READ: i64 = LARGEST_SHAPE as i64 + 1;
 
-/// The column of a primary key has a number for none.
+/// Returns the column for a fingerprint: -1 for none, since a column of this primary key is never NULL.
 fn column(fingerprint: Option<u32>) -> i64 {
     fingerprint.map_or(-1, i64::from)
 }

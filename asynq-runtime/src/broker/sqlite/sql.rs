@@ -1,7 +1,7 @@
-//! Every statement, one file each below `sql/`; here they get their Rust names and the table prefix of a shared file.
+//! Every statement, one file each below `sql/`; this module gives them their Rust names and the table prefix of a shared file.
 //!
-//! Tables are always written `main.<table>`, which is what lets the same text serve a file of our own and one that belongs
-//! to another program, where our tables are called `asynq_<table>`.
+//! Tables are always written `main.<table>`, which lets the same text serve a file of our own and one that belongs to another
+//! program, where our tables are called `asynq_<table>`.
 
 use std::sync::OnceLock;
 
@@ -26,7 +26,7 @@ impl Sql {
         Self { plain: without_header(file), prefixed: OnceLock::new() }
     }
 
-    /// The text to prepare.
+    /// Returns the text to prepare.
     pub(super) fn text(&self, names: Names) -> &str {
         match names {
             Names::Plain => self.plain,
@@ -35,8 +35,8 @@ impl Sql {
     }
 }
 
-/// `sql` with every table and index of ours called `asynq_…`. Where SQLite allows no `main.`, in the table of an index and
-/// in triggers, a table is written `[task]`.
+/// Returns `sql` with every table and index of ours called `asynq_…`. Where SQLite allows no `main.`, in the table of an index
+/// and in triggers, a table is written `[task]`.
 pub(super) fn prefix(sql: &str) -> String {
     sql.replace("main.", "main.asynq_")
         .replace("INDEXED BY ", "INDEXED BY asynq_")

@@ -1,4 +1,4 @@
-//! The way from an async call to the threads that own the connections, and back within the call's deadline.
+//! Passes async calls to the threads that own the connections, and their answers back within the call's deadline.
 
 use std::{
     fs,
@@ -40,13 +40,13 @@ use super::{
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
 const ROOM: usize = 1_024;
 
-/// Takes the log of a file that was replaced away from the new one, into which SQLite would read it: a backup would have what it
-/// was to undo. Another program may have done so already.
+/// Moves the log of a file that was replaced away from the new file, into which SQLite would read it: a backup would get the
+/// commits that it was to undo. Another program may have moved the log already.
 fn set_log_aside(file: &Path, log: &Path) {
     let aside = beside(file, "-wal-replaced");
     match fs::rename(log, &aside) {
         Ok(()) => {
-            // It tells what is in the log, and is made anew from that.
+            // `-shm` is the index of the log, and is made anew from it.
             let _ = fs::remove_file(beside(file, "-shm"));
             tracing::warn!(kept = %aside.display(), "the log of the file that was replaced is set aside");
         }
@@ -54,25 +54,25 @@ fn set_log_aside(file: &Path, log: &Path) {
     }
 }
 
-/// What every thread and every call of one broker shares.
+/// State that all threads and calls of one broker share.
 #[derive(Debug)]
 pub(super) struct Common {
     /// The database as people know it.
     pub(super) place: String,
     /// The file, unless the database is in memory.
     pub(super) file: Option<PathBuf>,
-    /// Which file that was when it was opened.
+    /// Identity of the file when it was opened.
     pub(super) identity: Option<Identity>,
-    /// The same of its log, if it has one.
+    /// Path and identity of the log, if the file has one.
     log: Option<(PathBuf, Option<Identity>)>,
     /// Whether a power cut may take the last commits.
     pub(super) normal: bool,
-    /// How our tables are called in it.
+    /// How our tables are called in the file.
     pub(super) names: Names,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) notifier: Notifier,
     pub(super) liveness: Option<Liveness>,
-    /// Whether the writer is told already that another program wrote something.
+    /// Whether the writer is notified already that another program wrote something.
     told: AtomicBool,
     closed: AtomicBool,
     broken: OnceLock<BrokerError>,
@@ -80,7 +80,7 @@ pub(super) struct Common {
 }
 
 impl Common {
-    /// Of a database in memory.
+    /// Returns the state of a database in memory.
     pub(super) fn in_memory(names: Names, clock: Arc<dyn Clock>) -> Self {
         Self {
             place: ":memory:".to_owned(),
@@ -99,11 +99,11 @@ impl Common {
         }
     }
 
-    /// Of the database in `file`, which must be there.
+    /// Returns the state of the database in `file`, which must be there.
     ///
     /// # Errors
     ///
-    /// It is not.
+    /// The file is not there.
     pub(super) fn in_file(file: PathBuf, names: Names, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let log = beside(&file, "-wal");
         Ok(Self {
@@ -122,7 +122,7 @@ impl Common {
         self.clock.now().timestamp_millis()
     }
 
-    /// Whether calls make sense.
+    /// Checks that the broker can be used.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl Common {
         }
     }
 
-    /// What a failure means to its caller. After one that says that the file is damaged as a whole, every call fails.
+    /// Translates a failure for its caller. After a failure that says that the file is damaged as a whole, every call fails.
     pub(super) fn explain(&self, error: rusqlite::Error) -> BrokerError {
         self.look_for_file();
         let error = translate(error, &self.place);
@@ -181,7 +181,7 @@ impl Common {
         self.broken.get().cloned().unwrap_or(error)
     }
 
-    /// From now on every call fails with `error`.
+    /// Makes every call fail with `error` from now on.
     pub(super) fn break_down(&self, error: BrokerError) {
         let message = error.to_string();
         if self.broken.set(error).is_ok() {
@@ -200,7 +200,7 @@ impl Common {
         self.notifier.notify_all();
     }
 
-    /// The writer was told, and looks from here on.
+    /// Notes that the writer received its notification, and looks from here on.
     pub(super) fn notified(&self) {
         self.told.store(false, Ordering::Release);
     }
@@ -209,7 +209,7 @@ impl Common {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// From now on calls fail and threads end.
+    /// Makes calls fail and threads end from now on.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.notifier.notify_all();
@@ -233,7 +233,7 @@ impl Common {
 
 type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
-/// A call that the writer has, or will have.
+/// A call that was sent to the writer.
 #[derive(Debug)]
 pub(super) struct Sent<T> {
     answer: Answer<T>,
@@ -241,9 +241,9 @@ pub(super) struct Sent<T> {
     deadline: Instant,
 }
 
-/// What the writer is told.
+/// A message to the writer.
 pub(super) enum Message {
-    /// Do this.
+    /// Run this command.
     Command(Box<dyn Command>),
     /// Another program wrote something.
     Notifier,
@@ -297,18 +297,18 @@ impl Store {
         self.write_with(command, Arc::default()).await
     }
 
-    /// The same in two steps: what is returned is its place in the line, and [`done`](Self::done) waits for the answer. So
-    /// a caller prepares the next while the writer is at this one.
+    /// Sends a command as [`write`](Self::write) does, without waiting for the answer, which [`done`](Self::done) returns. So a
+    /// caller prepares the next command while the writer runs this one.
     ///
     /// # Errors
     ///
-    /// It was not sent.
+    /// The command was not sent.
     pub(super) async fn begin<T: Send + 'static>(&self, command: WriteCommand<T>) -> Result<Sent<T>, BrokerError> {
         let (deadline, cancel_flag) = (far(self.call_timeout), Arc::default());
         Ok(Sent { answer: self.send(command, &cancel_flag).await?, cancel_flag, deadline })
     }
 
-    /// The answer to what was begun.
+    /// Waits for the answer to a command that was sent.
     ///
     /// # Errors
     ///
@@ -317,7 +317,7 @@ impl Store {
         self.answer(sent.answer, &sent.cancel_flag, sent.deadline).await
     }
 
-    /// The same with a flag that the caller can ask afterwards.
+    /// Does as [`write`](Self::write), with a flag that the caller can ask afterwards.
     ///
     /// # Errors
     ///
@@ -345,7 +345,7 @@ impl Store {
         limit: Duration,
         stop: impl Future<Output = ()>,
     ) -> Result<Option<T>, BrokerError> {
-        // To hear that the broker has ended, and for the watch to know that somebody waits.
+        // The listener notices that the broker has ended, and shows the watch that a call waits.
         let mut notifier = self.common.notifier.signals();
         let until = far(limit);
         let mut stop = pin!(stop);
@@ -364,7 +364,7 @@ impl Store {
                     if cancel_flag.give_up() {
                         return Err(error);
                     }
-                    // It was begun: what it did has to be known.
+                    // The command was begun: its result has to be known.
                     break;
                 },
             }
@@ -375,7 +375,7 @@ impl Store {
         self.answer(answer, &cancel_flag, far(self.call_timeout)).await.map(Some)
     }
 
-    /// Reads.
+    /// Has a reader run `read` and returns its answer.
     ///
     /// # Errors
     ///
@@ -411,25 +411,25 @@ impl Store {
         }
     }
 
-    /// Ends the threads without waiting for it.
+    /// Ends the threads without waiting for their end.
     pub(super) fn stop(&self) {
         self.common.close();
         let _ = self.writer.send(Message::Stop);
     }
 
-    /// Ends the threads and waits for it, at most one call's time.
+    /// Ends the threads and waits for the end of the writer, at most one call's time.
     pub(super) async fn close(&self) {
         self.stop();
         let mut ended = self.ended.clone();
         let _ = timeout_at(far(self.call_timeout), ended.wait_for(|ended| *ended)).await;
     }
 
-    /// The broker's time.
+    /// Returns the broker's time.
     pub(super) fn now(&self) -> DateTime<Utc> {
         self.common.clock.now()
     }
 
-    /// Gives an order to the writer.
+    /// Gives a command to the writer.
     async fn send<T: Send + 'static>(
         &self,
         command: WriteCommand<T>,
@@ -481,7 +481,7 @@ impl Store {
     }
 }
 
-/// Now plus `limit`, which may be endless.
+/// Returns now plus `limit`, which may be endless.
 pub(super) fn far(limit: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(limit).unwrap_or_else(|| now + Duration::from_secs(365 * 86_400))

@@ -1,4 +1,4 @@
-//! What runs inside a transaction: a view to read by, and the counters and notifications that a commit carries.
+//! Transactions: a view to read by, and the counters and notifications that a commit carries.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -11,7 +11,7 @@ use crate::{
 
 use super::sql::{self, Names, Sql};
 
-/// A connection with what statements need to know.
+/// A connection with the facts that statements need.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct View<'a> {
     connection: &'a Connection,
@@ -25,7 +25,7 @@ impl<'a> View<'a> {
         Self { connection, names, now }
     }
 
-    /// A statement, prepared at its first use.
+    /// Returns a statement, prepared at its first use.
     pub(super) fn statement(&self, sql: &Sql) -> rusqlite::Result<CachedStatement<'a>> {
         self.connection.prepare_cached(sql.text(self.names))
     }
@@ -39,7 +39,7 @@ impl<'a> View<'a> {
         self.connection.execute_batch(sql)
     }
 
-    /// The first row, if there is one.
+    /// Returns the first row, if there is one.
     pub(super) fn find<T>(
         &self,
         sql: &Sql,
@@ -49,7 +49,7 @@ impl<'a> View<'a> {
         self.statement(sql)?.query_row(params, read).optional()
     }
 
-    /// Every row.
+    /// Returns every row.
     pub(super) fn list<T>(
         &self,
         sql: &Sql,
@@ -59,14 +59,14 @@ impl<'a> View<'a> {
         self.statement(sql)?.query_map(params, read)?.collect()
     }
 
-    /// Has all statements of `read` see the same commits. Alone, each would see the newest.
+    /// Has all statements of `read` see the same commits. Outside of a transaction, each statement would see the newest.
     pub(super) fn at_one_moment<T>(&self, read: impl FnOnce(&Self) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-        // Dropping it ends it.
+        // Dropping the transaction ends it.
         let _transaction = self.connection.unchecked_transaction()?;
         read(self)
     }
 
-    /// The number of a queue that is known.
+    /// Returns the number of a queue, if it is known.
     pub(super) fn queue(&self, name: &QueueName) -> rusqlite::Result<Option<i64>> {
         self.find(&sql::QUEUE_FIND, [name.as_str()], |row| row.get(0))
     }
@@ -76,7 +76,7 @@ impl<'a> View<'a> {
         self.connection.query_row(sql, [], |row| row.get(0))
     }
 
-    /// The number of the row inserted last.
+    /// Returns the number of the row inserted last.
     pub(super) fn last_row(&self) -> i64 {
         self.connection.last_insert_rowid()
     }
@@ -85,9 +85,9 @@ impl<'a> View<'a> {
 /// The waits that a commit ends.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Effects {
-    /// Something may be taken that could not be taken before.
+    /// A task may be taken that could not be taken before.
     pub(super) work: bool,
-    /// Something is due at a time that was not known before.
+    /// A task is due at a time that was not known before.
     pub(super) due: bool,
     /// A cancel request or another control request came.
     pub(super) signal: bool,
@@ -96,7 +96,7 @@ pub(super) struct Effects {
 }
 
 impl Effects {
-    /// Whether servers of other programs have to be told.
+    /// Whether servers of other programs have to be notified.
     pub(super) fn any(self) -> bool {
         self.work || self.due || self.signal
     }
@@ -132,7 +132,7 @@ impl<'a> Tx<'a> {
         }
     }
 
-    /// The number of a queue, which becomes known if it was not.
+    /// Returns the number of a queue, which becomes known if it was not.
     pub(super) fn queue_or_new(&mut self, name: &QueueName) -> rusqlite::Result<i64> {
         if let Some(q) = self.queue(name)? {
             return Ok(q);
@@ -143,7 +143,7 @@ impl<'a> Tx<'a> {
         Ok(q)
     }
 
-    /// The number of a queue that is known.
+    /// Returns the number of a queue, if it is known.
     pub(super) fn queue(&mut self, name: &QueueName) -> rusqlite::Result<Option<i64>> {
         if let Some(&q) = self.queues.get(name) {
             return Ok(Some(q));
@@ -189,8 +189,8 @@ impl<'a> Tx<'a> {
         Ok(head)
     }
 
-    /// A position behind every waiting task of `q`. With `alone`, no other task shares it: among equal positions the
-    /// older row would come first.
+    /// Returns a position behind every waiting task of `q`. With `alone`, no other task shares the position: among equal
+    /// positions the older row would come first.
     pub(super) fn tail(&mut self, q: i64, alone: bool) -> rusqlite::Result<i64> {
         let last = match self.tails.get(&q) {
             Some(&last) => last,
@@ -210,7 +210,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Frees the unique lock of a task that is archived now, unless it asked to keep it until success.
+    /// Frees the unique lock of a task that is archived now, unless the task keeps its lock until success.
     pub(super) fn free_lock_of_archived(
         &self,
         q: i64,
@@ -221,9 +221,9 @@ impl<'a> Tx<'a> {
         if extra.keeps_lock_when_archived() { Ok(()) } else { self.free_lock(q, key, id) }
     }
 
-    /// Keeps the error of an attempt as the task's last failure, and no more than the beginning of those before. Called before
-    /// the attempt is counted in the row, whose `failed_at` must be set then: without it, a deleted task would leave its
-    /// failures behind.
+    /// Keeps the error of an attempt as the task's last failure, and only the beginning of earlier errors. Must be called
+    /// before the attempt is counted in the row, and the caller must set the `failed_at` of the row: without it, a deleted task
+    /// would leave its failures behind.
     pub(super) fn note_failure(&self, seq: i64, error: &str) -> rusqlite::Result<()> {
         let last: i64 = self.view.find(&sql::FAILURE_LAST, [seq], |row| row.get(0))?.unwrap_or(0);
         let n = last.saturating_add(1);
@@ -241,7 +241,7 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Does several steps; if they end with a refusal, everything they did is taken back, the counters included.
+    /// Runs several steps; a refusal undoes all of them, the counters included.
     pub(super) fn whole_or_nothing<T, E>(
         &mut self,
         steps: impl FnOnce(&mut Self) -> rusqlite::Result<Result<T, E>>,
@@ -257,7 +257,7 @@ impl<'a> Tx<'a> {
         Ok(outcome)
     }
 
-    /// Deletes a task with all that belongs to it; its failures go by themselves (trigger `task_gone`).
+    /// Deletes a task with all that belongs to it; the trigger `task_gone` deletes its failures.
     pub(super) fn delete(&mut self, task: &TaskToDelete<'_>) -> rusqlite::Result<()> {
         self.view.execute(&sql::TASK_DELETE, [task.seq])?;
         self.view.execute(&sql::BODY_DELETE, [task.seq])?;
@@ -305,7 +305,7 @@ pub(super) struct TaskToDelete<'a> {
 /// The "day" of the counters since the beginning.
 pub(super) const ALL_TIME: i64 = -1;
 
-/// The UTC day of an instant, counted from 1970.
+/// Returns the UTC day of an instant, counted from 1970.
 pub(super) fn day(ms: i64) -> i64 {
     ms.div_euclid(86_400_000).max(0)
 }

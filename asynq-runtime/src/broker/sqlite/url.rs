@@ -1,4 +1,4 @@
-//! Reads a `sqlite:` URL: which file, and what its query asks for.
+//! Reads a `sqlite:` URL: the file, and the options of its query.
 
 use std::{
     path::{Path, PathBuf},
@@ -25,7 +25,7 @@ pub(super) struct Location {
 }
 
 impl Location {
-    /// A database in memory.
+    /// Returns the location of a database in memory.
     pub(super) fn memory() -> Self {
         Self { file: None, normal: false, shared: false, network_fs: false, timeout: None, connect_timeout: None }
     }
@@ -37,7 +37,7 @@ impl Location {
     /// [`BrokerErrorKind::Config`] names the part that cannot be used.
     pub(super) fn parse(url: &str) -> Result<Self, BrokerError> {
         let Some(rest) = url.strip_prefix("sqlite:") else {
-            // It is not shown: one of another broker has a password in it.
+            // The URL is not shown: a URL of another broker may have a password in it.
             return Err(refuse("this is not a SQLite URL; write sqlite://path/to/file.db"));
         };
         let rest = rest.strip_prefix("//").unwrap_or(rest);

@@ -1,5 +1,5 @@
-//! The one thread that writes: whatever has queued up goes into one transaction (group commit), and is answered once it is on
-//! disk (`disk.rs`).
+//! The one thread that writes: all commands that have queued up go into one transaction (group commit), and are answered once
+//! it is on disk (`disk.rs`).
 
 mod tidy;
 mod waiting;
@@ -34,23 +34,23 @@ use super::{
     wake::process_notifier::NotifySender,
 };
 
-/// Most time spent in one transaction before what is left waits for the next.
+/// Most time spent in one transaction before the rest of the batch waits for the next.
 const MOST_TIME: Duration = Duration::from_millis(5);
 
-/// How long nothing must have happened before the file is tidied up.
+/// How long the writer must have been idle before it tidies the file up.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// Between two portions of free pages that are given back.
+/// Pause between two portions of free pages that are given back.
 const BREATH: Duration = Duration::from_millis(50);
 
-/// How long a writer sleeps at most that has nothing to do.
+/// Longest sleep of a writer that has nothing to do.
 const LONG: Duration = Duration::from_secs(3_600);
 
 /// The writer and all it owns.
 pub(super) struct Writer {
     pub(super) common: Arc<Common>,
-    /// Absent where nothing waits for the disk: in memory, and with `durability=normal`. It goes first: what is still on its way
-    /// is answered before the connection is closed.
+    /// Absent where no command waits for the disk: in memory, and with `durability=normal`. This field comes before
+    /// `connection`, so that commits on their way to the disk are answered before the connection is closed.
     disk: Option<Disk>,
     pub(super) connection: Connection,
     pub(super) names: Names,
@@ -61,7 +61,7 @@ pub(super) struct Writer {
     pub(super) ended: watch::Sender<bool>,
     /// How full the disk is.
     pub(super) room: DiskRoom,
-    /// [`MOST_TIME`], but in tests.
+    /// [`MOST_TIME`], except in tests.
     most_time: Duration,
     parked: Parked,
     rest: Rest,
@@ -96,7 +96,7 @@ impl Writer {
         }
     }
 
-    /// Works until it is told to stop.
+    /// Works until a message stops the writer.
     pub(super) fn run(mut self) {
         let notify_sender = NotifySender::ready();
         let mut waiting = Waiting::default();
@@ -158,7 +158,7 @@ impl Writer {
         ended.send_replace(true);
     }
 
-    /// Adds all that has queued up, which the callers' permits bound; returns whether it is time to stop.
+    /// Adds all queued messages, whose number the callers' permits bound; returns whether it is time to stop.
     fn gather(&mut self, waiting: &mut Waiting) -> bool {
         while let Ok(message) = self.inbox.try_recv() {
             if self.accept(message, waiting) {
@@ -168,7 +168,7 @@ impl Writer {
         false
     }
 
-    /// Adds what a message asks for; returns whether it is time to stop.
+    /// Handles one message; returns whether it is time to stop.
     fn accept(&mut self, message: Message, waiting: &mut Waiting) -> bool {
         match message {
             Message::Command(work) if work.waits() => self.parked.add(work),
@@ -182,7 +182,7 @@ impl Writer {
         false
     }
 
-    /// Does what a batch asks for, and returns what there was no time for.
+    /// Runs a batch, and returns the commands for which there was no time.
     fn process(&mut self, mut batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) -> Vec<Box<dyn Command>> {
         batch.retain(|work| work.begin());
         if self.common.is_broken()
@@ -213,7 +213,7 @@ impl Writer {
         }
     }
 
-    /// Answers what needs no transaction, if nothing in the batch could change the answer.
+    /// Answers the commands that need no transaction, if no command before them could change the answer; returns the others.
     fn look(&self, batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let view = self.view();
         let mut rest = Vec::with_capacity(batch.len());
@@ -235,7 +235,7 @@ impl Writer {
         if batch.iter().all(|work| work.priority() != Priority::Insert) || self.room.is_left(file, &self.connection) {
             return batch;
         }
-        // While the file can still grow by what waits in the log.
+        // The log goes into the file while the file can still grow by it.
         let _ = connection::reuse_wal(&mut self.connection);
         let advice =
             "the disk is nearly full; nothing was stored, make room (the last of it is kept for waiting tasks)";
@@ -243,7 +243,7 @@ impl Writer {
         refuse(batch, |work| work.priority() == Priority::Insert, &full)
     }
 
-    /// One transaction over as many of `batch` as there is time for.
+    /// Runs one transaction over as many of `batch` as there is time for.
     fn attempt(&mut self, batch: &mut Vec<Box<dyn Command>>) -> Result<Committed, Failure> {
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
@@ -265,7 +265,7 @@ impl Writer {
             done += 1;
         }
         if outcome.is_ok() && tx.effects.work {
-            // What came is taken in the same commit.
+            // Parked claims take new tasks in the same commit.
             let mut ready = self.parked.claims(&tx.view);
             ready.retain(|work| work.begin());
             let mut ready = ready.into_iter();
@@ -274,16 +274,16 @@ impl Writer {
                 batch.insert(done, work);
                 if let Err(error) = ran {
                     outcome = Err(Failure { error, culprit: Some(done) });
-                    // The others are begun: they run again without the culprit.
+                    // The other claims are begun: they run again without the culprit.
                     batch.splice(done + 1..done + 1, ready);
                     break;
                 }
                 done += 1;
             }
         }
-        // Read in here, where it costs no other look at the file.
+        // Reading inside the transaction costs no other look at the file.
         let notifiers = match &self.common.liveness {
-            Some(liveness) if tx.effects.any() => presence::others_bells(&tx.view, liveness),
+            Some(liveness) if tx.effects.any() => presence::other_notifier_paths(&tx.view, liveness),
             _ => Vec::new(),
         };
         let outcome = outcome.and_then(|()| tx.write_counts().map_err(everyone)).and_then(|()| {
@@ -308,7 +308,7 @@ impl Writer {
     ///
     /// # Errors
     ///
-    /// It cannot yet.
+    /// The log cannot be repaired yet.
     fn repair_log(&mut self) -> Result<(), BrokerError> {
         let Some(disk) = self.disk.as_ref().filter(|disk| disk.is_dirty()) else { return Ok(()) };
         if let Some(write_lock) = &mut self.write_lock {
@@ -316,7 +316,7 @@ impl Writer {
         }
         let connection = &mut self.connection;
         let repaired = match disk.repair(|| connection::empty_wal_soon(connection)) {
-            // SQLite hears of the failure in the first sync of its own.
+            // The system reports the failure to SQLite in the first sync of its own.
             Err(_) => disk.repair(|| connection::empty_wal_soon(connection)),
             repaired => repaired,
         };
@@ -356,7 +356,7 @@ impl Writer {
         }
     }
 
-    /// One transaction per call, so that one that fails takes no other with it.
+    /// Runs one transaction per command, so that one that fails takes no other with it.
     fn each_alone(&mut self, batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) {
         for work in batch {
             let mut batch = vec![work];
@@ -413,10 +413,11 @@ impl Writer {
         notifiers.iter().for_each(|process_notifier| notify_sender.notify(process_notifier));
     }
 
-    /// Takes our servers off the list. Files of one that still holds tasks stay, unlocked, so that others find them.
+    /// Takes our servers off the list. The lock file stays, unlocked, if one of them still holds tasks, so that other programs
+    /// find it.
     ///
-    /// Where nobody else is in the file, a worker leaves an empty log: a backup that is then put in the file's place is not mixed
-    /// with what it is to undo.
+    /// Where no other program uses the file, a worker leaves an empty log: a backup that is then put in the file's place is not
+    /// mixed with the commits that it is to undo.
     fn say_goodbye(&mut self) {
         let common = Arc::clone(&self.common);
         let Some(liveness) = &common.liveness else { return };
@@ -435,9 +436,9 @@ impl Writer {
 /// A transaction that was committed.
 #[derive(Debug)]
 struct Committed {
-    /// How many of the batch it did, from the front.
+    /// How many of the batch were done, from the front.
     done: usize,
-    /// The waits that it concerns.
+    /// The waits that the commit concerns.
     effects: Effects,
     /// The sockets of other programs that may be concerned.
     notifiers: Vec<PathBuf>,
@@ -446,7 +447,7 @@ struct Committed {
 #[derive(Debug)]
 struct Failure {
     error: rusqlite::Error,
-    /// Which of the batch met it; `None` for the transaction itself.
+    /// Which of the batch met the error; `None` for the transaction itself.
     culprit: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
 //! Routes calls to the masters of a Redis Cluster: one connection each, a batch split by owner and sent in parallel.
 //!
-//! The redis crate's own cluster client repeats what got no answer; here nothing is repeated. What a node refused to run
-//! because the slot is elsewhere was not run, and goes on to the node it named.
+//! The redis crate's own cluster client repeats calls without an answer; this one repeats none. A call that a node
+//! refused because the slot is elsewhere was not run, and goes on to the node that the refusal names.
 
 mod redirect;
 mod refresh;
@@ -29,7 +29,7 @@ use super::{
     url::Address,
 };
 
-/// How often a call is sent on; a slot that moves that often is moving still.
+/// Most redirections of one call; a slot that moves that often is still moving.
 const HOPS: usize = 5;
 
 /// The connections to every master, opened when they are needed.
@@ -43,9 +43,9 @@ struct Shared {
     connections: Mutex<HashMap<Address, Connection>>,
 }
 
-/// One call on its way.
+/// A call and the node that it goes to.
 struct RoutedCall {
-    /// Where its reply belongs.
+    /// Index of its reply.
     place: usize,
     call: Call,
     to: Address,
@@ -72,7 +72,7 @@ impl Cluster {
         self.0.topology.first().await.map(|_| ())
     }
 
-    /// Differs after any of the connections was made again.
+    /// Returns a number that changes whenever one of the connections was opened again.
     pub(super) fn generation(&self) -> u64 {
         let connections = self.lock();
         let mut generations: Vec<(String, u64)> =
@@ -101,7 +101,7 @@ impl Cluster {
                 let back = match outcome {
                     Ok(back) => back,
                     Err(error) => {
-                        // Perhaps it is gone for good, and another node has its slots.
+                        // The node may be gone for good, and another one may have its slots.
                         self.0.topology.refresh();
                         routed_calls.iter().for_each(|routed| replies[routed.place] = Some(refused(error.clone())));
                         continue;
@@ -134,7 +134,7 @@ impl Cluster {
         Ok(replies.into_iter().map(|reply| reply.unwrap_or_else(|| refused(no_owner()))).collect())
     }
 
-    /// Asks every master.
+    /// Sends `call` to every master.
     pub(super) async fn send_to_each(&self, call: &Call) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
         let routed_calls = |to: &Address| RoutedCall { place: 0, call: call.clone(), to: to.clone() };
@@ -150,7 +150,7 @@ impl Cluster {
 
     pub(super) async fn ended(&self) -> BrokerError {
         let error = self.0.topology.ended().await;
-        // The nodes' tasks end in any order, and what is opened from now on is never up.
+        // The tasks of the nodes end in any order, and a connection that is opened from now on never comes up.
         let connections: Vec<Connection> = self.lock().values().cloned().collect();
         for connection in connections {
             connection.ended().await;
@@ -164,7 +164,7 @@ impl Cluster {
         }
     }
 
-    /// The master that keeps the call's key; for a call without a key, a node that is connected already.
+    /// Returns the master that keeps the call's key; for a call without a key, a node that is connected already.
     fn owner(&self, map: &SlotMap, call: &Call) -> Option<Address> {
         if let Some(key) = call.routing_key() {
             return map.owner(slot(key)).cloned();
@@ -177,7 +177,7 @@ impl Cluster {
         up.or_else(|| map.masters().first()).cloned()
     }
 
-    /// Every call once, those to one node in one go, the nodes side by side.
+    /// Sends every call once: those to one node in one batch, and to all nodes concurrently.
     async fn travel(&self, routed_calls: Vec<RoutedCall>, durability: Durability) -> Vec<Trip> {
         let mut by_node: Vec<(Address, Vec<RoutedCall>)> = Vec::new();
         for routed in routed_calls {
@@ -202,7 +202,7 @@ impl Cluster {
         trips
     }
 
-    /// The connection to a node; those to nodes that have left are closed.
+    /// Returns the connection to a node, and closes those to nodes that have left the cluster.
     fn connection(&self, to: &Address) -> Connection {
         let mut connections = self.lock();
         if let Some(connection) = connections.get(to) {
@@ -221,7 +221,7 @@ impl Cluster {
 }
 
 async fn trip(connection: Connection, to: Address, routed_calls: Vec<RoutedCall>, durability: Durability) -> Trip {
-    // A copy each: a node may send a call on.
+    // Each call is copied, because the node may redirect it.
     let calls = routed_calls.iter().map(|routed| routed.call.clone()).collect();
     let outcome = connection.send(calls, durability).await;
     (to, routed_calls, outcome)

@@ -7,7 +7,7 @@ use super::{
     BrokerError,
 };
 
-/// Where a call goes instead.
+/// The node that a call goes to instead.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Redirect {
     pub(super) slot: u16,
@@ -17,7 +17,8 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    /// The redirection in the answer of `from`, if it is one. It names no host where the nodes know none but their own.
+    /// Reads the redirection in the answer of `from`, if the answer is one. A redirection names no host where the nodes
+    /// know none but their own.
     pub(super) fn read(answer: &Result<Value, BrokerError>, from: &Address) -> Option<Self> {
         let Ok(Value::ServerError(error)) = answer else { return None };
         let asking = match error.kind()? {
@@ -33,7 +34,7 @@ impl Redirect {
     }
 }
 
-/// Whether the cluster, or this part of it, waits for a failover.
+/// Returns whether the cluster, or the part of it that answered, waits for a failover.
 pub(super) fn is_down(answer: &Result<Value, BrokerError>) -> bool {
     let code = answer.as_ref().ok().and_then(reply::error_code);
     matches!(code, Some("CLUSTERDOWN" | "MASTERDOWN" | "READONLY"))

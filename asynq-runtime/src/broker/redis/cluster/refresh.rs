@@ -1,5 +1,5 @@
-//! Keeps the slot map true: asked of any node every two seconds, at once after a doubt, and corrected by what nodes say of
-//! single slots.
+//! Keeps the slot map up to date: asks any node every two seconds, and at once after a doubt. Redirections correct
+//! single slots in between.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::{
     BrokerError, BrokerErrorKind, Call, Durability, Spawner,
 };
 
-/// How often to ask without a reason, and at most with one.
+/// Interval of the questions, and the shortest one while there are doubts.
 const EVERY: Duration = Duration::from_secs(2);
 const AT_MOST_EVERY: Duration = Duration::from_millis(50);
 
@@ -51,7 +51,7 @@ async fn keep(asking: Asking, connection: Connection) {
         }
         topology.learn(answer);
         sleep(AT_MOST_EVERY).await;
-        // An end of this wait is as good a reason as a doubt.
+        // A time-out is as good a reason to ask as a doubt.
         let _ = timeout(EVERY, topology.doubted()).await;
     }
 }
@@ -69,7 +69,7 @@ async fn ask(connection: &Connection) -> Result<SlotMap, BrokerError> {
     })?;
     let from = connection.connected_to().ok_or_else(|| unavailable("the connection was lost"))?;
     let map = SlotMap::read(value, &from)?;
-    // A node that was thrown out, or has not met the others yet.
+    // A node without slots was removed from the cluster, or has not met the others yet.
     if map.masters().is_empty() { Err(unavailable("this node of the cluster knows of no slots")) } else { Ok(map) }
 }
 

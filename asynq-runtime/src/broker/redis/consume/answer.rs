@@ -1,4 +1,4 @@
-//! Reads what the scripts of dequeues answer.
+//! Reads the answers of the dequeue scripts.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ pub(super) struct Passed {
     pub(super) is_all: bool,
 }
 
-/// The tasks that one script took, and what it says of the others.
+/// The tasks that one script took, and its report on those that it passed.
 #[derive(Debug)]
 pub(super) struct Taking {
     pub(super) runs: Vec<Run>,
-    /// Places in `runs` whose messages the script left for the caller to read: until then they cannot be decoded.
+    /// Indices of `runs` whose messages the script left for the caller to read. Until then they cannot be decoded.
     pub(super) long: Vec<usize>,
-    /// Of all messages as they are stored: the scripts count these against the room that they are given, and stop after the
-    /// message that uses it up.
+    /// Bytes of all messages as they are stored. The scripts count these against the room that they are given, and stop
+    /// after the message that uses it up.
     pub(super) bytes: usize,
     pub(super) passed: Passed,
 }
@@ -36,7 +36,7 @@ pub(super) struct Taking {
 ///
 /// # Errors
 ///
-/// It is not what the scripts answer.
+/// The value does not have the form of such an answer.
 pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -> Result<Taking, BrokerError> {
     let DequeueRequest { queue, token, at, .. } = request;
     let mut parts = reply::array(value)?.into_iter();
@@ -70,21 +70,22 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
         }
     }
     let moments: Vec<Option<i64>> = since.split(' ').map(|moment| moment.parse().ok()).collect();
-    // Another number of them: somebody else's moment has spaces in it, and which is whose cannot be told.
+    // With another number of moments, a foreign one has spaces in it, and none can be assigned to its run.
     if let Some((&now, since)) = moments.split_first().filter(|(_, since)| since.len() == runs.len()) {
         runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
     }
     Ok(Taking { runs, long, bytes, passed })
 }
 
-/// The time between two moments in nanoseconds, where both are known. Go writes the first by its own clock, which may be
-/// ahead.
+/// Returns the time between two moments in nanoseconds, if both are known. Go writes the first by its own clock, which
+/// may be ahead.
 fn waited(since: Option<i64>, now: Option<i64>) -> Option<Duration> {
     let (since, now) = (since.filter(|&since| since > 0)?, now?);
     Some(Duration::from_nanos(u64::try_from(now.saturating_sub(since)).unwrap_or(0)))
 }
 
-/// A message that belongs where it lay, or the bytes with the reason why they do not.
+/// Decodes a message. Returns the bytes with the reason if it cannot be decoded, or if its id or queue is not that of
+/// the key where it lay.
 pub(in crate::broker::redis) fn read_message(
     raw: Bytes,
     id: &str,

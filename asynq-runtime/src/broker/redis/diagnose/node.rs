@@ -1,4 +1,4 @@
-//! What a Redis says of itself: INFO, TIME and its list of slow calls.
+//! Reads the facts that a Redis reports about itself: INFO, TIME and its list of slow calls.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::super::{
     url::Endpoints,
 };
 
-/// Slow calls that are asked for.
+/// Number of slow calls to ask for.
 const SLOW_CALLS: usize = 20;
 
 impl RedisBroker {
@@ -33,7 +33,7 @@ impl RedisBroker {
         let (place, is_one) = (self.target.to_string(), times.len() == 1);
         let mut nodes = Vec::new();
         for ((time, info), slow) in times.into_iter().zip(infos).zip(slow) {
-            // A login that may not ask for these has a Redis all the same.
+            // The ACL may forbid these commands; the node is listed all the same.
             let mut facts = info.ok().and_then(reply::text).map(|info| read_info(&info)).unwrap_or_default();
             if let Some(cluster) = clusters.next().and_then(Result::ok).and_then(reply::text) {
                 facts.extend(read_info(&format!("# Cluster info\n{cluster}")));
@@ -54,7 +54,7 @@ impl RedisBroker {
     }
 }
 
-/// `# Section` and `name:value` lines.
+/// Reads `# Section` and `name:value` lines.
 fn read_info(info: &str) -> Vec<Fact> {
     let mut section = String::new();
     let mut facts = Vec::new();
@@ -82,7 +82,7 @@ fn read_slow_calls(value: Value) -> Vec<SlowCall> {
     reply::array(value).map(|entries| entries.into_iter().filter_map(entry).collect()).unwrap_or_default()
 }
 
-/// The command and the names of asynq's keys: whatever else stands there may be a payload.
+/// Returns the command and the names of asynq's keys. Any other argument may be a payload, so it is left out.
 fn what(words: impl Iterator<Item = String>) -> String {
     let mut words = words;
     let command = words.next().unwrap_or_default();

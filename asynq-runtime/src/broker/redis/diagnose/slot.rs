@@ -1,4 +1,4 @@
-//! Where a cluster keeps a queue: the slot of its keys, and the nodes that have it.
+//! Finds where a cluster keeps a queue: the slot of its keys, and the nodes of that slot.
 
 use redis::Value;
 
@@ -21,7 +21,7 @@ impl RedisBroker {
         let answers = self.looking().send_to_each(Call::plain("CLUSTER").arg("SLOTS")).await?;
         let mut last = reply::unexpected("the cluster has no nodes");
         for answer in answers {
-            // One node knows them all; a login that may not ask is told why.
+            // One node knows all slots. If the ACL forbids the question, the caller gets that error.
             match answer.and_then(read_ranges) {
                 Ok(ranges) => return Ok(queues.iter().map(|queue| place(queue, &ranges)).collect()),
                 Err(error) => last = error,
@@ -50,7 +50,7 @@ fn read_ranges(value: Value) -> Result<Vec<Range>, BrokerError> {
     ranges.collect::<Option<_>>().ok_or_else(|| reply::unexpected("no slots"))
 }
 
-/// `host:port`; an empty host is the one that was asked.
+/// Reads `host:port`; an empty host stands for the node that was asked.
 fn read_node(node: Value) -> Option<String> {
     let mut parts = reply::array(node).ok()?.into_iter();
     let host = parts.next().and_then(reply::text).unwrap_or_default();

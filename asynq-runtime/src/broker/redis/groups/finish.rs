@@ -1,4 +1,4 @@
-//! The end of a set: everything it becomes, in one script.
+//! Ends a set with all its outcomes, in one script.
 
 use std::collections::HashMap;
 
@@ -96,7 +96,7 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
     call
 }
 
-/// The message as it is archived: with the reason; one made in its place for bytes that are none.
+/// Returns the message to archive, with the reason. Bytes that are not a message are put into a new one.
 fn rejected_message(set: &TaskSet, member: &SetMember, rejected: &Rejected, now_s: i64) -> TaskMessage {
     let message = match (&rejected.raw, &member.message) {
         (None, Ok(message)) => message.clone(),

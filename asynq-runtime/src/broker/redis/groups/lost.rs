@@ -18,8 +18,8 @@ const SCANS: usize = 10;
 const PER_SCRIPT: usize = 100;
 
 impl RedisBroker {
-    /// Goes on with a search through all keys, whichever queues they are of, and makes known what it finds of `queues`. Of many
-    /// servers one does it at a time, on average.
+    /// Continues a search through all keys, and adds the groups of `queues` that it finds to their sets of groups. On
+    /// average one of all servers searches at a time. Returns the number of groups added.
     pub(crate) async fn find_lost_groups(&self, queues: &[QueueName]) -> Result<usize, BrokerError> {
         if !self.is_chosen() {
             return Ok(0);
@@ -39,7 +39,7 @@ impl RedisBroker {
         Ok(restored)
     }
 
-    /// Each server has its own keys, and the cursors of its own.
+    /// Searches the keys of one Redis server; each has a cursor of its own.
     async fn search(&self, server: String, served: &HashMap<&str, &Keys>) -> Result<usize, BrokerError> {
         let Some(beside) = served.values().next().map(|keys| keys.groups()) else { return Ok(0) };
         let cursors = || self.searches.lock().unwrap_or_else(PoisonError::into_inner);
@@ -80,7 +80,8 @@ impl RedisBroker {
     }
 }
 
-/// What may be the prefix of the queue whose group this key is: names of queues and of groups may have braces.
+/// Returns each possible prefix of the queue that the group key belongs to: names of queues and of groups may have
+/// braces.
 fn prefixes(key: &str) -> impl Iterator<Item = &str> {
     key.match_indices("}:g:").map(|(at, _)| &key[..at + 2])
 }

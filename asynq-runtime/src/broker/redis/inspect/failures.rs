@@ -1,4 +1,5 @@
-//! How the last attempts of a task failed: the ring that `task.lua` writes, and what a Go worker left in the message.
+//! Reads the last failures of a task: the ring buffer that `task.lua` writes, and the error that a Go worker left in
+//! the message.
 
 use chrono::DateTime;
 
@@ -10,7 +11,7 @@ use crate::{
     task::{QueueName, TaskId, TaskMessage},
 };
 
-/// Fields of the ring, and so the failures that are kept.
+/// Fields of the ring buffer, which is the number of failures that are kept.
 const KEPT: usize = 10;
 
 impl RedisBroker {
@@ -20,7 +21,7 @@ impl RedisBroker {
             call.push(format!("e{place}"));
         }
         let mut fields = match self.looking().send_one(call).await {
-            // No task, but something else under its key.
+            // The key of the task has another type, so there is no task.
             Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(Vec::new()),
             answer => reply::array(answer?)?.into_iter(),
         };
@@ -30,15 +31,15 @@ impl RedisBroker {
     }
 }
 
-/// One field: number, milliseconds, text.
+/// Reads a field: number, milliseconds, text.
 fn read(field: &str) -> Option<Failure> {
     let mut parts = field.splitn(3, ' ');
     let (number, at, error) = (parts.next()?, parts.next()?, parts.next()?);
     Some(Failure::new(number.parse().ok()?, DateTime::from_timestamp_millis(at.parse().ok()?)?, error))
 }
 
-/// The ring in order. An error of the message that is later than the ring was written by a Go worker, which keeps only
-/// that one.
+/// Returns the failures of the ring buffer, newest first. An error of the message that is later than all of them was
+/// written by a Go worker, which keeps only the last one.
 fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>) -> Vec<Failure> {
     ring.sort_by_key(|failure| std::cmp::Reverse(failure.number));
     let newest = ring.first().map(|failure| (failure.number, failure.at.timestamp()));

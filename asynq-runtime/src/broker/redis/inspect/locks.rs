@@ -10,7 +10,7 @@ use crate::{
     task::{QueueName, TaskId},
 };
 
-/// About how many keys of the server one call looks at.
+/// Approximate number of the server's keys that one call looks at.
 const SLICE: usize = 1000;
 
 impl RedisBroker {
@@ -34,7 +34,7 @@ impl RedisBroker {
         let mut answers = answers.into_iter();
         for key in found {
             let (Some(holder), Some(left)) = (answers.next(), answers.next()) else { break };
-            // An error is a key of another type. One without a value has ended meanwhile.
+            // An error means that the key has another type. A lock without a value has ended meanwhile.
             if let (Some(holder), Ok(left)) = (holder.ok().and_then(reply::text), left) {
                 held.push((key, holder, reply::number(&left).filter(|left| *left >= 0)));
             }

@@ -1,4 +1,4 @@
-//! Reads queues and tasks without changing them, but for the pause.
+//! Reads queues and tasks, and pauses and resumes queues.
 
 mod failures;
 mod locks;

@@ -1,4 +1,4 @@
-//! The numbers of queues.
+//! Statistics of queues.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ use crate::{
 
 impl RedisBroker {
     pub(super) async fn all_queues(&self) -> Result<Vec<QueueName>, BrokerError> {
-        // On the main connection: servers ask for the names as well, and look at nothing else.
+        // Servers ask for the names as well, and use no other inspector read. So this uses the main connection and
+        // opens no other.
         let names = reply::array(self.router.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
         let mut names: Vec<QueueName> =
             names.into_iter().filter_map(reply::text).map(|name| QueueName::from_wire(&name)).collect();
@@ -41,7 +42,8 @@ impl RedisBroker {
             return Ok(stats);
         }
         let rest = self.grouped(&keys, &walk).await?;
-        // The rest is asked again after the groups: a task that left one meanwhile is counted twice rather than nowhere.
+        // The other places are counted again after the groups: a task that left a group meanwhile is counted twice
+        // rather than never.
         let (mut stats, first) = ask().await?;
         let (names, tasks) = (first.names + rest.names, stats.aggregating + rest.tasks);
         let tasks = if rest.next.is_some() {
@@ -55,7 +57,7 @@ impl RedisBroker {
         Ok(stats)
     }
 
-    /// Goes on with a walk over the groups until enough of them are counted.
+    /// Continues a walk over the groups until enough of them are counted.
     async fn grouped(&self, keys: &Keys, begun: &Walk) -> Result<Walk, BrokerError> {
         let mut walk = Walk { next: begun.next.clone(), ..Walk::default() };
         while let Some(at) = walk.next.take() {
@@ -120,7 +122,7 @@ impl RedisBroker {
     }
 }
 
-/// A part of a walk over the groups: where it goes on, and what it met.
+/// A part of a walk over the groups: its next step, and the names and tasks that it counted.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Walk {
     next: Option<String>,
@@ -128,19 +130,19 @@ struct Walk {
     tasks: u64,
 }
 
-/// How many tasks wait in `all` groups if `tasks` wait in `names` of them. Redis scans a set in the order of hashes, so that any part
-/// of it stands for the rest.
+/// Estimates how many tasks wait in `all` groups if `tasks` wait in `names` of them. Redis scans a set in the order of
+/// hashes, so that any part of it stands for the rest.
 fn estimate(tasks: u64, names: u64, all: u64) -> u64 {
     let estimate = u128::from(tasks) * u128::from(all.max(names)) / u128::from(names.max(1));
     u64::try_from(estimate).unwrap_or(u64::MAX)
 }
 
-/// A counter that is not a number must not hide the rest.
+/// Reads a counter. One that is not a number counts as 0, and must not hide the rest.
 fn counter(value: &Value) -> u64 {
     reply::number(value).and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
 }
 
-/// The numbers with the tasks of the first step of a walk over the groups, and that step.
+/// Reads the statistics, which count the groups of the first step of a walk only, and that step.
 fn read_stats(queue: &QueueName, values: Vec<Value>) -> Result<(QueueStats, Walk), BrokerError> {
     let [next, names, now, counts @ .., since] = &values[..] else { return Err(reply::unexpected("no statistics")) };
     let counts: Vec<u64> = counts.iter().map(counter).collect();

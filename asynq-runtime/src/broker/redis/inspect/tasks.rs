@@ -1,4 +1,4 @@
-//! Listings of tasks and single ones, with what only our own fields and keys can tell.
+//! Lists tasks and finds single ones, with the facts that only this program's own fields and keys hold.
 
 use chrono::{DateTime, Utc};
 use redis::Value;
@@ -35,7 +35,7 @@ impl RedisBroker {
         Ok(found.into_iter().map(|brief| brief.task).collect())
     }
 
-    /// A page with at most so many bytes of each payload and result.
+    /// Returns a page with at most so many bytes of each payload and result.
     pub(super) async fn list_briefs(
         &self,
         queue: &QueueName,
@@ -52,7 +52,8 @@ impl RedisBroker {
             .await
     }
 
-    /// A page over all groups: a walk from the first one, that passes over what is before the page by the groups' sizes.
+    /// Returns a page over all groups. The walk begins with the first group, and skips the tasks before the page by the
+    /// sizes of the groups.
     async fn list_grouped(
         &self,
         queue: &QueueName,
@@ -86,7 +87,7 @@ impl RedisBroker {
         Ok(found.into_iter().map(|brief| brief.task).collect())
     }
 
-    /// A page of one group with at most so many bytes of each payload and result.
+    /// Returns a page of one group with at most so many bytes of each payload and result.
     pub(super) async fn list_group_briefs(
         &self,
         queue: &QueueName,
@@ -165,21 +166,21 @@ impl RedisBroker {
     }
 }
 
-/// A limit as the scripts take it.
+/// Returns a limit as the scripts read it: empty for none.
 fn argument(most: Option<usize>) -> String {
     most.map(|most| most.to_string()).unwrap_or_default()
 }
 
-/// What one script found.
+/// The tasks that one script found.
 struct Slice {
-    /// How many ids it looked at.
+    /// Number of ids that the script looked at.
     looked_at: usize,
-    /// Whether it stopped before the last one, because the tasks are large.
+    /// Whether the script stopped before the last id, because the tasks are large.
     is_cut_short: bool,
     tasks: Vec<TaskBrief>,
 }
 
-/// In a listing the state is that of the list, otherwise the one in the hash.
+/// Reads the rows of a script. The state of a task is that of the list `listed`, or else the one in its hash.
 fn read_tasks(queue: &QueueName, rows: Vec<Value>, listed: Option<TaskState>) -> Result<Slice, BrokerError> {
     let mut rows = rows.into_iter();
     let now = rows.next().and_then(|now| reply::number(&now)).map(DateTime::from_timestamp_nanos);
@@ -195,7 +196,7 @@ fn read_tasks(queue: &QueueName, rows: Vec<Value>, listed: Option<TaskState>) ->
     Ok(Slice { looked_at, is_cut_short, tasks })
 }
 
-/// One row; `None` for a message that cannot be read.
+/// Reads a row; `None` if its message cannot be decoded.
 fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now: DateTime<Utc>) -> Option<TaskBrief> {
     let [id, score, lease, due, message, result, crashes, progress, state, size, result_size, extra] =
         <[Value; 12]>::try_from(row).ok()?;
@@ -221,7 +222,7 @@ fn read_task(queue: &QueueName, row: Vec<Value>, listed: Option<TaskState>, now:
     Some(TaskBrief::cut(task, known(&size), known(&result_size)))
 }
 
-/// The exact due time, as long as it was written for this score; else the score.
+/// Returns the exact due time if it was written for this score, or else the score.
 fn due_at(score: Option<i64>, due_ms: Option<i64>) -> Option<DateTime<Utc>> {
     let score = score?;
     match due_ms {

@@ -1,4 +1,4 @@
-//! Replaces payloads: read, change the message, write it if no other program did meanwhile.
+//! Replaces payloads: reads and changes the message, and writes it unless another program changed it meanwhile.
 
 use super::{TRIES, read_changed, restless};
 use crate::{
@@ -58,7 +58,7 @@ impl RedisBroker {
     }
 }
 
-/// Whether `new` takes the place of the lock `old`: one of another queue is nobody's.
+/// Returns whether `new` takes the place of the lock `old`. A key of another queue is not a lock of the task.
 fn swaps(old: &str, new: &str, keys: &Keys) -> bool {
     old != new && old.starts_with(keys.prefix())
 }

@@ -1,4 +1,4 @@
-//! Repairs on Redis, each in one script, but for a move between queues.
+//! Repairs on Redis, each in one script except a move between queues.
 
 mod edit;
 mod moving;
@@ -123,7 +123,7 @@ impl Repair for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Does it, if the task is in the state `only`, where one is named.
+    /// Applies `action` to a task; only in the state `only`, if one is named.
     async fn change(
         &self,
         queue: &QueueName,
@@ -141,7 +141,7 @@ impl RedisBroker {
         read_changed(self.router.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
     }
 
-    /// State and message of a task; `None` where there is none.
+    /// Reads the state and the message of a task; `None` if there is no task.
     async fn read_for_change(
         &self,
         keys: &Keys,
@@ -160,7 +160,7 @@ impl RedisBroker {
     }
 }
 
-/// A call on the places of a queue and one task.
+/// Returns a call of `script` on the places of a queue and one task.
 fn on_task(script: &'static super::script::Script, keys: &Keys, id: &TaskId) -> Call {
     let mut names = keys.places();
     names.push(keys.task(id.as_str()));
@@ -175,7 +175,7 @@ const fn word(action: BulkAction) -> &'static str {
     }
 }
 
-/// What a script says of one task; `None` if another program changed it meanwhile.
+/// Reads the answer of a script about one task; `None` if another program changed the task meanwhile.
 fn read_changed(answer: Value) -> Result<Option<Changed>, BrokerError> {
     let word = reply::text(answer).unwrap_or_default();
     Ok(Some(match word.as_str() {
@@ -186,7 +186,7 @@ fn read_changed(answer: Value) -> Result<Option<Changed>, BrokerError> {
     }))
 }
 
-/// The slice as it was done, and the next step of the walk over the groups.
+/// Reads the result of a slice, and the next step of the walk over the groups.
 fn read_slice(answer: Value) -> Result<(BulkSlice, Option<String>), BrokerError> {
     let [changed, ghosts, more, next] = <[Value; 4]>::try_from(reply::array(answer)?)
         .map_err(|_| reply::unexpected("not three numbers and a place"))?;
@@ -197,7 +197,7 @@ fn read_slice(answer: Value) -> Result<(BulkSlice, Option<String>), BrokerError>
     Ok((BulkSlice { changed, ghosts, more: number(&more) == Some(1) }, groups::next_step(next)))
 }
 
-/// Another program changes the task as fast as this one looks at it.
+/// Returns the error of a task that another program changes as fast as this one reads it.
 fn restless(id: &TaskId) -> BrokerError {
     BrokerError::new(
         BrokerErrorKind::Unavailable,

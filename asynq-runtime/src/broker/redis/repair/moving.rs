@@ -1,9 +1,9 @@
 //! Moves tasks between queues, which may lie in different places of a Cluster: no script sees both.
 //!
-//! Hold it in the old queue (scheduled for the year 9999, with a record of the move) → place it in the new one (the
-//! same) → drop it from the old one → release it in the new one. No worker runs a held task, and no housekeeping
-//! deletes it. There are never two copies that a worker could run, every step looks at the record first, and a second
-//! call for the same move continues where the first broke off.
+//! A move has four steps: hold the task in the old queue (scheduled for the year 9999, with a record of the move) →
+//! place a copy in the new one, held likewise → drop the task from the old one → release it in the new one. No worker
+//! runs a held task, and no housekeeping deletes it. There are never two copies that a worker could run, every step
+//! looks at the record first, and a second call for the same move continues where the first broke off.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ use crate::{
     task::{QueueName, TaskId, TaskMessage, TaskState},
 };
 
-/// What belongs to a place and not to the task.
+/// Fields that belong to a place and not to the task.
 const OF_THE_PLACE: [&str; 6] = ["state", "msg", "pending_since", "last", "unique_key", "move"];
 
 /// A task as it lies in a queue.
@@ -39,7 +39,7 @@ struct Found {
     fields: BTreeMap<String, Vec<u8>>,
 }
 
-/// What became of a copy.
+/// The outcome of dropping a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Dropped {
     Done,
@@ -76,7 +76,8 @@ impl RedisBroker {
                     let moving = found.departure(queue, to, state, self.clock.now().timestamp());
                     match self.check_room(id, &moving, &found).await {
                         Ok(()) => self.hold(id, &moving, state).await?,
-                        // Where the task has left this queue meanwhile, what is in the way over there is itself.
+                        // If the task has left this queue meanwhile, the obstacle in the other queue is the task
+                        // itself.
                         Err(refused) => match self.look(queue, id).await? {
                             Some(now) if now.state() == Some(state) && now.field("msg") == found.field("msg") => {
                                 return Err(refused);
@@ -91,7 +92,7 @@ impl RedisBroker {
         Err(restless(id).into())
     }
 
-    /// The task has left its queue: perhaps it has not been released in the other one yet.
+    /// Ends the move of a task that has left its queue: it may not have been released in the other one yet.
     async fn arrive(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
         let moving = self.look(to, id).await?.and_then(|found| found.on_its_way());
         match moving.filter(|moving| moving.from == queue.as_str() && moving.to == to.as_str()) {
@@ -100,7 +101,8 @@ impl RedisBroker {
         }
     }
 
-    /// Takes a held task over to the other queue. `None`: another program changed it, look again.
+    /// Carries a held task to the other queue. `None` if another program changed the task, so that the caller must look
+    /// again.
     async fn carry(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<Option<Changed>, MoveError> {
         match self.place(id, moving, found).await {
             Ok(true) => {}
@@ -108,7 +110,7 @@ impl RedisBroker {
             Ok(false) => return Ok(Some(Changed::Done)),
             Err(refused) => {
                 let unanswered = matches!(refused, MoveError::Broker(_));
-                // Where the task has left this queue meanwhile, what is in the way over there is itself.
+                // If the task has left this queue meanwhile, the obstacle in the other queue is the task itself.
                 if unanswered || self.release(id, moving, End::Source).await? {
                     return Err(refused);
                 }
@@ -117,12 +119,12 @@ impl RedisBroker {
         }
         match self.drop_copy(id, moving, End::Source, true).await? {
             Dropped::Done => {
-                // Not released: another mover did it before.
+                // If this releases no task, another mover has done so before.
                 self.release(id, moving, End::Target).await?;
                 Ok(Some(Changed::Done))
             }
             other => {
-                // Another program ran, edited or deleted it in this queue, so this queue keeps it.
+                // Another program ran, edited or deleted the task in this queue, so this queue keeps it.
                 self.drop_copy(id, moving, End::Target, false).await?;
                 Ok((other == Dropped::None).then_some(Changed::NotFound))
             }
@@ -135,12 +137,13 @@ impl RedisBroker {
         Found::read(self.router.send_one(call).await?)
     }
 
-    /// Whether the other queue has room for it, asked before anything is changed.
+    /// Checks, before anything is changed, that no task or lock in the other queue is in the way.
     async fn check_room(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<(), MoveError> {
         if let Some(there) = self.look(&moving.queue(End::Target), id).await? {
             match there.on_its_way().filter(|stale| stale.from == moving.from) {
-                // A copy that a move left behind whose task is here all the same: asked again, because another mover may
-                // have placed it since our look, and then it is all that will be left. A move that was off stays off.
+                // A move has left this copy behind, and its task is still here. The task is read again, because another
+                // mover may have placed the copy since the first look, and then only the copy will be left. A move that
+                // was given up is never resumed.
                 Some(stale) => match self.look(&moving.queue(End::Source), id).await? {
                     Some(here) if here.on_its_way().as_ref() != Some(&stale) => {
                         self.drop_copy(id, &stale, End::Target, false).await?;
@@ -176,11 +179,11 @@ impl RedisBroker {
             .arg(&moving.message[..])
             .arg(&moving.message_meanwhile(End::Source)[..])
             .arg(moving.to_bytes());
-        // Held or not: the next look tells.
+        // The next look shows whether the task is held.
         self.router.send_one(call).await.map(|_| ())
     }
 
-    /// Whether the copy is there; `false` if this move has ended.
+    /// Places the copy in the other queue. Returns `false` if this move has ended.
     async fn place(&self, id: &TaskId, moving: &Move, found: &Found) -> Result<bool, MoveError> {
         let keys = Keys::new(&moving.queue(End::Target));
         let lock = moving.lock(&found.lock(), End::Target);
@@ -245,7 +248,7 @@ impl RedisBroker {
         }
     }
 
-    /// Puts the task where it belongs at one end, if it is as this move left it; says whether it was.
+    /// Returns a held task at one end to its state, if it is as this move left it. Returns whether it was.
     async fn release(&self, id: &TaskId, moving: &Move, end: End) -> Result<bool, BrokerError> {
         let queue = moving.queue(end);
         let keys = Keys::new(&queue);
@@ -266,7 +269,7 @@ impl RedisBroker {
             .arg(optional(moving.due_ms))
             .arg(&moving.group)
             .arg(if end == End::Source { "head" } else { "tail" });
-        // A queue that was deleted meanwhile is known again.
+        // Makes a queue known again that was deleted meanwhile.
         let known = Call::plain("SADD").arg(QUEUES).arg(queue.as_str());
         let answer = self.router.send(vec![known, call]).await?.pop();
         let answer = answer.ok_or_else(|| reply::unexpected("no answer"))??;
@@ -301,12 +304,13 @@ impl Found {
         self.text("state").parse().ok()
     }
 
-    /// The key of its lock, as the message says.
+    /// Returns the key of the task's lock, as its message names it.
     fn lock(&self) -> String {
         TaskMessage::decode(self.field("msg").to_vec().into()).map(|message| message.unique_key).unwrap_or_default()
     }
 
-    /// The move that it is on, if it is as the move left it; another program may have run or changed it since.
+    /// Returns the move of the task, if the task is as the move left it: another program may have run or changed it
+    /// since.
     fn on_its_way(&self) -> Option<Move> {
         let moving = Move::from_bytes(self.fields.get("move")?)?;
         let end =
@@ -314,7 +318,7 @@ impl Found {
         (self.state() == Some(TaskState::Scheduled) && end.is_some()).then_some(moving)
     }
 
-    /// A move that begins now.
+    /// Returns a move that begins now.
     fn departure(&self, from: &QueueName, to: &QueueName, state: TaskState, now_s: i64) -> Move {
         let listed = state != TaskState::Pending;
         Move {
@@ -322,7 +326,7 @@ impl Found {
             from: from.to_string(),
             to: to.to_string(),
             state: state.number().into(),
-            // A task that its place has lost goes to the new one as of now.
+            // A task that is missing from its zset gets the current time as its score in the new one.
             score: listed.then(|| self.score.unwrap_or(now_s)),
             due_ms: self.due_ms,
             lock_ends_ms: self.lock_ends_ms,
@@ -332,7 +336,7 @@ impl Found {
     }
 }
 
-/// A number as a script reads it.
+/// Returns a number as a script reads it: empty for `None`.
 fn optional(number: Option<i64>) -> String {
     number.map(|number| number.to_string()).unwrap_or_default()
 }

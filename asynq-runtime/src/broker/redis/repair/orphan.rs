@@ -45,7 +45,8 @@ impl RedisBroker {
     }
 }
 
-/// The message after one more failure, and what becomes of the task: a retry if it has one left.
+/// Returns the message after one more failure, and the state that the task goes to: retry if one is left, or else
+/// archived.
 fn failed(queue: &QueueName, id: &TaskId, raw: &Bytes, error: &str, now: DateTime<Utc>) -> (TaskMessage, TaskState) {
     let mut message =
         TaskMessage::decode(raw.clone()).unwrap_or_else(|bad| TaskMessage::in_place_of(bad.raw, id, queue));

@@ -1,4 +1,4 @@
-//! Deletes a queue with everything that is its own.
+//! Deletes a queue with all keys of its own.
 
 use super::SLICE;
 use crate::{
@@ -19,7 +19,8 @@ impl RedisBroker {
         let keys = Keys::new(queue);
         let is_known = Call::plain("SISMEMBER").arg(QUEUES).arg(queue.as_str());
         let is_known = reply::number(&self.router.send_one(is_known).await?) == Some(1);
-        // No task is touched: names and ids that mean no task are taken out of groups, whether anybody knows of these or not.
+        // Removes names and ids without a task from groups, also from groups that are missing from the set of groups.
+        // No task is touched.
         let is_empty = self.for_each_slice(&keys, "g:", Step::Clear).await?;
         match (is_known, is_empty) {
             (_, false) => return Ok(QueueDeleted::NotEmpty),
@@ -31,7 +32,7 @@ impl RedisBroker {
         }
         self.router.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
         self.producer.forget(queue);
-        // A client that enqueued in between believes that the name is known.
+        // A client that enqueued in between takes the name for known, so the name is added again.
         if !self.step(&keys, &[], Step::Ask).await? {
             self.router.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
             return Ok(QueueDeleted::NotEmpty);
@@ -63,7 +64,7 @@ impl RedisBroker {
         }
     }
 
-    /// Does that for some keys. Returns whether the queue has no task.
+    /// Runs a step for some keys. Returns whether the queue has no task.
     async fn step(&self, keys: &Keys, names: &[String], step: Step) -> Result<bool, BrokerError> {
         let mut all = keys.containers();
         all.push(keys.sets());
@@ -81,18 +82,18 @@ impl RedisBroker {
     }
 }
 
-/// What is done with some keys of a queue that has no task.
+/// A step of the deletion of a queue that has no task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Step {
-    /// Takes what means no task out of its groups and sets.
+    /// Removes names and ids without a task from its groups and sets.
     Clear,
-    /// Asks whether it has none.
+    /// Asks whether the queue has no task.
     Ask,
     Delete,
 }
 
-/// Whether the key is asynq's or ours. Receipts stay: a call that was not answered is repeated by them, and they expire
-/// by themselves.
+/// Returns whether the key is one of asynq's or of this program's. Receipts stay: the repeat of an unanswered call
+/// needs them, and they expire by themselves.
 fn is_its_own(keys: &Keys, key: &str) -> bool {
     const NAMES: [&str; 13] = [
         "pending",

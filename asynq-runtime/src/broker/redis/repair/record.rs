@@ -1,4 +1,4 @@
-//! What a task that moves between queues carries until it has arrived: hash field `move`, in both queues.
+//! The record of a move between queues, which the task carries until it has arrived: hash field `move`, in both queues.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -18,10 +18,10 @@ pub(super) struct Move {
     pub(super) from: String,
     #[prost(string, tag = "3")]
     pub(super) to: String,
-    /// asynq's number of the state that it had.
+    /// asynq's number of the state that the task had.
     #[prost(uint32, tag = "4")]
     pub(super) state: u32,
-    /// Its score in the zset of that state.
+    /// The task's score in the zset of that state.
     #[prost(int64, optional, tag = "5")]
     pub(super) score: Option<i64>,
     #[prost(int64, optional, tag = "6")]
@@ -30,17 +30,17 @@ pub(super) struct Move {
     pub(super) lock_ends_ms: Option<i64>,
     #[prost(string, tag = "8")]
     pub(super) group: String,
-    /// Its message as it was.
+    /// The task's message before the move.
     #[prost(bytes = "bytes", tag = "9")]
     pub(super) message: Bytes,
 }
 
-/// One end of a move.
+/// An end of a move.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The queue that it leaves.
+    /// The queue that the task leaves.
     Source,
-    /// The queue that it goes to.
+    /// The queue that the task goes to.
     Target,
 }
 
@@ -61,7 +61,7 @@ impl Move {
         TaskState::from_number(self.state.into())
     }
 
-    /// The message at one end of the move: in the target with the new queue, and the lock's key in it.
+    /// Returns the message at one end of the move; in the target with the new queue, and the lock's key in that queue.
     pub(super) fn message(&self, end: End) -> Bytes {
         let message = TaskMessage::decode(self.message.clone());
         match (end, message) {
@@ -73,7 +73,8 @@ impl Move {
         }
     }
 
-    /// The message while it is held on its way, which says why. Bytes that are not a message stay as they are.
+    /// Returns the message of the held task, whose error text names the move. Bytes that are not a message stay as they
+    /// are.
     pub(super) fn message_meanwhile(&self, end: End) -> Bytes {
         let message = self.message(end);
         let Ok(read) = TaskMessage::decode(message.clone()) else { return message };
@@ -84,7 +85,7 @@ impl Move {
         TaskMessage { error_msg, ..read }.encode().into()
     }
 
-    /// The key of its lock at one end; empty for one that lies outside the queue that it leaves.
+    /// Returns the key of the task's lock at one end; empty for a key outside the source queue.
     pub(super) fn lock(&self, key: &str, end: End) -> String {
         let (from, to) = (Keys::new(&self.queue(End::Source)), Keys::new(&self.queue(End::Target)));
         match (key.strip_prefix(from.prefix()), end) {

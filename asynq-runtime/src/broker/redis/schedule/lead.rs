@@ -1,7 +1,8 @@
-//! The scheduler that plans the ticks of a program: one key with a time to live, and one in which a newer version asks
-//! for the lead.
+//! Elects the scheduler that plans the ticks of a program: one key with a time to live names the leader, and in another
+//! a newer version asks for the lead.
 //!
-//! Two keys, two commands: they lie on different nodes of a Cluster. Nothing depends on their being changed together.
+//! Each key is changed by a command of its own, because the two lie on different nodes of a Cluster. Nothing depends on
+//! changing both together.
 
 use std::time::Duration;
 
@@ -33,7 +34,7 @@ impl RedisBroker {
         if holder.is_empty() {
             let newer = by.is_some_and(|by| by > candidate.revision);
             if let Some(wanted) = wanted.filter(|_| !newer) {
-                // It is fulfilled; a failure only makes an older program, if one leads next, resign once.
+                // The request is fulfilled. If deleting it fails, an older program that leads next only resigns once.
                 let _ = self.router.send_one(DROP_SEEN.on(&[want]).arg(wanted)).await;
             }
             return Ok(Lead::Ours { wanted: newer });
@@ -50,18 +51,18 @@ impl RedisBroker {
     }
 }
 
-/// What the key holds while the candidate leads.
+/// Returns the value of the key while the candidate leads.
 fn value(candidate: &Candidate) -> String {
     format!("{}|{}", candidate.token, candidate.revision)
 }
 
-/// The revision of the leader. A value in a format that is not ours counts as the newest revision, so that no scheduler
-/// asks that leader to resign.
+/// Reads the revision of the leader. A value in a format that is not ours counts as the newest revision, so that no
+/// scheduler asks that leader to resign.
 fn revision_of(holder: &str) -> u64 {
     holder.rsplit_once('|').and_then(|(_, revision)| revision.parse().ok()).unwrap_or(u64::MAX)
 }
 
-/// How long after the end of a lead to ask for it: 50 to 250 ms, drawn anew each time.
+/// Returns how long after the end of a lead to ask for it: 50 to 250 ms, drawn anew each time.
 pub(super) fn lateness() -> Duration {
     let [drawn, ..] = uuid::Uuid::new_v4().into_bytes();
     Duration::from_millis(50 + u64::from(drawn) * 200 / 255)

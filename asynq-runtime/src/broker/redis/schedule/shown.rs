@@ -1,4 +1,4 @@
-//! What asynq's tools see of schedulers: entries and their enqueues, in Go's format.
+//! Shows schedulers to asynq's tools: their entries and enqueues, in Go's format.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::{
     task::{SchedulerEnqueueEvent, SchedulerEntry},
 };
 
-/// How long the history of an entry is kept without news; Go keeps it for ever.
+/// Time to keep the history of an entry after its last enqueue; Go keeps it for ever.
 const HISTORY_KEPT: Duration = Duration::from_secs(90 * 86_400);
 
 impl RedisBroker {
@@ -61,9 +61,9 @@ impl RedisBroker {
         }
         let mut entries = Vec::new();
         for answer in self.router.send(calls).await? {
-            // Gone since, or not ours to read: the others are shown all the same.
+            // A list that is gone, or that cannot be read, does not hide the others.
             let list = answer.and_then(reply::array).unwrap_or_default();
-            // The list begins with what was pushed last.
+            // The list begins with the entry that was pushed last.
             let list = list.into_iter().rev().filter_map(reply::bytes);
             entries.extend(list.filter_map(|entry| SchedulerEntry::decode(entry.as_slice()).ok()));
         }

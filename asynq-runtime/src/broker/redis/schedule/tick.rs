@@ -1,4 +1,4 @@
-//! One tick of an entry, decided and enqueued by one script.
+//! Fires ticks: one script decides and enqueues a tick of an entry.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl RedisBroker {
                 format!("the task of entry {} is for queue {}: it must be {}", plan.entry, tick.task.queue, plan.queue);
             return Err(BrokerError::new(BrokerErrorKind::Config, text));
         }
-        // The name of the queue is for Go's tools only: whether it could be written decides nothing.
+        // The name of the queue is for Go's tools only, so a failure to write it is ignored.
         let known = Call::plain("SADD").arg(QUEUES).arg(plan.queue.as_str());
         let answer = self.router.send(vec![known, call(tick, &self.clock.argument())]).await?.pop();
         read_ticked(answer.ok_or_else(|| reply::unexpected("no answer"))??, tick)

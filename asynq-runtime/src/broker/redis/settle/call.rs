@@ -13,7 +13,7 @@ use crate::task::{QueueName, TaskMessage};
 /// How long the counters of a day are kept.
 pub(in super::super) const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
 
-/// Ends plain successes.
+/// Returns the call that ends plain successes.
 pub(super) fn done(batch: &[Settlement], queue: &QueueName, places: &[usize], now: DateTime<Utc>) -> Call {
     let keys = Keys::new(queue);
     let run = |place: &usize| &batch[*place].run;
@@ -30,12 +30,12 @@ pub(super) fn done(batch: &[Settlement], queue: &QueueName, places: &[usize], no
     call
 }
 
-/// Until when the counters of this day are kept, in Unix seconds.
+/// Returns the Unix second until which the counters of this day are kept.
 fn day_ends(now: DateTime<Utc>) -> i64 {
     now.checked_add_signed(COUNTERS_KEPT).unwrap_or(now).timestamp()
 }
 
-/// Ends runs in any way.
+/// Returns the call that ends runs in any way.
 pub(super) fn settle(
     batch: &[Settlement],
     queue: &QueueName,
@@ -111,12 +111,12 @@ pub(super) fn settle(
     call
 }
 
-/// The unique lock to free; none that lies outside the queue, where a script must not reach.
+/// Returns the unique lock to free; empty for a key outside the queue, which a script must not access.
 pub(in super::super) fn lock<'m>(message: &'m TaskMessage, keys: &Keys) -> &'m str {
     if message.unique_key.starts_with(keys.prefix()) { &message.unique_key } else { "" }
 }
 
-/// The message as it is stored after `action`, encoded; `None` where it stays as it is or is deleted.
+/// Returns the message to store after `action`, encoded; `None` if it stays as it is or is deleted.
 fn rewritten(message: &TaskMessage, action: &Action, now: DateTime<Utc>) -> Option<Vec<u8>> {
     let failed = |error: &str, counted: bool| TaskMessage {
         retried: message.retried.saturating_add(i32::from(counted)),

@@ -1,4 +1,4 @@
-//! Where Redis is and how to log in, as a URL says it; a password goes in here and never comes out again.
+//! The servers and the login that a Redis URL names; a password is read from it and never shown again.
 
 mod parse;
 #[cfg(test)]
@@ -14,7 +14,7 @@ use super::{
     tls::Tls,
 };
 
-/// Everything a URL says.
+/// The content of a URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Target {
     endpoints: Endpoints,
@@ -27,7 +27,7 @@ pub(super) struct Target {
 /// Which servers a URL names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Endpoints {
-    /// One server.
+    /// A single server.
     One(Address),
     /// Some nodes of a cluster, which know the others.
     Cluster(Vec<Address>),
@@ -35,7 +35,7 @@ pub(super) enum Endpoints {
     Sentinel(Sentinels),
 }
 
-/// One server.
+/// The address of a server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Address {
     Tcp { host: String, port: u16 },
@@ -47,7 +47,7 @@ pub(super) enum Address {
 pub(super) struct Sentinels {
     pub(super) at: Vec<Address>,
     pub(super) master: String,
-    /// The sentinels' own; they ask for none unless set up to.
+    /// The login of the sentinels; they require one only if they are configured to.
     pub(super) login: Login,
 }
 
@@ -58,7 +58,7 @@ pub(super) struct Login {
     password: Option<String>,
 }
 
-/// What a URL wants of the broker; it comes before the options of the program.
+/// The options of the broker in a URL, which take precedence over those of the program.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct UrlOptions {
     pub(super) timeout: Option<Duration>,
@@ -69,27 +69,27 @@ pub(super) struct UrlOptions {
 }
 
 impl Target {
-    /// Which servers.
+    /// Returns the servers.
     pub(super) fn endpoints(&self) -> &Endpoints {
         &self.endpoints
     }
 
-    /// What else it asks for.
+    /// Returns the options of the broker.
     pub(super) fn options(&self) -> &UrlOptions {
         &self.options
     }
 
-    /// How to encrypt, if at all.
+    /// Returns the settings of TLS, if the URL asks for it.
     pub(super) fn tls(&self) -> Option<&Tls> {
         self.tls.as_ref()
     }
 
-    /// How to log in to one of its servers.
+    /// Returns the login of the servers.
     pub(super) fn login(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
         self.login.at(self.db, protocol)
     }
 
-    /// How to log in to a sentinel.
+    /// Returns the login of a sentinel.
     #[cfg(feature = "sentinel")]
     pub(super) fn sentinel_login(&self, login: &Login) -> RedisConnectionInfo {
         login.at(0, ProtocolVersion::RESP2)
@@ -110,7 +110,7 @@ impl Login {
 }
 
 impl fmt::Display for Target {
-    /// The URL without its password.
+    /// Writes the URL without its password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let user = self.login.user.as_ref().map(|user| format!("{user}@")).unwrap_or_default();
         let scheme = if self.tls.is_some() { "rediss" } else { "redis" };

@@ -11,7 +11,7 @@ use super::{
     Address, BrokerError, Endpoints, Login, Sentinels, Target, UrlOptions, config,
 };
 
-/// What the parameters of a URL say.
+/// The parameters of a URL.
 #[derive(Default)]
 struct Query {
     db: Option<i64>,
@@ -157,7 +157,7 @@ impl Query {
                 "master" => read.master = Some(decode(value)?),
                 "sentinel_user" => read.sentinel.user = Some(decode(value)?),
                 "sentinel_pass" => read.sentinel.password = Some(decode(value)?),
-                // Its name is not repeated: a password with an unescaped `?` could be in it.
+                // The name of the parameter is not repeated: a password with an unescaped `?` could be in it.
                 _ => {
                     return Err(config(
                         "the Redis URL has an unknown parameter; known are db, user, pass, timeout, connect_timeout, lease, \
@@ -176,7 +176,7 @@ fn check_login(login: &Login, message: &str) -> Result<(), BrokerError> {
     if login.user.is_some() && login.password.is_none() { Err(config(message)) } else { Ok(()) }
 }
 
-/// Login, hosts and database of what stands between `//` and `?`.
+/// Splits the part of a URL between `//` and `?` into login, hosts and database.
 fn split(rest: &str) -> Result<(Login, &str, Option<i64>), BrokerError> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     let (login, hosts) = split_login(authority);
@@ -184,7 +184,7 @@ fn split(rest: &str) -> Result<(Login, &str, Option<i64>), BrokerError> {
     Ok((parse_login(login)?, hosts, db))
 }
 
-/// The last `@` ends the login, so that an unescaped one in a password does no harm.
+/// Splits off the login, which ends with the last `@`, so that an unescaped one in a password does no harm.
 fn split_login(authority: &str) -> (Option<&str>, &str) {
     match authority.rsplit_once('@') {
         Some((login, host)) => (Some(login), host),
@@ -238,7 +238,7 @@ fn parse_db(text: &str) -> Result<i64, BrokerError> {
 
 fn parse_lease(text: &str) -> Result<Duration, BrokerError> {
     let lease = asynq_grammar::duration::parse(text).ok().filter(|lease| {
-        // The wire counts leases in whole seconds; of one there would be nothing left.
+        // asynq stores leases in whole seconds, and rounding would leave nothing of a single one.
         lease.subsec_nanos() == 0 && (2..=3600).contains(&lease.as_secs())
     });
     lease.ok_or_else(|| config("the lease in the Redis URL is a time in whole seconds, 2s to 1h: ?lease=10s"))

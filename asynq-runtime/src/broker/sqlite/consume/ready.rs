@@ -1,7 +1,7 @@
 //! Finds the queues that have something to take.
 //!
-//! A queue that is asked for costs two seeks. Where they are many, a walk over the index of the tasks is tried first, which makes
-//! a step per queue that has tasks at all: a thousand empty queues cost nothing.
+//! A queue that is asked for by name costs two seeks. For many queues, a walk over the index of the tasks is tried first, which
+//! makes a step per queue that has tasks at all: a thousand empty queues cost nothing.
 
 use std::collections::HashSet;
 
@@ -14,11 +14,11 @@ use crate::{
 
 use super::super::{sql, tx::View};
 
-/// So many queues are asked for by name.
+/// Most queues that are asked for by name without a walk.
 const FEW: usize = 16;
 
-/// Returns those of `queues` that are not paused and have something to take. It makes no more steps than a small multiple of the
-/// queues asked for, nor of the queues that have tasks.
+/// Returns those of `queues` that are not paused and have something to take. The number of steps is at most a small multiple of
+/// the queues asked for, and of the queues that have tasks.
 pub(super) fn of(view: &View<'_>, queues: &[QueueName], quarantined: Quarantined) -> rusqlite::Result<Vec<QueueName>> {
     if queues.len() > FEW
         && let Some(mut ready) = anywhere(view, queues.len(), quarantined)?
@@ -31,7 +31,7 @@ pub(super) fn of(view: &View<'_>, queues: &[QueueName], quarantined: Quarantined
     Ok(ready.into_iter().map(|(_, name)| name).collect())
 }
 
-/// The names as [`by_name`] and [`is_any`] take them: an array of JSON (RFC 8259), which SQLite makes rows of.
+/// Returns the names as [`by_name`] and [`is_any`] take them: a JSON array (RFC 8259), which SQLite turns into rows.
 pub(super) fn names<'a>(queues: impl Iterator<Item = &'a QueueName>) -> String {
     let mut array = String::from("[");
     for queue in queues {
@@ -48,7 +48,7 @@ pub(super) fn names<'a>(queues: impl Iterator<Item = &'a QueueName>) -> String {
     array + "]"
 }
 
-/// Of queues by name those that are not paused and have something to take, in their order, with their numbers.
+/// Returns the queues of `names` that are not paused and have something to take, in their order, with their numbers.
 pub(super) fn by_name(
     view: &View<'_>,
     names: &str,
@@ -60,16 +60,17 @@ pub(super) fn by_name(
     })
 }
 
-/// Whether there is such a queue.
+/// Returns whether [`by_name`] would find a queue.
 pub(super) fn is_any(view: &View<'_>, names: &str, quarantined: Quarantined) -> rusqlite::Result<bool> {
     let (may_be_quarantined, limit) = tasks_that_count(quarantined);
     Ok(view.find(&sql::CONSUME_READY, params![names, may_be_quarantined, limit], |_| Ok(()))?.is_some())
 }
 
-/// Every queue that is not paused and has something to take; `None` when `most` steps do not reach the last of them.
+/// Returns every queue that is not paused and has something to take; `None` when `most` steps do not reach the last queue that
+/// has tasks.
 fn anywhere(view: &View<'_>, most: usize, quarantined: Quarantined) -> rusqlite::Result<Option<Vec<QueueName>>> {
     let (may_be_quarantined, limit) = tasks_that_count(quarantined);
-    // One step leads to the first, and one behind the last.
+    // One step leads to the first queue, and one behind the last queue.
     let most = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(2);
     let steps = view.list(&sql::CONSUME_READY_ANYWHERE, params![most, may_be_quarantined, limit], |row| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<String>>(1)?))
@@ -78,7 +79,7 @@ fn anywhere(view: &View<'_>, most: usize, quarantined: Quarantined) -> rusqlite:
     Ok(is_whole.then(|| steps.into_iter().filter_map(|(_, name)| Some(QueueName::from_wire(&name?))).collect()))
 }
 
-/// Whether quarantined tasks count, and the crash limit of a task that has none of its own.
+/// Returns whether quarantined tasks count, and the crash limit of a task that has none of its own.
 fn tasks_that_count(quarantined: Quarantined) -> (bool, i64) {
     (quarantined != Quarantined::None, i64::from(Extra::DEFAULT_MAX_CRASHES))
 }
@@ -93,13 +94,13 @@ mod tests {
     };
     use crate::task::TaskState;
 
-    /// How many steps SQLite's machine has made for these statements on this connection.
+    /// Returns how many steps SQLite's machine has made for the statements of this module on this connection.
     fn steps(view: &View<'_>) -> i32 {
         let both = [&sql::CONSUME_READY, &sql::CONSUME_READY_ANYWHERE];
         both.iter().map(|sql| view.statement(sql).unwrap().get_status(StatementStatus::VmStep)).sum()
     }
 
-    /// A file with so many queues; their tasks are pairs of a queue and a state.
+    /// Returns a file with `queues` queues; `tasks` are pairs of a queue and a state.
     fn file(queues: i64, tasks: &[(i64, u8)]) -> Connection {
         let mut connection = Connection::open_in_memory().unwrap();
         migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
@@ -152,9 +153,9 @@ mod tests {
         connection.execute("UPDATE queue SET paused_at = 1 WHERE q = 6", []).unwrap();
         let view = View::new(&connection, Names::Plain, 0);
         assert_eq!(found(&view, &names(1..=20)), names([20, 3, 4]));
+        // Few queues are asked for by name.
         assert_eq!(found(&view, &names([4, 5, 6])), names([4]));
         assert_eq!(found(&view, &names([1, 2, 5, 6, 7, 8, 9])), names([]));
-        // More queues have tasks than are asked for, so that these are asked one by one.
         assert_eq!(found(&view, &names([1, 2, 5, 6, 20])), names([20]));
         assert_eq!(found(&view, &[]), names([]));
     }

@@ -15,7 +15,7 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 
 type Answer = oneshot::Receiver<Result<(), BrokerError>>;
 
-/// A call that a commit has done.
+/// Returns a call that a commit has done, with its answer.
 fn committed(command: WriteCommand<()>) -> (Box<dyn Command>, Answer) {
     let connection = rusqlite::Connection::open_in_memory().unwrap();
     let (reply, answer) = oneshot::channel();
@@ -37,7 +37,7 @@ fn kind(answer: Answer) -> Option<BrokerErrorKind> {
 }
 
 #[test]
-fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
+fn the_sync_thread_answers_all_that_came_meanwhile_after_one_sync() {
     let ((begins, begun), (ends, end)) = (mpsc::channel(), mpsc::channel::<()>());
     let end = Mutex::new(end);
     let mut disk = Disk::with("here".into(), move || {
@@ -47,7 +47,7 @@ fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
     let mut first = keep(&mut disk);
     disk.answer(false);
     begun.recv_timeout(PATIENCE).unwrap();
-    // The sync thread is at the first: these wait, and so does one for which the writer would have time.
+    // The sync thread is busy with the first: the next ones wait, also the one for which the writer would have time.
     let mut later = Vec::new();
     for has_time in [false, false, true] {
         later.push(keep(&mut disk));
@@ -65,8 +65,8 @@ fn the_clerk_answers_all_that_came_meanwhile_after_one_sync() {
     assert!(begun.try_recv().is_err(), "two syncs in all");
 }
 
-/// The system refuses to sync a device that keeps nothing. So an answer that fails shows that the sync of [`Disk::open`] asks the
-/// system, which no test can see otherwise: what was written can be read back with or without it.
+/// The system refuses to sync a device that keeps nothing. So an answer that fails shows that the sync of [`Disk::open`] asks
+/// the system, which no test can see otherwise: written data can be read back with or without a sync.
 #[cfg(unix)]
 #[test]
 fn a_log_is_synced_by_the_system() {
@@ -93,7 +93,7 @@ fn a_log_is_synced_by_the_system() {
 }
 
 #[test]
-fn whoever_has_time_answers_without_the_clerk() {
+fn a_writer_with_time_answers_without_the_sync_thread() {
     let mut disk = Disk::with("here".into(), || Ok(()));
     let mut answer = keep(&mut disk);
     disk.answer(true);
@@ -121,7 +121,7 @@ fn the_end_answers_what_is_left() {
     assert!(answer.try_recv().unwrap().is_ok());
 }
 
-/// A disk whose first sync fails.
+/// Returns a disk whose first sync fails.
 fn fails_once() -> Disk {
     let fails = Mutex::new(Some(io::ErrorKind::StorageFull));
     Disk::with("here".into(), move || fails.lock().unwrap().take().map_or(Ok(()), |kind| Err(kind.into())))

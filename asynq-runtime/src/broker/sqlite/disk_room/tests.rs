@@ -33,13 +33,14 @@ fn the_reserve_is_eight_mebibytes_or_half_of_a_small_disk() {
 /// The limit that a broker meets.
 #[derive(Debug, Clone, Copy)]
 enum Limit {
-    /// The disk holds so many bytes, and says how many are left.
+    /// The disk holds this many bytes, and the system says how many are left.
     Disk(u64),
-    /// The disk does not say it, and the file cannot have more pages: SQLite fails as on a disk without a byte left.
+    /// The system does not say how many bytes are left, and the file cannot have more pages: SQLite fails as on a disk without
+    /// a byte left.
     Pages(u64),
 }
 
-/// A broker of a file in `folder`, where the limit is.
+/// Returns a broker of a file in `folder`, with the limit.
 fn broker(folder: &Path, limit: Limit) -> SqliteBroker {
     let location = Location::parse(&format!("sqlite://{}", folder.join("jobs.db").display())).unwrap();
     let options = SqliteOptions::default();

@@ -16,7 +16,7 @@ use super::super::{
     tx::{Tx, View},
 };
 
-/// Bytes of messages after which a set is full: all of them are in memory at once.
+/// Bytes of messages after which a set is full: all messages of a set are in memory at once.
 const SET_BYTES: usize = 4 << 20;
 
 /// The shortest grace there is.
@@ -41,7 +41,7 @@ pub(super) fn claim(
     let mut members = Vec::with_capacity(waiting.len());
     for task in waiting {
         let Some(bytes) = task.msg else {
-            // Without its message it can be a part of nothing; it is shown to people instead.
+            // Without its message the task cannot be part of a set; it is archived, where people see it.
             tx.view.execute(&sql::CONSUME_SET_ASIDE, [task.seq, tx.view.now])?;
             tx.free_lock_of_archived(q, task.uniq.as_deref(), &task.id, &task.extra)?;
             tx.left(q, TaskState::Aggregating);
@@ -74,7 +74,7 @@ pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupR
     Ok(view.find(&sql::GROUPS_REACHES, params![q, group.as_str(), limit_of(enough - 1)], |_| Ok(()))?.is_some())
 }
 
-/// The first tasks of a group, until there are enough of them or of their bytes.
+/// Returns the first tasks of a group, until they are `most` or have [`SET_BYTES`] bytes.
 fn longest_waiting(view: &View<'_>, q: i64, group: &GroupName, most: usize) -> rusqlite::Result<Vec<Waiting>> {
     let mut statement = view.statement(&sql::GROUPS_WAITING)?;
     let mut rows = statement.query(params![q, group.as_str(), limit_of(most)])?;

@@ -1,4 +1,4 @@
-//! Ends a set together with what was made of it, in one transaction.
+//! Ends a set and stores the tasks that were made of it, in one transaction.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -41,7 +41,7 @@ pub(super) struct Finish {
 #[derive(Debug)]
 struct Rejection {
     error: String,
-    /// Replaces the message.
+    /// Replaces the message of the task.
     message: Option<Vec<u8>>,
 }
 
@@ -71,7 +71,7 @@ impl Finish {
         }
     }
 
-    /// Does it, or finds that nothing can be done; then nothing is changed.
+    /// Ends the set, or finds that it cannot be ended; then nothing is changed.
     pub(super) fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Result<(), SetError>> {
         let Some(set) = SetRow::of(&tx.view, self.number, &self.id)? else { return Ok(Err(SetError::Lost)) };
         if set.ended {
@@ -103,7 +103,7 @@ impl Finish {
                 })?;
             }
         }
-        // After the members, whose locks one of these may need.
+        // New tasks come after the members, whose locks they may need.
         for item in &self.made {
             if let Err(refused) = item.insert(tx)? {
                 return Ok(Err(SetError::Refused(refused)));

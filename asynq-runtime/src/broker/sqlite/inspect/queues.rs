@@ -1,4 +1,4 @@
-//! Which queues there are, and how each is doing.
+//! Lists queues, and reports the state of each.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,16 +20,16 @@ use super::super::{
 /// How many tasks of a state are weighed.
 const SAMPLE: i64 = 20;
 
-/// What the file needs for a task beside its contents: numbers, two rows, its place in the indexes (measured: 310 bytes for
-/// a task with 170 of contents).
+/// Bytes that the file needs for a task beside its contents: numbers, two rows, its place in the indexes (measured: 310 bytes
+/// for a task with 170 of contents).
 const OVERHEAD: u64 = 140;
 
-/// Every queue that ever had a task, by name.
+/// Returns every queue that ever had a task, by name.
 pub(super) fn names(view: &View<'_>) -> rusqlite::Result<Vec<QueueName>> {
     view.list(&sql::INSPECT_QUEUES, [], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
 }
 
-/// The queues that have a task of this id, by name.
+/// Returns the queues that have a task of this id, by name.
 pub(super) fn of_task(view: &View<'_>, id: &TaskId) -> rusqlite::Result<Vec<QueueName>> {
     view.list(&sql::INSPECT_QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
 }
@@ -46,7 +46,7 @@ pub(in super::super) fn is_idle(view: &View<'_>, queues: &[QueueName]) -> rusqli
     Ok(true)
 }
 
-/// A queue at this moment.
+/// Returns the numbers of a queue at this moment.
 pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<QueueStats> {
     let mut stats = QueueStats::empty(queue.clone(), instant(view.now));
     let found = view.find(&sql::INSPECT_QUEUE, [queue.as_str()], |row| {
@@ -73,7 +73,7 @@ pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<Queu
     Ok(stats)
 }
 
-/// The counters of the last days, today first; days of which nothing is known are all zero.
+/// Returns the counters of the last days, today first; a day without counters is all zero.
 pub(super) fn history(view: &View<'_>, queue: &QueueName, days: usize) -> rusqlite::Result<Vec<DayStats>> {
     let (today, days) = (day(view.now), i64::try_from(days).map_or(DAYS_KEPT, |days| days.min(DAYS_KEPT)));
     let params = params![queue.as_str(), today - days + 1, today];
@@ -88,7 +88,7 @@ pub(super) fn history(view: &View<'_>, queue: &QueueName, days: usize) -> rusqli
     Ok((0..days).map(|ago| of_day(today - ago)).collect())
 }
 
-/// About how many bytes a queue takes in the file.
+/// Returns about how many bytes a queue takes in the file.
 pub(super) fn weight(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<u64> {
     let Some(q) = view.queue(queue)? else { return Ok(0) };
     let mut bytes = 0;
@@ -103,7 +103,7 @@ pub(super) fn weight(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<u64
     Ok(bytes)
 }
 
-/// How many tasks there are in each state that was ever used.
+/// Returns how many tasks are in each state that was ever used.
 pub(super) fn counts(view: &View<'_>, q: i64) -> rusqlite::Result<Vec<(TaskState, u64)>> {
     let counts = view
         .list(&sql::INSPECT_COUNTS, [q], |row| Ok(TaskState::from_number(row.get(0)?).zip(Some(count(row.get(1)?)))))?;
@@ -115,7 +115,7 @@ fn counters(view: &View<'_>, q: i64, day: i64) -> rusqlite::Result<(u64, u64)> {
     Ok(found.unwrap_or((0, 0)))
 }
 
-/// The date of a day counted from 1970.
+/// Returns the date of a day counted from 1970.
 fn date(day: i64) -> NaiveDate {
     day.checked_mul(86_400).and_then(|s| DateTime::from_timestamp(s, 0)).map_or(NaiveDate::MAX, |t| t.date_naive())
 }
@@ -124,10 +124,10 @@ fn count(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-/// Locks of one page.
+/// Most locks of one page.
 const LOCKS: i64 = 1000;
 
-/// Some of the locks of a queue, behind the key `after`.
+/// Returns one page of the locks of a queue, behind the key `after`.
 pub(super) fn locks(view: &View<'_>, queue: &QueueName, after: &str) -> rusqlite::Result<LockPage> {
     let Some(q) = view.queue(queue)? else { return Ok(LockPage::default()) };
     let locks = view.list(&sql::LOCK_PAGE, params![q, after, view.now, LOCKS], |row| {

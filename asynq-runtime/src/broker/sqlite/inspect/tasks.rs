@@ -16,7 +16,7 @@ use super::{
     queues::counts,
 };
 
-/// One page of one state.
+/// Returns one page of the tasks in one state.
 pub(super) fn page<T>(
     view: &View<'_>,
     queue: &QueueName,
@@ -35,7 +35,8 @@ pub(super) fn page<T>(
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// Reads a row and makes of it what is to be shown, before the next one is read; `None` for a message that cannot be read.
+/// Returns a function that reads a row and shows its task before the next row is read; `None` for a message that cannot be
+/// read.
 fn reader<'a, T>(
     view: &'a View<'_>,
     queue: &'a QueueName,
@@ -44,7 +45,7 @@ fn reader<'a, T>(
     move |row| Ok(TaskRow::read(row)?.into_info(queue, view.now).map(&show))
 }
 
-/// Looks up where the page begins first, so that neither messages nor the nearer half are read for what comes before it.
+/// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end.
 fn page_of_state<T>(
     view: &View<'_>,
     q: i64,
@@ -62,7 +63,7 @@ fn page_of_state<T>(
     view.list(&sql::INSPECT_PAGE, params![q, number, size, at, seq], read)
 }
 
-/// The same for the tasks of all groups, without those that a set has taken out.
+/// Reads a page of the tasks of all groups as [`page_of_state`] does, without the tasks that a set has taken out.
 fn page_of_groups<T>(
     view: &View<'_>,
     q: i64,
@@ -79,7 +80,7 @@ fn page_of_groups<T>(
     view.list(&sql::INSPECT_PAGE_AGGREGATING, [q, size, at, seq], read)
 }
 
-/// Before every task.
+/// A key before every task.
 const FIRST: Option<(i64, i64)> = Some((i64::MIN, i64::MIN));
 
 fn count(view: &View<'_>, q: i64, state: TaskState) -> rusqlite::Result<i64> {
@@ -91,18 +92,19 @@ fn key(row: &rusqlite::Row<'_>) -> rusqlite::Result<(i64, i64)> {
     Ok((row.get(0)?, row.get(1)?))
 }
 
-/// From where the first task of a page is counted.
+/// From which end the first task of a page is counted.
 #[derive(Debug, PartialEq, Eq)]
 enum Way {
-    /// It is the first of all.
+    /// The page begins with the first task of all.
     First,
-    /// So many come before it.
+    /// This many tasks come before the page.
     Forward(i64),
-    /// So many come after it.
+    /// This many tasks come after the first task of the page.
     Back(i64),
 }
 
-/// The shorter way to a page among `count` tasks. Beyond them the count may be wrong, so the tasks are asked.
+/// Returns the shorter way to a page among `count` tasks. Behind `count`, which may be wrong, the way goes forward, so that the
+/// tasks themselves decide.
 fn way(offset: i64, count: i64) -> Way {
     match offset {
         ..=0 => Way::First,
@@ -111,7 +113,7 @@ fn way(offset: i64, count: i64) -> Way {
     }
 }
 
-/// One page of one group. How many tasks are in it nobody has counted, so its start is looked up from the front.
+/// Returns one page of one group. The tasks of a group are not counted anywhere, so the start is looked up from the front.
 pub(super) fn group_page<T>(
     view: &View<'_>,
     queue: &QueueName,
@@ -131,8 +133,8 @@ pub(super) fn group_page<T>(
     Ok(rows.into_iter().flatten().collect())
 }
 
-/// How the last attempts of a task failed. The last error of the task may be of a program that kept no failures, or of
-/// something that was not an attempt.
+/// Returns how the last attempts of a task failed. The last error of the task may come from a program that kept no failures, or
+/// from something that was not an attempt.
 pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Vec<Failure>> {
     let failure = |number: i64, at: i64, error: String| {
         Failure::new(u32::try_from(number).unwrap_or(u32::MAX), instant(at), error)
@@ -154,7 +156,7 @@ pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusql
     Ok(known)
 }
 
-/// One task in whatever state.
+/// Returns one task, in any state.
 pub(super) fn one(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<TaskInfo>> {
     let row = view.find(&sql::INSPECT_TASK, [queue.as_str(), id.as_str()], TaskRow::read)?;
     Ok(row.and_then(|row| row.into_info(queue, view.now)))

@@ -1,9 +1,10 @@
-//! Confirms that a lease lapsed whose server still holds its lock file: only a second look, a lease later, tells.
+//! Confirms the lapse of a lease whose server is on the list and was not found dead: a second look must see the lapse again, a
+//! lease later.
 //!
-//! A wall clock decides nothing alone. It steps ahead when a suspended machine resumes, and a write lock that another
-//! program holds for longer than a lease keeps every living server from extending. Both end all leases at once, and a
-//! server that lives extends them within a third of a lease. So the same lapse counts when it is seen again a whole lease
-//! later, by the clock that never steps and inside a write transaction: a file that nobody can write to confirms nothing.
+//! A wall clock decides nothing alone. It steps ahead when a suspended machine resumes, and a write lock that another program
+//! holds for longer than a lease keeps every living server from extending its leases. Both end all leases at once, and a server
+//! that lives extends them within a third of a lease. So a lapse counts only when it is seen again a whole lease later, by the
+//! monotonic clock and inside a write transaction: a file that no program can write to confirms nothing.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -30,8 +31,8 @@ struct Seen {
 }
 
 impl Lapses {
-    /// Returns those of `lapses` that were first seen `wait` before `now` or earlier, and remembers the others. A lapse that
-    /// nobody has seen for twice that time is forgotten: its lease was extended, or its task has ended.
+    /// Returns those of `lapses` that were first seen `wait` before `now` or earlier, and remembers all of them. A lapse that
+    /// was not seen for twice that time is forgotten: its lease was extended, or its task has ended.
     pub(super) fn confirmed(&self, lapses: &[Lapse], now: Instant, wait: Duration) -> HashSet<Lapse> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.retain(|_, seen| now.duration_since(seen.last) < 2 * wait);
@@ -54,9 +55,9 @@ mod tests {
         let [a, b] = [1, 2].map(|row| Lapse { row, run: 7, ended: 1_000 });
         assert!(lapses.confirmed(&[a, b], start, LEASE).is_empty());
         assert!(lapses.confirmed(&[a, b], start + LEASE - Duration::from_millis(1), LEASE).is_empty());
-        // The server of b extended it.
+        // The server of b extended its lease.
         assert_eq!(lapses.confirmed(&[a], start + LEASE, LEASE), HashSet::from([a]));
-        // It lapsed again, which is another lapse.
+        // The lease of b lapsed again, which is another lapse.
         let again = Lapse { ended: 2_000, ..b };
         assert!(lapses.confirmed(&[again], start + 2 * LEASE, LEASE).is_empty());
         // A server of other queues looks, too.

@@ -1,4 +1,4 @@
-//! Gives the tasks of dead programs and lapsed leases to others.
+//! Requeues the tasks of dead programs and lapsed leases.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -27,10 +27,10 @@ use super::{
 /// After this time without a beat, a server that has no lock file counts as dead.
 const SILENCE_MS: i64 = 60_000;
 
-/// A server that joins and dies unseen is found as soon as one that was seen.
+/// Longest answer of [`until_lapse`]: a server that joins and dies unseen is found as soon as a server that was seen.
 const LONGEST_QUIET: Duration = Duration::from_millis(900);
 
-/// How long no server can die and no lease of `queues` can pass, so that an idle program that is alone looks less
+/// Returns how long no server can die and no lease of `queues` can pass, so that an idle program that is alone looks less
 /// often.
 pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<Duration, BrokerError> {
     let queues = queues.to_vec();
@@ -54,11 +54,11 @@ pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<D
 pub(super) enum LapseConfirmation {
     /// At once: the clock is a test's, which steps only when the test says so.
     AtOnce,
-    /// When it was seen again this much later.
+    /// When the lapse was seen again this much later.
     SeenAgain(Arc<Lapses>, Duration),
 }
 
-/// Of more queues the active tasks are looked at, and not the queues.
+/// Most queues that are looked at one by one; for more, one query looks at all active tasks.
 const MANY: usize = 16;
 
 /// Requeues the tasks of `queues` that no server runs any more.
@@ -106,9 +106,9 @@ struct Dead {
 struct Lost {
     seq: i64,
     id: String,
-    /// The token of its run. Tokens grow with the time of the dequeue.
+    /// The token of the run. Tokens grow with the time of the dequeue.
     run: i64,
-    /// Its place in line at that dequeue.
+    /// The task's place in line at the dequeue.
     place: i64,
 }
 
@@ -130,7 +130,7 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
             match liveness.look(&server.file) {
                 Sign::Dead(stale_lock) => Some(stale_lock),
                 Sign::Alive => continue,
-                // Its file was removed. As long as it beats, only the lease decides.
+                // The server's file was removed. As long as the server beats, only the lease decides.
                 Sign::Unknown if view.now.saturating_sub(server.beat_at) < SILENCE_MS => continue,
                 Sign::Unknown => None,
             }
@@ -140,7 +140,7 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
     Ok(dead)
 }
 
-/// When the first lease of a task in `queues` passes.
+/// Returns when the first lease of a task in `queues` passes.
 fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
     if queues.len() > MANY {
         let lapses =
@@ -158,7 +158,7 @@ fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<
     Ok(next)
 }
 
-/// Requeues what dead servers and lapsed leases left; also says which of the dead hold nothing any more.
+/// Requeues the tasks that dead servers and lapsed leases left; also returns which of the dead servers hold no task any more.
 fn requeue(
     tx: &mut Tx<'_>,
     queues: &[QueueName],
@@ -179,7 +179,7 @@ fn requeue(
         recovered.more |= found.len() > SLICE;
         found.truncate(SLICE);
         found.sort_unstable_by_key(|task| (task.run, task.place, task.seq));
-        // Each goes to the head, so the one that was taken first goes last.
+        // Each task goes to the head, so the one that was taken first goes last.
         for task in found.iter().rev() {
             let place = tx.head(q)?;
             tx.view.execute(&sql::MAINTAIN_REQUEUE, [task.seq, place, tx.view.now])?;

@@ -1,4 +1,4 @@
-//! Deletes what has been kept long enough.
+//! Deletes completed and archived tasks that have been kept long enough.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ pub(super) async fn trim_archive(
     delete(store, queue, limit, TaskState::Archived, find).await
 }
 
-/// Deletes what `find` finds, slice by slice, until there is no full slice any more or `limit` are deleted.
+/// Deletes the tasks that `find` finds, slice by slice, until a slice is not full or `limit` tasks are deleted.
 async fn delete(
     store: &Store,
     queue: &QueueName,
@@ -93,14 +93,14 @@ struct Old {
     lock: Option<String>,
 }
 
-/// Completed tasks whose retention has passed. Their unique locks were freed when they succeeded.
+/// Returns completed tasks whose retention has passed. Their unique locks were freed when they succeeded.
 fn expired(view: &View<'_>, q: i64, limit: usize) -> rusqlite::Result<Vec<Old>> {
     view.list(&sql::MAINTAIN_EXPIRED, [q, view.now, limit_of(limit)], |row| {
         Ok(Old { seq: row.get(0)?, id: String::new(), lock: None })
     })
 }
 
-/// The oldest archived tasks that are too old or beyond the newest `max_size`.
+/// Returns the oldest archived tasks that are too old or beyond the newest `max_size`.
 fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usize) -> rusqlite::Result<Vec<Old>> {
     let archived = i64::from(TaskState::Archived.number());
     let counts = view.list(&sql::INSPECT_COUNTS, [q], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;

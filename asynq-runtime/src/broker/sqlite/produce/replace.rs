@@ -26,7 +26,7 @@ pub(super) struct Holder {
 }
 
 impl Holder {
-    /// The task that this one replaces.
+    /// Finds the task that `task` replaces.
     pub(super) fn of(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<Self>> {
         if task.replaces.is_none() {
             return Ok(None);
@@ -52,7 +52,7 @@ impl Holder {
         })
     }
 
-    /// Has what runs with older arguments deleted where it would be run again with them.
+    /// Marks this running task, so that it is deleted where it would be run again with its older arguments.
     pub(super) fn ends_with_its_run(&self, view: &View<'_>) -> rusqlite::Result<()> {
         let extra = Extra { replaced: true, ..self.extra.clone() };
         view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![self.seq, extra.to_bytes()])?;
@@ -64,8 +64,8 @@ fn can_be_replaced(state: TaskState) -> bool {
     matches!(state, TaskState::Pending | TaskState::Scheduled | TaskState::Retry | TaskState::Active)
 }
 
-/// When the task is due, and its extra facts where they say since when; `since` is when the first of those came that replaced
-/// each other, if that was before.
+/// Returns when `task` is due, and its extra facts if they change: a burst of tasks that replace each other may have a limit,
+/// and the extra facts keep when the burst began. `since` is that time, if the burst began before `task`.
 pub(super) fn bounded(task: &NewTask, now: i64, since: Option<i64>) -> (When, Option<Extra>) {
     let Some(Replaces { within: Some(within) }) = task.replaces else { return (task.when, None) };
     let since = since.unwrap_or(now);
@@ -74,7 +74,7 @@ pub(super) fn bounded(task: &NewTask, now: i64, since: Option<i64>) -> (When, Op
     (When::At(instant(due)), Some(Extra { replaced_since_ms: Some(since), ..task.extra.clone() }))
 }
 
-/// Gives a task that waits the arguments, the options and the time of the new one.
+/// Gives the waiting task `holder` the arguments, the options and the time of `task`.
 pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusqlite::Result<Placed> {
     let (now, q) = (tx.view.now, tx.queue_or_new(&task.queue)?);
     // A burst begins anew with an attempt.
@@ -82,7 +82,7 @@ pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusql
     let (when, extra) = bounded(task, now, since);
     let mut extra = extra.unwrap_or_else(|| task.extra.clone());
     let mut message = TaskMessage { id: holder.id.clone(), ..task.message.clone() };
-    // What somebody was promised who waits for it.
+    // A caller that waits for the task was promised its result.
     if holder.extra.awaited {
         extra.awaited = true;
         message.retention = message.retention.max(i64::try_from(Extra::AWAITED_RETENTION).unwrap_or(i64::MAX));

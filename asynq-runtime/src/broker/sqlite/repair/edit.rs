@@ -12,7 +12,7 @@ use super::{
     Subject, TaskChange, take_lock,
 };
 
-/// Replaces the payload of a task. Whatever refuses it is looked at before anything is written.
+/// Replaces the payload of a task. All reasons to refuse the edit are looked at before anything is written.
 pub(super) fn edit(
     tx: &Tx<'_>,
     queue: &QueueName,
@@ -44,7 +44,7 @@ pub(super) fn edit(
     }
     message.payload = edit.payload.clone();
     tx.view.execute(&sql::BODY_SET_MESSAGE, params![task.seq, message.encode()])?;
-    // How far a run got says nothing of another payload.
+    // The checkpoint of a run says nothing of another payload.
     tx.view.execute(&sql::BODY_FORGET_CHECKPOINT, [task.seq])?;
     Ok(Ok(Changed::Done))
 }

@@ -12,8 +12,8 @@ use super::{
     Subject,
 };
 
-/// Fails a task that is active although its lease has passed. With the server and the run it loses what its old run could
-/// settle it by.
+/// Fails a task that is active although its lease has passed. The task loses its server and its run, by which its old run could
+/// settle it.
 pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) -> rusqlite::Result<Changed> {
     let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Changed::NotFound) };
     let Subject { seq, q, .. } = task;
@@ -30,7 +30,7 @@ pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) 
     } else {
         tx.view.execute(&sql::REPAIR_ORPHAN_ARCHIVE, params![seq, now, error])?;
         tx.free_lock_of_archived(q, task.lock.as_deref(), &task.id, &task.extra)?;
-        // As an outcome does.
+        // An outcome replaces a message that cannot be read in the same way.
         if let Err(bad) = message {
             let stand_in = TaskMessage::in_place_of(bad.raw, id, queue).encode();
             tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, stand_in])?;

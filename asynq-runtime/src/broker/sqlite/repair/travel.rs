@@ -12,7 +12,7 @@ use super::{
     Subject, TaskChange, take_lock,
 };
 
-/// Moves a task; one that is pending goes to the end of the line. Whatever refuses it is looked at before anything is
+/// Moves a task; a pending task goes to the end of the line. All reasons to refuse the move are looked at before anything is
 /// written.
 pub(super) fn move_task(
     tx: &mut Tx<'_>,
@@ -34,7 +34,7 @@ pub(super) fn move_task(
     {
         return Ok(Err(MoveError::IdConflict));
     }
-    // A queue that becomes known here has no locks, so nothing below refuses the move any more.
+    // A queue that becomes known here has no locks, so that the move is refused below only if nothing was written.
     let q = tx.queue_or_new(to)?;
     if let (Some(key), Some((old, until))) = (&key, held) {
         if let Err(holder) = take_lock(&tx.view, q, key, &task.id, until)? {
@@ -57,7 +57,7 @@ pub(super) fn move_task(
     Ok(Ok(Changed::Done))
 }
 
-/// The key of a unique lock in another queue; one that is not of this form stays.
+/// Returns the key of a unique lock in another queue; a key of another form stays.
 fn key_in(key: &str, from: &QueueName, to: &QueueName) -> String {
     match key.strip_prefix(&format!("asynq:{{{from}}}:")) {
         Some(rest) => format!("asynq:{{{to}}}:{rest}"),

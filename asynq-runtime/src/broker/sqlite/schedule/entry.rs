@@ -1,4 +1,4 @@
-//! What is kept of a periodic entry, and how a program's plan changes it.
+//! The row of a periodic entry, and how a program's plan changes it.
 
 use rusqlite::params;
 
@@ -25,7 +25,7 @@ pub(super) struct StoredEntry {
 }
 
 impl StoredEntry {
-    /// A new entry.
+    /// Returns a new entry.
     pub(super) fn new(plan: &EntryPlan, last: i64) -> Self {
         Self {
             spec: plan.spec.clone(),
@@ -37,12 +37,12 @@ impl StoredEntry {
         }
     }
 
-    /// Whether it was written before the clock went back.
+    /// Whether the entry was written before the clock went back.
     pub(super) fn is_ahead(&self, now: i64) -> bool {
         self.last > now.saturating_add(CLOCK_WENT_BACK_MS)
     }
 
-    /// What is kept of an entry, if it is known.
+    /// Finds an entry, if it is known.
     pub(super) fn find(view: &View<'_>, queue: &QueueName, entry: &EntryId) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::SCHEDULE_ENTRY, params![queue.as_str(), entry.as_str(), view.now], |row| {
             Ok(Self {
@@ -56,7 +56,7 @@ impl StoredEntry {
         })
     }
 
-    /// Keeps it for as long as the plan says.
+    /// Keeps the entry for as long as the plan says.
     pub(super) fn write(&self, view: &View<'_>, plan: &EntryPlan) -> rusqlite::Result<()> {
         view.execute(
             &sql::SCHEDULE_KEEP,
@@ -75,12 +75,12 @@ impl StoredEntry {
         Ok(())
     }
 
-    /// Whether it has the schedule of `plan`.
+    /// Whether the entry has the schedule of `plan`.
     pub(super) fn is_planned_as(&self, plan: &EntryPlan) -> bool {
         self.spec == plan.spec && self.zone == plan.zone
     }
 
-    /// As callers see it.
+    /// Returns the entry as callers see it.
     pub(super) fn into_state(self, now: i64) -> EntryState {
         EntryState {
             spec: self.spec,
@@ -94,12 +94,12 @@ impl StoredEntry {
     }
 }
 
-/// Whether a newer program's plan counts.
+/// Whether the plan of a newer program counts, and not `plan`.
 pub(super) fn is_outranked(before: Option<&StoredEntry>, plan: &EntryPlan) -> bool {
     before.is_some_and(|before| plan.revision < before.revision && plan.supersedes != Some(before.revision))
 }
 
-/// What is kept of an entry from now on that is planned like this, and what that changes of its schedule.
+/// Returns the entry that is kept from now on under `plan`, and how its schedule changes.
 pub(super) fn planned(before: Option<&StoredEntry>, plan: &EntryPlan, now: i64) -> (StoredEntry, PlanChange) {
     let Some(before) = before else { return (StoredEntry::new(plan, now), PlanChange::New) };
     let last = if before.is_ahead(now) { now } else { before.last };
@@ -149,7 +149,7 @@ mod tests {
             ("a", "CET", 4, None, (kept("a", "CET", 4, 70), replaced())),
             ("a", "UTC", 2, None, (before.clone(), PlanChange::None)),
             ("b", "UTC", 2, None, (before.clone(), PlanChange::None)),
-            // The newer one is not there any more, or it is not this one that is not there.
+            // The newer program is gone, and in the last case another program than this newer one is gone.
             ("b", "UTC", 2, Some(3), (kept("b", "UTC", 2, 70), replaced())),
             ("a", "UTC", 2, Some(3), (kept("a", "UTC", 2, 50), PlanChange::None)),
             ("b", "UTC", 2, Some(4), (before.clone(), PlanChange::None)),
@@ -157,7 +157,7 @@ mod tests {
             let plan = EntryPlan { supersedes, ..plan(spec, zone, revision) };
             assert_eq!(planned(Some(&before), &plan, 70), expected, "{spec} {zone} {revision} {supersedes:?}");
         }
-        // The clock went back: now is the last tick, for an older program, too.
+        // After the clock went back, the last tick is now, for an older program, too.
         let ahead = StoredEntry { last: 70 + CLOCK_WENT_BACK_MS + 1, ..before.clone() };
         for revision in [2, 3] {
             let (kept, _) = planned(Some(&ahead), &plan("a", "UTC", revision), 70);

@@ -11,21 +11,21 @@ use super::{
     CLOCK_WENT_BACK_MS, after,
 };
 
-/// The row; times in Unix milliseconds.
+/// A row of `lead`; times are Unix milliseconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Leader {
     /// Empty after a resignation.
     token: String,
     revision: u64,
     pub(super) until: i64,
-    /// The newest revision that wants the lead until then.
+    /// The newest revision that wants the lead, until `wanted_until`.
     wanted: u64,
     wanted_until: i64,
     log_watcher: i64,
 }
 
 impl Leader {
-    /// Reads the row. One from the future is none: it was written before the clock was set back.
+    /// Reads the row of `program`. A row from the future counts as none: it was written before the clock was set back.
     pub(super) fn find(view: &View<'_>, program: &str) -> rusqlite::Result<Option<Self>> {
         let found = view.find(&sql::SCHEDULE_LEADER, [program], |row| {
             Ok(Self {
@@ -58,7 +58,7 @@ impl Leader {
     }
 }
 
-/// What a candidate gets, and what the row becomes if it changes.
+/// Returns the new row, if it changes, and the answer to the candidate.
 pub(super) fn decide(found: Option<&Leader>, candidate: &Candidate, now: i64, ttl: Duration) -> (Option<Leader>, Lead) {
     let end = after(now, ttl);
     let left = |until: i64| Lead::Another(Duration::from_millis(until.saturating_sub(now).unsigned_abs()));
@@ -106,12 +106,12 @@ mod tests {
             (&new, 60, another(90)),
             (&peer, 70, another(80)),
             (&old, 80, ours(true)),
-            // Its time is over at 180, and the request is over since 160.
+            // The leader's time is over at 180, and the request is over since 160.
             (&peer, 180, ours(false)),
             (&new, 200, another(80)),
             (&peer, 279, ours(true)),
             (&new, 290, another(89)),
-            // The new leader is told at once of a newer version that waits.
+            // The new leader learns at once of a newer version that waits.
             (&old, 379, ours(true)),
             (&new, 380, another(99)),
             (&new, 479, ours(false)),

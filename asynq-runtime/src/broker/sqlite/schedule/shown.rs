@@ -1,4 +1,4 @@
-//! What asynq's tools see: the entries of the schedulers that live, and what each entry enqueued.
+//! Rows for asynq's tools: the entries of the schedulers that live, and the enqueues of each entry.
 
 use prost::Message as _;
 use rusqlite::params;
@@ -16,12 +16,12 @@ const HISTORY: i64 = 1_000;
 /// For how long a history is kept without a new event.
 const HISTORY_MS: i64 = 90 * 86_400_000;
 
-/// The rows of a scheduler's entries.
+/// Encodes a scheduler's entries as rows.
 pub(super) fn encode(entries: &[SchedulerEntry]) -> Vec<Vec<u8>> {
     entries.iter().map(SchedulerEntry::encode_to_vec).collect()
 }
 
-/// Puts these entries of a scheduler in place of those before, and takes those away that were not renewed.
+/// Replaces the entries of a scheduler, and removes entries of any scheduler that were not renewed.
 pub(super) fn show(view: &View<'_>, scheduler: &str, rows: &[Vec<u8>], until: i64) -> rusqlite::Result<()> {
     view.execute(&sql::SCHEDULE_SWEEP_SHOWN, [view.now])?;
     view.execute(&sql::SCHEDULE_WITHDRAW, [scheduler])?;
@@ -31,7 +31,7 @@ pub(super) fn show(view: &View<'_>, scheduler: &str, rows: &[Vec<u8>], until: i6
     Ok(())
 }
 
-/// The entries of all schedulers that live. One that cannot be read is left out.
+/// Returns the entries of all schedulers that live. An entry that cannot be read is left out.
 pub(super) fn entries(view: &View<'_>) -> rusqlite::Result<Vec<SchedulerEntry>> {
     Ok(decode(&view.list(&sql::SCHEDULE_SHOWN, [view.now], |row| row.get(0))?))
 }
@@ -62,7 +62,7 @@ fn count(view: &View<'_>, entry: &str, change: i64, until: i64) -> rusqlite::Res
     Ok(view.find(&sql::SCHEDULE_COUNT, params![entry, change, until], |row| row.get(0))?.unwrap_or(0))
 }
 
-/// One page of the history of an entry, the newest first.
+/// Returns one page of the history of an entry, the newest first.
 pub(super) fn history(view: &View<'_>, entry: &str, page: Page) -> rusqlite::Result<Vec<SchedulerEnqueueEvent>> {
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let which = params![entry, view.now, number(page.size), number(page.offset())];
@@ -70,7 +70,7 @@ pub(super) fn history(view: &View<'_>, entry: &str, page: Page) -> rusqlite::Res
     Ok(rows.iter().filter_map(|row| SchedulerEnqueueEvent::decode(row.as_slice()).ok()).collect())
 }
 
-/// Forgets all that an entry enqueued.
+/// Forgets the history of an entry.
 pub(super) fn forget_history(view: &View<'_>, entry: &str) -> rusqlite::Result<()> {
     view.execute(&sql::SCHEDULE_FORGET_ENQUEUED, [entry])?;
     view.execute(&sql::SCHEDULE_FORGET_HISTORY, [entry])?;

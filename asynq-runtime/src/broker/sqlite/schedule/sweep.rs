@@ -1,4 +1,4 @@
-//! Takes away what periodic entries leave behind, whatever queue they are of: a queue may have entries and no server.
+//! Removes the rows that periodic entries leave behind, whatever queue they are of: a queue may have entries and no server.
 
 use super::{
     super::{sql, tx::View},

@@ -22,7 +22,7 @@ use super::{
     entry::StoredEntry,
 };
 
-/// A tick on its way, with its task encoded once however often the transaction is repeated.
+/// A tick that is being fired, with its task encoded once however often the transaction is repeated.
 #[derive(Debug)]
 pub(super) struct Firing {
     plan: EntryPlan,
@@ -36,22 +36,22 @@ pub(super) struct Firing {
     id: TaskId,
 }
 
-/// What the entry and the clock say about a tick, before its task is looked at.
+/// The decision about a tick by the entry and the clock, before its task is looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     /// Milliseconds too early.
     Early(u64),
     Stale,
-    /// What was acknowledged is not there any more.
+    /// Ticks that were acknowledged are missing in the file.
     Behind,
-    /// Fired before; the last tick is this from now on.
+    /// Fired before; the last tick is this value from now on.
     Duplicate(i64),
-    /// Not fired; the last tick is this from now on.
+    /// Not fired; the last tick is this value from now on.
     Paused(i64),
     Fire,
 }
 
-/// Steps 1 to 5 of the contract.
+/// Decides about a tick: steps 1 to 5 of the contract.
 fn judge(kept: Option<&StoredEntry>, marked: bool, plan: &EntryPlan, known: Option<i64>, at: i64, now: i64) -> Verdict {
     if at > now {
         return Verdict::Early(at.saturating_sub(now).unsigned_abs());
@@ -60,9 +60,9 @@ fn judge(kept: Option<&StoredEntry>, marked: bool, plan: &EntryPlan, known: Opti
     if kept.revision > plan.revision && !kept.is_planned_as(plan) {
         return Verdict::Stale;
     }
-    // Then a tick of this moment fires, and none of the time before.
+    // After the clock went back, a tick of this moment fires, and none of the time before.
     let last = if kept.is_ahead(now) { now.saturating_sub(CLOCK_WENT_BACK_MS) } else { kept.last };
-    // The tick must wait: it would hide those that were lost.
+    // The tick must wait: it would hide the ticks that were lost.
     if !kept.is_ahead(now) && known.is_some_and(|known| kept.last < known) {
         return Verdict::Behind;
     }
@@ -96,8 +96,8 @@ impl Firing {
         })
     }
 
-    /// The server that runs the previous task, if its program is dead. File locks are tried outside of the write
-    /// transaction, which others wait for; the number of a server is never given again.
+    /// Returns the server that runs the previous task, if its program is dead. File locks are tried outside of the write
+    /// transaction, which others wait for; the number of a server is never reused.
     pub(super) async fn dead_worker(&self, store: &Store) -> Result<Option<i64>, BrokerError> {
         if self.overlap != Overlap::Replace || store.common.liveness.is_none() {
             return Ok(None);
@@ -115,7 +115,7 @@ impl Firing {
             .await
     }
 
-    /// The answer, if it leaves the file as it is.
+    /// Returns the answer, if it leaves the file as it is.
     pub(super) fn needs_nothing(&self, view: &View<'_>) -> rusqlite::Result<Option<Ticked>> {
         let (kept, verdict) = self.look(view)?;
         Ok(match verdict {
@@ -127,13 +127,13 @@ impl Firing {
         })
     }
 
-    /// Does it. `dead` is a server whose program is dead.
+    /// Fires the tick. `dead` is a server whose program is dead.
     pub(super) fn run(&self, tx: &mut Tx<'_>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
         let (kept, verdict) = self.look(&tx.view)?;
         let (last, revision) = kept.as_ref().map_or((self.at, 0), |kept| (kept.last, kept.revision));
         let revision = revision.max(self.plan.revision);
         let (previous, paused) = kept.map_or((None, false), |kept| (kept.previous, kept.paused));
-        // In the plan of the newest program that fires it.
+        // The entry takes the schedule of this plan; its revision never goes back.
         let kept = StoredEntry { revision, previous, paused, ..StoredEntry::new(&self.plan, last) };
         let passed_over = |last, answer| {
             StoredEntry { last, ..kept.clone() }.write(&tx.view, &self.plan)?;
@@ -164,7 +164,7 @@ impl Firing {
         Ok((kept, verdict))
     }
 
-    /// Steps 6 and 7. What is replaced stays where it is when the new task is refused.
+    /// Does steps 6 and 7 of the contract. A task that would be replaced stays where it is when the new task is refused.
     fn fire(&self, tx: &mut Tx<'_>, previous: Option<&str>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
         let there = match (self.overlap, previous) {
             (Overlap::Allow, _) | (_, None) => None,
@@ -176,7 +176,7 @@ impl Firing {
         if self.overlap == Overlap::Skip {
             return Ok(Ticked::Skipped(TaskId::from_wire(id)));
         }
-        // One whose worker died would come back, so it goes as one that waits.
+        // A task whose worker died would come back, so it is deleted as one that waits.
         let runs = task.runs(tx.view.now, dead);
         let placed = tx.whole_or_nothing(|tx| {
             if runs {
@@ -208,7 +208,7 @@ struct Previous {
     state: TaskState,
     at: i64,
     lock: Option<String>,
-    /// Whether it is part of a set, which only the call that makes a task of the set may take apart.
+    /// Whether the task is part of a set, which only the call that makes a task of the set may take apart.
     staged: bool,
     server: i64,
     extra: Extra,
@@ -236,7 +236,7 @@ impl Previous {
         matches!(self.state, TaskState::Archived | TaskState::Completed)
     }
 
-    /// Whether it runs. A task whose lease has passed or whose server is `dead` is taken to wait for its recovery.
+    /// Whether the task runs. A task whose lease has passed or whose server is `dead` is taken to wait for its recovery.
     fn runs(&self, now: i64, dead: Option<i64>) -> bool {
         self.state == TaskState::Active && self.at > now && dead != Some(self.server)
     }

@@ -1,4 +1,4 @@
-//! Tells of writes to the log, where the system can (inotify), so that an idle program need not look at it.
+//! Watches for writes to the log, where the system can (inotify), so that an idle program need not look at it.
 
 use std::{path::Path, time::Duration};
 
@@ -16,7 +16,7 @@ mod imp {
 
     use super::ProcessNotifier;
 
-    /// What is told of one file.
+    /// An inotify watch on one file.
     #[derive(Debug)]
     pub(in crate::broker::sqlite) struct LogWatcher(OwnedFd);
 
@@ -38,7 +38,7 @@ mod imp {
                 .extend(process_notifier.map(|process_notifier| PollFd::new(process_notifier.socket(), PollFlags::IN)));
             let limit = limit.try_into().map_err(|_| Errno::INVAL)?;
             match poll(&mut waited, Some(&limit)) {
-                // A signal of the program's, such as the end of a child: nothing came, and the caller waits again.
+                // A signal, such as the end of a child, ended the poll: no event came, and the caller waits again.
                 Err(Errno::INTR) => return Ok(false),
                 polled => polled?,
             };
@@ -50,7 +50,7 @@ mod imp {
             Ok(was_notified)
         }
 
-        /// So that the next wait is for something new.
+        /// Reads all pending events, so that the next wait is for a new one.
         fn forget_what_was_told(&self) -> io::Result<()> {
             let mut buffer = [MaybeUninit::uninit(); 512];
             let mut told = Reader::new(&self.0, &mut buffer);
@@ -88,22 +88,22 @@ mod imp {
 pub(in crate::broker::sqlite) use imp::LogWatcher;
 
 impl LogWatcher {
-    /// Begins to watch the file at `path`; `None` where the system does not tell, or not of so many files.
+    /// Begins to watch the file at `path`; `None` where the system cannot, or not for so many files.
     pub(in crate::broker::sqlite) fn of(path: &Path) -> Option<Self> {
         Self::watch(path).inspect_err(|error| tracing::debug!(%error, "no notifications of writes to the log")).ok()
     }
 
-    /// Waits for a notification or until somebody writes, at most `limit`; returns whether a notification came.
+    /// Waits for a notification or a write, at most `limit`; returns whether a notification came.
     pub(in crate::broker::sqlite) fn or_notified(
         &self,
         process_notifier: Option<&ProcessNotifier>,
         limit: Duration,
     ) -> bool {
         match self.wait(process_notifier, limit) {
-            // What is there already is taken without a wait.
+            // A notification that is there already is taken without a wait.
             Ok(rings) => rings && process_notifier.is_some_and(ProcessNotifier::was_notified),
             Err(_) => {
-                // Never a busy loop on a wait that fails at once.
+                // A wait that fails at once must not become a busy loop.
                 std::thread::sleep(limit);
                 false
             }
@@ -119,11 +119,11 @@ mod tests {
 
     use super::{super::process_notifier::NotifySender, *};
 
-    /// Longer than any test lasts: a wait that ends was ended.
+    /// Longer than any test lasts: a wait that ends was ended by an event.
     const LONG: Duration = Duration::from_secs(3_600);
 
     #[test]
-    fn a_write_and_a_ring_end_the_wait_and_nothing_else_does() {
+    fn a_write_and_a_notification_end_the_wait_and_nothing_else_does() {
         let waits = thread::spawn(|| {
             let folder = tempfile::tempdir().unwrap();
             let (log, hook) = (folder.path().join("jobs.db-wal"), folder.path().join("a.sock"));

@@ -1,4 +1,4 @@
-//! Tells the waits of this process that something has changed; each looks for itself what it is.
+//! Notifies the waits of this process that something has changed; each wait looks for the change itself.
 
 use tokio::sync::watch;
 
@@ -13,7 +13,7 @@ pub(in crate::broker::sqlite) struct Notifier {
     ends: watch::Sender<()>,
 }
 
-/// Waits for one kind of notification from the moment it was made.
+/// Waits for one kind of notification, from the moment when the listener was made.
 #[derive(Debug)]
 pub(in crate::broker::sqlite) struct Listener(watch::Receiver<()>);
 

@@ -1,4 +1,5 @@
-//! Wakes other programs on the same file: a datagram socket per program, written to after a commit (docs/design/sqlite.md#wake-up).
+//! Wakes other programs on the same file: a datagram socket per program, written to after a commit
+//! (docs/design/sqlite.md#wake-up).
 
 use std::{io, path::Path, time::Duration};
 
@@ -6,14 +7,14 @@ use std::{io, path::Path, time::Duration};
 mod imp {
     use std::{io, os::unix::net::UnixDatagram, path::Path, sync::Arc, time::Duration};
 
-    /// A socket that others write to.
+    /// A socket that other programs write to, to wake this one.
     #[derive(Debug, Clone)]
     pub(in crate::broker::sqlite) struct ProcessNotifier {
         socket: Arc<UnixDatagram>,
         pub(in crate::broker::sqlite) limit: Duration,
     }
 
-    /// Writes to the sockets of others.
+    /// A sender that writes to the sockets of other programs.
     #[derive(Debug)]
     pub(in crate::broker::sqlite) struct NotifySender(Option<UnixDatagram>);
 
@@ -24,7 +25,7 @@ mod imp {
             Ok(Self { socket: Arc::new(socket), limit })
         }
 
-        /// For a wait that watches more than this.
+        /// Returns the socket, for a wait that watches a file as well.
         #[cfg(target_os = "linux")]
         pub(in crate::broker::sqlite) fn socket(&self) -> &UnixDatagram {
             &self.socket
@@ -33,7 +34,7 @@ mod imp {
         pub(in crate::broker::sqlite) fn receive(&self) -> io::Result<()> {
             let mut notify = [0; 8];
             self.socket.recv(&mut notify)?;
-            // Several notifications are one.
+            // Several notifications count as one.
             self.socket.set_nonblocking(true)?;
             while self.socket.recv(&mut notify).is_ok() {}
             self.socket.set_nonblocking(false)
@@ -88,7 +89,7 @@ pub(in crate::broker::sqlite) use imp::{NotifySender, ProcessNotifier};
 
 impl ProcessNotifier {
     /// Binds a socket at `path` that is read for `limit` at a time. `None` where that is impossible (no such sockets here, or a
-    /// path over 107 bytes): then others are noticed by the safety net.
+    /// path over 107 bytes): then the safety net notices other programs.
     pub(in crate::broker::sqlite) fn listen_at(path: &Path, limit: Duration) -> Option<Self> {
         match Self::bind(path, limit) {
             Ok(process_notifier) => Some(process_notifier),
@@ -99,13 +100,13 @@ impl ProcessNotifier {
         }
     }
 
-    /// Waits for a notification, at most its limit; returns whether one came.
+    /// Waits for a notification, at most the limit of the socket; returns whether one came.
     pub(in crate::broker::sqlite) fn was_notified(&self) -> bool {
         match self.receive() {
             Ok(()) => true,
             Err(error) => {
                 if !matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) {
-                    // Never a busy loop on a socket that fails at once.
+                    // A socket that fails at once must not become a busy loop.
                     std::thread::sleep(self.limit);
                 }
                 false
@@ -115,18 +116,19 @@ impl ProcessNotifier {
 }
 
 impl NotifySender {
-    /// A sender; without sockets it notifies no program.
+    /// Returns a sender; without sockets it notifies no program.
     pub(in crate::broker::sqlite) fn ready() -> Self {
         Self::new()
     }
 
     /// Notifies the socket at `path`, without waiting.
     pub(in crate::broker::sqlite) fn notify(&self, path: &Path) {
-        // Full: a notification waits there already. Refused or missing: its owner is dead or has no socket.
+        // A full socket has a notification already. The owner of a socket that refuses or is missing is dead or has no socket.
         let _ = self.send(path);
     }
 
-    /// The same; returns whether there is no socket at `path`, or nobody listens to it any more.
+    /// Notifies the socket at `path` as [`notify`](Self::notify) does; returns whether there is no socket, or no program
+    /// listens to it any more.
     pub(in crate::broker::sqlite) fn finds_nobody(&self, path: &Path) -> bool {
         let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
         self.send(path).is_err_and(|error| dead.contains(&error.kind()))
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_rings_wake_once_and_a_missing_bell_hurts_nobody() {
+    fn many_notifications_wake_once_and_a_missing_notifier_hurts_nobody() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let limit = Duration::from_millis(20);

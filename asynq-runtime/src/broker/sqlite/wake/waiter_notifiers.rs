@@ -1,4 +1,4 @@
-//! How programs that wait for the ends of tasks are told of commits by others (docs/design/sqlite.md#wake-up).
+//! Notifies programs that wait for the ends of tasks of commits by other programs (docs/design/sqlite.md#wake-up).
 //!
 //! A server is on the list in the file, and its socket is beside the database. A program that only enqueues and waits
 //! is on no list: its socket is in the folder `<db>-waiters`, where a commit that ended a task looks for programs to
@@ -21,17 +21,17 @@ use super::{
 pub(in crate::broker::sqlite) struct WaiterNotifiers {
     database: PathBuf,
     folder: PathBuf,
-    /// Ours within the folder.
+    /// Our socket within the folder.
     own: PathBuf,
     bound: Mutex<Option<Bound>>,
 }
 
-/// What is in the folder for this program.
+/// The entry of this program in the folder.
 #[derive(Debug)]
 enum Bound {
     /// A socket.
     ProcessNotifier(ProcessNotifier),
-    /// A link to the socket of the server that this program runs: one is enough to listen to.
+    /// A link to the socket of the server that this program runs: one socket is enough to listen to.
     Link,
 }
 
@@ -42,11 +42,11 @@ impl WaiterNotifiers {
         Self { database: database.to_owned(), folder, own, bound: Mutex::default() }
     }
 
-    /// Binds the socket of this program, or a link to that of its `server`, if nothing is there yet. Where that is impossible, commits
-    /// by others are noticed by the safety net.
+    /// Binds the socket of this program, or a link to the socket of its `server`, if neither is there yet. Where that is
+    /// impossible, the safety net notices commits by others.
     pub(in crate::broker::sqlite) fn listen_at(&self, server: Option<&Path>) {
         let mut bound = self.bound();
-        // The last of the others takes the folder away when it leaves, perhaps just now.
+        // The last of the other programs removes the folder when it leaves, perhaps just now.
         for _ in 0..3 {
             if bound.is_some() {
                 return;
@@ -62,7 +62,8 @@ impl WaiterNotifiers {
         belong_to(&self.database, &self.own);
     }
 
-    /// A server of this program has a socket from now on: programs that notify ours are to notify that one.
+    /// Replaces our socket by a link to that of `server`, a server of this program that has bound one: it receives our
+    /// notifications from now on.
     pub(in crate::broker::sqlite) fn belong_to_server(&self, server: &Path) {
         let mut bound = self.bound();
         if bound.take().is_some() {
@@ -71,7 +72,7 @@ impl WaiterNotifiers {
         }
     }
 
-    /// Our socket, if one is bound.
+    /// Returns our socket, if one is bound.
     pub(in crate::broker::sqlite) fn process_notifier(&self) -> Option<ProcessNotifier> {
         match &*self.bound() {
             Some(Bound::ProcessNotifier(process_notifier)) => Some(process_notifier.clone()),
@@ -92,16 +93,16 @@ impl WaiterNotifiers {
         }
     }
 
-    /// Takes our socket away.
+    /// Removes our socket.
     pub(in crate::broker::sqlite) fn take_down(&self) {
         if self.bound().take().is_some() {
             let _ = fs::remove_file(&self.own);
-            // Others may have theirs in it.
+            // The folder stays if other programs have sockets in it.
             let _ = fs::remove_dir(&self.folder);
         }
     }
 
-    /// Notifies the other programs, and takes those of dead ones away.
+    /// Notifies the other programs, and removes the sockets of dead ones.
     pub(in crate::broker::sqlite) fn notify(&self, notify_sender: &NotifySender) {
         let Ok(notifiers) = fs::read_dir(&self.folder) else { return };
         for process_notifier in notifiers.filter_map(io::Result::ok).map(|process_notifier| process_notifier.path()) {
@@ -121,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ring_reaches_every_other_program_and_takes_the_bells_of_dead_ones_away() {
+    fn a_notification_reaches_every_other_program_and_removes_the_notifiers_of_dead_ones() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         fs::write(&database, "").unwrap();
@@ -132,7 +133,7 @@ mod tests {
             notifiers.listen_at(None);
             notifiers.listen_at(None);
         }
-        // A killed program takes nothing away.
+        // A killed program leaves its socket.
         *dead.bound() = None;
         one.notify(&notify_sender);
         assert!(two.process_notifier().unwrap().was_notified());
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_serves_and_waits_has_one_bell_whichever_came_first() {
+    fn a_program_that_serves_and_waits_has_one_notifier_whichever_came_first() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         fs::write(&database, "").unwrap();

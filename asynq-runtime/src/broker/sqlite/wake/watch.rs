@@ -1,4 +1,4 @@
-//! The thread that notices what others do to the file: their commits, and its disappearance.
+//! The thread that notices the commits of other programs, and the disappearance of the file.
 
 use std::{
     fs, io,
@@ -24,23 +24,23 @@ use super::{
 /// The safety net under notifications: how soon a commit is noticed whose notification was lost.
 pub(in crate::broker::sqlite) const NET: Duration = Duration::from_millis(100);
 
-/// After this time a commit that was written is seen, and the time of another differs from its time: where the file system
-/// tells the time in fractions of a second, and where it tells it in seconds.
+/// After this time a written commit can be seen, and another commit has another modification time: where the file system
+/// records fractions of a second, and where it records seconds.
 const SETTLED: Duration = Duration::from_millis(500);
 const SETTLED_BY_SECONDS: Duration = Duration::from_secs(3);
 
-/// So often the look into the file is left out at most.
+/// How often in a row the look into the file is left out at most.
 const MOST_UNTOUCHED: u32 = 10;
 
 /// How often the file is looked for, and slow readers, while no write comes and the system would announce one.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Which file this is, whatever its name: a device and a number on it.
+/// Identity of a file, whatever its name: a device and a number on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::broker::sqlite) struct Identity(u64, u64);
 
 impl Identity {
-    /// Reads it from the file at `path`; `None` where files have none that std shows.
+    /// Reads the identity of the file at `path`; `None` where std shows none.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ fn watch(common: &Common, file: &Path, running_reads: &RunningReads, writer: &mp
     let mut looked = Instant::now();
     let log = super::super::beside::beside(file, "-wal");
     let log_watcher = LogWatcher::of(&log);
-    let mut wal = Trace::new(log);
+    let mut wal = LogFileStamp::new(log);
     let mut is_calm = false;
     while !common.is_closed() && !common.is_broken() {
         let process_notifier = common.liveness.as_ref().and_then(super::super::liveness::Liveness::process_notifier);
@@ -99,7 +99,8 @@ fn watch(common: &Common, file: &Path, running_reads: &RunningReads, writer: &mp
             }
         };
         let may_have_changed = wal.may_have_changed();
-        // After a write its commit is looked for at short intervals, and of one write after the other nobody is told.
+        // After a write the watch looks for its commit at short intervals, so that a series of writes does not wake this thread
+        // at each of them.
         is_calm = !may_have_changed;
         if was_notified {
             common.wake_waits(writer);
@@ -124,22 +125,22 @@ fn watch(common: &Common, file: &Path, running_reads: &RunningReads, writer: &mp
     }
 }
 
-/// What a file shows of its writers from outside, which costs less than a look into it.
+/// Length and modification time of the log, which show writes at a lower cost than a look into the database.
 #[derive(Debug)]
-struct Trace {
+struct LogFileStamp {
     path: PathBuf,
     seen: Option<(u64, SystemTime)>,
-    /// How often nothing was seen since the last look into it.
+    /// How often no change was seen since the last look into the database.
     untouched: u32,
 }
 
-impl Trace {
+impl LogFileStamp {
     fn new(path: PathBuf) -> Self {
         Self { path, seen: None, untouched: 0 }
     }
 
-    /// Whether a look into it may show something new. A commit is written a moment before it can be seen, and some file
-    /// systems tell the time in seconds: so for a while after each change, and now and then in any case.
+    /// Whether a look into the database may show something new. A commit is written a moment before it can be seen, and some
+    /// file systems record the time in seconds: so for a while after each change, and now and then in any case.
     fn may_have_changed(&mut self) -> bool {
         let found = fs::metadata(&self.path).and_then(|found| Ok((found.len(), found.modified()?))).ok();
         let is_old = found.is_some_and(|(_, changed)| {
@@ -154,21 +155,21 @@ impl Trace {
     }
 }
 
-/// What became of a file since it was opened.
+/// Status of a file since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::broker::sqlite) enum FileStatus {
-    /// It is the one that is there, or the system cannot tell.
+    /// The file is still there, or the system cannot tell.
     Same,
-    /// Another one has its name.
+    /// Another file has its name.
     Replaced,
-    /// Nothing has its name.
+    /// No file has its name.
     Gone,
-    /// It has no bytes any more.
+    /// The file has no bytes any more.
     Emptied,
 }
 
 impl FileStatus {
-    /// Looks at `path`, where the file was that `identity` tells.
+    /// Looks at `path`, where the file with `identity` was.
     pub(in crate::broker::sqlite) fn of(path: &Path, identity: Option<Identity>) -> Self {
         match Identity::of(path) {
             Ok(found) if found == identity => Self::Same,
@@ -179,7 +180,8 @@ impl FileStatus {
         }
     }
 
-    /// The same of a database, which always has bytes. SQLite would delete the log of an empty one, and what is in it.
+    /// Looks at a database as [`of`](Self::of) does; a database always has bytes. SQLite would delete the log of an empty
+    /// database, with the commits in it.
     pub(in crate::broker::sqlite) fn of_database(path: &Path, identity: Option<Identity>) -> Self {
         let is_empty = || fs::metadata(path).is_ok_and(|found| found.len() == 0);
         match Self::of(path, identity) {
@@ -188,7 +190,7 @@ impl FileStatus {
         }
     }
 
-    /// The error of all calls from now on: SQLite would go on writing into a file without a name.
+    /// Returns the error of all calls from now on: SQLite would go on writing into a file without a name.
     pub(in crate::broker::sqlite) fn error(self, place: &str) -> Option<BrokerError> {
         let what = match self {
             Self::Same => return None,
@@ -206,15 +208,15 @@ impl FileStatus {
     }
 }
 
-/// What to do about a file without its tables. SQLite would read the log that is left into whatever file it lies beside.
+/// Returns advice about a file without its tables. SQLite would read the log that is left into whatever file it lies beside.
 pub(in crate::broker::sqlite) fn restore(place: &str) -> String {
     format!(
         "stop every program on this file, delete {place}-wal and {place}-shm, put a backup in its place, then start them again"
     )
 }
 
-/// Whether a new connection cannot read the list of tables. Damage to one page does not stop the broker: the tasks in other pages
-/// are still worked off.
+/// Whether a new connection cannot read the list of tables. Damage to one page does not stop the broker: the tasks in other
+/// pages are still worked off.
 pub(in crate::broker::sqlite) fn is_unreadable(file: &Path) -> bool {
     let schema = connection::open_watch(file)
         .and_then(|open| open.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)));
@@ -233,7 +235,7 @@ mod tests {
     use crate::clock::SystemClock;
 
     #[tokio::test]
-    async fn a_ring_wakes_those_who_wait_although_nobody_writes() {
+    async fn a_notification_wakes_waits_although_no_process_writes() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         let writer = connection::open_untouched(&file).unwrap();
@@ -244,7 +246,7 @@ mod tests {
         let mut notifier = common.notifier.work();
         let (writer, _inbox) = mpsc::channel();
         start(&common, RunningReads::default(), writer).unwrap();
-        // The first look into the file finds something new. The next look finds the same, for as long as nobody writes.
+        // The first look into the file finds something new. The next look finds the same, as long as no program writes.
         soon(notifier.notified()).await;
         for _ in 0..3 {
             NotifySender::ready().notify(&liveness.notifier_path(liveness.name()));

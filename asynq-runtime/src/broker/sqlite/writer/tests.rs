@@ -34,7 +34,7 @@ fn writer() -> Writer {
     uncut(writer)
 }
 
-/// On a busy machine, too, a batch is one transaction.
+/// Makes a batch one transaction, on a busy machine, too.
 fn uncut(writer: Writer) -> Writer {
     Writer { most_time: Duration::MAX, ..writer }
 }
@@ -47,7 +47,7 @@ pub(super) fn call<T: Send + 'static>(command: WriteCommand<T>) -> (Box<dyn Comm
     (Box::new(Call::new(command, Arc::<CancelFlag>::default(), reply, room)), answer)
 }
 
-/// Adds a row of `bytes` bytes to a queue that `name` names.
+/// Returns a call that adds a row of `bytes` bytes to a queue that `name` names.
 fn insert(priority: Priority, name: &'static str, bytes: usize) -> (Box<dyn Command>, Answer<()>) {
     call(WriteCommand::new(priority, 1, move |tx| {
         let q = tx.queue_or_new(&QueueName::from_wire(name))?;
@@ -126,7 +126,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     assert!(answers.into_iter().all(|answer| kind(answer).is_none()));
 }
 
-/// Sees to it that another call of its kind waits when it ends.
+/// Returns a call that sends another of its kind before it ends.
 fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Box<dyn Command> {
     let command = WriteCommand::new(Priority::Settle, 1, move |_| {
         done.lock().unwrap().push("flood");
@@ -191,7 +191,7 @@ fn counts_are_written_once_per_commit_and_state() {
     assert_eq!(row("SELECT count(*), sum(processed) FROM stat"), (2, 4), "today and all time");
 }
 
-/// A writer of a file, whose disk says in `syncs` how often it was asked, and refuses while `refuses`.
+/// Returns a writer of a file whose disk counts its syncs in `syncs`, and fails while `refuses`.
 fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<AtomicBool>) -> Writer {
     let file = folder.path().join("jobs.db");
     let mut connection = connection::open_untouched(&file).unwrap();
@@ -306,7 +306,7 @@ fn others_write_while_the_disk_is_at_it() {
     other.join().unwrap();
 }
 
-/// A disk keeps what was written before a sync began: a copy of that moment is what a power cut leaves at least.
+/// A sync keeps the data that was written before it began: a copy of that moment is the least that a power cut leaves.
 #[test]
 fn what_was_promised_survives_a_power_cut() {
     let folder = tempfile::tempdir().unwrap();
@@ -322,7 +322,7 @@ fn what_was_promised_survives_a_power_cut() {
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
     for (n, name) in names.into_iter().enumerate() {
         let (work, answer) = insert(Priority::Insert, name, 1);
-        // With a claim in the commit it is the sync thread that answers.
+        // With a claim in the commit, the sync thread answers.
         let claims = if n % 2 == 0 { vec![] } else { vec![claim().0] };
         for work in iter::once(work).chain(claims) {
             assert!(sender.send(Message::Command(work)).is_ok());

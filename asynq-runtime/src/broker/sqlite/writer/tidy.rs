@@ -13,7 +13,7 @@ use super::{
 /// A WAL larger than this is emptied when there is time.
 const LARGE_WAL: u64 = 4 << 20;
 
-/// How long one portion takes.
+/// Longest time of one portion.
 const PORTION: Duration = Duration::from_millis(20);
 
 /// New tasks need free pages: the file keeps so many (4 MiB), or a quarter of its pages where that is more.
@@ -24,14 +24,14 @@ const KEPT_PAGES: i64 = 1_024;
 pub(super) enum Rest {
     /// Nothing.
     Tidy,
-    /// Perhaps something, once nothing has happened for a while.
+    /// Perhaps something, once the writer has been idle for a while.
     Untidy,
     /// Free pages are given back, some at a time.
     Shrinking,
 }
 
 impl Writer {
-    /// Keeps the file small and its log whole while nothing else is to be done. Returns what is left to do.
+    /// Keeps the file small and its log whole while the writer has nothing else to do. Returns the work that is left.
     pub(super) fn tidy(&mut self) -> Rest {
         let Some(file) = self.common.file.clone() else { return Rest::Tidy };
         if self.common.is_broken() {
@@ -50,20 +50,20 @@ impl Writer {
             // Another program writes.
             Err(_) => return Rest::Untidy,
         }
-        // The file itself becomes shorter when the log goes into it.
+        // The file itself becomes shorter when the log is copied into it.
         if self.is_too_long(&file) {
             let _ = connection::empty_wal(&mut self.connection);
         }
         if is_whole && !is_large() && !self.is_too_long(&file) { Rest::Tidy } else { Rest::Untidy }
     }
 
-    /// Gives free pages at the end of the file back, for a short time. Returns whether there are more to give.
+    /// Gives free pages at the end of the file back, for at most [`PORTION`]. Returns whether there are more to give.
     fn give_back(&self) -> rusqlite::Result<bool> {
         let begun = Instant::now();
         let mut before = i64::MAX;
         loop {
             let free = self.number("PRAGMA freelist_count")?;
-            // A file that was made without `auto_vacuum` has nothing to give.
+            // A file that was created without `auto_vacuum` has no pages to give back.
             if free >= before || !is_too_empty(free, self.number("PRAGMA page_count")?) {
                 return Ok(false);
             }
@@ -109,12 +109,12 @@ impl Writer {
     }
 }
 
-/// Whether so many free pages are worth giving back.
+/// Whether `free` of `pages` pages are worth giving back.
 pub(super) fn is_too_empty(free: i64, pages: i64) -> bool {
     free > KEPT_PAGES && free > pages / 4
 }
 
-/// When to look how large the log is, and when to say it.
+/// When to look how large the log is, and when to warn of it.
 #[derive(Debug, Default)]
 pub(super) struct LogWatch {
     looked: Option<Instant>,
@@ -122,7 +122,7 @@ pub(super) struct LogWatch {
 }
 
 impl LogWatch {
-    /// The log should not become larger.
+    /// The size from which on the log is reported.
     const LARGE: u64 = 64 << 20;
     const BETWEEN_LOOKS: Duration = Duration::from_secs(5);
     const BETWEEN_LINES: Duration = Duration::from_secs(60);
@@ -131,7 +131,7 @@ impl LogWatch {
         self.looked.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LOOKS)
     }
 
-    /// Takes a look in; whether to say something.
+    /// Notes the size of the log; returns whether to warn of it.
     pub(super) fn look(&mut self, now: Instant, bytes: u64) -> bool {
         self.looked = Some(now);
         let says = bytes >= Self::LARGE && self.said.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LINES);

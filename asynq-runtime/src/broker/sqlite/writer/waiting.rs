@@ -1,4 +1,4 @@
-//! The calls that the writer has and has not done, and which of them the next transaction takes.
+//! The calls that the writer has not done yet, and the choice of those that the next transaction takes.
 
 use std::{collections::VecDeque, mem};
 
@@ -10,7 +10,7 @@ const MOST_ITEMS: usize = 256;
 /// Calls in the order in which transactions take them.
 ///
 /// Leases and beats go first: a task must not be taken from a living worker because others enqueue faster than the disk
-/// commits. What the last transaction had no time for is next, or a flood of inserts would starve it.
+/// commits. Calls for which the last transaction had no time are next, or a flood of inserts would starve them.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     leases: Vec<Box<dyn Command>>,
@@ -23,8 +23,8 @@ impl Waiting {
         if work.priority() == Priority::Lease { self.leases.push(work) } else { self.queue.push_back(work) }
     }
 
-    /// Takes back the calls that a transaction had no time for, the last ones of what [`next`](Self::next) returned; the next
-    /// transaction begins with them.
+    /// Takes back the calls for which a transaction had no time, the last ones that [`next`](Self::next) returned; in the next
+    /// transaction only leases and beats come before them.
     pub(super) fn leave(&mut self, left_over: Vec<Box<dyn Command>>) {
         self.left_over = left_over;
     }
@@ -33,8 +33,8 @@ impl Waiting {
         self.leases.is_empty() && self.left_over.is_empty() && self.queue.is_empty()
     }
 
-    /// Removes and returns what the next transaction does, with the calls that are `ready`: at most [`MOST_ITEMS`] tasks and
-    /// one call more. New ones are sorted by their priority.
+    /// Removes and returns the calls of the next transaction, those that are `ready` included. New calls are taken until there
+    /// are [`MOST_ITEMS`] tasks, and sorted by their priority.
     pub(super) fn next(&mut self, mut ready: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
         let mut batch = mem::take(&mut self.leases);
         batch.append(&mut self.left_over);

@@ -4,9 +4,9 @@
 --          · 6 bytes of messages after which it stops · 7 most quarantined tasks · 8 crash limit of a task that has none of its own
 --          · 9 bytes of a message that is read here; the caller reads longer ones itself
 -- Returns  { id, msg, id, msg, .. }, with nil for a message that is longer,
---          { number of the task, crashes, x, .. } for those that have one, and now and pending
---          since when of each, in nanoseconds with a space between; '?' where that is not known; and where quarantined tasks were
---          passed, how many, and 1 if nothing else is left in pending
+--          { number of the task, crashes, x, .. } for tasks with crashes or x, and in one text, with a space between: now, and
+--          since when each task was pending, in nanoseconds, '?' if unknown; and if quarantined tasks were passed, how many,
+--          and 1 if pending has no other task left
 local call, pcall = redis.call, redis.pcall
 local prefix, n, token = ARGV[2], tonumber(ARGV[3]), ARGV[4]
 local tasks, facts, since = {}, {}, {}
@@ -26,8 +26,8 @@ local function crash_limit(x)
   return x and string.byte(x, 1) == 8 and read_varint(x, 2) or default_limit
 end
 
--- The fields of a task and how long its message is, nil without one. Lua looks at each byte of a text that it is given.
--- pcall: one key of a wrong type must not stop the others.
+-- Returns the fields of a task and the length of its message, nil without one. A message longer than `longest` is not read,
+-- because Lua looks at each byte of a string that it is given. pcall: one key of a wrong type must not stop the others.
 local function read(key)
   local size = longest and pcall('HSTRLEN', key, 'msg')
   if type(size) == 'number' and size > longest then
@@ -54,7 +54,7 @@ while taken < n and rounds < 16 and room > 0 do
   for i = 1, #ids do
     leases[2 * i - 1], leases[2 * i] = until_s, ids[i]
   end
-  -- Active and lease before any hash is touched: an error below leaves nothing that cannot be recovered. A foreign key of a
+  -- Active and lease are written before any hash: an error below leaves nothing that cannot be recovered. A foreign key of a
   -- wrong type must not make popped ids vanish.
   local held = pcall('LPUSH', KEYS[3], unpack(ids))
   if type(held) == 'number' then
@@ -69,7 +69,7 @@ while taken < n and rounds < 16 and room > 0 do
   end
   for i = 1, #ids do
     if room <= 0 then
-      -- Large messages: the rest goes back, the oldest last, so that the answer arrives in time.
+      -- After large messages the rest goes back, the oldest last, so that the answer arrives in time.
       for j = #ids, i, -1 do
         leave(ids[j])
         call('RPUSH', KEYS[1], ids[j])
@@ -81,9 +81,9 @@ while taken < n and rounds < 16 and room > 0 do
     local task, size = read(key)
     local crashes = task[3] and tonumber(task[3]) or 0
     local is_quarantined = crashes > 0 and crashes + 1 == crash_limit(task[4])
-    -- A moment may be equal to a token; only what this call took is active with it.
+    -- `pending_since` of a task may be equal to the token by chance, but only tasks that this call took are active with it.
     if is_spared[id] or task[2] == token and call('HGET', key, 'state') == 'active' then
-      -- It was in pending twice.
+      -- The id was in pending twice.
       call('LREM', KEYS[3], 1, id)
     elseif not size then
       leave(id)
@@ -108,16 +108,17 @@ while taken < n and rounds < 16 and room > 0 do
     end
   end
   if #ids < wanted then
-    -- Unless some were requeued for want of room.
+    -- Pending may hold ids that were requeued for want of room.
     reached_end = room > 0
     break
   end
 end
 if taken > 0 or rounds < 16 then
-  -- Back to where they were, the oldest last: at the head again.
+  -- The quarantined tasks go back to the head, where they were, the oldest last.
   for i = #spared, 1, -1 do call('RPUSH', KEYS[1], spared[i]) end
 else
-  -- So many that nothing behind them was reached: to the other end, in their order, so that the next call reaches it.
+  -- The quarantined tasks hid all tasks behind them: they go to the other end, in their order, so that the next call reaches the
+  -- others.
   for i = 1, #spared do call('LPUSH', KEYS[1], spared[i]) end
 end
 if #orphans > 0 then

@@ -3,7 +3,7 @@
 -- ARGV     1 now · 2 prefix of task hashes · 3 run token · 4 lease seconds; then the ids that came already
 -- Returns  how many tasks
 local until_s = whole((clock(ARGV[1])) + tonumber(ARGV[4]))
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
 
 local tasks = unanswered(ARGV[2], ARGV[3], 5)

@@ -1,14 +1,14 @@
--- Takes a set out of a group if it is ripe, by whole seconds as asynq does.
+-- Takes a set out of a group if the group is ripe, by whole seconds as asynq does.
 -- KEYS     1 the group · 2 groups · 3 aggregation_sets · 4 the set to make · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 name of the group · 4 grace seconds · 5 longest wait seconds ('' none)
---          · 6 size that makes it ripe ('' none) · 7 most tasks · 8 bytes of messages after which the set is full
+--          · 6 size that makes the group ripe ('' none) · 7 most tasks · 8 bytes of messages after which the set is full
 --          · 9 seconds until the deadline
--- Returns  nothing where it is not ripe; else the deadline, Unix seconds · then per task: id · msg · x ('' none)
+-- Returns  nothing if the group is not ripe; else the deadline, Unix seconds · then per task: id · msg · x ('' none)
 local call = redis.call
 local now_s = clock(ARGV[1])
 local rules, most = rules_of(ARGV[4], ARGV[5], ARGV[6]), tonumber(ARGV[7])
--- Removes nothing; as the first write it lets the script run when memory is full. Each of the three stops the script
--- before anything is changed where a key is of a foreign type.
+-- ZREM removes nothing; as the first write it lets the script run when memory is full. Each of the three calls stops the script
+-- before anything is changed if its key is of a foreign type.
 call('ZREM', KEYS[3], '')
 call('SCARD', KEYS[2])
 call('ZCARD', KEYS[1])
@@ -17,7 +17,7 @@ local function in_slices(command, key, items)
   for i = 1, #items, 100 do call(command, key, unpack(items, i, math.min(i + 99, #items))) end
 end
 
--- Whatever has no task here is taken out first: it must not make the group look larger or older than it is.
+-- Ids without a task here are taken out first: they must not make the group look larger or older than it is.
 for _ = 1, 20 do
   local waiting = call('ZCARD', KEYS[1])
   if waiting == 0 then
@@ -42,7 +42,7 @@ for _ = 1, 20 do
     end
   end
   if #ghosts == 0 then
-    -- Known as a set before it leaves the group: an error in between leaves nothing that nobody finds.
+    -- The set is made known before its tasks leave the group: after an error in between every task can be found.
     in_slices('ZADD', KEYS[4], members)
     call('ZADD', KEYS[3], found[1], KEYS[4])
     call('ZREMRANGEBYRANK', KEYS[1], 0, #members / 2 - 1)

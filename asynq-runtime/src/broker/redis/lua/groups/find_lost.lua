@@ -6,10 +6,10 @@
 local call = redis.call
 local now_s = clock(ARGV[1])
 local groups = ARGV[2] .. 'g:'
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
 
--- The group of a set that nobody knows as one: its tasks name it.
+-- Returns the group of a set that is not known as a set: its tasks name the group.
 local function left_by(key, name)
   local group, id = string.match(name, '^(.+):(%x+%-%x+%-%x+%-%x+%-%x+)$')
   if not id then return nil end

@@ -1,5 +1,5 @@
--- Ends a set: stores what was made of it, lets some of its tasks run alone, archives some, deletes the others. Either all of it
--- happens or nothing (docs/design/failures.md#a-set-is-aggregated-twice).
+-- Ends a set: stores the tasks that were made of it, lets some of its tasks run alone, archives some, deletes the others. Either
+-- all of this happens or nothing (docs/design/failures.md#a-set-is-aggregated-twice).
 -- KEYS     1 aggregation_sets · 2 the set · 3 x:set:.. (receipt) · 4 pending · 5 scheduled · 6 x:due · 7 archived · 8 groups
 --          · 9.. one task hash per made task, then their unique locks, then their groups
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 sent before? 0|1 · 4 seconds the receipt is kept · 5 made tasks
@@ -13,13 +13,14 @@ local call, pcall = redis.call, redis.pcall
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local prefix, again = ARGV[2], ARGV[3] == '1'
 local n = tonumber(ARGV[5])
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[1], '')
 
 if again and call('EXISTS', KEYS[3]) == 1 then return { 'o', '' } end
 local ids = pcall('ZRANGE', KEYS[2], 0, -1)
 if not call('ZSCORE', KEYS[1], KEYS[2]) or ids.err or #ids == 0 then
-  -- Our own first send whose receipt is gone (failover): the ids are made of the set's.
+  -- An earlier send of this call ended the set, and its receipt is gone (failover): ids of made tasks are derived from the set's
+  -- id.
   if again and n > 0 and call('EXISTS', KEYS[9]) == 1 then return { 'o', '' } end
   return { 'l', '' }
 end
@@ -46,7 +47,7 @@ for _ = 1, tonumber(ARGV[8]) do
   p = p + 2
 end
 
--- What becomes of each task that is still here; one that lives elsewhere by now is left alone.
+-- The tasks that are still here, by outcome; a task that lives elsewhere by now is left alone.
 local running, archived, deleted, freed, kept = {}, {}, {}, {}, {}
 for _, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
@@ -97,8 +98,8 @@ for _, id in ipairs(running) do
   local key = prefix .. 't:' .. id
   call('LPUSH', KEYS[4], id)
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
-  -- Not back to the group when it is retried. asynq names the lock of a grouped task in the message alone; without its
-  -- group the task needs it where the server that ends it looks.
+  -- A retry must not lead back to the group. asynq names the lock of a grouped task in the message alone; without its group the
+  -- task needs the lock in its hash, where the server that ends the task looks.
   if kept[id] then call('HSET', key, 'unique_key', kept[id]) end
   call('HDEL', key, 'group')
 end

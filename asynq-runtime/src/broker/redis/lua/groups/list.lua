@@ -1,4 +1,4 @@
--- How many tasks wait in each of some groups, and since when.
+-- Counts the tasks that wait in each of some groups, and says since when.
 -- KEYS     the groups (at most 100)
 -- ARGV     none
 -- Returns  per group: tasks · when the first joined, Unix seconds ('' none)

@@ -1,5 +1,5 @@
--- Releases the tasks of sets to their groups and makes those known: of one set, or of all whose
--- deadline has passed, asynq's sets like ours.
+-- Releases the tasks of one set, or of all sets whose deadline has passed, to their groups, and makes the groups known. Sets of
+-- asynq are released like ours.
 -- KEYS     1 aggregation_sets · 2 groups
 -- ARGV     1 now · 2 prefix of groups · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
 --          back in parts · 6 seconds until a set is looked at again that cannot go back
@@ -7,8 +7,8 @@
 local call, pcall = redis.call, redis.pcall
 local now_s = clock(ARGV[1])
 local prefix, most = ARGV[2], tonumber(ARGV[5])
--- Removes nothing; as the first write it lets the script run when memory is full. Both stop the script before anything
--- is changed where a key is of a foreign type.
+-- ZREM removes nothing; as the first write it lets the script run when memory is full. Both calls stop the script before anything
+-- is changed if their key is of a foreign type.
 call('ZREM', KEYS[1], '')
 call('SCARD', KEYS[2])
 
@@ -24,10 +24,10 @@ for _, set in ipairs(sets) do
   local name = string.sub(set, 1, #prefix) == prefix and string.match(string.sub(set, #prefix + 1), '^(.+):[^:]*$')
   local size = name and pcall('ZCARD', set)
   if type(size) ~= 'number' or size == 0 then
-    -- It names no set of this queue.
+    -- The member is not a set of this queue, or the set is empty.
     call('ZREM', KEYS[1], set)
   elseif type(pcall('ZCARD', prefix .. name)) == 'table' then
-    -- Its group is of a foreign type: the set is safe where it is, and must not keep the others waiting.
+    -- The group of the set is of a foreign type: the set is safe where it is, and must not keep the others waiting.
     call('ZADD', KEYS[1], whole(now_s + tonumber(ARGV[6])), set)
   elseif size > room and room < most then
     -- A set that fits is never parted: a server that ends it late finds all of it or nothing.

@@ -1,4 +1,4 @@
--- One step of a walk over the tasks that wait in groups, group by group.
+-- Lists the tasks that wait in groups, group by group, in one step of a walk over the groups.
 -- KEYS     1 groups
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 most bytes of each payload and result ('' all) · 4 where the walk is
 --          · 5 tasks to pass over from there · 6 tasks wanted (at most 100)
@@ -8,7 +8,7 @@ local most, pass, wanted = tonumber(ARGV[3]), tonumber(ARGV[5]), tonumber(ARGV[6
 local names, next_step = step_of(KEYS[1], ARGV[4])
 local found, looked_at, read, before = { '', '', now_ns, 0, 0 }, 0, 0, 0
 
--- This step has more than is wanted, or than one script may read.
+-- Ends the script inside of a step that has more tasks than are wanted, or more bytes than one script may read.
 local function stop()
   found[1], found[2], found[4] = ARGV[4], whole(pass + looked_at), looked_at
   return found
@@ -17,7 +17,7 @@ end
 for _, name in ipairs(names) do
   local key = ARGV[2] .. 'g:' .. name
   local size = size_of(key)
-  -- Where in this group the walk is.
+  -- The rank in this group from which the walk goes on.
   local first = math.max(pass - before, 0)
   if first < size then
     if looked_at == wanted then return stop() end

@@ -1,4 +1,4 @@
--- How many tasks wait in the groups of one step of a walk over them.
+-- Counts the tasks that wait in the groups of one step of a walk over the groups.
 -- KEYS     1 groups
 -- ARGV     1 prefix of the queue's keys · 2 where the walk is
 -- Returns  where the walk goes on ('' at its end) · names of this step · tasks

@@ -1,4 +1,4 @@
--- One slice of a listing.
+-- Lists one slice of the tasks of a state or of a group.
 -- KEYS     1 pending, active, the state's zset or a group's · 2 lease · 3 x:due
 -- ARGV     1 now · 2 prefix of task hashes · 3 state · 4 first · 5 last, both counted from 0, the oldest
 --          · 6 most bytes of each payload and result ('' all)
@@ -10,7 +10,7 @@ local _, now_ns = clock(ARGV[1])
 local state, first, last, most = ARGV[3], tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
 local found, read = { now_ns, 0, 0 }, 0
 
--- Whether there is room for more.
+-- Adds the row of a task, and returns whether there is room for more.
 local function add(id, score)
   found[2] = found[2] + 1
   local task = redis.pcall('HMGET', ARGV[2] .. id, 'msg', 'result', 'crashes', 'progress', 'state', 'x')

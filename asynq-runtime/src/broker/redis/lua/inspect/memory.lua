@@ -1,4 +1,4 @@
--- About how many bytes a queue takes: asynq's estimate.
+-- Estimates how many bytes a queue takes, as asynq does.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups
 -- ARGV     1 prefix of the queue's keys · 2 samples per state (20) · 3 groups that are sampled (5)
 -- Returns  bytes
@@ -26,7 +26,7 @@ for i = 1, 6 do
   end
 end
 
--- Of a queue with very many groups those of one step stand for all.
+-- In a queue with very many groups, the groups of one step stand for all.
 local names, next_step = step_of(KEYS[7], '0')
 local waiting, sampled, sum = 0, 0, 0
 for i, group in ipairs(names) do

@@ -1,8 +1,8 @@
--- The numbers of one queue.
+-- Reads the numbers of one queue.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 paused
 --          · 9 processed:DATE · 10 failed:DATE · 11 processed · 12 failed
 -- ARGV     1 now · 2 prefix of the queue's keys
--- Returns  where the walk over the groups goes on ('' at its end): those behind are not counted · names before that
+-- Returns  where the walk over the groups goes on ('' at its end): later groups are not counted · how many groups are counted
 --          · now ns · pending · active · scheduled · retry · archived · completed · aggregating · paused 0|1
 --          · processed, failed today · processed, failed in all · pending_since of the oldest pending task ('' none)
 local call = redis.call

@@ -1,4 +1,4 @@
--- One task, in whatever state.
+-- Reads one task in any state.
 -- KEYS     1 task hash · 2 scheduled · 3 retry · 4 lease · 5 x:due
 -- ARGV     1 now · 2 id
 -- Returns  as list.lua, at most one task

@@ -1,10 +1,10 @@
--- Renews the leases of up to 100 runs of one queue, each only if it is still its holder's.
+-- Renews the leases of up to 100 runs of one queue, each only if the run still holds its task.
 -- KEYS     1 active · 2 lease · 3.. one task hash per run
 -- ARGV     1 now · 2 lease seconds; then per run: id token
 -- Returns  one letter per run: o extended · f fenced · g gone
 local call = redis.call
 local until_s = whole((clock(ARGV[1])) + tonumber(ARGV[2]))
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
 
 local answers, held = {}, {}
@@ -16,6 +16,6 @@ for i = 3, #KEYS do
     held[#held + 1] = id
   end
 end
--- Without XX: a lease that was lost to eviction is repaired here.
+-- ZADD has no XX, so that a lease that was lost to eviction is repaired here.
 if #held > 0 then call('ZADD', KEYS[2], unpack(held)) end
 return table.concat(answers)

@@ -6,9 +6,9 @@ local call = redis.call
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local prefix, limit = ARGV[2], tonumber(ARGV[3])
 local zsets = { s = KEYS[2], r = KEYS[3] }
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
--- These change nothing either; what is of a foreign type stops the script here, before a task has left its place.
+-- These calls change nothing either: a key of a foreign type stops the script here, before a task has left its place.
 call('LLEN', KEYS[1])
 for i = 2, 4 do call('ZCARD', KEYS[i]) end
 
@@ -22,7 +22,7 @@ local function move(id, zset)
   if task.err or (not task[1] and call('EXISTS', key) == 0) then return end
   moved = moved + 1
   local group = task[2] and task[2] ~= '' and prefix .. 'g:' .. task[2]
-  -- A task whose group cannot take it runs alone, or nobody would ever find it again.
+  -- A task whose group cannot take it runs alone; otherwise no script would ever find it again.
   if group and fits(group, 'zset') and fits(KEYS[5], 'set') then
     call('ZADD', group, whole(now_s), id)
     call('SADD', KEYS[5], task[2])
@@ -38,11 +38,11 @@ local due = call('ZRANGEBYSCORE', KEYS[4], '-inf', whole(now_ms), 'WITHSCORES', 
 for i = 1, #due, 2 do
   local id, zset = string.sub(due[i], 3), zsets[string.sub(due[i], 1, 1)]
   call('ZREM', KEYS[4], due[i])
-  -- It counts only while the task is where this time was written for.
+  -- An exact time counts only while the score of its task agrees with it.
   if zset and tonumber(call('ZSCORE', zset, id) or -1) == math.ceil(tonumber(due[i + 1]) / 1000) then move(id, zset) end
 end
 
--- What has no exact time is Go's own work, by whole seconds. Times above that say nothing any more take no room from it.
+-- Tasks without an exact time are Go's own, due by whole seconds. Stale exact times above take no room from these tasks.
 for kind, zset in pairs(zsets) do
   if moved < limit then
     local ids = call('ZRANGEBYSCORE', zset, '-inf', whole(now_s), 'LIMIT', 0, limit - moved)
@@ -54,7 +54,7 @@ for kind, zset in pairs(zsets) do
 end
 
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
--- Tasks are taken from the right: what was due first goes there last.
+-- Tasks are taken from the right: the task that was due first goes there last.
 for i = #first, 1, -1 do call('RPUSH', KEYS[1], first[i]) end
 local more = call('ZCOUNT', KEYS[4], '-inf', whole(now_ms)) > 0
   or call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > 0

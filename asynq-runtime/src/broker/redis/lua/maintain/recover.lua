@@ -1,13 +1,13 @@
 -- Requeues tasks whose worker is gone at the head of pending (docs/design/recovery.md#recovery).
 -- KEYS     1 active · 2 lease · 3 pending
 -- ARGV     1 now · 2 prefix of task hashes · 3 limit (at most 100) · 4 further grace of a Go run, seconds
--- Returns  1 if more may be waiting, else 0 · then the ids, the one that was taken first ahead
+-- Returns  1 if more may be waiting, else 0 · then the ids, in the order in which they were taken
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
 local limit, grace = tonumber(ARGV[3]), tonumber(ARGV[4])
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
--- These change nothing either; a list of a foreign type stops the script here, before a task has left active.
+-- These calls change nothing either: a list of a foreign type stops the script here, before a task has left active.
 call('LLEN', KEYS[1])
 call('LLEN', KEYS[3])
 
@@ -21,11 +21,11 @@ while #back < limit and pages < 10 do
     local key = ARGV[2] .. id
     local token = redis.pcall('HGET', key, 'pending_since')
     if not token and call('EXISTS', key) == 1 and lease > now_s - grace then
-      -- No token: Go runs it, and Go gives its own runs this much longer.
+      -- A run without a token is Go's, and Go gives its own runs this much longer.
       skipped = skipped + 1
     else
       call('ZREM', KEYS[2], id)
-      -- New runs come in at the head of active: what was taken earlier lies deeper.
+      -- New runs come in at the head of active: tasks that were taken earlier lie deeper.
       depth[id] = call('LPOS', KEYS[1], id, 'RANK', -1)
       if depth[id] then
         gone[#gone + 1] = id
@@ -38,17 +38,17 @@ while #back < limit and pages < 10 do
     end
   end
 end
--- After all of them were looked up: a removal changes the depth of others.
+-- All depths are read before the first removal, because a removal changes the depth of others.
 for _, id in ipairs(gone) do call('LREM', KEYS[1], -1, id) end
 table.sort(back, function(a, b) return depth[a] > depth[b] end)
--- The one that was taken first goes last, where the next dequeue takes it first.
+-- The task that was taken first goes last, where the next dequeue takes it first.
 for i = #back, 1, -1 do
   local key = ARGV[2] .. back[i]
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   call('HINCRBY', key, 'crashes', 1)
   call('RPUSH', KEYS[3], back[i])
 end
--- Where all that was seen is Go's and in its grace, the next call would see the same: nothing more for now.
+-- If all lapsed runs are Go's and in their grace, the next call would see the same runs: there is nothing more for now.
 if #back > 0 and (#back >= limit or pages >= 10) then
   more = call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > skipped and 1 or 0
 end

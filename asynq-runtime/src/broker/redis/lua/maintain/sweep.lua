@@ -6,7 +6,7 @@
 local call = redis.call
 local now_s = clock(ARGV[1])
 local slice = tonumber(ARGV[3])
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
 
 local restored, ghosts = 0, {}
@@ -15,7 +15,7 @@ local function look(list, from, repair)
   local gone = 0
   for i = #ids, 1, -1 do
     if call('EXISTS', ARGV[2] .. ids[i]) == 0 then
-      -- From the tail, where it is: from the head it would cost a look at the whole list.
+      -- LREM begins at the tail, where the id is: from the head it would read the whole list.
       call('LREM', list, -1, ids[i])
       ghosts[#ghosts + 1] = ids[i]
       gone = gone + 1
@@ -29,7 +29,7 @@ end
 
 local next_active = look(KEYS[1], tonumber(ARGV[4]), function(id)
   if not call('ZSCORE', KEYS[2], id) then
-    -- It ends at once: recovery decides what becomes of the task, and gives a Go run its grace.
+    -- The new lease ends at once: recovery decides about the task, and gives a Go run its grace.
     call('ZADD', KEYS[2], whole(now_s), id)
     restored = restored + 1
   end

@@ -13,7 +13,7 @@ for i = 1, #ids, 2 do
   local id, key = ids[i], ARGV[2] .. ids[i]
   local task = redis.pcall('HMGET', key, 'state', 'unique_key')
   if task[1] == 'archived' then
-    -- asynq's archive keeps the lock; with the task it must go, or nobody ever frees it.
+    -- asynq keeps the lock of an archived task. The lock must go with the task, because no script frees it later.
     if task[2] and redis.pcall('GET', task[2]) == id then call('DEL', task[2]) end
     call('DEL', key)
   end

@@ -1,14 +1,14 @@
--- Put in front of listings: how much of a task they send, and how much one script reads.
+-- Prelude of listings: limits the bytes of a task that they send, and the bytes that one script reads.
 -- KEYS     none
 -- ARGV     none; the listing hands its own to brief_of
 -- Returns  nothing
 
--- A script that has read so many bytes of tasks stops: Redis gives a field as a whole, however little of it is sent, and a longer
--- script would keep it from everybody else.
+-- A script stops after so many bytes of tasks: Redis reads a field as a whole, however little of it is sent, and a longer script
+-- would keep all other clients waiting.
 local MOST_READ = 1048576
 
--- A message with the first `most` bytes of its payload (field 2 of asynq's TaskMessage), and how many there are in all;
--- '' where nothing was left out. Bytes that are not a message stay as they are.
+-- Returns a message with the first `most` bytes of its payload (field 2 of asynq's TaskMessage), and the length of the whole
+-- payload, '' if nothing was left out. Bytes that are not a message stay as they are.
 local function cut_message(msg, most)
   local at = 1
   while at <= #msg do
@@ -38,8 +38,8 @@ local function cut_message(msg, most)
   return msg, ''
 end
 
--- One row of a listing, with at most `most` bytes (nil: all) of payload and result; and how many bytes were read for it.
--- `task` is what HMGET says of msg, result, crashes, progress, state and x.
+-- Returns one row of a listing, with at most `most` bytes (nil: all) of payload and result, and how many bytes were read for it.
+-- `task` is the answer of HMGET for msg, result, crashes, progress, state and x.
 local function brief_of(id, score, lease, due, task, most)
   local msg, result = task[1], task[2]
   local size, result_size = '', ''

@@ -1,4 +1,4 @@
--- Put in front of every script, so that all tell the time in one way.
+-- Prelude of every script, so that all tell the time in one way.
 -- KEYS     none
 -- ARGV     none; the script hands its own to clock
 -- Returns  nothing
@@ -18,7 +18,7 @@ local function clock(given)
   return seconds, text, seconds * 1000 + math.floor(nanos / 1000000)
 end
 
--- A number without exponent or fraction, whatever its size.
+-- Returns a number without exponent or fraction, whatever its size.
 local function whole(number)
   return string.format('%.0f', number)
 end

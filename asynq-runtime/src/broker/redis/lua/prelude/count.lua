@@ -1,10 +1,10 @@
--- Put in front of scripts that count runs that ended.
+-- Prelude of scripts that count runs that ended.
 -- KEYS     none; the scripts hand their own to the functions
 -- ARGV     none
 -- Returns  nothing
 
--- Raises a counter of the day and the one of all days. Counting must not fail what is done already: a counter that
--- cannot be raised starts again, and then the answer is true.
+-- Raises a counter of the day and the one of all days. Counting must not fail a run that has ended: a counter that cannot be
+-- raised starts again. Returns true if the counter of all days did so.
 local function count(day, total, by, day_ends)
   if by == 0 then return end
   local sum = redis.pcall('INCRBY', day, by)

@@ -1,9 +1,9 @@
--- Put in front of the scripts of periodic entries: what is kept of one, and which program is newer.
+-- Prelude of the scripts of periodic entries: reads and answers an entry, and tells which program is newer.
 -- KEYS     none
 -- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
--- What is kept under the key, nil if nothing is; or nil and the error of a key of a foreign type.
+-- Returns the entry under the key, nil if there is none, or nil and the error of a key of a foreign type.
 local function read_entry(key)
   local found = redis.pcall('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused')
   if found.err then return nil, found end
@@ -14,18 +14,18 @@ local function read_entry(key)
   }
 end
 
--- Whether what was kept was written before the clock went back.
+-- Returns whether the entry was written before the clock went back.
 local function is_ahead(entry, now_ms)
   return entry.last > now_ms + 5000
 end
 
--- Whether revision a is newer than b. They are compared as text: a Lua number does not hold them all.
+-- Returns whether revision a is newer than b. Revisions are compared as text: a Lua number does not hold them all.
 local function newer(a, b)
   if #a ~= #b then return #a > #b end
   return a > b
 end
 
--- An entry as it is answered.
+-- Returns the answer of a script about an entry.
 local function answer_of(entry, now_ms)
   if not entry then return { whole(now_ms) } end
   return {

@@ -1,14 +1,14 @@
--- Put in front of scripts that give tasks a time: how exact times are noted.
+-- Prelude of scripts that give tasks a time: notes exact times.
 -- KEYS     none
 -- ARGV     none; the scripts hand their own to note_due
 -- Returns  nothing
 
--- A forwarder removes a member within moments. What is past by so many milliseconds may be left over by a Go server.
+-- Milliseconds. Our forwarder removes a member within moments; a member that is past by more may be left over by a Go server.
 local PAST = 2000
--- So long after the latest time nobody needs the key.
+-- Milliseconds that the key is kept after its latest time.
 local KEPT = 86400000
 
--- Of these members those whose tasks do not wait for that time any more. `prefix` is that of the queue's keys.
+-- Returns those members whose tasks do not wait for that time any more. `prefix` is the prefix of the queue's keys.
 local function left_over(members, prefix)
   local zsets, gone = { s = prefix .. 'scheduled', r = prefix .. 'retry' }, {}
   for i = 1, #members, 2 do
@@ -21,8 +21,8 @@ local function left_over(members, prefix)
   return gone
 end
 
--- Notes times: milliseconds and member in turn. A call that adds some takes up to twice as many away that servers of Go, which forward
--- tasks, have left here; and the key ends by itself.
+-- Notes times: milliseconds and member in turn. A call that adds some takes up to twice as many away that Go servers, which
+-- forward tasks, have left here; and the key ends by itself.
 local function note_due(key, times, now_ms)
   redis.call('ZADD', key, unpack(times))
   local past = redis.call('ZRANGEBYSCORE', key, '-inf', whole(now_ms - PAST), 'WITHSCORES', 'LIMIT', 0, #times)

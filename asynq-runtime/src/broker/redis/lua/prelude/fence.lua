@@ -1,16 +1,16 @@
--- Put in front of scripts that act for a run, so that all of them refuse a run that has lost its task (docs/design/fence.md).
+-- Prelude of scripts that act for a run, so that all of them refuse a run that has lost its task (docs/design/fence.md).
 -- KEYS     none; the scripts hand their own to the functions
 -- ARGV     none
 -- Returns  nothing
 
--- o: the run of this token has the task · f: another run has it, or it does not run · g: the task is gone.
+-- Returns o: the run of this token has the task · f: another run has it, or it does not run · g: the task is gone.
 local function held_by(key, token)
   local found = redis.pcall('HMGET', key, 'pending_since', 'state')
   if found[1] == token and found[2] == 'active' then return 'o' end
   return redis.call('EXISTS', key) == 0 and 'g' or 'f'
 end
 
--- Why a run cannot be ended that does not have its task: b it has ended before, f fenced, g gone. The script deletes the hashes of
+-- Returns why a run without its task cannot be ended: b it has ended before, f fenced, g gone. The script deletes the hashes of
 -- `deleted` at its end: a run of one of them was sent twice, and is gone.
 local function refusal(key, token, deleted)
   for i = 1, #deleted do

@@ -1,4 +1,4 @@
--- Put in front of the scripts that hold a task which moves between queues.
+-- Prelude of the scripts that hold a task which moves between queues.
 -- KEYS     none
 -- ARGV     none
 -- Returns  nothing

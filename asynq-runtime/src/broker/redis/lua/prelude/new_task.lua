@@ -1,9 +1,9 @@
--- Put in front of the scripts that store new tasks, so that all store them in one way.
+-- Prelude of the scripts that store new tasks, so that all store them in one way.
 -- KEYS     none
 -- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
--- Unix milliseconds when a task is due: '' now · '@ms' an instant · '+ms' a delay.
+-- Returns the Unix milliseconds when a task is due: '' now · '@ms' an instant · '+ms' a delay.
 local function due_at(when, now_ms)
   local kind = string.sub(when, 1, 1)
   if kind == '@' then return tonumber(string.sub(when, 2)) end
@@ -11,7 +11,7 @@ local function due_at(when, now_ms)
   return now_ms
 end
 
--- Seconds that a lock is held from now on: its time starts when its task is due.
+-- Returns the seconds that a lock is held from now on: its time starts when its task is due.
 local function held_for(seconds, due, now_ms)
   if due <= now_ms then return seconds end
   -- An instant comes rounded up and now is rounded down: a millisecond between them may be none.
@@ -29,8 +29,8 @@ local function holder_of(lock, prefix, stored)
   return holder
 end
 
--- What is said of a task whose id is taken: where it is, if that was our own first send whose receipt is gone (a failover), which
--- has the same id and message; else c.
+-- Returns the answer for a task whose id is taken: its place, if it is stored by our own first send whose receipt is gone (a
+-- failover); else c. Such a task has an id of our making or the same message.
 local function first_send(again, due_key, key, id, msg, ours)
   local task = again and redis.pcall('HMGET', key, 'msg', 'state')
   if not task or task.err or not (ours or task[1] == msg) then return 'c' end
@@ -39,7 +39,7 @@ local function first_send(again, due_key, key, id, msg, ours)
   return task[2] == 'aggregating' and 'g' or 'p'
 end
 
--- Fields and values of its hash; msg may be '' for one that is there already, and group, lock and x for none.
+-- Returns fields and values of a task's hash. `msg` may be '' if the hash has it already; group, lock and x are '' for none.
 local function new_fields(msg, state, now_ns, group, lock, x)
   local fields, n = { 'state', state }, 2
   if msg ~= '' then fields, n = { 'msg', msg, 'state', state }, 4 end

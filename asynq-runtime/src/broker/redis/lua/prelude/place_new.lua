@@ -1,9 +1,9 @@
--- Put in front of scripts that make one new task of something else: where it goes, and how it is stored there.
+-- Prelude of scripts that make one new task of something else: decides where the task goes, and stores it there.
 -- KEYS     none
 -- ARGV     none; the scripts hand their own to the functions, as { prefix, pending, scheduled, due, groups }
 -- Returns  nothing
 
--- The state that a new task has, and the keys that it needs there, each with its type.
+-- Returns the state of a new task, and the keys that it needs there, each with its type.
 local function destination(due, group, keys, now_ms)
   if due > now_ms then return 'scheduled', { [keys.scheduled] = 'zset', [keys.due] = 'zset' } end
   if group ~= '' then return 'aggregating', { [keys.groups] = 'set', [keys.prefix .. 'g:' .. group] = 'zset' } end

@@ -1,4 +1,4 @@
--- Put in front of repairs: where a task is, and how it leaves.
+-- Prelude of repairs: finds the place of a task, and takes the task out of it.
 -- KEYS     of every repair of a placed task: 1 pending · 2 active · 3 lease · 4 scheduled · 5 retry · 6 archived
 --          · 7 completed · 8 x:due · 9 groups · 10 aggregation_sets
 -- ARGV     2 prefix of the queue's keys
@@ -7,17 +7,17 @@ local call, pcall = redis.call, redis.pcall
 local prefix = ARGV[2]
 local zsets = { scheduled = KEYS[4], retry = KEYS[5], archived = KEYS[6], completed = KEYS[7] }
 
--- So far from each end pending is looked through first: a task that is shown or replaced mostly is near one of them.
+-- Ids from each end in which pending is searched first: a task that is shown or replaced mostly is near one of the ends.
 local DEEP = 10000
 
--- From which end a pending task is found, as LREM counts; 0 if it may be between them, nil for one that is not there.
+-- Returns the end near which a pending task is, as LREM counts; 0 if it may be between them, nil if it is not there.
 local function near(id)
   if call('LPOS', KEYS[1], id, 'RANK', '-1', 'MAXLEN', DEEP) then return -1 end
   if call('LPOS', KEYS[1], id, 'MAXLEN', DEEP) then return 1 end
   return call('LLEN', KEYS[1]) > 2 * DEEP and 0 or nil
 end
 
--- Whether the id is where its state says.
+-- Returns whether the id is where its state says.
 local function is_there(state, id, group)
   if state == 'pending' then
     local from = near(id)
@@ -32,7 +32,7 @@ local function is_there(state, id, group)
   return false
 end
 
--- Whether somebody is making one task of it and others.
+-- Returns whether the task is in a set that a server is aggregating.
 local function is_in_a_set(id)
   for _, set in ipairs(call('ZRANGE', KEYS[10], 0, -1)) do
     if type(pcall('ZSCORE', set, id)) == 'string' then return true end
@@ -40,19 +40,20 @@ local function is_in_a_set(id)
   return false
 end
 
--- The state in which nobody may touch the task, or nil. What says that it is active and has neither place nor lease is
--- what an outcome of Go left behind that broke off half way.
+-- Returns the state that forbids to touch the task, or nil. A task that says it is active and has neither place nor lease is left
+-- behind by an outcome of Go that broke off half way.
 local function untouchable(state, id, group)
   if (state == 'active' and call('ZSCORE', KEYS[3], id)) or is_there('active', id) then return 'active' end
   if state == 'aggregating' and not is_there(state, id, group) and is_in_a_set(id) then return state end
 end
 
--- Takes the id out of the place of a state; how often it was there. A place of a foreign type holds none.
+-- Takes the id out of the place of a state, and returns how often it was there. A place of a foreign type holds no id.
 local function leave(state, id, group)
   local gone = 0
   if state == 'pending' then
     local from = call('TYPE', KEYS[1]).ok == 'list' and near(id)
-    -- The whole list only for what is deep in it. Of an id that is there twice, a dequeue drops what is left.
+    -- The whole list is searched only for an id that is deep in it. If an id is there twice, a dequeue drops the one that is
+    -- left.
     while from and from ~= 0 do
       gone = gone + call('LREM', KEYS[1], from, id)
       from = near(id)
@@ -63,7 +64,7 @@ local function leave(state, id, group)
     if state == 'scheduled' or state == 'retry' then pcall('ZREM', KEYS[8], string.sub(state, 1, 1) .. ':' .. id) end
   elseif state == 'aggregating' and group then
     gone = pcall('ZREM', prefix .. 'g:' .. group, id)
-    -- An empty group is none.
+    -- The name of an empty group goes with its last task.
     if call('EXISTS', prefix .. 'g:' .. group) == 0 then pcall('SREM', KEYS[9], group) end
   end
   return type(gone) == 'number' and gone or 0
@@ -77,7 +78,7 @@ local function take_out(state, id, group)
   end
 end
 
--- The lock in the hash or, where asynq wrote it there alone, in the message; none of another queue's.
+-- Returns the lock in the hash or, where asynq wrote it there alone, in the message; nil for a lock of another queue.
 local function lock_of(key, field, group)
   local lock = field
   if not lock and group then
@@ -87,11 +88,11 @@ local function lock_of(key, field, group)
   if type(lock) == 'string' and string.sub(lock, 1, #prefix) == prefix then return lock end
 end
 
--- Makes a task pending that has left its place, because somebody wants it to run by itself: with a new chance, out of its
--- group for good (a retry does not lead back), and off any move that broke off. The lock that asynq named in the message
--- alone because of the group goes to the hash, where the server that ends the task looks for it.
+-- Makes a task pending that has left its place and runs by itself from now on: with a new count of crashes, out of its group for
+-- good (a retry does not lead back), and off any move that broke off. The lock that asynq named in the message alone because of
+-- the group goes to the hash, where the server that ends the task looks for it.
 local function run_alone(key, lock, now_ns)
-  -- It has got to its end, and begins anew. Ours is gone by then, but not where a Go worker completed the task.
+  -- A completed task begins anew. Our servers delete the checkpoint on completion, a Go worker does not.
   if call('HGET', key, 'state') == 'completed' then call('HDEL', key, 'checkpoint') end
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   if lock then call('HSET', key, 'unique_key', lock) end

@@ -1,9 +1,9 @@
--- Put in front of scripts that end or change tasks: what they share.
+-- Prelude of scripts that end or change tasks: reads messages, frees locks and keeps failures.
 -- KEYS     none
 -- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
--- A field of a protobuf message, a number or text; nil where there is none, and of bytes that are not a message.
+-- Returns a field of a protobuf message, a number or text; nil if there is none, or if the bytes are not a message.
 local function proto(bytes, field)
   local at, found = 1, nil
   while at <= #bytes do
@@ -35,7 +35,7 @@ local function unlock(lock, id)
   if lock and lock ~= '' and redis.pcall('GET', lock) == id then redis.call('DEL', lock) end
 end
 
--- Bytes of an error text that is not a task's newest any more.
+-- Bytes that are kept of an error text that is not its task's newest any more.
 local OLDER = 256
 
 -- Cuts the text of a failure that is stored as NUMBER MS TEXT, between two characters of UTF-8.
@@ -48,9 +48,9 @@ local function shorten(key, field)
   redis.call('HSET', key, field, head .. string.sub(text, 1, last))
 end
 
--- Keeps how an attempt failed beside the task, as one of its last ten: a ring of fields (contract Inspect::failures). The text
--- of the newest alone is whole.
--- The attempt is one more than those known so far, those among them that a Go worker counted in the message.
+-- Keeps the failure of an attempt beside the task, as one of its last ten: the fields are used in turn (contract
+-- Inspect::failures). Only the text of the newest is whole.
+-- The attempt is one more than those known so far, including the attempts that a Go worker counted in the message.
 local function remember_failure(key, msg, counted, now_ms)
   local known = tonumber(redis.call('HGET', key, 'fails') or 0) or 0
   local retried = proto(msg, 6)

@@ -1,13 +1,13 @@
--- Put in front of the scripts that look for what a dequeue took whose answer was lost: it bears that dequeue's token.
+-- Prelude of the scripts that look for the tasks of a dequeue whose answer was lost: these tasks bear the token of that dequeue.
 -- KEYS     1 active
 -- ARGV     the scripts hand their own to the function
 -- Returns  nothing
 local call, pcall = redis.call, redis.pcall
 
--- The ids, newest first, but for those that came already: the arguments from `first` on.
+-- Returns the ids, newest first, without the ids that came already, which are the arguments from `first` on.
 local function unanswered(prefix, token, first)
-  -- The newest of active, so many that no fleet runs more at a time and the others can wait for it; what lies deeper is
-  -- recovered when its lease has passed.
+  -- Only the newest of active are read: so many that no fleet runs more at a time and other clients can wait for the script.
+  -- Tasks that lie deeper are recovered when their lease has passed.
   local page, pages = 1000, 20
   local had, mine = {}, {}
   for i = first, #ARGV do had[ARGV[i]] = true end

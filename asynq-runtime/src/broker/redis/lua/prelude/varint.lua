@@ -1,9 +1,9 @@
--- Put in front of scripts that read protobuf messages, or add to them.
+-- Prelude of scripts that read protobuf messages, or add to them.
 -- KEYS     none
 -- ARGV     none; the scripts hand their own to the functions
 -- Returns  nothing
 
--- The number that is written at `at` as a base 128 varint, and where it ends; nil where the bytes end before it does.
+-- Returns the number at `at`, a base 128 varint, and where it ends; nil if the bytes end before it does.
 local function read_varint(bytes, at)
   local value, scale = 0, 1
   for _ = 1, 10 do
@@ -17,7 +17,7 @@ local function read_varint(bytes, at)
   return nil, at
 end
 
--- A number as such a varint.
+-- Returns a number as a base 128 varint.
 local function write_varint(number)
   local bytes = {}
   repeat

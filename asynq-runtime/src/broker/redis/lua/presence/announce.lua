@@ -1,7 +1,6 @@
--- Puts the name of a server or scheduler on a list of those that live, and takes off the
--- dead ones.
+-- Puts the name of a server or scheduler on a list of live ones, and takes off the dead ones.
 -- KEYS     1 asynq:servers, asynq:workers or asynq:schedulers
--- ARGV     1 now · 2 seconds it counts · 3 member
+-- ARGV     1 now · 2 seconds the name counts · 3 member
 -- Returns  how many are on the list then
 local now_s = clock(ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now_s - 1))

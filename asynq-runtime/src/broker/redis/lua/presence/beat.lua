@@ -1,11 +1,11 @@
--- Writes what a server says about itself and what it runs, and keeps it on the lists. What seldom changes, above all the queues
--- that it serves, is sent once and then taken from the beat before.
+-- Writes the description of a server and of its runs, and keeps the server on the lists. The part that seldom changes, above all
+-- the queues that it serves, is sent once and then taken from the beat before.
 -- KEYS     1 asynq:servers:{name} · 2 asynq:workers:{name}; then, where these are on the same server, 3 asynq:servers
 --          · 4 asynq:workers
--- ARGV     1 now · 2 seconds all of it lasts · 3 what seldom changes of the ServerInfo ('' as before) · 4 its length · 5 its SHA-1
---          · 6 the rest of the ServerInfo; then per running task: id WorkerInfo
+-- ARGV     1 now · 2 seconds all of it lasts · 3 the part of the ServerInfo that seldom changes ('' as before) · 4 its length
+--          · 5 its SHA-1 · 6 the rest of the ServerInfo; then per running task: id WorkerInfo
 -- Returns  now in nanoseconds · how many servers are on the list, 0 where it is elsewhere · 1 if nothing was written, because
---          the beat before is not here: its key has ended, or a replica took over that had not heard of it
+--          the beat before is not here: its key has ended, or a replica without it took over
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
 local info = ARGV[3]
@@ -13,7 +13,7 @@ if info == '' then
   info = call('GETRANGE', KEYS[1], 0, ARGV[4] - 1)
   if redis.sha1hex(info) ~= ARGV[5] then return { now_ns, 0, 1 } end
 end
--- DEL first: as the first write it lets the script run when memory is full.
+-- DEL comes first: as the first write it lets the script run when memory is full.
 call('DEL', KEYS[2])
 call('SET', KEYS[1], info .. ARGV[6], 'EX', ARGV[2])
 for i = 7, #ARGV, 2 do

@@ -1,4 +1,4 @@
--- Names of the servers that have been heard of, each with the end of its listing by the writer's clock.
+-- Lists the servers that live, each with the end of its listing by the writer's clock.
 -- KEYS     1 asynq:servers
 -- ARGV     1 now
 -- Returns  member, which is a full key name, and score in turn

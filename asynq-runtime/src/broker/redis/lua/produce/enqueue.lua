@@ -3,7 +3,7 @@
 --          per item, then the unique locks, then the groups, then x:msg:.. of the items with long messages
 -- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups
 --          · 6 index in KEYS of the first x:msg:..; then per item:
---          id · msg · 1 if there is more to it than a task that runs now and has an id of our making, + 2 if its message is
+--          id · msg · 1 if there is more to the task than that it runs now and has an id of our making, + 2 if its message is
 --          long and lies in the next x:msg:..; and if there is more,
 --          when ('' now, '@ms' instant, '+ms' delay) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
 --          · id made by us? 0|1 · group ('' none)
@@ -22,7 +22,7 @@ if again then
   end
 end
 
--- Returns nothing if it is ours, else its holder.
+-- Takes a lock; returns its holder if another task has it.
 local function take_lock(key, id, seconds, stored)
   if call('SET', key, id, 'NX', 'EX', whole(seconds)) then return end
   local holder = holder_of(key, string.sub(KEYS[1], 1, -1 - #'pending'), stored)
@@ -42,19 +42,19 @@ for i = first_long, #KEYS do
   if call('HSTRLEN', KEYS[i], 'msg') == 0 then return drop_long(redis.error_reply('TRYAGAIN a long message did not come')) end
 end
 if first_long <= #KEYS then
-  -- Changes nothing, and is refused when memory is full.
+  -- This HSET changes nothing, and is refused when memory is full.
   local is_room = redis.pcall('HSET', KEYS[first_long], 'state', 'pending')
   if type(is_room) == 'table' then return drop_long(is_room) end
 end
--- What is of a foreign type stops the script here, before a lock is taken that no task would have.
+-- A container of a foreign type stops the script here, before a lock is taken that no task would have.
 if #KEYS > 5 + n then
   for i, wanted in ipairs({ 'list', 'zset', 'zset' }) do
     if not fits(KEYS[i], wanted) then return drop_long(redis.error_reply('WRONGTYPE ' .. KEYS[i] .. ' is not a ' .. wanted)) end
   end
 end
 
--- What is to be stored is collected first, and written in the end: at[i] is where item i begins in ARGV.
--- long[i] is the key that has its message.
+-- Tasks to store are collected first, and written in the end: at[i] is where item i begins in ARGV, long[i] the key that has its
+-- message.
 local letters, answers, seen, at, long, next_long = {}, { '', whole(now_ms) }, {}, {}, {}, first_long
 local pending, scheduled, exact, grouped = {}, {}, {}, {}
 local taken = call('EXISTS', unpack(KEYS, 6, 5 + n)) > 0
@@ -105,7 +105,7 @@ for i = 1, n do
 end
 answers[1] = table.concat(letters)
 
--- The long messages first: where a login may not move them, nothing has been stored, and they still have an end.
+-- The long messages come first: if a login may not rename keys, nothing has been stored, and the long messages still expire.
 local renamed = 0
 for i = 1, n do
   if at[i] and long[i] then
@@ -114,7 +114,7 @@ for i = 1, n do
     renamed = renamed + 1
   end
 end
--- Then the containers: if one is of a wrong type, no hash is left behind that nobody would ever find.
+-- The containers come before the hashes: if one is of a wrong type, no hash is left behind that no script would ever find.
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
 if #scheduled > 0 then
   call('ZADD', KEYS[2], unpack(scheduled))

@@ -3,7 +3,7 @@
 --          lock per item
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 items · 4 number of this send · 5 sent before? 0|1; then per item:
 --          id · msg · when (as in enqueue.lua) · lock seconds · x ('' none) · id made by us? 0|1
---          · most ms between the first enqueue of those that replace each other and the time that it is due ('' no bound)
+--          · most ms between the first enqueue of those that replace each other and the due time ('' no bound)
 -- Returns  letters and now as enqueue.lua, c d p s and their texts; and
 --          r a task that waits has the new arguments and time: its id, p or s, due ms
 local now_s, now_ns, now_ms = clock(ARGV[1])
@@ -17,11 +17,12 @@ if again then
   end
 end
 
--- These change nothing; what is of a foreign type stops the script here, before anything is changed.
+-- These calls change nothing: a key of a foreign type stops the script here, before anything is changed.
 call('LLEN', KEYS[1])
 for _, i in ipairs({ 4, 5, 8 }) do call('ZCARD', KEYS[i]) end
 
--- The task that holds the lock, if it waits for its time or its turn, or runs. One that is on its way to another queue does neither.
+-- Returns the task that holds the lock, if it waits for its time or its turn, or runs. A task that moves to another queue does
+-- neither.
 local function find(id, lock)
   local key = prefix .. 't:' .. id
   local task = pcall('HMGET', key, 'state', 'unique_key', 'move', 'x')
@@ -35,7 +36,7 @@ local function find(id, lock)
   end
 end
 
--- When the new task is due, and its extra facts. `since` is when the first of those that replace each other came.
+-- Returns when the new task is due, and its extra facts. `since` is when the first of the tasks that replace each other came.
 local function bounded(when, x, most, since)
   local due = due_at(when, now_ms)
   if most == '' then return due, x end
@@ -52,7 +53,7 @@ local function move(task, due)
     if task.state == 'retry' then leave('retry', task.id) end
     return 'scheduled'
   end
-  -- One that is pending keeps its turn.
+  -- A pending task keeps its turn.
   if task.state ~= 'pending' then
     call('LPUSH', KEYS[1], task.id)
     leave(task.state, task.id)
@@ -83,7 +84,8 @@ for i = 1, n do
       -- A burst begins anew with an attempt.
       local since = held.state ~= 'retry' and proto(held.x, 11) or now_ms
       due, x = bounded(ARGV[p + 2], x, most, since)
-      -- The last value of a field counts: the id of the task, and what somebody was promised who waits for it.
+      -- The last value of a field counts. The task keeps its id, and the retention that was promised to a client that awaits its
+      -- result.
       msg = msg .. '\26' .. write_varint(#holder) .. holder
       if proto(held.x, 8) == 1 then
         x = x .. '\64\1'
@@ -92,7 +94,7 @@ for i = 1, n do
       local was, state = held.state, move(held, due)
       call('SET', lock, holder, 'EX', whole(held_for(seconds, due, now_ms)))
       call('HSET', held.key, 'msg', msg, 'state', state)
-      -- What is known of its attempts is of other arguments.
+      -- The facts of its attempts belong to the former arguments.
       call('HDEL', held.key, 'crashes', 'checkpoint', 'progress', 'result', 'group', 'fails', 'e0', 'e1', 'e2', 'e3', 'e4', 'e5', 'e6', 'e7',
         'e8', 'e9', 'x')
       if x ~= '' then call('HSET', held.key, 'x', x) end
@@ -110,7 +112,7 @@ for i = 1, n do
       local state = destination(due, '', keys, now_ms)
       store_new({ id = id, key = key, msg = msg, state = state, due = due, lock = lock, seconds = seconds, x = x, group = '' }, keys,
         now_s, now_ns, now_ms)
-      -- Field 7 of the message in x: what runs with older arguments is deleted where it would be run again with them.
+      -- Field 7 of the message in x: the run with older arguments is deleted where it would be run again with them.
       if held then call('HSET', held.key, 'x', held.x .. '\56\1') end
       letter = state == 'scheduled' and 's' or 'p'
       if letter == 's' then say(whole(due)) end

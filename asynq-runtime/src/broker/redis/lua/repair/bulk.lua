@@ -6,9 +6,9 @@
 --          · where the walk over the groups goes on ('' at its end)
 local now_s, now_ns = clock(ARGV[1])
 local op, limit, state = ARGV[3], tonumber(ARGV[4]), ARGV[5]
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
--- Changes nothing; a target of a foreign type stops the script here.
+-- This call changes nothing; a target of a foreign type stops the script here.
 if op == 'run' then call('LLEN', KEYS[1]) elseif op == 'archive' then call('ZCARD', KEYS[6]) end
 
 -- The ids of the slice, oldest first, the group of each where they have one, and how many there are in all.
@@ -37,7 +37,7 @@ else
   ids = limit > 0 and call('ZRANGE', zsets[state], 0, limit - 1) or {}
 end
 
--- Reads first, so that a foreign key stops nothing half way.
+-- All reads come first, so that a foreign key stops nothing half way.
 local tasks, ghosts, seen = {}, 0, {}
 for i, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
@@ -62,7 +62,7 @@ for _, task in ipairs(tasks) do
   if op == 'archive' then targets[#targets + 1] = whole(now_s) end
   targets[#targets + 1] = task[1]
 end
--- The target first: whatever happens, every task is in some place.
+-- The target is written first: whatever happens, every task is in some place.
 if #targets > 0 and op == 'run' then call('LPUSH', KEYS[1], unpack(targets)) end
 if #targets > 0 and op == 'archive' then call('ZADD', KEYS[6], unpack(targets)) end
 if #ids > 0 then

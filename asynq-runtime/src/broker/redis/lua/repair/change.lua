@@ -2,10 +2,10 @@
 -- KEYS     1-10 as places.lua says · 11 task hash
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 id · 5 the only state in which to do it
 --          ('' any)
--- Returns  done · none (no such task) · or the state in which that cannot be done
+-- Returns  done · none (no such task) · or the state in which the change is not possible
 local now_s, now_ns = clock(ARGV[1])
 local op, id, key = ARGV[3], ARGV[4], KEYS[11]
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
 local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
 if task.err or (not task[1] and call('EXISTS', key) == 0) then return 'none' end
@@ -23,7 +23,7 @@ if state == already and is_there(state, id, group) then return state end
 
 local lock = lock_of(key, task[3], group)
 if op == 'run' then
-  -- Changes nothing; a pending of a foreign type stops the script here, before the task has left its place.
+  -- This call changes nothing; a pending of a foreign type stops the script here, before the task has left its place.
   call('LLEN', KEYS[1])
   take_out(state, id, group)
   call('LPUSH', KEYS[1], id)

@@ -1,5 +1,5 @@
--- One step of looking for tasks in the groups and sets of a queue, before it is deleted: asynq leaves names of groups without
--- tasks, and in groups ids whose tasks are gone. These are taken away, so that afterwards a name means that there are tasks.
+-- Looks in one step for tasks in the groups and sets of a queue, before the queue is deleted. asynq leaves names of groups
+-- without tasks, and ids without a task in groups. The script removes both, so that afterwards a name means that there are tasks.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 aggregation_sets
 --          · then groups and sets that were found among all keys, known or not (at most 100)
 -- ARGV     1 prefix of the queue's keys
@@ -8,7 +8,7 @@ local call = redis.call
 local MOST = 100
 -- Ids that one step looks at.
 local room = 1000
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
 
 local function kind_of(name) return call('TYPE', name).ok end
@@ -17,7 +17,7 @@ for i = 1, 6 do
   if (kind == 'list' and call('LLEN', KEYS[i]) > 0) or (kind == 'zset' and call('ZCARD', KEYS[i]) > 0) then return 0 end
 end
 
--- Whether any task is there; takes away ids without a task. Nothing if there may be more than there was room for.
+-- Returns whether any task is there, and removes ids without a task; nil if there may be more ids than there was room for.
 local function has_tasks(name)
   while kind_of(name) == 'zset' do
     if room <= 0 then return nil end

@@ -1,15 +1,15 @@
--- Deletes keys of a queue, provided that it has no task. Whatever stores a task does so in one step
--- with its place; so without a task in any place no hash or lock of the queue belongs to one.
+-- Deletes keys of a queue, provided that it has no task. A task is always stored in one step with its place; so without a task in
+-- any place no hash or lock of the queue belongs to one.
 -- KEYS     1 pending · 2 active · 3 scheduled · 4 retry · 5 archived · 6 completed · 7 groups · 8 aggregation_sets
 --          · then the keys to delete (at most 100)
 -- ARGV     1 prefix of the queue's keys · 2 only ask? 0|1
--- Returns  1 done, or nothing is there · 0 it has tasks
+-- Returns  1 done, or nothing is there · 0 the queue has tasks
 local call = redis.call
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
 
--- Whether anything is in it. Of groups and sets clear_groups.lua has taken away all that mean no task: what is there now came
--- since, with its tasks.
+-- Returns whether a list or zset holds anything. clear_groups.lua has removed all groups and sets without a task: those that are
+-- there now came since, with their tasks.
 local function is_taken(name)
   local kind = call('TYPE', name).ok
   return (kind == 'list' and call('LLEN', name) > 0) or (kind == 'zset' and call('ZCARD', name) > 0)

@@ -1,7 +1,7 @@
 -- Deletes a copy of a task that moves: the old one, or a new one that must not stay (contract Repair::move_task).
 -- KEYS     1 task hash · 2 scheduled · 3 x:moved:ID · 4 unique lock, if it has one
 -- ARGV     1 now · 2 id · 3 the move · 4 the move's name · 5 message meanwhile · 6 leave a receipt? 0|1
--- Returns  done, now or before · none (somebody else deleted it) · changed (somebody did something else with it)
+-- Returns  done, now or before · none (another client deleted it) · changed (another client changed it)
 local call, pcall = redis.call, redis.pcall
 local id, key = ARGV[2], KEYS[1]
 local task = pcall('HMGET', key, 'state', 'move', 'msg')

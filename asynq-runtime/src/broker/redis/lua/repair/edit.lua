@@ -2,7 +2,7 @@
 -- KEYS     1-10 as places.lua says · 11 task hash; where the lock changes: 12 old lock · 13 new lock
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 new message
 --          · 7 new message with the new lock, where it changes
--- Returns  done · changed (it is not as it was read) · its state (it is in a set) · duplicate and who holds the new lock
+-- Returns  done · changed (it is not as it was read) · its state (it is in a set) · duplicate and the holder of the new lock
 local id, key = ARGV[3], KEYS[11]
 local task = pcall('HMGET', key, 'state', 'msg', 'group')
 if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] then return { 'changed' } end
@@ -18,7 +18,7 @@ if #KEYS == 13 then
     if not taken then
       local holder = pcall('GET', new)
       if holder ~= id then return { 'duplicate', type(holder) == 'string' and holder or '' } end
-      -- What an earlier task of this id left behind.
+      -- An earlier task of this id left the lock behind.
       if left > 0 then call('PEXPIRE', new, left) end
     end
     call('DEL', old)
@@ -26,6 +26,6 @@ if #KEYS == 13 then
   end
 end
 call('HSET', key, unpack(fields))
--- How far a run got says nothing of another payload.
+-- A checkpoint says nothing of another payload.
 call('HDEL', key, 'checkpoint')
 return { 'done' }

@@ -5,7 +5,7 @@
 -- Returns  done · none (no such task) · changed (it is not as it was read) · or its state: active where its lease holds
 local now_s, _, now_ms = clock(ARGV[1])
 local id, key = ARGV[3], KEYS[11]
--- Removes nothing; as the first write it lets the script run when memory is full.
+-- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
 local task = pcall('HMGET', key, 'state', 'msg', 'unique_key', 'group', 'x')
 if task.err or not task[1] then return 'none' end
@@ -13,7 +13,7 @@ if task[1] ~= 'active' then return task[1] end
 local lease = call('ZSCORE', KEYS[3], id)
 if lease and tonumber(lease) > now_s then return 'active' end
 if task[2] ~= ARGV[4] then return 'changed' end
--- These change nothing; what is of a foreign type stops the script here, before the task is in two places.
+-- These calls change nothing: a zset of a foreign type stops the script here, before the task is in two places.
 for _, i in ipairs({ 5, 6, 8 }) do call('ZCARD', KEYS[i]) end
 
 if ARGV[6] == 'retry' then
@@ -26,7 +26,7 @@ end
 call('LREM', KEYS[2], 0, id)
 call('ZREM', KEYS[3], id)
 call('HSET', key, 'msg', ARGV[5], 'state', ARGV[6])
--- Without its token the run of a worker that was only stopped is fenced.
+-- Without its token the run of a worker that was only stopped for a while is fenced.
 call('HDEL', key, 'pending_since', 'crashes')
 remember_failure(key, ARGV[5], ARGV[6] == 'retry', now_ms)
 count_runs({ KEYS[12], KEYS[13], KEYS[14], KEYS[15] }, 1, 1, ARGV[7])

@@ -1,4 +1,4 @@
--- Reads one task with all that is its own, to move it.
+-- Reads one task with its lock and all its fields, to move it.
 -- KEYS     1-10 as places.lua says · 11 task hash
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id
 -- Returns  nothing where there is no task; else the state that forbids to touch it ('' none) · score ('' none)

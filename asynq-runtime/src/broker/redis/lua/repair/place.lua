@@ -1,8 +1,8 @@
--- Puts a task that moves into its new queue, as hold.lua does until it has left the old one (contract Repair::move_task).
+-- Puts a task that moves into its new queue, held as hold.lua does until it has left the old queue (contract Repair::move_task).
 -- KEYS     1 task hash · 2 scheduled · 3 x:moved:ID · 4 unique lock, if it holds one
 -- ARGV     1 now · 2 id · 3 the move · 4 the move's name · 5 when the lock ends, Unix ms ('' none)
 --          · 6 prefix of the queue's keys; then fields and values
--- Returns  done, now or before · over (this move has ended) · conflict · duplicate and who holds the lock
+-- Returns  done, now or before · over (this move has ended) · conflict · duplicate and the holder of the lock
 local call, pcall = redis.call, redis.pcall
 local _, _, now_ms = clock(ARGV[1])
 local key, id = KEYS[1], ARGV[2]

@@ -1,4 +1,4 @@
--- Deletes a text if it is still the one that was seen.
+-- Deletes a text if it is still the one that the caller saw.
 -- KEYS     1 asynq:x:leader:PROGRAM or asynq:x:leader-want:PROGRAM
 -- ARGV     1 the text
 -- Returns  1 if it was deleted, else 0

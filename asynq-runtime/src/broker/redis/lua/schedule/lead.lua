@@ -1,10 +1,10 @@
--- Takes the lead if it is free, or keeps it for longer.
+-- Takes the lead if it is free, or extends it.
 -- KEYS     1 asynq:x:leader:PROGRAM
 -- ARGV     1 token|revision of the candidate · 2 milliseconds that it leads
--- Returns  '' and 0 (it leads) · or who leads, as ARGV 1, and for how many ms more
+-- Returns  '' and 0 (the candidate leads) · or the leader, as ARGV 1, and for how many ms more
 local call = redis.call
 local holder = call('GET', KEYS[1])
 if holder and holder ~= ARGV[1] then return { holder, call('PTTL', KEYS[1]) } end
--- Does nothing where nobody leads; as the first write it lets the script run when memory is full.
+-- Without a leader PEXPIRE does nothing; as the first write it lets the script run when memory is full.
 if call('PEXPIRE', KEYS[1], ARGV[2]) == 0 then call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2]) end
 return { '', 0 }

@@ -1,4 +1,4 @@
--- Makes an entry known as a program plans it, unless a newer one does.
+-- Makes an entry known as a program plans it, unless a newer program does.
 -- KEYS     1 x:cron:ENTRY
 -- ARGV     1 now · 2 spec · 3 zone · 4 revision · 5 seconds it is remembered · 6 the newer revision that this one
 --          supersedes ('' none)
@@ -8,7 +8,7 @@ local _, _, now_ms = clock(ARGV[1])
 local spec, zone, revision = ARGV[2], ARGV[3], ARGV[4]
 local entry, failed = read_entry(KEYS[1])
 if failed then return failed end
--- It was kept before the clock went back.
+-- The entry was written before the clock went back.
 if entry and is_ahead(entry, now_ms) then
   call('HSET', KEYS[1], 'last', whole(now_ms))
   entry.last = now_ms
@@ -17,7 +17,7 @@ if entry and newer(entry.revision, revision) and entry.revision ~= ARGV[6] then 
 
 local changed = not entry or entry.spec ~= spec or entry.zone ~= zone
 if changed then
-  -- Old gaps are not read by a new spec.
+  -- A new spec does not catch up on ticks that the old one missed.
   call('HSET', KEYS[1], 'spec', spec, 'tz', zone, 'rev', revision, 'last', whole(now_ms))
 elseif entry.revision ~= revision then
   call('HSET', KEYS[1], 'rev', revision)

@@ -3,7 +3,7 @@
 -- ARGV     1 seconds they last; then the entries
 -- Returns  nothing
 local call = redis.call
--- As the first write it lets the script run when memory is full.
+-- As the first write DEL lets the script run when memory is full.
 call('DEL', KEYS[1])
 for i = 2, #ARGV do call('LPUSH', KEYS[1], ARGV[i]) end
 call('EXPIRE', KEYS[1], ARGV[1])

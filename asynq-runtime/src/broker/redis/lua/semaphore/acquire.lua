@@ -1,7 +1,7 @@
 -- Gives a task a token if one is left, as asynq's x/rate does.
 -- KEYS     1 asynq:sema:SCOPE
 -- ARGV     1 now · 2 how many there are · 3 until when, Unix seconds · 4 id of the task
--- Returns  1 if it got one, else 0
+-- Returns  1 if the task got one, else 0
 local now_s = clock(ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now_s - 1))
 if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end

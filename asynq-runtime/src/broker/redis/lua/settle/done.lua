@@ -1,5 +1,5 @@
--- Ends up to 64 runs of one queue that are done and have no lock, each only if it is still its holder's
--- (docs/design/fence.md#settle): all there is to settle in most batches.
+-- Ends up to 64 runs of one queue that are done and have no lock, each only if the run still holds its task
+-- (docs/design/fence.md#settle). Most batches have nothing else to settle.
 -- KEYS     1 active · 2 lease · 3 processed:DATE · 4 processed · 5.. one task hash per run
 -- ARGV     1 when the counters of the day expire, Unix seconds; then, any number of times, several runs of one token:
 --          how many · token · their ids

@@ -1,5 +1,5 @@
--- Ends up to 64 runs of one queue, each only if it is still its holder's, and frees the unique locks of those that end for good
--- (docs/design/fence.md#settle).
+-- Ends up to 64 runs of one queue, each only if the run still holds its task, and frees the unique locks of tasks that end for
+-- good (docs/design/fence.md#settle).
 -- KEYS     1 active · 2 lease · 3 pending · 4 completed · 5 retry · 6 archived · 7 x:due · 8 processed:DATE · 9 processed
 --          · 10 failed:DATE · 11 failed · 12.. one task hash per item
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
@@ -35,7 +35,7 @@ local function store(key, state, token, msg, x)
   end
 end
 
--- Whether the containers that an outcome needs are of their types.
+-- Returns whether the containers that an outcome needs are of their types.
 local function has_room(op)
   if not fits(KEYS[2], 'zset') then return false end
   if op == 'd' then return true end
@@ -53,7 +53,7 @@ while p <= #ARGV do
   local letter = leave_active(KEYS[1], key, id, token, has_room(op), deleted)
   if letter == 'o' then
     ended[#ended + 1] = id
-    -- Field 7 of the message in x: a later tick took the place of the task.
+    -- Field 7 of the message in x: a later tick or enqueue replaced the task.
     local is_replaced = (op == 'r' or op == 'a' or op == 'q') and proto(call('HGET', key, 'x') or '', 7) == 1
     if is_replaced then
       deleted[#deleted + 1] = key
@@ -108,7 +108,7 @@ if #retried > 0 then
   note_due(KEYS[7], due, now_ms)
 end
 if #archived > 0 then call('ZADD', KEYS[6], unpack(archived)) end
--- One after the other: the last of them is where the next dequeue takes it first.
+-- RPUSH pushes one after the other: the next dequeue takes the last of them first.
 if #requeued > 0 then call('RPUSH', KEYS[3], unpack(requeued)) end
 
 count_runs({ KEYS[8], KEYS[9], KEYS[10], KEYS[11] }, processed, failed, ARGV[2])

@@ -1,4 +1,4 @@
--- Writes one field of a running task, if the run is still its holder's.
+-- Writes one field of a running task, if the run still holds the task.
 -- KEYS     1 task hash
 -- ARGV     1 run token · 2 field · 3 value
 -- Returns  o written · f fenced · g gone

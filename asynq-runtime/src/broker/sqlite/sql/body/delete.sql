@@ -1,2 +1,2 @@
--- Deletes what a task carries. ?1 seq.
+-- Deletes the body of a task. ?1 seq.
 DELETE FROM main.body WHERE seq = ?1

@@ -1,2 +1,2 @@
--- Stores what a task carries. ?1 seq, ?2 message.
+-- Stores the body of a task. ?1 seq, ?2 message.
 INSERT INTO main.body(seq, msg) VALUES (?1, ?2)

@@ -1,4 +1,4 @@
--- The tasks that an earlier dequeue took whose answer was lost. ?1 server, ?2 run.
+-- The tasks of an earlier dequeue whose answer was lost. ?1 server, ?2 run.
 -- Rows: as consume/next, then the queue's name.
 SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, queue.name
 FROM main.task AS t INDEXED BY task_lease

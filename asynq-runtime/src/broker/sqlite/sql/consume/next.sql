@@ -1,4 +1,4 @@
--- The tasks whose turn it is. ?1 q, ?2 how many, ?3 whether quarantined ones too, which the next crash would archive,
+-- The next tasks in line. ?1 q, ?2 how many, ?3 whether quarantined tasks count, which the next crash would archive,
 -- ?4 crash limit of a task that has none of its own in field 1 of its extra.
 -- Rows: seq, id, crashes, extra, retried, err, failed_at, uniq, message or null, pending since.
 SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, t.since

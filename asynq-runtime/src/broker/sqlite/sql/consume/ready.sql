@@ -1,6 +1,6 @@
--- Those of some queues that run and have something pending, in their order. ?1 names as an array of JSON, ?2 whether quarantined
--- tasks count, which the next crash would archive, ?3 crash limit of a task that has none of its own in field 1 of its extra.
--- Rows: q, name.
+-- The queues of a list that are not paused and have a pending task, in their order. ?1 names as an array of JSON, ?2 whether
+-- quarantined tasks count, which the next crash would archive, ?3 crash limit of a task that has none of its own in field 1
+-- of its extra. Rows: q, name.
 SELECT queue.q, queue.name
 FROM json_each(?1) AS wanted CROSS JOIN main.queue AS queue ON queue.name = wanted.value
 WHERE queue.paused_at IS NULL AND EXISTS (

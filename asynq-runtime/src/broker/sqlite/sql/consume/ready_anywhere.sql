@@ -1,6 +1,6 @@
--- Every queue that runs and has something pending, found by a step per queue that has tasks at all. ?1 most steps, ?2 and ?3 as
--- in `ready`. Rows, one per step: q, null behind the last queue that has tasks, and 0 ahead of the first; its name, null where
--- there is nothing to take.
+-- Every queue that is not paused and has a pending task, found by a step per queue that has tasks at all. ?1 most steps, ?2 and
+-- ?3 as in `ready`. Rows, one per step: q, null behind the last queue that has tasks, and 0 ahead of the first; its name, null
+-- if it is paused or has no pending task.
 WITH RECURSIVE walk(q) AS (
   VALUES (0)
   UNION ALL

@@ -1,4 +1,4 @@
--- Enqueues what `Client::row` prepared. ?1 its facts as a JSON object, ?2 message, ?3 extra or null.
+-- Enqueues the row that `Client::row` prepared. ?1 its facts as a JSON object, ?2 message, ?3 extra or null.
 INSERT INTO main.enqueue(queue, id, type, msg, due, delay, unique_key, unique_ms, grp, retried, max_retry, timeout, deadline,
   retention, extra, now)
 SELECT json_extract(?1, '$.queue'), json_extract(?1, '$.id'), json_extract(?1, '$.type'), ?2, json_extract(?1, '$.due'),

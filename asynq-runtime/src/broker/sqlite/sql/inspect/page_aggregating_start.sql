@@ -1,5 +1,5 @@
--- Where such a page begins, counted from the first task. What a set has taken out is left out by its number, so that no
--- row is read for what comes before the page. ?1 q, ?2 how many come before. Row: at, seq.
+-- Where a page of inspect/page_aggregating begins, counted from the first task. Tasks that a set has taken out are left out by
+-- their number, so that no row is read before the page. ?1 q, ?2 how many come before. Row: at, seq.
 SELECT t.at, t.seq FROM main.task AS t INDEXED BY task_at
 WHERE t.q = ?1 AND t.state = 7 /* aggregating */
   AND t.seq NOT IN (SELECT s.seq FROM main.task AS s INDEXED BY task_batch WHERE s.q = ?1 AND s.batch IS NOT NULL)

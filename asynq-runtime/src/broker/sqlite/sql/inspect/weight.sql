@@ -1,4 +1,4 @@
--- What tasks weigh: the average of the first ones in a state, without what the file needs for each row.
+-- The average size of the first tasks in a state, without the overhead of the file for each row.
 -- ?1 q, ?2 state, ?3 how many to weigh. Row: bytes or null.
 SELECT avg(s.bytes) FROM (
   SELECT octet_length(t.id) + octet_length(t.type) + coalesce(octet_length(t.uniq), 0) + coalesce(octet_length(t.grp), 0)

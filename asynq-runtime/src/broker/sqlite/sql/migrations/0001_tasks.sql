@@ -1,5 +1,5 @@
--- Version 1000: queues, tasks and who works on them.
--- `at` is the one sort key and means what the state says: pending = place in line, active = end of the lease,
+-- Version 1000: queues, tasks and the servers that run them.
+-- `at` is the one sort key, whose meaning depends on the state: pending = place in line, active = end of the lease,
 -- scheduled and retry = exact due time, archived = when, completed = when it expires, aggregating = when it was added.
 -- All times are Unix milliseconds. Within a major version only additive changes follow.
 CREATE TABLE main.queue(

@@ -1,4 +1,4 @@
--- Version 1003: periodic entries, their ticks, who leads the schedulers, and what asynq's tools show of them.
+-- Version 1003: periodic entries, their ticks, the leader of the schedulers, and the rows that asynq's tools show.
 -- Queues are written by name: an entry is older than the first task of its queue, and outlives a queue that is deleted.
 -- A row whose `until` has passed counts as gone; the janitor takes it away. All times are Unix milliseconds.
 CREATE TABLE main.cron(
@@ -24,7 +24,7 @@ CREATE TABLE main.tick(
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX main.tick_until ON [tick](until);
 
--- The one row says who leads; `wanted` is the newest revision that wants the lead, until `wanted_until`. `touched` is when
+-- The one row names the leader; `wanted` is the newest revision that wants the lead, until `wanted_until`. `touched` is when
 -- the row was written: one from the future was written before the clock was set back. Revisions are the bits of a u64.
 CREATE TABLE main.leader(
   one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -45,7 +45,7 @@ CREATE TABLE main.shown(
   PRIMARY KEY(scheduler, n)
 ) STRICT, WITHOUT ROWID;
 
--- What each entry enqueued; `event` is asynq's SchedulerEnqueueEvent and `at` its time in Unix seconds.
+-- The enqueues of each entry; `event` is asynq's SchedulerEnqueueEvent and `at` its time in Unix seconds.
 CREATE TABLE main.enqueued(
   entry TEXT NOT NULL,
   at INTEGER NOT NULL,
@@ -53,7 +53,7 @@ CREATE TABLE main.enqueued(
   PRIMARY KEY(entry, at, event)
 ) STRICT, WITHOUT ROWID;
 
--- How many rows of `enqueued` an entry has, and until when without another.
+-- How many rows of `enqueued` an entry has, and until when they are kept without another.
 CREATE TABLE main.history(
   entry TEXT PRIMARY KEY,
   n INTEGER NOT NULL,

@@ -1,10 +1,11 @@
--- Version 1004: each program has a leader and entries of its own, and an entry knows what its last tick replaced. Times are Unix milliseconds; a row whose times have
--- passed counts as gone, and the janitor takes it away. Programs of version 1003 go on with the table `leader`.
+-- Version 1004: each program has a leader and entries of its own, and an entry knows the task that its last tick replaced.
+-- Times are Unix milliseconds; a row whose times have passed counts as gone, and the janitor takes it away. Programs of version
+-- 1003 go on with the table `leader`.
 
 -- The task that the last tick replaced while it ran.
 ALTER TABLE main.cron ADD COLUMN replaced TEXT;
 
--- Who leads the schedulers of a program; the columns are those of `leader`.
+-- The leader of the schedulers of a program; the columns are those of `leader`.
 CREATE TABLE main.lead(
   program TEXT PRIMARY KEY,
   token TEXT NOT NULL,

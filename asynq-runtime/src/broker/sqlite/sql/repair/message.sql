@@ -1,2 +1,2 @@
--- What a task carries. ?1 seq. Row: message.
+-- The message of a task. ?1 seq. Row: message.
 SELECT msg FROM main.body WHERE seq = ?1

@@ -1,2 +1,2 @@
--- Which unique lock a task takes. ?1 seq, ?2 key.
+-- Sets the unique lock of a task. ?1 seq, ?2 key.
 UPDATE main.task SET uniq = ?2 WHERE seq = ?1

@@ -1,2 +1,2 @@
--- Forgets what an entry enqueued. ?1 entry.
+-- Forgets the enqueues of an entry. ?1 entry.
 DELETE FROM main.enqueued WHERE entry = ?1

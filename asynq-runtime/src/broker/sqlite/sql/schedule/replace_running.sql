@@ -1,2 +1,2 @@
--- Says of a running task that its run is its last. ?1 seq, ?2 extra.
+-- Sets the extra facts of a task, which say whether its run is its last because it was replaced. ?1 seq, ?2 extra.
 UPDATE main.task SET extra = ?2 WHERE seq = ?1

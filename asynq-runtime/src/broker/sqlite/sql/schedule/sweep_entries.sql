@@ -1,2 +1,2 @@
--- Forgets entries that nobody plans any more. ?1 now.
+-- Forgets entries that no program plans any more. ?1 now.
 DELETE FROM main.cron WHERE until <= ?1

@@ -1,2 +1,2 @@
--- Takes entries of schedulers off the list that do not live. ?1 now.
+-- Takes the entries of schedulers that do not live off the list. ?1 now.
 DELETE FROM main.shown WHERE until <= ?1
