@@ -16,7 +16,7 @@ pub struct Schedule {
 }
 
 impl Schedule {
-    /// The schedule on the broker of a client.
+    /// Makes the schedule on the broker of a client.
     pub fn new(client: &Client) -> Self {
         Self { client: client.clone() }
     }
@@ -25,7 +25,7 @@ impl Schedule {
         &self.client
     }
 
-    /// The entries of all schedulers that live, ours and Go's.
+    /// Returns the entries of all schedulers that live, those of this crate and Go's.
     ///
     /// # Errors
     ///
@@ -34,7 +34,7 @@ impl Schedule {
         self.client.broker().scheduler_entries().await
     }
 
-    /// What the broker keeps of an entry, if it knows it.
+    /// Returns the broker's state of an entry; `None` if the broker does not know it.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Schedule {
         self.client.broker().entry(queue, entry).await
     }
 
-    /// One page of what an entry enqueued, the newest first.
+    /// Returns one page of the enqueues of an entry, the newest first.
     ///
     /// # Errors
     ///
@@ -52,8 +52,8 @@ impl Schedule {
         self.client.broker().enqueue_history(entry.as_str(), page).await
     }
 
-    /// Stops an entry from firing until it is resumed, through restarts. Its ticks of that time are not made up for.
-    /// Returns whether that changed anything: not for an entry that is paused already or that no scheduler has planned.
+    /// Stops an entry from firing until it is resumed, across restarts. Its ticks during the pause are not made up for. Returns
+    /// whether that changed anything: `false` for an entry that is paused already or that no scheduler has planned.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl Schedule {
         self.client.broker().pause_entry(queue, entry, true).await
     }
 
-    /// Lets a paused entry go on with its next tick; returns whether it was paused.
+    /// Lets a paused entry go on with its next tick; returns whether the entry was paused.
     ///
     /// # Errors
     ///
@@ -71,7 +71,8 @@ impl Schedule {
         self.client.broker().pause_entry(queue, entry, false).await
     }
 
-    /// Forgets what is kept of an entry, its last tick and its history. A scheduler that still plans it takes it for new.
+    /// Deletes the broker's state of an entry: its last tick and its history. A scheduler that still plans the entry plans it as
+    /// a new one.
     ///
     /// # Errors
     ///
@@ -80,7 +81,7 @@ impl Schedule {
         self.client.broker().forget_entry(queue, entry).await
     }
 
-    /// Enqueues the task of an entry once, now, beside its schedule and whatever its overlap; returns the task's id.
+    /// Enqueues the task of an entry once, now, beside its schedule and whatever its overlap policy; returns the task's id.
     ///
     /// # Errors
     ///
@@ -90,7 +91,7 @@ impl Schedule {
         self.enqueue_beside(entry.id(), entry.bind(Tick::new(now), now)?, now).await
     }
 
-    /// Enqueues a task of an entry beside its schedule, and adds that to the history of the entry.
+    /// Enqueues a task of an entry beside its schedule, and adds the enqueue to the history of the entry.
     pub(crate) async fn enqueue_beside(
         &self,
         entry: &EntryId,

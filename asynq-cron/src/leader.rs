@@ -1,7 +1,7 @@
 //! The election of one scheduler per program: a lease that saves work. Two leaders at once fire no tick twice.
 //!
-//! [`Campaign`] decides; the scheduler's own loop sends what it asks for. A loop that does not come round therefore renews
-//! nothing and loses the lead to a scheduler that works.
+//! [`Campaign`] decides; the scheduler's own loop sends its requests. A loop that is held up therefore renews nothing, and loses
+//! the lead to a scheduler that works.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use asynq_runtime::broker::{BrokerError, Candidate, Lead};
 
 /// Safety margin: a leader stops this long before the broker's lease expires.
 const MARGIN: Duration = Duration::from_secs(1);
-/// Shorter leases would leave nothing to trust.
+/// The shortest lease; the margin would leave too little of a shorter one.
 pub(crate) const SHORTEST_TTL: Duration = Duration::from_secs(3);
 /// The pause after a failure; the broker has its own deadlines.
 const PAUSE: Duration = Duration::from_millis(250);
@@ -19,15 +19,15 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(crate) enum Leadership {
     /// Another scheduler leads, or none does.
     Follows,
-    /// It leads for this long.
+    /// This scheduler leads.
     Leads {
-        /// When the trust ends; `None` without an election.
+        /// When the lead must be assumed lost; `None` without an election.
         until: Option<Instant>,
     },
 }
 
 impl Leadership {
-    /// Whether it leads at `now`.
+    /// Whether this scheduler leads at `now`.
     pub(crate) fn leads(&self, now: Instant) -> bool {
         match self {
             Self::Follows => false,
@@ -35,7 +35,7 @@ impl Leadership {
         }
     }
 
-    /// How long it still leads.
+    /// How long this scheduler still leads; `None` for a follower, and without an election.
     pub(crate) fn remaining(&self, now: Instant) -> Option<Duration> {
         match self {
             Self::Leads { until: Some(until) } => Some(until.saturating_duration_since(now)),
@@ -44,18 +44,18 @@ impl Leadership {
     }
 }
 
-/// What to do after the broker's answer.
+/// The next step after the broker's answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Next {
-    /// Trust the lease, and renew it after this time.
+    /// Lead until `until`, and renew the lease after this time.
     Renew { until: Instant, after: Duration },
-    /// Give it up: a newer program waits for it.
+    /// Release the lead: a newer program waits for it.
     Resign,
-    /// Wait until it may be free, at most this long.
+    /// Wait until the lead may be free, at most this long.
     Wait(Duration),
 }
 
-/// A decision by the answer to a request that was sent at `asked`.
+/// Decides by the answer to a request that was sent at `asked`.
 fn next(lead: Lead, asked: Instant, ttl: Duration) -> Next {
     match lead {
         Lead::Ours { wanted: true } => Next::Resign,
@@ -64,7 +64,7 @@ fn next(lead: Lead, asked: Instant, ttl: Duration) -> Next {
     }
 }
 
-/// What to ask the broker, one request at a time.
+/// A request to the broker; one is under way at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Request {
     /// `Schedules::lead`.
@@ -78,15 +78,15 @@ pub(crate) enum Request {
 /// The answer to a [`Request`].
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// To [`Request::Lead`], which was sent at this time.
+    /// The answer to [`Request::Lead`], which was sent at this time.
     Lead(Instant, Result<Lead, BrokerError>),
-    /// To [`Request::Resign`].
+    /// The answer to [`Request::Resign`].
     Resigned(Result<(), BrokerError>),
-    /// To [`Request::WaitUntilFree`].
+    /// The answer to [`Request::WaitUntilFree`].
     MayBeFree(Result<(), BrokerError>),
 }
 
-/// One scheduler's candidacy: when to ask for the lead, and what the answers mean.
+/// One scheduler's candidacy: decides when to ask for the lead, and reads the answers.
 #[derive(Debug)]
 pub(crate) struct Campaign {
     pub(crate) candidate: Candidate,
@@ -94,12 +94,12 @@ pub(crate) struct Campaign {
     leadership: Leadership,
     /// The next request and when it is due; `None` while one is under way, and for ever without an election.
     next: Option<(Instant, Request)>,
-    /// Several candidates that wake together ask one after another.
+    /// A random delay, so that several candidates that wake together ask one after another.
     spread: Duration,
 }
 
 impl Campaign {
-    /// A candidate that asks at once, or one that leads for ever where there is no election.
+    /// Makes a candidate that asks at once, or one that leads for ever if there is no election.
     pub(crate) fn new(candidate: Candidate, ttl: Duration, election: bool) -> Self {
         let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
         let leadership = if election { Leadership::Follows } else { Leadership::Leads { until: None } };
@@ -107,22 +107,22 @@ impl Campaign {
         Self { candidate, ttl, leadership, next, spread }
     }
 
-    /// Whether this scheduler leads, and for how long.
+    /// Returns whether this scheduler leads, and for how long.
     pub(crate) fn leadership(&self) -> Leadership {
         self.leadership
     }
 
-    /// The request that is due; its answer must be given to [`answered`](Self::answered).
+    /// Returns the request that is due. Its answer must be given to [`answered`](Self::answered).
     pub(crate) fn due(&mut self, now: Instant) -> Option<Request> {
         self.next.take_if(|(at, _)| *at <= now).map(|(_, request)| request)
     }
 
-    /// When the next request is due; `None` while one is under way.
+    /// Returns when the next request is due; `None` while one is under way.
     pub(crate) fn next_at(&self) -> Option<Instant> {
         self.next.as_ref().map(|(at, _)| *at)
     }
 
-    /// Takes the answer to the request that was due.
+    /// Takes the answer to the last due request.
     pub(crate) fn answered(&mut self, answer: Answer, now: Instant) {
         self.next = Some(match answer {
             Answer::Lead(asked, Ok(lead)) => match next(lead, asked, self.ttl) {
@@ -140,7 +140,7 @@ impl Campaign {
                     (now, Request::WaitUntilFree(left + self.spread))
                 }
             },
-            // What is known holds until its time is over.
+            // The last answer counts until its time is over.
             Answer::Lead(_, Err(error)) => {
                 tracing::debug!("the lead is not known: {error}");
                 (now + PAUSE, Request::Lead)
@@ -149,7 +149,7 @@ impl Campaign {
                 if let Err(error) = resigned {
                     tracing::debug!("the lead was not given up, it ends by itself: {error}");
                 }
-                // The newer program asks as soon as it hears.
+                // The newer program asks as soon as the lead is free.
                 (now + self.ttl / 3, Request::Lead)
             }
             Answer::MayBeFree(Ok(())) => (now + self.spread / 4, Request::Lead),
@@ -184,7 +184,7 @@ mod tests {
         let (asked, ttl) = (Instant::now(), Duration::from_secs(3));
         assert_eq!(next(Lead::Ours { wanted: true }, asked, ttl), Next::Resign);
         assert_eq!(next(Lead::Another(Duration::from_secs(2)), asked, ttl), Next::Wait(Duration::from_secs(2)));
-        // Another program's longer lease, or rubbish, is looked at again in time.
+        // Another scheduler's longer lease, or an absurd one, is asked for again in time.
         assert_eq!(next(Lead::Another(Duration::from_secs(900)), asked, ttl), Next::Wait(ttl));
         assert!(!Leadership::Follows.leads(asked));
         let alone = Leadership::Leads { until: None };
@@ -210,7 +210,7 @@ mod tests {
         assert!(campaign.leadership().leads(at + ttl - MARGIN - Duration::from_millis(1)));
         assert_eq!((campaign.due(at + ttl / 4), campaign.due(at + ttl / 3)), (None, Some(Request::Lead)));
 
-        // A newer program wants it.
+        // A newer program wants the lead.
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: true })), at);
         assert_eq!((campaign.leadership(), campaign.due(at)), (Leadership::Follows, Some(Request::Resign)));
         campaign.answered(Answer::Resigned(Ok(())), at);
@@ -225,7 +225,7 @@ mod tests {
         let (now, ttl) = (Instant::now(), Duration::from_secs(9));
         let mut campaign = Campaign::new(Candidate { program: "p".into(), token: "t".into(), revision: 1 }, ttl, true);
         campaign.answered(Answer::Lead(now, Ok(Lead::Ours { wanted: false })), now);
-        // The loop was held up for longer than the lease: it leads no more, whatever it is told later.
+        // The loop was held up for longer than the lease: it leads no more, whatever the broker answers later.
         assert!(!campaign.leadership().leads(now + ttl));
         let error = || BrokerError::new(asynq_runtime::broker::BrokerErrorKind::Unavailable, "away");
         for answer in [Answer::Lead(now, Err(error())), Answer::MayBeFree(Err(error()))] {

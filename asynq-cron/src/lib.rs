@@ -1,9 +1,9 @@
 //! Periodic jobs for `asynq-runtime`: cron expressions with time zones, and a scheduler whose ticks fire once, however many
 //! replicas run.
 //!
-//! - [`CronSpec`]: a cron expression in its time zone; knows the next time and says itself in English.
-//! - [`Tick`]: what a periodic job is told about the time that it runs for.
-//! - [`Periodic`]: an entry made while the program runs; [`service`] schedules it.
+//! - [`CronSpec`]: a cron expression in its time zone, with its next times and a sentence in English.
+//! - [`Tick`]: the time that a run of a periodic job is for.
+//! - [`Periodic`]: an entry that is made at run time; [`service`] schedules it.
 //! - [`Schedule`]: pauses, resumes, forgets and runs entries, from any program.
 //!
 //! The rules (expressions, clocks, missed and overlapping runs, deploys) are in the repository's `docs/schedules.md`.
@@ -44,12 +44,12 @@ pub use self::{
 ///
 pub use asynq_macros::periodic;
 
-/// What a file with periodic jobs needs: `use asynq_cron::prelude::*;`.
+/// The imports of a file with periodic jobs: `use asynq_cron::prelude::*;`.
 pub mod prelude {
     pub use crate::{CronSpec, Missed, Overlap, Periodic, Tick, periodic};
 }
 
-/// What expansions reach; no other code should.
+/// Items for the expansions of `#[periodic]`; no other code should use them.
 #[doc(hidden)]
 pub mod __private {
     pub use asynq_runtime::{__private::inventory, PreparedTask, broker::Overlap};

@@ -1,4 +1,4 @@
-//! Runs an entry that is only known from the list of entries: that of another program, ours or Go's.
+//! Runs an entry that is only known from the list of entries, of another program of this crate or of Go.
 
 use asynq_runtime::{
     RawTask, TaskId,
@@ -11,14 +11,15 @@ use std::time::Duration;
 use crate::{PeriodicError, Schedule, Tick};
 
 impl Schedule {
-    /// The queue of the tasks of a listed entry.
+    /// Returns the queue of the tasks of a listed entry.
     pub fn queue_of(entry: &SchedulerEntry) -> QueueName {
         let named = options(entry).filter(|(name, _)| *name == "Queue").find_map(|(_, argument)| unquoted(argument));
         QueueName::from_wire(named.as_deref().unwrap_or("default"))
     }
 
-    /// Enqueues the task of a listed entry once, now, beside its schedule and whatever its overlap; returns the task's id.
-    /// It is what a tick of the entry enqueues; of an entry of Go's scheduler, which lists only asynq's options, it has those.
+    /// Enqueues the task of a listed entry once, now, beside its schedule and whatever its overlap policy; returns the task's id.
+    /// The task equals that of a tick of the entry. The list of Go's scheduler has asynq's options only, so a task of its entry
+    /// has no others.
     ///
     /// # Errors
     ///
@@ -39,7 +40,8 @@ impl Schedule {
     }
 }
 
-/// What one tick of an entry of ours enqueues at `now`, under a new id; `None` if the list does not say it.
+/// The task that one tick of a listed entry of this crate enqueues at `now`, with a new id; `None` if the list does not contain
+/// it.
 fn exact_task_of(entry: &SchedulerEntry, now: DateTime<Utc>) -> Option<NewTask> {
     let listed = entry.task.as_ref()?;
     let mut message = TaskMessage::decode(listed.message.clone()).ok()?;
@@ -75,7 +77,7 @@ fn exact_task_of(entry: &SchedulerEntry, now: DateTime<Utc>) -> Option<NewTask> 
     })
 }
 
-/// What one tick of an entry of Go's enqueues.
+/// The task that one tick of a listed entry of Go's scheduler enqueues.
 fn task_of(entry: &SchedulerEntry, tick: Tick) -> Result<RawTask, PeriodicError> {
     let mut task = match entry.task_payload.is_empty() {
         true => RawTask::without_payload(&entry.task_type),
@@ -89,26 +91,27 @@ fn task_of(entry: &SchedulerEntry, tick: Tick) -> Result<RawTask, PeriodicError>
             "Queue" => task.queue(text()?),
             "Group" => task.group(text()?),
             "MaxRetry" => task.retry(argument.parse::<u32>().map_err(|_| unreadable())?),
-            // Go writes no limit at all as zero.
+            // Go writes zero for no limit.
             "Timeout" | "Unique" | "Retention" | "ProcessIn" if span()?.is_zero() => task,
             "Timeout" => task.timeout(span()?),
             "Unique" => task.unique(span()?),
             "Retention" => task.retention(span()?),
             "ProcessIn" => task.process_in(span()?),
             "Deadline" => task.deadline(moment(argument).ok_or_else(unreadable)?),
-            // "Now" is what was asked for, an id can be taken once only, and what nobody knows Go's reader drops, too.
+            // `ProcessAt` does not apply, because the caller asked for now; an id can be used only once; and Go's reader drops
+            // unknown options, too.
             _ => task,
         };
     }
     Ok(tick.headers().fold(task, |task, (key, value)| task.header(key, value)))
 }
 
-/// Names and arguments of the options of an entry.
+/// The names and arguments of an entry's options.
 fn options(entry: &SchedulerEntry) -> impl Iterator<Item = (&str, &str)> {
     entry.enqueue_options.iter().filter_map(|option| option.strip_suffix(')')?.split_once('('))
 }
 
-/// What Go's `%q` quotes.
+/// The text that Go's `%q` has quoted.
 fn unquoted(quoted: &str) -> Option<String> {
     let mut chars = quoted.strip_prefix('"')?.strip_suffix('"')?.chars();
     let mut text = String::new();
@@ -135,7 +138,7 @@ fn take_hex(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
     u32::from_str_radix(&number, 16).ok().filter(|_| number.len() == digits).and_then(char::from_u32)
 }
 
-/// `Wed May 18 03:33:20 UTC 2033`. Another zone's letters do not say which zone it is.
+/// Reads `Wed May 18 03:33:20 UTC 2033`; `None` for another zone, because its abbreviation is ambiguous.
 fn moment(text: &str) -> Option<DateTime<Utc>> {
     let at = NaiveDateTime::parse_from_str(text, "%a %b %e %H:%M:%S UTC %Y").ok()?;
     Some(at.and_utc())

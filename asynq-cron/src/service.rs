@@ -1,4 +1,4 @@
-//! The scheduler as a neighbour of a server's jobs.
+//! The scheduler as a service of a server, beside its jobs.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -15,20 +15,20 @@ use crate::{
     scheduler::{self, Provider, Settings},
 };
 
-/// Names the release of this program, a number that grows: Unix seconds of the build, say.
+/// The release of this program, a number that grows, for example the Unix seconds of the build.
 const RELEASE: &str = "ASYNQ_RELEASE";
-/// Names this program, the same in all of its versions.
+/// The name of this program, the same in all of its versions.
 const PROGRAM: &str = "ASYNQ_PROGRAM";
-/// Longer times are cut to this one: the scheduler adds them to instants, which must not overflow.
+/// The longest time that a setting may have: the scheduler adds it to instants, which must not overflow.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// A scheduler for `Server::builder(..).service(..)` or `App::service`: with the `#[periodic]` jobs of this program, and
-/// what it is given besides.
+/// Makes a scheduler for `Server::builder(..).service(..)` or `App::service`, with the `#[periodic]` jobs of this program and the
+/// entries that are added to it.
 ///
-/// No program needs one for its `#[periodic]` jobs: every server schedules them, of `main!()` or of `Server::builder`, unless
-/// it leaves linked services out
-/// ([`without_linked_services`](asynq_runtime::server::ServerBuilder::without_linked_services)) or was given its registry.
-/// A server that is given a scheduler has that one alone.
+/// No program needs to call this for its `#[periodic]` jobs. Every server schedules them, of `main!()` or of `Server::builder`,
+/// unless it leaves linked services out
+/// ([`without_linked_services`](asynq_runtime::server::ServerBuilder::without_linked_services)) or was given its registry. A
+/// server to which a scheduler is passed has no other one.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -81,19 +81,18 @@ impl SchedulerService {
         }
     }
 
-    /// Adds an entry. One of a job that the server does not know stops the server, unless it is
+    /// Adds an entry. If the server does not know the job of the entry, the server stops with an error, unless the entry is
     /// [`foreign`](Periodic::foreign).
     pub fn entry(mut self, entry: Periodic) -> Self {
         self.entries.push(entry);
         self
     }
 
-    /// Asks `entries` for further entries, at the start and then every so often (asynq: 3 minutes; at least 1 s, at
-    /// most a year). What is new is added, what changed is replaced, what is gone is removed and forgotten. An error changes
-    /// nothing.
+    /// Calls `entries` for further entries at the start and then once per `every`: at least 1 s, at most a year; asynq uses 3
+    /// minutes. New entries are added, changed ones replaced, and missing ones removed and forgotten. An error changes nothing.
     ///
-    /// One call runs at a time. A call that has not answered after `every`, and after 30 s, is dropped with a warning and
-    /// changes nothing either; ticks do not wait for it.
+    /// One call runs at a time. A call that has not returned after the longer of `every` and 30 s is dropped with a warning and
+    /// changes nothing either. Ticks do not wait for it.
     pub fn provider<F, R>(mut self, every: Duration, entries: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
@@ -110,32 +109,32 @@ impl SchedulerService {
         self
     }
 
-    /// How long the leader leads without news of it, and so how long its ticks are late when it dies; default 10 s, at
-    /// least 3 s, at most a year.
+    /// Sets how long the leader leads without renewing its lead, which is also how late ticks are after its death; default 10 s,
+    /// at least 3 s, at most a year.
     pub fn leader_ttl(mut self, ttl: Duration) -> Self {
         self.ttl = ttl.clamp(SHORTEST_TTL, LONGEST);
         self
     }
 
-    /// Whether one scheduler leads (default) or all of them send every tick, of which the broker takes one.
+    /// Sets whether one scheduler leads (default), or all send every tick, of which the broker accepts one.
     pub fn election(mut self, election: bool) -> Self {
         self.election = election;
         self
     }
 
-    /// Names this program, the same in all of its replicas and versions: the schedulers of one program elect one of them,
-    /// and a newer version takes the schedule over from an older one. Programs of other names on the same broker schedule
-    /// what is theirs. Default: the environment variable `ASYNQ_PROGRAM`, or else the name of the program's file.
+    /// Sets the name of this program, the same in all of its replicas and versions. The schedulers of one program elect one of
+    /// them, and a newer version takes the schedule over from an older one. Programs with other names on the same broker schedule
+    /// their own entries. Default: the environment variable `ASYNQ_PROGRAM`, or else the name of the program's file.
     ///
-    /// Of two programs of one name, `server` in two containers say, one leads, and entries that only the other one has are
-    /// not fired: the other one warns of each of them. Give each program a name of its own.
+    /// If two programs have one name, for example `server` in two containers, one of them leads, and entries that only the other
+    /// one has are not fired; the other one warns of each of them. Give each program its own name.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = Some(name.into());
         self
     }
 
-    /// Names the release of this program by a number that grows; a newer one takes the schedule over from an older one.
-    /// Default: the environment variable `ASYNQ_RELEASE`, or else the time of the program's file.
+    /// Sets the release of this program, a number that grows; a newer release takes the schedule over from an older one. Default:
+    /// the environment variable `ASYNQ_RELEASE`, or else the modification time of the program's file.
     pub fn release(mut self, release: u64) -> Self {
         self.release = Some(release);
         self
@@ -169,12 +168,12 @@ impl Service for SchedulerService {
         "scheduler"
     }
 
-    /// A job that blocks its runtime must not stop the schedule.
+    /// The scheduler runs on the heartbeat runtime, so that a job that blocks its runtime does not stop the schedule.
     fn runs_beside_heartbeat(&self) -> bool {
         true
     }
 
-    /// With entries for other programs' workers it may.
+    /// A server without jobs may schedule entries for other programs' workers.
     fn stands_alone(&self) -> bool {
         !self.entries.is_empty() || self.provider.is_some()
     }
@@ -184,8 +183,8 @@ impl Service for SchedulerService {
     }
 }
 
-/// The program: as the variable says, or the name of its file. The path may end in what Linux adds to that of a file which
-/// a deploy has replaced.
+/// The name of the program: the variable, or the name of its file. Linux adds a suffix to the path of a file that a deploy has
+/// replaced.
 fn program(variable: Option<String>) -> String {
     if let Some(name) = variable.filter(|name| !name.is_empty()) {
         return name;
@@ -196,7 +195,7 @@ fn program(variable: Option<String>) -> String {
     name.strip_suffix(std::env::consts::EXE_SUFFIX).unwrap_or(name).to_owned()
 }
 
-/// The release: as the variable says, or the time of the program's file.
+/// The release: the variable, or the modification time of the program's file.
 fn release(variable: Option<String>) -> Result<u64, BoxError> {
     match variable.filter(|text| !text.is_empty()) {
         Some(text) => text.trim().parse().map_err(|_| {
@@ -223,7 +222,7 @@ const NO_SCHEDULE: &str = "no-schedule";
 
 fn flags() -> Vec<Flag> {
     let flag = Flag::switch(NO_SCHEDULE, "Run jobs only, and leave the periodic ones to other programs to schedule");
-    // A program without periodic jobs has no use for it.
+    // A program without periodic jobs does not need the flag.
     vec![flag.hidden(PeriodicEntry::linked().is_empty())]
 }
 
@@ -256,7 +255,7 @@ mod tests {
     #[test]
     fn a_program_has_the_name_of_its_file_or_the_one_that_it_was_given() {
         assert_eq!(program(Some("shop".into())), "shop");
-        // This test's program is asynq_cron-HASH.
+        // The file of this test is asynq_cron-HASH.
         assert!(program(None).starts_with("asynq_cron-"), "{}", program(None));
         assert_eq!(program(Some(String::new())), program(None));
     }
@@ -267,7 +266,7 @@ mod tests {
             service().leader_ttl(Duration::from_millis(1)).provider(Duration::ZERO, || async { Ok(Vec::new()) });
         assert_eq!((service.ttl, service.sync_every), (SHORTEST_TTL, Duration::from_secs(1)));
         assert!(service.election && !service.election(false).election);
-        // The scheduler adds them to instants, three leases at most.
+        // The scheduler adds these times to instants, at most three leases.
         let service = crate::service().leader_ttl(Duration::MAX);
         let service = service.provider(Duration::MAX, || async { Ok(Vec::new()) });
         assert!(std::time::Instant::now().checked_add(service.ttl.saturating_mul(3)).is_some());

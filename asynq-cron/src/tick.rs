@@ -1,17 +1,17 @@
-//! What a periodic job is told about its tick, and how that travels: in two headers, so that the payload stays the job's
-//! own and a Go worker that runs the type sees what it expects.
+//! The tick of a periodic job and its transport in two headers. The payload stays the job's own, so that a Go worker
+//! that runs the type can read it.
 
 use asynq_runtime::JobContext;
 use chrono::{DateTime, Utc};
 
 /// Unix seconds of the tick.
 pub(crate) const AT: &str = "asynq-cron-at";
-/// How many ticks it stands for besides; absent where none.
+/// How many missed ticks the tick stands for; absent for none.
 pub(crate) const MISSED: &str = "asynq-cron-missed";
 
 /// The tick that a periodic job runs for: an argument of a `#[periodic]` function.
 ///
-/// Every attempt at a task has the same one, however late it runs.
+/// Every attempt at a task has the same tick, however late it runs.
 ///
 /// ```
 /// use asynq_cron::{Tick, periodic};
@@ -28,29 +28,28 @@ pub struct Tick {
 }
 
 impl Tick {
-    /// A tick for `scheduled_at`, for calling a job's function in a test.
+    /// Makes a tick for `scheduled_at`, to call a job's function in a test.
     pub fn new(scheduled_at: DateTime<Utc>) -> Self {
         Self { scheduled_at, missed: 0 }
     }
 
-    /// The same, which stands for so many missed ones besides.
+    /// Sets how many missed ticks this one stands for.
     #[must_use]
     pub fn with_missed(self, missed: u64) -> Self {
         Self { missed, ..self }
     }
 
-    /// The tick of a task. One that no schedule made, enqueued by hand, has the time at which this attempt reads it.
+    /// Returns the tick of a task. A task that no schedule enqueued has the time of this call.
     pub fn of(ctx: &JobContext) -> Self {
         Self::read(ctx.header(AT), ctx.header(MISSED)).unwrap_or_else(|| Self::new(Utc::now()))
     }
 
-    /// When it should have run: a time of the schedule, whatever the jitter.
+    /// Returns when the tick was due: a time of the schedule, without the jitter.
     pub fn scheduled_at(&self) -> DateTime<Utc> {
         self.scheduled_at
     }
 
-    /// How many earlier ticks were left out, because no scheduler was there to fire them; no more than 9,999 are
-    /// counted.
+    /// Returns how many earlier ticks were left out because no scheduler fired them; at most 9,999 are counted.
     pub fn missed(&self) -> u64 {
         self.missed
     }
@@ -60,7 +59,7 @@ impl Tick {
         Some(Self { scheduled_at, missed: missed.and_then(|text| text.parse().ok()).unwrap_or(0) })
     }
 
-    /// The headers of its task.
+    /// The headers of the tick's task.
     pub(crate) fn headers(&self) -> impl Iterator<Item = (&'static str, String)> {
         let missed = (self.missed > 0).then(|| (MISSED, self.missed.to_string()));
         std::iter::once((AT, self.scheduled_at.timestamp().to_string())).chain(missed)

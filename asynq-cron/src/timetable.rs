@@ -1,4 +1,4 @@
-//! Fires the linked periodic jobs in a `TestApp`, whose clock is turned by hand.
+//! Fires the linked periodic jobs in a `TestApp`, whose clock the test advances.
 
 use asynq_runtime::{
     Client, Registry,
@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::{Periodic, PeriodicEntry, PeriodicError, Tick};
 
-/// There are no other releases in memory.
+/// The revision of this program; in memory there are no other releases.
 const REVISION: u64 = 1;
 
 asynq_runtime::__private::inventory::submit! {
@@ -38,7 +38,7 @@ fn fire<'a>(client: &'a Client, registry: &'a Registry) -> BoxFuture<'a, Result<
     Box::pin(async move {
         let now = client.broker().now();
         for entry in entries(registry)? {
-            // Schedules have whole seconds.
+            // Ticks are at whole seconds.
             if entry.spec().next_after(now - TimeDelta::seconds(1)) != Some(now) {
                 continue;
             }

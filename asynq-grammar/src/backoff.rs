@@ -7,28 +7,28 @@ use std::{error::Error, fmt, ops::Range, time::Duration};
 
 use crate::duration::{self, DurationError};
 
-/// No task waits longer than this for its next attempt; asynq's own formula has no cap and overflows.
+/// The longest pause before a task's next attempt; asynq's own formula has no cap and overflows.
 pub const LONGEST: Duration = Duration::from_secs(10 * 24 * 3600);
 
-/// How long a failed task waits for its next attempt.
+/// The pauses between a task's attempts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Backoff {
-    /// Always as long.
+    /// The same pause every time.
     Constant(Duration),
-    /// So much longer each time: once, twice, three times this.
+    /// A pause that grows by this each time: once, twice, three times this.
     Linear(Duration),
-    /// Twice as long each time.
+    /// A pause that doubles each time.
     Exponential {
-        /// Before the first retry.
+        /// The pause before the first retry.
         first: Duration,
-        /// … and never longer than this.
+        /// The longest pause.
         most: Duration,
     },
 }
 
 impl Backoff {
-    /// The pause of a task that had failed `retried` times before its last failure: 0 at the first. At most [`LONGEST`],
-    /// and it never shrinks as the number grows.
+    /// Returns the pause of a task that had failed `retried` times before its last failure: 0 at the first. The pause
+    /// is at most [`LONGEST`], and never shrinks as the number grows.
     #[must_use]
     pub fn delay(self, retried: u32) -> Duration {
         let delay = match self {
@@ -44,7 +44,7 @@ impl Backoff {
 }
 
 impl fmt::Display for Backoff {
-    /// The form that [`parse`] reads.
+    /// Writes the form that [`parse`] reads.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Constant(delay) => f.write_str(&duration::format(delay)),
@@ -60,8 +60,8 @@ impl fmt::Display for Backoff {
 ///
 /// # Errors
 ///
-/// A [`BackoffError`] that says which bytes are wrong and what to write in their place. A pause of nothing is an error,
-/// and so is one above [`LONGEST`], or an exponential one whose greatest is below its first.
+/// A [`BackoffError`] with the bytes that are wrong and a valid text in their place. A zero pause, one above
+/// [`LONGEST`], and an exponential back-off whose longest pause is below its first are errors.
 pub fn parse(text: &str) -> Result<Backoff, BackoffError> {
     let Some(open) = text.find('(') else {
         // A word without parentheses is more likely a form than a duration.
@@ -107,7 +107,7 @@ fn arguments(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
     parts.collect()
 }
 
-/// One duration of a back-off.
+/// Parses one duration of a back-off.
 fn pause(text: &str, range: Range<usize>) -> Result<Duration, BackoffError> {
     let part = &text[range.clone()];
     let value = duration::parse(part).map_err(|error| {
@@ -138,7 +138,7 @@ impl Form {
         }
     }
 
-    /// How it is written.
+    /// An example of the form.
     fn example(self) -> &'static str {
         match self {
             Self::Linear => "\"linear(10s)\"",
@@ -147,7 +147,7 @@ impl Form {
     }
 }
 
-/// Why a text is not a back-off, and which bytes of it are to blame.
+/// The reason why a text is not a valid back-off, and the bytes that are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackoffError {
     problem: Problem,
@@ -155,7 +155,7 @@ pub struct BackoffError {
 }
 
 impl BackoffError {
-    /// The bytes of the parsed text that are wrong; the whole text when it is blank.
+    /// Returns the range of the parsed text that is wrong; the whole text if it is blank.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()

@@ -5,20 +5,20 @@
 
 use std::{error::Error, fmt, ops::Range, time::Duration};
 
-/// The longest duration: what Go's `time.Duration` can hold, in whole seconds (about 292 years).
+/// The longest duration: the largest whole number of seconds that Go's `time.Duration` can hold (about 292 years).
 ///
-/// Adding it to any instant of this century stays far inside 64-bit seconds, so later arithmetic cannot overflow.
+/// The sum with any instant of this century stays far inside 64-bit seconds, so later arithmetic cannot overflow.
 pub const MAX: Duration = Duration::from_secs(i64::MAX as u64 / NANOS_PER_SEC);
 
 const NANOS_PER_SEC: u64 = 1_000_000_000;
 
 /// Parses text such as `"90s"`, `"3m"`, `"1h30m"`, `"7d"`, `"2w"` or `"500ms"`.
 ///
-/// `"0s"` is a duration like any other; whether zero makes sense is for the caller to judge.
+/// `"0s"` is a valid duration; the caller decides whether zero makes sense.
 ///
 /// # Errors
 ///
-/// A [`DurationError`] that says which bytes are wrong and what to write in their place. White space, signs, decimals,
+/// A [`DurationError`] with the bytes that are wrong and a valid text in their place. White space, signs, decimals,
 /// upper-case units and anything longer than [`MAX`] are errors.
 pub fn parse(text: &str) -> Result<Duration, DurationError> {
     let error = |kind, range: Range<usize>| Err(DurationError { kind, range });
@@ -82,7 +82,7 @@ pub fn format(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// Why a text is not a duration, and which bytes of it are to blame.
+/// The reason why a text is not a valid duration, and the bytes that are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DurationError {
     kind: Kind,
@@ -90,7 +90,7 @@ pub struct DurationError {
 }
 
 impl DurationError {
-    /// The bytes of the parsed text that are wrong; the whole text when it is blank.
+    /// Returns the range of the parsed text that is wrong; the whole text if it is blank.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
@@ -148,7 +148,7 @@ impl Error for DurationError {}
 struct Unit {
     name: &'static str,
     ms: u64,
-    /// How people spell it elsewhere, in lower case.
+    /// Other spellings of the unit, in lower case.
     aliases: &'static [&'static str],
 }
 
@@ -181,7 +181,8 @@ fn not_a_number(text: &str, at: usize, at_start: bool) -> DurationError {
     }
 }
 
-/// `name` is what stands between `number` and the next digit; `after_number` is everything behind `number`.
+/// The error for a text after a number that is not a unit: `name` is the text up to the next digit, `after_number` all
+/// text after `number`.
 fn not_a_unit(number: &str, name: &str, range: Range<usize>, after_number: &str) -> DurationError {
     if matches!(name, "." | ",") {
         let digits = leading(&after_number[1..], |c| c.is_ascii_digit());
@@ -191,7 +192,7 @@ fn not_a_unit(number: &str, name: &str, range: Range<usize>, after_number: &str)
     }
     let word = name.trim();
     if word.is_empty() || UNITS.iter().any(|unit| unit.name == word) {
-        // Only the white space around it keeps it from being a unit.
+        // Only the white space around the name makes it an invalid unit.
         let blank = name.find(char::is_whitespace).unwrap_or(0);
         let start = range.start + blank;
         let blanks = leading(&name[blank..], char::is_whitespace).len();

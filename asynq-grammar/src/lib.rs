@@ -1,12 +1,12 @@
-//! Durations, back-offs, names, patterns of names and cron expressions, parsed alike at compile time by the macros and at run time by
-//! `asynq-runtime`.
+//! Durations, back-offs, names, patterns of names and cron expressions, parsed alike at compile time by the macros and at run
+//! time by `asynq-runtime`.
 //!
-//! There is one parser for each little language of the framework: what `#[job(timeout = "3m")]` accepts is what
-//! `.timeout("3m")` accepts, and both refuse it with the same words. Every error knows the bytes it is about
-//! ([`BackoffError::range`], [`CronError::range`], [`DurationError::range`], [`NameError::range`], [`PatternError::range`]),
-//! so that a caller can point at them, and [`nearest`] knows what was meant by a word that nobody knows.
+//! Each little language of the framework has one parser: `#[job(timeout = "3m")]` accepts the same texts as `.timeout("3m")`, and
+//! both refuse others with the same words. Every error has the range of the bytes that are wrong ([`BackoffError::range`],
+//! [`CronError::range`], [`DurationError::range`], [`NameError::range`], [`PatternError::range`]), so that a caller can point at
+//! them. [`nearest`] finds the word that was meant by an unknown one.
 //!
-//! No dependencies, no I/O, no panics.
+//! The crate has no dependencies, does no I/O and does not panic.
 
 pub mod backoff;
 pub mod cron;

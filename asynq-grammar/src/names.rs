@@ -1,4 +1,4 @@
-//! Checks the names that end up in keys and messages: queues, jobs, groups and task ids.
+//! Checks the names that become parts of keys and messages: queues, jobs, groups and task ids.
 
 use std::{error::Error, fmt, ops::Range};
 
@@ -13,7 +13,7 @@ pub const MAX_TASK_ID_BYTES: usize = 512;
 
 /// Checks the name of a queue: not blank, no `{` or `}`, no control characters, at most [`MAX_QUEUE_BYTES`].
 ///
-/// Braces are refused because asynq writes `asynq:{<queue>}:…` and a Redis cluster hashes what stands between them.
+/// Braces are refused because asynq writes `asynq:{<queue>}:…`, and a Redis cluster hashes the text between them.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ pub fn check_task_id(id: &str) -> Result<(), NameError> {
     check(id, Named::TaskId, MAX_TASK_ID_BYTES)
 }
 
-/// Why a text cannot be the name of a queue, a job, a group or a task, and which bytes of it are to blame.
+/// The reason why a text is not a valid name of a queue, a job, a group or a task, and the bytes that are wrong.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NameError {
     named: Named,
@@ -74,32 +74,33 @@ pub struct NameError {
 }
 
 impl NameError {
-    /// What is wrong with the name.
+    /// Returns the problem with the name.
     #[must_use]
     pub fn problem(&self) -> NameProblem {
         self.problem
     }
 
-    /// The bytes of the checked text that are wrong: one character, what is over the limit, or the whole blank text.
+    /// Returns the range of the checked text that is wrong: one character, the colon and the UUID at the end, the bytes
+    /// over the limit, or the whole blank text.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 }
 
-/// What can be wrong with a name.
+/// The problem with a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NameProblem {
-    /// Nothing but white space, or nothing at all.
+    /// The name is empty or has only white space.
     Blank,
-    /// `{` or `}` in the name of a queue.
+    /// The name of a queue contains `{` or `}`.
     Brace(char),
-    /// A control character such as a line break or NUL.
+    /// The name contains a control character, such as a line break or NUL.
     Control(char),
-    /// A colon and a UUID at the end of the name of a group.
+    /// The name of a group ends in a colon and a UUID.
     SetName,
-    /// More bytes than may be stored.
+    /// The name is too long.
     TooLong {
         /// The length of the text, in bytes.
         bytes: usize,
@@ -124,7 +125,7 @@ impl fmt::Display for NameError {
     }
 }
 
-/// What is wrong, to be put behind the thing it is said of: "must not be empty".
+/// Writes the problem as the rest of a sentence about the name: "must not be empty".
 impl fmt::Display for NameProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -164,13 +165,13 @@ fn check(text: &str, named: Named, limit: usize) -> Result<(), NameError> {
         }
     }
     if text.len() > limit {
-        // The limit may fall inside a character; a range that cuts one could not be used as an index.
+        // The limit may fall inside a character, and a range that cuts a character is not a valid index.
         return error(NameProblem::TooLong { bytes: text.len(), limit }, floor_char_boundary(text, limit)..text.len());
     }
     Ok(())
 }
 
-/// `str::floor_char_boundary` is newer than the Rust this crate promises to build with.
+/// Does the same as `str::floor_char_boundary`, which is newer than the Rust version that this crate supports.
 fn floor_char_boundary(text: &str, index: usize) -> usize {
     (0..=index).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
 }

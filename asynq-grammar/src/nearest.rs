@@ -1,7 +1,7 @@
-//! Finds the known word that an unknown one was meant to be.
+//! Finds the known word that was probably meant by an unknown one.
 
-/// The one of `known` that was probably meant by `word`: at most a third of it is typed differently, upper and lower case
-/// not counted. `None` where a guess would help nobody.
+/// Returns the word of `known` that was probably meant by `word`: at most a third of its characters differ, and case does not
+/// count. `None` if no known word is that near.
 ///
 /// ```
 /// assert_eq!(asynq_grammar::nearest("retyr", ["queue", "retry"]), Some("retry"));
@@ -21,7 +21,7 @@ fn letters(word: &str) -> Vec<char> {
     word.to_lowercase().chars().collect()
 }
 
-/// How many characters must be put in, left out, changed or swapped with their neighbour.
+/// How many characters must be inserted, deleted, changed or swapped with their neighbour.
 fn distance(from: &[char], to: &[char]) -> usize {
     let mut rows = vec![(0..=to.len()).collect::<Vec<_>>()];
     for i in 1..=from.len() {

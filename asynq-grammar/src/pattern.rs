@@ -1,10 +1,10 @@
-//! Names with `*` in them, which stand for many: queues such as `tenant:*`, jobs such as `mail:*`.
+//! Patterns of names with `*`: queues such as `tenant:*`, jobs such as `mail:*`.
 
 use std::{error::Error, fmt, ops::Range};
 
 use crate::NameError;
 
-/// A name, or a pattern in which each `*` stands for any text, also for none. Nothing else is special.
+/// A name, or a pattern in which each `*` stands for any text, also for an empty one. No other character is special.
 ///
 /// ```
 /// use asynq_grammar::{Pattern, names::check_queue};
@@ -17,11 +17,11 @@ use crate::NameError;
 pub struct Pattern(String);
 
 impl Pattern {
-    /// Reads a pattern of names that `check` accepts, such as [`check_queue`](crate::names::check_queue).
+    /// Parses a pattern of names that `check` accepts, such as [`check_queue`](crate::names::check_queue).
     ///
     /// # Errors
     ///
-    /// What `check` says, or that stars follow each other.
+    /// The error of `check`, or two stars follow each other.
     pub fn new(text: &str, check: impl FnOnce(&str) -> Result<(), NameError>) -> Result<Self, PatternError> {
         check(text).map_err(PatternError::Name)?;
         match text.find("**") {
@@ -30,19 +30,19 @@ impl Pattern {
         }
     }
 
-    /// The pattern as it was written.
+    /// Returns the pattern as it was written.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether it is a plain name.
+    /// Returns whether the pattern is a plain name.
     #[must_use]
     pub fn is_exact(&self) -> bool {
         !self.0.contains('*')
     }
 
-    /// Whether `name` is meant.
+    /// Returns whether the pattern matches `name`.
     #[must_use]
     pub fn matches(&self, name: &str) -> bool {
         matches(&self.0, name)
@@ -55,14 +55,14 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// Whether `pattern`, which the caller has checked, means `name`.
+/// Returns whether `pattern`, which the caller has checked, matches `name`.
 #[must_use]
 pub fn matches(pattern: &str, name: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == name };
     let Some(mut name) = name.strip_prefix(start) else { return false };
     let mut parts: Vec<&str> = rest.split('*').collect();
     let end = parts.pop().unwrap_or_default();
-    // The first place of each part leaves the most room for those that follow.
+    // The first match of each part leaves the most text for the parts that follow.
     for part in parts {
         match name.split_once(part) {
             Some((_, behind)) => name = behind,
@@ -72,12 +72,12 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     name.ends_with(end)
 }
 
-/// Why a text cannot be a pattern.
+/// The reason why a text is not a valid pattern.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PatternError {
-    /// It could be no name either.
+    /// The text is not a valid name either.
     Name(NameError),
-    /// Two stars in a row, which say no more than one.
+    /// Two stars follow each other, which match the same names as one.
     Stars {
         /// The whole text.
         text: String,
@@ -87,7 +87,7 @@ pub enum PatternError {
 }
 
 impl PatternError {
-    /// The bytes of the text that are to blame.
+    /// Returns the range of the text that is wrong.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         match self {
@@ -109,7 +109,7 @@ impl fmt::Display for PatternError {
 impl Error for PatternError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // Its text is this one's.
+            // `Display` writes the text of that error, so the next error of the chain is its source.
             Self::Name(error) => error.source(),
             Self::Stars { .. } => None,
         }

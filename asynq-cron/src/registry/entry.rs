@@ -1,4 +1,4 @@
-//! What `#[periodic]` writes into the inventory of a program.
+//! The item that `#[periodic]` adds to the inventory of a program.
 
 use std::time::Duration;
 
@@ -8,20 +8,21 @@ use chrono_tz::Tz;
 use super::{Periodic, PeriodicError};
 use crate::{CronSpec, Missed};
 
-/// A periodic job that is linked into this program; `const`, because the inventory is made of statics.
+/// A periodic job that is linked into this program. Its functions are `const`, because the inventory is made of
+/// statics.
 #[derive(Debug, Clone, Copy)]
 pub struct PeriodicEntry {
     /// The job.
     pub job: JobDescriptor,
-    /// Its schedule as text.
+    /// The schedule as text.
     pub spec: &'static str,
-    /// The zone of its schedule; UTC unless the text names one.
+    /// The time zone of the schedule; `None` means the zone in the text, or UTC.
     pub zone: Option<Tz>,
-    /// What becomes of missed ticks.
+    /// The policy for missed ticks.
     pub missed: Missed,
-    /// What becomes of a tick while the previous task is there.
+    /// The policy for a tick while the previous task has not ended.
     pub overlap: Overlap,
-    /// Each tick is deferred by up to this time.
+    /// The longest time by which a tick is deferred.
     pub jitter: Duration,
     task: fn() -> PreparedTask,
 }
@@ -29,7 +30,7 @@ pub struct PeriodicEntry {
 asynq_runtime::__private::inventory::collect!(PeriodicEntry);
 
 impl PeriodicEntry {
-    /// The entry that enqueues what `task` makes, written at `file`:`line`.
+    /// Makes an entry, written at `file`:`line`, that enqueues the result of `task`.
     pub const fn of<J: Job>(spec: &'static str, task: fn() -> PreparedTask, file: &'static str, line: u32) -> Self {
         Self {
             job: JobDescriptor::of::<J>(file, line),
@@ -49,46 +50,46 @@ impl PeriodicEntry {
         self
     }
 
-    /// Sets what becomes of missed ticks.
+    /// Sets the policy for missed ticks.
     #[must_use]
     pub const fn missed(mut self, missed: Missed) -> Self {
         self.missed = missed;
         self
     }
 
-    /// Sets what becomes of a tick while the previous task is there.
+    /// Sets the policy for a tick while the previous task has not ended.
     #[must_use]
     pub const fn overlap(mut self, overlap: Overlap) -> Self {
         self.overlap = overlap;
         self
     }
 
-    /// Sets how far a tick may be deferred.
+    /// Sets the longest time by which a tick is deferred.
     #[must_use]
     pub const fn jitter(mut self, jitter: Duration) -> Self {
         self.jitter = jitter;
         self
     }
 
-    /// The entries of this program, by name of the job.
+    /// Returns the entries of this program, sorted by the name of the job.
     pub fn linked() -> Vec<&'static Self> {
         let mut entries: Vec<_> = asynq_runtime::__private::inventory::iter::<Self>().collect();
         entries.sort_by_key(|entry| entry.job.name);
         entries
     }
 
-    /// The entry, checked.
+    /// Checks the entry and returns it as a [`Periodic`].
     ///
     /// # Errors
     ///
-    /// What the macro refuses while compiling: a schedule or an option that cannot be used.
+    /// The schedule or an option is not valid; the macro refuses such an entry at compile time.
     pub fn to_periodic(&self) -> Result<Periodic, PeriodicError> {
         let spec = match self.zone {
             Some(zone) => CronSpec::parse_in(self.spec, zone),
             None => CronSpec::parse(self.spec),
         };
         let spec = spec.map_err(|source| PeriodicError::Spec { job: self.job.name.to_owned(), source })?;
-        // By its job alone, whatever becomes of the format of its arguments.
+        // The id depends on the job alone, so that a change in the format of the arguments does not change it.
         let periodic = Periodic::new(spec, (self.task)())?.key("");
         Ok(periodic.missed(self.missed).overlap(self.overlap).jitter(self.jitter).place(self.job.place()))
     }

@@ -1,4 +1,4 @@
-//! The periodic entries of a program: linked by `#[periodic]`, made by hand, or asked for while it runs.
+//! The periodic entries of a program: linked by `#[periodic]`, or made at run time.
 
 mod entry;
 mod periodic;

@@ -1,4 +1,4 @@
-//! One periodic entry: a schedule, the task it enqueues, and its choices.
+//! One periodic entry: a schedule, the task it enqueues, and its policies.
 
 use std::{fmt, time::Duration};
 
@@ -42,7 +42,7 @@ pub struct Periodic {
     place: String,
 }
 
-/// A periodic entry that cannot be used.
+/// The reason why a periodic entry cannot be used or run.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PeriodicError {
@@ -51,20 +51,20 @@ pub enum PeriodicError {
     Spec {
         /// The job.
         job: String,
-        /// What is wrong.
+        /// The error in the schedule.
         source: SpecError,
     },
-    /// Its task could not be enqueued.
+    /// The entry's task cannot be enqueued.
     #[error("a periodic task cannot be enqueued: {0}")]
     Task(#[from] EnqueueError),
-    /// Two entries are the same to the broker.
+    /// Two entries have the same id.
     #[error(
         "`{job}` is scheduled twice under the same key, or without one and with the same arguments ({places}); give each a `key`"
     )]
     Twice {
         /// The job.
         job: String,
-        /// Where the two are written.
+        /// The places where the two are written.
         places: String,
     },
     /// The broker refused a task that should run now.
@@ -74,7 +74,7 @@ pub enum PeriodicError {
         id: String,
         /// The queue.
         queue: String,
-        /// Why.
+        /// The reason.
         source: Refused,
     },
     /// An entry of another program is listed with an option that cannot be read here.
@@ -94,7 +94,7 @@ pub enum PeriodicError {
 }
 
 impl PeriodicError {
-    /// The broker's own error, where that is what failed.
+    /// Returns the broker's error, if the broker failed.
     pub fn broker(&self) -> Option<&BrokerError> {
         match self {
             Self::Task(EnqueueError::Broker(error)) | Self::Refused { source: Refused::Broker(error), .. } => {
@@ -106,12 +106,12 @@ impl PeriodicError {
 }
 
 impl Periodic {
-    /// The entry that enqueues `task` at each time of `spec`. `@every` counts from the Unix epoch in either mode, so that
-    /// all replicas have the same ticks. An id that the task was given is not used: each tick has its own.
+    /// Makes an entry that enqueues `task` at each time of `spec`. `@every` counts from the Unix epoch in either mode, so that
+    /// all replicas have the same ticks. An id of the task is not used, because each tick has its own.
     ///
     /// # Errors
     ///
-    /// An option of the task is wrong.
+    /// An option of the task is not valid.
     pub fn new(spec: CronSpec, task: impl IntoTask) -> Result<Self, PeriodicError> {
         let task = task.into_task();
         let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
@@ -129,32 +129,32 @@ impl Periodic {
         })
     }
 
-    /// Names the entry among those of its job: the id of a row, say. An entry with a key is the same one whatever becomes of
-    /// its arguments; without one it is known by its job and its arguments.
+    /// Names the entry among those of its job, for example by the id of a row. An entry with a key stays the same one when its
+    /// arguments change; without a key its job and its arguments identify it.
     #[must_use]
     pub fn key(self, key: &str) -> Self {
         Self { id: EntryId::of(&self.job, key), ..self }
     }
 
-    /// What becomes of missed ticks; default [`Missed::Once`].
+    /// Sets the policy for missed ticks; default [`Missed::Once`].
     #[must_use]
     pub fn missed(self, missed: Missed) -> Self {
         Self { missed, ..self }
     }
 
-    /// What a tick does while the previous task waits or runs; default [`Overlap::Allow`].
+    /// Sets the policy for a tick while the previous task waits or runs; default [`Overlap::Allow`].
     #[must_use]
     pub fn overlap(self, overlap: Overlap) -> Self {
         Self { overlap, ..self }
     }
 
-    /// Puts each tick off by up to this time, the same in every replica; default not at all.
+    /// Defers each tick by up to this time, by the same time in every replica; default zero.
     #[must_use]
     pub fn jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
     }
 
-    /// Another program runs the job: this one need not know it.
+    /// Marks the job as one of another program, which this program need not know.
     #[must_use]
     pub fn foreign(self) -> Self {
         Self { foreign: true, ..self }
@@ -164,22 +164,22 @@ impl Periodic {
         Self { place, ..self }
     }
 
-    /// Names the entry, the same after every restart.
+    /// Returns the id of the entry, the same after every restart.
     pub fn id(&self) -> &EntryId {
         &self.id
     }
 
-    /// The name of its job.
+    /// Returns the name of the entry's job.
     pub fn job(&self) -> &str {
         &self.job
     }
 
-    /// The queue of its tasks.
+    /// Returns the queue of the entry's tasks.
     pub fn queue(&self) -> &QueueName {
         &self.queue
     }
 
-    /// Its schedule.
+    /// Returns the schedule.
     pub fn spec(&self) -> &CronSpec {
         &self.spec
     }
@@ -192,15 +192,15 @@ impl Periodic {
         self.foreign
     }
 
-    /// Where it is written, or what it is if nobody knows.
+    /// The place where the entry is written, or `made at run time`.
     pub(crate) fn whereabouts(&self) -> &str {
         if self.place.is_empty() { "made at run time" } else { &self.place }
     }
 
-    /// Whether a tick of the one may be sent as one of the other: they have the same schedule and enqueue the same task.
+    /// Whether a tick of one entry may be sent as one of the other: they have the same schedule and enqueue the same task.
     pub(crate) fn is_same_plan(&self, other: &Self) -> bool {
         let plan = |entry: &Self| (entry.id.clone(), entry.spec.clone(), entry.missed, entry.overlap, entry.jitter);
-        // Both bound at one moment, so that times which count from the enqueue are equal.
+        // Both are bound at one moment, so that times that count from the enqueue are equal.
         let task = |entry: &Self| {
             let mut task = entry.bind_plain(DateTime::UNIX_EPOCH).ok()?;
             task.message.id = String::new();
@@ -245,14 +245,14 @@ impl Periodic {
         Ok(BrokerTick { plan, at, marker, known: Some(known), overlap: self.overlap, task })
     }
 
-    /// Its task without any tick, under a new id.
+    /// The entry's task without a tick, under a new id.
     pub(crate) fn bind_plain(&self, now: DateTime<Utc>) -> Result<NewTask, EnqueueError> {
         let mut task = self.task.clone().bind(now, Client::MAX_PAYLOAD_LIMIT)?;
         task.id_is_ours = true;
         Ok(task)
     }
 
-    /// Its task with the tick in its headers, under a new id.
+    /// The entry's task with the tick in its headers, under a new id.
     pub(crate) fn bind(&self, tick: Tick, now: DateTime<Utc>) -> Result<NewTask, EnqueueError> {
         let mut task = self.bind_plain(now)?;
         task.message.headers.extend(tick.headers().map(|(key, value)| Header::new(key, value)));
@@ -266,7 +266,7 @@ impl fmt::Display for Periodic {
     }
 }
 
-/// How far a tick is deferred: drawn from entry and time, so that every replica draws the same.
+/// How far a tick is deferred. The time is derived from the entry and the tick, so that every replica has the same.
 fn jitter(entry: &str, at: DateTime<Utc>, most: Duration) -> Duration {
     let name = format!("{entry}:{}", at.timestamp());
     let drawn = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes()).as_u64_pair().1;
@@ -312,7 +312,7 @@ mod tests {
             Periodic::new(spec, task).expect("an entry").key("7")
         };
         assert!(of("7").is_same_plan(&of("7")));
-        // Of the same length.
+        // The payloads have the same length.
         assert!(!of("7").is_same_plan(&of("8")));
         assert!(!of("7").is_same_plan(&of("7").missed(Missed::Skip)));
         let other =

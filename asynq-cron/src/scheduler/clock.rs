@@ -1,4 +1,4 @@
-//! The broker's time as a scheduler knows it: this machine's wall clock and what it lacks.
+//! A scheduler's estimate of the broker's time: this machine's wall clock and its offset.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 /// A wall clock that moved this much more, or less, than time passed has been set, or the machine has slept.
 const JUMP: TimeDelta = TimeDelta::milliseconds(500);
 
-/// One reading of the two clocks of this machine.
+/// A reading of the two clocks of this machine.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reading {
     pub(crate) wall: DateTime<Utc>,
@@ -28,12 +28,12 @@ pub(crate) struct BrokerClock {
 }
 
 impl BrokerClock {
-    /// This machine's clock, until the broker has said its own.
+    /// The clock before the first answer of the broker: this machine's own.
     pub(crate) fn unknown(now: Reading) -> Self {
         Self { offset: TimeDelta::zero(), measured: now }
     }
 
-    /// The broker said `broker` between two readings: as likely as not in their middle.
+    /// The clock of a broker that reported the time `broker` between two readings, most likely in their middle.
     pub(crate) fn measured(broker: DateTime<Utc>, before: Reading, after: Reading) -> Self {
         let took = after.steady.saturating_duration_since(before.steady);
         let half = TimeDelta::from_std(took / 2).unwrap_or_default();
@@ -45,7 +45,7 @@ impl BrokerClock {
         now.wall.checked_add_signed(self.offset).unwrap_or(now.wall)
     }
 
-    /// Whether this machine's clock has jumped since it was measured: ask the broker again.
+    /// Whether this machine's clock has jumped since the measurement, so that the broker must be asked again.
     pub(crate) fn has_jumped(&self, now: Reading) -> bool {
         let steady = now.steady.saturating_duration_since(self.measured.steady);
         let expected = TimeDelta::from_std(steady).unwrap_or(TimeDelta::MAX);
@@ -58,7 +58,7 @@ impl BrokerClock {
     }
 }
 
-/// How long to sleep: to the next moment, but never so long that a clock that was set is noticed late.
+/// How long to sleep: until the next moment, but never so long that a clock that was set is noticed late.
 pub(crate) fn pause(next: Option<DateTime<Utc>>, now: DateTime<Utc>) -> Duration {
     const MOST: Duration = Duration::from_secs(1);
     next.map_or(MOST, |next| (next - now).to_std().unwrap_or_default().min(MOST))

@@ -1,4 +1,4 @@
-//! Which of the ticks that were passed over are fired: a pure function of schedule, policy and two moments.
+//! Decides which missed ticks are fired: a pure function of schedule, policy and two moments.
 
 use std::collections::VecDeque;
 
@@ -6,27 +6,29 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 use crate::CronSpec;
 
-/// What becomes of ticks that were not fired in time, because no scheduler lived or the broker was away.
+/// The policy for ticks that were not fired in time, because no scheduler ran or the broker was away.
 ///
-/// A tick that is late by less than a minute and less than its interval is on time, and none of this touches it.
+/// A tick that is late by less than a minute and less than its interval is on time, and the policy does not apply to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Missed {
-    /// They are passed over.
+    /// Missed ticks are passed over.
     Skip,
-    /// One run for all of them, the newest. [`Tick::missed`](crate::Tick::missed) says how many it stands for. The default.
+    /// The newest missed tick is fired for all of them; [`Tick::missed`](crate::Tick::missed) is the number of the others. The
+    /// default.
     #[default]
     Once,
-    /// The newest this many, oldest first; at most [`MOST_REPLAYED`](Self::MOST_REPLAYED).
+    /// This many of the newest missed ticks are fired, the oldest first: at least 1, at most
+    /// [`MOST_REPLAYED`](Self::MOST_REPLAYED).
     All(u32),
 }
 
 impl Missed {
-    /// More than this many missed ticks are never fired one by one.
+    /// Most missed ticks that are fired one by one.
     pub const MOST_REPLAYED: u32 = 10_000;
 }
 
-/// So many ticks are counted; more are "at least so many".
+/// Most ticks that are counted; a larger number is reported as this one.
 const MOST_COUNTED: u64 = 10_000;
 /// A tick that is later than this was missed, however long its interval.
 const ON_TIME: TimeDelta = TimeDelta::seconds(60);
@@ -34,24 +36,24 @@ const ON_TIME: TimeDelta = TimeDelta::seconds(60);
 /// A tick that should be fired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Fire {
-    /// The time that it is for.
+    /// The time that the tick is for.
     pub(crate) at: DateTime<Utc>,
-    /// How many ticks before it were left out for it.
+    /// How many ticks before this one were left out.
     pub(crate) missed: u64,
 }
 
 /// The ticks of a span of time.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Due {
-    /// Those to fire, the oldest first.
+    /// The ticks to fire, the oldest first.
     pub(crate) fires: VecDeque<Fire>,
     /// The newest of all, fired or not.
     pub(crate) newest: Option<DateTime<Utc>>,
-    /// How many are left out where none is fired; where one is, it says so itself.
+    /// How many ticks are left out if none is fired; otherwise [`Fire::missed`] says so.
     pub(crate) passed_over: u64,
 }
 
-/// What is to be done about the ticks later than `last`, up to `now`.
+/// Decides about the ticks later than `last`, up to `now`.
 pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: DateTime<Utc>) -> Due {
     let Some(first) = spec.next_after(last).filter(|&first| first <= now) else { return Due::default() };
     let newest = match spec.next_after(first).filter(|&second| second <= now) {
@@ -80,7 +82,7 @@ pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: Dat
     Due { fires, newest: Some(newest), passed_over }
 }
 
-/// Whether a tick that is sent now is still what people call on time.
+/// Whether a tick that is sent now is on time.
 fn is_on_time(spec: &CronSpec, tick: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     let interval = spec.next_after(tick).map_or(TimeDelta::MAX, |next| next - tick);
     now - tick < interval.min(ON_TIME)
@@ -141,7 +143,7 @@ mod tests {
         let three = [("01T03:00:00".to_owned(), 2), ("01T04:00:00".to_owned(), 0), ("01T05:00:00".to_owned(), 0)];
         assert_eq!(fires(hourly, Missed::All(3), last, now), three);
         assert_eq!(fires(hourly, Missed::All(100), last, now).len(), 5);
-        // Nothing is due, and nothing ever will be again.
+        // No tick is due, or `last` is in the future.
         for missed in [Missed::Skip, Missed::Once, Missed::All(3)] {
             assert_eq!(fires(hourly, missed, last, "2026-03-01T00:59:59Z"), []);
             assert_eq!(fires(hourly, missed, now, last), []);
@@ -153,9 +155,9 @@ mod tests {
         for (spec, last, now, expected) in [
             ("0 * * * *", "2026-03-01T00:00:00Z", "2026-03-01T01:00:59Z", true),
             ("0 * * * *", "2026-03-01T00:00:00Z", "2026-03-01T01:01:00Z", false),
-            // The one on time is fired, the others are not.
+            // The tick that is on time is fired, the others are not.
             ("0 * * * *", "2026-03-01T00:00:00Z", "2026-03-01T09:00:02Z", true),
-            // The interval is shorter than a minute, and so is the newest tick always on time.
+            // The interval is shorter than a minute, so the newest tick is always on time.
             ("@every 5s", "2026-03-01T00:00:00Z", "2026-03-01T00:00:09.9Z", true),
             ("* * * * * *", "2026-03-01T00:00:00Z", "2026-03-08T00:00:00.5Z", true),
         ] {
@@ -193,7 +195,7 @@ mod tests {
         assert_eq!((all.len(), all[0].0.as_str(), all[1].0.as_str()), (3_601, "18T03:59:59", "19T03:00:00"));
         assert_eq!(all[3_600].0, "19T03:59:59");
         assert_eq!(fires(spec, Missed::Once, last, now)[0].0, "19T03:59:59");
-        // Against walking.
+        // The bisection agrees with a walk.
         for spec in ["*/7 * * * *", "0 9 * * mon-fri", "TZ=Europe/Berlin 30 2 * * *", "0 0 L * *", "@every 37s"] {
             let spec = CronSpec::parse(spec).expect(spec);
             let (last, now) = (at("2026-03-20T00:00:00Z"), at("2026-03-31T12:34:56Z"));
@@ -211,7 +213,7 @@ mod tests {
         for (spec, last, now, expected) in [
             // 02:30 does not exist in Berlin on 29 March 2026.
             ("TZ=Europe/Berlin 30 2 * * *", "2026-03-28T01:30:00Z", "2026-03-29T12:00:00Z", vec!["29T01:00:00"]),
-            // It comes twice on 25 October.
+            // 02:30 comes twice on 25 October.
             ("TZ=Europe/Berlin 30 2 * * *", "2026-10-24T00:30:00Z", "2026-10-25T12:00:00Z", vec!["25T00:30:00"]),
             ("TZ=Europe/Berlin */20 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T12:00:00Z", vec!["29T01:00:00"]),
             (

@@ -1,4 +1,4 @@
-//! Sends the ticks: what [`plan`] says is due, while this scheduler leads.
+//! Sends the ticks that [`plan`] finds due, while this scheduler leads.
 
 mod clock;
 pub(crate) mod missed;
@@ -19,15 +19,15 @@ pub(crate) use self::work::Provider;
 use self::work::Work;
 use crate::{Periodic, PeriodicError, leader::Campaign};
 
-/// How long a stopping scheduler tells the broker so.
+/// The time for a stopping scheduler to withdraw its entries and its lead.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// What a scheduler needs to know.
+/// The settings of a scheduler.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    /// How long the lead lasts without being kept.
+    /// How long the lead lasts without being renewed.
     pub(crate) ttl: Duration,
-    /// Whether there is a lead at all.
+    /// Whether the schedulers elect a leader.
     pub(crate) election: bool,
     /// The name of this program, the same in all of its versions.
     pub(crate) program: String,
@@ -74,7 +74,8 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// The entries, none twice and none of a job that nobody here knows.
+/// Checks that no entry comes twice, and that this program knows the job of each or is told that another program runs
+/// it.
 fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Periodic>>, PeriodicError> {
     let mut known: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
     let mut checked = Vec::with_capacity(entries.len());
@@ -89,7 +90,7 @@ fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Period
     Ok(checked)
 }
 
-/// Whether somebody will run the tasks of an entry, as far as this program can tell.
+/// Checks that this program, or another one by [`foreign`](Periodic::foreign), runs the job of an entry.
 fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
     if entry.is_foreign() || registry.get(entry.job()).is_some() {
         return Ok(());

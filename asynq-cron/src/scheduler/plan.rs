@@ -1,4 +1,5 @@
-//! What is due when: the entries of a scheduler by their next moment, in the broker's time; no clock, no broker.
+//! The entries of a scheduler by the time when each is due next, in the broker's time. This module reads no clock and calls no
+//! broker.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
@@ -29,39 +30,39 @@ pub(crate) struct Plan {
 #[derive(Debug)]
 struct Row {
     periodic: Arc<Periodic>,
-    /// Its last tick that is settled, or passed over by policy.
+    /// The last tick that is settled, or passed over by policy.
     last: DateTime<Utc>,
     /// The last tick that the broker is known to have stored.
     stored: DateTime<Utc>,
-    /// Its last tick that enqueued something, as asynq's tools show it.
+    /// The last tick that enqueued a task, as asynq's tools show it.
     previous: Option<DateTime<Utc>>,
-    /// What is to be sent before new ticks are looked for; the first may be under way.
+    /// The ticks to send before later ones are computed; the first may be under way.
     fires: VecDeque<Fire>,
     failures: u32,
-    /// When it needs attention; `None` while a tick is under way, and for ever when there is nothing left to do.
+    /// When the entry needs attention; `None` while a tick is under way, and when the schedule has no later tick.
     wake: Option<DateTime<Utc>>,
 }
 
 /// An entry with its last and its next tick.
 pub(crate) type Shown = (Arc<Periodic>, Option<DateTime<Utc>>, Option<DateTime<Utc>>);
 
-/// What came of sending a tick.
+/// The result of sending a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// It enqueued its task.
+    /// The tick enqueued its task.
     Enqueued,
-    /// Nothing to enqueue: it had been fired, was paused, overlapped or was refused.
+    /// The tick enqueued no task: it had been fired, was paused, overlapped or was refused.
     Settled,
-    /// Its task could not be made: the broker was not asked.
+    /// The task of the tick could not be made; the broker was not asked.
     Invalid,
     /// The broker's clock says that it is too early.
     Early(Duration),
-    /// No answer, or an error: whether it worked is unknown.
+    /// No answer, or an error; whether the tick fired is unknown.
     Failed,
 }
 
 impl Plan {
-    /// Adds an entry, or begins anew with it; `state` is what the broker keeps, and its last tick is never ahead.
+    /// Adds an entry, or starts it anew; `state` is the broker's state of it, whose last tick is never in the future.
     pub(crate) fn set(&mut self, periodic: Arc<Periodic>, state: &EntryState) {
         let id = periodic.id().clone();
         self.remove(&id);
@@ -82,8 +83,8 @@ impl Plan {
         }
     }
 
-    /// Of each queue the entry whose last tick was stored last, with that tick. A broker that loses writes loses the newest:
-    /// one that still has this has all.
+    /// Returns, for each queue, the entry whose last tick was stored last, with that tick. A broker that loses writes loses the
+    /// newest ones, so one that still has this tick has them all.
     pub(crate) fn newest(&self) -> Vec<(Arc<Periodic>, DateTime<Utc>)> {
         let mut newest = BTreeMap::new();
         for row in self.rows.values() {
@@ -95,7 +96,7 @@ impl Plan {
         newest.into_values().map(|row| (Arc::clone(&row.periodic), row.stored)).collect()
     }
 
-    /// Whether it has the entry.
+    /// Whether the plan has the entry.
     pub(crate) fn has(&self, id: &EntryId) -> bool {
         self.rows.contains_key(id)
     }
@@ -105,8 +106,8 @@ impl Plan {
         self.agenda.first().map(|&(wake, _)| wake)
     }
 
-    /// At most `most` ticks to send now, one of each entry, each with the last tick that the broker is known to have stored of
-    /// its entry; each must be [`answered`](Self::answered).
+    /// Returns at most `most` ticks to send now, one per entry, each with the last tick of its entry that the broker is known to
+    /// have stored; each must be [`answered`](Self::answered).
     pub(crate) fn take(&mut self, now: DateTime<Utc>, most: usize) -> Vec<(Arc<Periodic>, Fire, DateTime<Utc>)> {
         let mut taken = Vec::new();
         while taken.len() < most
@@ -134,7 +135,7 @@ impl Plan {
         taken
     }
 
-    /// Says what came of a tick that was taken.
+    /// Takes the result of a tick that was taken.
     pub(crate) fn answered(&mut self, id: &EntryId, fire: Fire, sent: Sent, now: DateTime<Utc>) {
         let Some(row) = self.rows.get_mut(id) else { return };
         // The entry was replaced meanwhile.
@@ -164,7 +165,7 @@ impl Plan {
         self.wake(id, wake);
     }
 
-    /// Each entry with its last and its next tick, the next to fire first.
+    /// Returns each entry with its last and its next tick, the next to fire first.
     pub(crate) fn shown(&self) -> Vec<Shown> {
         let mut shown: Vec<_> = self
             .rows
@@ -175,7 +176,7 @@ impl Plan {
         shown
     }
 
-    /// Puts an entry on the agenda, by default for the tick after its last.
+    /// Adds an entry to the agenda, by default for the tick after its last.
     fn wake(&mut self, id: &EntryId, wake: Option<DateTime<Utc>>) {
         let Some(row) = self.rows.get_mut(id) else { return };
         row.wake = wake.or_else(|| row.periodic.spec().next_after(row.last));
@@ -253,7 +254,7 @@ mod tests {
             let mut plan = Plan::default();
             plan.set(entry("a", "@hourly", missed), &state(last, now));
             assert_eq!(drain(&mut plan, now), expected, "{missed:?}");
-            // And then it goes on.
+            // Then the schedule goes on.
             assert_eq!(plan.next(), Some(at("10:00:00")));
         }
     }
@@ -265,7 +266,7 @@ mod tests {
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
         let mut now = at("09:00:10");
         let first = plan.take(now, 10).remove(0).1;
-        // One at a time.
+        // One tick of an entry is under way at a time.
         assert!(plan.take(now + TimeDelta::seconds(30), 10).is_empty());
         for pause in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
             plan.answered(a.id(), first, Sent::Failed, now);
@@ -274,7 +275,7 @@ mod tests {
             assert_eq!(plan.take(now, 10).remove(0).1, first);
         }
         plan.answered(a.id(), first, Sent::Settled, now);
-        // 16.3 s have gone by: the next tick of 09:00:20 is late and due.
+        // 16.3 s have passed: the next tick, of 09:00:20, is late and due.
         assert_eq!(drain(&mut plan, now), [("a".to_owned(), at("09:00:20"), 0)]);
         assert_eq!(plan.next(), Some(at("09:00:30")));
     }
@@ -297,7 +298,7 @@ mod tests {
         plan.set(Arc::clone(&a), &state(last, at("09:00:01")));
         let fire = plan.take(now, 10).remove(0).1;
         plan.answered(a.id(), fire, Sent::Invalid, now);
-        // The schedule goes on after it, and what the broker is expected to have is what it said.
+        // The schedule goes on after the tick, and the broker is expected to have the last tick that it reported.
         assert_eq!((plan.next(), plan.newest()[0].1), (Some(at("09:00:20")), last));
         assert_eq!(plan.take(at("09:00:20"), 10).remove(0).2, last);
     }
@@ -308,13 +309,13 @@ mod tests {
         let day = TimeDelta::days(1);
         let a = entry("a", "@hourly", Missed::Once);
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
-        // The clock is a day ahead: what it says is due is early for the broker, and would wait for a day.
+        // The clock is a day ahead: a tick that is due by it is early for the broker, and would wait for a day.
         let fire = plan.take(at("09:30:00") + day, 10).remove(0).1;
         plan.answered(a.id(), fire, Sent::Early(Duration::from_secs(86_000)), at("09:30:00") + day);
         assert!(plan.next() > Some(at("10:00:00") + day));
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:31:00")));
         assert_eq!(plan.next(), Some(at("10:00:00")));
-        // An answer to an earlier question is discarded.
+        // The answer to an earlier request is discarded.
         plan.answered(a.id(), fire, Sent::Enqueued, at("09:31:00"));
         assert_eq!(drain(&mut plan, at("10:00:00")), [("a".to_owned(), at("10:00:00"), 0)]);
     }

@@ -37,8 +37,8 @@ pub(crate) fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> S
     }
 }
 
-/// What a tick enqueues, for a program that runs the entry by hand. A time that counts from the enqueue is another one when
-/// the task is bound an hour later.
+/// The task of a tick, for a program that runs the entry on request. A time that counts from the enqueue differs when the task is
+/// bound an hour later.
 fn listed(periodic: &Periodic, task: &NewTask, now: DateTime<Utc>) -> ListedTask {
     let later = periodic.bind_plain(now + TimeDelta::hours(1)).ok();
     let moves = |time: fn(&NewTask) -> Option<i64>| later.as_ref().is_some_and(|later| time(later) != time(task));
@@ -96,7 +96,7 @@ fn go_duration(seconds: i64) -> String {
     }
 }
 
-/// Go's `%q` of what may be the name of a queue or a group.
+/// Quotes the name of a queue or a group as Go's `%q` does.
 fn quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {

@@ -36,26 +36,26 @@ use crate::{
     leader::{Answer, Campaign, Request},
 };
 
-/// Ticks under way at once, and entries that the broker is being told of at once; more wait.
+/// Most ticks under way at once, and most entries being planned at once; others wait.
 const MOST_AT_ONCE: usize = 64;
-/// A broker that could not be asked is asked again after this.
+/// The pause before another request to a broker that did not answer.
 const SOON: Duration = Duration::from_millis(500);
-/// What cannot be done for now is tried again after this.
+/// The pause before another try after any other error.
 const LATER: Duration = Duration::from_secs(30);
-/// A broker's clock this far behind its estimate was set back.
+/// A broker's clock this far behind the estimate was set back.
 const WENT_BACK: TimeDelta = TimeDelta::seconds(5);
 
 /// An event of the loop.
 enum Event {
-    /// The broker was told of an entry.
+    /// The broker answered a plan of an entry.
     Planned(Arc<Periodic>, Result<Planned, BrokerError>, RoundTrip),
-    /// A tick was sent.
+    /// The broker answered a tick.
     Ticked(Arc<Periodic>, Fire, Result<Ticked, BrokerError>),
-    /// The broker was asked for its time, with what it keeps of an entry.
+    /// The broker answered a request for its time, with its state of an entry.
     Measured(Arc<Periodic>, DateTime<Utc>, Result<Option<EntryState>, BrokerError>, RoundTrip),
     /// The broker answered a request of the election.
     Lead(Answer),
-    /// The broker was asked which entries living schedulers list.
+    /// The broker answered a request for the entries that living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
     /// The entries of this scheduler were listed, or that failed.
     Shown,
@@ -63,27 +63,27 @@ enum Event {
     Done,
 }
 
-/// What a warning is about.
+/// The subject of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum About {
     Ticks,
     Plans,
     Provider,
-    /// Said once: it lasts as long as both versions run.
+    /// Logged once: the condition lasts as long as both versions run.
     NewerVersion,
-    /// Said once: it lasts as long as the leader does not have the entry.
+    /// Logged once: the condition lasts as long as the leader does not have the entry.
     Unlisted,
 }
 
 /// An entry of which a newer program's plan counts.
 struct Outranked {
-    /// That program's revision.
+    /// The revision of that program.
     revision: u64,
     /// Whether no living scheduler lists the entry as that revision planned it: this program's plan replaces that one.
     is_over: bool,
 }
 
-/// When a question was sent, and when its answer came.
+/// When a request was sent, and when its answer came.
 struct RoundTrip {
     before: Reading,
     after: Reading,
@@ -95,16 +95,16 @@ pub(super) struct Work {
     settings: Settings,
     registry: Registry,
     provider: Option<Provider>,
-    /// Where the provider runs: it is code of the program and may block.
+    /// The runtime of the provider, which is code of the program and may block.
     jobs: Handle,
-    /// The call of the provider that is under way: never more than one.
+    /// The provider call under way: at most one.
     providing: JoinSet<Result<Vec<Periodic>, BoxError>>,
     /// When that call is given up.
     provided_by: Option<Instant>,
     campaign: Campaign,
     /// All entries that this scheduler knows.
     entries: HashMap<EntryId, Arc<Periodic>>,
-    /// Those of them that came from the provider; `None` before its first answer.
+    /// Entries that came from the provider; `None` before its first answer.
     dynamic: Option<HashMap<EntryId, Arc<Periodic>>>,
     /// Entries of which a newer program's plan counts.
     outranked: HashMap<EntryId, Outranked>,
@@ -113,23 +113,23 @@ pub(super) struct Work {
     /// Entries that are planned or wait in `to_plan`.
     planned: HashSet<EntryId>,
     to_plan: Vec<(Instant, Arc<Periodic>)>,
-    /// How many entries the broker is being told of.
+    /// How many plans are under way.
     planning: usize,
     /// How many ticks are under way.
     ticking: usize,
     plan: Plan,
     last_ticks: LastTicks,
     clock: BrokerClock,
-    /// How often an entry was measured: the queues take turns.
+    /// How often the time was measured; the queues take turns.
     measured_queues: usize,
     calls: JoinSet<Event>,
     told: HashSet<(About, String)>,
     leads: bool,
-    /// Whether the entries are being listed right now.
+    /// Whether a call that lists the entries is under way.
     showing: bool,
-    /// Whether the list has what the last plans said.
+    /// Whether the list has the result of the last plans.
     shows_plans: bool,
-    /// Shows in the metrics whether it leads.
+    /// Shows in the metrics whether this scheduler leads.
     shown: metrics::Share,
     timers: Timers,
 }
@@ -182,8 +182,8 @@ impl Work {
             tokio::select! {
                 Some(event) = self.calls.join_next(), if !self.calls.is_empty() => match event {
                     Ok(event) => self.take(event),
-                    // Without its event the counts of calls under way never go down again, and the schedule would stop
-                    // unnoticed. The panic ends the server with an error instead.
+                    // Without the event the counts of calls under way would never go down again, and the schedule would
+                    // stop unnoticed. The panic ends the server with an error instead.
                     Err(error) => {
                         if let Ok(panic) = error.try_into_panic() {
                             std::panic::resume_unwind(panic);
@@ -208,7 +208,7 @@ impl Work {
         let now = Instant::now();
         self.go_round(now);
         self.plan_entries(now);
-        // By a clock that was set nothing is due, until the broker has said its own.
+        // No tick is due by a clock that was set, until the broker has reported its time.
         let reading = Reading::now();
         let knows_the_time = !self.clock.has_jumped(reading);
         if knows_the_time {
@@ -225,7 +225,7 @@ impl Work {
         sleep
     }
 
-    /// Sends the request that the candidacy wants sent now.
+    /// Sends the election's request that is due now.
     fn ask_for_the_lead(&mut self, now: Instant) {
         let Some(request) = self.campaign.due(now) else { return };
         let (broker, candidate, ttl) = (Arc::clone(&self.broker), self.campaign.candidate.clone(), self.campaign.ttl);
@@ -277,8 +277,8 @@ impl Work {
         }
     }
 
-    /// Takes the broker's time from an answer. If it went back, all that is planned is planned anew: what is due was
-    /// thought out by a clock that was wrong, and the broker puts right what it keeps.
+    /// Takes the broker's time from an answer. If that clock went back, all entries are planned again: their due times
+    /// were computed with a wrong clock, and the broker corrects its stored state.
     fn clock_is(&mut self, broker: DateTime<Utc>, round_trip: &RoundTrip) {
         let (skew, thought) = (self.clock.skew(), self.clock.at(round_trip.after));
         self.clock = BrokerClock::measured(broker, round_trip.before, round_trip.after);
@@ -291,7 +291,7 @@ impl Work {
         }
     }
 
-    /// Warns of something that would be said again and again, once until that goes well.
+    /// Logs a warning once, until the same subject has succeeded.
     fn tell_once(&mut self, about: About, text: String) {
         let warning = (about, text);
         if self.told.len() < 1_000 && !self.told.contains(&warning) {

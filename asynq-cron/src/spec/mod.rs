@@ -12,19 +12,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// A cron expression in its time zone.
 ///
-/// Five fields (`minute hour day month weekday`), or six with the seconds first; names of months and weekdays; `L`, `L-n`,
-/// `nW`, `LW` in the day, `d#n` and `dL` in the weekday; the descriptors `@yearly`, `@annually`, `@monthly`, `@weekly`,
-/// `@daily`, `@midnight`, `@hourly`; `@every 30s`, which counts from the Unix epoch, so that every program has the same
-/// times; each with an optional `TZ=Europe/Berlin ` in front. Without a zone it is UTC.
+/// An expression has five fields (`minute hour day month weekday`), or six with the seconds first. Months and weekdays may be
+/// names. The day may be `L`, `L-n`, `nW` or `LW`, the weekday `d#n` or `dL`. An expression may also be a descriptor (`@yearly`,
+/// `@annually`, `@monthly`, `@weekly`, `@daily`, `@midnight`, `@hourly`), or `@every 30s`, which counts from the Unix epoch, so
+/// that every program has the same times. A zone may stand in front: `TZ=Europe/Berlin `; without one the zone is UTC.
 ///
-/// As everywhere in cron, a day matches if the day of the month *or* the weekday does, unless one of them is a star.
+/// A day matches if the day of the month *or* the weekday does, as in any cron, unless one of them is a star.
 ///
 /// # Daylight saving
 ///
-/// An hour written with a star (`*`, `*/2`) follows the clock: nothing is added where the clock jumps forward, and both
-/// passes count where it goes back. Any other hour fires once for each time on the wall clock: one that does not exist
-/// fires at the first instant after the gap, together with any other that falls there, and one that comes twice fires the
-/// first time.
+/// An hour written with a star (`*`, `*/2`) follows the clock: no run is added where the clock jumps forward, and both passes
+/// count where it goes back. Any other hour fires once for each time on the wall clock. A time that does not exist fires at the
+/// first instant after the gap, together with any other that falls there. A time that comes twice fires the first time.
 ///
 /// ```
 /// use asynq_cron::CronSpec;
@@ -39,9 +38,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 ///
 /// # As text
 ///
-/// [`Display`](fmt::Display), [`as_str`](Self::as_str) and serde write the schedule with its zone, and reading that gives an
-/// equal schedule. Serde refuses a schedule that was read with [`parse_compat`](Self::parse_compat): its text does not say
-/// that robfig's rules count, so keep the text and read it with `parse_compat` again.
+/// [`Display`](fmt::Display), [`as_str`](Self::as_str) and serde write the schedule with its zone; parsing that text gives an
+/// equal schedule. Serde fails for a schedule that was read with [`parse_compat`](Self::parse_compat), because its text does not
+/// say that robfig's rules apply: store the text and read it with `parse_compat` again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronSpec {
     text: String,
@@ -50,7 +49,7 @@ pub struct CronSpec {
     mode: Mode,
 }
 
-/// A text that is not a cron expression, or names a zone that does not exist.
+/// The error for a text that is not a cron expression, or names a zone that does not exist.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum SpecError {
@@ -59,7 +58,7 @@ pub enum SpecError {
     Expression {
         /// The whole text, at most its first 200 characters.
         text: String,
-        /// What is wrong, and where.
+        /// The mistake and its place.
         source: CronError,
     },
     /// No time zone has this name.
@@ -67,10 +66,10 @@ pub enum SpecError {
     Zone {
         /// The name.
         name: String,
-        /// One that was probably meant.
+        /// The zone that was probably meant.
         nearest: Option<String>,
     },
-    /// A zone in the text and another one beside it.
+    /// The text names a zone, and `tz` names another one.
     #[error("`{text}` names a time zone itself; leave `tz` out or take the zone out of the text")]
     TwoZones {
         /// The text.
@@ -79,7 +78,7 @@ pub enum SpecError {
 }
 
 impl CronSpec {
-    /// Reads an expression; UTC unless it names a zone.
+    /// Parses an expression, in UTC unless it names a zone.
     ///
     /// # Errors
     ///
@@ -88,11 +87,11 @@ impl CronSpec {
         Self::read(text, Mode::Default, Tz::UTC)
     }
 
-    /// Reads an expression that is meant in `zone`.
+    /// Parses an expression in `zone`.
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse); and the text must not name a zone itself.
+    /// The errors of [`parse`](Self::parse); and the text names a zone itself.
     pub fn parse_in(text: &str, zone: Tz) -> Result<Self, SpecError> {
         let spec = Self::read(text, Mode::Default, zone)?;
         match cron::parse(text, Mode::Default) {
@@ -101,21 +100,21 @@ impl CronSpec {
         }
     }
 
-    /// Reads an expression as robfig/cron v3 does, whose times are then robfig's as well, to the second, where the clock
-    /// jumps too: for schedules that are moved over from asynq. UTC unless it names a zone.
+    /// Parses an expression by the rules of robfig/cron v3. Its times equal robfig's as well, to the second, also where the clock
+    /// jumps: for schedules that are moved over from asynq. The zone is UTC unless the text names one.
     ///
     /// # Errors
     ///
-    /// What robfig refuses, and an unknown zone.
+    /// The expression is not valid for robfig, or the zone is not known.
     pub fn parse_compat(text: &str) -> Result<Self, SpecError> {
         Self::read(text, Mode::Compat, Tz::UTC)
     }
 
-    /// The same with another zone for texts that name none, or `Local`.
+    /// Parses an expression as [`parse_compat`](Self::parse_compat) does, in `zone` if the text names no zone or `Local`.
     ///
     /// # Errors
     ///
-    /// As [`parse_compat`](Self::parse_compat).
+    /// The errors of [`parse_compat`](Self::parse_compat).
     pub fn parse_compat_in(text: &str, zone: Tz) -> Result<Self, SpecError> {
         Self::read(text, Mode::Compat, zone)
     }
@@ -137,7 +136,8 @@ impl CronSpec {
         Ok(Self { text, zone, schedule: spec.schedule, mode })
     }
 
-    /// The first time after `after`; `None` if there is none within 400 years (as robfig: within 5 years).
+    /// Returns the first time after `after`; `None` if there is none within 400 years, or within 5 years for a schedule of
+    /// [`parse_compat`](Self::parse_compat).
     pub fn next_after(&self, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match (self.schedule, self.mode) {
             (Schedule::Fields(fields), Mode::Default) => next::after(&fields, self.zone, after),
@@ -147,17 +147,17 @@ impl CronSpec {
         }
     }
 
-    /// The next `n` times after now, by this machine's clock.
+    /// Returns the next `n` times after now, by this machine's clock; fewer if there are no more.
     pub fn upcoming(&self, n: usize) -> Vec<DateTime<Utc>> {
         self.upcoming_after(Utc::now(), n)
     }
 
-    /// The next `n` times after `after`; fewer if there are no more.
+    /// Returns the next `n` times after `after`; fewer if there are no more.
     pub fn upcoming_after(&self, after: DateTime<Utc>, n: usize) -> Vec<DateTime<Utc>> {
         std::iter::successors(self.next_after(after), |&at| self.next_after(at)).take(n).collect()
     }
 
-    /// The same for a registry of many replicas: an interval counts from the Unix epoch in either mode.
+    /// Makes `@every` count from the Unix epoch in either mode, so that all replicas have the same ticks.
     pub(crate) fn aligned(self) -> Self {
         match self.schedule {
             Schedule::Every(_) => Self { mode: Mode::Default, ..self },
@@ -165,19 +165,19 @@ impl CronSpec {
         }
     }
 
-    /// The zone whose wall clock counts; it means nothing for `@every`.
+    /// Returns the zone of the wall clock; it has no effect on `@every`.
     pub fn zone(&self) -> Tz {
         self.zone
     }
 
-    /// The whole schedule as one text, with its zone in front unless that is UTC: `TZ=Asia/Tokyo 0 9 * * *`. Reading it
-    /// again gives an equal schedule: with [`parse`](Self::parse), or, where it was read as robfig does, with
-    /// [`parse_compat`](Self::parse_compat).
+    /// Returns the whole schedule as one text, with its zone in front unless that is UTC: `TZ=Asia/Tokyo 0 9 * * *`.
+    /// [`parse`](Self::parse) reads an equal schedule from it, or [`parse_compat`](Self::parse_compat) if the schedule was read
+    /// with that.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The schedule in English, with its zone unless that is UTC.
+    /// Returns the schedule in English, with its zone unless that is UTC.
     pub fn sentence(&self) -> String {
         let sentence = self.schedule.sentence();
         match (self.schedule, self.zone) {
@@ -226,7 +226,7 @@ fn find_zone(name: &str) -> Result<Tz, SpecError> {
     name.parse::<Tz>().map_err(|_| SpecError::Zone { name: name.chars().take(80).collect(), nearest: nearest(name) })
 }
 
-/// The zone that was probably meant: the same letters, or the same city.
+/// The zone that was probably meant: one with the same letters, or the same city.
 fn nearest(name: &str) -> Option<String> {
     let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_lowercase();
     let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
@@ -275,7 +275,7 @@ mod tests {
         assert!(times.iter().all(|time| time.timestamp() % 7 == 0 && time.timestamp_subsec_nanos() == 0), "{times:?}");
         assert!(times[0] - at("2026-01-01T00:00:01.5Z") <= chrono::TimeDelta::seconds(7));
         assert_eq!(spec.next_after(times[0]), Some(times[1]));
-        // robfig counts from where it is.
+        // robfig counts from the given time.
         let spec = CronSpec::parse_compat("@every 7s").expect("an interval");
         assert_eq!(spec.next_after(at("2026-01-01T00:00:01.5Z")), Some(at("2026-01-01T00:00:08Z")));
     }
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn absurd_texts_are_answered_in_good_time_and_in_few_words() {
-        // One step for each pair of a million characters would take far longer than the wait.
+        // A step for each pair of a million characters would take far longer than the wait.
         let answers = std::thread::spawn(answers_to_absurd_texts);
         eventually_blocking("all texts are answered", || answers.is_finished().then_some(()));
         answers.join().expect("each answer is right");
@@ -362,7 +362,7 @@ mod tests {
         let read: CronSpec = serde_json::from_str(&json).expect("a spec");
         assert_eq!(read.next_after(at("2026-01-01T09:00:00Z")), Some(at("2026-01-02T00:00:00Z")));
         assert_eq!(read.sentence(), "At 09:00, Asia/Tokyo time");
-        // An interval is real time: its zone means nothing.
+        // An interval is real time, so its zone has no effect.
         assert_eq!(CronSpec::parse_in("@every 1h", tokyo).expect("a spec").as_str(), "@every 1h");
         assert!(serde_json::from_str::<CronSpec>("\"nonsense\"").is_err());
     }

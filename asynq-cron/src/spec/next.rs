@@ -9,10 +9,10 @@ use chrono::{
 };
 use chrono_tz::{GapInfo, Tz};
 
-/// Seat belt: no schedule needs so many candidates; a gap of a day has 86,400 of them.
+/// A safety limit: no schedule needs so many candidates; a gap of a day has 86,400 of them.
 const MOST_CANDIDATES: usize = 200_000;
 
-/// The first time after `after` that `fields` mean on the clocks of `zone`.
+/// The first instant after `after` at which the clocks of `zone` match `fields`.
 pub(super) fn after(fields: &Fields, zone: Tz, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let follows = fields.follows_the_clock();
     let local = local(zone, after)?;
@@ -21,7 +21,7 @@ pub(super) fn after(fields: &Fields, zone: Tz, after: DateTime<Utc>) -> Option<D
         instant.filter(|&instant| instant > after)
     });
     match second_pass_begins(zone, after).filter(|_| follows) {
-        // In the first pass of an overlap: what has passed on the wall clock comes again.
+        // In the first pass of an overlap, wall-clock times that have passed come again.
         Some((begins, offset)) => {
             let again = candidates(fields, begins.checked_sub_signed(TimeDelta::seconds(1))?)
                 .next()
@@ -46,7 +46,8 @@ fn candidates(fields: &Fields, from: NaiveDateTime) -> impl Iterator<Item = Naiv
     std::iter::successors(first, |&civil| fields.next_civil(civil)).map_while(to_naive).take(MOST_CANDIDATES)
 }
 
-/// When a wall-clock time is, if it counts once: the first of two, and the end of the gap for one that does not exist.
+/// The instant of a wall-clock time that counts once: the first of two, and the end of the gap for a time that does not
+/// exist.
 fn once(zone: Tz, civil: NaiveDateTime) -> Option<DateTime<Utc>> {
     match zone.from_local_datetime(&civil) {
         MappedLocalTime::Single(instant) | MappedLocalTime::Ambiguous(instant, _) => Some(instant.to_utc()),
@@ -54,7 +55,7 @@ fn once(zone: Tz, civil: NaiveDateTime) -> Option<DateTime<Utc>> {
     }
 }
 
-/// The first instant after `after` when the clock shows `civil`, if it ever does again.
+/// The first instant after `after` at which the clock shows `civil`, if there is one.
 fn next_pass(zone: Tz, civil: NaiveDateTime, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     match zone.from_local_datetime(&civil) {
         MappedLocalTime::Single(instant) => Some(instant.to_utc()),
@@ -65,7 +66,7 @@ fn next_pass(zone: Tz, civil: NaiveDateTime, after: DateTime<Utc>) -> Option<Dat
     }
 }
 
-/// If `instant` is in the first pass of an overlap: the wall clock when the second one begins, and the offset it has.
+/// If `instant` is in the first pass of an overlap: the wall clock at the beginning of the second pass, and its offset.
 fn second_pass_begins(zone: Tz, instant: DateTime<Utc>) -> Option<(NaiveDateTime, i64)> {
     let offset = |at: i64| {
         let naive = DateTime::from_timestamp(at, 0)?.naive_utc();
@@ -76,7 +77,7 @@ fn second_pass_begins(zone: Tz, instant: DateTime<Utc>) -> Option<(NaiveDateTime
     if first.timestamp() != instant.timestamp() {
         return None;
     }
-    // The clock goes back somewhere between the two.
+    // The clock goes back at an instant between the two.
     let (mut before, mut since) = (first.timestamp(), second.timestamp());
     let (early, late) = (offset(before)?, offset(since)?);
     while since - before > 1 {
@@ -86,7 +87,7 @@ fn second_pass_begins(zone: Tz, instant: DateTime<Utc>) -> Option<(NaiveDateTime
     Some((DateTime::from_timestamp(since + late, 0)?.naive_utc(), late))
 }
 
-/// What the clock shows, without the fraction of the second.
+/// The wall clock at `instant`, without the fraction of the second.
 fn local(zone: Tz, instant: DateTime<Utc>) -> Option<NaiveDateTime> {
     let offset = zone.offset_from_utc_datetime(&instant.naive_utc()).fix();
     instant.naive_utc().checked_add_offset(offset)?.with_nanosecond(0)

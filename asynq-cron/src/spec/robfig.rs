@@ -1,7 +1,8 @@
 //! robfig/cron v3's own walk to the next time, step by step: a schedule moved over from Go keeps every tick.
 //!
-//! It is not "every instant whose wall clock matches": the hour advances in real time from a truncated hour, and the day
-//! is not looked at again when midnight does not exist. Both lose or move ticks where a clock jumps, and both are kept.
+//! The walk does not find "every instant whose wall clock matches": the hour advances in real time from a truncated
+//! hour, and the day is not looked at again when midnight does not exist. Both lose or move ticks where a clock jumps,
+//! and both are kept.
 
 use std::time::Duration;
 
@@ -11,14 +12,14 @@ use chrono::{
 };
 use chrono_tz::Tz;
 
-/// How many years ahead robfig looks.
+/// How many years ahead robfig searches.
 const YEARS: i32 = 5;
-/// Seat belt: five years have fewer steps.
+/// A safety limit: five years have fewer steps.
 const MOST_STEPS: u32 = 1_000_000;
 
 /// robfig's next time after `after`.
 pub(super) fn next(fields: &Fields, zone: Tz, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
-    // robfig looks for it in all the seconds of five years.
+    // robfig searches all seconds of five years for such a time.
     if fields.is_empty() {
         return None;
     }
@@ -73,7 +74,7 @@ pub(super) fn next(fields: &Fields, zone: Tz, after: DateTime<Utc>) -> Option<Da
     }
 }
 
-/// robfig's next time of `@every`: relative to where it is.
+/// robfig's next time of `@every`, relative to `after`.
 pub(super) fn next_every(interval: Duration, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     after.with_nanosecond(0)?.checked_add_signed(TimeDelta::from_std(interval).ok()?)
 }
@@ -82,11 +83,11 @@ fn matches_day(fields: &Fields, wall: NaiveDateTime) -> bool {
     fields.has_day(wall.year(), wall.month(), wall.day())
 }
 
-/// Where the walk is.
+/// The position of the walk.
 struct Walk {
     zone: Tz,
     at: DateTime<Utc>,
-    /// Whether the smaller fields have been set back to their beginning; that happens once in a walk.
+    /// Whether the smaller fields have been set to their beginning, which happens once in a walk.
     truncated: bool,
     steps: u32,
 }
@@ -106,7 +107,7 @@ impl Walk {
         self.wall()
     }
 
-    /// The same for minutes and seconds, which Go counts in absolute time.
+    /// Truncates as [`truncate`](Self::truncate) does, for minutes and seconds, which Go counts in absolute time.
     fn truncate_instant(&mut self, seconds: i64) -> Option<()> {
         if !self.truncated {
             self.truncated = true;
@@ -122,7 +123,8 @@ impl Walk {
         Some(())
     }
 
-    /// Go's `time.Date`: in a gap it takes the offset that holds at the instant which the other offset gives.
+    /// Goes to a wall-clock time as Go's `time.Date` does: in a gap it takes the offset that holds at the instant which
+    /// the other offset gives.
     fn go_to(&mut self, wall: NaiveDateTime) -> Option<()> {
         self.step()?;
         let offset = |at: NaiveDateTime| self.zone.offset_from_utc_datetime(&at).fix();

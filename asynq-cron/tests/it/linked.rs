@@ -30,7 +30,7 @@ async fn a_server_that_a_program_builds_schedules_the_periodic_jobs_that_are_lin
     running.shutdown().await.expect("it leaves");
 }
 
-/// Somebody may wonder why the periodic jobs do not run.
+/// Without the message an engineer may wonder why the periodic jobs do not run.
 #[tokio::test]
 async fn a_server_whose_registry_is_given_says_that_it_has_no_scheduler() {
     let (folder, log) = (TempDir::new().expect("a folder"), Log::keep());
@@ -52,7 +52,7 @@ async fn a_server_whose_registry_is_given_says_that_it_has_no_scheduler() {
 async fn one_scheduler_is_in_a_server_or_none_where_it_is_left_out() {
     let folder = TempDir::new().expect("a folder");
     let none = || Registry::from_descriptors([asynq_runtime::JobDescriptor::of::<counts>(file!(), line!())]);
-    // One that is made and dropped changes nothing.
+    // A service that is made and dropped changes nothing.
     drop(asynq_cron::service());
     for (builder, expected) in [
         (server(&folder), &["scheduler"][..]),

@@ -1,4 +1,4 @@
-//! What holds for schedules: against an oracle that looks at every minute, and for random ones. And which scheduler a server has.
+//! Schedules against an oracle that looks at every minute, properties of random schedules, and the scheduler of a server.
 
 mod linked;
 mod oracle;

@@ -10,7 +10,7 @@ use asynq_cron::CronSpec;
 use chrono::{DateTime, Datelike as _, Duration, NaiveDateTime, Offset as _, TimeZone as _, Timelike as _, Utc};
 use chrono_tz::{TZ_VARIANTS, Tz};
 
-/// A schedule, whether its hour has a star, and what it means, said a second time.
+/// A schedule, whether its hour has a star, and its meaning as a closure.
 type Case = (&'static str, bool, fn(NaiveDateTime) -> bool);
 
 const CASES: [Case; 8] = [
@@ -26,7 +26,7 @@ const CASES: [Case; 8] = [
     ("7 * 25-31 3,10 *", true, |t| t.minute() == 7 && t.day() >= 25 && matches!(t.month(), 3 | 10)),
 ];
 
-/// Zones with changes of an hour, of half an hour, of two, at midnight, on Fridays, south of the equator, and none.
+/// Zones whose clocks change by an hour, by half an hour, by two, at midnight, on Fridays, south of the equator, and never.
 const SELECTION: [&str; 10] = [
     "Europe/Berlin",
     "America/New_York",
@@ -71,13 +71,14 @@ fn time(text: &str) -> DateTime<Utc> {
     text.parse().expect("a time")
 }
 
-/// Every minute between two instants, with what the clocks of the zone show.
+/// Every minute between two instants, with the wall clock of the zone.
 fn minutes(zone: Tz, from: DateTime<Utc>, to: DateTime<Utc>) -> Vec<(DateTime<Utc>, NaiveDateTime)> {
     let every = (0..).map(|n| from + Duration::minutes(n)).take_while(|&at| at <= to);
     every.map(|at| (at, wall(zone, at))).collect()
 }
 
-/// When the schedule fires after an instant, by looking at every minute; those before it say what a clock has shown already.
+/// The times of the schedule after an instant, found by looking at every minute. Minutes before the instant show which wall-clock
+/// times have passed already.
 fn fires(case: &Case, minutes: &[(DateTime<Utc>, NaiveDateTime)], from: DateTime<Utc>) -> Vec<DateTime<Utc>> {
     let (_, follows, matches) = case;
     let mut fired = BTreeMap::new();
@@ -89,7 +90,7 @@ fn fires(case: &Case, minutes: &[(DateTime<Utc>, NaiveDateTime)], from: DateTime
                 fired.insert(at, ());
             }
         } else {
-            // What the clock jumped over is due now; what it shows a second time is not.
+            // A time that the clock jumped over is due now; one that it shows a second time is not.
             let mut skipped = previous + Duration::minutes(1);
             while skipped < now {
                 if matches(skipped) {
@@ -107,12 +108,12 @@ fn fires(case: &Case, minutes: &[(DateTime<Utc>, NaiveDateTime)], from: DateTime
     fired.into_keys().filter(|&at| at > from).collect()
 }
 
-/// Compares around every change of the zone; returns how many times were compared.
+/// Compares around every change of the zone; returns the number of comparisons.
 fn compare(zone: Tz) -> usize {
     let specs: Vec<CronSpec> = CASES.iter().map(|(text, ..)| CronSpec::parse_in(text, zone).expect(text)).collect();
     let mut compared = 0;
     let mut days = changes(zone);
-    // A zone without changes is looked at on an ordinary day.
+    // A zone without changes is compared on an ordinary day.
     if days.is_empty() {
         days.push(time("2030-03-31T12:00:00Z"));
     }
@@ -121,7 +122,7 @@ fn compare(zone: Tz) -> usize {
         let minutes = minutes(zone, from - Duration::hours(26), to);
         for (case, spec) in CASES.iter().zip(&specs) {
             let expected = fires(case, &minutes, from);
-            // From minutes and seconds on both sides of the change.
+            // Starts at minutes and seconds on both sides of the change.
             let mut at = from;
             while at < change + Duration::hours(5) {
                 for start in [at, at + Duration::seconds(1), at + Duration::seconds(59)] {

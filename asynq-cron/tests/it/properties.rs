@@ -1,4 +1,4 @@
-//! What holds for every schedule, whatever it is.
+//! Properties of every schedule.
 
 use asynq_cron::CronSpec;
 use chrono::{DateTime, Duration, Utc};
@@ -51,7 +51,7 @@ proptest! {
         };
         prop_assert!(next > start);
         prop_assert_eq!(next.timestamp_subsec_nanos(), 0);
-        // From anywhere between, the next one is the same; from it on, a later one.
+        // From any instant in between, the next time is the same; from the time itself, it is a later one.
         let middle = start + (next - start) / 2;
         if middle < next {
             prop_assert_eq!(spec.next_after(middle), Some(next));
@@ -79,7 +79,7 @@ proptest! {
                 prop_assert!(text.contains(['L', 'W', '#']), "{refused}");
                 return Ok(());
             }
-            // robfig takes a schedule that never fires.
+            // robfig accepts a schedule that never fires.
             (Err(refused), Ok(robfig)) => {
                 prop_assert_eq!(robfig.next_after(start), None, "{}", refused);
                 return Ok(());

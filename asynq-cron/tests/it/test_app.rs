@@ -1,4 +1,4 @@
-//! Periodic jobs in the kit for tests: they fire when its clock is turned.
+//! Periodic jobs in a `TestApp`: they fire when the test advances its clock.
 
 use asynq_cron::prelude::*;
 use asynq_runtime::{prelude::*, testing::TestApp};

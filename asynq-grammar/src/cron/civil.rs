@@ -1,6 +1,6 @@
-//! The proleptic Gregorian calendar, as far as a schedule needs it: no time zone, no clock.
+//! The proleptic Gregorian calendar, as far as a schedule needs it, without time zones and clocks.
 
-/// A moment on a wall clock.
+/// A wall-clock time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Civil {
     /// The year.
@@ -18,7 +18,7 @@ pub struct Civil {
 }
 
 impl Civil {
-    /// The first second of a day.
+    /// Returns the first second of a day.
     #[must_use]
     pub const fn midnight(year: i32, month: u32, day: u32) -> Self {
         Self { year, month, day, hour: 0, minute: 0, second: 0 }
@@ -59,7 +59,7 @@ impl Civil {
     }
 }
 
-/// How many days the month has.
+/// Returns how many days the month has.
 #[must_use]
 pub fn days_in_month(year: i32, month: u32) -> u32 {
     match month {
@@ -70,7 +70,7 @@ pub fn days_in_month(year: i32, month: u32) -> u32 {
     }
 }
 
-/// The weekday of a day, Sunday is 0. (Sakamoto's method.)
+/// Returns the weekday of a day, Sunday is 0 (Sakamoto's method).
 #[must_use]
 pub fn weekday(year: i32, month: u32, day: u32) -> u32 {
     const SHIFT: [i64; 12] = [0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4];

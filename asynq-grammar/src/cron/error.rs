@@ -1,8 +1,8 @@
-//! What is wrong with a cron text, and where.
+//! The error of a cron text: the mistake and its place.
 
 use std::{error::Error, fmt, ops::Range};
 
-/// One field of a cron text.
+/// A field of a cron text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Field {
     /// 0–59; only where six fields are written.
@@ -20,7 +20,7 @@ pub enum Field {
 }
 
 impl Field {
-    /// Its least and greatest number.
+    /// The least and the greatest number of the field.
     pub(super) fn bounds(self) -> (u32, u32) {
         match self {
             Self::Second | Self::Minute => (0, 59),
@@ -45,10 +45,10 @@ impl fmt::Display for Field {
     }
 }
 
-/// Characters of a message at most.
+/// Most characters of a message.
 const LONGEST: usize = 300;
 
-/// A cron text that cannot be used: which field, which bytes, and why.
+/// The reason why a cron text is not valid: the field, the bytes that are wrong and the mistake.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CronError {
     field: Option<Field>,
@@ -58,7 +58,7 @@ pub struct CronError {
 
 impl CronError {
     pub(super) fn new(field: Option<Field>, message: impl Into<String>, range: Range<usize>) -> Self {
-        // It quotes what is wrong, which may be a megabyte.
+        // The message quotes a part of the text, which may be a megabyte long.
         let mut message = message.into();
         if let Some((end, _)) = message.char_indices().nth(LONGEST) {
             message.truncate(end);
@@ -67,19 +67,20 @@ impl CronError {
         Self { field, message, range }
     }
 
-    /// The field that is wrong, where it is one.
+    /// Returns the field that is wrong, if the mistake is in a single field.
     #[must_use]
     pub fn field(&self) -> Option<Field> {
         self.field
     }
 
-    /// The bytes of the text that are wrong; never empty unless the text is, and never through a character.
+    /// Returns the range of the text that is wrong. The range is empty only if the text is, and never cuts a character.
     #[must_use]
     pub fn range(&self) -> Range<usize> {
         self.range.clone()
     }
 
-    /// The text with a line of carets under what is wrong, for people; control characters are shown as blanks.
+    /// Returns the text with a line of carets under the part that is wrong, for display; control characters are shown
+    /// as blanks.
     #[must_use]
     pub fn caret(&self, text: &str) -> String {
         let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -17,7 +17,7 @@ const UNITS: [(&str, u64); 8] = [
     ("h", 3_600_000_000_000),
 ];
 
-/// The interval that stands at `range` of the text.
+/// Parses the interval at `range` of the text.
 pub(super) fn interval(text: &str, range: Range<usize>, mode: Mode) -> Result<Duration, CronError> {
     let error = |message: String, at: Range<usize>| CronError::new(None, message, at);
     if range.is_empty() {
@@ -37,7 +37,8 @@ pub(super) fn interval(text: &str, range: Range<usize>, mode: Mode) -> Result<Du
     }
 }
 
-/// What Go's `time.ParseDuration` reads: sign and nanoseconds. `start` is where the text stands in the whole.
+/// Parses a duration as Go's `time.ParseDuration` does and returns its sign and nanoseconds; `start` is the place of
+/// `text` in the whole text.
 fn go_duration(text: &str, start: usize) -> Result<(bool, u64), CronError> {
     let whole = start..start + text.len();
     let error = |message: String, range: Range<usize>| Err(CronError::new(None, message, range));
@@ -72,7 +73,7 @@ fn go_duration(text: &str, start: usize) -> Result<(bool, u64), CronError> {
             };
         };
         let nanos = scaled(int, fraction, size).and_then(|nanos| sum.checked_add(nanos));
-        // What Go's int64 of nanoseconds can hold.
+        // The sum must fit into Go's int64 of nanoseconds.
         match nanos.filter(|&nanos| i64::try_from(nanos).is_ok()) {
             Some(nanos) => sum = nanos,
             None => return error("the interval is longer than 292 years".to_owned(), whole.clone()),

@@ -1,11 +1,11 @@
-//! What the fields of a cron text say, as sets of bits, and the next wall-clock moment that is in all of them.
+//! The fields of a cron text as sets of bits, and the next wall-clock time that is in all of them.
 
 use super::civil::{Civil, days_in_month, weekday};
 
-/// How many years ahead a match is looked for: the calendar repeats itself after 400.
+/// How many years ahead a match is searched: the calendar repeats after 400.
 const YEARS: i32 = 400;
 
-/// The moments of a wall clock that a cron text means.
+/// The wall-clock times that a cron text matches.
 ///
 /// Bit `n` of a set stands for the number `n`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +14,7 @@ pub struct Fields {
     pub(super) minutes: u64,
     pub(super) hours: u64,
     pub(super) months: u64,
-    /// Whether the hour was written with a star: then the schedule follows the clock through both passes of an overlap.
+    /// Whether the hour was written with a star: the schedule then follows the clock through both passes of an overlap.
     pub(super) hour_star: bool,
     pub(super) days: u64,
     pub(super) day_star: bool,
@@ -33,44 +33,44 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Whether the hour was written with a star (`*`, `?`, `*/n`): such a schedule follows the wall clock through a change
-    /// of the offset, while one with fixed hours fires once for each of them.
+    /// Returns whether the hour was written with a star (`*`, `?`, `*/n`). Such a schedule follows the wall clock through a
+    /// change of the offset, while a schedule with fixed hours fires once for each of them.
     #[must_use]
     pub fn follows_the_clock(&self) -> bool {
         self.hour_star
     }
 
-    /// Whether the second is one of the schedule's.
+    /// Returns whether the schedule has this second.
     #[must_use]
     pub fn has_second(&self, second: u32) -> bool {
         has(self.seconds, second)
     }
 
-    /// Whether the minute is one of the schedule's.
+    /// Returns whether the schedule has this minute.
     #[must_use]
     pub fn has_minute(&self, minute: u32) -> bool {
         has(self.minutes, minute)
     }
 
-    /// Whether the hour is one of the schedule's.
+    /// Returns whether the schedule has this hour.
     #[must_use]
     pub fn has_hour(&self, hour: u32) -> bool {
         has(self.hours, hour)
     }
 
-    /// Whether the month is one of the schedule's.
+    /// Returns whether the schedule has this month.
     #[must_use]
     pub fn has_month(&self, month: u32) -> bool {
         has(self.months, month)
     }
 
-    /// Whether the day is one of the schedule's, its month aside.
+    /// Returns whether the schedule has this day, whatever its months.
     #[must_use]
     pub fn has_day(&self, year: i32, month: u32, day: u32) -> bool {
         has(self.days_of(year, month), day)
     }
 
-    /// Whether some field allows nothing at all, so that no moment can match.
+    /// Returns whether some field allows no value, so that no time can match.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         let no_days = self.days | self.before_last | self.nearest == 0 && !self.last_workday;
@@ -80,13 +80,13 @@ impl Fields {
         self.seconds == 0 || self.minutes == 0 || self.hours == 0 || self.months == 0 || never
     }
 
-    /// Whether no date of the calendar matches: 30 February, say. Such a schedule never fires.
+    /// Returns whether no date of the calendar matches, such as 30 February. Such a schedule never fires.
     #[must_use]
     pub fn never_fires(&self) -> bool {
         self.next_civil(Civil { hour: 23, minute: 59, second: 59, ..Civil::midnight(1999, 12, 31) }).is_none()
     }
 
-    /// The first moment after `after` that matches; `None` if there is none within 400 years.
+    /// Returns the first wall-clock time after `after` that matches; `None` if there is none within 400 years.
     #[must_use]
     pub fn next_civil(&self, after: Civil) -> Option<Civil> {
         if self.is_empty() {
@@ -131,7 +131,7 @@ impl Fields {
         None
     }
 
-    /// The days of a month that match: with an unstepped star on either side both must, else either.
+    /// The days of a month that match: both fields must match if either is an unstepped star, otherwise one is enough.
     fn days_of(&self, year: i32, month: u32) -> u64 {
         let length = days_in_month(year, month);
         let first = weekday(year, month, 1);
@@ -171,10 +171,10 @@ impl Fields {
 /// The day from Monday to Friday that is nearest to day `n`, within the month.
 fn nearest_workday(n: u32, length: u32, first: u32) -> u32 {
     match (first + n - 1) % 7 {
-        // Sunday: the Monday after it, unless the month has ended.
+        // Sunday: the Monday after it, unless that is in the next month.
         0 if n < length => n + 1,
         0 => n - 2,
-        // Saturday: the Friday before it, unless the month has not begun.
+        // Saturday: the Friday before it, unless that is in the previous month.
         6 if n > 1 => n - 1,
         6 => n + 2,
         _ => n,
@@ -204,7 +204,7 @@ fn next_in(set: u64, from: u32) -> Option<u32> {
 mod tests {
     use super::{super::parse::fields, *};
 
-    /// The days of a month, found day by day: what the text of the day fields means.
+    /// The days of a month that the day fields match, found day by day.
     fn naive((kind, n): (&str, u32), year: i32, month: u32) -> Vec<u32> {
         let length = days_in_month(year, month);
         let day_of_week: Vec<u32> = (0..=length).map(|day| weekday(year, month, day.max(1))).collect();

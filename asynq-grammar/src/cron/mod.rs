@@ -1,8 +1,8 @@
 //! Cron expressions: text to sets of seconds, minutes, hours and days, and back to an English sentence.
 //!
-//! Two readings of one grammar: [`Mode::Compat`] takes precisely what robfig/cron v3 takes, mistakes
-//! included; [`Mode::Default`] adds seconds, `L`, `W` and `#`, and refuses what is almost surely a mistake, a schedule
-//! that can never fire among it.
+//! The grammar has two modes. [`Mode::Compat`] accepts precisely the texts that robfig/cron v3 accepts, its flaws
+//! included. [`Mode::Default`] adds seconds, `L`, `W` and `#`, and refuses texts that are almost surely mistakes, such
+//! as a schedule that can never fire.
 
 mod civil;
 mod error;
@@ -23,42 +23,42 @@ use std::time::Duration;
 /// How strictly a text is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// robfig's grammar with seconds, `L`, `W` and `#`, without what is almost surely a mistake.
+    /// robfig's grammar with seconds, `L`, `W` and `#`; texts that are almost surely mistakes are refused.
     #[default]
     Default,
     /// robfig/cron v3's grammar, neither more nor less.
     Compat,
 }
 
-/// What a cron text says.
+/// A parsed cron text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Spec {
     /// The time zone in front, `TZ=…` or `CRON_TZ=…`, as it was written; empty means UTC.
     pub zone: Option<Zone>,
-    /// When it fires.
+    /// When the schedule fires.
     pub schedule: Schedule,
 }
 
 /// The zone in front of a cron text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Zone {
-    /// Its name; nothing here knows which zones exist.
+    /// The name of the zone, which is not checked here.
     pub name: String,
     /// The bytes of the name in the text.
     pub range: std::ops::Range<usize>,
 }
 
-/// When something fires.
+/// A parsed schedule, without its zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Schedule {
-    /// Whenever the wall clock matches.
+    /// Fires whenever the wall clock matches.
     Fields(Fields),
-    /// Again and again after this time, at least 1 s, whole seconds.
+    /// Fires in intervals of this length, at least 1 s, whole seconds.
     Every(Duration),
 }
 
 impl Schedule {
-    /// The schedule in one English sentence without a full stop: "At 09:00, Monday to Friday".
+    /// Returns the schedule as one English sentence without a full stop: "At 09:00, Monday to Friday".
     #[must_use]
     pub fn sentence(&self) -> String {
         match self {

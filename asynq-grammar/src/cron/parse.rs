@@ -1,4 +1,4 @@
-//! Reads a cron text; every mistake knows its field and its bytes.
+//! Parses a cron text; every error has the field and the bytes that are wrong.
 
 use std::ops::Range;
 
@@ -19,12 +19,12 @@ const DESCRIPTORS: [(&str, &str); 7] = [
 const EVERY: &str = "@every ";
 const FIELDS: [Field; 6] = [Field::Second, Field::Minute, Field::Hour, Field::Day, Field::Month, Field::Weekday];
 
-/// Reads a cron text: five fields, or six with the seconds first; a descriptor such as `@daily`; `@every 30s`; each with
-/// an optional `TZ=Europe/Berlin ` or `CRON_TZ=… ` in front.
+/// Parses a cron text: five fields, or six with the seconds first; a descriptor such as `@daily`; or `@every 30s`; each
+/// with an optional `TZ=Europe/Berlin ` or `CRON_TZ=… ` in front.
 ///
 /// # Errors
 ///
-/// The first mistake. In [`Mode::Default`] a schedule that can never fire is one.
+/// The first mistake in the text. In [`Mode::Default`] a schedule that can never fire is a mistake.
 pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
     if text.trim().is_empty() {
         return Err(CronError::new(None, "the schedule is empty; write one such as `*/5 * * * *`", 0..text.len()));
@@ -38,7 +38,7 @@ pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
     Ok(Spec { zone, schedule })
 }
 
-/// The zone in front, and where the rest stands.
+/// Returns the zone in front, and the place of the rest.
 fn zone(text: &str) -> Result<(Option<Zone>, Range<usize>), CronError> {
     let Some(key) = ["TZ=", "CRON_TZ="].into_iter().find(|key| text.starts_with(key)) else {
         return Ok((None, 0..text.len()));
@@ -101,7 +101,7 @@ fn read_fields(text: &str, range: Range<usize>, mode: Mode) -> Result<Fields, Cr
     Ok(fields)
 }
 
-/// The words between white space, with their places.
+/// Returns the places of the words between white space.
 fn words(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
     let mut words = Vec::new();
     let mut begin = None;
@@ -119,7 +119,7 @@ fn words(text: &str, range: Range<usize>) -> Vec<Range<usize>> {
     words
 }
 
-/// A range that is not empty.
+/// Returns the range, or that of the whole text if the range is empty.
 fn pointable(range: Range<usize>, text: &str) -> Range<usize> {
     if range.is_empty() { 0..text.len() } else { range }
 }
@@ -189,7 +189,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Puts a set into the field; `is_star` is the unstepped star of the day rule, `has_star` any star.
+    /// Adds a set to the field; `is_star` is the unstepped star of the day rule, `has_star` any star.
     fn add(&self, fields: &mut Fields, set: u64, is_star: bool, has_star: bool) {
         match self.kind {
             Field::Second => fields.seconds |= set,
@@ -210,7 +210,8 @@ impl Reader<'_> {
         }
     }
 
-    /// `L`, `L-n`, `LW`, `nW` of days and `d#n`, `dL` of weekdays; says whether it was one.
+    /// Parses `L`, `L-n`, `LW` and `nW` of days, and `d#n` and `dL` of weekdays; returns whether the item was one of
+    /// them.
     fn extension(&self, item: &str, place: &Range<usize>, fields: &mut Fields) -> Result<bool, CronError> {
         let upper = item.to_ascii_uppercase();
         match self.kind {
@@ -257,7 +258,7 @@ impl Reader<'_> {
         Ok(true)
     }
 
-    /// The part before the separator and the one behind it; a second one is an error.
+    /// Returns the part before the separator and the part after it; a second separator is an error.
     fn split(
         &self,
         place: Range<usize>,
@@ -314,7 +315,7 @@ impl Reader<'_> {
         // Go's Atoi reads a sign; a minus is refused afterwards, a plus is not.
         let digits = if self.mode == Mode::Compat { text.strip_prefix('+').unwrap_or(text) } else { text };
         if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) {
-            // What does not fit is too large for every field.
+            // A number that does not fit is too large for every field.
             return Ok(digits.parse().unwrap_or(u32::MAX));
         }
         let (least, greatest) = self.kind.bounds();
@@ -331,7 +332,7 @@ impl Reader<'_> {
     }
 
     fn wrong(&self, message: impl Into<String>, range: Range<usize>) -> CronError {
-        // Nothing cannot be pointed at; the character beside it can.
+        // A range that is empty cannot be marked, so the character beside it is.
         let range = match range {
             range if !range.is_empty() => range,
             range if self.text.is_char_boundary(range.start) && range.start < self.text.len() => {
@@ -347,12 +348,12 @@ impl Reader<'_> {
     }
 }
 
-/// Digits alone.
+/// Parses a text that has only digits.
 fn plain(text: &str) -> Option<u32> {
     text.bytes().all(|b| b.is_ascii_digit()).then(|| text.parse().ok()).flatten()
 }
 
-/// The fields of a text that is known to be right.
+/// The fields of a valid text.
 #[cfg(test)]
 pub(super) fn fields(text: &str) -> Fields {
     match parse(text, Mode::Default).map(|spec| spec.schedule) {

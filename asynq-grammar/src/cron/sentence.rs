@@ -23,7 +23,7 @@ const MONTHS: [&str; 13] = [
     "December",
 ];
 const WEEKDAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
-/// More times of day than these are described instead of listed.
+/// Up to this many times of day are listed; more are described.
 const MOST_TIMES: usize = 6;
 
 /// The sentence for `@every`.
@@ -53,7 +53,7 @@ pub(super) fn of_fields(fields: &Fields) -> String {
     sentence
 }
 
-/// When in a day.
+/// The part of the sentence about the time of day.
 fn time(fields: &Fields) -> String {
     let (hours, minutes, seconds) = (fields.hours, fields.minutes, fields.seconds);
     let times = hours.count_ones() * minutes.count_ones() * seconds.count_ones();
@@ -99,7 +99,7 @@ fn part(set: u64, bounds: RangeInclusive<u32>, unit: &str) -> String {
     }
 }
 
-/// The step of a set that goes from the least number on in equal steps, evenly round the clock.
+/// The step of a set that goes from the least number on in equal steps, evenly around the clock.
 fn step(set: u64, bounds: RangeInclusive<u32>) -> Option<u32> {
     let size = bounds.end() - bounds.start() + 1;
     let mut found = members(set);
@@ -109,7 +109,7 @@ fn step(set: u64, bounds: RangeInclusive<u32>) -> Option<u32> {
     (first == *bounds.start() && set == whole && size.is_multiple_of(step)).then_some(step)
 }
 
-/// On which days, unless on all.
+/// The part of the sentence about the days, unless the schedule has all days.
 fn days(fields: &Fields) -> Option<String> {
     let mut of_month = Vec::new();
     let all_days = fields.days.count_ones() == 31;
@@ -143,7 +143,7 @@ fn days(fields: &Fields) -> Option<String> {
     of_week.extend(members(fields.last_of).map(|n| format!("on the last {} of the month", WEEKDAYS[n as usize])));
 
     let strict = fields.day_star || fields.weekday_star;
-    // Where either is enough, one that is always true makes the other one mean nothing.
+    // If either field is enough and one matches every day, the other has no effect.
     if !strict && (all_days || all_weekdays) {
         return None;
     }
@@ -161,7 +161,7 @@ fn weekdays(set: u64) -> String {
     let name = |n: u32| WEEKDAYS[n as usize].to_owned();
     match set.count_ones() {
         1 => format!("on {}", name(set.trailing_zeros())),
-        // Monday first, as a week is read.
+        // Monday comes first, as a week is read.
         _ => {
             let ordered = members(set).filter(|&n| n > 0).chain(members(set).filter(|&n| n == 0).map(|_| 7));
             runs(ordered, |n| name(n % 7), "to")

@@ -1,4 +1,4 @@
-//! Arguments of jobs that this program need not know, by the shapes that the broker keeps.
+//! Reads and edits the arguments of any job, by the shapes that the broker keeps. The program need not know the job.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -11,26 +11,27 @@ use serde_json::Value;
 use super::{InspectError, Inspector, edit::Change, queue_name, task_id};
 use crate::job::{JobDescriptor, Needs, ShapeLookup, encode_by_shape, fingerprint_of, postcard_header, show_by_shape};
 
-/// Most shapes that one reader looks up: fingerprints are data from outside.
+/// Most shapes that one reader looks up, because fingerprints are untrusted input.
 const MOST_SHAPES: usize = 64;
-/// Most bytes of a payload that is read by its shape.
+/// Longest payload that is read by its shape, in bytes.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// Reads payloads of the default codec for people, by the shapes that the broker keeps; made by
-/// [`Inspector::argument_reader`].
+/// Reads payloads of the default codec for display, by the shapes that the broker keeps; [`Inspector::argument_reader`] makes
+/// one.
 #[derive(Debug, Clone, Default)]
 pub struct ArgumentReader(HashMap<(String, u32), Arc<ShapeLookup>>);
 
 impl ArgumentReader {
-    /// The arguments in a payload of this type by their names; a [`Secret`](crate::Secret) is `***`. A job that this
-    /// program knows may be given: what is secret in its arguments today is hidden in those of its earlier versions, too.
+    /// Returns the arguments in a payload of this type by their names; a [`Secret`](crate::Secret) is `***`. With the `job` that
+    /// this program knows by the type, arguments that are secret today are hidden in payloads of its earlier versions, too.
     ///
-    /// `None` for a payload of another codec, such as JSON, which says its names itself, and for one whose shape the broker
-    /// does not keep.
+    /// Returns `None` for a payload of another codec, such as JSON, which contains the names itself, and for a payload whose
+    /// shape the reader does not have.
     ///
     /// # Errors
     ///
-    /// The shape is malformed, or the payload does not have it or is longer than 1 MiB. The text has no value in it.
+    /// The shape is malformed, the payload does not have this shape, or it is longer than 1 MiB. The error text contains no value
+    /// of the payload.
     pub fn read(&self, r#type: &str, job: Option<&JobDescriptor>, payload: &[u8]) -> Option<Result<Value, String>> {
         let kept = self.0.get(&(r#type.to_owned(), fingerprint_of(payload)?))?;
         Some(match &**kept {
@@ -42,8 +43,8 @@ impl ArgumentReader {
 }
 
 impl Inspector {
-    /// Looks up the shapes of these payloads, each with the type of its task; at most 64 of them, each once. A shape that
-    /// the broker does not tell is left out: tasks are listed without it.
+    /// Looks up the shapes of these payloads, each with the type of its task: at most 64 shapes, each once. A shape that the
+    /// broker does not return is left out, so that tasks can be listed without it.
     ///
     /// ```no_run
     /// # use asynq_runtime::prelude::*;
@@ -73,7 +74,7 @@ impl Inspector {
                     found.insert((r#type.to_owned(), fingerprint), kept);
                 }
                 Ok(None) => {}
-                // Each further question would wait as long.
+                // Each further request would wait as long.
                 Err(error) if error.is_unavailable() => break,
                 Err(_) => {}
             }
@@ -81,15 +82,15 @@ impl Inspector {
         ArgumentReader(found)
     }
 
-    /// Replaces the arguments of a pending, scheduled, retry, archived or aggregating task of any job: of a payload of the
-    /// default codec by the shape that the broker keeps of it, of any other as JSON. A unique lock that was made of the
-    /// whole payload is replaced too; one of a job with `unique_by` stays: use [`edit`](Self::edit) there. Returns the new
-    /// payload.
+    /// Replaces the arguments of a pending, scheduled, retry, archived or aggregating task of any job, and returns the new
+    /// payload. A payload of the default codec is written by the shape that the broker keeps, any other as JSON. A unique lock
+    /// that was made of the whole payload is replaced too. The lock of a job with `unique_by` stays: use [`edit`](Self::edit)
+    /// there.
     ///
     /// # Errors
     ///
-    /// [`InspectError::Misfit`] where the arguments do not fit the shape, [`InspectError::NoShape`] where none is kept or
-    /// the one that is cannot be used; else as [`edit_raw`](Self::edit_raw).
+    /// [`InspectError::Misfit`] if the arguments do not fit the shape; [`InspectError::NoShape`] if the broker keeps no shape, or
+    /// one that cannot be used; otherwise the errors of [`edit_raw`](Self::edit_raw).
     pub async fn edit_arguments(
         &self,
         queue: impl AsRef<str>,
@@ -123,7 +124,7 @@ impl Inspector {
         let replaced =
             self.replace(&queue, id, |now| match postcard_header(&now.payload).map(<[u8]>::to_vec) == header {
                 true => Ok(Change { payload: payload.clone(), unique_by: None }),
-                // Another program wrote arguments of another shape meanwhile.
+                // Another program wrote arguments of another shape in the meantime.
                 false => Err(InspectError::Contended { id: now.id.clone(), tries: 1 }),
             });
         replaced.await?;

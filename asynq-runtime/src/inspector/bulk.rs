@@ -1,4 +1,4 @@
-//! Many tasks at once, in slices that no broker feels, with a report that leaves nothing out.
+//! Changes of many tasks, in slices that do not hold the broker up, with a report that counts every task.
 
 use std::{fmt, future::IntoFuture};
 
@@ -13,14 +13,14 @@ use crate::{
 const SLICE: usize = 100;
 
 impl From<TaskState> for Chosen {
-    /// All in this state.
+    /// Chooses all tasks in this state.
     fn from(state: TaskState) -> Self {
         Self::InState(state)
     }
 }
 
 impl From<GroupName> for Chosen {
-    /// All that wait in this group.
+    /// Chooses all tasks that wait in this group.
     fn from(group: GroupName) -> Self {
         Self::InGroup(group)
     }
@@ -48,9 +48,9 @@ impl Inspector {
 
     /// Archives all pending, scheduled, retry or aggregating tasks of a queue, or all of a group.
     ///
-    /// An archive keeps 10,000 tasks unless a server says otherwise, and a server **deletes** the oldest of those that are
-    /// more. So nothing is archived where these would be more than it keeps ([`InspectError::BeyondArchive`]), unless
-    /// [`beyond_archive`](Bulk::beyond_archive) allows it. After [`start`](Bulk::start) it is for the caller to look at
+    /// An archive keeps 10,000 tasks unless a server is configured otherwise, and a server **deletes** the oldest of those beyond
+    /// that. So nothing is archived if the archive would get more tasks than it keeps ([`InspectError::BeyondArchive`]), unless
+    /// [`beyond_archive`](Bulk::beyond_archive) allows it. After [`start`](Bulk::start) the caller must check
     /// [`RunningBulk::beyond_archive_limit`] before the first slice.
     ///
     /// ```no_run
@@ -70,7 +70,7 @@ impl Inspector {
         self.bulk(queue, chosen, BulkAction::Archive)
     }
 
-    /// Deletes all tasks of a queue in one state but active, or all of a group.
+    /// Deletes all tasks of a queue in one state except active, or all of a group.
     pub fn delete_all(&self, queue: impl AsRef<str>, chosen: impl Into<Chosen>) -> Bulk {
         self.bulk(queue, chosen, BulkAction::Delete)
     }
@@ -88,8 +88,8 @@ impl Inspector {
         }
     }
 
-    /// What the archive of a queue holds, and how much it keeps: as the living servers of the queue say, the least of them;
-    /// 10,000 tasks where none lives.
+    /// Returns how many tasks the archive of a queue holds and keeps. The limit is the smallest of the living servers of the
+    /// queue; 10,000 tasks if none lives.
     ///
     /// # Errors
     ///
@@ -124,25 +124,25 @@ pub(super) fn in_state(stats: &QueueStats, state: TaskState) -> u64 {
     }
 }
 
-/// How full the archive of a queue is; [`Inspector::archive_room`] looks.
+/// The size of the archive of a queue and its limit; [`Inspector::archive_room`] reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ArchiveRoom {
-    /// Tasks in it.
+    /// Tasks in the archive.
     pub archived: u64,
     /// Most tasks that are kept.
     pub limit: u64,
 }
 
 impl ArchiveRoom {
-    /// How many archived tasks of a queue are kept: the least that one of these servers keeps that serves it, asynq's 10,000
-    /// where none does.
+    /// Returns how many archived tasks of a queue are kept: the smallest limit of those `servers` that serve the queue, or
+    /// asynq's 10,000 if none does.
     pub fn limit_of(servers: &[ServerState], queue: &QueueName) -> u64 {
         let serving = servers.iter().filter(|server| server.info.serves(queue));
         serving.map(|server| server.info.archive_limit(queue)).min().unwrap_or(ArchiveLimit::DEFAULT)
     }
 
-    /// How many archived tasks, the oldest first, a server deletes when `tasks` more are archived.
+    /// Returns how many archived tasks a server deletes, the oldest first, when `tasks` more are archived.
     pub fn beyond(self, tasks: u64) -> u64 {
         self.archived.saturating_add(tasks).saturating_sub(self.limit)
     }
@@ -152,13 +152,14 @@ type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
 
 /// A change of many tasks, made by `.await` to the end or, after [`start`](Self::start), slice by slice.
 ///
-/// It treats at most as many tasks as there were at its start, so that it ends although others enqueue meanwhile. Each
-/// slice of up to 100 is one atomic step, and dropping the future between them leaves a clean state: the same call goes on.
+/// A bulk changes at most as many tasks as existed at its start, so that it ends although other programs enqueue. Each slice of
+/// up to 100 is one atomic step. Dropping the future between them leaves a clean state, and the same call continues.
 ///
 /// # Errors
 ///
-/// Of `.await`: the state cannot be treated so, there is no such queue or group, the archive cannot keep all
-/// ([`InspectError::BeyondArchive`]), or the broker failed: then [`InspectError::Interrupted`] says what was done.
+/// `.await` fails if the state does not allow the change, the queue or the group does not exist, the archive cannot keep all
+/// tasks ([`InspectError::BeyondArchive`]), or the broker failed: then [`InspectError::Interrupted`] reports the tasks that were
+/// changed.
 #[must_use = "nothing is changed until `.await`"]
 pub struct Bulk {
     inspector: Inspector,
@@ -172,7 +173,7 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// How many archived tasks a queue keeps unless a server says otherwise.
+    /// How many archived tasks a queue keeps unless a server is configured otherwise.
     pub const ARCHIVE_LIMIT: u64 = ArchiveLimit::DEFAULT;
 
     /// Calls `tell` before the first slice and after each one.
@@ -181,31 +182,31 @@ impl Bulk {
         self
     }
 
-    /// How many archived tasks the servers of this queue keep; default: what its living servers say
+    /// Sets how many archived tasks the servers of this queue keep. Default: the limit of its living servers
     /// ([`Inspector::archive_room`]).
     pub fn archive_limit(mut self, tasks: u64) -> Self {
         self.archive_limit = Some(tasks);
         self
     }
 
-    /// Archives also where the archive cannot keep all: a server then deletes its oldest tasks. It is for `.await`; after
-    /// [`start`](Self::start) the caller decides by [`RunningBulk::beyond_archive_limit`].
+    /// Archives the tasks even if the archive cannot keep all: a server then deletes its oldest ones. The setting applies to
+    /// `.await`; after [`start`](Self::start) the caller decides by [`RunningBulk::beyond_archive_limit`].
     pub fn beyond_archive(mut self) -> Self {
         self.beyond_archive = true;
         self
     }
 
-    /// Treats no more tasks than that, the first of the listing; default: as many as there are at the start.
+    /// Changes at most the first `tasks` of the listing; default: as many as exist at the start.
     pub fn at_most(mut self, tasks: u64) -> Self {
         self.at_most = tasks;
         self
     }
 
-    /// Counts what there is to do, and does nothing yet.
+    /// Counts the chosen tasks, and changes nothing yet.
     ///
     /// # Errors
     ///
-    /// As those of the whole, but [`InspectError::BeyondArchive`].
+    /// The errors of `.await` except [`InspectError::BeyondArchive`].
     pub async fn start(self) -> Result<RunningBulk, InspectError> {
         let Self { inspector, queue, chosen, action, archive_limit, beyond_archive: _, at_most, progress } = self;
         let queue = queue?;
@@ -263,7 +264,7 @@ impl IntoFuture for Bulk {
     }
 }
 
-/// A [`Bulk`] that goes on slice by slice.
+/// A [`Bulk`] that runs slice by slice.
 #[must_use = "nothing is changed until `.slice().await`"]
 pub struct RunningBulk {
     inspector: Inspector,
@@ -278,27 +279,27 @@ pub struct RunningBulk {
 }
 
 impl RunningBulk {
-    /// How many archived tasks, the oldest first, a server deletes if all of these are archived: they would be more than an
-    /// archive keeps. Counted at the start; zero unless tasks are to be archived.
+    /// Returns how many archived tasks a server deletes, the oldest first, if all chosen tasks are archived, because the archive
+    /// does not keep more. The number is counted at the start; zero unless the action archives.
     pub fn beyond_archive_limit(&self) -> u64 {
         self.room.beyond(self.progress.total)
     }
 
-    /// The archive as it was at the start, where tasks are to be archived.
+    /// Returns the archive as it was at the start, if the action archives.
     pub fn archive_room(&self) -> ArchiveRoom {
         self.room
     }
 
-    /// How far it is.
+    /// Returns how far the bulk is.
     pub fn progress(&self) -> BulkProgress {
         self.progress
     }
 
-    /// Treats the next up to 100 tasks; `None` when it is done.
+    /// Changes the next tasks, at most 100; returns `None` when all are done.
     ///
     /// # Errors
     ///
-    /// [`InspectError::Interrupted`]; calling again goes on.
+    /// [`InspectError::Interrupted`]; another call continues.
     pub async fn slice(&mut self) -> Result<Option<BulkProgress>, InspectError> {
         let open = self.progress.total.saturating_sub(self.progress.done);
         let limit = usize::try_from(open).unwrap_or(usize::MAX).min(SLICE);
@@ -313,7 +314,7 @@ impl RunningBulk {
         Ok(Some(self.progress))
     }
 
-    /// What was done, and what is there now.
+    /// Returns the numbers of changed and of remaining tasks.
     ///
     /// # Errors
     ///
@@ -340,17 +341,17 @@ impl RunningBulk {
     }
 }
 
-/// How far a bulk call is.
+/// The progress of a bulk call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkProgress {
-    /// Tasks that were there at the start: as many are treated at most.
+    /// Tasks that existed at the start, which is the limit of the call.
     pub total: u64,
-    /// Of them treated so far: [`changed`](Self::changed) and [`ghosts`](Self::ghosts).
+    /// Tasks of `total` that are done: [`changed`](Self::changed) and [`ghosts`](Self::ghosts).
     pub done: u64,
     /// Tasks that were changed.
     pub changed: u64,
-    /// Ids without a task that were taken off the list.
+    /// Ids without a task that were removed from the list.
     pub ghosts: u64,
 }
 
@@ -362,23 +363,23 @@ impl BulkProgress {
     }
 }
 
-/// What a bulk call did. Nothing is dropped in silence: whatever was chosen is counted in one of these.
+/// The result of a bulk call. Every chosen task is counted in one of these fields.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BulkReport {
     /// Tasks that were changed.
     pub changed: u64,
-    /// Ids without a task that were taken off the list (somebody deleted their tasks in another way).
+    /// Ids without a task that were removed from the list, because another program deleted the tasks alone.
     pub ghosts: u64,
-    /// Tasks that are chosen now: they came meanwhile, or are beyond [`Bulk::at_most`]. Ask again to treat them too.
+    /// Chosen tasks that remain: they came in the meantime, or are beyond [`Bulk::at_most`]. Repeat the call to change them too.
     pub left: u64,
-    /// Archived tasks that are more than an archive keeps: a server will delete so many, the oldest first. Zero unless
-    /// tasks were archived.
+    /// Archived tasks beyond the limit of the archive: a server will delete so many, the oldest first. Zero unless the action
+    /// archives.
     pub beyond_archive_limit: u64,
 }
 
 impl From<BulkProgress> for BulkReport {
-    /// A report that was cut short: what is left is what was not treated.
+    /// The report of an interrupted call; `left` is the tasks that were not done.
     fn from(progress: BulkProgress) -> Self {
         Self {
             changed: progress.changed,

@@ -10,20 +10,20 @@ use crate::{
     task::{QueueName, TaskId, TaskInfo},
 };
 
-/// How often an edit begins anew because another program changed the task first.
+/// How often an edit is tried when another program changes the task first.
 const TRIES: usize = 8;
 
-/// What a task's payload becomes.
+/// The new payload of a task.
 pub(super) struct Change {
     pub(super) payload: Bytes,
-    /// Bytes of the old and the new arguments that make a task unique, where not the whole payload does.
+    /// The old and the new bytes that make the task unique, if these are not the whole payload.
     pub(super) unique_by: Option<(Bytes, Bytes)>,
 }
 
 impl Inspector {
-    /// Changes the arguments of a pending, scheduled, retry, archived or aggregating task of job `J`. If the task holds a
-    /// unique lock, the one of its new arguments takes its place. `change` is called again if somebody else changed the
-    /// task meanwhile.
+    /// Changes the arguments of a pending, scheduled, retry, archived or aggregating task of job `J`. If the task holds a unique
+    /// lock, the lock of the new arguments takes its place. `change` is called again if another program changed the task in the
+    /// meantime.
     ///
     /// ```no_run
     /// # use asynq_runtime::prelude::*;
@@ -36,8 +36,8 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, it is another job's or in another state, its arguments cannot be read, an equal
-    /// task holds the new lock, others kept changing it, or the broker failed.
+    /// The queue or the task does not exist; the task belongs to another job, or its state does not allow an edit; its arguments
+    /// cannot be read; an equal task holds the new lock; other programs changed the task at every try; or the broker failed.
     pub async fn edit<J: Job>(
         &self,
         queue: impl AsRef<str>,
@@ -58,14 +58,14 @@ impl Inspector {
         .await
     }
 
-    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task by these bytes. A unique lock
-    /// that was made of the whole payload, as asynq makes it, is replaced too; one that was made of something else stays,
-    /// because nobody here knows how: use [`edit`](Self::edit) for a job with `unique_by`.
+    /// Replaces the payload of a pending, scheduled, retry, archived or aggregating task by these bytes. A unique lock that was
+    /// made of the whole payload, as asynq makes it, is replaced too. Any other lock stays, because its new key cannot be derived
+    /// from the payload: use [`edit`](Self::edit) for a job with `unique_by`.
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, it is in another state, an equal task holds the new lock, others kept changing
-    /// it, or the broker failed.
+    /// The queue or the task does not exist; its state does not allow an edit; an equal task holds the new lock; other programs
+    /// changed the task at every try; or the broker failed.
     pub async fn edit_raw(
         &self,
         queue: impl AsRef<str>,
@@ -77,13 +77,13 @@ impl Inspector {
             .await
     }
 
-    /// The same as [`edit_raw`](Self::edit_raw), but refuses to take the header off a payload of the default codec: its
-    /// format byte and the fingerprint of the arguments' shape. Without them no worker can read the task, and the first one
-    /// that tries archives it.
+    /// Replaces the payload as [`edit_raw`](Self::edit_raw) does, but fails if the new bytes do not begin with the old payload's
+    /// header of the default codec: the format byte and the fingerprint of the arguments' shape. Without that header no worker
+    /// can read the task, and the first one that tries archives it.
     ///
     /// # Errors
     ///
-    /// [`InspectError::HeaderLost`]; else as [`edit_raw`](Self::edit_raw).
+    /// [`InspectError::HeaderLost`]; otherwise the errors of [`edit_raw`](Self::edit_raw).
     pub async fn edit_raw_in_shape(
         &self,
         queue: impl AsRef<str>,
@@ -100,7 +100,7 @@ impl Inspector {
         .await
     }
 
-    /// Reads, changes and writes until no other program changed the task in between.
+    /// Reads, changes and writes the task until no other program changed it in between.
     pub(super) async fn replace(
         &self,
         queue: &QueueName,
@@ -128,8 +128,8 @@ impl Inspector {
     }
 }
 
-/// The key of the lock after the change, where it is known how the old one was made: of what the job names, of the whole
-/// payload, or, by a Go program, of no payload at all. `None` keeps the old key.
+/// The key of the lock after the change. It is known if the old key was made of the bytes that the job names, of the whole
+/// payload, or, by a Go program, of no payload. `None` keeps the old key.
 fn new_key(queue: &QueueName, task: &TaskInfo, change: &Change) -> Option<String> {
     let old = task.unique_key.as_deref()?;
     let key = |bytes: Option<&Bytes>| lock_key(queue, &task.r#type, bytes.map(AsRef::as_ref));

@@ -1,4 +1,4 @@
-//! Why something could not be looked at or repaired, and what to do instead.
+//! The errors of the inspector; each text says what to do instead.
 
 use std::fmt;
 
@@ -9,12 +9,11 @@ use crate::{
     task::{GroupName, InvalidName, QueueName, TaskId, TaskState},
 };
 
-/// A request to an [`Inspector`](super::Inspector) that was not fulfilled. Nothing was changed, except where a variant says
-/// so.
+/// A request to an [`Inspector`](super::Inspector) that failed. Nothing was changed, except where a variant says so.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum InspectError {
-    /// There is no such queue.
+    /// The queue does not exist.
     #[error("queue `{queue}` was not found")]
     QueueNotFound {
         /// The queue.
@@ -25,10 +24,10 @@ pub enum InspectError {
     UnreadableQueue {
         /// The queue.
         queue: QueueName,
-        /// Why.
+        /// The reason.
         source: BrokerError,
     },
-    /// There is no such task in this queue.
+    /// The queue has no such task.
     #[error("task `{id}` was not found in queue `{queue}`")]
     TaskNotFound {
         /// The queue.
@@ -36,45 +35,45 @@ pub enum InspectError {
         /// The id.
         id: TaskId,
     },
-    /// The task is in a state in which this cannot be done.
+    /// The state of the task does not allow the change.
     #[error("cannot {change} task `{id}`: {}", change.instead(*state))]
     Unfit {
-        /// What was wanted.
+        /// The change.
         change: TaskChange,
         /// The id.
         id: TaskId,
-        /// Where it is.
+        /// The state of the task.
         state: TaskState,
     },
-    /// The task has left the state in which it was to be changed.
+    /// The task has left the state in which the caller saw it.
     #[error("did not {change} task `{id}`: it is {found} now, not {expected}; look at it again")]
     Moved {
-        /// What was wanted.
+        /// The change.
         change: TaskChange,
         /// The id.
         id: TaskId,
-        /// The state that was named.
+        /// The state that the caller expected.
         expected: TaskState,
-        /// The state that it is in.
+        /// The state of the task.
         found: TaskState,
     },
-    /// Tasks in this state cannot be treated so all at once.
+    /// The state does not allow the change of all tasks at once.
     #[error("cannot {change} all {state} tasks: {}", change.instead(*state))]
     UnfitState {
-        /// What was wanted.
+        /// The change.
         change: TaskChange,
         /// The state.
         state: TaskState,
     },
-    /// Something was asked for that cannot be.
+    /// A parameter of the request is not valid.
     #[error("invalid `{what}`: {reason}")]
     Request {
-        /// Which.
+        /// The parameter.
         what: &'static str,
-        /// Why, and what to write.
+        /// The reason, with a valid value.
         reason: String,
     },
-    /// A queue that cannot be made.
+    /// The name of the queue is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
     /// The id is taken in the queue that the task should move to.
@@ -85,13 +84,13 @@ pub enum InspectError {
         /// The id.
         id: TaskId,
     },
-    /// Another task holds the unique lock that this one would need.
+    /// Another task holds the unique lock that this task would need.
     #[error("an equal task is already waiting or running{}", holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default())]
     Duplicate {
-        /// The task that holds it, where the broker could tell.
+        /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
     },
-    /// The task is one of another job.
+    /// The task belongs to another job.
     #[error("task `{id}` is a `{found}`, not a `{expected}`")]
     OtherJob {
         /// The id.
@@ -101,7 +100,7 @@ pub enum InspectError {
         /// The task's type.
         found: String,
     },
-    /// The task's arguments are none of the job's.
+    /// The payload of the task cannot be read as the job's arguments.
     #[error(transparent)]
     Payload(#[from] PayloadError),
     /// The task has a payload of the default codec, and the new payload does not begin with its header.
@@ -123,7 +122,7 @@ pub enum InspectError {
         id: TaskId,
         /// The task's type.
         job: String,
-        /// Where they do not fit, and what is expected there.
+        /// The place that does not fit, and the value that is expected there.
         reason: String,
         /// The shape in one line.
         shape: String,
@@ -138,7 +137,7 @@ pub enum InspectError {
         id: TaskId,
         /// The task's type.
         job: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The new arguments cannot be encoded.
@@ -147,20 +146,20 @@ pub enum InspectError {
     /// The new payload is larger than the client allows.
     #[error("the payload would have {size} bytes, more than the limit of {limit}; raise the client's `payload_limit`")]
     TooLarge {
-        /// Its bytes.
+        /// The size of the new payload in bytes.
         size: usize,
         /// The limit.
         limit: usize,
     },
-    /// Others changed the payload again and again while it was edited.
+    /// Other programs changed the payload at every try of an edit.
     #[error("task `{id}` was changed by others at every one of {tries} tries; try again later")]
     Contended {
         /// The id.
         id: TaskId,
-        /// How often it was tried.
+        /// How often the edit was tried.
         tries: usize,
     },
-    /// The archive cannot keep all tasks that were to be archived: a server would delete its oldest.
+    /// The archive cannot keep all tasks that were to be archived; a server would delete the oldest.
     #[error(
         "the archive of queue `{queue}` keeps {limit} tasks: its {beyond} oldest would be deleted, so nothing was archived; \
          `.beyond_archive()` allows it"
@@ -178,18 +177,18 @@ pub enum InspectError {
     QueueNotEmpty {
         /// The queue.
         queue: QueueName,
-        /// Its tasks.
+        /// How many tasks the queue has.
         tasks: u64,
     },
-    /// The queue has tasks that run.
+    /// The queue has running tasks.
     #[error("queue `{queue}` has {active} running tasks; pause it, and wait for them or cancel them")]
     QueueActive {
         /// The queue.
         queue: QueueName,
-        /// Its running tasks.
+        /// How many running tasks the queue has.
         active: u64,
     },
-    /// The queue was given new tasks as fast as they were deleted; its old ones are gone.
+    /// Other programs enqueued to the queue as fast as its tasks were deleted; the old ones are deleted.
     #[error("queue `{queue}` is not empty after {deleted} tasks were deleted: stop its producers first")]
     QueueRefilled {
         /// The queue.
@@ -197,27 +196,26 @@ pub enum InspectError {
         /// How many tasks were deleted.
         deleted: u64,
     },
-    /// The broker failed in the middle of many tasks. What the report says was done stays done; ask again to go on.
+    /// The broker failed in the middle of many tasks. The changes in the report are made; repeat the call to continue.
     #[error("stopped after {} tasks: {source}; ask again to go on", done.changed)]
     Interrupted {
-        /// What was done before.
+        /// The tasks that were changed before.
         done: BulkReport,
-        /// What went wrong.
+        /// The error of the broker.
         source: BrokerError,
     },
-    /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors a change may have been made all the
-    /// same.
+    /// The broker failed. For [`is_unavailable`](BrokerError::is_unavailable) errors the change may have been made all the same.
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
 
 impl InspectError {
-    /// Whether the queue or the task is not there.
+    /// Returns whether the queue or the task does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::QueueNotFound { .. } | Self::TaskNotFound { .. })
     }
 
-    /// Whether the broker did not answer, so that trying again later may work.
+    /// Returns whether the broker did not answer, so that a later try may work.
     pub fn is_unavailable(&self) -> bool {
         matches!(
             self,
@@ -255,15 +253,15 @@ impl InspectError {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TaskChange {
-    /// Make it pending.
+    /// Makes the task pending.
     Run,
-    /// Archive it.
+    /// Archives the task.
     Archive,
-    /// Delete it.
+    /// Deletes the task.
     Delete,
-    /// Move it to another queue.
+    /// Moves the task to another queue.
     Move,
-    /// Replace its payload.
+    /// Replaces the payload of the task.
     Edit,
 }
 
@@ -276,7 +274,7 @@ impl TaskChange {
         }
     }
 
-    /// Why it cannot be done to a task in `state`, and what can.
+    /// The reason why the change does not apply to a task in `state`, and the change that does.
     fn instead(self, state: TaskState) -> &'static str {
         match (self, state) {
             (Self::Run, TaskState::Active) => "it is running already",

@@ -10,26 +10,26 @@ use crate::{
 };
 
 impl Inspector {
-    /// The tasks of a queue in one state, a page at a time; `.await` it, or say first which page.
+    /// Lists the tasks of a queue in one state, a page at a time; `.await` it, or select the page first.
     ///
-    /// Pending and active tasks come oldest first, the others by the second of their time, ascending. A message that cannot
-    /// be read is left out, so that a page may be shorter than asked for.
+    /// Pending and active tasks come oldest first, the others by the second of their time, ascending. A message that cannot be
+    /// read is left out, so a page may be shorter than its size.
     pub fn tasks(&self, queue: impl AsRef<str>, state: TaskState) -> ListTasks {
         ListTasks { inspector: self.clone(), queue: queue_name(queue), state, group: None, page: Page::default() }
     }
 
-    /// A page of the groups of a queue that have waiting tasks ([`Groups::groups`](crate::broker::Groups::groups) says in which order);
-    /// `.await` it, or say first which.
+    /// Lists the groups of a queue that have waiting tasks, a page at a time; `.await` it, or select the page first.
+    /// [`Groups::groups`](crate::broker::Groups::groups) describes the order.
     pub fn groups(&self, queue: impl AsRef<str>) -> ListGroups {
         ListGroups { inspector: self.clone(), queue: queue_name(queue), after: None, limit: ListGroups::LIMIT }
     }
 }
 
-/// A page of tasks that is fetched by `.await`; [`Inspector::tasks`] makes it.
+/// A page of tasks, fetched by `.await`; [`Inspector::tasks`] makes it.
 ///
 /// # Errors
 ///
-/// Of `.await`: a page that cannot be, no such queue, or the broker failed.
+/// `.await` fails if the page is not valid, the queue does not exist, or the broker failed.
 #[must_use = "nothing is read until `.await`"]
 #[derive(Debug, Clone)]
 pub struct ListTasks {
@@ -44,29 +44,29 @@ impl ListTasks {
     /// Most tasks of one page.
     pub const MOST: usize = 500;
 
-    /// Which page, counted from 1; default 1.
+    /// Selects the page, counted from 1; default 1.
     pub fn page(mut self, number: usize) -> Self {
         self.page.number = number;
         self
     }
 
-    /// Tasks per page, 1 to 500; default 30.
+    /// Sets the number of tasks per page, 1 to 500; default 30.
     pub fn per_page(mut self, size: usize) -> Self {
         self.page.size = size;
         self
     }
 
-    /// Only the tasks of one group; for [`TaskState::Aggregating`], which otherwise lists those of all groups.
+    /// Selects the tasks of one group; for [`TaskState::Aggregating`], which otherwise lists the tasks of all groups.
     pub fn group(mut self, group: impl AsRef<str>) -> Self {
         self.group = Some(GroupName::from_wire(group.as_ref()));
         self
     }
 
-    /// The page with at most the first 4 KiB of each payload and result: for showing it, whatever the tasks carry.
+    /// Fetches the page with at most the first 4 KiB of each payload and result, for display.
     ///
     /// # Errors
     ///
-    /// As those of `.await`.
+    /// The errors of `.await`.
     pub async fn brief(self) -> Result<Vec<TaskBrief>, InspectError> {
         let (inspector, queue, state, group, page) = self.checked()?;
         let tasks = inspector.broker.briefs(&queue, state, group.as_ref(), page).await?;
@@ -88,7 +88,7 @@ impl ListTasks {
         Ok(tasks)
     }
 
-    /// What is to be read, if it can be.
+    /// The checked parameters of the page.
     fn checked(self) -> Result<(Inspector, QueueName, TaskState, Option<GroupName>, Page), InspectError> {
         let Self { inspector, queue, state, group, page } = self;
         let queue = queue?;
@@ -115,11 +115,11 @@ impl IntoFuture for ListTasks {
     }
 }
 
-/// Groups that are fetched by `.await`; [`Inspector::groups`] makes it.
+/// A page of groups, fetched by `.await`; [`Inspector::groups`] makes it.
 ///
 /// # Errors
 ///
-/// Of `.await`: a limit that cannot be, no such queue, or the broker failed.
+/// `.await` fails if the limit is not valid, the queue does not exist, or the broker failed.
 #[must_use = "nothing is read until `.await`"]
 #[derive(Debug, Clone)]
 pub struct ListGroups {
@@ -130,16 +130,16 @@ pub struct ListGroups {
 }
 
 impl ListGroups {
-    /// How many groups are fetched at a time unless fewer are asked for; also the most.
+    /// The default number of groups per page, which is also the largest.
     pub const LIMIT: usize = 500;
 
-    /// The page that begins where another ended: [`GroupPage::next`] of that page.
+    /// Selects the page after another one: `step` is [`GroupPage::next`] of that page.
     pub fn after(mut self, step: GroupStep) -> Self {
         self.after = Some(step);
         self
     }
 
-    /// At most so many, 1 to 500; default 500.
+    /// Sets the largest number of groups per page, 1 to 500; default 500.
     pub fn limit(mut self, limit: usize) -> Self {
         self.limit = limit;
         self

@@ -4,12 +4,12 @@ use super::{InspectError, Inspector, queue_name, task_id};
 use crate::broker::LockPage;
 
 impl Inspector {
-    /// Some of the unique locks of a queue that are held, and where to go on: give [`LockPage::next`] as `after` until there
-    /// is none. A lock whose holder is in no state is stuck: its task is gone, as after a delete or trim of asynq's.
+    /// Returns some of the held unique locks of a queue, and the position of the next page: pass [`LockPage::next`] as `after`
+    /// until it is `None`. A lock whose holder does not exist is stuck, as after a delete or trim of asynq's.
     ///
     /// # Errors
     ///
-    /// There is no such queue, or the broker failed.
+    /// The queue does not exist, or the broker failed.
     pub async fn locks(&self, queue: impl AsRef<str>, after: Option<&str>) -> Result<LockPage, InspectError> {
         let queue = queue_name(queue)?;
         let page = self.broker.locks(&queue, after).await?;
@@ -19,8 +19,8 @@ impl Inspector {
         Ok(page)
     }
 
-    /// Frees a unique lock, by its full key, if the task `holder` still holds it; with `stuck` only if there is no such task. Returns
-    /// whether it was freed. From then on an equal task is accepted, although the holder may still wait or run.
+    /// Frees a unique lock, by its full key, if the task `holder` still holds it; with `stuck` only if that task does not exist.
+    /// Returns whether the lock was freed. From then on an equal task is accepted, although the holder may still wait or run.
     ///
     /// # Errors
     ///

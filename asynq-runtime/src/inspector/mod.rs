@@ -1,4 +1,4 @@
-//! Looks at queues and tasks, and repairs them: what asynq's inspector does, with its flaws repaired.
+//! Reads and repairs queues and tasks, as asynq's inspector does, without its flaws.
 //!
 //! ```no_run
 //! use asynq_runtime::{inspector::Force, prelude::*};
@@ -8,7 +8,7 @@
 //! for queue in inspector.queues().await? {
 //!     println!("{}: {} tasks, the oldest waits for {:?}", queue.name, queue.size, queue.latency);
 //! }
-//! // One task, one page, or all of them, in slices that no broker feels.
+//! // One task, one page, or all of them, in slices.
 //! inspector.run("default", "some-id").await?;
 //! let page = inspector.tasks("default", TaskState::Archived).page(2).await?;
 //! println!("{} tasks on the second page", page.len());
@@ -19,8 +19,8 @@
 //! # }
 //! ```
 //!
-//! Queues and ids are given as text or as [`QueueName`] and [`TaskId`]. Names that our own rules refuse, with braces for
-//! example, are taken too: other programs may have made them.
+//! Queues and ids are given as text or as [`QueueName`] and [`TaskId`]. Names that this crate does not allow for new queues, with
+//! braces for example, are accepted too, because other programs may have made them.
 
 mod arguments;
 mod bulk;
@@ -51,7 +51,7 @@ use crate::{
     task::{QueueName, TaskId},
 };
 
-/// Reads and repairs what is on a broker. Cheap to clone; made by [`Client::inspector`].
+/// Reads and repairs the queues and tasks on a broker. An inspector is cheap to clone; [`Client::inspector`] makes one.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -73,26 +73,27 @@ pub struct Inspector {
 }
 
 impl Client {
-    /// Looks at queues and tasks, and repairs them.
+    /// Returns an inspector, which reads and repairs queues and tasks.
     pub fn inspector(&self) -> Inspector {
         Inspector::new(Arc::clone(self.broker())).payload_limit(self.payload_limit)
     }
 }
 
 impl Inspector {
-    /// An inspector of a broker that is connected already.
+    /// Makes an inspector of a connected broker.
     pub fn new(broker: Arc<dyn Broker>) -> Self {
         Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT, shapes: Arc::default() }
     }
 
-    /// Sets the largest payload that an edit may leave, in bytes; a client gives its own limit.
+    /// Sets the largest payload that an edit may write, in bytes. [`Client::inspector`] passes the client's own limit. Default:
+    /// [`Client::DEFAULT_PAYLOAD_LIMIT`]; larger values than [`Client::MAX_PAYLOAD_LIMIT`] are cut to it.
     #[must_use]
     pub fn payload_limit(mut self, bytes: usize) -> Self {
         self.payload_limit = bytes.min(Client::MAX_PAYLOAD_LIMIT);
         self
     }
 
-    /// Looks whether there is such a queue: one to which something was enqueued. Its numbers are not read.
+    /// Checks that a queue exists, which means that something was enqueued to it. Its numbers are not read.
     ///
     /// # Errors
     ///
@@ -101,7 +102,7 @@ impl Inspector {
         self.known(&queue_name(queue)?).await
     }
 
-    /// The numbers of one queue.
+    /// Returns the numbers of one queue.
     ///
     /// # Errors
     ///
@@ -113,11 +114,11 @@ impl Inspector {
         stats.map_err(|source| InspectError::UnreadableQueue { queue, source })
     }
 
-    /// The counters of the last `days` days (UTC), today first; they are kept for 90.
+    /// Returns the counters of the last `days` days (UTC), today first; they are kept for 90 days.
     ///
     /// # Errors
     ///
-    /// No days were asked for, there is no such queue, or the broker failed.
+    /// `days` is 0, the queue does not exist, or the broker failed.
     pub async fn history(&self, queue: impl AsRef<str>, days: usize) -> Result<Vec<DayStats>, InspectError> {
         let queue = queue_name(queue)?;
         if days == 0 {
@@ -127,19 +128,19 @@ impl Inspector {
         Ok(self.broker.history(&queue, days).await?)
     }
 
-    /// About how many bytes the queue takes, estimated from up to 20 tasks of each state.
+    /// Returns about how many bytes the queue takes, estimated from up to 20 tasks of each state.
     ///
     /// # Errors
     ///
-    /// There is no such queue, or the broker failed.
+    /// The queue does not exist, or the broker failed.
     pub async fn memory_usage(&self, queue: impl AsRef<str>) -> Result<u64, InspectError> {
         let queue = queue_name(queue)?;
         self.known(&queue).await?;
         Ok(self.broker.memory_usage(&queue).await?)
     }
 
-    /// Stops workers from taking tasks of the queue; returns whether it was running before. Tasks that run go on. As in
-    /// asynq the queue need not exist yet.
+    /// Stops workers from taking tasks of the queue; returns whether the queue was running before. Active tasks go on. The queue
+    /// need not exist yet, as in asynq.
     ///
     /// # Errors
     ///
@@ -148,7 +149,7 @@ impl Inspector {
         Ok(self.broker.pause(&queue_name(queue)?).await?)
     }
 
-    /// Lets workers take tasks of the queue again; returns whether it was paused before.
+    /// Lets workers take tasks of the queue again; returns whether the queue was paused before.
     ///
     /// # Errors
     ///
@@ -157,7 +158,7 @@ impl Inspector {
         Ok(self.broker.resume(&queue_name(queue)?).await?)
     }
 
-    /// The servers that live, ours and Go's, with what they run.
+    /// Returns the servers that live, those of this crate and Go's, with their running tasks.
     ///
     /// # Errors
     ///
@@ -166,7 +167,8 @@ impl Inspector {
         Ok(self.broker.servers().await?)
     }
 
-    /// What the broker says of itself, one entry per server or file that keeps tasks: version, memory, persistence, clock.
+    /// Returns the broker's facts about itself, one entry per server or file that keeps tasks: version, memory, persistence,
+    /// clock.
     ///
     /// # Errors
     ///
@@ -175,28 +177,28 @@ impl Inspector {
         Ok(self.broker.nodes().await?)
     }
 
-    /// Where a Redis Cluster keeps these queues: their slots and the nodes that have them; empty where there is no cluster.
+    /// Returns the slots of these queues in a Redis Cluster and the nodes that serve them; empty without a cluster.
     ///
     /// # Errors
     ///
-    /// The broker failed, or its login may not ask for `CLUSTER SLOTS`.
+    /// The broker failed, or the login may not run `CLUSTER SLOTS`.
     pub async fn slots(&self, queues: &[QueueName]) -> Result<Vec<QueueSlot>, InspectError> {
         Ok(self.broker.slots(queues).await?)
     }
 
-    /// What does not fit together in a queue, such as active tasks without a lease, looked for at up to `limit` tasks in
-    /// each state. Nothing is changed; workers may go on.
+    /// Looks for inconsistencies in a queue, such as active tasks without a lease, at up to `limit` tasks in each state. Nothing
+    /// is changed; workers may go on.
     ///
     /// # Errors
     ///
-    /// There is no such queue, or the broker failed.
+    /// The queue does not exist, or the broker failed.
     pub async fn examine(&self, queue: impl AsRef<str>, limit: usize) -> Result<Examination, InspectError> {
         let queue = queue_name(queue)?;
         self.known(&queue).await?;
         Ok(self.broker.examine(&queue, limit).await?)
     }
 
-    /// Whether there is such a queue.
+    /// Fails if the queue does not exist.
     async fn known(&self, queue: &QueueName) -> Result<(), InspectError> {
         if self.broker.queues().await?.contains(queue) {
             return Ok(());
@@ -204,7 +206,7 @@ impl Inspector {
         Err(InspectError::QueueNotFound { queue: queue.clone() })
     }
 
-    /// Why a task was not found.
+    /// The error for a task that was not found: the queue or the task does not exist.
     async fn missing(&self, queue: &QueueName, id: &TaskId) -> InspectError {
         match self.known(queue).await {
             Ok(()) => InspectError::TaskNotFound { queue: queue.clone(), id: id.clone() },
@@ -213,7 +215,7 @@ impl Inspector {
     }
 }
 
-/// Any queue that a program may have made; a blank name is refused.
+/// The name of any queue that a program may have made; a blank name is refused.
 fn queue_name(name: impl AsRef<str>) -> Result<QueueName, InspectError> {
     match name.as_ref() {
         blank if blank.trim().is_empty() => Err(InspectError::blank("queue")),
@@ -221,7 +223,7 @@ fn queue_name(name: impl AsRef<str>) -> Result<QueueName, InspectError> {
     }
 }
 
-/// Any task that a program may have made; a blank id is refused.
+/// The id of any task that a program may have made; a blank id is refused.
 fn task_id(id: impl AsRef<str>) -> Result<TaskId, InspectError> {
     match id.as_ref() {
         blank if blank.trim().is_empty() => Err(InspectError::blank("id")),

@@ -1,4 +1,4 @@
-//! The numbers of all queues, where one that cannot be read hides no other.
+//! The numbers of all queues; a queue that cannot be read hides no other.
 
 use super::{InspectError, Inspector};
 use crate::{
@@ -6,24 +6,24 @@ use crate::{
     task::QueueName,
 };
 
-/// One queue, as far as it can be read.
+/// A queue, as far as it can be read.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct QueueReading {
-    /// Its name.
+    /// The name of the queue.
     pub name: QueueName,
-    /// Its numbers, or why they cannot be read: one of its keys holds something else, or the part of the broker that keeps
-    /// this queue does not answer.
+    /// The numbers, or the reason why they cannot be read: one of the queue's keys holds another kind of value, or the part of
+    /// the broker that keeps the queue does not answer.
     pub stats: Result<QueueStats, BrokerError>,
 }
 
 impl Inspector {
-    /// Every queue with its numbers, by name.
+    /// Returns every queue with its numbers, by name.
     ///
     /// # Errors
     ///
-    /// [`InspectError::UnreadableQueue`] names the first queue that cannot be read; [`each_queue`](Self::each_queue) reads
-    /// the others all the same. Or the broker failed.
+    /// [`InspectError::UnreadableQueue`] names the first queue that cannot be read; [`each_queue`](Self::each_queue) reads the
+    /// others all the same. Any other error: the broker failed.
     pub async fn queues(&self) -> Result<Vec<QueueStats>, InspectError> {
         let readings = self.each_queue().await?;
         readings
@@ -34,11 +34,11 @@ impl Inspector {
             .collect()
     }
 
-    /// Every queue by name, with its numbers or why they cannot be read.
+    /// Returns every queue by name, with its numbers or the reason why they cannot be read.
     ///
     /// # Errors
     ///
-    /// The broker failed: it does not tell its queues, or does not answer at all.
+    /// The broker does not return its queues, or does not answer at all.
     pub async fn each_queue(&self) -> Result<Vec<QueueReading>, InspectError> {
         let mut readings = Vec::new();
         for name in self.broker.queues().await? {
@@ -47,7 +47,7 @@ impl Inspector {
         Ok(readings)
     }
 
-    /// The numbers of one queue, or why they cannot be read; all zero for one that does not exist.
+    /// Returns the numbers of one queue, or the reason why they cannot be read; all zero for a queue that does not exist.
     ///
     /// # Errors
     ///
@@ -57,7 +57,7 @@ impl Inspector {
         if let Err(error) = &stats
             && error.is_unavailable()
         {
-            // A Redis Cluster may have lost the part that keeps this queue; where nothing answers, there are no rows.
+            // A Redis Cluster may have lost the node that keeps this queue; if the broker does not answer at all, the call fails.
             self.broker.ping().await?;
         }
         Ok(QueueReading { name, stats })

@@ -9,7 +9,7 @@ use crate::{
     task::{QueueName, TaskState},
 };
 
-/// What can be deleted, in this order: first what a worker could take.
+/// The states whose tasks are deleted, in this order: those from which a worker could take come first.
 const STATES: [TaskState; 6] = [
     TaskState::Pending,
     TaskState::Scheduled,
@@ -19,25 +19,26 @@ const STATES: [TaskState; 6] = [
     TaskState::Completed,
 ];
 
-/// How often a queue is emptied that others fill again.
+/// How often a queue is emptied that other programs fill again.
 const ROUNDS: usize = 3;
 
-/// Whether a queue that has tasks is deleted, and they with it.
+/// Whether a queue that has tasks is deleted with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Force {
-    /// Only an empty queue is deleted. Kept successes and waiting groups count as tasks, unlike in asynq.
+    /// Deletes only an empty queue. Tasks that are kept after their success and tasks in groups count, unlike in asynq.
     No,
-    /// Its tasks are deleted too, but for running ones: they keep a queue from being deleted.
+    /// Deletes the tasks of the queue as well. Running tasks are not deleted; a queue that has any stays.
     Yes,
 }
 
 impl Inspector {
-    /// Deletes a queue with its counters, its pause, its groups and everything that others left in it; `.await` it.
+    /// Deletes a queue with its counters, its pause, its groups and the keys that other programs left in it; `.await` it.
     ///
-    /// With [`Force::Yes`] it pauses the queue, deletes the tasks in slices, and then the queue. If that fails half way, the
-    /// queue runs again unless it was paused before, and the same call goes on. Dropped half way, it leaves the queue paused.
-    /// A program that goes on enqueueing makes the queue anew; on Redis it may be a minute until it is listed again.
+    /// With [`Force::Yes`] the call pauses the queue, deletes its tasks in slices, and then deletes the queue. If that fails half
+    /// way, the queue runs again unless it was paused before, and the same call continues. A future that is dropped half way
+    /// leaves the queue paused. A program that goes on enqueueing makes the queue anew; on Redis it may take a minute until it is
+    /// listed again.
     pub fn delete_queue(&self, queue: impl AsRef<str>, force: Force) -> QueueRemoval {
         QueueRemoval { inspector: self.clone(), queue: queue_name(queue), force, dry_run: false, progress: None }
     }
@@ -45,12 +46,12 @@ impl Inspector {
 
 type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
 
-/// A queue that is deleted by `.await`; [`Inspector::delete_queue`] makes it.
+/// The deletion of a queue, made by `.await`; [`Inspector::delete_queue`] returns it.
 ///
 /// # Errors
 ///
-/// Of `.await`: there is no such queue, it has tasks ([`InspectError::QueueNotEmpty`]) or running ones
-/// ([`InspectError::QueueActive`]), others fill it all the time, or the broker failed.
+/// `.await` fails if the queue does not exist, has tasks ([`InspectError::QueueNotEmpty`]) or running ones
+/// ([`InspectError::QueueActive`]), other programs fill it all the time, or the broker failed.
 #[must_use = "nothing is deleted until `.await`"]
 pub struct QueueRemoval {
     inspector: Inspector,
@@ -60,24 +61,25 @@ pub struct QueueRemoval {
     progress: Option<OnProgress>,
 }
 
-/// What became of a queue that was to be deleted.
+/// The result of deleting a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RemovedQueue {
-    /// Tasks that were deleted with it; in a dry run those that would be.
+    /// Tasks that were deleted with the queue; in a dry run those that would be.
     pub tasks: u64,
     /// Ids without a task that were in its lists; in a dry run they are counted as tasks.
     pub ghosts: u64,
 }
 
 impl QueueRemoval {
-    /// Changes nothing, but says what would be deleted, or why it cannot be.
+    /// Makes a dry run: changes nothing, and returns the number of tasks that would be deleted or the error that would prevent
+    /// it.
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
         self
     }
 
-    /// Calls `tell` at the start and after each slice of tasks. Tasks that come meanwhile are added to the total.
+    /// Calls `tell` at the start and after each slice of tasks. Tasks that are enqueued in the meantime are added to the total.
     pub fn on_progress(mut self, tell: impl FnMut(BulkProgress) + Send + 'static) -> Self {
         self.progress = Some(Box::new(tell));
         self
@@ -96,7 +98,7 @@ impl QueueRemoval {
                 let paused_now = inspector.broker.pause(&queue).await?;
                 let removed = empty(&inspector, &queue, progress).await;
                 if removed.is_err() && paused_now {
-                    // The first error is what is told; a queue that stays paused can be seen.
+                    // The first error is returned, not that of the resume: a queue that stays paused can be seen.
                     let _ = inspector.broker.resume(&queue).await;
                 }
                 return removed;
@@ -143,7 +145,7 @@ async fn empty(
             }
         }
         match inspector.broker.delete_queue(queue).await? {
-            // Gone already means that another program did the last step, or that our own answer was lost.
+            // `NotFound` means that another program did the last step, or that the first answer was lost.
             QueueDeleted::Done | QueueDeleted::NotFound => {
                 return Ok(RemovedQueue { tasks: progress.changed, ghosts: progress.ghosts });
             }
@@ -153,7 +155,7 @@ async fn empty(
     Err(InspectError::QueueRefilled { queue: queue.clone(), deleted: progress.changed })
 }
 
-/// The error with what was done before it in all states.
+/// The error with the tasks of all states that were deleted before it.
 fn interrupted(error: InspectError, before: BulkProgress) -> InspectError {
     let all = |part: BulkReport| BulkReport {
         changed: before.changed + part.changed,

@@ -1,4 +1,4 @@
-//! The numbers of queues, running tasks and servers in one value: for a status page, a monitor, or as go-workers'
+//! The numbers of queues, running tasks and servers in one value, for a status page, a monitor, or go-workers'
 //! statistics.
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -12,14 +12,15 @@ use crate::{
 };
 
 impl Inspector {
-    /// The numbers of every queue, the running tasks and the servers, as one value; `.to_json()` makes JSON of it.
+    /// Returns the numbers of every queue, the running tasks and the servers as one value; [`Statistics::to_json`]
+    /// writes it as JSON.
     ///
-    /// It is not a single moment: queue after queue is asked. At most [`Statistics::MOST_QUEUES`] queues and
-    /// [`Statistics::MOST_RUNNING`] running tasks are told; how many more there are is told too.
+    /// The value is not a snapshot: queue after queue is read. It has at most [`Statistics::MOST_QUEUES`] queues and
+    /// [`Statistics::MOST_RUNNING`] running tasks, and the number of those left out.
     ///
     /// # Errors
     ///
-    /// The broker failed. A queue that cannot be read is told among [`Statistics::unreadable`].
+    /// The broker failed. A queue that cannot be read is not an error, but an entry of [`Statistics::unreadable`].
     pub async fn statistics(&self) -> Result<Statistics, InspectError> {
         let names = self.broker.queues().await?;
         let queues_left_out = names.len().saturating_sub(Statistics::MOST_QUEUES);
@@ -34,12 +35,12 @@ impl Inspector {
     }
 }
 
-/// What goes on at a broker.
+/// The state of a broker: its queues, running tasks and servers.
 ///
 /// # JSON form
 ///
-/// By [`to_json`](Self::to_json) or serde. None of these fields will be renamed or removed; times
-/// are RFC 3339 in UTC with milliseconds, or null where nobody said:
+/// [`to_json`](Self::to_json) and serde write this form. None of these fields will be renamed or removed; times are RFC
+/// 3339 in UTC with milliseconds, or null if they are not known:
 ///
 /// ```json
 /// {
@@ -67,28 +68,28 @@ impl Inspector {
 /// }
 /// ```
 ///
-/// `rust_version` is null for a server that is a Go program. Where queues cannot be read there is one field more:
+/// `rust_version` is null for a server of a Go program. If queues cannot be read, there is one more field:
 /// `"unreadable": [{ "queue": "default", "error": "…" }]`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Statistics {
-    /// Where the tasks are: the URL without its password.
+    /// The address of the tasks: the URL without its password.
     pub broker: String,
-    /// The broker's time.
+    /// The time of these numbers, by the broker's clock.
     pub at: DateTime<Utc>,
     /// All queues together.
     pub totals: QueueTotals,
     /// The queues, by name.
     pub queues: Vec<QueueStats>,
-    /// Queues that cannot be read, by name; they are in no total.
+    /// Queues that cannot be read, by name; the totals do not contain them.
     pub unreadable: Vec<UnreadableQueue>,
-    /// What runs now, the longest first. Servers tell it every 5 seconds.
+    /// The running tasks, the longest first. Servers report them every 5 seconds.
     pub running: Vec<RunningTask>,
     /// The servers that run.
     pub servers: Vec<ServerInfo>,
-    /// How many queues there are beyond those told.
+    /// How many queues are left out.
     pub queues_left_out: usize,
-    /// How many tasks run beyond those told.
+    /// How many running tasks are left out.
     pub running_left_out: usize,
 }
 
@@ -96,19 +97,19 @@ pub struct Statistics {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnreadableQueue {
-    /// Its name.
+    /// The name of the queue.
     pub name: QueueName,
-    /// Why, for people.
+    /// The reason, for display.
     pub error: String,
 }
 
 impl UnreadableQueue {
-    /// A queue that cannot be read, and why.
+    /// Makes an entry for a queue that cannot be read, with the reason.
     pub fn new(name: QueueName, error: impl Into<String>) -> Self {
         Self { name, error: error.into() }
     }
 
-    /// Parts queues that could be read from those that cannot, each in their order.
+    /// Separates the queues that could be read from those that cannot, each in their order.
     pub fn part(readings: impl IntoIterator<Item = QueueReading>) -> (Vec<QueueStats>, Vec<Self>) {
         let (mut queues, mut unreadable) = (Vec::new(), Vec::new());
         for QueueReading { name, stats } in readings {
@@ -128,7 +129,7 @@ pub type CountOf = fn(&QueueStats) -> u64;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueueTotals {
-    /// Tasks that wait for a worker, for their time or in a group; those that run are not among them.
+    /// Tasks that wait for a worker, for their time or in a group; running ones are not among them.
     pub waiting: u64,
     /// Runs that ended today (UTC), failed ones included.
     pub processed_today: u64,
@@ -144,33 +145,35 @@ pub struct QueueTotals {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunningTask {
-    /// Its id.
+    /// The id of the task.
     pub id: String,
-    /// Name of its job.
+    /// The name of its job.
     pub r#type: String,
-    /// Its queue.
+    /// The queue of the task.
     pub queue: String,
-    /// Since when it runs, by the clock of its server.
+    /// When the attempt began, by the clock of its server.
     pub since: Option<DateTime<Utc>>,
     /// When the attempt must end.
     pub deadline: Option<DateTime<Utc>>,
-    /// Whether it outlives that, as [`WorkerInfo::is_stuck`](crate::task::WorkerInfo::is_stuck) says.
+    /// Whether the attempt has outlived its deadline, as [`WorkerInfo::is_stuck`](crate::task::WorkerInfo::is_stuck)
+    /// says.
     pub stuck: bool,
-    /// Id of the server that runs it; one of [`Statistics::servers`] has it.
+    /// The id of the server that runs the task; one of [`Statistics::servers`] has it.
     pub server: String,
-    /// Where that server is.
+    /// The host of that server.
     pub host: String,
-    /// Its process id.
+    /// The process id of that server.
     pub pid: i32,
 }
 
 impl Statistics {
-    /// Most queues that are told.
+    /// Most queues in the value.
     pub const MOST_QUEUES: usize = 1000;
-    /// Most running tasks that are told.
+    /// Most running tasks in the value.
     pub const MOST_RUNNING: usize = 10_000;
 
-    /// The counts of a queue as tables show them, with their headings; `FAILED` is of today.
+    /// The counts of a queue as tables show them, with their headings; `DONE TODAY` and `FAILED` are those of today
+    /// (UTC).
     pub const QUEUE_COLUMNS: [(&'static str, CountOf); 9] = [
         ("PENDING", |queue| queue.pending),
         ("ACTIVE", |queue| queue.active),
@@ -183,7 +186,7 @@ impl Statistics {
         ("FAILED", |queue| queue.failed),
     ];
 
-    /// Puts together what was read.
+    /// Combines the values that were read.
     pub(crate) fn of(broker: String, at: DateTime<Utc>, queues: Vec<QueueStats>, states: Vec<ServerState>) -> Self {
         let mut totals = QueueTotals::default();
         for queue in &queues {
@@ -215,12 +218,12 @@ impl Statistics {
         Self { broker, at, totals, queues, unreadable, running, servers, queues_left_out: 0, running_left_out }
     }
 
-    /// One queue in the JSON form, for a program that reports a single one.
+    /// Returns one queue in the JSON form, for a program that reports a single one.
     pub fn queue_to_json(queue: &QueueStats) -> Value {
         self::queue(queue)
     }
 
-    /// The JSON form that the type's documentation shows.
+    /// Returns the JSON form in the documentation of the type.
     pub fn to_json(&self) -> Value {
         let totals = &self.totals;
         let mut value = json!({

@@ -1,4 +1,4 @@
-//! One task: look at it, run, archive, delete, move or cancel it.
+//! One task: read, run, archive, delete, move or cancel it.
 
 use super::{InspectError, Inspector, TaskChange, queue_name, task_id};
 use crate::{
@@ -6,15 +6,15 @@ use crate::{
     task::{QueueName, TaskId, TaskInfo, TaskState},
 };
 
-/// The error of a task that was cancelled when nobody ran it.
+/// The error of a task that was cancelled while no server ran it.
 const ORPHAN: &str = "cancelled while no worker ran it: its worker had died or was cut off";
 
 impl Inspector {
-    /// One task, in whatever state.
+    /// Returns one task, in any state.
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, or the broker failed.
+    /// The queue or the task does not exist, or the broker failed.
     pub async fn task(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<TaskInfo, InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         match self.broker.task(&queue, &id).await? {
@@ -23,12 +23,12 @@ impl Inspector {
         }
     }
 
-    /// How the last 10 failed attempts of a task ended, the newest first. Crashes of a worker are not among them, nor
-    /// what a Go worker saw.
+    /// Returns the last 10 failed attempts of a task, the newest first. Crashes of a worker and the attempts of Go workers are
+    /// not among them.
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, or the broker failed.
+    /// The queue or the task does not exist, or the broker failed.
     pub async fn failures(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<Vec<Failure>, InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let failures = self.broker.failures(&queue, &id).await?;
@@ -38,12 +38,12 @@ impl Inspector {
         Ok(failures)
     }
 
-    /// Makes a scheduled, retry, archived, completed or aggregating task pending, last in line. What it has tried stays
+    /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
     /// counted.
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, it is pending or active, or the broker failed.
+    /// The queue or the task does not exist, the task is pending or active, or the broker failed.
     pub async fn run(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let changed = self.broker.run_task(&queue, &id).await?;
@@ -54,7 +54,7 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, it is archived or active, or the broker failed.
+    /// The queue or the task does not exist, the task is archived or active, or the broker failed.
     pub async fn archive(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let changed = self.broker.archive_task(&queue, &id).await?;
@@ -65,15 +65,15 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, it is active, or the broker failed.
+    /// The queue or the task does not exist, the task is active, or the broker failed.
     pub async fn delete(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<(), InspectError> {
         let (queue, id) = (queue_name(queue)?, task_id(id)?);
         let changed = self.broker.delete_task(&queue, &id).await?;
         self.done(changed, TaskChange::Delete, &queue, id).await
     }
 
-    /// Runs, archives or deletes a task only if it is still in `state`, the one in which somebody saw it: the check and the
-    /// change are one step.
+    /// Runs, archives or deletes a task only if it is still in `state`, the state of an earlier look. The check and the change
+    /// are one atomic step.
     ///
     /// ```no_run
     /// # use asynq_runtime::{broker::BulkAction, prelude::*};
@@ -89,8 +89,8 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// [`InspectError::Moved`] where it is in another state by now; else as [`run`](Self::run), [`archive`](Self::archive)
-    /// and [`delete`](Self::delete).
+    /// [`InspectError::Moved`] if the task is in another state by now; otherwise the errors of [`run`](Self::run),
+    /// [`archive`](Self::archive) and [`delete`](Self::delete).
     pub async fn change_in_state(
         &self,
         queue: impl AsRef<str>,
@@ -106,14 +106,14 @@ impl Inspector {
         }
     }
 
-    /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time
-    /// and counters. That queue need not exist yet, but its name must be one that we may give.
+    /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time and
+    /// counters. The other queue need not exist yet, but its name must be valid.
     ///
     /// # Errors
     ///
-    /// There is no such queue or task, it is active or completed, its id or its unique lock is taken in the other
-    /// queue, the name of that queue is refused or is that of its own, or the broker failed: then the task may be archived
-    /// or moved already.
+    /// The queue or the task does not exist; the task is active or completed; its id or its unique lock is taken in the other
+    /// queue; the name of the other queue is not valid or is the task's own; or the broker failed. In the last case the task may
+    /// be moved already, or be held for the move on Redis: scheduled for the year 9999, until the same call is made again.
     pub async fn move_to(
         &self,
         queue: impl AsRef<str>,
@@ -130,13 +130,13 @@ impl Inspector {
         }
     }
 
-    /// Asks the server that runs the task to cancel it, in all queues. Where a task of this id counts as running, but
-    /// its lease has passed and no worker runs it, it is ended as a failed attempt: retried or archived, as its counters
-    /// say. Returns the queues where that was so; whether a worker heard the request is not known, as in asynq.
+    /// Asks the server that runs the task to cancel it, in all queues. If a task with this id is active although its lease has
+    /// passed, no worker runs it, and it is ended as a failed attempt: retried or archived, as its counters say. Returns the
+    /// queues of such tasks. Whether a worker received the request is not known, as in asynq.
     ///
     /// # Errors
     ///
-    /// The id is blank, or the broker failed; the request may be out, and asking again does no harm.
+    /// The id is blank, or the broker failed. The request may have been sent; it may be repeated.
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Vec<QueueName>, InspectError> {
         let id = task_id(id)?;
         self.broker.cancel(&id).await?;

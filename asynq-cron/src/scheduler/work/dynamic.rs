@@ -1,4 +1,4 @@
-//! asynq's PeriodicTaskManager: entries from a function, compared with those that are known.
+//! The counterpart of asynq's PeriodicTaskManager: takes entries from a function and compares them with the known ones.
 
 use std::{
     collections::HashMap,
@@ -19,7 +19,7 @@ use crate::{
 /// A call of the provider is given up after the time between two calls, but never earlier than this.
 const PROVIDER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Where dynamic entries come from.
+/// The source of dynamic entries.
 #[derive(Clone)]
 pub(crate) struct Provider(
     pub(crate) Arc<dyn Fn() -> BoxFuture<'static, Result<Vec<Periodic>, BoxError>> + Send + Sync>,
@@ -37,7 +37,7 @@ impl Work {
         let Some(provider) = &self.provider else { return };
         if self.providing.is_empty() {
             if is_due(&mut self.timers.provide, now, self.settings.sync_every) {
-                // Called inside of the task: a provider that panics or blocks does so there.
+                // The provider is called inside of the task, so that it panics or blocks there.
                 let provider = provider.clone();
                 self.providing.spawn_on(async move { (provider.0)().await }, &self.jobs);
                 self.provided_by = now.checked_add(self.provider_limit());
@@ -69,7 +69,8 @@ impl Work {
         }
     }
 
-    /// Takes over what the provider says; anything wrong leaves all as it was.
+    /// Takes over the provider's entries. An error keeps the known entries; an entry that is not valid is left out with
+    /// a warning.
     pub(super) fn provided(&mut self, entries: Result<Vec<Periodic>, BoxError>) {
         let entries = match entries {
             Ok(entries) => entries,
@@ -110,7 +111,7 @@ impl Work {
         for (id, old) in changed {
             self.entries.remove(id);
             self.outranked.remove(id);
-            // Planned anew where it changed.
+            // A changed entry is planned again.
             if self.planned.remove(id) {
                 self.plan.remove(id);
                 self.to_plan.retain(|(_, entry)| entry.id() != id);

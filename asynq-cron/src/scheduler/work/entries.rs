@@ -1,5 +1,5 @@
-//! Which entries this scheduler plans: all that its program has while it leads, but none that a newer program plans in
-//! another way as long as that program lists it.
+//! The entries that this scheduler plans: all entries of its program while it leads, except those that a newer program plans in
+//! another way, as long as that program lists them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,7 +15,7 @@ use asynq_runtime::{
 use super::{super::clock::Reading, About, Event, LATER, MOST_AT_ONCE, Outranked, RoundTrip, SOON, Work};
 use crate::{Periodic, Schedule};
 
-/// An entry that is on no list this many times in a row is told.
+/// An entry that is missing in this many lists in a row is reported.
 const SEEN_MISSING: u32 = 2;
 
 impl Work {
@@ -37,15 +37,15 @@ impl Work {
         self.planned = wanted;
     }
 
-    /// Asks the broker again what it keeps of everything that is planned.
+    /// Plans all entries again, to read the broker's state of them.
     pub(super) fn plan_anew(&mut self) {
         let now = Instant::now();
         let planned = self.planned.iter().filter_map(|id| self.entries.get(id));
         self.to_plan = planned.map(|entry| (now, Arc::clone(entry))).collect();
     }
 
-    /// Makes the entries known that are to be planned, once they are listed. An older program that finds a planned entry on
-    /// no list assumes that its planner has stopped.
+    /// Plans the waiting entries once they are listed. An older program that finds a planned entry on no list assumes that its
+    /// planner has stopped.
     pub(super) fn plan_entries(&mut self, now: Instant) {
         if self.showing || self.timers.show <= now {
             return;
@@ -69,7 +69,7 @@ impl Work {
         self.to_plan = waiting;
     }
 
-    /// Whether the broker has been told of everything that can be planned.
+    /// Whether every entry that can be planned has been.
     pub(super) fn all_is_planned(&self, now: Instant) -> bool {
         self.planning == 0 && self.to_plan.iter().all(|(at, _)| *at > now)
     }
@@ -80,7 +80,7 @@ impl Work {
         planned: Result<Planned, BrokerError>,
         round_trip: &RoundTrip,
     ) {
-        // Not ours to plan any more, or changed meanwhile.
+        // This scheduler does not plan the entry any more, or the entry has changed.
         let is_current = self.entries.get(entry.id()).is_some_and(|now| Arc::ptr_eq(now, &entry));
         if !is_current || !self.planned.contains(entry.id()) {
             return;
@@ -108,7 +108,7 @@ impl Work {
         }
     }
 
-    /// Says in the log what a plan changed, after a deploy or by the provider.
+    /// Logs the change that a plan made, after a deploy or by the provider.
     fn log(&self, entry: &Periodic, change: &PlanChange) {
         let program = &self.settings.program;
         match change {
@@ -133,7 +133,7 @@ impl Work {
         (self.timers.show, self.timers.list) = (now, now);
     }
 
-    /// Looks at the entries of all schedulers that live.
+    /// Takes the entries of all schedulers that live.
     pub(super) fn listed(&mut self, listed: Vec<SchedulerEntry>) {
         let mut rows: HashMap<String, Vec<SchedulerEntry>> = HashMap::new();
         for row in listed {
@@ -147,8 +147,8 @@ impl Work {
         }
     }
 
-    /// Plans those entries again by this program's schedule that no newer program lists any more: it was rolled back, or
-    /// stopped.
+    /// Plans entries by this program's schedule again that no newer program lists any more, because that program was rolled back
+    /// or stopped.
     fn take_back<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
         let now = Instant::now();
         for (id, newer) in self.outranked.iter_mut().filter(|(_, newer)| !newer.is_over) {
@@ -166,11 +166,11 @@ impl Work {
         }
     }
 
-    /// Warns of entries that nobody fires: the scheduler that leads is of a program that has the same name and other entries,
-    /// or of a version that does not have them any more.
+    /// Warns of entries that no scheduler fires: the leader belongs to another program of the same name, or to a version that
+    /// does not have these entries any more.
     fn tell_unlisted<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
         let dynamic = self.dynamic.as_ref();
-        // What the provider said last may be older than what the leader's said.
+        // The provider's last answer may be older than that of the leader's provider.
         let fixed = self.entries.iter().filter(|(id, _)| dynamic.is_none_or(|dynamic| !dynamic.contains_key(id)));
         let mut unlisted = HashMap::new();
         for (id, _) in fixed.filter(|(id, _)| rows_of(id).is_empty()) {

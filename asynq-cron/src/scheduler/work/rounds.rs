@@ -16,7 +16,7 @@ use super::{
 };
 use crate::Periodic;
 
-/// When what is done regularly is due.
+/// When each kind of periodic work is due.
 pub(super) struct Timers {
     pub(super) show: Instant,
     pub(super) measure: Instant,
@@ -31,7 +31,7 @@ impl Timers {
         Self { show: now, measure: now, provide: now, list: now + ttl }
     }
 
-    /// The scheduler begins or ends to lead.
+    /// Sets the timers when the scheduler begins or ends to lead.
     pub(super) fn begin(&mut self, leads: bool, ttl: Duration) {
         let now = Instant::now();
         if leads {
@@ -41,7 +41,7 @@ impl Timers {
     }
 }
 
-/// Whether `at` has come; it comes again after `every`.
+/// Whether `at` has come; if so, sets it to `every` from now.
 pub(super) fn is_due(at: &mut Instant, now: Instant, every: Duration) -> bool {
     let due = *at <= now;
     if due {
@@ -51,7 +51,7 @@ pub(super) fn is_due(at: &mut Instant, now: Instant, every: Duration) -> bool {
 }
 
 impl Work {
-    /// Does what is due.
+    /// Does the periodic work that is due.
     pub(super) fn go_round(&mut self, now: Instant) {
         let ttl = self.settings.ttl;
         self.provide(now);
@@ -69,8 +69,8 @@ impl Work {
         if !self.planned.is_empty() && is_due(&mut self.timers.measure, now, if jumped { SOON } else { ttl / 3 }) {
             self.measure();
         }
-        // A leader plans an entry again soon after the list of a newer version that was killed has expired; a follower only
-        // looks whether all is well.
+        // A leader plans an entry again soon after the list of a newer version that was killed has expired. A follower only
+        // checks for entries that no scheduler lists.
         let every = if self.leads { ttl / 3 } else { ttl * 3 };
         let may_list = if self.leads { !self.outranked.is_empty() } else { self.settings.election };
         if may_list && is_due(&mut self.timers.list, now, every) {
@@ -78,7 +78,7 @@ impl Work {
         }
     }
 
-    /// Lists what this scheduler plans: for asynq's tools, and for older programs, which leave these entries alone.
+    /// Lists the entries that this scheduler plans: for asynq's tools, and for older programs, which do not plan these entries.
     fn show(&mut self, now: Instant) {
         self.timers.show = now + self.settings.ttl / 2;
         let mut rows = self.plan.shown();
@@ -112,7 +112,7 @@ impl Work {
         });
     }
 
-    /// Asks for the broker's time, with what is kept of an entry: of each queue in turn the one whose tick was stored last.
+    /// Asks for the broker's time, with the state of an entry: of each queue in turn the one whose tick was stored last.
     fn measure(&mut self) {
         let mut newest = self.plan.newest();
         if newest.is_empty() {
@@ -146,15 +146,15 @@ impl Work {
                     self.went_behind();
                 }
             }
-            // It was forgotten: it is made known again, and the answer to that says the time.
+            // The broker has lost the entry: the entry is planned again, and the answer to that has the time.
             Ok(None) if self.planned.contains(entry.id()) => self.to_plan.push((Instant::now(), entry)),
             Ok(None) => {}
             Err(error) => tracing::debug!("the broker's time is not known: {error}"),
         }
     }
 
-    /// The broker lost what it had acknowledged, in a failover say: the entries are planned again from what it has, and their
-    /// policies say what becomes of the ticks that were lost.
+    /// The broker lost acknowledged writes, for example in a failover. The entries are planned again from its state, and their
+    /// policies decide about the lost ticks.
     pub(super) fn went_behind(&mut self) {
         if self.planning == 0 && self.to_plan.is_empty() {
             tracing::warn!("the broker has lost ticks that it had stored; `missed` says what becomes of them");
@@ -162,7 +162,7 @@ impl Work {
         self.plan_anew();
     }
 
-    /// Looks which entries are listed.
+    /// Asks for the entries that living schedulers list.
     fn list(&mut self) {
         let broker = Arc::clone(&self.broker);
         self.calls.spawn(async move { Event::Listed(broker.scheduler_entries().await) });

@@ -14,7 +14,7 @@ use crate::{CronSpec, scheduler::checked};
 
 const TTL: Duration = Duration::from_secs(9);
 
-/// Hands its context to the test.
+/// Sends its context to the test.
 struct Probe(oneshot::Sender<ServiceContext>);
 
 impl Service for Probe {

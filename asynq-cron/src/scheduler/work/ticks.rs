@@ -1,4 +1,4 @@
-//! Sends what is due, and deals with what the broker says of it.
+//! Sends the ticks that are due, and handles the broker's answers.
 
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
@@ -16,13 +16,14 @@ use super::{
 };
 use crate::{Periodic, Tick};
 
-/// The newest last tick of each job, whose entries may be several. A new entry counts as ticked when it becomes known, so that a
-/// job whose first tick never comes is noticed.
+/// The newest last tick of each job, which may have several entries. A new entry counts as ticked when it becomes known, so that
+/// a job whose first tick never comes is noticed.
 #[derive(Default)]
 pub(super) struct LastTicks(HashMap<String, DateTime<Utc>>);
 
 impl LastTicks {
-    /// Shows a last tick in the metrics, unless there is a newer one. One of the future was before the clock went back.
+    /// Shows a last tick in the metrics, unless a newer one is shown. A tick in the future was stored before the clock went back,
+    /// and is replaced.
     pub(super) fn record(&mut self, job: &str, at: DateTime<Utc>, now: DateTime<Utc>) {
         metrics::last_tick(job, self.newest(job, at, now));
     }
@@ -35,7 +36,7 @@ impl LastTicks {
 }
 
 impl Work {
-    /// Sends what is due.
+    /// Sends the ticks that are due.
     pub(super) fn send(&mut self, now: DateTime<Utc>) {
         let room = MOST_AT_ONCE.saturating_sub(self.ticking);
         for (entry, fire, known) in self.plan.take(now, room) {
@@ -102,7 +103,7 @@ impl Work {
                 Sent::Settled
             }
             Ok(Ticked::Stale) => {
-                // The answer to a plan says which program it is.
+                // The answer to a plan names the newer revision.
                 if self.planned.contains(entry.id()) {
                     self.plan.remove(entry.id());
                     self.to_plan.push((Instant::now(), Arc::clone(entry)));
@@ -124,7 +125,7 @@ impl Work {
         self.plan.answered(entry.id(), fire, sent, now);
     }
 
-    /// Adds to the history that asynq's tools show: best effort, and never a reason to enqueue again.
+    /// Adds an enqueue to the history that asynq's tools show: best effort, and never a reason to enqueue again.
     fn record(&mut self, entry: &Periodic, task: TaskId, now: DateTime<Utc>) {
         let (broker, id) = (Arc::clone(&self.broker), entry.id().to_string());
         self.calls.spawn(async move {
