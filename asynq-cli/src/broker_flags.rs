@@ -1,11 +1,11 @@
-//! Where the broker is, as our flags say it and as those of Go's tool do.
+//! The flags that locate the broker: those of this tool and those of Go's tool.
 
 use asynq_runtime::URL_VARIABLE;
 use clap::Args;
 
 use crate::error::CliError;
 
-/// Where Go's tool looks unless it is told otherwise.
+/// The default address of Go's tool.
 const GO_URI: &str = "127.0.0.1:6379";
 const GO_CLUSTER: &str = "127.0.0.1:7000,127.0.0.1:7001,127.0.0.1:7002,127.0.0.1:7003,127.0.0.1:7004,127.0.0.1:7005";
 
@@ -41,7 +41,7 @@ pub(crate) struct BrokerFlags {
 }
 
 impl BrokerFlags {
-    /// The URL that the flags mean, if they say anything.
+    /// Returns the URL that the flags name, or `None` without such flags.
     pub(crate) fn url(&self) -> Result<Option<String>, CliError> {
         let usage = |text: String| Err(CliError::Usage(text));
         if self.config.is_some() {
@@ -75,7 +75,7 @@ impl BrokerFlags {
         }
     }
 
-    /// Those of Go's flags that were given.
+    /// Returns the names of Go's flags that were given.
     fn gos_flags(&self) -> Vec<&'static str> {
         let flags = [
             (self.uri.is_some(), "--uri"),
@@ -118,7 +118,7 @@ impl BrokerFlags {
     }
 }
 
-/// Percent-encoded, so that any password can stand in a URL.
+/// Percent-encodes `text`, so that any password can stand in a URL.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut done, byte| {
         match byte {

@@ -13,25 +13,25 @@ use chrono::{DateTime, Utc};
 pub(crate) struct Entry {
     pub(crate) listed: SchedulerEntry,
     pub(crate) paused: bool,
-    /// Its last tick as the broker keeps it; none of entries of Go's scheduler.
+    /// The last tick as the broker keeps it; `None` for entries of Go's scheduler.
     pub(crate) last: Option<DateTime<Utc>>,
-    /// Why the broker's own part of it cannot be read: neither `paused` nor `last` is known then.
+    /// Why the broker's state of the entry cannot be read: neither `paused` nor `last` is known then.
     pub(crate) error: Option<String>,
 }
 
 impl Entry {
-    /// Its next tick, if there is one.
+    /// Returns the next tick, if there is one.
     pub(crate) fn next(&self) -> Option<DateTime<Utc>> {
         self.listed.next_enqueue_time.and_then(Timestamp::to_datetime)
     }
 
-    /// Its last tick, if there was one.
+    /// Returns the last tick, if there was one.
     pub(crate) fn previous(&self) -> Option<DateTime<Utc>> {
         self.listed.prev_enqueue_time.and_then(Timestamp::to_datetime)
     }
 }
 
-/// Every entry once, by spec, type and id. One that cannot be read hides no other.
+/// Returns every entry once, by spec, type and id. An entry that cannot be read hides no other.
 pub(crate) async fn entries(client: &Client) -> Result<Vec<Entry>, BrokerError> {
     let schedule = Schedule::new(client);
     let mut all = schedule.entries().await?;
@@ -42,7 +42,7 @@ pub(crate) async fn entries(client: &Client) -> Result<Vec<Entry>, BrokerError> 
     for listed in all {
         let state = schedule.entry(&Schedule::queue_of(&listed), &EntryId::from_wire(&listed.id)).await;
         let error = state.as_ref().err().map(ToString::to_string);
-        // A part of the broker that is away is told with the entry; where the whole broker is away, no entry can be read.
+        // If a part of the broker is away, the entry carries the error; if the whole broker is away, no entry can be read.
         if state.as_ref().is_err_and(BrokerError::is_unavailable) {
             client.broker().ping().await?;
         }

@@ -1,4 +1,4 @@
-//! What surrounds a command: its output, the person to ask, its environment variables, and the signal that stops it.
+//! The surroundings of a command: its output, the user to ask, its environment variables, and the signal that stops it.
 
 use std::{
     ffi::OsString,
@@ -28,7 +28,7 @@ pub struct Environment {
     pub type_unseen: fn() -> std::io::Result<String>,
     /// Whether tables have colours.
     pub colours: bool,
-    /// How wide the terminal is; `None` where there is none, and nothing is wrapped then.
+    /// The width of the terminal in columns; `None` without a terminal, and nothing is wrapped then.
     pub width: Option<u16>,
     /// Whether progress bars are drawn on the real standard error.
     pub bars: bool,
@@ -49,7 +49,7 @@ pub enum Input {
 }
 
 impl Environment {
-    /// The environment of this process. `NO_COLOR` turns colours off.
+    /// Returns the environment of this process. `NO_COLOR` turns colours off.
     pub fn of_this_process() -> Self {
         let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
         let shows = stdout.is_terminal();
@@ -72,9 +72,9 @@ impl Environment {
         }
     }
 
-    /// Says what was not understood, or the help that was asked for; returns the exit code.
+    /// Writes a usage error or the help that was asked for, and returns the exit code.
     pub(crate) fn tell_usage(&mut self, usage: &clap::Error) -> u8 {
-        // It repeats what was written, and that may be a name with an escape sequence in it.
+        // The text repeats arguments, and a name among them may hold an escape sequence.
         let text = asynq_runtime::app::without_passwords(&usage.render().to_string());
         let text = show::clean_lines(&text);
         let stream = if usage.use_stderr() { &mut self.err } else { &mut self.out };
@@ -108,7 +108,7 @@ impl fmt::Debug for Input {
 fn type_unseen() -> std::io::Result<String> {
     use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-    /// Gives the terminal back, also where reading fails.
+    /// Leaves raw mode, also where reading fails.
     struct Raw;
     impl Drop for Raw {
         fn drop(&mut self) {
@@ -134,10 +134,10 @@ fn type_unseen() -> std::io::Result<String> {
     }
 }
 
-/// Ctrl+C or SIGTERM. Until this is called they end the process at once, as everywhere.
+/// Returns a future that ends at Ctrl+C or SIGTERM. Before this call both signals end the process at once.
 fn signalled() -> Stop {
     use tokio::signal::unix::{SignalKind, signal};
-    // Heard from now on, not only from the first poll.
+    // The handlers are installed now, not at the first poll.
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     Box::pin(async move {
         match signals {
@@ -149,11 +149,11 @@ fn signalled() -> Stop {
     })
 }
 
-/// Writes log lines to standard error: warnings, or what `RUST_LOG` lets through.
+/// Writes log lines to standard error: warnings, or the levels that `RUST_LOG` selects.
 pub(crate) fn log() {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // The error means that there is a subscriber already.
+    // An error means that there is a subscriber already.
     let _ =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).try_init();
 }

@@ -10,7 +10,7 @@ use asynq_runtime::{
     inspector::InspectError,
 };
 
-/// What `--help` says about exit codes.
+/// The text of `--help` about exit codes.
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done; doctor: nothing found
@@ -22,7 +22,7 @@ Exit codes:
 /// A command that was refused, failed or stopped. No text carries a password.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
-    /// Arguments that cannot be used, with what to write.
+    /// Arguments that are not valid; the text says what to write.
     #[error("{0}")]
     Usage(String),
     /// No user can be asked.
@@ -34,16 +34,16 @@ pub(crate) enum CliError {
     /// Stopped by a signal between two steps, with how far it came.
     #[error("{0}")]
     Stopped(String),
-    /// Something that the inspector does not know by name.
+    /// A name that was not found, where the inspector has no error for it.
     #[error("{0}")]
     NotFound(String),
     /// Parts failed and were reported already; the exit code of the worst.
     #[error("some of it failed")]
     Reported(u8),
-    /// The broker.
+    /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
-    /// What was to be looked at or repaired.
+    /// The inspector failed or refused.
     #[error("{}", in_words_of_the_command_line(.0))]
     Inspect(#[from] InspectError),
     /// A task that was refused.
@@ -55,15 +55,15 @@ pub(crate) enum CliError {
     /// A dashboard that cannot be served.
     #[error("{}", in_flags(.0))]
     Dashboard(#[from] DashboardError),
-    /// The operating system.
+    /// The operating system failed.
     #[error("{what}: {source}")]
     System { what: String, source: std::io::Error },
 }
 
 impl CliError {
-    /// Not done.
+    /// The exit code of a command that was refused or failed.
     pub(crate) const FAILED: u8 = 1;
-    /// Not understood, or no broker.
+    /// The exit code of a command that was not understood, or had no broker.
     pub(crate) const USAGE: u8 = 2;
     const UNCONFIRMED: u8 = 3;
     const STOPPED: u8 = 130;
@@ -81,7 +81,7 @@ impl CliError {
         }
     }
 
-    /// Whether asking the same broker for more is in vain.
+    /// Returns whether further calls to the same broker would fail, too.
     pub(crate) fn is_no_broker(&self) -> bool {
         let error = match self {
             Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => error,
@@ -98,18 +98,18 @@ impl CliError {
         error.is_unavailable() || matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config)
     }
 
-    /// Whether a listener went away: `asynq task ls | head` is not a failure.
+    /// Returns whether the reader of the output went away: `asynq task ls | head` is not a failure.
     pub(crate) fn is_broken_pipe(&self) -> bool {
         matches!(self, Self::System { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe)
     }
 
-    /// Its text with every cause that the text does not name already, on one line.
+    /// Returns the text of the error with every cause that the text does not name already, on one line.
     pub(crate) fn line(&self) -> String {
         let mut line = self.to_string();
-        // What these two say is in words of the command line; their causes say it again in those of the library.
+        // The texts of these two are in words of the command line; their causes repeat them in words of the library.
         let is_told = matches!(self, Self::Inspect(_) | Self::Dashboard(DashboardError::NoLogin { .. }));
         let mut cause = if is_told { None } else { self.source() };
-        // A chain that comes back to itself ends here, too.
+        // The bound also ends a cyclic chain.
         for _ in 0..16 {
             let Some(error) = cause else { break };
             let text = error.to_string();
@@ -123,7 +123,7 @@ impl CliError {
     }
 }
 
-/// The library says which method to call; here it is a flag.
+/// Returns the text of an error with flags instead of the library's methods.
 fn in_words_of_the_command_line(error: &InspectError) -> String {
     match error {
         InspectError::QueueNotEmpty { queue, tasks } => {
@@ -145,7 +145,7 @@ fn in_words_of_the_command_line(error: &InspectError) -> String {
     }
 }
 
-/// The dashboard names calls of its builder; here they are flags and variables.
+/// Returns the text of an error with flags and variables instead of the builder's methods.
 fn in_flags(error: &DashboardError) -> String {
     match error {
         DashboardError::NoLogin { address } => format!(

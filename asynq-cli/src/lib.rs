@@ -1,17 +1,17 @@
 //! The command line `asynq`: looks at queues and repairs tasks, over Redis and SQLite alike.
 //!
-//! [`main`] is the whole program. [`run`] is the same for one command line whose surroundings are given, an [`Environment`]; that
-//! is how the tests run it, inside their own process. `asynq --help` lists the commands, docs/cli.md explains them.
+//! [`main`] is the whole program. [`run`] runs one command line in a given [`Environment`]; the tests call it inside
+//! their own process. `asynq --help` lists the commands, docs/cli.md explains them.
 //!
 //! # The parts
 //!
-//! - `broker_flags`: where the broker is, as our flags say it and as those of Go's tool do.
-//! - `environment`: what surrounds a command: output, input, environment variables, the stop signal.
-//! - `session`: what a command works with: the broker, the output, the person to ask.
-//! - `command`: `cli`, what can be written, and one module per command. A new one is a module with a `clap::Args` and a
+//! - `broker_flags`: the flags that locate the broker, those of this tool and those of Go's tool.
+//! - `environment`: the surroundings of a command: output, input, environment variables, the stop signal.
+//! - `session`: the resources of a command: the broker, the output, the user to ask.
+//! - `command`: the grammar in `cli`, and one module per command. A new command is a module with a `clap::Args` and a
 //!   `run`, and a line in `Command`.
 //! - `dash`: the full-screen view.
-//! - `doctor`: what can be wrong with a system, decided purely from what was gathered.
+//! - `doctor`: the faults that a system can have, derived purely from gathered evidence.
 //! - `entries`: periodic entries as schedulers list them.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
 
@@ -55,7 +55,7 @@ pub async fn run(args: impl IntoIterator<Item = OsString>, mut environment: Envi
         Err(usage) => return environment.tell_usage(&usage),
     };
     let mut session = Session::new(options, environment);
-    // Boxed: the futures of all commands together are deeper than the compiler looks into.
+    // Boxed: the futures of all commands together nest deeper than the compiler follows.
     let ended = Box::pin(command.run(&mut session)).await;
     session.end(ended).await
 }

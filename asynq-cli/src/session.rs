@@ -1,4 +1,4 @@
-//! What a command works with: the broker, opened when it is first needed; the output; the person to ask.
+//! The resources of a command: the broker, opened when it is first needed; the output; the user to ask.
 
 use std::io::{Read as _, Write as _};
 
@@ -20,7 +20,7 @@ pub(crate) struct Session {
     options: Options,
 }
 
-/// What every command understands.
+/// Options that every command understands.
 #[derive(Debug, Args)]
 pub(crate) struct Options {
     #[command(flatten)]
@@ -38,23 +38,23 @@ impl Session {
         Self { environment, options }
     }
 
-    /// A client of the broker that flags or environment name. A SQLite file must exist: looking must not make one.
+    /// Returns a client of the broker that flags or environment name. A SQLite file must exist: looking must not create one.
     pub(crate) async fn client(&mut self) -> Result<Client, CliError> {
         self.connect(false).await
     }
 
-    /// The same for a command that may be the first to use a SQLite file.
+    /// Returns a client as [`client`](Self::client) does, for a command that may be the first to use a SQLite file.
     pub(crate) async fn client_of_new_or_old(&mut self) -> Result<Client, CliError> {
         self.connect(true).await
     }
 
-    /// A client that connects where a worker would refuse to, because Redis may evict keys: that is a finding.
+    /// Returns a client that connects where a worker would refuse to, because Redis may evict keys: that is a finding.
     pub(crate) async fn client_for_doctor(&mut self) -> Result<Client, CliError> {
         let url = allowing_eviction(self.url()?);
         self.connect_to(&url, false).await
     }
 
-    /// Looks and repairs.
+    /// Returns an inspector, which looks and repairs.
     pub(crate) async fn inspector(&mut self) -> Result<Inspector, CliError> {
         Ok(self.client().await?.inspector())
     }
@@ -82,10 +82,10 @@ impl Session {
         Ok(client)
     }
 
-    /// The broker's URL: a flag, the environment, or the worker's default.
+    /// Returns the broker's URL: a flag, the environment, or the worker's default.
     pub(crate) fn url(&self) -> Result<String, CliError> {
         let text = |name: &str| match (self.environment.variable)(name).map(std::ffi::OsString::into_string) {
-            // Not shown: there may be a password in it.
+            // The value is not shown: there may be a password in it.
             Some(Err(_)) => Err(CliError::Usage(format!("{name}: its value is not UTF-8 text"))),
             Some(Ok(value)) if !value.trim().is_empty() => Ok(Some(value.trim().to_owned())),
             _ => Ok(None),
@@ -96,7 +96,7 @@ impl Session {
         if let Some(url) = text(URL_VARIABLE)? {
             return Ok(url);
         }
-        // Go's tool would look there; the worker's default instead would be another broker in silence.
+        // Go's tool would use these; the worker's default instead would silently be another broker.
         for name in ["URI", "CLUSTER_ADDRS"] {
             if text(name)?.is_some() {
                 return Err(CliError::Usage(format!(
@@ -108,17 +108,17 @@ impl Session {
         Ok(DEFAULT_URL.to_owned())
     }
 
-    /// How to write tables.
+    /// Returns the style of tables.
     pub(crate) fn style(&self) -> Style {
         Style { colours: self.environment.colours && !self.options.json, width: self.environment.width }
     }
 
-    /// Whether somebody sits in front of it, to see and to press keys.
+    /// Returns whether there is a user in front of a terminal, to see the output and to press keys.
     pub(crate) fn is_on_a_terminal(&self) -> bool {
         self.environment.width.is_some() && matches!(self.environment.input, Input::Terminal(_))
     }
 
-    /// Whether a program reads the answer.
+    /// Returns whether a program reads the answer.
     pub(crate) fn is_json(&self) -> bool {
         self.options.json
     }
@@ -147,28 +147,28 @@ impl Session {
         let _ = writeln!(self.environment.err, "{}", show::clean(line)).and_then(|()| self.environment.err.flush());
     }
 
-    /// Tells an error and goes on; returns its exit code.
+    /// Writes an error to standard error, and returns its exit code.
     pub(crate) fn tell(&mut self, error: &CliError) -> u8 {
         self.note(&format!("error: {}", error.line()));
         error.exit_code()
     }
 
-    /// Whether a bar may be drawn.
+    /// Returns whether a bar may be drawn.
     pub(crate) fn has_bars(&self) -> bool {
         self.environment.bars && !self.options.json
     }
 
-    /// Ends when the command should stop.
+    /// Returns a future that ends when the command should stop.
     pub(crate) fn stop(&self) -> Stop {
         (self.environment.stop)()
     }
 
-    /// Goes on if the answer is yes, or was given in advance.
+    /// Asks unless `--yes` was given; fails unless the answer is yes.
     pub(crate) fn confirm(&mut self, question: &str) -> Result<(), CliError> {
         if self.options.yes { Ok(()) } else { self.ask(question, "--yes") }
     }
 
-    /// Asks, also where --yes was given. These `flags` would be the answer of a script.
+    /// Asks, even if `--yes` was given. A script answers with these `flags` instead.
     pub(crate) fn ask(&mut self, question: &str, flags: &'static str) -> Result<(), CliError> {
         let Input::Terminal(input) = &mut self.environment.input else {
             return Err(CliError::Unasked { question: question.to_owned(), flags });
@@ -185,7 +185,7 @@ impl Session {
         }
     }
 
-    /// All of standard input, at most `most` bytes.
+    /// Reads standard input up to `most` bytes and one more, by which the caller sees that the input is longer.
     pub(crate) fn read_input(&mut self, most: usize) -> Result<Vec<u8>, CliError> {
         let most = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
         let mut bytes = Vec::new();
@@ -197,7 +197,7 @@ impl Session {
         Ok(bytes)
     }
 
-    /// One line of standard input, at most `most` bytes; at a terminal after a question, and nobody sees what is typed.
+    /// Reads one line: of a pipe at most `most` + 1 bytes, at a terminal after a question and without showing the keys.
     pub(crate) fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
         let bytes = match self.environment.input {
             Input::Piped(_) => self.read_input(most)?,
@@ -214,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Tells how the command ended, closes the broker, and returns the exit code.
+    /// Reports the result of the command, closes the broker, and returns the exit code.
     pub(crate) async fn end(mut self, ended: Result<(), CliError>) -> u8 {
         let code = match ended {
             Ok(()) => 0,
@@ -229,14 +229,14 @@ impl Session {
     }
 }
 
-/// The file of a SQLite URL, where that can be told without decoding it.
+/// Returns the file of a SQLite URL, if it is written without percent-encoding.
 fn sqlite_file(url: &str) -> Option<&str> {
     let rest = url.strip_prefix("sqlite:")?;
     let path = rest.strip_prefix("//").unwrap_or(rest).split('?').next()?;
     (!path.is_empty() && path != ":memory:" && !path.contains('%')).then_some(path)
 }
 
-/// The URL of a Redis with `allow_eviction=true`, unless it says something about that.
+/// Returns the URL of a Redis with `allow_eviction=true`, unless it sets that parameter already.
 fn allowing_eviction(url: String) -> String {
     if !url.starts_with("redis") || url.contains("allow_eviction=") {
         return url;

@@ -40,33 +40,33 @@ static ASSETS: &[(&str, &[u8])] = &assets![
     "uplot/uplot.js",
 ];
 
-/// A hash of all files: a new version has new paths.
+/// A hash of all files, so that a new version has new paths.
 static VERSION: LazyLock<String> = LazyLock::new(|| {
     let mut hasher = DefaultHasher::new();
     ASSETS.hash(&mut hasher);
     format!("{:016x}", hasher.finish())
 });
 
-/// The same files packed, for clients that accept gzip: all browsers do.
+/// The files of [`ASSETS`], compressed for clients that accept gzip, as all browsers do.
 static PACKED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| ASSETS.iter().map(|(_, bytes)| packed(bytes)).collect());
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    // A vector takes whatever is written; an empty one would be sent as the file is.
+    // Writing to a vector cannot fail; an empty one would be sent as the file is.
     encoder.write_all(bytes).and_then(|()| encoder.finish()).unwrap_or_default()
 }
 
-/// Its routes.
+/// Returns the routes of the assets.
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::public("/assets/{version}/{*name}", get(asset))]
 }
 
-/// The path of one of our own files, such as `js/app.js`.
+/// Returns the path of one of our own files, such as `js/app.js`.
 pub(crate) fn href(app: &AppState, name: &str) -> String {
     app.href(&segments(name))
 }
 
-/// The segments of an asset's path, below the mount.
+/// Returns the segments of an asset's path, below the mount.
 fn segments(name: &str) -> Vec<&str> {
     ["assets", &**VERSION].into_iter().chain(name.split('/')).collect()
 }
@@ -94,7 +94,7 @@ async fn asset(Segments((version, name)): Segments<(String, String)>, headers: H
     Ok((about, kind, bytes).into_response())
 }
 
-/// Whether the answer may be packed; a quality of zero means no.
+/// Returns whether the answer may be compressed; a quality of zero means no.
 fn takes_gzip(headers: &HeaderMap) -> bool {
     let accepted = headers.get(header::ACCEPT_ENCODING).and_then(|value| value.to_str().ok()).unwrap_or_default();
     accepted.split(',').any(|coding| {

@@ -1,4 +1,4 @@
-//! How a dashboard is described, and what it becomes: a router, or a server of its own.
+//! Builds a dashboard into a router, or into a server of its own.
 
 use std::{fmt, net::IpAddr};
 
@@ -53,7 +53,7 @@ pub struct Dashboard {
 }
 
 impl Dashboard {
-    /// Of the broker of this client.
+    /// Creates a dashboard over the broker of this client.
     pub fn new(client: &Client) -> Self {
         Self {
             client: client.clone(),
@@ -73,71 +73,71 @@ impl Dashboard {
         }
     }
 
-    /// What stands above every page; default `asynq`.
+    /// Sets the title above every page; default `asynq`.
     pub fn title(mut self, title: impl Into<String>) -> Self {
         self.title = title.into();
         self
     }
 
-    /// Whether nothing can be changed; default no. A change is not even among the routes then.
+    /// Sets whether nothing can be changed; default no. A read-only dashboard has no routes that change anything.
     pub fn read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;
         self
     }
 
-    /// The jobs that this program knows, so that their arguments are readable where they are not JSON.
+    /// Sets the jobs that this program knows, so that their arguments are readable where they are not JSON.
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = Some(registry);
         self
     }
 
-    /// Where it is mounted: every route and link begins with it. Default nothing, which is the root.
+    /// Sets the path at which the dashboard is mounted: every route and link begins with it. Default: empty, which is the root.
     pub fn mount(mut self, path: impl Into<String>) -> Self {
         self.mount = path.into();
         self
     }
 
-    /// Answers to this host name too, and not to those of this machine alone. May be called several times.
+    /// Answers to this host name too, besides the names of this machine. May be called several times.
     pub fn allow_host(mut self, host: impl Into<String>) -> Self {
         self.hosts.push(host.into());
         self
     }
 
-    /// The flag by which the user of this program allows a host name, such as `--allow-host`: a request by another name
-    /// is answered with it. Without one the answer names [`allow_host`](Self::allow_host).
+    /// Sets the flag by which the user of this program allows a host name, such as `--allow-host`: the refusal of
+    /// another name mentions the flag. Without a flag the refusal names [`allow_host`](Self::allow_host).
     pub fn host_flag(mut self, flag: &'static str) -> Self {
         self.host_flag = Some(flag);
         self
     }
 
-    /// People log in with the password of this argon2 hash, in PHC form. After 5 wrong ones they have to wait. A session
-    /// lasts 12 hours without a request and 7 days at most, and ends with the process.
+    /// Lets people log in with the password of this argon2 hash, in PHC form. After 5 wrong passwords they have to
+    /// wait. A session lasts 12 hours without a request and 7 days at most, and ends with the process.
     pub fn password_hash(mut self, hash: impl Into<String>) -> Self {
         self.password_hash = Some(hash.into());
         self
     }
 
-    /// Programs log in with `Authorization: Bearer TOKEN`; at least 16 characters, 8 of them different. After 5
-    /// wrong ones the address they come from waits, up to 10 seconds each.
+    /// Lets programs log in with `Authorization: Bearer TOKEN`; the token has at least 16 characters, 8 of them
+    /// different. After 5 wrong tokens their address has to wait, up to 10 seconds for each.
     pub fn bearer_token(mut self, token: impl Into<String>) -> Self {
         self.token = Some(token.into());
         self
     }
 
-    /// A request with this header is logged in, as the user that it names: for a proxy that sets the header itself and
-    /// drops it from what it is sent. It is believed if it comes once, and from this machine or from an address that
-    /// was named by [`trust_proxy`](Self::trust_proxy); from elsewhere it is refused. On this machine every program can
-    /// send it.
+    /// Logs a request with this header in, as the user that the header names: for a proxy that sets the header itself
+    /// and drops it from incoming requests. The header is accepted if it comes once, and from this machine or from an
+    /// address that was named by [`trust_proxy`](Self::trust_proxy); from elsewhere the request is refused. Every
+    /// program on this machine can send the header.
     ///
-    /// Mounted in an application, it needs to know whence it comes: serve the application with axum's
+    /// A dashboard that is mounted in an application needs the address of the peer: serve the application with axum's
     /// `into_make_service_with_connect_info::<SocketAddr>()`.
     pub fn trusted_header(mut self, name: impl Into<String>) -> Self {
         self.header = Some(name.into());
         self
     }
 
-    /// Believes the [`trusted_header`](Self::trusted_header) of connections from this address too, and not of those from this
-    /// machine alone. May be called several times.
+    /// Accepts the [`trusted_header`](Self::trusted_header) of connections from this address too, besides those from
+    /// this machine. May be called several times.
     pub fn trust_proxy(mut self, address: impl Into<IpAddr>) -> Self {
         self.proxies.push(address.into());
         self
@@ -150,34 +150,34 @@ impl Dashboard {
         self
     }
 
-    /// Serves metrics and health checks alone. They may be bound to any address, and answer to any host unless that address
-    /// is one of this machine alone, which the pages of a browser could reach under a name of theirs. Of them, metrics need
-    /// the bearer token where there is one.
+    /// Serves metrics and health checks alone. They may be bound to any address, and answer to any host name unless
+    /// that address is one of this machine alone, which a web page in a browser could reach under its own name. Metrics
+    /// need the bearer token if there is one.
     pub fn observed_only(mut self) -> Self {
         self.observed_only = true;
         self
     }
 
-    /// Whether `/metrics` tells the numbers of all queues beside what this program measured. Default: yes. They are the same
-    /// wherever they are read, and each scrape reads all queues, so one place of a deployment is enough.
+    /// Sets whether `/metrics` has the numbers of all queues besides this program's own metrics. Default: yes. The numbers are
+    /// equal wherever they are read, and each scrape reads all queues, so one place of a deployment is enough.
     pub fn queue_metrics(mut self, queues: bool) -> Self {
         self.queue_metrics = queues;
         self
     }
 
-    /// The routes with who may call them, for an audit of one's own.
+    /// Returns the routes with the callers that may use them, for an audit.
     pub fn routes(&self) -> Vec<RouteInfo> {
         let table = if self.observed_only { router::observed() } else { router::table() };
         table.iter().map(RouteInfo::of).collect()
     }
 
-    /// The router, to merge into that of an application. Its paths begin with [`mount`](Self::mount). Wrong logins are
-    /// counted by address where the application is served with axum's `into_make_service_with_connect_info::<SocketAddr>()`,
-    /// and all together otherwise.
+    /// Returns the router, to merge into that of an application. Its paths begin with [`mount`](Self::mount). Wrong
+    /// logins are counted by address where the application is served with axum's
+    /// `into_make_service_with_connect_info::<SocketAddr>()`, and all together otherwise.
     ///
     /// # Errors
     ///
-    /// There is neither a login nor [`without_login`](Self::without_login), or something was given that cannot be used.
+    /// There is neither a login nor [`without_login`](Self::without_login), or a setting is not valid.
     pub fn router(self) -> Result<Router, DashboardError> {
         if !self.without_login && !self.observed_only && !self.has_login() {
             return Err(DashboardError::MountedWithoutLogin);
@@ -190,7 +190,7 @@ impl Dashboard {
     ///
     /// # Errors
     ///
-    /// Others could reach it and there is no login, something was given that cannot be used, or the address is taken.
+    /// Other machines could reach the dashboard and there is no login, a setting is not valid, or the address is taken.
     pub async fn bind(mut self, address: &str) -> Result<Bound, DashboardError> {
         let addresses = serve::resolve(address).await?;
         if !self.observed_only
@@ -213,7 +213,7 @@ impl Dashboard {
     ///
     /// # Errors
     ///
-    /// As [`bind`](Self::bind).
+    /// The errors of [`bind`](Self::bind).
     pub async fn serve(self, address: &str) -> Result<(), DashboardError> {
         self.bind(address).await?.serve_until(std::future::pending()).await;
         Ok(())
@@ -251,7 +251,7 @@ impl Dashboard {
     }
 }
 
-/// The mount path without its last slash.
+/// Returns the mount path without its last slash.
 fn mount(path: &str) -> Result<String, DashboardError> {
     let trimmed = path.trim_end_matches('/');
     let is_fit = |c: char| c.is_ascii_alphanumeric() || "-_./".contains(c);

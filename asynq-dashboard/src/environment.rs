@@ -1,14 +1,14 @@
-//! What environment variables tell a dashboard; secrets also by files, as containers are given them.
+//! Settings of a dashboard from environment variables; secrets also from files, as containers get them.
 
 use std::{env, fs, net::IpAddr};
 
 use crate::{builder::Dashboard, error::DashboardError, host::HOSTS};
 
-/// Where a worker serves its dashboard.
+/// The variable for the address of a worker's dashboard.
 pub(crate) const DASHBOARD: &str = "ASYNQ_DASHBOARD";
-/// Where a worker serves metrics and health checks.
+/// The variable for the address of a worker's metrics and health checks.
 pub(crate) const METRICS: &str = "ASYNQ_METRICS";
-/// Whether these metrics tell the numbers of all queues.
+/// The variable that says whether these metrics have the numbers of all queues.
 pub(crate) const METRICS_QUEUES: &str = "ASYNQ_METRICS_QUEUES";
 
 const TITLE: &str = "ASYNQ_DASHBOARD_TITLE";
@@ -20,7 +20,7 @@ const TRUSTED_HEADER: &str = "ASYNQ_DASHBOARD_TRUSTED_HEADER";
 const TRUSTED_PROXIES: &str = "ASYNQ_DASHBOARD_TRUSTED_PROXIES";
 
 impl Dashboard {
-    /// Takes over what the environment says:
+    /// Applies the settings of environment variables:
     ///
     /// | variable | |
     /// |---|---|
@@ -33,11 +33,11 @@ impl Dashboard {
     /// | `ASYNQ_DASHBOARD_MOUNT` | [`mount`](Self::mount), where a proxy passes the path on as it is |
     /// | `ASYNQ_DASHBOARD_TITLE` | [`title`](Self::title) |
     ///
-    /// One that is empty counts as not set.
+    /// An empty variable counts as not set.
     ///
     /// # Errors
     ///
-    /// A variable cannot be used, or its file cannot be read.
+    /// A variable is not valid, or its file cannot be read.
     #[allow(clippy::wrong_self_convention)] // it reads as `Dashboard::new(&client).from_env()?`
     pub fn from_env(self) -> Result<Self, DashboardError> {
         self.configured(text)
@@ -67,12 +67,12 @@ impl Dashboard {
     }
 }
 
-/// What stands between the commas of a list.
+/// Returns the parts between the commas of a list.
 fn parts(list: &str) -> impl Iterator<Item = &str> {
     list.split(',').map(str::trim).filter(|part| !part.is_empty())
 }
 
-/// The addresses of a list.
+/// Returns the addresses of a list.
 fn proxies(list: &str) -> Result<Vec<IpAddr>, DashboardError> {
     let address = |part: &str| {
         part.parse().map_err(|_| DashboardError::Variable {
@@ -83,12 +83,12 @@ fn proxies(list: &str) -> Result<Vec<IpAddr>, DashboardError> {
     parts(list).map(address).collect()
 }
 
-/// What a variable says, if it says something.
+/// Returns the value of a variable, if it is set and not empty.
 pub(crate) fn text(variable: &'static str) -> Option<String> {
     env::var(variable).ok().filter(|text| !text.is_empty())
 }
 
-/// Whether a variable says yes.
+/// Returns whether a variable says yes.
 pub(crate) fn flag(variable: &'static str) -> Result<bool, DashboardError> {
     Ok(yes_or_no(variable, text(variable))?.unwrap_or(false))
 }
@@ -105,7 +105,7 @@ fn yes_or_no(variable: &'static str, text: Option<String>) -> Result<Option<bool
     }
 }
 
-/// A secret by its variable, or by the file that another variable names.
+/// Returns a secret from its variable, or from the file that another variable names.
 fn secret(
     [direct, file]: [&'static str; 2],
     text: impl Fn(&'static str) -> Option<String>,

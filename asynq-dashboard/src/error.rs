@@ -1,4 +1,4 @@
-//! Why a dashboard cannot be served, and what to write.
+//! Why a dashboard cannot be served, and how to correct the settings.
 
 use std::{io, net::IpAddr};
 
@@ -6,7 +6,7 @@ use std::{io, net::IpAddr};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DashboardError {
-    /// Others could reach it, and no login would be asked for.
+    /// Other machines could reach the dashboard, and no login is set.
     #[error(
         "the dashboard would be open to everybody who reaches {address}: bind 127.0.0.1, or give it a login \
          (`.password_hash(..)`, `.bearer_token(..)` or `.trusted_header(..)`; for a worker ASYNQ_DASHBOARD_PASSWORD_HASH, \
@@ -16,47 +16,47 @@ pub enum DashboardError {
         /// The address.
         address: IpAddr,
     },
-    /// It is mounted in an application, and no login would be asked for.
+    /// The dashboard is mounted in an application, and no login is set.
     #[error(
         "the dashboard would be open to everybody who reaches the application: give it a login (`.password_hash(..)`, \
          `.bearer_token(..)` or `.trusted_header(..)`), or say that the application has one: `.without_login()`"
     )]
     MountedWithoutLogin,
-    /// The password hash is none of argon2.
+    /// The password hash is not a valid argon2 hash.
     #[error(
         "the password hash cannot be read: it must be one of argon2 in PHC form, as `argon2 SALT -id -e` writes it: \
          $argon2id$v=19$m=19456,t=2,p=1$…$…"
     )]
     PasswordHash,
-    /// The bearer token is too short, of too few different characters, or has some that no header can.
+    /// The bearer token is too short, has too few different characters, or has characters that a header cannot carry.
     #[error(
         "the bearer token must have at least 16 printable ASCII characters, 8 of them different, and no space, such as `openssl rand -hex 32` writes"
     )]
     Token,
-    /// The trusted header is none.
+    /// The trusted header is not a valid header name.
     #[error("`{name}` is not a valid header name")]
     Header {
-        /// What was given.
+        /// The given name.
         name: String,
     },
-    /// A host that cannot be.
+    /// The host is not valid.
     #[error("`{host}` is not a host: write a name or an address without scheme and path, such as jobs.example.com")]
     Host {
-        /// What was given.
+        /// The given host.
         host: String,
     },
-    /// A mount path that cannot be.
+    /// The mount path is not valid.
     #[error("`{path}` is not a path to mount at: write one such as /jobs, of letters, digits and -_./ only")]
     Mount {
-        /// What was given.
+        /// The given path.
         path: String,
     },
-    /// An address that cannot be.
+    /// The address is not valid, or its name cannot be resolved.
     #[error("`{address}` is not an address to listen at: write one such as 127.0.0.1:8080, or a port alone")]
     Address {
-        /// What was given.
+        /// The given address.
         address: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// The address cannot be listened at.
@@ -64,7 +64,7 @@ pub enum DashboardError {
     Bind {
         /// The address.
         address: String,
-        /// Why.
+        /// The cause.
         source: io::Error,
     },
     /// An environment variable or the file that it names cannot be used.
@@ -72,7 +72,7 @@ pub enum DashboardError {
     Variable {
         /// The variable.
         variable: &'static str,
-        /// What is wrong.
+        /// The reason.
         reason: String,
     },
 }

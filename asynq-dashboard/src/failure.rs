@@ -1,4 +1,4 @@
-//! Whatever a request can be answered with instead of what it asked for, as a page or as JSON.
+//! Failures that answer a request, as a page or as JSON.
 
 use asynq_cron::PeriodicError;
 use asynq_runtime::{broker::BrokerError, inspector::InspectError};
@@ -10,21 +10,21 @@ use axum::{
 /// Seconds after which a page without the broker asks again by itself.
 const RETRY_AFTER: u32 = 3;
 
-/// A request that was not fulfilled. As a response it is rendered by what was asked for: a page, or JSON of the form
-/// `{"error": {"code", "message"}}`.
+/// A request that was not fulfilled. The response has the requested form: a page, or JSON of the form `{"error":
+/// {"code", "message"}}`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub(crate) struct Failure {
-    /// What kind it is.
+    /// The kind of the failure.
     pub(crate) kind: Kind,
-    /// What happened and what to do, for people. It may hold foreign text: escape it.
+    /// A sentence for people: the cause and the remedy. The text may hold foreign parts: escape it.
     pub(crate) message: String,
 }
 
 /// The kinds of failures; each has its status and its word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// 400: something was asked for that cannot be.
+    /// 400: a part of the request is not valid.
     BadRequest,
     /// 401: the request is not authenticated. A page leads to the login instead.
     NoLogin,
@@ -48,7 +48,7 @@ pub(crate) enum Kind {
     TooLarge,
     /// 415: not `application/json`.
     MediaType,
-    /// 429: too many wrong logins; again after so many seconds.
+    /// 429: too many wrong logins; try again after this many seconds.
     BackOff(u32),
     /// 431: headers too large or too many, or a path too long.
     Headers,
@@ -63,7 +63,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The status of the answer.
+    /// Returns the status of the answer.
     pub(crate) fn status(self) -> StatusCode {
         match self {
             Self::BadRequest => StatusCode::BAD_REQUEST,
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// The word for programs.
+    /// Returns the word for programs.
     pub(crate) fn code(self) -> &'static str {
         match self {
             Self::BadRequest => "bad_request",
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// After how many seconds asking again may work.
+    /// Returns after how many seconds another request may work.
     pub(crate) fn retry_after(self) -> Option<u32> {
         match self {
             Self::BackOff(seconds) => Some(seconds),
@@ -118,17 +118,17 @@ impl Kind {
 }
 
 impl Failure {
-    /// A failure of `kind` with a text for people.
+    /// Creates a failure of `kind` with a text for people.
     pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
         Self { kind, message: message.into() }
     }
 
-    /// Something was asked for that cannot be.
+    /// Creates a failure for a request that is not valid.
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
         Self::new(Kind::BadRequest, message)
     }
 
-    /// There is no such thing: `Failure::not_found("entry `x`")`.
+    /// Creates a failure for an object that does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self::new(Kind::NotFound, message)
     }
@@ -176,7 +176,7 @@ fn of_broker(error: &BrokerError) -> Kind {
 }
 
 impl IntoResponse for Failure {
-    /// A bare answer that carries the failure; the outermost layer, which knows what was asked for, gives it its body.
+    /// Returns a bare answer that carries the failure; the outermost layer knows the requested form, and adds the body.
     fn into_response(self) -> Response {
         let mut response = self.kind.status().into_response();
         if let Some(seconds) = self.kind.retry_after() {

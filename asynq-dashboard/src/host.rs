@@ -1,5 +1,5 @@
-//! Which host names the dashboard answers to: against DNS rebinding, by which a foreign page reaches a local port under a
-//! name of its own.
+//! The host names that the dashboard answers to, against DNS rebinding, by which a foreign page reaches a local port
+//! under a name of its own.
 
 use std::net::IpAddr;
 
@@ -13,22 +13,22 @@ use crate::failure::{Failure, Kind};
 /// The variable that allows host names.
 pub(crate) const HOSTS: &str = "ASYNQ_DASHBOARD_HOSTS";
 
-/// The names that it answers to.
+/// The host names that the dashboard answers to.
 #[derive(Debug, Clone)]
 pub(crate) enum Hosts {
-    /// Those of this machine for itself, and these.
+    /// The names of this machine for itself, and the allowed names.
     Only {
-        /// All in small letters, without port.
+        /// The allowed names in lower case, without port.
         allowed: Vec<String>,
-        /// The flag by which another one is allowed, if this program has one.
+        /// The flag by which another name is allowed, if this program has one.
         flag: Option<&'static str>,
     },
-    /// Any: for metrics and health checks alone, on a port that everybody may reach.
+    /// Any name: for metrics and health checks alone, on a public port.
     Any,
 }
 
 impl Hosts {
-    /// Refuses any other host.
+    /// Refuses a host that is not allowed.
     pub(crate) fn check(&self, host: Option<&str>) -> Result<(), Failure> {
         let Self::Only { allowed, flag } = self else { return Ok(()) };
         let Some(name) = host.and_then(name_of) else {
@@ -46,14 +46,14 @@ impl Hosts {
     }
 }
 
-/// What the request is addressed to, port included.
+/// Returns the host that the request is addressed to, port included.
 pub(crate) fn of(request: &Request) -> Option<String> {
-    // HTTP/2 has it in the URI.
+    // HTTP/2 has the host in the URI.
     let named = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
     named.or_else(|| request.uri().authority().map(|authority| authority.as_str())).map(str::to_owned)
 }
 
-/// The name of `name:port`, in small letters, without the dot at the end.
+/// Returns the name of `name:port`, in lower case, without the dot at the end.
 pub(crate) fn name_of(host: &str) -> Option<String> {
     let uri: Uri = host.parse().ok()?;
     let authority =

@@ -1,6 +1,6 @@
 //! A web dashboard over any asynq broker: pages, a JSON API, metrics and health checks, safe by default.
 //!
-//! [`Dashboard`] makes an [`axum::Router`] to mount in one's own application, or serves itself. A worker with
+//! [`Dashboard`] makes an [`axum::Router`] to mount in an application, or serves itself. A worker with
 //! `asynq_runtime::main!(services: [asynq_dashboard])` has the flags `--dashboard ADDR` and `--metrics ADDR`.
 //!
 //! ```no_run
@@ -13,12 +13,12 @@
 //!
 //! # Safe by default
 //!
-//! - It binds this machine only (loopback), unless a login is configured: a password as argon2 hash, a bearer token, or a
-//!   header of a trusted proxy.
-//! - It answers to the names of this machine, and to those that [`Dashboard::allow_host`] allows: against DNS rebinding.
+//! - A dashboard binds this machine only (loopback), unless a login is configured: a password as argon2 hash, a bearer
+//!   token, or a header of a trusted proxy.
+//! - A request must name a host of this machine, or one that [`Dashboard::allow_host`] allows: against DNS rebinding.
 //! - A change needs `Sec-Fetch-Site: same-origin` (or an `Origin` that is the host) and the header
 //!   `x-asynq-dashboard: 1`; there are no CORS headers. [`Dashboard::read_only`] leaves all changes out of the routes.
-//! - Nothing runs in a page but its own scripts (`Content-Security-Policy`), and no page can be framed.
+//! - A page runs only its own scripts (`Content-Security-Policy`), and cannot be framed.
 
 mod action;
 mod api;

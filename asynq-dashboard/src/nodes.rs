@@ -1,6 +1,6 @@
-//! What the broker's servers or files say of themselves, asked beside the requests that show it.
+//! The broker's servers or files and their facts, read beside the requests that show them.
 //!
-//! A large SQLite file is read for up to a second before it answers: no page waits for that.
+//! A large SQLite file is read for up to a second before it answers: no page waits for that read.
 
 use std::{
     fmt,
@@ -15,25 +15,25 @@ use futures_util::future::{BoxFuture, FutureExt as _};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
-/// For how long an answer holds at least.
+/// How long an answer is fresh at least.
 const GOOD_FOR: Duration = Duration::from_secs(5);
-/// So many times longer than it took an answer holds: asking takes a small part of the broker's time only.
+/// An answer is fresh for this many times the span that it took: reads take only a small part of the broker's time.
 const REST: u32 = 30;
-/// For how long a failure holds: the end of it is to be seen soon.
+/// How long a failure is fresh: its end is to be seen soon.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
-/// Most queues whose places in a cluster are told.
+/// Most queues whose slots are read.
 const MOST_QUEUES: usize = 500;
 
-/// An answer of the broker, or why there is none.
+/// An answer of the broker, or its error.
 type Answer = Result<NodeList, BrokerError>;
 
-/// What the broker says of itself.
+/// The broker's nodes and slots.
 #[derive(Debug, Default)]
 pub(crate) struct NodeList {
-    /// Its servers or files.
+    /// The broker's servers or files.
     pub(crate) nodes: Vec<Node>,
-    /// Where a cluster keeps the first 500 queues; nothing elsewhere.
+    /// The slots and nodes of the first 500 queues in a cluster; empty elsewhere.
     pub(crate) slots: Vec<QueueSlot>,
 }
 
@@ -44,7 +44,7 @@ async fn ask(broker: &dyn Broker) -> Answer {
             let mut queues = broker.queues().await?;
             queues.sort();
             queues.truncate(MOST_QUEUES);
-            // What its login may not ask is not a reason to show nothing else.
+            // A login that may not read the slots still sees the nodes.
             broker.slots(&queues).await.unwrap_or_default()
         }
         false => Vec::new(),
@@ -52,26 +52,26 @@ async fn ask(broker: &dyn Broker) -> Answer {
     Ok(NodeList { nodes, slots })
 }
 
-/// Asks for the nodes where somebody looks at them.
+/// Reads the nodes for requests that show them.
 pub(crate) struct Nodes {
     question: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
     last: watch::Sender<Option<NodesReport>>,
-    /// One question at a time: a request that comes meanwhile takes its answer.
+    /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
     asking: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
-/// What they said.
+/// The result of a read.
 #[derive(Debug, Clone)]
 pub(crate) struct NodesReport {
-    /// That, or why it is not known.
+    /// The nodes, or the error.
     pub(crate) said: Result<Arc<NodeList>, BrokerError>,
-    /// When that was, by our clock.
+    /// The time of the result, by our clock.
     pub(crate) at: DateTime<Utc>,
     until: Instant,
 }
 
 impl Nodes {
-    /// Of one broker.
+    /// Creates a reader for one broker.
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
         Self::by(move || {
             let broker = Arc::clone(&broker);
@@ -84,18 +84,18 @@ impl Nodes {
         Self { question, last: watch::Sender::new(None), asking: Mutex::default() }
     }
 
-    /// What they said a moment ago, or say within `patience`; after that what they said before, if they ever did. The
-    /// question goes on meanwhile.
+    /// Returns a fresh result, or one that comes within `patience`; else the last result, if there is one. The read
+    /// goes on meanwhile.
     pub(crate) async fn told(&self, patience: Duration) -> Option<NodesReport> {
         let mut last = self.last.subscribe();
         self.ask();
         let is_fresh = |told: &Option<NodesReport>| told.as_ref().is_some_and(NodesReport::is_fresh);
-        // Late, or nobody asks any more: the last answer is what there is.
+        // If the read is late, or the sender is gone, the last result is the best one.
         let _ = timeout(patience, last.wait_for(is_fresh)).await;
         last.borrow().clone()
     }
 
-    /// Asks, unless an answer holds still or is on its way.
+    /// Starts a read, unless a result is fresh or a read is under way.
     fn ask(&self) {
         let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
         if self.last.borrow().as_ref().is_some_and(NodesReport::is_fresh)
@@ -120,13 +120,13 @@ impl fmt::Debug for Nodes {
 }
 
 impl NodesReport {
-    /// Whether it holds still.
+    /// Returns whether the result is fresh.
     pub(crate) fn is_fresh(&self) -> bool {
         Instant::now() < self.until
     }
 }
 
-/// For how long an answer holds that took so long.
+/// Returns how long the result of a read that took this long is fresh.
 fn good_for(is_answer: bool, took: Duration) -> Duration {
     if is_answer { GOOD_FOR.max(took.saturating_mul(REST)) } else { FAILED_FOR }
 }
@@ -165,7 +165,7 @@ mod tests {
         for _ in 0..3 {
             let told = nodes.told(PATIENCE).await.expect("an answer");
             assert_eq!(told.said.as_ref().expect("an answer").nodes[0].address, "here");
-            // It holds for longer than a busy machine may take for the next call.
+            // The result is fresh for longer than a busy machine may take for the next call.
             nodes.last.send_replace(Some(NodesReport { until: Instant::now() + PATIENCE, ..told }));
         }
         assert_eq!(asked.load(Relaxed), 1);

@@ -1,4 +1,4 @@
-//! Names in URLs, both ways: any queue, id or entry, whatever is in it, as one segment of a path.
+//! Names in URLs, both ways: any queue, id or entry, whatever characters it has, as one segment of a path.
 
 use std::{fmt, ops::Deref};
 
@@ -11,14 +11,14 @@ use serde::{Deserialize, Deserializer, de::DeserializeOwned};
 
 use crate::failure::Failure;
 
-/// All but what RFC 3986 calls unreserved, and the colon, which ids like.
+/// All characters but the unreserved ones of RFC 3986, and the colon, which is common in ids.
 const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'~').remove(b':');
 
-/// What stands before a name that a browser would take for a step in the path, `.` and `..`, even if it is encoded; and
-/// before a name that begins with it.
+/// The prefix of names that a browser would take for a step in the path, `.` and `..`, even if they are encoded; and of
+/// names that begin with this prefix.
 const SHIELD: char = '~';
 
-/// `name` as one segment of a path; [`Name`] reads it.
+/// Returns `name` as one segment of a path; [`Name`] reads it.
 pub(crate) fn segment(name: &str) -> String {
     let encoded = utf8_percent_encode(name, ESCAPED);
     if name == "." || name == ".." || name.starts_with(SHIELD) {
@@ -28,7 +28,7 @@ pub(crate) fn segment(name: &str) -> String {
     }
 }
 
-/// The path of these segments below `mount`: `["queues", "a/b"]` → `/jobs/queues/a%2Fb`.
+/// Returns the path of these segments below `mount`: `["queues", "a/b"]` → `/jobs/queues/a%2Fb`.
 pub(crate) fn href(mount: &str, segments: &[&str]) -> String {
     let mut path = mount.to_owned();
     for part in segments {
@@ -38,7 +38,7 @@ pub(crate) fn href(mount: &str, segments: &[&str]) -> String {
     if path.is_empty() { "/".to_owned() } else { path }
 }
 
-/// `path` with a query string of these pairs; pairs with an empty value are left out.
+/// Returns `path` with a query string of these pairs; pairs with an empty value are left out.
 pub(crate) fn with_query(path: &str, pairs: &[(&str, &str)]) -> String {
     let mut url = path.to_owned();
     let pairs = pairs.iter().filter(|(_, value)| !value.is_empty());
@@ -98,7 +98,7 @@ impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Segment
     }
 }
 
-/// The query string, read into `T`; one that does not fit is a bad request.
+/// The query string, read into `T`; a query string that does not fit is a bad request.
 #[derive(Debug)]
 pub(crate) struct UrlQuery<T>(pub(crate) T);
 

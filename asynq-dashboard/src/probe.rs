@@ -8,18 +8,18 @@ use std::{
 use asynq_runtime::broker::Broker;
 use tokio::{sync::Mutex, time::timeout};
 
-/// A broker that has not answered by then is away.
+/// A broker that has not answered after this time is away.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// For how long an answer holds, so that many who ask cost the broker nothing.
+/// How long an answer holds, so that many requests cost the broker nothing.
 const GOOD_FOR: Duration = Duration::from_secs(1);
-/// For how long it holds that the broker is away: its coming back is to be seen soon.
+/// How long a failure holds: its end is to be seen soon.
 const AWAY_FOR: Duration = Duration::from_millis(200);
 
-/// Asks the broker whether it is there, now and then.
+/// Checks whether the broker answers, at most once a second.
 #[derive(Debug)]
 pub(crate) struct Probe {
     broker: Arc<dyn Broker>,
-    /// One check at a time: a request that comes meanwhile takes its answer.
+    /// The lock admits one check at a time: a request that comes meanwhile takes its answer.
     last: Mutex<Option<Answer>>,
 }
 
@@ -30,12 +30,12 @@ struct Answer {
 }
 
 impl Probe {
-    /// Of one broker.
+    /// Creates a probe for one broker.
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
         Self { broker, last: Mutex::default() }
     }
 
-    /// Whether the broker answered a moment ago, or does now.
+    /// Returns whether the broker answered a moment ago, or does now.
     pub(crate) async fn is_ready(&self) -> bool {
         let mut last = self.last.lock().await;
         if let Some(answer) = last.filter(|answer| answer.holds(Instant::now())) {

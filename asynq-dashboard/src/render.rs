@@ -16,8 +16,8 @@ use crate::{
     state::AppState,
 };
 
-/// The headers of every answer: nothing but our own files runs or is shown, no page may frame ours, and no page tells
-/// where it came from.
+/// The headers of every answer: only our own files run or are shown, no page may frame ours, and no page sends a
+/// referrer.
 const HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -33,7 +33,7 @@ const HEADERS: [(HeaderName, &str); 8] = [
     (HeaderName::from_static("x-robots-tag"), "noindex, nofollow"),
 ];
 
-/// What a request asked for, as far as its answer depends on it.
+/// The properties of a request that its answer depends on.
 struct RequestFormat {
     /// Failures as JSON: for changes, for the API, and for clients that do not ask for HTML, as browsers do.
     json: bool,
@@ -52,7 +52,7 @@ impl RequestFormat {
     }
 }
 
-/// Renders what the inner layers left to render.
+/// Renders pages and failures, which the inner layers return without a body.
 pub(crate) async fn render(State(app): State<AppState>, request: Request, next: Next) -> Response {
     app.samples().start_unless(app.config().observed_only);
     let asked = RequestFormat::of(&app, &request);
@@ -65,7 +65,7 @@ pub(crate) async fn render(State(app): State<AppState>, request: Request, next: 
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
     }
-    // What tasks hold stays out of caches; assets say otherwise themselves.
+    // The data of tasks stays out of caches; assets set this header themselves.
     response.headers_mut().entry(header::CACHE_CONTROL).or_insert(HeaderValue::from_static("no-store"));
     response
 }
@@ -94,7 +94,7 @@ fn failed(app: &AppState, asked: &RequestFormat, failure: Failure, response: Res
     response
 }
 
-/// The status and headers of the one with the body and its type of the other.
+/// Returns the status and headers of `outer` with the body of `inner` and its type.
 fn with_body(mut outer: Response, inner: Response) -> Response {
     let (parts, body) = inner.into_parts();
     *outer.body_mut() = body;

@@ -9,11 +9,11 @@ use crate::state::AppState;
 pub(crate) struct Route {
     /// GET (HEAD comes with it) or POST.
     pub(crate) method: Method,
-    /// As axum writes it, below the mount path: `/queues/{queue}`.
+    /// The path below the mount path, as axum writes it: `/queues/{queue}`.
     pub(crate) path: &'static str,
     /// The callers that may use it.
     pub(crate) access: Access,
-    /// What it does.
+    /// The handler.
     pub(crate) call: MethodRouter<AppState>,
 }
 
@@ -21,45 +21,45 @@ pub(crate) struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {
-    /// Everybody that reaches the port: style sheets, the login itself, health checks.
+    /// Every client that reaches the port: style sheets, the login itself, health checks.
     Public,
     /// Callers that are logged in, where a login is configured.
     Read,
-    /// The same, unless the dashboard is read-only.
+    /// Callers as for [`Read`](Self::Read), unless the dashboard is read-only.
     Write,
 }
 
 impl Route {
-    /// A GET that needs a login.
+    /// Creates a GET that needs a login.
     pub(crate) fn read(path: &'static str, call: MethodRouter<AppState>) -> Self {
         Self { method: Method::GET, path, access: Access::Read, call }
     }
 
-    /// A POST that changes something.
+    /// Creates a POST that changes something.
     pub(crate) fn write(path: &'static str, call: MethodRouter<AppState>) -> Self {
         Self { method: Method::POST, path, access: Access::Write, call }
     }
 
-    /// A GET for everybody.
+    /// Creates a GET for every client.
     pub(crate) fn public(path: &'static str, call: MethodRouter<AppState>) -> Self {
         Self { method: Method::GET, path, access: Access::Public, call }
     }
 }
 
-/// One route, for tests of what a dashboard offers.
+/// One route, for tests of the routes that a dashboard offers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteInfo {
     /// `GET` or `POST`.
     pub method: Method,
-    /// As axum writes it, below the mount path: `/queues/{queue}`.
+    /// The path below the mount path, as axum writes it: `/queues/{queue}`.
     pub path: &'static str,
     /// The callers that may use it.
     pub access: Access,
 }
 
 impl RouteInfo {
-    /// Of a row of the table.
+    /// Returns the description of a row of the table.
     pub(crate) fn of(route: &Route) -> Self {
         Self { method: route.method.clone(), path: route.path, access: route.access }
     }

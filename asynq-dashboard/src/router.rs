@@ -17,7 +17,7 @@ use crate::{
     state::AppState,
 };
 
-/// Every route of the dashboard.
+/// Returns every route of the dashboard.
 pub(crate) fn table() -> Vec<Route> {
     let mut routes = page::routes();
     routes.extend(action::routes());
@@ -28,13 +28,13 @@ pub(crate) fn table() -> Vec<Route> {
     routes
 }
 
-/// Metrics and health: all that `--metrics` serves.
+/// Returns the routes of metrics and health: all routes that `--metrics` serves.
 pub(crate) fn observed() -> Vec<Route> {
     health::routes()
 }
 
-/// The router of the table. Where the whole server is ours it answers to unknown paths too; in an application that is
-/// only so below a mount path.
+/// Returns the router of the table. If `is_all`, the whole server is ours, and the router answers to unknown paths too;
+/// in an application it does so only below a mount path.
 pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
     let table = if app.config().observed_only { observed() } else { table() };
     let mount = &app.config().mount;
@@ -43,7 +43,7 @@ pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
     let mut by_path = BTreeMap::<_, MethodRouter<AppState>>::new();
     for Route { path, access, call, method } in table {
         let call = match access {
-            // A change of a read-only dashboard is not there to be called.
+            // A read-only dashboard has no handler that changes anything.
             Access::Write if app.config().read_only => on(filter(&method), read_only),
             _ => call,
         };

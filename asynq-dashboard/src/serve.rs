@@ -24,8 +24,8 @@ use crate::{error::DashboardError, state::AppState};
 
 /// Most connections at a time; further ones wait in the system's queue.
 const MOST_CONNECTIONS: usize = 256;
-/// Most connections from one address: half, so that other clients and probes of `/readyz` still come through. It is
-/// more than the 64 event streams there may be, as behind a proxy every browser has its address.
+/// Most connections from one address: half, so that other clients and probes of `/readyz` still come through. This is
+/// more than the limit of 64 event streams, as behind a proxy every browser has the proxy's address.
 const MOST_OF_ONE: usize = 128;
 /// How long an answer may wait for its reader without any progress.
 const UNREAD: Duration = Duration::from_secs(15);
@@ -35,7 +35,7 @@ const HEAD: Duration = Duration::from_secs(10);
 const LARGEST_HEAD: usize = 64 * 1024;
 /// How long open requests may go on when the server stops.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// After a connection that could not be accepted, such as for want of file handles.
+/// The pause after a connection that could not be accepted, such as for want of file handles.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// A dashboard that listens already.
@@ -50,7 +50,7 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Listens at the first of the addresses that can be had.
+    /// Listens at the first of the addresses that is free.
     pub(crate) async fn new(
         asked: &str,
         addresses: &[SocketAddr],
@@ -64,12 +64,12 @@ impl Bound {
         Ok(Self { listener, address, router, app, path })
     }
 
-    /// Where it listens.
+    /// Returns the address that the server listens at.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The URL of its first page.
+    /// Returns the URL of the first page.
     pub fn url(&self) -> String {
         format!("http://{}{}/", self.address, self.path)
     }
@@ -120,7 +120,7 @@ impl Bound {
     }
 }
 
-/// The connection as a future that ends with it.
+/// Returns the connection as a future that ends with it.
 fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulConnection<Error = hyper::Error> {
     let _ = stream.set_nodelay(true);
     let service = service_fn(move |request: Request<Incoming>| {
@@ -136,7 +136,7 @@ fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulCon
         .serve_connection(TokioIo::new(Patient::new(stream, UNREAD)), service)
 }
 
-/// The addresses that `text` names; a port alone is one of this machine.
+/// Returns the addresses that `text` names; a port alone is one of this machine.
 pub(crate) async fn resolve(text: &str) -> Result<Vec<SocketAddr>, DashboardError> {
     let failed = |source| DashboardError::Address { address: text.to_owned(), source };
     if let Ok(port) = text.trim_start_matches(':').parse::<u16>() {

@@ -1,4 +1,4 @@
-//! The dashboard as a neighbour of a worker's jobs, with the flags `--dashboard` and `--metrics`.
+//! The dashboard as a service beside a worker's jobs, with the flags `--dashboard` and `--metrics`.
 
 use std::{fmt, future::Future};
 
@@ -13,9 +13,10 @@ use crate::{
     environment::{self, DASHBOARD, METRICS, METRICS_QUEUES},
 };
 
-/// A dashboard at `address` for `Server::builder(..).service(..)` or `App::service`. It knows the server's jobs.
+/// Returns a dashboard at `address` for `Server::builder(..).service(..)` or `App::service`. The dashboard knows the server's
+/// jobs.
 ///
-/// A program with `asynq_runtime::main!(services: [asynq_dashboard])` needs none: it has the flag `--dashboard`.
+/// A program with `asynq_runtime::main!(services: [asynq_dashboard])` has the flag `--dashboard` instead.
 ///
 /// ```no_run
 /// # use asynq_runtime::prelude::*;
@@ -41,20 +42,20 @@ pub struct DashboardService {
 }
 
 impl DashboardService {
-    /// Serves metrics and health checks alone at this address, besides: what this program measured.
+    /// Also serves metrics and health checks alone at this address: this program's own metrics.
     pub fn metrics(mut self, address: impl Into<String>) -> Self {
         self.metrics = Some(address.into());
         self
     }
 
-    /// Adds the numbers of all queues to the metrics at that address. Default: no, because they are the same in every worker,
-    /// and each scrape reads all queues; one worker of a deployment, or `asynq web`, tells them to Prometheus.
+    /// Adds the numbers of all queues to the metrics at that address. Default: no, because the numbers are equal in every worker,
+    /// and each scrape reads all queues; one worker of a deployment, or `asynq web`, exports them to Prometheus.
     pub fn metrics_of_queues(mut self, queues: bool) -> Self {
         self.metrics_of_queues = queues;
         self
     }
 
-    /// Sets what a [`Dashboard`] can be told: its title, a login, hosts.
+    /// Sets options of the [`Dashboard`]: its title, a login, hosts.
     pub fn configure(mut self, configure: impl FnOnce(Dashboard) -> Dashboard + Send + 'static) -> Self {
         let before = self.configure;
         self.configure = Box::new(|dashboard| before(dashboard).map(configure));
@@ -71,7 +72,7 @@ impl DashboardService {
     }
 }
 
-/// Listens, and returns what serves until the server stops.
+/// Listens, and returns a future that serves until the server stops.
 async fn serve(
     address: Option<String>,
     dashboard: Dashboard,

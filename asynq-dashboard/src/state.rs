@@ -1,4 +1,4 @@
-//! What every handler may use.
+//! The state that all handlers share.
 
 use std::{fmt, sync::Arc};
 
@@ -21,7 +21,7 @@ const STREAMS: usize = 64;
 /// Most searches at a time; each of them keeps the broker busy.
 const SEARCHES: usize = 4;
 
-/// What every handler may use. Cheap to clone.
+/// The state that all handlers share. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct AppState(Arc<Inner>);
 
@@ -43,33 +43,33 @@ struct Inner {
 /// The rules of access.
 #[derive(Debug)]
 pub(crate) struct Rules {
-    /// The host names that it answers to.
+    /// The host names that the dashboard answers to.
     pub(crate) hosts: Hosts,
-    /// How people and programs log in.
+    /// The ways for people and programs to log in.
     pub(crate) login: Login,
 }
 
-/// How the dashboard is shown.
+/// The settings of the dashboard.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
-    /// What stands above every page; default `asynq`.
+    /// The title above every page; default `asynq`.
     pub(crate) title: String,
     /// Whether nothing can be changed: pages show no buttons then.
     pub(crate) read_only: bool,
     /// Whether a password can be given, so that there is a logout.
     pub(crate) has_password: bool,
-    /// Where it is mounted, without a slash at the end: `` or `/jobs`.
+    /// The path at which the dashboard is mounted, without a slash at the end: `` or `/jobs`.
     pub(crate) mount: String,
-    /// Whether metrics and health checks are all there is, so that samples are never shown.
+    /// Whether only metrics and health checks are served, so that samples are never shown.
     pub(crate) observed_only: bool,
-    /// Whether `/metrics` tells the numbers of all queues beside what this program measured.
+    /// Whether `/metrics` has the numbers of all queues besides this program's own metrics.
     pub(crate) queue_metrics: bool,
 }
 
 impl AppState {
-    /// Of one client.
+    /// Creates the state for one client.
     pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config, rules: Rules) -> Self {
-        // From now on what this program does is measured.
+        // From now on the metrics of this program are recorded.
         metrics::install();
         let inspector = client.inspector();
         Self(Arc::new(Inner {
@@ -88,67 +88,67 @@ impl AppState {
         }))
     }
 
-    /// The client.
+    /// Returns the client.
     pub(crate) fn client(&self) -> &Client {
         &self.0.client
     }
 
-    /// Looks at queues and tasks, and repairs them.
+    /// Returns the inspector, which looks at queues and tasks, and repairs them.
     pub(crate) fn inspector(&self) -> &Inspector {
         &self.0.inspector
     }
 
-    /// The periodic entries.
+    /// Returns the periodic entries.
     pub(crate) fn schedule(&self) -> &Schedule {
         &self.0.schedule
     }
 
-    /// The jobs that this program knows; `None` beside a broker only.
+    /// Returns the jobs that this program knows; `None` for a dashboard that has only a broker.
     pub(crate) fn registry(&self) -> Option<&Registry> {
         self.0.registry.as_ref()
     }
 
-    /// The numbers of all queues, now and in the last hour.
+    /// Returns the numbers of all queues, now and in the last hour.
     pub(crate) fn samples(&self) -> &Samples {
         &self.0.samples
     }
 
-    /// Reads the queues for Prometheus.
+    /// Returns the collector, which reads the queues for Prometheus.
     pub(crate) fn collector(&self) -> &Collector {
         &self.0.collector
     }
 
-    /// Knows whether the broker answers.
+    /// Returns the probe, which knows whether the broker answers.
     pub(crate) fn probe(&self) -> &Probe {
         &self.0.probe
     }
 
-    /// What the broker's servers or files say of themselves.
+    /// Returns the reader of the broker's nodes.
     pub(crate) fn nodes(&self) -> &Nodes {
         &self.0.nodes
     }
 
-    /// How the dashboard is shown.
+    /// Returns the settings of the dashboard.
     pub(crate) fn config(&self) -> &Config {
         &self.0.config
     }
 
-    /// The rules of access.
+    /// Returns the rules of access.
     pub(crate) fn rules(&self) -> &Rules {
         &self.0.rules
     }
 
-    /// A place for one more listener of events each.
+    /// Returns the permits of event streams, one for each listener.
     pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
         &self.0.listeners
     }
 
-    /// A turn for one search each.
+    /// Returns the permits of searches.
     pub(crate) fn searches(&self) -> &Semaphore {
         &self.0.searches
     }
 
-    /// The path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
+    /// Returns the path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
     pub(crate) fn href(&self, segments: &[&str]) -> String {
         path::href(&self.config().mount, segments)
     }

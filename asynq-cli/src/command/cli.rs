@@ -1,4 +1,4 @@
-//! What can be written on the command line.
+//! The options and commands that the command line accepts.
 
 use clap::Parser;
 

@@ -15,7 +15,7 @@ use crate::{
 /// The states in which tasks wait, or may be run again.
 const WAITING: [TaskState; 5] =
     [TaskState::Pending, TaskState::Scheduled, TaskState::Retry, TaskState::Aggregating, TaskState::Archived];
-/// Tasks that are read at once.
+/// Most tasks of one read.
 const SLICE: usize = 200;
 
 /// Compares a program with the tasks that wait
@@ -105,7 +105,7 @@ impl Check {
         }
     }
 
-    /// Counts the tasks that wait, and says whether those are all.
+    /// Counts the waiting tasks by type and shape, and returns whether all of them were counted.
     async fn look(
         &self,
         session: &mut Session,

@@ -1,4 +1,4 @@
-//! `doctor`: what is wrong with a system, what that means, and what repairs it.
+//! `doctor`: finds faults of a system, and reports their effects and repairs.
 
 use clap::Args;
 use serde::Serialize;
@@ -44,7 +44,7 @@ impl Doctor {
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     broker: String,
-    /// Whether everything was looked at; otherwise the limit came first.
+    /// Whether everything was examined; `false` if the limit ended the examination early.
     complete: bool,
     findings: &'a [Finding],
 }
@@ -76,7 +76,7 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     text
 }
 
-/// A line that begins with a label; longer ones go on below it where the terminal is narrow.
+/// Returns `value` behind a label, wrapped to the width of the terminal; later lines are indented.
 fn wrapped(label: &str, value: &str, style: Style) -> String {
     const INDENT: usize = 9;
     let width = style.width.map_or(usize::MAX, usize::from).saturating_sub(INDENT).max(20);

@@ -59,7 +59,7 @@ impl Group {
     }
 }
 
-/// All groups of a queue, by name.
+/// Returns all groups of a queue, by name.
 pub(super) async fn all(inspector: &Inspector, queue: &str) -> Result<Vec<GroupStats>, CliError> {
     let (mut groups, mut list) = (BTreeMap::new(), inspector.groups(queue));
     loop {

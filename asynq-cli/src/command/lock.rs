@@ -1,4 +1,4 @@
-//! `lock ls` and `lock rm`: unique locks, above all those whose task is gone.
+//! `lock ls` and `lock rm`: unique locks, above all locks whose task is gone.
 
 use asynq_runtime::{Inspector, broker::LockInfo};
 use clap::{Args, Subcommand};
@@ -150,7 +150,7 @@ fn question(queue: &str, locks: &[LockInfo]) -> String {
     }
 }
 
-/// The locks that are `wanted`, at most so many, slice by slice.
+/// Returns at most `most` locks that are `wanted`, read slice by slice.
 async fn find(
     inspector: &Inspector,
     queue: &str,
@@ -169,7 +169,7 @@ async fn find(
     }
 }
 
-/// The lock without what all locks of the queue have in common.
+/// Returns the key of a lock without the prefix that all locks of the queue share.
 fn name(queue: &str, lock: &LockInfo) -> String {
     let key = &lock.key;
     key.strip_prefix(&format!("asynq:{{{queue}}}:unique:")).unwrap_or(key).to_owned()

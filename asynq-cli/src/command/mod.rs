@@ -23,7 +23,7 @@ use clap::Subcommand;
 pub(crate) use self::cli::Cli;
 use crate::{error::CliError, session::Session};
 
-/// What can be asked for.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Counts the tasks of every queue, and lists the workers

@@ -1,4 +1,4 @@
-//! Long work on many tasks: a bar while it goes on, and a stop between two slices when the user asks for it.
+//! Long work on many tasks: a bar that shows its progress, and a stop between two slices when the user asks for it.
 
 use asynq_runtime::inspector::{BulkProgress, BulkReport, RunningBulk};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -13,8 +13,8 @@ pub(super) struct Ended {
     pub(super) stopped: bool,
 }
 
-/// Treats slice after slice until all is done or somebody stops it; a slice that was begun is ended, so that the count is
-/// right.
+/// Treats slice after slice until the bulk call is done or the user stops it. A slice that has begun is completed, so
+/// that the count is right.
 pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Result<Ended, CliError> {
     let bar = bar(session, bulk.progress());
     let mut stop = session.stop();
@@ -41,14 +41,14 @@ pub(super) async fn carry_out(session: &Session, mut bulk: RunningBulk) -> Resul
     Ok(Ended { report: bulk.report().await?, stopped: false })
 }
 
-/// A bar on standard error, hidden where nobody would see it.
+/// Returns a bar for tasks on standard error; it is hidden unless the session has bars.
 pub(super) fn bar(session: &Session, progress: BulkProgress) -> ProgressBar {
     let bar = counting(session, progress.total, "tasks");
     show(&bar, progress);
     bar
 }
 
-/// The same for `total` of anything.
+/// Returns a bar for `total` of `what`, such as queues.
 pub(super) fn counting(session: &Session, total: u64, what: &str) -> ProgressBar {
     let target = if session.has_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total), target);
@@ -65,7 +65,7 @@ pub(super) fn show(bar: &ProgressBar, progress: BulkProgress) {
     bar.set_position(progress.done);
 }
 
-/// `1 task`, `1,204 tasks`.
+/// Returns a count such as `1 task` or `1,204 tasks`.
 pub(super) fn tasks(n: u64) -> String {
     if n == 1 { "1 task".into() } else { format!("{} tasks", number(n)) }
 }

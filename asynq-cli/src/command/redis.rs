@@ -1,4 +1,4 @@
-//! What Redis says of itself in `stats`, with the words of Go's tool, and where a cluster keeps the queues.
+//! The facts about Redis in `stats`, in the words of Go's tool, and the nodes of a cluster that keep each queue.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::show::{Cell, Style, Table, about, bytes, clean, number};
 
-/// One Redis or the masters of a cluster; nothing at all of SQLite.
+/// One Redis or the masters of a cluster; empty for SQLite.
 #[derive(Debug, Default)]
 pub(super) struct Redis {
     nodes: Vec<Node>,
@@ -20,18 +20,18 @@ pub(super) struct Redis {
 }
 
 impl Redis {
-    /// Asks for it, and for the slots of these queues. Of what its login may not ask there is nothing.
+    /// Reads the nodes, and the slots of these queues. Facts that the login may not read are missing.
     pub(super) async fn of(inspector: &Inspector, kind: &str, queues: &[QueueName]) -> Result<Self, InspectError> {
         if kind != "redis" {
             return Ok(Self::default());
         }
         let nodes = inspector.nodes().await?;
-        // What is not allowed is not a reason to show nothing else.
+        // A login that may not read the slots still sees the nodes.
         let slots = inspector.slots(queues).await.unwrap_or_default();
         Ok(Self { nodes, slots })
     }
 
-    /// `redis` and `slots` of `stats --json`.
+    /// Returns the fields `redis` and `slots` of `stats --json`.
     pub(super) fn to_json(&self) -> (Value, Value) {
         let node = |node: &Node| {
             json!({
@@ -49,7 +49,7 @@ impl Redis {
         (self.nodes.iter().map(node).collect(), self.slots.iter().map(slot_to_json).collect())
     }
 
-    /// A table of the nodes and one of the slots, each after an empty line; nothing where there is nothing to tell.
+    /// Returns a table of the nodes and one of the slots, each after an empty line; an empty list has no table.
     pub(super) fn to_text(&self, style: Style) -> String {
         let mut text = String::new();
         if !self.nodes.is_empty() {
@@ -85,12 +85,12 @@ impl Redis {
     }
 }
 
-/// A queue of a cluster for a program.
+/// Returns the JSON of a queue in a cluster.
 fn slot_to_json(slot: &QueueSlot) -> Value {
     json!({ "queue": slot.queue.as_str(), "slot": slot.slot, "nodes": slot.nodes })
 }
 
-/// Where the queues are, as Go's `queue ls --cluster` shows them.
+/// Returns a table of queues with their slots and nodes, as Go's `queue ls --cluster` shows them.
 pub(super) fn slot_table(slots: &[QueueSlot], style: Style) -> String {
     let mut table = Table::new(style, &["QUEUE", "SLOT", "NODES"]).right([1]).wrapped([2]);
     for QueueSlot { queue, slot, nodes } in slots {

@@ -43,7 +43,7 @@ impl Server {
     }
 }
 
-/// Servers with what they do, and how many of their runs are stuck.
+/// Returns a table of servers with their states and loads; each server comes with the number of its stuck runs.
 pub(super) fn table<'a>(
     servers: impl Iterator<Item = (&'a ServerInfo, usize)>,
     now: DateTime<Utc>,
@@ -81,8 +81,8 @@ pub(super) fn table<'a>(
     table.into_text()
 }
 
-/// The fields of a server in `Statistics`, and of each task also since when it runs, until when it may, and whether it is
-/// stuck.
+/// Returns the fields of a server in `Statistics`, and for each task also its start, its deadline, and whether its run
+/// is stuck.
 fn to_json(state: &ServerState, now: DateTime<Utc>) -> Value {
     let info = &state.info;
     let at = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime).map(time);

@@ -1,13 +1,13 @@
-//! One thing done to each of several names: what fails is told, and the others are done all the same.
+//! One action on each of several names: a failure is reported, and the other names are done all the same.
 
 use serde_json::{Map, Value, json};
 
 use crate::{error::CliError, session::Session};
 
-/// The answers so far.
+/// The results so far.
 ///
-/// For a program they are one array with an object per name: the name, what was done, and `error`, which is null where
-/// nothing failed.
+/// In JSON they are one array with an object per name: the name, the fields of the action, and `error`, which is null
+/// if the action succeeded.
 #[derive(Debug)]
 pub(super) struct Several {
     key: &'static str,
@@ -16,20 +16,20 @@ pub(super) struct Several {
     worst: u8,
 }
 
-/// What was done to one: the fields for a program, and clean text for people.
+/// The result of the action on one name: the fields for a program, and clean text for people.
 pub(super) type Done = (Value, String);
 
 impl Several {
-    /// Starts without answers; in JSON the field `key` holds the name of each.
+    /// Creates an empty report; in JSON the field `key` holds each name.
     pub(super) fn of(key: &'static str) -> Self {
         Self { key, rows: Vec::new(), told: false, worst: 0 }
     }
 
-    /// Tells one answer.
+    /// Adds the result of one name. Writes its error, or its text unless the session writes JSON.
     ///
     /// # Errors
     ///
-    /// Nothing can be written, or there is no broker, so that the next one would fail, too.
+    /// The output cannot be written, or there is no broker, so that the next name would fail, too.
     pub(super) fn add(
         &mut self,
         session: &mut Session,
@@ -47,7 +47,7 @@ impl Several {
                 if session.is_json() {
                     return Ok(());
                 }
-                // Answers of several lines stand apart.
+                // Results of several lines are separated by an empty line.
                 let between = if self.told && text.trim_end().contains('\n') { "\n" } else { "" };
                 self.told = true;
                 session.write(&format!("{between}{text}"))
@@ -67,7 +67,7 @@ impl Several {
         }
     }
 
-    /// Tells programs, and whether all went well.
+    /// Writes the JSON array, and returns an error if a name failed.
     pub(super) fn end(self, session: &mut Session) -> Result<(), CliError> {
         self.tell(session)?;
         if self.worst == 0 { Ok(()) } else { Err(CliError::Reported(self.worst)) }

@@ -34,7 +34,7 @@ impl Stats {
     }
 }
 
-/// Tells the queues that cannot be read, beside what can be.
+/// Reports the queues that cannot be read, beside the readable ones.
 pub(super) fn unreadable(session: &mut Session, queues: &[UnreadableQueue]) -> Result<(), CliError> {
     for UnreadableQueue { name, error, .. } in queues {
         session.note(&format!("error: queue `{name}` cannot be read: {error}; `asynq doctor` says more"));

@@ -53,7 +53,7 @@ impl Web {
         Ok(())
     }
 
-    /// What flags say, above what the environment says.
+    /// Applies the flags, which override the environment.
     fn configure(&self, mut dashboard: Dashboard) -> Result<Dashboard, CliError> {
         if self.read_only {
             dashboard = dashboard.read_only(true);
@@ -72,7 +72,7 @@ impl Web {
 }
 
 impl HashPassword {
-    /// Longest password; what is longer is a file that was piped by mistake.
+    /// The longest password, in bytes; longer input is a file that was piped by mistake.
     const MOST: usize = 4096;
 
     pub(super) fn run(self, session: &mut Session) -> Result<(), CliError> {
@@ -86,7 +86,7 @@ impl HashPassword {
     }
 }
 
-/// The line in a file.
+/// Returns the text of a file without white space around it.
 fn secret(file: &Path) -> Result<String, CliError> {
     let read = std::fs::read_to_string(file);
     let text = read.map_err(|source| CliError::System { what: format!("cannot read {}", file.display()), source })?;

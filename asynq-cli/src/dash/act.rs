@@ -5,7 +5,7 @@ use asynq_runtime::{Client, TaskState, broker::BulkAction, inspector::InspectErr
 
 use super::model::{Act, TaskAct, TheTask};
 
-/// Does it and says what was done.
+/// Performs a change, and returns a sentence about its result.
 pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, InspectError> {
     let inspector = client.inspector();
     Ok(match act {

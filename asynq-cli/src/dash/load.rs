@@ -1,4 +1,4 @@
-//! Asks the broker for what a screen shows.
+//! Reads the content of a screen from the broker.
 
 use asynq_runtime::{
     Client, Inspector, TaskInfo, TaskState,
@@ -14,7 +14,7 @@ use crate::{
     show::for_people,
 };
 
-/// What is to be shown.
+/// The content that a screen asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Queues,
@@ -29,13 +29,13 @@ pub(crate) enum Wanted {
 pub(crate) struct Listing {
     pub(crate) queue: QueueName,
     pub(crate) state: TaskState,
-    /// 1 is the first.
+    /// Counted from 1.
     pub(crate) page: usize,
     /// Tasks on a page.
     pub(crate) size: usize,
 }
 
-/// What the broker said, and of what.
+/// An answer of the broker, with the content that it answers for.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     pub(crate) wanted: Wanted,
@@ -56,7 +56,7 @@ pub(crate) enum Content {
         tasks: Vec<TaskInfo>,
         groups: Vec<GroupStats>,
     },
-    /// `None`: it is not there any more.
+    /// `None` if the task is not there any more.
     Task(Option<Box<(TaskInfo, Vec<Failure>)>>),
     Servers(Vec<ServerState>),
     Periodic(Vec<Entry>),
@@ -92,7 +92,7 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
         Wanted::Periodic => Content::Periodic(entries(client).await?),
     };
     let archive = match &wanted {
-        // What is shown is complete without it: a queue whose numbers cannot be read hides none of its tasks.
+        // The screen is complete without the archive: a queue whose numbers cannot be read hides none of its tasks.
         Wanted::Tasks(Listing { queue, .. }) | Wanted::Task(queue, _) => inspector.archive_room(queue).await.ok(),
         Wanted::Queues | Wanted::Servers | Wanted::Periodic => None,
     };
@@ -100,7 +100,7 @@ pub(crate) async fn load(client: &Client, wanted: Wanted) -> Result<Loaded, Insp
     Ok(Loaded { wanted, now: client.broker().now(), archive, content })
 }
 
-/// Puts arguments as people read them in the place of payloads, where the broker keeps their shapes.
+/// Replaces payloads by readable arguments where the broker keeps their shapes.
 async fn make_readable(inspector: &Inspector, content: &mut Content) {
     let mut payloads: Vec<(&str, &mut Bytes)> = match content {
         Content::Tasks { tasks, .. } => tasks.iter_mut().map(|task| (&*task.r#type, &mut task.payload)).collect(),
@@ -109,7 +109,7 @@ async fn make_readable(inspector: &Inspector, content: &mut Content) {
             let workers = servers.iter_mut().flat_map(|server| &mut server.workers);
             workers.map(|worker| (&*worker.task_type, &mut worker.task_payload)).collect()
         }
-        // The payload of an entry is what running it by hand enqueues.
+        // Running an entry enqueues its payload, which therefore stays as it is.
         Content::Queues(..) | Content::Task(None) | Content::Periodic(_) => Vec::new(),
     };
     let reader = inspector.argument_reader(payloads.iter().map(|(r#type, payload)| (*r#type, &payload[..]))).await;

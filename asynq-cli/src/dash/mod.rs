@@ -1,7 +1,7 @@
 //! `asynq dash`: a full-screen view of queues, tasks, servers and periodic entries, live.
 //!
-//! `model` decides what a key means and what has to be loaded, without touching anything; `load` and `act` ask the broker;
-//! `view` draws. This file only passes events from one to the other.
+//! `model` maps keys to steps and says which content has to be loaded, without I/O; `load` and `act` ask the broker;
+//! `view` draws. This file only passes events between these modules.
 
 mod act;
 mod load;
@@ -25,7 +25,7 @@ use self::{
 };
 use crate::error::CliError;
 
-/// Shows the view on this process's terminal until somebody leaves it; asks the broker again every `refresh`.
+/// Shows the view on this process's terminal until the user leaves it; reads the content again every `refresh`.
 pub(crate) async fn run(client: &Client, refresh: Duration) -> Result<(), CliError> {
     let terminal = ratatui::try_init().map_err(on_terminal)?;
     let ended = watch(terminal, client, refresh).await;
@@ -37,7 +37,7 @@ fn on_terminal(source: io::Error) -> CliError {
     CliError::System { what: "the terminal cannot be used".into(), source }
 }
 
-/// What comes back from the broker.
+/// An answer from the broker.
 enum Answer {
     Loaded(Result<Loaded, InspectError>),
     Acted(Result<String, InspectError>),
@@ -74,7 +74,7 @@ async fn watch(mut terminal: DefaultTerminal, client: &Client, refresh: Duration
     }
 }
 
-/// Loads what is to be shown; what was on its way for another screen is not needed any more.
+/// Starts to load the content of the screen, and cancels earlier loads, which nothing needs any more.
 fn load(loads: &mut JoinSet<Answer>, client: &Client, model: &Model) {
     loads.abort_all();
     let (client, wanted) = (client.clone(), model.wanted());

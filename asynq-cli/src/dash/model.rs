@@ -1,4 +1,4 @@
-//! What is on the screen, and what a key does to it.
+//! The state of the view, and the effect of each key on it.
 
 use asynq_runtime::{
     TaskState,
@@ -22,12 +22,12 @@ pub(crate) const TABS: [TaskState; 7] = [
     TaskState::Completed,
 ];
 
-/// Everything that is on the screen.
+/// The state of the view.
 #[derive(Debug)]
 pub(crate) struct Model {
     /// The broker, for people.
     pub(crate) broker: String,
-    /// From the first screen to the one that is shown.
+    /// The open screens, from the first to the one that is shown.
     screens: Vec<Screen>,
     pub(crate) dialog: Option<Dialog>,
     pub(crate) note: Option<Note>,
@@ -35,11 +35,11 @@ pub(crate) struct Model {
     pub(crate) now: Option<DateTime<Utc>>,
     /// The archive of the queue on the screen.
     archive: Option<ArchiveRoom>,
-    /// Rows of a list that there is room for; the view says how many.
+    /// Rows of a list that fit on the screen; the view sets this number.
     pub(crate) room: usize,
 }
 
-/// One screen with what it shows.
+/// One screen with its content.
 #[derive(Debug)]
 pub(crate) struct Screen {
     pub(crate) wanted: Wanted,
@@ -61,11 +61,11 @@ pub(crate) enum Dialog {
 pub(crate) struct Note {
     pub(crate) text: String,
     pub(crate) is_error: bool,
-    /// Whether it says that the broker did not answer: it goes when the broker does.
+    /// Whether the note says that the broker did not answer: such a note is removed when the broker answers.
     is_of_loading: bool,
 }
 
-/// What a key asks for.
+/// The reaction to a key.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Step {
     Stay,
@@ -82,11 +82,11 @@ pub(crate) enum Act {
     Resume(QueueName),
     Task(TaskAct, TheTask),
     RunEntry(Box<SchedulerEntry>),
-    /// Pauses it, or lets it go on.
+    /// Pauses an entry if `true`, resumes it if `false`.
     PauseEntry(Box<SchedulerEntry>, bool),
 }
 
-/// A task as it was seen: what has moved meanwhile is left alone.
+/// A task as it was seen: a task whose state has changed meanwhile is left alone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TheTask {
     pub(crate) queue: QueueName,
@@ -109,9 +109,9 @@ impl Model {
         Self { broker, screens: vec![first], dialog: None, note: None, now: None, archive: None, room: 20 }
     }
 
-    /// The screen that is shown.
+    /// Returns the screen that is shown.
     pub(crate) fn screen(&self) -> &Screen {
-        // There is always one: the first is never closed.
+        // There is always a screen: the first is never closed.
         &self.screens[self.screens.len() - 1]
     }
 
@@ -120,7 +120,7 @@ impl Model {
         &mut self.screens[last]
     }
 
-    /// What has to be loaded for it.
+    /// Returns the content that has to be loaded for the screen.
     pub(crate) fn wanted(&self) -> Wanted {
         match &self.screen().wanted {
             Wanted::Tasks(listing) => Wanted::Tasks(Listing { size: self.room.max(1), ..listing.clone() }),
@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    /// Shows what the broker said, if it is still asked for.
+    /// Shows an answer of the broker, if the screen still asks for it.
     pub(crate) fn show(&mut self, loaded: Result<Loaded, InspectError>) -> Step {
         match loaded {
             Ok(Loaded { wanted, now, archive, content }) => {
@@ -156,7 +156,7 @@ impl Model {
         Step::Stay
     }
 
-    /// Says what became of a change, and looks at it.
+    /// Shows the result of a change, and loads the screen again.
     pub(crate) fn told(&mut self, done: Result<String, InspectError>) -> Step {
         let is_error = done.is_err();
         let text = done.unwrap_or_else(|error| error.to_string());
@@ -301,7 +301,7 @@ impl Model {
         }
     }
 
-    /// The warning that archiving one more task deletes the oldest, where the archive is full.
+    /// Returns a warning that archiving one more task deletes the oldest, if the archive is full.
     fn beyond_archive(&self) -> String {
         match self.archive {
             Some(room) if room.beyond(1) > 0 => {
@@ -336,7 +336,7 @@ impl Screen {
         Self { wanted, content: None, row: 0 }
     }
 
-    /// How many rows can be chosen.
+    /// Returns the number of rows that can be chosen.
     pub(crate) fn rows(&self) -> usize {
         match &self.content {
             Some(Content::Queues(queues, _)) => queues.len(),

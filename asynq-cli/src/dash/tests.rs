@@ -1,4 +1,4 @@
-//! What the view shows of a real broker, and what keys do.
+//! The screens of the view on a real broker, and the effects of keys.
 
 mod hostile;
 mod mishaps;
@@ -26,15 +26,15 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// In front of queues, tasks of every state, a server and a periodic entry.
+    /// Opens the view on queues, tasks of every state, a server and a periodic entry.
     async fn start() -> Self {
         let (fixture, client) = seeded().await;
         Self::on(fixture, client).await
     }
 
-    /// Opens the screen on what that broker has.
+    /// Opens the view on the broker of `client`.
     async fn on(fixture: asynq_tests::Fixture<asynq_tests::SqliteStore>, client: asynq_runtime::Client) -> Self {
-        // The name of a file would be another in every run.
+        // The name of the file differs between runs.
         let model = Model::new("sqlite://asynq.db".to_owned());
         let terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
         let mut watcher = Self { _fixture: fixture, client, model, terminal };
@@ -42,10 +42,10 @@ impl Watcher {
         watcher
     }
 
-    /// Does what the program would do.
+    /// Performs `step` and all steps that follow from it, as the program does.
     async fn follow(&mut self, step: Step) {
         let mut step = step;
-        // No step leads on for ever.
+        // The bound keeps a step that leads on for ever from hanging the test.
         for _ in 0..100 {
             self.terminal.draw(|frame| view::draw(frame, &mut self.model)).unwrap();
             step = match step {
@@ -82,7 +82,7 @@ impl Watcher {
         }
     }
 
-    /// What is on the screen, line by line.
+    /// Returns the text of the screen, line by line.
     fn text(&self) -> String {
         let buffer = self.terminal.backend().buffer();
         let width = usize::from(buffer.area.width);

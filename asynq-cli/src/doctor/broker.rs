@@ -5,15 +5,15 @@ use chrono::TimeDelta;
 
 use super::{Evidence, Finding, Severity};
 
-/// Clocks that differ by less are taken for equal; workers of Go decide by their own.
+/// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
-/// How badly the clock of a Go server is known.
+/// The uncertainty of the clock of a Go server.
 const GOS_PRECISION: TimeDelta = TimeDelta::milliseconds(500);
-/// Calls that kept a node for at least this long are told, milliseconds.
+/// Calls that kept a node busy for at least this long are reported, in milliseconds.
 const SLOW_MS: u128 = 10;
-/// How long a slow call is told afterwards.
+/// How long a slow call is reported after it happened.
 const RECENT: TimeDelta = TimeDelta::hours(24);
-/// A write-ahead log above this is not emptied as it should be, bytes.
+/// A write-ahead log above this size is not emptied as it should be, in bytes.
 const LARGE_LOG: u64 = 256 << 20;
 
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
@@ -138,14 +138,14 @@ fn clock(node: &Node, findings: &mut Vec<Finding>) {
     }
 }
 
-/// `2.5 s ahead of`.
+/// Returns a text such as `2.5 s ahead of`.
 fn off_by(ahead: TimeDelta) -> String {
     let way = if ahead > TimeDelta::zero() { "ahead of" } else { "behind" };
     format!("{:.1} s {way}", ahead.abs().num_milliseconds() as f64 / 1000.0)
 }
 
-/// The clocks of the hosts that servers run on, against the broker's: what they say at each beat, and for a server of
-/// which nothing is known, whether it says that it starts in the future.
+/// Compares the clocks of the servers' hosts with the broker's: by the skew of their heartbeats, or, if the skew of a
+/// server is not known, by a start time in the future.
 fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
     evidence.servers.iter().filter_map(|server| {
         let is_gos = server.info.is_gos();

@@ -1,4 +1,4 @@
-//! What the checks look at, gathered once.
+//! The evidence that the checks look at, gathered once.
 
 use std::collections::BTreeMap;
 
@@ -34,39 +34,39 @@ pub(crate) struct Evidence {
 /// A queue as it was found.
 #[derive(Debug)]
 pub(crate) struct QueueEvidence {
-    /// Its numbers.
+    /// The numbers of the queue.
     pub(crate) stats: QueueStats,
-    /// What does not fit together in it.
+    /// The inconsistencies of the queue.
     pub(crate) examination: Examination,
-    /// What no worker knew of the tasks that were seen, by their type.
+    /// Failed tasks that no worker could run, by their type and by the part that was unknown.
     pub(crate) unknown: BTreeMap<(String, Stranger), Strangers>,
 }
 
-/// What of a task no worker knew.
+/// The part of a task that no worker knew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stranger {
-    /// Its type.
+    /// The type.
     Type,
-    /// The shape of its arguments: another version of the program enqueued it.
+    /// The shape of the arguments: another version of the program enqueued the task.
     Shape,
 }
 
-/// How many such tasks were seen.
+/// The numbers of tasks that no worker could run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Strangers {
-    /// Requeued, or failed, and to be tried again.
+    /// Tasks that were requeued, or failed and will be retried.
     pub(crate) waiting: usize,
-    /// Given up.
+    /// Tasks that were given up.
     pub(crate) archived: usize,
 }
 
-/// Looks at everything, at up to `limit` tasks of each state per queue; `tell` hears of each queue that is done, and of how
-/// many.
+/// Examines the system, up to `limit` tasks of each state per queue; `tell` is called after each queue with the number
+/// of queues that are done and of all.
 ///
 /// # Errors
 ///
-/// The broker failed. A queue or a periodic entry that cannot be read hides no other: it is a finding, and what can be said
-/// of it is said.
+/// The broker failed. A queue or a periodic entry that cannot be read hides no other: it becomes a finding, and the
+/// rest of its evidence is still gathered.
 pub(crate) async fn gather(
     client: &Client,
     limit: usize,
@@ -78,7 +78,7 @@ pub(crate) async fn gather(
     let all = inspector.each_queue().await?;
     let (mut queues, mut findings, number) = (Vec::new(), Vec::new(), all.len());
     for (n, QueueReading { name, stats, .. }) in all.into_iter().enumerate() {
-        // A broken place keeps the numbers from being read; the examination says which one it is.
+        // A broken record keeps the numbers from being read; the examination names that record.
         let examined = inspector.examine(&name, limit).await;
         let unknown = match &stats {
             Ok(_) => unknown(&inspector, &name).await,
@@ -87,7 +87,7 @@ pub(crate) async fn gather(
         tell(n + 1, number);
         let failed = [examined.as_ref().err(), unknown.as_ref().err()].into_iter().flatten().next();
         match failed {
-            // Somebody deleted the queue meanwhile.
+            // The queue was deleted meanwhile.
             Some(InspectError::QueueNotFound { .. }) => continue,
             Some(error) => {
                 if error.is_unavailable() {
@@ -147,7 +147,7 @@ async fn unknown(
 ) -> Result<BTreeMap<(String, Stranger), Strangers>, InspectError> {
     let mut found: BTreeMap<_, Strangers> = BTreeMap::new();
     for state in [TaskState::Retry, TaskState::Archived] {
-        // The errors are what is looked at: whole payloads of so many tasks may be gigabytes.
+        // Only the errors are needed: whole payloads of so many tasks may be gigabytes.
         for task in inspector.tasks(queue, state).per_page(FAILED).brief().await? {
             let Some(stranger) = task.last_error.as_deref().and_then(stranger) else { continue };
             let seen = found.entry((task.task.r#type, stranger)).or_default();
@@ -157,9 +157,9 @@ async fn unknown(
     Ok(found)
 }
 
-/// What was unknown of a task with this error.
+/// Returns the part of a task that was unknown, according to its error.
 fn stranger(error: &str) -> Option<Stranger> {
-    // Both asynq's workers and ours say it in these words.
+    // Both asynq's workers and ours use these words.
     if error.starts_with("handler not found for task") {
         return Some(Stranger::Type);
     }

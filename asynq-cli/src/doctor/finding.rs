@@ -1,23 +1,23 @@
-//! One thing that is wrong.
+//! One fault of a system.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// What is wrong, what it means, and what repairs it.
+/// A fault, its effect on tasks, and its repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Finding {
-    /// How bad it is.
+    /// How bad the fault is.
     pub(crate) severity: Severity,
-    /// The check that found it, for programs: `eviction`, `no-consumer`.
+    /// The check that found the fault, for programs: `eviction`, `no-consumer`.
     pub(crate) check: &'static str,
-    /// The queue, server or node that it is about.
+    /// The queue, server or node that has the fault.
     pub(crate) subject: String,
-    /// What was found.
+    /// The fault itself.
     pub(crate) found: String,
-    /// What that means for tasks.
+    /// The effect on tasks.
     pub(crate) means: &'static str,
-    /// The command or the step that repairs it.
+    /// The command or the step that repairs the fault.
     pub(crate) repair: String,
 }
 

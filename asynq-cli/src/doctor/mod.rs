@@ -1,4 +1,4 @@
-//! `asynq doctor`: looks a system over and says what is wrong, what that means, and how to repair it.
+//! `asynq doctor`: examines a system, and reports its faults with their effects and repairs.
 
 mod broker;
 mod evidence;
@@ -14,7 +14,7 @@ pub(crate) use self::{
     finding::{Finding, Severity},
 };
 
-/// Everything that is wrong, the worst first.
+/// Returns all findings, the worst first.
 pub(crate) fn diagnose(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = broker::check(evidence);
     findings.extend(queues::check(evidence));

@@ -184,7 +184,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     of(queue, severity, check, format!("{count} {what}: {examples}{more}"), means, repair)
 }
 
-/// A queue's name as a shell takes it.
+/// Returns a queue's name as a shell takes it, quoted if need be.
 fn quoted(name: impl ToString) -> String {
     let name = name.to_string();
     let is_plain = !name.is_empty()

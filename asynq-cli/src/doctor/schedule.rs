@@ -1,4 +1,4 @@
-//! Checks of periodic entries: whether what is scheduled is fired.
+//! Checks of periodic entries: whether their ticks are fired.
 
 use asynq_cron::CronSpec;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::{Evidence, Finding, Severity};
 use crate::entries::Entry;
 
-/// A tick that is not fired after this time is late: a leader that dies is followed within its lease.
+/// A tick that is not fired after this time is late: another scheduler takes over from a dead leader within the lease.
 const LATE: TimeDelta = TimeDelta::minutes(2);
 /// More ticks than this are not counted.
 const MOST: usize = 1_000;
@@ -40,7 +40,7 @@ fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
     })
 }
 
-/// How many times of a schedule have passed since `last`, without those of the last minutes.
+/// Returns how many times of a schedule have passed since `last`, without those of the last minutes.
 fn passed(spec: &CronSpec, last: DateTime<Utc>, now: DateTime<Utc>) -> usize {
     let times = std::iter::successors(spec.next_after(last), |&at| spec.next_after(at));
     times.take_while(|&at| at < now - LATE).take(MOST).count()

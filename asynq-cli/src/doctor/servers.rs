@@ -1,18 +1,18 @@
-//! Checks of the servers: whether what they run comes to an end.
+//! Checks of the servers: whether their runs end.
 
 use asynq_runtime::broker::ServerState;
 use chrono::{DateTime, Utc};
 
 use super::{Evidence, Finding, Severity};
 
-/// So many runs are named.
+/// Most runs that a finding names.
 const EXAMPLES: usize = 3;
 
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     evidence.servers.iter().filter_map(|server| stuck(server, evidence.now)).collect()
 }
 
-/// A server with runs that outlive their deadlines.
+/// Returns a finding for a server with runs that outlive their deadlines.
 fn stuck(server: &ServerState, now: DateTime<Utc>) -> Option<Finding> {
     let mut stuck: Vec<_> = server.workers.iter().filter(|worker| worker.is_stuck(now)).collect();
     stuck.sort_by(|a, b| (&a.task_type, &a.task_id).cmp(&(&b.task_type, &b.task_id)));

@@ -1,4 +1,4 @@
-//! What is told of which evidence.
+//! The findings for each kind of evidence.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn now() -> DateTime<Utc> {
     DateTime::from_timestamp(1_893_553_445, 0).unwrap()
 }
 
-/// A Redis as it should be, a worker on the queue `default`, and a task in it.
+/// Returns the evidence of a sound system: a Redis, a worker on the queue `default`, and a task in it.
 fn sound() -> Evidence {
     let mut node = Node::new("redis://h:6379", "7.0.15");
     for (name, value) in [
@@ -53,7 +53,7 @@ fn sound() -> Evidence {
     }
 }
 
-/// A periodic entry whose last tick was so long ago.
+/// Returns a periodic entry whose last tick was this long ago.
 fn entry(spec: &str, ago: TimeDelta) -> Entry {
     let listed = SchedulerEntry { spec: spec.into(), task_type: "report".into(), ..SchedulerEntry::default() };
     Entry { listed, paused: false, last: Some(now() - ago), error: None }
@@ -76,7 +76,7 @@ fn an_entry_that_is_listed_and_not_fired_is_told() {
     assert_eq!(told(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
     assert_eq!(told(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
     assert_eq!(told(entry("nonsense", TimeDelta::days(1))), []);
-    // The full hour passed 4 minutes ago, and robfig's hour ends in 50 minutes: the text does not say whose times count.
+    // The full hour passed 4 minutes ago, and robfig's hour ends in 50 minutes: the text does not say which of them counts.
     assert_eq!(told(entry("@every 1h", TimeDelta::minutes(10))), []);
     assert_eq!(told(entry("@every 1h", TimeDelta::minutes(130))).len(), 1);
 }
@@ -86,7 +86,7 @@ fn set(node: &mut Node, name: &str, value: &str) {
     node.facts.push(Fact { section: "any".into(), name: name.into(), value: value.into() });
 }
 
-/// A run that must end so long from now.
+/// Returns a run whose deadline is this far from now.
 fn run(left: TimeDelta) -> WorkerInfo {
     let deadline = Some(Timestamp::from(now() + left));
     WorkerInfo { task_id: "t1".into(), task_type: "mail".into(), deadline, ..WorkerInfo::default() }
@@ -154,7 +154,7 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
 }
 
 #[test]
-fn what_is_no_fault_is_not_told() {
+fn harmless_evidence_is_not_reported() {
     type Fault = fn(&mut Evidence);
     let cases: Vec<(&str, Fault)> = vec![
         ("a clock within what the question took", |e| {
@@ -203,7 +203,7 @@ fn every_kind_of_oddity_is_told_with_its_examples_and_what_repairs_it() {
     }
 }
 
-/// The page about the command line has a row for the check, with its severity.
+/// Asserts that the page about the command line has a row for the check, with its severity.
 fn is_documented(finding: &Finding) {
     const PAGE: &str = include_str!("../../../docs/cli.md");
     let start = format!("| `{}` | ", finding.check);
@@ -211,7 +211,7 @@ fn is_documented(finding: &Finding) {
     assert!(row.contains(&finding.severity.to_string()), "{row}");
 }
 
-/// Every command of ours in an advice can be written as it stands there.
+/// Asserts that the command line accepts every `asynq` command of a repair.
 fn is_understood(repair: &str) {
     for (at, _) in repair.match_indices("asynq ") {
         let command = repair[at..].split([',', ';']).next().unwrap();

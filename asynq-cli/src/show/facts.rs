@@ -1,4 +1,4 @@
-//! What is known of one thing, a line per fact.
+//! Facts about one subject, a line per fact.
 
 use super::clean;
 
@@ -12,14 +12,14 @@ impl Facts {
         self.0.push((label.into(), value.into()));
     }
 
-    /// Adds a fact if it is one.
+    /// Adds a fact if there is a value.
     pub(crate) fn add_if(&mut self, label: &str, value: Option<impl Into<String>>) {
         if let Some(value) = value {
             self.add(label, value);
         }
     }
 
-    /// The facts as text.
+    /// Returns the facts as text.
     pub(crate) fn into_text(self) -> String {
         let width = self.0.iter().map(|(label, _)| label.chars().count()).max().unwrap_or(0);
         let mut text = String::new();

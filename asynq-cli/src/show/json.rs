@@ -5,15 +5,16 @@ use serde::Serialize;
 use super::text::is_hostile;
 use crate::error::CliError;
 
-/// `value` as indented JSON with a line break at the end. Characters that a terminal could act on are written as `\u` escapes,
-/// those that serde leaves as they are, too; programs read the same text.
+/// Returns `value` as indented JSON with a line break at the end. Characters that a terminal could act on are written
+/// as `\u` escapes, also those that serde leaves as they are; programs read the same text.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| CliError::System { what: "the answer is not JSON".into(), source: error.into() })?;
     Ok(escaped(&text) + "\n")
 }
 
-/// In JSON such a character can stand in a string only: outside there are line breaks, tabs and spaces alone.
+/// Escapes hostile characters. Outside of strings JSON has only line breaks, tabs and spaces, so these characters stand in
+/// strings.
 fn escaped(text: &str) -> String {
     let mut done = String::with_capacity(text.len());
     for c in text.chars() {

@@ -1,4 +1,4 @@
-//! Encoded arguments and results: JSON as JSON, text as text, and bytes where nobody could read them.
+//! Encoded arguments and results: JSON as JSON, text as text, and binary data as base64 or a placeholder.
 
 use asynq_runtime::inspector::ArgumentReader;
 use base64::{Engine as _, engine::general_purpose::STANDARD};
@@ -8,14 +8,14 @@ use serde_json::value::RawValue;
 
 use super::text::{clean, cut, is_hostile};
 
-/// What Go's tool writes in place of bytes.
+/// The text that Go's tool writes in place of binary data.
 const NON_PRINTABLE: &str = "non-printable bytes";
 
 /// Bytes of a task for a program: `{"bytes": 14, "encoding": "json", "cut": false, "data": {"to":"a@b.c"}}`.
 ///
-/// `encoding` says what `data` is: `arguments` by their names where the broker keeps the shape of a payload of the default
-/// codec, the JSON value itself, a string of the `text`, or a string of `base64`. Where there are more bytes than were asked
-/// for, `cut` is true and `data` their beginning, as text or base64.
+/// `encoding` is the form of `data`: `arguments` by their names where the broker keeps the shape of a payload of the
+/// default codec, the JSON value itself, a string of the `text`, or a string of `base64`. Where there are more bytes
+/// than were asked for, `cut` is true and `data` their beginning, as text or base64.
 #[derive(Debug, Serialize)]
 pub(crate) struct Payload<'a> {
     bytes: usize,
@@ -34,7 +34,7 @@ enum Data<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// A payload of this type: its arguments, where they are known and not longer than asked for; else its bytes.
+    /// Returns a payload of this type: its arguments, where they are known and not longer than asked for; else its bytes.
     pub(crate) fn of_type(r#type: &str, bytes: &'a [u8], most: usize, reader: &ArgumentReader) -> Self {
         match reader.read(r#type, None, bytes) {
             Some(Ok(arguments)) if bytes.len() <= most => {
@@ -44,7 +44,7 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// At most `most` bytes of these.
+    /// Returns at most `most` of these bytes.
     pub(crate) fn of(bytes: &'a [u8], most: usize) -> Self {
         let cut = bytes.len() > most;
         let shown = &bytes[..bytes.len().min(most)];
@@ -60,7 +60,7 @@ impl<'a> Payload<'a> {
     }
 }
 
-/// The bytes as text, if they are some; of a text that was cut inside a character, what is whole.
+/// Returns the bytes as text, if they are valid; of a text that was cut inside a character, all whole characters.
 fn text_of(bytes: &[u8], cut: bool) -> Option<&str> {
     match std::str::from_utf8(bytes) {
         Ok(text) => Some(text),
@@ -69,7 +69,7 @@ fn text_of(bytes: &[u8], cut: bool) -> Option<&str> {
     }
 }
 
-/// A payload as people read it: the arguments as JSON where their shape is known, else its bytes.
+/// Returns a payload as people read it: the arguments as JSON where their shape is known, else its bytes.
 pub(crate) fn for_people(r#type: &str, bytes: &Bytes, reader: &ArgumentReader) -> Bytes {
     match reader.read(r#type, None, bytes) {
         Some(Ok(arguments)) => arguments.to_string().into(),
@@ -77,10 +77,10 @@ pub(crate) fn for_people(r#type: &str, bytes: &Bytes, reader: &ArgumentReader) -
     }
 }
 
-/// Bytes of a task in a table: one line of at most `most` characters. As in Go's tool, bytes that are not text are not
-/// shown.
+/// Returns bytes of a task for a table: one line of at most `most` characters. As in Go's tool, bytes that are not text
+/// are not shown.
 pub(crate) fn brief(bytes: &[u8], most: usize) -> String {
-    // A character has at most 4 bytes: whatever is behind these is cut anyway.
+    // A character has at most 4 bytes: all bytes behind these are cut anyway.
     let end = bytes.len().min(most.saturating_mul(4).saturating_add(4));
     match printable(&bytes[..end], end < bytes.len()) {
         Some("") => "-".to_owned(),
@@ -89,7 +89,7 @@ pub(crate) fn brief(bytes: &[u8], most: usize) -> String {
     }
 }
 
-/// Bytes of a task by themselves: at most `most` of them, with what is left out counted.
+/// Returns bytes of a task for a text of their own: at most `most` of them, with the number of those that are left out.
 pub(crate) fn full(bytes: &[u8], most: usize) -> String {
     let is_cut = bytes.len() > most;
     let shown = &bytes[..bytes.len().min(most)];

@@ -1,4 +1,4 @@
-//! Queues for people: their table, and what is told of one.
+//! Queues for people: their table, and some of their numbers as text.
 
 use asynq_runtime::{
     broker::QueueStats,
@@ -10,7 +10,7 @@ use super::{
     text::about,
 };
 
-/// `2.00%`, as Go's tool writes it.
+/// Returns a rate such as `2.00%`, as Go's tool writes it.
 pub(crate) fn error_rate(processed: u64, failed: u64) -> String {
     match processed {
         0 => "N/A".to_owned(),
@@ -18,7 +18,7 @@ pub(crate) fn error_rate(processed: u64, failed: u64) -> String {
     }
 }
 
-/// Queues with what is in them.
+/// Returns a table of queues with the numbers of their tasks.
 pub(crate) fn queue_table(queues: &[QueueStats], style: Style) -> String {
     let counts = Statistics::QUEUE_COLUMNS;
     let headings: Vec<&str> =
@@ -37,7 +37,7 @@ pub(crate) fn queue_table(queues: &[QueueStats], style: Style) -> String {
     table.into_text()
 }
 
-/// How long the oldest pending task has been waiting, for people.
+/// Returns how long the oldest pending task has been waiting, for people.
 pub(crate) fn latency(queue: &QueueStats) -> String {
     if queue.pending == 0 { "-".to_owned() } else { about(queue.latency) }
 }

@@ -6,19 +6,19 @@ use comfy_table::{Attribute, CellAlignment, Color, ColumnConstraint, ContentArra
 
 use super::text::clean;
 
-/// No column is wrapped to fewer characters.
+/// The narrowest width of a wrapped column, in characters.
 const NARROWEST: u16 = 16;
 
-/// How to write.
+/// The style of text for people.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Style {
-    /// Whether there are colours.
+    /// Whether text has colours.
     pub(crate) colours: bool,
-    /// How wide the terminal is; without one nothing is wrapped.
+    /// The width of the terminal in columns; without one nothing is wrapped.
     pub(crate) width: Option<u16>,
 }
 
-/// Rows under headings, without lines between them. Whatever stands in a cell is cleaned.
+/// Rows under headings, without lines between them. The text of each cell is cleaned.
 #[derive(Debug)]
 pub(crate) struct Table {
     inner: comfy_table::Table,
@@ -27,7 +27,7 @@ pub(crate) struct Table {
     wrapped: Vec<usize>,
 }
 
-/// A cell with what it means.
+/// A cell with its tone.
 #[derive(Debug, Clone)]
 pub(crate) struct Cell {
     text: String,
@@ -44,7 +44,7 @@ enum Tone {
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Creates a table with these headings.
     pub(crate) fn new(style: Style, headings: &[&str]) -> Self {
         let mut inner = comfy_table::Table::new();
         inner.load_style(NOTHING);
@@ -61,7 +61,7 @@ impl Table {
         Self { inner, style, right: Vec::new(), wrapped: Vec::new() }
     }
 
-    /// Writes these columns, counted from 0, to the right: numbers.
+    /// Aligns these columns, counted from 0, to the right, as for numbers.
     pub(crate) fn right(mut self, columns: impl IntoIterator<Item = usize>) -> Self {
         self.right.extend(columns);
         self
@@ -89,7 +89,7 @@ impl Table {
         }));
     }
 
-    /// The table as text.
+    /// Returns the table as text.
     pub(crate) fn into_text(mut self) -> String {
         let widths = self.inner.column_max_content_widths();
         for (i, column) in self.inner.column_iter_mut().enumerate() {
@@ -100,7 +100,7 @@ impl Table {
             if !self.wrapped.contains(&i) {
                 column.set_constraint(ColumnConstraint::ContentWidth);
             } else if self.style.width.is_some() {
-                // Narrower than that a text cannot be read; the terminal breaks the lines then.
+                // A narrower text cannot be read; the terminal breaks the lines instead.
                 let width = NARROWEST.min(widths.get(i).copied().unwrap_or(0).saturating_add(2));
                 column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width)));
             }
@@ -114,27 +114,27 @@ impl Cell {
         Self { tone, ..self }
     }
 
-    /// Shown as fine.
+    /// Marks the cell as fine.
     pub(crate) fn good(self) -> Self {
         self.with(Tone::Good)
     }
 
-    /// Shown as worth a look.
+    /// Marks the cell as worth a look.
     pub(crate) fn warning(self) -> Self {
         self.with(Tone::Warning)
     }
 
-    /// Shown as wrong.
+    /// Marks the cell as wrong.
     pub(crate) fn bad(self) -> Self {
         self.with(Tone::Bad)
     }
 
-    /// Shown in the background.
+    /// Makes the cell faint.
     pub(crate) fn faint(self) -> Self {
         self.with(Tone::Faint)
     }
 
-    /// A count; nothing is shown in the background.
+    /// Returns a cell with a count; a zero is faint.
     pub(crate) fn count(n: u64) -> Self {
         if n == 0 { Self::from(n).faint() } else { Self::from(n) }
     }

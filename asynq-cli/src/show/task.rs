@@ -6,8 +6,8 @@ use serde::Serialize;
 
 use super::{Payload, time};
 
-/// A task. None of these fields will be renamed or removed; what nobody said is null. `last_error` and the texts of `failures`
-/// are whole.
+/// A task. None of these fields will be renamed or removed; a value that was not given is null. `last_error` and the
+/// texts of `failures` are whole.
 #[derive(Debug, Serialize)]
 pub(crate) struct TaskJson<'a> {
     id: &'a str,
@@ -24,7 +24,7 @@ pub(crate) struct TaskJson<'a> {
     timeout_seconds: Option<f64>,
     deadline: Option<String>,
     lease_until: Option<String>,
-    /// Whether it counts as running although nobody runs it.
+    /// Whether the task counts as running although no worker runs it.
     orphan: bool,
     progress: Option<ProgressJson<'a>>,
     completed_at: Option<String>,
@@ -33,7 +33,7 @@ pub(crate) struct TaskJson<'a> {
     unique_key: Option<&'a str>,
     group: Option<&'a str>,
     headers: Vec<HeaderJson<'a>>,
-    /// Only where one task was asked for: how its last attempts failed, the newest first.
+    /// The last failures, the newest first; only if a single task was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     failures: Option<Vec<FailureJson<'a>>>,
 }
@@ -58,8 +58,8 @@ struct FailureJson<'a> {
 }
 
 impl<'a> TaskJson<'a> {
-    /// A task at the broker's time `now`, with at most `most` bytes of payload and as many of result. `reader` knows the
-    /// shapes of payloads.
+    /// Returns a task at the broker's time `now`, with at most `most` bytes of payload and as many of result. `reader`
+    /// knows the shapes of payloads.
     pub(crate) fn of(task: &'a TaskInfo, now: DateTime<Utc>, most: usize, reader: &ArgumentReader) -> Self {
         let header = |(key, value): &'a (String, String)| HeaderJson { key, value };
         Self {
@@ -89,7 +89,7 @@ impl<'a> TaskJson<'a> {
         }
     }
 
-    /// The same with how it failed.
+    /// Adds the failures of the task.
     pub(crate) fn with_failures(self, failures: &'a [Failure]) -> Self {
         let failure = |f: &'a Failure| FailureJson { number: f.number, at: time(f.at), error: &f.error };
         Self { failures: Some(failures.iter().map(failure).collect()), ..self }

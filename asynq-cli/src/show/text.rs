@@ -1,17 +1,17 @@
-//! Short texts for people: names that can do no harm, spans, moments, numbers.
+//! Short texts for people: harmless names, spans, moments, numbers.
 
 use std::time::Duration;
 
 use asynq_grammar::duration;
 use chrono::{DateTime, SecondsFormat, Utc};
 
-/// One line of `text` in which nothing moves a cursor, changes a colour or turns the direction of writing: line breaks and
-/// tabs become spaces, other such characters U+FFFD.
+/// Returns one line of `text` in which nothing moves a cursor, changes a colour or turns the direction of writing: line
+/// breaks and tabs become spaces, other such characters U+FFFD.
 pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|c| if matches!(c, '\n' | '\r' | '\t') { ' ' } else { harmless(c) }).collect()
 }
 
-/// The same for a text of several lines.
+/// Cleans a text as [`clean`] does, but keeps its line breaks.
 pub(crate) fn clean_lines(text: &str) -> String {
     text.chars().map(|c| if c == '\n' { c } else { harmless(c) }).collect()
 }
@@ -20,7 +20,7 @@ fn harmless(c: char) -> char {
     if is_hostile(c) { '\u{fffd}' } else { c }
 }
 
-/// Whether a terminal may do something else with the character than show it.
+/// Returns whether a terminal may do something else with the character than show it.
 pub(crate) fn is_hostile(c: char) -> bool {
     c.is_control()
         || matches!(c,
@@ -30,7 +30,7 @@ pub(crate) fn is_hostile(c: char) -> bool {
             | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e007f}')
 }
 
-/// `text` with at most `most` characters; what is left out is shown by `…`.
+/// Returns `text` with at most `most` characters; `…` stands for the rest.
 pub(crate) fn cut(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         None => text.to_owned(),
@@ -38,7 +38,7 @@ pub(crate) fn cut(text: &str, most: usize) -> String {
     }
 }
 
-/// A span for people: no more than two units matter.
+/// Formats a span for people: no more than two units matter.
 pub(crate) fn about(span: Duration) -> String {
     let seconds = span.as_secs();
     let step = match seconds {
@@ -50,7 +50,7 @@ pub(crate) fn about(span: Duration) -> String {
     duration::format(Duration::from_secs(seconds / step * step))
 }
 
-/// How long ago `at` was.
+/// Formats how long ago `at` was.
 pub(crate) fn ago(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     match (now - at).to_std() {
         Ok(span) if span >= Duration::from_secs(1) => format!("{} ago", about(span)),
@@ -58,7 +58,7 @@ pub(crate) fn ago(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     }
 }
 
-/// How long it is until `at`.
+/// Formats how long it is until `at`.
 pub(crate) fn until(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     match (at - now).to_std() {
         Ok(span) if !span.is_zero() => format!("in {}", about(span)),
@@ -66,12 +66,12 @@ pub(crate) fn until(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     }
 }
 
-/// RFC 3339 in UTC with milliseconds, as in [`asynq_runtime::inspector::Statistics`].
+/// Formats a time as RFC 3339 in UTC with milliseconds, as in [`asynq_runtime::inspector::Statistics`].
 pub(crate) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// A number with its thousands apart: `1,204`.
+/// Formats a number with its thousands apart: `1,204`.
 pub(crate) fn number(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -84,7 +84,7 @@ pub(crate) fn number(n: u64) -> String {
     text
 }
 
-/// A size, 1000-based as Go's tool writes it: `1.2 kB`.
+/// Formats a size, 1000-based as Go's tool writes it: `1.2 kB`.
 pub(crate) fn bytes(n: u64) -> String {
     let mut size = n as f64;
     for unit in ["B", "kB", "MB", "GB"] {

@@ -1,14 +1,14 @@
-//! What cannot be is refused with one clear line and an exit code, and nothing is lost.
+//! Bad input is refused with one clear line and an exit code, and nothing is lost.
 
 use asynq_runtime::Client;
 use asynq_tests::{Persistence, RedisServer};
 
-use crate::desk::{self, Setting, assert_written, on_both_brokers};
+use crate::fixture::{self, Setting, assert_written, on_both_brokers};
 
 on_both_brokers! {
-    async fn unknown_queues_tasks_entries_and_states(desk) {
-        desk.t.seed_every_state().await;
-        let before = desk.t.store.dump();
+    async fn unknown_queues_tasks_entries_and_states(cli) {
+        cli.t.seed_every_state().await;
+        let before = cli.t.store.dump();
         let mut answers = Vec::new();
         for line in [
             "queue inspect nix default",
@@ -49,14 +49,14 @@ on_both_brokers! {
             "cron pause nix",
             "queue lss",
         ] {
-            answers.push(desk.run(line).await);
+            answers.push(cli.run(line).await);
         }
-        answers.push(desk.run_words(&["queue", "inspect", ""]).await);
-        answers.push(desk.run_words(&["task", "cancel", " "]).await);
-        answers.push(desk.run_words(&["task", "enqueue", "-t", "", "-l", "{}"]).await);
+        answers.push(cli.run_words(&["queue", "inspect", ""]).await);
+        answers.push(cli.run_words(&["task", "cancel", " "]).await);
+        answers.push(cli.run_words(&["task", "enqueue", "-t", "", "-l", "{}"]).await);
         assert_written("bad_input", &answers);
-        assert_eq!(desk.t.store.dump(), before, "nothing was changed");
-        let nothing = desk.run("").await;
+        assert_eq!(cli.t.store.dump(), before, "nothing was changed");
+        let nothing = cli.run("").await;
         assert!(nothing.code == 2 && nothing.err.contains("Usage: asynq"), "{nothing}");
     }
 }
@@ -73,7 +73,7 @@ async fn a_broker_that_is_not_there_is_told_without_its_password() {
         (CANARY.to_owned(), "sqlite://"),
         ("sqlite:///no/such/folder/jobs.db".to_owned(), "no SQLite file"),
     ] {
-        let answer = desk::run(None, Setting::default(), &["--url", &url, "stats"]).await;
+        let answer = fixture::run(None, Setting::default(), &["--url", &url, "stats"]).await;
         assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer}");
         assert!(answer.err.contains(part), "{answer}");
         assert!(!answer.err.contains(CANARY), "{answer}");
@@ -86,7 +86,7 @@ async fn a_broker_that_dies_is_told_and_the_rest_is_not_tried() {
     let mut server = RedisServer::start(Persistence::None);
     let client = Client::connect(&server.url()).await.unwrap();
     server.kill();
-    let answer = desk::run(Some(client), Setting::default(), &["queue", "pause", "a", "b", "--json"]).await;
+    let answer = fixture::run(Some(client), Setting::default(), &["queue", "pause", "a", "b", "--json"]).await;
     assert_eq!(answer.code, 2, "{answer}");
     let rows: Vec<serde_json::Value> = serde_json::from_str(&answer.out).unwrap();
     assert_eq!(rows.len(), 1, "{answer}");
@@ -98,11 +98,11 @@ async fn looking_makes_no_sqlite_file() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let url = format!("sqlite://{}", file.display());
-    let looked = desk::run(None, Setting::default(), &["--url", &url, "stats"]).await;
+    let looked = fixture::run(None, Setting::default(), &["--url", &url, "stats"]).await;
     assert_eq!(looked.code, 2, "{looked}");
     assert!(!file.exists());
     let words = ["--url", &url, "task", "enqueue", "-t", "mail", "-l", "{}", "--id", "first"];
-    assert_eq!(desk::run(None, Setting::default(), &words).await.code, 0);
-    let looked = desk::run(None, Setting::default(), &["--url", &url, "queue", "ls"]).await;
+    assert_eq!(fixture::run(None, Setting::default(), &words).await.code, 0);
+    let looked = fixture::run(None, Setting::default(), &["--url", &url, "queue", "ls"]).await;
     assert_eq!((looked.code, looked.out.as_str()), (0, "default\n"));
 }

@@ -5,61 +5,61 @@ use std::time::Duration;
 use asynq_runtime::TaskState;
 use asynq_tests::{Build as _, lock_key, queue, task, task_id};
 
-use crate::desk::{Setting, assert_written, on_both_brokers};
+use crate::fixture::{Setting, assert_written, on_both_brokers};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 on_both_brokers! {
-    async fn queues_are_paused_and_go_on(desk) {
-        desk.t.seed_pending(&["one"]).await;
+    async fn queues_are_paused_and_go_on(cli) {
+        cli.t.seed_pending(&["one"]).await;
         assert_written("queue_pause", &[
-            desk.run("queue pause default future").await,
-            desk.run("queue pause default --json").await,
-            desk.run("queue unpause default").await,
-            desk.run("queue resume default --json").await,
+            cli.run("queue pause default future").await,
+            cli.run("queue pause default --json").await,
+            cli.run("queue unpause default").await,
+            cli.run("queue resume default --json").await,
         ]);
-        assert!(!desk.t.broker().queue_stats(&queue("future")).await.unwrap().paused, "nobody enqueued to it");
-        assert!(!desk.t.broker().queue_stats(&queue("default")).await.unwrap().paused);
+        assert!(!cli.t.broker().queue_stats(&queue("future")).await.unwrap().paused, "nobody enqueued to it");
+        assert!(!cli.t.broker().queue_stats(&queue("default")).await.unwrap().paused);
     }
 
-    async fn queues_are_deleted_after_a_question(desk) {
-        desk.t.seed_pending(&["one", "two"]).await;
-        desk.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
+    async fn queues_are_deleted_after_a_question(cli) {
+        cli.t.seed_pending(&["one", "two"]).await;
+        cli.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
         assert_written("queue_rm", &[
-            desk.run("queue rm default --yes").await,
-            desk.run("queue rm default --force").await,
-            desk.run_typing("n\n", "queue rm default --force").await,
-            desk.run_typing("", "queue rm default --force").await,
-            desk.run_typing("y\n", "queue rm default --force").await,
-            desk.run("queue remove low -f -y --json").await,
-            desk.run("queue rm low --yes").await,
-            desk.run("queue ls").await,
+            cli.run("queue rm default --yes").await,
+            cli.run("queue rm default --force").await,
+            cli.run_typing("n\n", "queue rm default --force").await,
+            cli.run_typing("", "queue rm default --force").await,
+            cli.run_typing("y\n", "queue rm default --force").await,
+            cli.run("queue remove low -f -y --json").await,
+            cli.run("queue rm low --yes").await,
+            cli.run("queue ls").await,
         ]);
     }
 
-    async fn stuck_locks_are_listed_and_freed_after_a_question(desk) {
-        let t = &desk.t;
+    async fn stuck_locks_are_listed_and_freed_after_a_question(cli) {
+        let t = &cli.t;
         t.enqueue(task("waits").locked(&lock_key("a"), 600)).await;
         t.store.leave_lock(&queue("default"), &lock_key("b"), &task_id("missing"), t.now() + HOUR);
-        let listed = desk.json("lock ls -q default").await;
+        let listed = cli.json("lock ls -q default").await;
         assert_eq!(listed.as_array().unwrap().len(), 2, "{listed}");
-        let stuck = desk.json("lock ls -q default --stuck").await;
+        let stuck = cli.json("lock ls -q default --stuck").await;
         assert_eq!((&stuck[0]["lock"], &stuck[0]["holder"]), (&"email:send:b".into(), &"missing".into()));
         assert!(stuck[0]["state"].is_null() && stuck.as_array().unwrap().len() == 1, "{stuck}");
-        let shown = desk.run("lock ls -q default --stuck").await;
+        let shown = cli.run("lock ls -q default --stuck").await;
         assert!(shown.out.contains("email:send:b") && shown.out.contains("gone"), "{shown}");
-        assert_eq!(desk.run_typing("n\n", "lock rm -q default --stuck").await.code, 3);
-        assert_eq!(desk.run_typing("y\n", "lock rm -q default --stuck").await.code, 0);
-        assert_eq!(desk.json("lock ls -q default --stuck").await.as_array().unwrap().len(), 0);
-        let none = desk.run("lock rm -q default email:send:b --yes").await;
+        assert_eq!(cli.run_typing("n\n", "lock rm -q default --stuck").await.code, 3);
+        assert_eq!(cli.run_typing("y\n", "lock rm -q default --stuck").await.code, 0);
+        assert_eq!(cli.json("lock ls -q default --stuck").await.as_array().unwrap().len(), 0);
+        let none = cli.run("lock rm -q default email:send:b --yes").await;
         assert!(none.code == 1 && none.err.contains("no lock \"email:send:b\" is held"), "{none}");
-        let answer = desk.run("lock rm -q default email:send:a --yes --json").await;
+        let answer = cli.run("lock rm -q default email:send:a --yes --json").await;
         assert!(answer.code == 0 && answer.out.contains("\"holder\": \"waits\""), "{answer}");
         t.enqueue(task("equal").locked(&lock_key("a"), 600)).await;
     }
 
-    /// No command knows the jobs of a program: the shape that its enqueue kept says how to read and write their arguments.
-    async fn arguments_are_shown_and_edited_by_the_shape_that_the_broker_keeps(desk) {
+    /// No command knows the jobs of a program: the shape that an enqueue kept says how to read and write the arguments.
+    async fn arguments_are_shown_and_edited_by_the_shape_that_the_broker_keeps(cli) {
         use asynq_runtime::{Client, prelude::*};
 
         #[job(name = "cli:transfer")]
@@ -68,34 +68,34 @@ on_both_brokers! {
             Ok(())
         }
 
-        let client = Client::new(desk.t.another_broker().await);
+        let client = Client::new(cli.t.another_broker().await);
         let secret = Secret::new("4711".to_owned());
         transfer::job("ann", 700_u64, secret).task_id("t1").process_in("1h").enqueue(&client).await.unwrap();
 
-        let shown = desk.run("task inspect -q default t1").await;
+        let shown = cli.run("task inspect -q default t1").await;
         let arguments = r#"{"cents":700,"pin":"***","to":"ann"}"#;
         assert!(shown.out.contains(arguments) && !shown.out.contains("4711"), "{shown}");
-        let listed = desk.run("task ls -q default -s scheduled").await;
+        let listed = cli.run("task ls -q default -s scheduled").await;
         assert!(listed.out.contains("\"cents\":700") && !listed.out.contains("4711"), "{listed}");
-        let json = desk.json("task ls -q default -s scheduled").await;
+        let json = cli.json("task ls -q default -s scheduled").await;
         assert_eq!(json[0]["payload"]["encoding"], "arguments", "{json}");
         assert_eq!(json[0]["payload"]["data"].to_string(), arguments);
-        assert_eq!(desk.json("task inspect -q default t1 --raw").await["payload"]["encoding"], "base64");
+        assert_eq!(cli.json("task inspect -q default t1 --raw").await["payload"]["encoding"], "base64");
 
-        let refused = desk.run_words(&["task", "edit", "-q", "default", "t1", "-y", "-l", r#"{"to":"bob","cents":-1}"#]).await;
+        let refused = cli.run_words(&["task", "edit", "-q", "default", "t1", "-y", "-l", r#"{"to":"bob","cents":-1}"#]).await;
         assert_eq!(refused.code, 1, "{refused}");
         let expected = "the arguments do not fit `cli:transfer`: `cents`: expected an integer from 0 to 18446744073709551615, \
                         found a number; write {to: str, cents: u64, pin: str}";
         assert!(refused.err.contains(expected), "{refused}");
         let new = r#"{"to":"bob","cents":900,"pin":"0815"}"#;
-        let edited = desk.run_words(&["task", "edit", "-q", "default", "t1", "-y", "--json", "-l", new]).await;
+        let edited = cli.run_words(&["task", "edit", "-q", "default", "t1", "-y", "--json", "-l", new]).await;
         let bytes = client.inspector().task("default", "t1").await.unwrap().payload.len();
         assert!(edited.code == 0 && edited.out.contains(&format!("\"bytes\": {bytes}")), "{edited}");
         let read = |job: &mut transfer| assert_eq!((job.cents, job.pin.expose().as_str()), (900, "0815"));
         client.inspector().edit::<transfer>("default", "t1", read).await.unwrap();
     }
 
-    async fn a_deploy_is_checked_against_the_tasks_that_wait(desk) {
+    async fn a_deploy_is_checked_against_the_tasks_that_wait(cli) {
         use asynq_runtime::{Client, Registry, job::JobsLock, prelude::*};
 
         mod old {
@@ -119,17 +119,17 @@ on_both_brokers! {
         let words = ["deploy", "check", file.to_str().unwrap()];
         let new = JobsLock::default().with(&Registry::only::<(invoice,)>().unwrap());
         std::fs::write(&file, new.to_string()).unwrap();
-        let client = Client::new(desk.t.another_broker().await);
+        let client = Client::new(cli.t.another_broker().await);
         invoice::job(1_u32, None).task_id("a").enqueue(&client).await.unwrap();
-        let fine = desk.run_words(&words).await;
+        let fine = cli.run_words(&words).await;
         assert!(fine.code == 0 && fine.out.contains("{euros: u32, note: str?}"), "{fine}");
 
         for id in ["b", "c"] {
             old::invoice::job(2_u32).task_id(id).process_in("1h").enqueue(&client).await.unwrap();
         }
-        let stranded = desk.run_words(&words).await;
+        let stranded = cli.run_words(&words).await;
         assert!(stranded.code == 1 && stranded.err.contains("2 waiting tasks would be requeued"), "{stranded}");
-        let told = desk.run_words(&[&words[..], &["--json"]].concat()).await;
+        let told = cli.run_words(&[&words[..], &["--json"]].concat()).await;
         let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
         let readable: Vec<_> = told.as_array().unwrap().iter().map(|row| (&row["tasks"], &row["readable"])).collect();
         let (one, two) = (serde_json::json!([1, true]), serde_json::json!([2, false]));
@@ -137,159 +137,159 @@ on_both_brokers! {
 
         let both = new.with(&Registry::only::<(old::invoice,)>().unwrap());
         std::fs::write(&file, both.to_string()).unwrap();
-        assert_eq!(desk.run_words(&words).await.code, 0);
+        assert_eq!(cli.run_words(&words).await.code, 0);
         std::fs::write(&file, "not a lock").unwrap();
-        let refused = desk.run_words(&words).await;
+        let refused = cli.run_words(&words).await;
         assert!(refused.code == 2 && refused.err.contains("line 1 of jobs.lock"), "{refused}");
     }
 
-    async fn a_queue_with_running_tasks_stays(desk) {
-        desk.t.seed_active("busy").await;
-        let answer = desk.run("queue rm default --force --yes").await;
+    async fn a_queue_with_running_tasks_stays(cli) {
+        cli.t.seed_active("busy").await;
+        let answer = cli.run("queue rm default --force --yes").await;
         assert_eq!(answer.code, 1);
         assert!(answer.err.contains("has 1 running tasks; pause it"), "{answer}");
-        assert_eq!(desk.t.state_of("busy").await, Some(TaskState::Active));
+        assert_eq!(cli.t.state_of("busy").await, Some(TaskState::Active));
     }
 
-    async fn tasks_are_changed_one_by_one(desk) {
-        desk.t.seed_every_state().await;
+    async fn tasks_are_changed_one_by_one(cli) {
+        cli.t.seed_every_state().await;
         assert_written("task_one", &[
-            desk.run("task run -q default -i archived").await,
-            desk.run("task run -q default scheduled active retry").await,
-            desk.run("task archive -q default pending --json").await,
-            desk.run("task archive -q default -i pending").await,
-            desk.run("task delete -q default -i completed").await,
-            desk.run_typing("yes\n", "task delete -q default -i completed").await,
-            desk.run("task rm -q default pending nobody --yes").await,
-            desk.run("task move -q default retry scheduled --to low").await,
-            desk.run("task move -q default archived --to low --json").await,
-            desk.run("task cancel active nobody").await,
-            desk.run("task cancel active --json").await,
+            cli.run("task run -q default -i archived").await,
+            cli.run("task run -q default scheduled active retry").await,
+            cli.run("task archive -q default pending --json").await,
+            cli.run("task archive -q default -i pending").await,
+            cli.run("task delete -q default -i completed").await,
+            cli.run_typing("yes\n", "task delete -q default -i completed").await,
+            cli.run("task rm -q default pending nobody --yes").await,
+            cli.run("task move -q default retry scheduled --to low").await,
+            cli.run("task move -q default archived --to low --json").await,
+            cli.run("task cancel active nobody").await,
+            cli.run("task cancel active --json").await,
         ]);
-        assert_eq!(desk.t.state_of("completed").await, None);
-        assert_eq!(desk.t.broker().queue_stats(&queue("low")).await.unwrap().pending, 3);
+        assert_eq!(cli.t.state_of("completed").await, None);
+        assert_eq!(cli.t.broker().queue_stats(&queue("low")).await.unwrap().pending, 3);
     }
 
-    async fn a_task_that_nobody_runs_is_ended_by_cancel(desk) {
-        desk.t.seed_active("orphan").await;
-        desk.t.let_leases_pass();
-        let answer = desk.run("task cancel orphan").await;
+    async fn a_task_that_nobody_runs_is_ended_by_cancel(cli) {
+        cli.t.seed_active("orphan").await;
+        cli.t.let_leases_pass();
+        let answer = cli.run("task cancel orphan").await;
         assert_eq!(
             answer.out,
             "the worker of task orphan was asked to cancel it; no worker ran it in default: it was ended there\n"
         );
-        assert_eq!(desk.t.state_of("orphan").await, Some(TaskState::Retry));
+        assert_eq!(cli.t.state_of("orphan").await, Some(TaskState::Retry));
     }
 
-    async fn all_tasks_of_a_state_are_changed_together(desk) {
+    async fn all_tasks_of_a_state_are_changed_together(cli) {
         let ids: Vec<String> = (0..250).map(|n| format!("t{n:03}")).collect();
         for id in &ids {
-            desk.t.enqueue(task(id).after(HOUR)).await;
+            cli.t.enqueue(task(id).after(HOUR)).await;
         }
-        desk.t.seed_group("mails", &["one", "two"]).await;
-        desk.t.seed_group("notes", &["three"]).await;
+        cli.t.seed_group("mails", &["one", "two"]).await;
+        cli.t.seed_group("notes", &["three"]).await;
         assert_written("task_many", &[
-            desk.run("task run-all -q default -s scheduled").await,
-            desk.run("task archive-all -q default -s pending").await,
-            desk.run_typing("y\n", "task archiveall -q default -s pending").await,
-            desk.run("task runall -q default -s aggregating -g notes").await,
-            desk.run("task delete-all -q default -s pending --yes").await,
-            desk.run("task deleteall -q default -s aggregating -g mails --yes --json").await,
-            desk.run("task delete-all -q default -s archived --yes --json").await,
-            desk.run("task delete-all -q default -s archived").await,
-            desk.run("task run-all -q default -s pending").await,
-            desk.run("task run-all -q default -s completed").await,
-            desk.run("task archive-all -q default -s active --yes").await,
-            desk.run("task run-all -q default -s aggregating -g none").await,
-            desk.run("task run-all -q default -s archived -g mails").await,
+            cli.run("task run-all -q default -s scheduled").await,
+            cli.run("task archive-all -q default -s pending").await,
+            cli.run_typing("y\n", "task archiveall -q default -s pending").await,
+            cli.run("task runall -q default -s aggregating -g notes").await,
+            cli.run("task delete-all -q default -s pending --yes").await,
+            cli.run("task deleteall -q default -s aggregating -g mails --yes --json").await,
+            cli.run("task delete-all -q default -s archived --yes --json").await,
+            cli.run("task delete-all -q default -s archived").await,
+            cli.run("task run-all -q default -s pending").await,
+            cli.run("task run-all -q default -s completed").await,
+            cli.run("task archive-all -q default -s active --yes").await,
+            cli.run("task run-all -q default -s aggregating -g none").await,
+            cli.run("task run-all -q default -s archived -g mails").await,
         ]);
     }
 
-    async fn ctrl_c_stops_between_two_slices_and_tells_how_far_it_came(desk) {
+    async fn ctrl_c_stops_between_two_slices_and_tells_how_far_it_came(cli) {
         let ids: Vec<String> = (0..250).map(|n| format!("t{n:03}")).collect();
-        desk.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        cli.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let words = ["task", "delete-all", "-q", "default", "-s", "pending", "--yes"];
-        let stopped = desk.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &words).await;
-        assert_eq!(desk.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 150);
+        let stopped = cli.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &words).await;
+        assert_eq!(cli.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 150);
         let json = [&words[..], &["--json"]].concat();
-        let stopped_json = desk.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &json).await;
-        assert_eq!(desk.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 50);
-        assert_written("task_many_stopped", &[stopped, stopped_json, desk.run_words(&words).await]);
+        let stopped_json = cli.run_in(Setting { stop_after: Some(1), ..Setting::default() }, &json).await;
+        assert_eq!(cli.t.broker().queue_stats(&queue("default")).await.unwrap().pending, 50);
+        assert_written("task_many_stopped", &[stopped, stopped_json, cli.run_words(&words).await]);
     }
 
-    async fn ctrl_c_while_a_queue_is_deleted_leaves_it_running_and_the_rest_findable(desk) {
-        // The later, the further it is: paused, some slices deleted, the queue itself.
+    async fn ctrl_c_while_a_queue_is_deleted_leaves_it_running_and_the_rest_findable(cli) {
+        // A later stop leaves the deletion further on: the queue paused, some slices deleted, the queue itself deleted.
         for wake_ups in 0.. {
             let name = format!("q{wake_ups}");
             let tasks = (0..250).map(|n| task(&format!("t{n:03}")).in_queue(&name)).collect();
-            for answer in desk.t.broker().enqueue(tasks).await {
+            for answer in cli.t.broker().enqueue(tasks).await {
                 answer.unwrap();
             }
             let words = ["queue", "rm", &name, "--force", "--yes"];
-            let stopped = desk.run_in(Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
+            let stopped = cli.run_in(Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
             if stopped.code == 0 {
                 assert!(wake_ups > 0, "the signal came first: {stopped}");
                 break;
             }
             assert_eq!(stopped.code, 130, "{stopped}");
-            let stats = desk.t.broker().queue_stats(&queue(&name)).await.unwrap();
+            let stats = cli.t.broker().queue_stats(&queue(&name)).await.unwrap();
             assert!(!stats.paused, "{stats:?}");
             let told = stopped.err.contains(&format!("stopped: queue {name} is still there with "));
             assert!(told && stopped.err.contains("the same command goes on"), "{stopped}");
-            let again = desk.run_words(&words).await;
+            let again = cli.run_words(&words).await;
             assert_eq!(again.code, 0, "the same command goes on: {again}");
         }
     }
 
-    async fn tasks_are_enqueued(desk) {
+    async fn tasks_are_enqueued(cli) {
         let all = "task enqueue --type-name mail --payload {} --queue low --id full --retry 3 --timeout 90s --unique 1h \
                    --unique-until success --process-in 10m --retention 2h --group mails --header trace=abc \
                    --deadline 2030-02-01T00:00:00Z --json";
         assert_written("task_enqueue", &[
-            desk.run("task enqueue -t mail -l {\"to\":\"a@b.c\"} --id plain").await,
-            desk.run("task enqueue -t mail -l {} --id plain").await,
-            desk.run("task enqueue --type_name mail --payload [1] --queue low --id late --process_in 11m").await,
-            desk.run("task enqueue --type mail --payload 1 --id at --process_at 2030-01-02T04:00:00+01:00").await,
-            desk.run(all).await,
-            desk.run("task enqueue -t mail -l {} -q low --unique 1h --id again").await,
-            desk.run("task enqueue -t mail -l {} -q low --unique 1h --id again2").await,
-            desk.run("task enqueue -t mail -l hello").await,
-            desk.run("task enqueue -t mail -l hello --raw --id raw").await,
-            desk.run("task inspect -q default raw").await,
-            desk.run("task ls -q low -s scheduled").await,
+            cli.run("task enqueue -t mail -l {\"to\":\"a@b.c\"} --id plain").await,
+            cli.run("task enqueue -t mail -l {} --id plain").await,
+            cli.run("task enqueue --type_name mail --payload [1] --queue low --id late --process_in 11m").await,
+            cli.run("task enqueue --type mail --payload 1 --id at --process_at 2030-01-02T04:00:00+01:00").await,
+            cli.run(all).await,
+            cli.run("task enqueue -t mail -l {} -q low --unique 1h --id again").await,
+            cli.run("task enqueue -t mail -l {} -q low --unique 1h --id again2").await,
+            cli.run("task enqueue -t mail -l hello").await,
+            cli.run("task enqueue -t mail -l hello --raw --id raw").await,
+            cli.run("task inspect -q default raw").await,
+            cli.run("task ls -q low -s scheduled").await,
         ]);
-        let defaults = desk.t.broker().task(&queue("default"), &task_id("plain")).await.unwrap().unwrap();
+        let defaults = cli.t.broker().task(&queue("default"), &task_id("plain")).await.unwrap().unwrap();
         assert_eq!((defaults.max_retry, defaults.timeout), (25, Some(Duration::from_secs(1800))));
     }
 
-    async fn a_payload_comes_from_a_file_or_a_pipe(desk) {
+    async fn a_payload_comes_from_a_file_or_a_pipe(cli) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("payload");
         std::fs::write(&file, b"\x00\xffbinary").unwrap();
         let words = ["task", "enqueue", "-t", "mail", "--id", "file", "--payload-file", file.to_str().unwrap()];
-        assert_eq!(desk.run_words(&words).await.code, 0);
+        assert_eq!(cli.run_words(&words).await.code, 0);
         let words = ["task", "enqueue", "-t", "mail", "--id", "pipe", "--payload-file", "-"];
         let setting = Setting { piped: b"\x01piped", ..Setting::default() };
-        assert_eq!(desk.run_in(setting, &words).await.code, 0);
+        assert_eq!(cli.run_in(setting, &words).await.code, 0);
         assert_written("task_payload_file", &[
-            desk.run("task ls -q default -s pending").await,
-            desk.run("task inspect -q default file").await,
-            desk.run("task inspect -q default file --json").await,
+            cli.run("task ls -q default -s pending").await,
+            cli.run("task inspect -q default file").await,
+            cli.run("task inspect -q default file --json").await,
         ]);
-        let missing = desk.run("task enqueue -t mail --payload-file /nowhere/at/all").await;
+        let missing = cli.run("task enqueue -t mail --payload-file /nowhere/at/all").await;
         assert_eq!((missing.code, missing.out.as_str()), (1, ""));
         assert!(missing.err.starts_with("error: cannot read /nowhere/at/all: No such file"), "{missing}");
     }
 
-    async fn a_payload_is_edited(desk) {
-        desk.t.seed_every_state().await;
+    async fn a_payload_is_edited(cli) {
+        cli.t.seed_every_state().await;
         assert_written("task_edit", &[
-            desk.run("task edit -q default retry -l {\"to\":\"b@c.d\"}").await,
-            desk.run_typing("y\n", "task edit -q default retry -l {\"to\":\"b@c.d\"}").await,
-            desk.run("task edit -q default -i scheduled -l {} --yes --json").await,
-            desk.run("task edit -q default active -l {} --yes").await,
-            desk.run("task edit -q default nobody -l {} --yes").await,
-            desk.run("task ls -q default -s retry").await,
+            cli.run("task edit -q default retry -l {\"to\":\"b@c.d\"}").await,
+            cli.run_typing("y\n", "task edit -q default retry -l {\"to\":\"b@c.d\"}").await,
+            cli.run("task edit -q default -i scheduled -l {} --yes --json").await,
+            cli.run("task edit -q default active -l {} --yes").await,
+            cli.run("task edit -q default nobody -l {} --yes").await,
+            cli.run("task ls -q default -s retry").await,
         ]);
     }
 }

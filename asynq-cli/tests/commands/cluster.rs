@@ -1,18 +1,18 @@
-//! What is different on a Redis Cluster: its nodes, and where it keeps the queues.
+//! Answers that only a Redis Cluster gives: its nodes, and the slots of the queues.
 
 use asynq_tests::{Build as _, Lent, RedisCluster, StoreOn, task};
 
-use crate::desk::Desk;
+use crate::fixture::CliFixture;
 
 type Cluster = StoreOn<Lent<RedisCluster>>;
 
 #[tokio::test]
 async fn stats_and_queue_ls_tell_where_the_queues_are() {
-    let desk = Desk::<Cluster>::start().await;
+    let cli = CliFixture::<Cluster>::start().await;
     for name in ["default", "low"] {
-        desk.t.enqueue(task("t1").in_queue(name)).await;
+        cli.t.enqueue(task("t1").in_queue(name)).await;
     }
-    let told = desk.json("stats").await;
+    let told = cli.json("stats").await;
     let nodes = told["redis"].as_array().unwrap();
     assert_eq!(nodes.len(), 3, "{told}");
     for node in nodes {
@@ -23,13 +23,13 @@ async fn stats_and_queue_ls_tell_where_the_queues_are() {
     let slots = told["slots"].as_array().unwrap();
     assert_eq!(slots.iter().map(|slot| slot["queue"].as_str().unwrap()).collect::<Vec<_>>(), ["default", "low"]);
     for told in slots {
-        let cluster = desk.t.store.server();
+        let cluster = cli.t.store.server();
         let slot = cluster.slot(&format!("asynq:{{{}}}:pending", told["queue"].as_str().unwrap()));
         let address = format!("127.0.0.1:{}", cluster.port(cluster.owner(slot)));
         assert_eq!((&told["slot"], &told["nodes"][0]), (&slot.into(), &address.into()), "{told}");
     }
 
-    let (stats, list) = (desk.run("stats").await.out, desk.run("queue ls -l").await.out);
+    let (stats, list) = (cli.run("stats").await.out, cli.run("queue ls -l").await.out);
     assert!(stats.contains("Cluster: state ok, 3 known nodes, 3 masters with slots\n"), "{stats}");
     let address = slots[0]["nodes"][0].as_str().unwrap();
     let slot = slots[0]["slot"].to_string();
@@ -37,5 +37,5 @@ async fn stats_and_queue_ls_tell_where_the_queues_are() {
         let is_row = |line: &str| line.split_whitespace().eq(["default", &slot, address]);
         assert!(text.lines().any(is_row), "{slot} {address}\n{text}");
     }
-    assert_eq!(desk.run("queue ls").await.out, "default\nlow\n");
+    assert_eq!(cli.run("queue ls").await.out, "default\nlow\n");
 }

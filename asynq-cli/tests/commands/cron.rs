@@ -9,12 +9,12 @@ use asynq_runtime::{
 use asynq_tests::{Store, queue};
 use chrono::TimeDelta;
 
-use crate::desk::{Desk, assert_written, on_both_brokers};
+use crate::fixture::{CliFixture, assert_written, on_both_brokers};
 
-/// One entry of ours, listed by two replicas, and one of Go's.
-async fn seed<S: Store>(desk: &Desk<S>) {
-    let broker = desk.t.broker();
-    let now = desk.t.now();
+/// Fills a broker with one entry of ours, listed by two replicas, and one of Go's.
+async fn seed<S: Store>(cli: &CliFixture<S>) {
+    let broker = cli.t.broker();
+    let now = cli.t.now();
     let plan = EntryPlan {
         queue: queue("low"),
         entry: EntryId::from_wire("ours"),
@@ -56,46 +56,46 @@ async fn seed<S: Store>(desk: &Desk<S>) {
 }
 
 on_both_brokers! {
-    async fn entries_are_listed_with_their_history(desk) {
-        seed(&desk).await;
+    async fn entries_are_listed_with_their_history(cli) {
+        seed(&cli).await;
         assert_written("cron_look", &[
-            desk.run("cron ls").await,
-            desk.run("cron list --json").await,
-            desk.run("cron history ours").await,
-            desk.run("cron history ours --page 2 --size 2 --json").await,
-            desk.run("cron history gos nobody").await,
+            cli.run("cron ls").await,
+            cli.run("cron list --json").await,
+            cli.run("cron history ours").await,
+            cli.run("cron history ours --page 2 --size 2 --json").await,
+            cli.run("cron history gos nobody").await,
         ]);
     }
 
-    async fn entries_are_paused_and_go_on(desk) {
-        seed(&desk).await;
+    async fn entries_are_paused_and_go_on(cli) {
+        seed(&cli).await;
         assert_written("cron_pause", &[
-            desk.run("cron pause ours").await,
-            desk.run("cron pause ours --json").await,
-            desk.run("cron ls").await,
-            desk.run("cron resume ours").await,
-            desk.run("cron resume ours").await,
-            desk.run("cron pause gos nobody").await,
-            desk.run("cron pause nobody -q low").await,
+            cli.run("cron pause ours").await,
+            cli.run("cron pause ours --json").await,
+            cli.run("cron ls").await,
+            cli.run("cron resume ours").await,
+            cli.run("cron resume ours").await,
+            cli.run("cron pause gos nobody").await,
+            cli.run("cron pause nobody -q low").await,
         ]);
-        desk.t.advance(Duration::from_secs(3600));
-        let unlisted = desk.run("cron pause ours").await;
+        cli.t.advance(Duration::from_secs(3600));
+        let unlisted = cli.run("cron pause ours").await;
         assert_eq!(unlisted.code, 1, "{unlisted}");
-        let named = desk.run("cron pause ours -q low").await;
+        let named = cli.run("cron pause ours -q low").await;
         assert_eq!(named.out, "entry ours is paused\n", "{named}");
     }
 
-    async fn entries_run_now_beside_their_schedule(desk) {
-        seed(&desk).await;
+    async fn entries_run_now_beside_their_schedule(cli) {
+        seed(&cli).await;
         assert_written("cron_run", &[
-            desk.run("cron run ours").await,
-            desk.run("cron run gos --json").await,
-            desk.run("cron run nobody").await,
+            cli.run("cron run ours").await,
+            cli.run("cron run gos --json").await,
+            cli.run("cron run nobody").await,
         ]);
-        let tasks = desk.json("task ls -q low -s pending").await;
+        let tasks = cli.json("task ls -q low -s pending").await;
         assert_eq!((&tasks[0]["type"], &tasks[0]["max_retry"]), (&"report".into(), &3.into()));
         assert_eq!(tasks[0]["headers"][0]["key"], "asynq-cron-at");
-        let history = desk.json("cron history ours").await;
+        let history = cli.json("cron history ours").await;
         let newest = history[0]["enqueued"].as_array().unwrap().iter().any(|event| event["task_id"] == tasks[0]["id"]);
         assert!(newest, "{history}");
     }

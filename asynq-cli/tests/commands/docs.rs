@@ -1,15 +1,15 @@
-//! The page about the command line says what is so.
+//! The page about the command line is complete and true.
 
 use std::collections::BTreeSet;
 
 use asynq_tests::{Build as _, Seeded as _, retry, task};
 use serde_json::Value;
 
-use crate::desk::{self, Setting, on_both_brokers};
+use crate::fixture::{self, Setting, on_both_brokers};
 
 const PAGE: &str = include_str!("../../../docs/cli.md");
 
-/// The command lines that the page shows in its table, without what they are given.
+/// Returns the command lines in the table of the page, without their arguments.
 fn shown() -> BTreeSet<String> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `asynq "));
     let cells = rows.flat_map(|row| row.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2));
@@ -20,9 +20,9 @@ fn shown() -> BTreeSet<String> {
     names.map(|words| words.collect::<Vec<_>>().join(" ")).collect()
 }
 
-/// The commands that a help lists.
+/// Returns the commands that a help lists.
 async fn listed(path: &[&str]) -> Vec<String> {
-    let answer = desk::run(None, Setting::default(), &[path, &["--help"]].concat()).await;
+    let answer = fixture::run(None, Setting::default(), &[path, &["--help"]].concat()).await;
     let lines = answer.out.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
     let names = lines.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     names.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).filter(|name| name != "help").collect()
@@ -43,13 +43,13 @@ async fn every_command_is_in_the_table_and_no_other() {
 }
 
 on_both_brokers! {
-    async fn a_task_in_json_has_the_fields_of_the_page(desk) {
-        let run = desk.t.start_run(task("t1").with_header("trace", "abc")).await;
-        desk.t.settle(&run, retry(std::time::Duration::from_secs(60), "boom")).await;
+    async fn a_task_in_json_has_the_fields_of_the_page(cli) {
+        let run = cli.t.start_run(task("t1").with_header("trace", "abc")).await;
+        cli.t.settle(&run, retry(std::time::Duration::from_secs(60), "boom")).await;
         assert_eq!(run.text().id, "t1");
         let block = PAGE.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
         let documented: Value = serde_json::from_str(block).unwrap();
-        let told = desk.json("task inspect -q default t1").await;
+        let told = cli.json("task inspect -q default t1").await;
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
         assert_eq!(keys(&told), keys(&documented));
         for part in ["payload", "headers", "failures"] {

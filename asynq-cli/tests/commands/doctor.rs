@@ -9,16 +9,16 @@ use asynq_runtime::{
 };
 use asynq_tests::{Need, archive, default_queue, eventually, patient, task, task_id};
 
-use crate::desk::{Desk, on_both_brokers};
+use crate::fixture::{CliFixture, on_both_brokers};
 
 #[job]
 async fn resize(_width: u32) -> JobResult {
     Ok(())
 }
 
-/// A server that takes from the default queue.
-async fn serve<S: asynq_tests::Store>(desk: &Desk<S>) {
-    let t = &desk.t;
+/// Registers a server that serves the default queue.
+async fn serve<S: asynq_tests::Store>(cli: &CliFixture<S>) {
+    let t = &cli.t;
     let member = t.another_member(7).await;
     let queues = vec![QueueWeight { queue: Some("default".into()), weight: Some(1) }];
     let info = ServerInfo {
@@ -32,10 +32,10 @@ async fn serve<S: asynq_tests::Store>(desk: &Desk<S>) {
     t.broker().beat(&member, &info, &[]).await.unwrap();
 }
 
-/// What was found, as `severity check subject`, without what the machine itself brings: no Redis of a test keeps anything,
-/// and its clock stands still.
-async fn found<S: asynq_tests::Store>(desk: &Desk<S>) -> Vec<String> {
-    let answer = desk.run("doctor --json").await;
+/// Returns the findings as `severity check subject`, without those that the test's machine causes: no Redis of a test
+/// keeps anything, and its clock stands still.
+async fn found<S: asynq_tests::Store>(cli: &CliFixture<S>) -> Vec<String> {
+    let answer = cli.run("doctor --json").await;
     let report: serde_json::Value =
         serde_json::from_str(&answer.out).unwrap_or_else(|error| panic!("{error}\n{answer}"));
     let findings = report["findings"].as_array().unwrap();
@@ -49,81 +49,81 @@ async fn found<S: asynq_tests::Store>(desk: &Desk<S>) -> Vec<String> {
 }
 
 on_both_brokers! {
-    async fn a_system_in_order_has_no_findings(desk) {
-        serve(&desk).await;
-        desk.t.seed_every_state().await;
-        assert_eq!(found(&desk).await, [""; 0]);
+    async fn a_system_in_order_has_no_findings(cli) {
+        serve(&cli).await;
+        cli.t.seed_every_state().await;
+        assert_eq!(found(&cli).await, [""; 0]);
     }
 
-    async fn tasks_that_nobody_takes_are_found_with_the_command_that_repairs_it(desk) {
-        desk.t.seed_pending(&["t1", "t2"]).await;
-        assert_eq!(found(&desk).await, ["error no-consumer default"]);
-        let answer = desk.run("doctor").await;
+    async fn tasks_that_nobody_takes_are_found_with_the_command_that_repairs_it(cli) {
+        cli.t.seed_pending(&["t1", "t2"]).await;
+        assert_eq!(found(&cli).await, ["error no-consumer default"]);
+        let answer = cli.run("doctor").await;
         assert_eq!(answer.code, 1);
         for part in ["2 tasks wait and no server serves the queue", "means", "repair", "--queues default"] {
             assert!(answer.out.contains(part), "{part}\n{answer}");
         }
     }
 
-    async fn types_and_shapes_that_a_worker_requeues_are_found_at_once(desk) {
-        serve(&desk).await;
+    async fn types_and_shapes_that_a_worker_requeues_are_found_at_once(cli) {
+        serve(&cli).await;
         let worker = Server::builder("nothing://is-connected")
-            .broker(desk.t.another_broker().await)
+            .broker(cli.t.another_broker().await)
             .registry(Registry::only::<(resize,)>().unwrap())
             .build()
             .await
             .unwrap();
-        let client = Client::new(desk.t.shared());
+        let client = Client::new(cli.t.shared());
         for (r#type, payload, id) in [("email:send", &b"{}"[..], "t1"), ("resize", b"\x01\0\0\0\0\x05", "t2")] {
             client.enqueue_raw(RawTask::new(r#type, payload).task_id(id)).await.unwrap();
         }
         let running = worker.start().await.unwrap();
         eventually("both tasks are requeued", async || {
-            (desk.t.broker().queue_stats(&default_queue()).await.unwrap().retry == 2).then_some(())
+            (cli.t.broker().queue_stats(&default_queue()).await.unwrap().retry == 2).then_some(())
         })
         .await;
         running.shutdown().await.unwrap();
-        assert_eq!(found(&desk).await, ["error no-handler default", "error unknown-shape default"]);
-        let answer = desk.run("doctor").await;
+        assert_eq!(found(&cli).await, ["error no-handler default", "error unknown-shape default"]);
+        let answer = cli.run("doctor").await;
         assert!(answer.out.contains("1 wait for one that does, 0 are archived"), "{answer}");
-        let task = desk.run("task inspect -q default t1").await;
+        let task = cli.run("task inspect -q default t1").await;
         assert!(task.out.contains("handler not found for task \"email:send\""), "{task}");
     }
 
-    async fn types_that_were_given_up_are_found_with_the_command_that_runs_them_again(desk) {
-        serve(&desk).await;
-        desk.t.enqueue(task("t1")).await;
-        let run = desk.t.take_one().await;
-        desk.t.settle(&run, archive("handler not found for task \"email:send\"")).await;
-        assert_eq!(found(&desk).await, ["error no-handler default"]);
-        let answer = desk.run("doctor").await;
+    async fn types_that_were_given_up_are_found_with_the_command_that_runs_them_again(cli) {
+        serve(&cli).await;
+        cli.t.enqueue(task("t1")).await;
+        let run = cli.t.take_one().await;
+        cli.t.settle(&run, archive("handler not found for task \"email:send\"")).await;
+        assert_eq!(found(&cli).await, ["error no-handler default"]);
+        let answer = cli.run("doctor").await;
         assert!(answer.out.contains("asynq task run-all --queue default --state archived"), "{answer}");
     }
 
-    async fn an_active_task_without_a_lease_is_found(desk) {
-        if desk.t.lacks(Need::LostLease) {
+    async fn an_active_task_without_a_lease_is_found(cli) {
+        if cli.t.lacks(Need::LostLease) {
             return;
         }
-        serve(&desk).await;
-        desk.t.seed_active("t1").await;
-        desk.t.store.lose_lease(&default_queue(), &task_id("t1"));
-        assert_eq!(found(&desk).await, ["error active-without-lease default"]);
+        serve(&cli).await;
+        cli.t.seed_active("t1").await;
+        cli.t.store.lose_lease(&default_queue(), &task_id("t1"));
+        assert_eq!(found(&cli).await, ["error active-without-lease default"]);
     }
 
-    async fn a_limit_that_comes_first_is_told(desk) {
-        serve(&desk).await;
+    async fn a_limit_that_comes_first_is_told(cli) {
+        serve(&cli).await;
         let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
-        desk.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
-        desk.t.advance(Duration::from_secs(1));
-        serve(&desk).await;
-        let answer = desk.run("doctor --limit 1 --json").await;
+        cli.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
+        cli.t.advance(Duration::from_secs(1));
+        serve(&cli).await;
+        let answer = cli.run("doctor --limit 1 --json").await;
         assert!(answer.out.contains("\"complete\": false"), "{answer}");
     }
 }
 
 #[tokio::test]
 async fn without_a_broker_the_exit_code_is_two() {
-    let answer = crate::desk::run(None, Default::default(), &["doctor", "--url", "redis://127.0.0.1:1"]).await;
+    let answer = crate::fixture::run(None, Default::default(), &["doctor", "--url", "redis://127.0.0.1:1"]).await;
     assert_eq!(answer.code, 2, "{answer}");
 }
 
@@ -133,9 +133,9 @@ async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
     let client = patient::client(&server.url()).await;
     redis::cmd("CONFIG").arg(&["SET", "maxmemory-policy", "allkeys-lru"]).exec(&mut server.connection()).unwrap();
     drop(client);
-    let refused = crate::desk::run(None, Default::default(), &["stats", "--url", &server.url()]).await;
+    let refused = crate::fixture::run(None, Default::default(), &["stats", "--url", &server.url()]).await;
     assert_eq!(refused.code, 2, "{refused}");
-    let answer = crate::desk::run(None, Default::default(), &["doctor", "--url", &server.url()]).await;
+    let answer = crate::fixture::run(None, Default::default(), &["doctor", "--url", &server.url()]).await;
     assert_eq!(answer.code, 1, "{answer}");
     assert!(answer.out.contains("error: eviction:"), "{answer}");
 }

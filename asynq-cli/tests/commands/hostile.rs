@@ -1,4 +1,4 @@
-//! Names and texts that anybody may have chosen: nothing but what is to be seen reaches a terminal, and programs get the same.
+//! Hostile names and texts: only harmless characters reach a terminal, and programs get the exact text.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use asynq_runtime::{
 };
 use asynq_tests::{Build as _, Store, archive, group, retry, task};
 
-use crate::desk::{Answer, Desk, on_both_brokers};
+use crate::fixture::{Answer, CliFixture, on_both_brokers};
 
 /// Clears the screen, sets a colour and the title, turns the direction of writing; in C0, C1 and beyond.
 const EVIL: &str = "e\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{202e}\u{2066}\u{7f}\u{8}\r\u{85}\u{feff}v";
@@ -22,20 +22,20 @@ fn evil(id: &str) -> NewTask {
     new
 }
 
-/// A queue of a hostile name with hostile tasks.
-async fn seed<S: Store>(desk: &Desk<S>) {
+/// Fills a queue of a hostile name with hostile tasks.
+async fn seed<S: Store>(cli: &CliFixture<S>) {
     let hour = Duration::from_secs(3600);
-    let run = desk.t.start_run(evil("retry")).await;
-    desk.t.settle(&run, retry(hour, EVIL)).await;
-    let run = desk.t.start_run(evil("archived")).await;
-    desk.t.settle(&run, archive(EVIL)).await;
+    let run = cli.t.start_run(evil("retry")).await;
+    cli.t.settle(&run, retry(hour, EVIL)).await;
+    let run = cli.t.start_run(evil("archived")).await;
+    cli.t.settle(&run, archive(EVIL)).await;
     let mut grouped = evil("grouped").grouped("x");
     grouped.message.group_key = EVIL.into();
     grouped.group = Some(group(EVIL));
-    desk.t.enqueue(grouped).await;
-    desk.t.enqueue(evil("scheduled").after(hour)).await;
-    desk.t.start_run(evil("active")).await;
-    desk.t.enqueue(evil(EVIL)).await;
+    cli.t.enqueue(grouped).await;
+    cli.t.enqueue(evil("scheduled").after(hour)).await;
+    cli.t.start_run(evil("active")).await;
+    cli.t.enqueue(evil(EVIL)).await;
     let entry = SchedulerEntry {
         id: EVIL.into(),
         spec: EVIL.into(),
@@ -44,15 +44,15 @@ async fn seed<S: Store>(desk: &Desk<S>) {
         enqueue_options: vec![format!("Queue(\"{EVIL}\")"), EVIL.into()],
         ..SchedulerEntry::default()
     };
-    desk.t.broker().show_entries("host:1:x", &[entry], Duration::from_secs(60)).await.unwrap();
+    cli.t.broker().show_entries("host:1:x", &[entry], Duration::from_secs(60)).await.unwrap();
     let info = ServerInfo {
         host: EVIL.into(),
         server_id: EVIL.into(),
         status: EVIL.into(),
         rust_version: EVIL.into(),
-        // Not the queue of the tasks: so `doctor` has something to say of that.
+        // This is not the queue of the tasks, so that `doctor` has a finding.
         queues: vec![QueueWeight { queue: Some(format!("other {EVIL}")), weight: Some(1) }],
-        start_time: Some(desk.t.now().into()),
+        start_time: Some(cli.t.now().into()),
         ..ServerInfo::default()
     };
     let worker = WorkerInfo {
@@ -64,8 +64,8 @@ async fn seed<S: Store>(desk: &Desk<S>) {
         queue: EVIL.into(),
         ..WorkerInfo::default()
     };
-    let member = desk.t.another_member(7).await;
-    desk.t.broker().beat(&member, &info, &[worker]).await.unwrap();
+    let member = cli.t.another_member(7).await;
+    cli.t.broker().beat(&member, &info, &[worker]).await.unwrap();
 }
 
 #[track_caller]
@@ -79,8 +79,8 @@ fn is_harmless(answer: &Answer) {
 }
 
 on_both_brokers! {
-    async fn nothing_hostile_reaches_a_terminal(desk) {
-        seed(&desk).await;
+    async fn nothing_hostile_reaches_a_terminal(cli) {
+        seed(&cli).await;
         for words in [
             &["doctor"][..],
             &["stats"],
@@ -119,7 +119,7 @@ on_both_brokers! {
             &[EVIL],
         ] {
             for json in [&[][..], &["--json"]] {
-                let answer = desk.run_words(&[words, json].concat()).await;
+                let answer = cli.run_words(&[words, json].concat()).await;
                 is_harmless(&answer);
                 assert!(!answer.out.is_empty() || !answer.err.is_empty(), "{words:?}");
                 if !json.is_empty() && answer.code == 0 {
@@ -129,21 +129,21 @@ on_both_brokers! {
         }
     }
 
-    async fn the_doctor_finds_fault_with_a_hostile_queue_and_shows_its_name_harmlessly(desk) {
-        seed(&desk).await;
-        let answer = desk.run("doctor").await;
+    async fn the_doctor_finds_fault_with_a_hostile_queue_and_shows_its_name_harmlessly(cli) {
+        seed(&cli).await;
+        let answer = cli.run("doctor").await;
         is_harmless(&answer);
         assert_eq!(answer.code, 1, "{answer}");
         assert!(answer.out.contains("error: no-consumer: e\u{fffd}[2J"), "{answer}");
-        let report: serde_json::Value = serde_json::from_str(&desk.run("doctor --json").await.out).unwrap();
+        let report: serde_json::Value = serde_json::from_str(&cli.run("doctor --json").await.out).unwrap();
         let subjects = report["findings"].as_array().unwrap().iter().map(|finding| &finding["subject"]);
         assert!(subjects.into_iter().any(|subject| subject == EVIL), "programs get the very name: {report}");
     }
 
-    async fn programs_get_the_very_text(desk) {
-        seed(&desk).await;
-        assert_eq!(desk.json("queue ls").await[0]["queue"], EVIL);
-        let answer = desk.run_words(&["task", "inspect", "-q", EVIL, "retry", "--json"]).await;
+    async fn programs_get_the_very_text(cli) {
+        seed(&cli).await;
+        assert_eq!(cli.json("queue ls").await[0]["queue"], EVIL);
+        let answer = cli.run_words(&["task", "inspect", "-q", EVIL, "retry", "--json"]).await;
         let task: serde_json::Value = serde_json::from_str(&answer.out).unwrap();
         assert_eq!((&task["type"], &task["last_error"]), (&EVIL.into(), &EVIL.into()));
         assert_eq!(task["payload"]["data"], EVIL);

@@ -1,57 +1,57 @@
-//! Much of everything: 1,200 queues, payloads of 1 MiB.
+//! Large numbers and sizes: 1,200 queues, payloads of 1 MiB.
 
 use asynq_tests::{Build as _, task};
 
-use crate::desk::on_both_brokers;
+use crate::fixture::on_both_brokers;
 
 on_both_brokers! {
-    async fn more_queues_than_a_table_has_rows(desk) {
+    async fn more_queues_than_a_table_has_rows(cli) {
         let tasks: Vec<_> = (0..1_200).map(|n| task("one").in_queue(&format!("q{n:04}"))).collect();
-        for answer in desk.t.broker().enqueue(tasks).await {
+        for answer in cli.t.broker().enqueue(tasks).await {
             answer.unwrap();
         }
-        let names = desk.run("queue ls").await;
+        let names = cli.run("queue ls").await;
         assert_eq!((names.out.lines().count(), names.out.lines().last()), (1_200, Some("q1199")));
-        let stats = desk.run("stats").await;
+        let stats = cli.run("stats").await;
         assert!(stats.out.contains("\nand 200 more queues\n"), "{stats}");
-        assert_eq!(desk.json("stats").await["queues_left_out"], 200);
-        assert_eq!(desk.json("queue ls").await.as_array().map(Vec::len), Some(1_200));
+        assert_eq!(cli.json("stats").await["queues_left_out"], 200);
+        assert_eq!(cli.json("queue ls").await.as_array().map(Vec::len), Some(1_200));
     }
 
-    async fn a_payload_of_a_mebibyte_is_cut_for_people_and_whole_for_programs(desk) {
+    async fn a_payload_of_a_mebibyte_is_cut_for_people_and_whole_for_programs(cli) {
         let mut large = task("large");
         let text = format!("\"{}\"", "é".repeat(524_287));
         assert_eq!(text.len(), 1024 * 1024);
         large.message.payload = text.clone().into();
-        desk.t.enqueue(large).await;
+        cli.t.enqueue(large).await;
         let mut binary = task("binary");
         binary.message.payload = vec![0xFF; 1024 * 1024].into();
-        desk.t.enqueue(binary).await;
+        cli.t.enqueue(binary).await;
 
-        let table = desk.run("task ls -q default -s pending").await;
+        let table = cli.run("task ls -q default -s pending").await;
         assert!(table.out.len() < 1_000, "{} bytes", table.out.len());
         assert!(table.out.contains("\"ééé") && table.out.contains("non-printable bytes"), "{table}");
-        let shown = desk.run("task inspect -q default large").await;
+        let shown = cli.run("task inspect -q default large").await;
         assert!(shown.out.len() < 6_000 && shown.out.contains("… and 1044481 more bytes (--max-payload)"), "{shown}");
-        let binary = desk.run("task inspect -q default binary").await;
+        let binary = cli.run("task inspect -q default binary").await;
         assert!(binary.out.contains("non-printable bytes (1048576 bytes; --json shows them as base64)"), "{binary}");
 
-        let whole = desk.json("task inspect -q default large").await;
+        let whole = cli.json("task inspect -q default large").await;
         assert_eq!(whole["payload"]["data"].as_str().map(|data| data.len() + 2), Some(text.len()));
-        let page = desk.json("task ls -q default -s pending").await;
+        let page = cli.json("task ls -q default -s pending").await;
         assert_eq!((&page[0]["payload"]["cut"], &page[0]["payload"]["bytes"]), (&true.into(), &1_048_576.into()));
         assert_eq!(page[1]["payload"]["data"].as_str().map(str::len), Some(16_384_usize.div_ceil(3) * 4));
     }
 
-    async fn a_payload_over_the_limit_is_refused_before_it_is_sent(desk) {
+    async fn a_payload_over_the_limit_is_refused_before_it_is_sent(cli) {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("large");
         std::fs::write(&file, vec![b'x'; 1024 * 1024 + 1]).unwrap();
         let file = file.to_str().unwrap();
         let words = ["task", "enqueue", "-t", "mail", "--id", "x", "--payload-file", file];
-        let refused = desk.run_words(&words).await;
+        let refused = cli.run_words(&words).await;
         assert_eq!(refused.code, 2, "{refused}");
         assert!(refused.err.contains("more than 1048576 bytes; raise --payload-limit"), "{refused}");
-        assert_eq!(desk.run_words(&[&words[..], &["--payload-limit", "2000000"]].concat()).await.code, 0);
+        assert_eq!(cli.run_words(&[&words[..], &["--payload-limit", "2000000"]].concat()).await.code, 0);
     }
 }

@@ -4,37 +4,37 @@ use std::time::Duration;
 
 use asynq_tests::{Build as _, Seeded as _, group, queue, retry, task};
 
-use crate::desk::{Setting, assert_written, on_both_brokers};
+use crate::fixture::{Setting, assert_written, on_both_brokers};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
 on_both_brokers! {
-    async fn nothing_is_there_yet(desk) {
+    async fn nothing_is_there_yet(cli) {
         assert_written("empty", &[
-            desk.run("stats").await,
-            desk.run("queue ls").await,
-            desk.run("queue ls --json").await,
-            desk.run("cron ls").await,
-            desk.run("cron ls --json").await,
+            cli.run("stats").await,
+            cli.run("queue ls").await,
+            cli.run("queue ls --json").await,
+            cli.run("cron ls").await,
+            cli.run("cron ls --json").await,
         ]);
     }
 
-    async fn everything_at_a_glance(desk) {
-        desk.t.seed_every_state().await;
-        desk.t.seed_group("mails", &["one", "two"]).await;
-        desk.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
-        desk.t.broker().pause(&queue("low")).await.unwrap();
+    async fn everything_at_a_glance(cli) {
+        cli.t.seed_every_state().await;
+        cli.t.seed_group("mails", &["one", "two"]).await;
+        cli.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
+        cli.t.broker().pause(&queue("low")).await.unwrap();
         assert_written("stats", &[
-            desk.run("stats").await,
-            desk.run("stats --json").await,
+            cli.run("stats").await,
+            cli.run("stats --json").await,
         ]);
     }
 
-    async fn a_redis_tells_of_itself_what_gos_tool_shows(desk) {
-        desk.t.seed_pending(&["t1"]).await;
-        let (text, json) = (desk.run("stats").await.out, desk.json("stats").await);
+    async fn a_redis_tells_of_itself_what_gos_tool_shows(cli) {
+        cli.t.seed_pending(&["t1"]).await;
+        let (text, json) = (cli.run("stats").await.out, cli.json("stats").await);
         assert_eq!(json["slots"], serde_json::json!([]), "there is no cluster");
-        if desk.t.broker().kind() != "redis" {
+        if cli.t.broker().kind() != "redis" {
             assert!(!text.contains("REDIS") && json["redis"] == serde_json::json!([]), "{text}");
             return;
         }
@@ -48,116 +48,116 @@ on_both_brokers! {
         assert!(node["version"].as_str().unwrap().contains('.') && node["cluster_state"].is_null(), "{node}");
     }
 
-    async fn queues(desk) {
-        desk.t.seed_every_state().await;
-        desk.t.seed_group("mails", &["one", "two"]).await;
-        desk.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
+    async fn queues(cli) {
+        cli.t.seed_every_state().await;
+        cli.t.seed_group("mails", &["one", "two"]).await;
+        cli.t.enqueue(task("later").in_queue("low").after(HOUR)).await;
         assert_written("queue", &[
-            desk.run("queue ls").await,
-            desk.run("queue list --long").await,
-            desk.run("queue ls --json").await,
-            desk.run("queue inspect default low").await,
-            desk.run("queue inspect low --json").await,
-            desk.run("queue history default --days 2").await,
-            desk.run("queue history default low -x 1 --json").await,
+            cli.run("queue ls").await,
+            cli.run("queue list --long").await,
+            cli.run("queue ls --json").await,
+            cli.run("queue inspect default low").await,
+            cli.run("queue inspect low --json").await,
+            cli.run("queue history default --days 2").await,
+            cli.run("queue history default low -x 1 --json").await,
         ]);
     }
 
-    async fn tasks_in_every_state(desk) {
-        desk.t.seed_every_state().await;
-        desk.t.seed_group("mails", &["one", "two"]).await;
+    async fn tasks_in_every_state(cli) {
+        cli.t.seed_every_state().await;
+        cli.t.seed_group("mails", &["one", "two"]).await;
         let mut answers = Vec::new();
         for state in ["active", "pending", "scheduled", "retry", "archived", "completed", "aggregating"] {
-            answers.push(desk.run(&format!("task ls -q default -s {state}")).await);
+            answers.push(cli.run(&format!("task ls -q default -s {state}")).await);
         }
-        answers.push(desk.run("task ls -q default -s aggregating -g mails --size 1 --page 2").await);
-        answers.push(desk.run("task ls -q default -s pending --page 9").await);
-        answers.push(desk.run("task ls -q default -s aggregating -g none").await);
+        answers.push(cli.run("task ls -q default -s aggregating -g mails --size 1 --page 2").await);
+        answers.push(cli.run("task ls -q default -s pending --page 9").await);
+        answers.push(cli.run("task ls -q default -s aggregating -g none").await);
         assert_written("task_ls", &answers);
     }
 
-    async fn tasks_for_programs(desk) {
-        desk.t.seed_every_state().await;
+    async fn tasks_for_programs(cli) {
+        cli.t.seed_every_state().await;
         assert_written("task_ls_json", &[
-            desk.run("task ls -q default -s retry --json").await,
-            desk.run("task ls -q default -s completed --json --max-payload 3").await,
-            desk.run("task ls -q default -s active --json").await,
-            desk.run("task ls -q default -s aggregating --json").await,
+            cli.run("task ls -q default -s retry --json").await,
+            cli.run("task ls -q default -s completed --json --max-payload 3").await,
+            cli.run("task ls -q default -s active --json").await,
+            cli.run("task ls -q default -s aggregating --json").await,
         ]);
     }
 
-    async fn one_task(desk) {
-        desk.t.seed_every_state().await;
+    async fn one_task(cli) {
+        cli.t.seed_every_state().await;
         let rich = task("rich").locked(&asynq_tests::lock_key("rich"), 60).kept(60).with_header("trace", "abc");
         let run = {
-            // Nothing else may be pending when it is taken.
-            desk.t.drain().await;
-            desk.t.start_run(rich).await
+            // No other task may be pending when this one is taken.
+            cli.t.drain().await;
+            cli.t.start_run(rich).await
         };
         assert_eq!(run.text().id, "rich");
-        desk.t.settle(&run, retry(HOUR, "line one\nline two")).await;
+        cli.t.settle(&run, retry(HOUR, "line one\nline two")).await;
         assert_written("task_inspect", &[
-            desk.run("task inspect -q default -i rich").await,
-            desk.run("task inspect -q default rich --json").await,
-            desk.run("task inspect -q default completed").await,
-            desk.run("task inspect -q default active").await,
-            desk.run("task inspect -q default archived --max-payload 3").await,
+            cli.run("task inspect -q default -i rich").await,
+            cli.run("task inspect -q default rich --json").await,
+            cli.run("task inspect -q default completed").await,
+            cli.run("task inspect -q default active").await,
+            cli.run("task inspect -q default archived --max-payload 3").await,
         ]);
     }
 
-    async fn servers(desk) {
-        desk.t.another_member(2).await;
-        desk.t.seed_active("busy").await;
+    async fn servers(cli) {
+        cli.t.another_member(2).await;
+        cli.t.seed_active("busy").await;
         assert_written("server_ls", &[
-            desk.run("server ls").await,
-            desk.run("server list --json").await,
+            cli.run("server ls").await,
+            cli.run("server list --json").await,
         ]);
-        desk.t.advance(HOUR);
-        let gone = desk.run("server ls").await;
+        cli.t.advance(HOUR);
+        let gone = cli.run("server ls").await;
         assert_eq!((gone.out.as_str(), gone.code), ("no server is running\n", 0));
     }
 
-    async fn groups(desk) {
-        desk.t.seed_group("mails", &["one", "two"]).await;
-        desk.t.seed_group("notes", &["three"]).await;
-        desk.t.enqueue(task("plain").in_queue("low")).await;
+    async fn groups(cli) {
+        cli.t.seed_group("mails", &["one", "two"]).await;
+        cli.t.seed_group("notes", &["three"]).await;
+        cli.t.enqueue(task("plain").in_queue("low")).await;
         assert_eq!(group("mails").as_str(), "mails");
         assert_written("group_ls", &[
-            desk.run("group ls -q default").await,
-            desk.run("group list --queue default --long").await,
-            desk.run("group ls -q default --json").await,
-            desk.run("group ls -q low").await,
-            desk.run("group ls -q low --json").await,
+            cli.run("group ls -q default").await,
+            cli.run("group list --queue default --long").await,
+            cli.run("group ls -q default --json").await,
+            cli.run("group ls -q low").await,
+            cli.run("group ls -q low --json").await,
         ]);
     }
 
-    async fn more_groups_than_one_call_brings(desk) {
+    async fn more_groups_than_one_call_brings(cli) {
         let many = (0..1_001).map(|n| task(&format!("t{n}")).grouped(&format!("g{n:04}"))).collect();
-        for answer in desk.t.broker().enqueue(many).await {
+        for answer in cli.t.broker().enqueue(many).await {
             answer.unwrap();
         }
-        let names = desk.run("group ls -q default").await;
+        let names = cli.run("group ls -q default").await;
         assert_eq!(names.out.lines().count(), 1_001);
-        assert_eq!(desk.json("queue inspect default").await[0]["groups"], 1_001);
+        assert_eq!(cli.json("queue inspect default").await[0]["groups"], 1_001);
     }
 
-    async fn colours_are_there_only_when_asked_for(desk) {
-        desk.t.seed_every_state().await;
+    async fn colours_are_there_only_when_asked_for(cli) {
+        cli.t.seed_every_state().await;
         let words = ["stats"];
-        let plain = desk.run_in(Setting::default(), &words).await;
+        let plain = cli.run_in(Setting::default(), &words).await;
         assert!(!plain.out.contains('\u{1b}'), "{plain}");
-        let coloured = desk.run_in(Setting { colours: true, ..Setting::default() }, &words).await;
+        let coloured = cli.run_in(Setting { colours: true, ..Setting::default() }, &words).await;
         assert!(coloured.out.contains("\u{1b}["), "{coloured}");
-        let json = desk.run_in(Setting { colours: true, ..Setting::default() }, &["stats", "--json"]).await;
+        let json = cli.run_in(Setting { colours: true, ..Setting::default() }, &["stats", "--json"]).await;
         assert!(!json.out.contains('\u{1b}'), "{json}");
     }
 
-    async fn a_narrow_terminal_keeps_ids_whole(desk) {
+    async fn a_narrow_terminal_keeps_ids_whole(cli) {
         let mut long = task("a-task-with-a-rather-long-identifier");
         long.message.payload = "words that can be broken ".repeat(3).into();
-        desk.t.enqueue(long).await;
+        cli.t.enqueue(long).await;
         let words = ["task", "ls", "-q", "default", "-s", "pending"];
-        let narrow = desk.run_in(Setting { width: Some(70), ..Setting::default() }, &words).await;
+        let narrow = cli.run_in(Setting { width: Some(70), ..Setting::default() }, &words).await;
         assert!(narrow.out.contains("\na-task-with-a-rather-long-identifier  email:send  "), "{narrow}");
         assert!(narrow.out.lines().count() > 3 && narrow.out.lines().all(|line| line.len() <= 70), "{narrow}");
     }
@@ -165,13 +165,13 @@ on_both_brokers! {
 
 #[tokio::test]
 async fn what_needs_no_broker_asks_none() {
-    let version = crate::desk::run(None, Setting::default(), &["version", "--json"]).await;
+    let version = crate::fixture::run(None, Setting::default(), &["version", "--json"]).await;
     assert_eq!(version.out, format!("{{\n  \"version\": \"{}\"\n}}\n", env!("CARGO_PKG_VERSION")));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        let script = crate::desk::run(None, Setting::default(), &["completions", shell]).await;
+        let script = crate::fixture::run(None, Setting::default(), &["completions", shell]).await;
         assert!(script.code == 0 && script.out.contains("archive-all"), "{script}");
         assert!(!script.out.contains("archiveall"), "aliases of Go's tool are understood, not offered");
     }
-    let help = crate::desk::run(None, Setting::default(), &["--help"]).await;
+    let help = crate::fixture::run(None, Setting::default(), &["--help"]).await;
     assert!(help.code == 0 && help.out.contains("Exit codes:") && help.out.contains("ASYNQ_URL"), "{help}");
 }

@@ -58,7 +58,7 @@ fn variables_of_gos_tool_are_not_passed_over_in_silence() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn a_reader_that_leaves_is_not_a_failure() {
     let mut child = asynq(&["completions", "zsh"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
@@ -90,8 +90,8 @@ async fn ctrl_c_leaves_a_consistent_state_and_tells_how_far_it_came() {
         let sent = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
         assert!(sent.success(), "kill {name}");
     };
-    // Held still in the middle, so that it cannot be done before the signal is there. A machine that stops this test for a while
-    // lets it come to its end; then it begins anew.
+    // The program is stopped in the middle, so that it cannot finish before the signal arrives. If this test is held up
+    // and the program finishes, the attempt begins anew.
     let child = eventually("it is held in the middle", async || {
         fill(&*broker, TASKS).await;
         let mut child = asynq(&args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -120,19 +120,19 @@ async fn ctrl_c_leaves_a_consistent_state_and_tells_how_far_it_came() {
     assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().pending, 0);
 }
 
-/// Fills the default queue with so many tasks.
+/// Fills the default queue with this many tasks.
 async fn fill(broker: &dyn Broker, tasks: usize) {
     for answer in broker.enqueue((0..tasks).map(|n| task(&format!("t{n}"))).collect()).await {
         answer.unwrap();
     }
 }
 
-/// What the program writes to a terminal of its own, standard output and error together.
+/// Runs the program on a terminal of its own; standard output and error come together.
 fn on_a_terminal(args: &[&str]) -> Output {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
     let line: Vec<String> = [env!("CARGO_BIN_EXE_asynq")].iter().chain(args).map(|word| quoted(word)).collect();
     let mut command = Command::new("script");
-    // As for the program itself.
+    // The same variables are removed as by `asynq`.
     for (name, _) in asynq(&[]).get_envs() {
         command.env_remove(name);
     }

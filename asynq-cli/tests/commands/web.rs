@@ -9,7 +9,7 @@ use std::{
 use asynq_tests::{SqliteStore, Store as _};
 
 use crate::{
-    desk::{self, Setting},
+    fixture::{self, Setting},
     process::{asynq, ends, text},
 };
 
@@ -21,7 +21,7 @@ struct Web {
 
 impl Web {
     async fn start(store: &SqliteStore, more: &[&str], variables: &[(&str, &str)]) -> Self {
-        // Looking makes no file: somebody has to be there first.
+        // Looking creates no file: this connection creates it.
         store.connect(None).await;
         let url = store.url();
         let args = [&["--url", &url, "web", "--listen", "127.0.0.1:0", "--json"][..], more].concat();
@@ -37,14 +37,14 @@ impl Web {
         Self { child, address }
     }
 
-    /// The status of an answer.
+    /// Returns the status of an answer.
     fn ask(&self, method: &str, path: &str, headers: &str) -> u16 {
         let answer = self.answer(&self.address, method, path, headers);
         let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
         status.unwrap_or_else(|| panic!("{answer}"))
     }
 
-    /// The answer to a request by this host name.
+    /// Returns the answer to a request by this host name.
     fn answer(&self, host: &str, method: &str, path: &str, headers: &str) -> String {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{headers}\r\n").unwrap();
@@ -91,7 +91,7 @@ async fn a_password_and_a_token_come_from_files_or_variables() {
     let folder = tempfile::tempdir().unwrap();
     let (hash, token) = (folder.path().join("hash"), folder.path().join("token"));
     let piped = Setting { piped: b"a password of mine\n", ..Setting::default() };
-    let hashed = desk::run(None, piped, &["hash-password"]).await;
+    let hashed = fixture::run(None, piped, &["hash-password"]).await;
     assert!(hashed.code == 0 && hashed.out.starts_with("$argon2id$"), "{hashed}");
     std::fs::write(&hash, &hashed.out).unwrap();
     std::fs::write(&token, "a-token-of-mine-that-is-long-enough-0123456789\n").unwrap();
@@ -112,13 +112,13 @@ async fn a_password_and_a_token_come_from_files_or_variables() {
 async fn nobody_else_can_come_without_a_login() {
     let store = SqliteStore::start().await;
     let client = asynq_runtime::Client::new(store.connect(None).await);
-    let open = desk::run(Some(client.clone()), Setting::default(), &["web", "--listen", "0.0.0.0:0"]).await;
+    let open = fixture::run(Some(client.clone()), Setting::default(), &["web", "--listen", "0.0.0.0:0"]).await;
     assert_eq!((open.code, open.out.as_str()), (2, ""), "{open}");
     assert!(open.err.contains("would be open to everybody") && open.err.contains("ASYNQ_DASHBOARD_PASSWORD_HASH"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let client = asynq_runtime::Client::new(store.connect(None).await);
-    let busy = desk::run(Some(client), Setting::default(), &["web", "--listen", &address]).await;
+    let busy = fixture::run(Some(client), Setting::default(), &["web", "--listen", &address]).await;
     assert_eq!(busy.code, 1, "{busy}");
     assert!(busy.err.contains(&address), "{busy}");
 }
@@ -126,13 +126,13 @@ async fn nobody_else_can_come_without_a_login() {
 #[tokio::test]
 async fn a_password_is_typed_unseen_and_never_a_flag() {
     let typed = Setting { typed: Some(""), ..Setting::default() };
-    let hashed = desk::run(None, typed, &["hash-password", "--json"]).await;
+    let hashed = fixture::run(None, typed, &["hash-password", "--json"]).await;
     let told: serde_json::Value = serde_json::from_str(&hashed.out).unwrap();
     assert!(told["hash"].as_str().unwrap().starts_with("$argon2id$"), "{hashed}");
     assert_eq!(hashed.err, "Password: \n");
-    assert_eq!(desk::run(None, Setting::default(), &["hash-password"]).await.code, 2, "nothing is no password");
+    assert_eq!(fixture::run(None, Setting::default(), &["hash-password"]).await.code, 2, "nothing is no password");
     for words in [["web", "--password-hash", "x"], ["web", "--token", "x"]] {
-        let refused = desk::run(None, Setting::default(), &words).await;
+        let refused = fixture::run(None, Setting::default(), &words).await;
         assert_eq!(refused.code, 2, "{refused}");
     }
 }

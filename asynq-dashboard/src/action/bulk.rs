@@ -18,29 +18,29 @@ use crate::{
     state::AppState,
 };
 
-/// How long one request goes on; then it says how many tasks are left.
+/// How long one request works; its answer says how many tasks are left.
 const LONGEST: Duration = Duration::from_secs(15);
 
-/// What to do to which tasks.
+/// An action on some tasks.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BulkRequest {
     action: Action,
-    /// The state whose tasks are meant.
+    /// The state of the tasks.
     state: String,
-    /// Only those that wait in this group.
+    /// Only tasks that wait in this group.
     #[serde(default)]
     group: Option<String>,
-    /// These tasks, at most 500 …
+    /// The ids of the tasks, at most 500 …
     #[serde(default)]
     ids: Vec<String>,
-    /// … or all of them.
+    /// … or all tasks.
     #[serde(default)]
     all: bool,
-    /// Of all, no more than so many: as many as somebody was asked about. What comes meanwhile is left.
+    /// Most tasks to change if `all` is set: as many as the user was asked about. Tasks that come meanwhile are left.
     #[serde(default)]
     most: Option<u64>,
-    /// Archives them although the archive keeps fewer: a worker deletes the oldest. Refused otherwise.
+    /// Archives the tasks although the archive keeps fewer: a worker deletes the oldest. Refused otherwise.
     #[serde(default)]
     beyond_archive: bool,
 }
@@ -63,19 +63,19 @@ impl From<Action> for BulkAction {
     }
 }
 
-/// What was done.
+/// The result of a bulk action.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Report {
     message: String,
     /// Tasks that were changed.
     changed: u64,
-    /// Of those that were asked for, the ones that are treated: changed, or found to be gone.
+    /// Requested tasks that are treated: changed, or found to be gone.
     treated: u64,
-    /// Tasks that are chosen now: not reached in time, or new.
+    /// Tasks that match now: not reached in time, or new.
     left: u64,
-    /// Whether it is not done: ask again to go on.
+    /// Whether the action is not complete: the client repeats the request to go on.
     more: bool,
-    /// Of tasks by id: why not, the first 20.
+    /// The first 20 tasks by id that were refused, with the reason.
     refused: Vec<Refused>,
 }
 
@@ -85,7 +85,7 @@ struct Refused {
     message: String,
 }
 
-/// Most refusals that are told one by one.
+/// Most refusals that are reported one by one.
 const MOST_TOLD: usize = 20;
 
 pub(super) async fn bulk(
@@ -123,7 +123,7 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
     };
     let until = Instant::now() + LONGEST;
     let mut bulk = match bulk.start().await {
-        // The state fits, as was checked: it is the group that is not there.
+        // The state was checked before: the group is missing.
         Err(error @ InspectError::Request { what: "group", .. }) => return Err(Failure::not_found(error.to_string())),
         started => started?,
     };
@@ -168,7 +168,7 @@ fn agreed(queue: &str, room: ArchiveRoom, beyond: u64, wanted: &BulkRequest) -> 
     Err(Failure::new(Kind::Conflict, message))
 }
 
-/// Changes these tasks, as far as each is still in the state in which it was picked.
+/// Changes those of these tasks that are still in the state in which they were picked.
 async fn each(
     app: &AppState,
     queue: &str,

@@ -19,11 +19,11 @@ use crate::{
     state::AppState,
 };
 
-/// Its routes.
+/// Returns the routes of log-in and log-out.
 pub(super) fn routes() -> Vec<Route> {
     vec![
         Route { method: Method::POST, path: "/login", access: Access::Public, call: post(log_in) },
-        // Also for a read-only dashboard: it changes nothing but the login.
+        // A read-only dashboard has this route as well: a logout changes only the login.
         Route { method: Method::POST, path: "/logout", access: Access::Read, call: post(log_out) },
     ]
 }

@@ -1,4 +1,4 @@
-//! What changes something: POST routes that answer `{"message": …}`, with numbers where there are some.
+//! Routes that change something: each POST answers `{"message": …}`, some with numbers.
 
 mod bulk;
 mod login;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::route::Route;
 
-/// Their routes, all of them [`Route::write`] but the login's.
+/// Returns these routes, all of them [`Route::write`] but the login's.
 pub(crate) fn routes() -> Vec<Route> {
     let mut routes = login::routes();
     routes.extend([
@@ -31,15 +31,15 @@ pub(crate) fn routes() -> Vec<Route> {
     routes
 }
 
-/// A change that takes nothing but its path.
+/// The body of a change that takes nothing but its path.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Nothing {}
 
-/// What was done.
+/// The answer to a change.
 #[derive(Debug, Serialize)]
 struct Done {
-    /// For people.
+    /// A sentence for people.
     message: String,
 }
 

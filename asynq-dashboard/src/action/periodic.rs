@@ -16,13 +16,13 @@ use crate::{
 
 type EntryPath = Segments<(Name, Name)>;
 
-/// What was enqueued.
+/// The task that was enqueued.
 #[derive(Debug, Serialize)]
 pub(super) struct Ran {
     message: String,
-    /// The task's id.
+    /// The id of the task.
     id: String,
-    /// Its queue.
+    /// The queue of the task.
     queue: String,
 }
 
@@ -32,7 +32,7 @@ pub(super) async fn run(
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Ran>, Failure> {
     let entry = periodic::one(&app, &queue, &id).await?;
-    // What this program has itself it knows whole; of another's it knows what the list says.
+    // An entry of this program is known as a whole; of other entries only the listed fields are known.
     let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
     let task = match linked.into_iter().find(|linked| linked.id().as_str() == entry.id) {
         Some(linked) => app.schedule().run_now(&linked).await?,
@@ -65,7 +65,7 @@ pub(super) async fn resume(
     Ok(done(if changed { format!("{what} goes on with its next tick.") } else { format!("{what} was not paused.") }))
 }
 
-/// The entry, if it can be paused.
+/// Returns the entry, if it can be paused.
 async fn kept(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
     let entry = periodic::one(app, queue, id).await?;
     if entry.kept.is_none() {

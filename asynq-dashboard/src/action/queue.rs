@@ -17,7 +17,7 @@ use crate::{
     state::AppState,
 };
 
-/// How long one request deletes tasks; then it says how many are left.
+/// How long one request deletes tasks; its answer says how many are left.
 const LONGEST: Duration = Duration::from_secs(15);
 
 pub(super) async fn pause(
@@ -42,21 +42,21 @@ pub(super) async fn resume(
     Ok(done(if changed { format!("Queue {queue} runs again.") } else { format!("Queue {queue} was not paused.") }))
 }
 
-/// What to delete.
+/// The options of a deletion.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct Which {
-    /// Whether its tasks are deleted too; a queue with tasks is refused otherwise.
+    /// Whether the queue's tasks are deleted too; a queue with tasks is refused otherwise.
     force: bool,
 }
 
-/// How far the deletion is.
+/// The progress of a deletion.
 #[derive(Debug, Serialize)]
 pub(super) struct Deleted {
     message: String,
     /// Tasks that this request deleted.
     tasks: u64,
-    /// Whether there is more to do: ask again to go on. The queue is paused until then.
+    /// Whether tasks are left: the client repeats the request to go on. The queue is paused until then.
     more: bool,
 }
 
@@ -98,7 +98,7 @@ pub(super) async fn delete(
     app.samples().forget().await;
     match removed {
         Ok(removed) => tasks += removed.tasks,
-        // Its last task was deleted, and with it, in some brokers' eyes, the queue.
+        // The queue's last task was deleted, and for some brokers the queue is gone with it.
         Err(InspectError::QueueNotFound { .. }) if tasks > 0 => {}
         Err(error) => return Err(error.into()),
     }

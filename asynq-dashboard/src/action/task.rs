@@ -17,15 +17,15 @@ use crate::{
 
 type Task = Segments<(Name, Name)>;
 
-/// On what condition a task is changed.
+/// The condition of a change.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(super) struct When {
-    /// Only while it is in this state, the one in which somebody saw it; in any if it is not named.
+    /// The state in which the user saw the task: another state is refused. Without it every state will do.
     state: Option<String>,
 }
 
-/// Changes the task, if it is still as it was seen.
+/// Changes the task, if the condition holds.
 async fn change(app: &AppState, queue: &str, id: &str, when: &When, action: BulkAction) -> Result<(), Failure> {
     let inspector = app.inspector();
     match &when.state {
@@ -75,7 +75,7 @@ pub(super) async fn cancel(
     Segments((queue, id)): Task,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    // A request for a task that is not there would be sent to nobody and look like a success.
+    // A request for a task that does not exist would reach no server and look like a success.
     let state = app.inspector().task(&queue, &id).await?.state;
     if state != TaskState::Active {
         return Err(Failure::new(
@@ -92,7 +92,7 @@ pub(super) async fn cancel(
     }))
 }
 
-/// The new payload: one of the two.
+/// The new payload: one of the two fields.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct New {
@@ -122,7 +122,8 @@ pub(super) async fn edit(
     Ok(done(format!("Task {id} has its new arguments.")))
 }
 
-/// The arguments as the job of this program encodes them; `None` where it is not known here, or the task's have another shape.
+/// Returns the arguments as the job of this program encodes them; `None` if the job is not known here, or the task has another
+/// shape.
 async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Option<Bytes>, Failure> {
     let job = app.registry().and_then(|registry| registry.get(&task.r#type));
     if job.is_none_or(|job| job.show(&task.payload).is_err()) {
@@ -149,7 +150,7 @@ async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<O
 
 fn as_it_is(app: &AppState, task: &TaskInfo, payload: String) -> Result<Bytes, Failure> {
     let job = app.registry().and_then(|registry| registry.get(&task.r#type));
-    // The job shows its secrets of either payload; one of them may be in a shape that it cannot read.
+    // One of the two payloads may have a shape that the job cannot read, so the job looks for secrets in both.
     let has_secrets = |job: &JobDescriptor| shows_mask(job, &task.payload) || shows_mask(job, payload.as_bytes());
     if holds_mask(payload.as_bytes()) && job.is_some_and(has_secrets) {
         return Err(masked());
@@ -161,12 +162,12 @@ fn masked() -> Failure {
     Failure::bad_request("a secret is shown as ***: write it anew, or it would become ***")
 }
 
-/// Whether something in this payload is shown as a secret.
+/// Returns whether this payload has a value that is shown as a secret.
 fn shows_mask(job: &JobDescriptor, payload: &[u8]) -> bool {
     job.show(payload).is_ok_and(|shown| has_mask(&shown))
 }
 
-/// Whether the text `***` is among the values of a payload, JSON or postcard, which writes the length before a text.
+/// Returns whether the text `***` is among the values of a payload, JSON or postcard, which writes the length before a text.
 fn holds_mask(payload: &[u8]) -> bool {
     match serde_json::from_slice(payload) {
         Ok(json) => has_mask(&json),
@@ -174,8 +175,8 @@ fn holds_mask(payload: &[u8]) -> bool {
     }
 }
 
-/// Whether a `***` is anywhere in it. Where one was shown, any that comes back may be it: in another place, too, such as
-/// after an element that was put before it.
+/// Returns whether `***` is anywhere in `value`. Any `***` that comes back may be a secret that was shown so, also in
+/// another place, such as behind a new element.
 fn has_mask(value: &Value) -> bool {
     match value {
         Value::String(text) => text == "***",

@@ -1,4 +1,4 @@
-//! The JSON forms. Times are RFC 3339 in UTC with milliseconds, spans are seconds, and what nobody said is null.
+//! The JSON forms. Times are RFC 3339 in UTC with milliseconds, spans are seconds, and a missing value is null.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use crate::{
 /// Most queues of one event.
 const MOST_QUEUES: usize = 500;
 
-/// A time.
+/// Formats a time.
 pub(crate) fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
@@ -33,7 +33,7 @@ fn seconds(span: Duration) -> f64 {
     (span.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// One queue.
+/// Returns the numbers of one queue.
 pub(super) fn queue(queue: &QueueStats) -> Value {
     json!({
         "queue": queue.name.as_str(),
@@ -55,7 +55,7 @@ pub(super) fn queue(queue: &QueueStats) -> Value {
     })
 }
 
-/// All queues together.
+/// Returns the numbers of all queues together.
 pub(super) fn totals(totals: &Totals) -> Value {
     json!({
         "pending": totals.pending,
@@ -73,7 +73,8 @@ pub(super) fn totals(totals: &Totals) -> Value {
     })
 }
 
-/// What an event tells of one queue, or of all: of very many those where something waits or runs come first.
+/// Returns the data of an event for one queue, or for all: of more than 500 queues only those with the most waiting and running
+/// tasks.
 pub(crate) fn samples(snapshot: &Snapshot, only: &str) -> Value {
     let mut chosen: Vec<&QueueStats> = match only {
         "" => snapshot.queues.iter().collect(),
@@ -94,7 +95,7 @@ pub(crate) fn samples(snapshot: &Snapshot, only: &str) -> Value {
     })
 }
 
-/// The points of a series, column by column, as charts want them.
+/// Returns the points of a series, column by column, as charts want them.
 pub(super) fn series(points: &[Point]) -> Value {
     fn column<T: Into<Value>>(points: &[Point], of: impl Fn(&Point) -> T) -> Value {
         points.iter().map(|point| of(point).into()).collect()
@@ -118,14 +119,14 @@ fn shown(shown: &Shown) -> Value {
     json!({ "form": shown.form.as_str(), "text": shown.text, "size": shown.size, "is_cut": shown.is_cut })
 }
 
-/// One task.
+/// Returns one task.
 pub(super) async fn task(app: &AppState, task: &TaskInfo) -> Value {
     let reader = Reader::new(app, [(&*task.r#type, &task.payload[..])]).await;
     let payload = reader.payload(&task.r#type, &task.payload);
     described(app, task, &payload, task.result.as_ref().map(|result| payload::any(result)).as_ref())
 }
 
-/// The tasks of a listing, with the beginning of what is large.
+/// Returns the tasks of a listing, with the beginning of large values.
 pub(super) async fn listed(app: &AppState, tasks: &[TaskBrief]) -> Vec<Value> {
     let reader = Reader::of_tasks(app, tasks).await;
     let one =
@@ -163,17 +164,17 @@ fn described(app: &AppState, task: &TaskInfo, payload: &Shown, result: Option<&S
     })
 }
 
-/// One failed attempt.
+/// Returns one failed attempt.
 pub(super) fn failure(failure: &Failure) -> Value {
     json!({ "number": failure.number, "at": time(failure.at), "error": payload::error(&failure.error).text })
 }
 
-/// One group.
+/// Returns one group.
 pub(super) fn group(group: &GroupStats) -> Value {
     json!({ "group": group.group.as_str(), "size": group.size, "oldest": group.oldest.map(time) })
 }
 
-/// What a search found.
+/// Returns the result of a search.
 pub(super) async fn found(app: &AppState, found: &SearchResult) -> Value {
     json!({
         "looked_at": found.looked_at,
@@ -182,7 +183,7 @@ pub(super) async fn found(app: &AppState, found: &SearchResult) -> Value {
     })
 }
 
-/// The servers with what they run.
+/// Returns the servers with the tasks that they run.
 pub(super) async fn servers(app: &AppState, servers: &[ServerState]) -> Vec<Value> {
     let workers = servers.iter().flat_map(|server| &server.workers);
     let reader = Reader::new(app, workers.map(|worker| (&*worker.task_type, &worker.task_payload[..]))).await;
@@ -222,7 +223,7 @@ fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
     })
 }
 
-/// One periodic entry.
+/// Returns one periodic entry.
 pub(super) fn entry(entry: &Entry) -> Value {
     json!({
         "id": entry.id,
@@ -240,7 +241,7 @@ pub(super) fn entry(entry: &Entry) -> Value {
     })
 }
 
-/// How the broker does.
+/// Returns the health of the broker.
 pub(super) fn health(health: &Health) -> Value {
     json!({
         "kind": health.kind,
@@ -255,12 +256,12 @@ pub(super) fn health(health: &Health) -> Value {
     })
 }
 
-/// Where a cluster keeps a queue.
+/// Returns the slot and the nodes of a queue in a cluster.
 pub(super) fn slot(place: &QueueSlot) -> Value {
     json!({ "queue": place.queue.as_str(), "slot": place.slot, "nodes": place.nodes })
 }
 
-/// One server or file that keeps tasks. Its facts are in sections, with the names and texts that it gave them.
+/// Returns one server or file that keeps tasks. Its facts are in sections, with the broker's own names and texts.
 pub(super) fn node(node: &Node) -> Value {
     let mut facts = Map::new();
     for fact in &node.facts {

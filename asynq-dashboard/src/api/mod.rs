@@ -8,7 +8,7 @@ use axum::routing::get;
 
 use crate::route::Route;
 
-/// Its routes, all of them [`Route::read`].
+/// Returns the routes of the API, all of them [`Route::read`].
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::read("/api/queues", get(queues::all)),

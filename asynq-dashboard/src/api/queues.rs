@@ -17,7 +17,7 @@ use crate::{
     state::AppState,
 };
 
-/// Days of history unless others are asked for.
+/// Days of history by default.
 const DAYS: usize = 30;
 /// Days that counters are kept.
 const MOST_DAYS: usize = 90;
@@ -46,7 +46,7 @@ pub(super) async fn one(State(app): State<AppState>, Segments(queue): Segments<N
     Ok(Json(value))
 }
 
-/// Which tasks.
+/// The query of a listing of tasks.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
@@ -100,7 +100,7 @@ pub(super) async fn task(State(app): State<AppState>, Segments((queue, id)): Seg
     Ok(Json(value))
 }
 
-/// Which groups.
+/// The query of a listing of groups.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct After {
@@ -123,7 +123,7 @@ pub(super) async fn groups(
     Ok(Json(json!({ "next": next, "groups": page.groups.iter().map(json::group).collect::<Vec<_>>() })))
 }
 
-/// How many days.
+/// The query of a history.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Days {

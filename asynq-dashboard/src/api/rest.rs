@@ -20,7 +20,7 @@ const FOR_NODES: Duration = Duration::from_secs(5);
 
 type Answer = Result<Json<Value>, Failure>;
 
-/// Which series.
+/// The query of a series.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Which {
@@ -52,7 +52,7 @@ pub(super) async fn periodic(State(app): State<AppState>) -> Answer {
     })))
 }
 
-/// Which page of an entry's history.
+/// The query of an entry's history.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Pages {

@@ -8,7 +8,7 @@ use axum::{
 use super::is_reader;
 use crate::login::{Caller, peer};
 
-/// What a change's line says before its answer is known.
+/// The parts of a change's log line that are known before the answer.
 #[derive(Debug)]
 pub(super) struct AuditLine {
     method: Method,
@@ -17,17 +17,17 @@ pub(super) struct AuditLine {
 }
 
 impl AuditLine {
-    /// Of a request; `None` for one that only reads.
+    /// Creates the line of a request; `None` for a request that only reads.
     pub(super) fn of(request: &Request) -> Option<Self> {
         (!is_reader(request.method())).then(|| Self {
             method: request.method().clone(),
-            // Encoded, so that no name can begin a line of its own; a query is not part of a change.
+            // The path is encoded, so that no name can begin a line of its own; a query is not part of a change.
             path: request.uri().path().to_owned(),
             peer: peer(request).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
         })
     }
 
-    /// Writes it. `who` is `None` if the login failed or was never asked for.
+    /// Writes the line. `who` is `None` if the login failed or was never asked for.
     pub(super) fn write(&self, who: Option<&Caller>, status: StatusCode) {
         let who = who.map_or("nobody".into(), Caller::name);
         let (method, path, peer, status) = (&self.method, &self.path, &self.peer, status.as_u16());

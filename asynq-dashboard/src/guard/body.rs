@@ -1,4 +1,4 @@
-//! The body of a change: JSON or nothing, at most 1 MiB, at most 64 deep, and soon.
+//! The body of a change: JSON or nothing, at most 1 MiB, at most 64 deep, and in time.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::{
 /// Most bytes of a body.
 pub(crate) const MOST: usize = 1024 * 1024;
 
-/// How long it may take to come: a slow body is cut off as early as a slow head.
+/// How long a body may take to come: a slow body is cut off as early as a slow head.
 const LONGEST: Duration = Duration::from_secs(10);
 
-/// The request with its body read.
+/// Reads the body of the request.
 pub(super) async fn read(request: Request) -> Result<Request, Failure> {
     let too_large = || Failure::new(Kind::TooLarge, "the body is larger than 1 MiB");
     let (parts, body) = request.into_parts();

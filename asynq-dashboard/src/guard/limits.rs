@@ -1,4 +1,4 @@
-//! How large the head of a request may be.
+//! Limits the head of a request.
 
 use axum::http::{HeaderMap, Uri, header};
 
@@ -7,12 +7,12 @@ use crate::failure::{Failure, Kind};
 
 /// Most bytes of path and query.
 const LONGEST_URI: usize = 8 * 1024;
-/// Most bytes of all names and values of headers. Cookies of other programs on this host come along with every request.
+/// Most bytes of all names and values of headers. A request also carries the cookies of other programs on this host.
 const MOST_BYTES: usize = 32 * 1024;
 /// Most headers.
 const MOST_HEADERS: usize = 64;
 
-/// Refuses what is too large.
+/// Refuses a head that is too large.
 pub(super) fn check(uri: &Uri, headers: &HeaderMap) -> Result<(), Failure> {
     let path = uri.path_and_query().map_or(0, |path| path.as_str().len());
     if path > LONGEST_URI {

@@ -1,5 +1,5 @@
-//! What every request passes before its handler: sizes, host, origin, login, body, in this order, all of it
-//! within a time-out; a change leaves a line in the log.
+//! Checks that every request passes before its handler: sizes, host, origin, login, body, in this order, all within a
+//! time-out; a change leaves a line in the log.
 
 mod audit;
 mod body;
@@ -25,7 +25,7 @@ use crate::{
     state::AppState,
 };
 
-/// How long a request may take from its head on. Event streams begin in this time and then go on.
+/// How long a request may take from its head on. An event stream begins in this time and then goes on.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lets a request through to its handler, or answers it.
@@ -60,7 +60,7 @@ async fn pass(
     origin::check_reader(request.headers())?;
     // An open tab alone does not keep a session alive.
     let renews = request.uri().path().strip_prefix(&*app.config().mount) != Some(live::PATH);
-    // Asked of public routes too: a wrong token is wrong everywhere, and a page shows the user's name.
+    // Public routes authenticate too: a wrong token counts everywhere, and a page shows the user's name.
     let caller = rules.login.caller(&request, renews);
     *who = caller.as_ref().ok().cloned();
     match caller {

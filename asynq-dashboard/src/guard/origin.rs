@@ -1,14 +1,14 @@
-//! Whether a request was made by the dashboard's own pages: no other site can make a browser change anything, nor read.
+//! Checks that a request was made by the dashboard's own pages: no other site can make a browser change anything, nor read.
 
 use axum::http::{HeaderMap, Uri};
 
 use crate::failure::{Failure, Kind};
 
-/// The header that a form cannot send and a script of another site may not send without asking first.
+/// The header that a form cannot send, and that a script of another site may send only after a CORS preflight.
 const CUSTOM: &str = "x-asynq-dashboard";
 
-/// Refuses what the page of another site makes a browser read: it would see none of it, but searches cost and event streams
-/// are few. Following a link to the dashboard is no such thing.
+/// Refuses reads that the page of another site makes a browser do: that page would see no answer, but searches are
+/// costly and event streams are few. A link to the dashboard may be followed.
 pub(super) fn check_reader(headers: &HeaderMap) -> Result<(), Failure> {
     let is = |name: &str, expected: &str| headers.get(name).is_some_and(|value| value == expected);
     let follows_a_link = is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
@@ -25,7 +25,7 @@ pub(super) fn check(headers: &HeaderMap, host: Option<&str>) -> Result<(), Failu
     if text(CUSTOM) != Some("1") {
         return refuse("a change needs the header `x-asynq-dashboard: 1`");
     }
-    // A browser writes the one where it trusts the connection (TLS, or this machine), the other always.
+    // A browser writes `Sec-Fetch-Site` where it trusts the connection (TLS, or this machine), and `Origin` always.
     match (text("sec-fetch-site"), text("origin")) {
         (Some("same-origin"), _) => Ok(()),
         (Some(_), _) => refuse("a change must come from the dashboard's own pages: `Sec-Fetch-Site: same-origin`"),
@@ -37,7 +37,7 @@ pub(super) fn check(headers: &HeaderMap, host: Option<&str>) -> Result<(), Failu
     }
 }
 
-/// Whether the origin's authority is the host of the request, port included.
+/// Returns whether the origin's authority is the host of the request, port included.
 fn is_of(origin: &str, host: Option<&str>) -> bool {
     let Ok(origin) = origin.parse::<Uri>() else { return false };
     let is_http = matches!(origin.scheme_str(), Some("http" | "https"));

@@ -1,10 +1,10 @@
-//! The statistics in the words of jrallison/go-workers, for monitors that read its `/stats` already.
+//! The statistics in the terms of jrallison/go-workers, for monitors that read its `/stats` already.
 
 use asynq_runtime::inspector::Statistics;
 use serde_json::{Map, Value, json};
 
-/// Adds go-workers' five keys to the `answer`, in its very types: there what is enqueued is told as texts, a run that
-/// failed is not among the processed ones, and moments are Unix seconds.
+/// Adds go-workers' five keys to the `answer`, in its types: numbers of enqueued tasks are texts, failed runs do not
+/// count as processed, and times are Unix seconds.
 pub(super) fn add(answer: &mut Value, statistics: &Statistics) {
     let Value::Object(answer) = answer else { return };
     let totals = &statistics.totals;

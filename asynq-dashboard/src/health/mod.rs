@@ -19,7 +19,7 @@ use crate::{
 /// Longest time for the statistics.
 const FOR_STATS: Duration = Duration::from_secs(10);
 
-/// Its routes.
+/// Returns the routes of health checks, statistics and metrics.
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::public("/healthz", get(healthz)),
@@ -29,12 +29,12 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The process lives, whatever the broker does: restarting it would repair nothing.
+/// Answers that the process lives, no matter what state the broker is in: a restart would not repair the broker.
 async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Whether the broker answers. Why it does not is in the log, not in an answer that everybody may read.
+/// Answers whether the broker answers. The cause of a failure is in the log, not in an answer that everybody may read.
 async fn readyz(State(app): State<AppState>) -> (StatusCode, &'static str) {
     if app.probe().is_ready().await {
         (StatusCode::OK, "ok\n")
@@ -43,7 +43,7 @@ async fn readyz(State(app): State<AppState>) -> (StatusCode, &'static str) {
     }
 }
 
-/// What goes on, as `stats --json` prints it, and beside that as go-workers' `/stats` does.
+/// Answers with the statistics as `stats --json` prints them, and with the keys of go-workers' `/stats`.
 async fn stats(State(app): State<AppState>) -> Result<Json<Value>, Failure> {
     let statistics = timeout(FOR_STATS, app.inspector().statistics()).await;
     let statistics = statistics.map_err(|_| Failure::new(Kind::Slow, "reading all queues took more than 10 s"))??;

@@ -8,10 +8,10 @@ use axum::{
 
 use crate::{metrics, state::AppState};
 
-/// Of the text format that every Prometheus reads.
+/// The content type of the text format, which every Prometheus reads.
 const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// An answer also when the broker is away: it says so in `asynq_broker_up`, and what the program measured is there.
+/// Answers even if the broker is away: `asynq_broker_up` says so, and this program's own metrics are there.
 pub(super) async fn prometheus(State(app): State<AppState>) -> Response {
     let own = metrics::install();
     let mut text = String::new();

@@ -1,7 +1,7 @@
 //! Events for pages that are open: new numbers, and whether the broker answers.
 //!
-//! `GET /events` (`?queue=NAME` for one queue) sends `samples` with small JSON every few seconds, and `broker` with `away`
-//! or `back` when that changes. Either tells a page to fetch itself anew.
+//! `GET /events` (`?queue=NAME` for one queue) sends `samples` with small JSON every few seconds, and `broker` with
+//! `away` or `back` when the broker goes away or comes back. Either event makes a page fetch itself anew.
 
 use std::{convert::Infallible, sync::Arc, time::Duration};
 
@@ -28,15 +28,15 @@ use crate::{
     state::AppState,
 };
 
-/// How long one listener is served; a browser comes back by itself, and shows then that it is still logged in.
+/// How long one listener is served; a browser reconnects by itself, and the new request checks its login again.
 const LONGEST: Duration = Duration::from_secs(600);
-/// Without a notification: a sign of life, so that proxies keep the connection and a dead browser is noticed.
+/// The interval of keep-alive texts, so that proxies keep the connection and a dead browser is noticed.
 const ALIVE: Duration = Duration::from_secs(15);
 
-/// Where it is.
+/// The path of the event stream.
 pub(crate) const PATH: &str = "/events";
 
-/// Its route.
+/// Returns the route of the event stream.
 pub(crate) fn routes() -> Vec<Route> {
     vec![Route::read(PATH, get(events))]
 }
@@ -63,7 +63,7 @@ async fn events(
     let stream = notifications(app.samples().subscribe(), which.queue, place).take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
     let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
-    // nginx would hold events back otherwise.
+    // nginx would buffer events otherwise.
     response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
     Ok(response)
 }
@@ -81,7 +81,7 @@ fn notifications(
     queue: String,
     place: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
-    // What is known already comes first.
+    // The latest samples come first.
     notifications.mark_changed();
     let listener = Listener { notifications, queue, was_away: false, waiting: Vec::new(), _place: place };
     stream::unfold(listener, |mut listener| async move {
@@ -89,7 +89,7 @@ fn notifications(
             listener.notifications.changed().await.ok()?;
             let notification = listener.notifications.borrow_and_update().clone();
             let is_away = notification.away.is_some();
-            // The last is sent first.
+            // `waiting` is a stack: the last event that is pushed is sent first.
             if !is_away && let Some(snapshot) = &notification.latest {
                 let data = json::samples(snapshot, &listener.queue).to_string();
                 listener.waiting.push(Event::default().event("samples").data(data));

@@ -9,14 +9,14 @@ use std::{
 
 use crate::failure::{Failure, Kind};
 
-/// Wrong logins that cost nothing.
+/// A peer with this many wrong logins has to wait.
 const FREE: u32 = 5;
-/// After this time without a try everything is forgiven.
+/// After this time without an attempt all wrong logins of an address are forgiven.
 const MEMORY: Duration = Duration::from_secs(900);
-/// Most addresses that are remembered; one more takes the place of the one with the fewest wrong tries.
+/// Most addresses that are remembered; a further one replaces the one with the fewest wrong attempts.
 const MOST: usize = 1024;
 
-/// The wrong tries by address: of IPv6 the network of 64 bits, which one person has as a whole.
+/// The wrong attempts by address; for IPv6 by the network of 64 bits, which one person has as a whole.
 #[derive(Debug)]
 pub(super) struct BackOff {
     longest: Duration,
@@ -31,26 +31,26 @@ struct Tries {
 }
 
 impl BackOff {
-    /// Whose longest wait is this.
+    /// Creates a back-off whose longest wait is `longest`.
     pub(super) fn new(longest: Duration) -> Self {
         Self { longest, tries: Mutex::default() }
     }
 
-    /// Counts a try as wrong, before it is known: many at once are as many.
+    /// Counts an attempt as wrong before its result is known, so that each of many concurrent attempts counts.
     ///
     /// # Errors
     ///
-    /// It is too early; nothing may be checked.
+    /// The peer has to wait; the attempt may not be checked.
     pub(super) fn attempt(&self, peer: Option<IpAddr>, now: Instant) -> Result<(), Failure> {
         self.check(peer, now, || false).map(drop)
     }
 
-    /// Whether `is_right`, which is not asked as long as it is too early. A wrong one counts; a right one forgives nothing,
-    /// as programs ask often and would give a guesser beside them ever new tries.
+    /// Returns whether `is_right`, which is not called while the peer has to wait. A wrong attempt counts; a right one
+    /// forgives nothing, as programs authenticate often and would give a guesser at the same address ever new attempts.
     ///
     /// # Errors
     ///
-    /// It is too early.
+    /// The peer has to wait.
     pub(super) fn check(
         &self,
         peer: Option<IpAddr>,
@@ -80,13 +80,13 @@ impl BackOff {
         Ok(false)
     }
 
-    /// Forgets the wrong tries of a peer that then knew the password.
+    /// Forgets the wrong attempts of a peer that then knew the password.
     pub(super) fn forgive(&self, peer: Option<IpAddr>) {
         self.tries.lock().unwrap_or_else(PoisonError::into_inner).remove(&peer.map(network));
     }
 }
 
-/// How long after so many wrong logins, without the bound.
+/// Returns the wait after this many wrong logins, without the bound.
 fn wait(wrong: u32) -> Duration {
     match wrong.checked_sub(FREE) {
         None => Duration::ZERO,
@@ -94,7 +94,7 @@ fn wait(wrong: u32) -> Duration {
     }
 }
 
-/// The address, or of IPv6 the network of 64 bits, which one person has as a whole.
+/// Returns the address, or for IPv6 the network of 64 bits, which one person has as a whole.
 pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(ip) => {

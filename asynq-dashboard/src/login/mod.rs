@@ -1,4 +1,4 @@
-//! Authenticates requests: by password and session, by bearer token, or by the word of a proxy.
+//! Authenticates requests: by password and session, by bearer token, or by the header of a proxy.
 
 mod back_off;
 mod password;
@@ -26,22 +26,22 @@ pub(crate) use self::{
 };
 use crate::failure::{Failure, Kind};
 
-/// How people and programs log in; all of them off lets everybody in.
+/// The ways for people and programs to log in; without any way every client is let in.
 #[derive(Debug)]
 pub(crate) struct Login {
     password: Option<Password>,
     token: Option<Token>,
     header: Option<Trusted>,
     sessions: Sessions,
-    /// Apart from each other: guesses of the one do not lock the other out.
+    /// The two kinds are throttled separately: guesses of one kind do not lock out the other.
     passwords: BackOff,
     tokens: BackOff,
 }
 
-/// A header whose word is believed.
+/// A header that authenticates requests.
 #[derive(Debug)]
 pub(crate) struct Trusted {
-    /// Its name.
+    /// The name of the header.
     pub(crate) name: HeaderName,
     /// The addresses that may send it, besides this machine.
     pub(crate) proxies: Vec<IpAddr>,
@@ -50,7 +50,7 @@ pub(crate) struct Trusted {
 /// The longest wait after wrong passwords.
 const FOR_PASSWORDS: Duration = Duration::from_secs(300);
 /// The longest wait after wrong tokens. A token cannot be guessed even so, and programs that know it and come from the
-/// same address, such as that of a proxy, wait with the guesser.
+/// guesser's address, such as that of a proxy, have to wait as well.
 const FOR_TOKENS: Duration = Duration::from_secs(10);
 
 /// The authenticated caller of a request.
@@ -69,12 +69,12 @@ pub(crate) enum Caller {
 }
 
 impl Caller {
-    /// Whether it may see what needs a login.
+    /// Returns whether the caller may use routes that need a login.
     pub(crate) fn is_in(&self) -> bool {
         *self != Self::Nobody
     }
 
-    /// The caller's name for a log: no key and no token.
+    /// Returns the caller's name for a log, without key or token.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         match self {
             Self::Nobody => "nobody".into(),
@@ -87,7 +87,7 @@ impl Caller {
 }
 
 impl Login {
-    /// Any of these ways.
+    /// Accepts any of these ways to log in.
     pub(crate) fn new(password: Option<Password>, token: Option<Token>, header: Option<Trusted>) -> Self {
         Self {
             password,
@@ -99,21 +99,21 @@ impl Login {
         }
     }
 
-    /// Whether people can give a password.
+    /// Returns whether people can log in with a password.
     pub(crate) fn has_password(&self) -> bool {
         self.password.is_some()
     }
 
-    /// Whether any way to log in is configured.
+    /// Returns whether any way to log in is configured.
     pub(crate) fn is_needed(&self) -> bool {
         self.password.is_some() || self.token.is_some() || self.header.is_some()
     }
 
-    /// Authenticates the request; if it `renews`, a session counts as used by it.
+    /// Authenticates the request; if it `renews`, its session counts as used now.
     ///
     /// # Errors
     ///
-    /// A wrong token, too many wrong ones, or a trusted header from an address that is not trusted.
+    /// The token is wrong, too many were wrong, or a trusted header is repeated or comes from an address that is not trusted.
     pub(crate) fn caller(&self, request: &Request, renews: bool) -> Result<Caller, Failure> {
         if !self.is_needed() {
             return Ok(Caller::Anybody);
@@ -139,17 +139,17 @@ impl Login {
         Ok(Caller::Nobody)
     }
 
-    /// Opens a session for a person with the password; returns its key.
+    /// Opens a session for a person with the password, and returns its key.
     ///
     /// # Errors
     ///
-    /// No password is configured, it is wrong, or too many were.
+    /// No password is configured, the password is wrong, too many were wrong, or all permits are taken.
     pub(crate) async fn log_in(&self, peer: Option<IpAddr>, password: String) -> Result<String, Failure> {
         let Some(expected) = &self.password else {
             return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
         };
         // Take a permit first; a request without one must not count as an attempt.
-        let permit = expected.place()?;
+        let permit = expected.permit()?;
         self.passwords.attempt(peer, Instant::now())?;
         if !expected.is(password, permit).await? {
             return Err(wrong(peer, "the password is wrong"));
@@ -158,14 +158,15 @@ impl Login {
         Ok(self.sessions.open(Instant::now()))
     }
 
-    /// Ends the caller's session, if it has one.
+    /// Ends the caller's session, if there is one.
     pub(crate) fn log_out(&self, caller: &Caller) {
         if let Caller::Person(key) = caller {
             self.sessions.close(key);
         }
     }
 
-    /// Waits until the caller is no longer logged in; for ever where that is asked anew with each request.
+    /// Waits until the caller is no longer logged in; for ever if the caller has no session, because each request authenticates
+    /// anew.
     pub(crate) async fn ended(&self, caller: &Caller) {
         match caller {
             Caller::Person(key) => self.sessions.ended(key).await,
@@ -175,7 +176,7 @@ impl Login {
 }
 
 impl Trusted {
-    /// The user that the header names, if it is there.
+    /// Returns the user that the header names, if the header is there.
     fn user(&self, headers: &HeaderMap, peer: Option<IpAddr>) -> Result<Option<String>, Failure> {
         let mut users = headers.get_all(&self.name).iter();
         let Some(user) = users.next() else { return Ok(None) };
@@ -198,21 +199,21 @@ impl Trusted {
     }
 }
 
-/// The answer to a wrong login, which leaves a line in the log.
+/// Returns the answer to a wrong login, and logs it.
 fn wrong(peer: Option<IpAddr>, why: &'static str) -> Failure {
     let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
     tracing::warn!(peer, why, "a wrong login to the dashboard");
     Failure::new(Kind::WrongLogin, why)
 }
 
-/// What follows `Bearer`.
+/// Returns the token that follows `Bearer`.
 fn bearer(headers: &HeaderMap) -> Option<&[u8]> {
     let value = headers.get(header::AUTHORIZATION)?.as_bytes();
     let (scheme, given) = value.split_at_checked(7)?;
     scheme.eq_ignore_ascii_case(b"bearer ").then(|| given.trim_ascii())
 }
 
-/// Where the connection comes from; `None` where the server that it is mounted in does not tell.
+/// Returns the address of the peer; `None` if the server of the application does not provide it.
 pub(crate) fn peer(request: &Request) -> Option<IpAddr> {
     request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(address)| address.ip())
 }

@@ -12,23 +12,23 @@ use uuid::Uuid;
 
 use crate::failure::{Failure, Kind};
 
-/// Passwords that are checked at a time: each takes 19 MiB for a moment, with argon2's own settings.
+/// Most passwords that are checked at a time: each check takes 19 MiB for a moment, with argon2's default settings.
 const AT_ONCE: usize = 2;
-/// Longest password that is looked at.
+/// Longest password that is checked, in bytes.
 const LONGEST: usize = 1024;
 
-/// The argon2id hash of a password, for [`Dashboard::password_hash`](crate::Dashboard::password_hash): each call gives
-/// another one. It takes about 20 MB and, in a release build, some ten milliseconds.
+/// Returns the argon2id hash of a password, for [`Dashboard::password_hash`](crate::Dashboard::password_hash): each call returns
+/// another one, because of its random salt. A call takes about 20 MB and, in a release build, some ten milliseconds.
 ///
 /// # Errors
 ///
-/// A password that is longer than argon2 takes, 4 GiB.
+/// The password is longer than argon2 takes, 4 GiB.
 pub fn hash_password(password: &str) -> Result<String, BoxError> {
     let salt = Uuid::new_v4();
     Ok(Argon2::default().hash_password_with_salt(password.as_bytes(), salt.as_bytes())?.to_string())
 }
 
-/// A password that only its hash is known of.
+/// A password of which only the hash is known.
 #[derive(Clone)]
 pub(crate) struct Password {
     hash: Arc<str>,
@@ -36,31 +36,32 @@ pub(crate) struct Password {
 }
 
 impl Password {
-    /// Of a hash in PHC form: `$argon2id$v=19$m=…`.
+    /// Reads a hash in PHC form, `$argon2id$v=19$m=…`; `None` if it is not a valid argon2 hash.
     pub(crate) fn new(hash: &str) -> Option<Self> {
         let read = PasswordHash::new(hash).ok()?;
         let is_argon2 = read.algorithm.as_str().starts_with("argon2") && read.hash.is_some();
         is_argon2.then(|| Self { hash: hash.into(), checks: Arc::new(Semaphore::new(AT_ONCE)) })
     }
 
-    /// A place to check one.
+    /// Takes a permit to check one password.
     ///
     /// # Errors
     ///
-    /// Others have them all.
-    pub(super) fn place(&self) -> Result<OwnedSemaphorePermit, Failure> {
-        let place = Arc::clone(&self.checks).try_acquire_owned();
-        place.map_err(|_| Failure::new(Kind::Busy, "others are logging in; try again"))
+    /// All permits are taken.
+    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Failure> {
+        let permit = Arc::clone(&self.checks).try_acquire_owned();
+        permit.map_err(|_| Failure::new(Kind::Busy, "others are logging in; try again"))
     }
 
-    /// Whether it is the one. It takes as long as the hash was made to take, away from the threads of other requests.
-    pub(super) async fn is(&self, given: String, place: OwnedSemaphorePermit) -> Result<bool, Failure> {
+    /// Returns whether `given` is the password. The check takes as long as the hash was made to take, on a blocking thread, away
+    /// from other requests.
+    pub(super) async fn is(&self, given: String, permit: OwnedSemaphorePermit) -> Result<bool, Failure> {
         if given.len() > LONGEST {
             return Ok(false);
         }
         let hash = Arc::clone(&self.hash);
         let check = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _permit = permit;
             Argon2::default().verify_password(given.as_bytes(), &*hash).is_ok()
         });
         check.await.map_err(|_| Failure::new(Kind::Internal, "the password could not be checked"))
@@ -84,10 +85,10 @@ mod tests {
         let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).expect("parameters"));
         let hash = cheap.hash_password_with_salt(b"correct horse", b"some salt 16 byt").expect("a hash").to_string();
         let password = Password::new(&hash).expect("argon2");
-        let place = || password.place().expect("a place");
-        assert!(password.is("correct horse".into(), place()).await.expect("checked"));
-        assert!(!password.is("wrong horse".into(), place()).await.expect("checked"));
-        assert!(!password.is("x".repeat(2000), place()).await.expect("checked"));
+        let permit = || password.permit().expect("a permit");
+        assert!(password.is("correct horse".into(), permit()).await.expect("checked"));
+        assert!(!password.is("wrong horse".into(), permit()).await.expect("checked"));
+        assert!(!password.is("x".repeat(2000), permit()).await.expect("checked"));
         for bad in ["", "secret", "$2b$12$abc", "$argon2id$v=19$m=16,t=1,p=1$c29tZSBzYWx0"] {
             assert!(Password::new(bad).is_none(), "{bad}");
         }
@@ -99,9 +100,9 @@ mod tests {
         let (one, other) = (hash_password("pass").expect("a hash"), hash_password("pass").expect("a hash"));
         assert!(one.starts_with("$argon2id$") && one != other, "{one}");
         let password = Password::new(&one).expect("argon2");
-        let (place, other) = (password.place().expect("one"), password.place().expect("two"));
-        assert_eq!(password.place().err().map(|failure| failure.kind), Some(Kind::Busy));
-        assert!(password.is("pass".into(), place).await.expect("checked"));
+        let (permit, other) = (password.permit().expect("one"), password.permit().expect("two"));
+        assert_eq!(password.permit().err().map(|failure| failure.kind), Some(Kind::Busy));
+        assert!(password.is("pass".into(), permit).await.expect("checked"));
         drop(other);
     }
 }

@@ -12,11 +12,11 @@ use uuid::Uuid;
 
 /// How long a session lasts without a request.
 const IDLE: Duration = Duration::from_secs(12 * 3600);
-/// How long it lasts at most.
+/// How long a session lasts at most.
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
-/// Most sessions; one more ends the one that was idle for longest.
+/// Most sessions; a further one ends the session that was idle for longest.
 const MOST: usize = 1000;
-/// The cookie.
+/// The name of the cookie.
 const COOKIE: &str = "asynq_session";
 
 /// The sessions that are open.
@@ -35,7 +35,7 @@ struct Session {
 }
 
 impl Session {
-    /// How long it lasts if nobody uses it; zero when it is over.
+    /// Returns how long the session lasts if it is not used; zero when it is over.
     fn left(&self, now: Instant) -> Duration {
         let end = (self.used + IDLE).min(self.opened + LONGEST);
         end.saturating_duration_since(now)
@@ -43,7 +43,7 @@ impl Session {
 }
 
 impl Sessions {
-    /// Opens one; returns its key of 244 random bits.
+    /// Opens a session, and returns its key of 244 random bits.
     pub(super) fn open(&self, now: Instant) -> String {
         let key = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
         let mut sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl Sessions {
         key
     }
 
-    /// Whether it is open; if it `renews`, it counts as used now.
+    /// Returns whether a session is open; if the request `renews`, the session counts as used now.
     pub(super) fn know(&self, key: &str, now: Instant, renews: bool) -> bool {
         let mut sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         let mut known = false;
@@ -73,13 +73,13 @@ impl Sessions {
         known
     }
 
-    /// Ends it.
+    /// Ends a session.
     pub(super) fn close(&self, key: &str) {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|session| session.key != key);
         self.ends.send_replace(());
     }
 
-    /// Waits until it is over: closed, or not used for too long, or too old.
+    /// Waits until a session is over: closed, unused for too long, or too old.
     pub(super) async fn ended(&self, key: &str) {
         let mut ends = self.ends.subscribe();
         loop {
@@ -89,14 +89,14 @@ impl Sessions {
             };
             match left {
                 None | Some(Duration::ZERO) => return,
-                // It may have been used meanwhile, or another one ended.
+                // The session may have been used meanwhile, or another session ended.
                 Some(left) => drop(tokio::time::timeout(left, ends.changed()).await),
             }
         }
     }
 }
 
-/// The key that the request's cookie holds.
+/// Returns the key in the request's cookie.
 pub(super) fn key_of(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
     cookies.flat_map(|cookies| cookies.split(';')).find_map(|pair| {
@@ -105,19 +105,19 @@ pub(super) fn key_of(headers: &HeaderMap) -> Option<&str> {
     })
 }
 
-/// Whether the browser says that it came over TLS, itself or by its proxy.
+/// Returns whether the headers say that the request came over TLS: to this server, or to its proxy.
 pub(crate) fn is_over_tls(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text("origin").starts_with("https://") || text("x-forwarded-proto").eq_ignore_ascii_case("https")
 }
 
-/// The cookie that keeps a session.
+/// Returns the cookie that keeps a session.
 pub(crate) fn cookie(key: &str, mount: &str, secure: bool) -> String {
     let secure = if secure { "; Secure" } else { "" };
     format!("{COOKIE}={key}; Path={}; HttpOnly; SameSite=Strict{secure}", path(mount))
 }
 
-/// The cookie that ends one.
+/// Returns the cookie that ends a session.
 pub(crate) fn no_cookie(mount: &str) -> String {
     format!("{COOKIE}=; Path={}; HttpOnly; SameSite=Strict; Max-Age=0", path(mount))
 }

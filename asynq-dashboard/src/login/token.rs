@@ -9,13 +9,13 @@ use subtle::ConstantTimeEq as _;
 pub(crate) struct Token(String);
 
 impl Token {
-    /// Fewest bytes: shorter ones can be guessed.
+    /// Fewest bytes: shorter tokens can be guessed.
     pub(crate) const SHORTEST: usize = 16;
 
-    /// Fewest different ones: sixteen equal ones are not a secret.
+    /// Fewest different bytes: sixteen equal ones are not a secret.
     pub(crate) const FEWEST: usize = 8;
 
-    /// The token, unless it is too short, holds what no header can, or is of too few characters.
+    /// Creates a token, unless the text is too short, has characters that a header cannot carry, or too few different ones.
     pub(crate) fn new(text: String) -> Option<Self> {
         let different: BTreeSet<_> = text.bytes().collect();
         let is_fit = text.len() >= Self::SHORTEST
@@ -24,7 +24,7 @@ impl Token {
         is_fit.then_some(Self(text))
     }
 
-    /// Whether it is the one, in a time that says nothing.
+    /// Returns whether `given` is the token, in constant time.
     pub(super) fn is(&self, given: &[u8]) -> bool {
         self.0.as_bytes().ct_eq(given).into()
     }

@@ -1,4 +1,4 @@
-//! Reads the numbers of all queues for a scrape, in bounded time however many there are and whichever fails.
+//! Reads the numbers of all queues for a scrape, in bounded time however many queues there are, and even if some fail.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,22 +16,22 @@ use tokio::{sync::Mutex, time::timeout_at};
 
 /// Longest time that a scrape reads; Prometheus gives up after 10 s.
 const BUDGET: Duration = Duration::from_secs(4);
-/// Of which so much at most is for numbers; the rest is for memory, which is costly to estimate.
+/// The part of [`BUDGET`] that numbers may take; the rest is for memory, which is costly to estimate.
 const FOR_NUMBERS: Duration = Duration::from_secs(3);
-/// Queues that are asked for at the same time.
+/// Queues that are read at the same time.
 const AT_ONCE: usize = 32;
-/// A scrape within this time after another gets the same answer.
+/// A scrape within this time after another gets the answer of that one.
 const FRESH: Duration = Duration::from_secs(1);
-/// Memory is estimated anew after this.
+/// Memory is estimated anew after this time.
 const MEMORY_FRESH: Duration = Duration::from_secs(60);
-/// What could not be read in time is shown as it was for this long.
+/// How long a queue that could not be read in time keeps its last numbers.
 const OLDEST: Duration = Duration::from_secs(300);
 
 /// Reads queues for scrapes.
 #[derive(Debug)]
 pub(crate) struct Collector {
     broker: Arc<dyn Broker>,
-    /// One scrape at a time: a request that comes meanwhile takes its answer.
+    /// The lock admits one scrape at a time: a request that comes meanwhile takes its answer.
     kept: Mutex<CachedScrape>,
 }
 
@@ -41,7 +41,7 @@ struct CachedScrape {
     last: Option<(Instant, Arc<Collected>)>,
 }
 
-/// What is known of a queue, and since when.
+/// The known numbers of a queue, and their ages.
 #[derive(Debug, Clone)]
 struct Queue {
     stats: QueueStats,
@@ -49,30 +49,30 @@ struct Queue {
     memory: Option<(u64, Instant)>,
 }
 
-/// What a scrape found.
+/// The result of a scrape.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Collected {
     /// Whether the broker named its queues.
     pub(crate) is_up: bool,
-    /// How many queues it named.
+    /// How many queues the broker named.
     pub(crate) known: usize,
-    /// Queues with their bytes where those are known, by name.
+    /// Queues by name, with their memory in bytes where it is known.
     pub(crate) queues: Vec<(QueueStats, Option<u64>)>,
     /// Queues that could not be read.
     pub(crate) failed: usize,
-    /// Queues for which there was no time; they are shown as they were a moment ago, and are the first of the next scrape.
+    /// Queues for which there was no time; they keep their last numbers, and are the first of the next scrape.
     pub(crate) late: usize,
-    /// How long it took.
+    /// How long the scrape took.
     pub(crate) took: Duration,
 }
 
 impl Collector {
-    /// Of one broker.
+    /// Creates a collector for one broker.
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
         Self { broker, kept: Mutex::default() }
     }
 
-    /// The queues as they are now.
+    /// Returns the numbers of the queues as they are now.
     pub(crate) async fn collect(&self) -> Arc<Collected> {
         let mut kept = self.kept.lock().await;
         if let Some((at, collected)) = &kept.last
@@ -100,7 +100,7 @@ impl CachedScrape {
             let memory = self.queues.get(&name).and_then(|queue| queue.memory);
             self.queues.insert(name, Queue { stats, read: began, memory });
         }
-        // It would show numbers that nobody can check.
+        // A queue that fails would show numbers that cannot be checked.
         for name in &failed {
             self.queues.remove(name);
         }
@@ -110,7 +110,7 @@ impl CachedScrape {
         Collected { is_up: true, known: names.len(), queues, failed: failed.len(), late, took: began.elapsed() }
     }
 
-    /// Estimates memory where that was long ago, as far as there is time.
+    /// Estimates the memory of queues whose last estimate is too old, as far as there is time.
     async fn estimate(&mut self, broker: &dyn Broker, began: Instant) {
         let is_due = |queue: &Queue| queue.memory.is_none_or(|(_, at)| at + MEMORY_FRESH <= began);
         let due: Vec<QueueName> = self.queues.values().filter(|q| is_due(q)).map(|q| q.stats.name.clone()).collect();
@@ -131,29 +131,29 @@ impl Queue {
     }
 }
 
-/// What was never read comes first, then what was read longest ago.
+/// Sorts queues by their last reads: queues that were never read come first.
 fn oldest_first(names: &[QueueName], read: impl Fn(&QueueName) -> Option<Instant>) -> Vec<QueueName> {
     let mut order: Vec<_> = names.iter().map(|name| (read(name), name)).collect();
     order.sort_by_key(|(at, _)| *at);
     order.into_iter().map(|(_, name)| name.clone()).collect()
 }
 
-/// What came of asking for several queues.
+/// The results of reading several queues.
 struct Readings<T> {
     read: Vec<(QueueName, T)>,
     failed: Vec<QueueName>,
-    /// How many were not asked, or did not answer, before the time was over.
+    /// How many queues were not asked, or did not answer, before the time was over.
     late: usize,
 }
 
-/// Asks for each, some at a time, until the time is over.
+/// Asks for each queue, some at a time, until the time is over.
 async fn each<T, F>(names: Vec<QueueName>, until: Instant, ask: impl Fn(QueueName) -> F) -> Readings<T>
 where
     F: Future<Output = Result<T, BrokerError>>,
 {
     let mut asked = Readings { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
     let answers = stream::iter(names).map(|name| {
-        // A call whose time is over would reach the broker all the same.
+        // A call that begins after `until` would reach the broker all the same.
         let answer = OptionFuture::from((Instant::now() < until).then(|| within(until, ask(name.clone()))));
         async move { (name, answer.await.flatten()) }
     });
@@ -171,7 +171,7 @@ where
     asked
 }
 
-/// The answer, unless the time is over.
+/// Returns the answer, unless the time is over.
 async fn within<T>(until: Instant, call: impl Future<Output = T>) -> Option<T> {
     timeout_at(until.into(), call).await.ok()
 }

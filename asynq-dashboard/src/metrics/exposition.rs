@@ -10,7 +10,7 @@ use metrics_exporter_prometheus::{
 
 use super::collector::Collected;
 
-/// One name, what kind it is, and what it means.
+/// One name with its kind, its meaning and its lines.
 pub(super) struct Family {
     pub(super) name: &'static str,
     pub(super) kind: &'static str,
@@ -18,7 +18,7 @@ pub(super) struct Family {
     lines: fn(&Collected, &mut Lines<'_>),
 }
 
-/// Every name that is read from the broker. Two of asynq's gauges end in `_total`; boards know them like that.
+/// Every name that is read from the broker. Two of asynq's gauges end in `_total`, because boards use these names.
 pub(super) const FAMILIES: [Family; 11] = [
     Family {
         name: "asynq_tasks_enqueued_total",
@@ -91,7 +91,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     },
 ];
 
-/// The text of what was collected.
+/// Returns the text of a scrape.
 pub(crate) fn of(collected: &Collected) -> String {
     let mut text = String::with_capacity(2048 + collected.queues.len() * 1024);
     for Family { name, kind, help, lines } in FAMILIES {
@@ -103,8 +103,8 @@ pub(crate) fn of(collected: &Collected) -> String {
     text
 }
 
-/// What a recorder wrote, without families that are ours: a name must not be there twice, whatever a program calls its
-/// own metrics.
+/// Returns the text of a recorder without the names of [`FAMILIES`]: a name must not appear twice, whatever names a
+/// program gives to its own metrics.
 pub(crate) fn without_our_names(text: &str) -> String {
     let is_ours = |line: &str| {
         let name = line.strip_prefix("# HELP ").or_else(|| line.strip_prefix("# TYPE ")).unwrap_or(line);
@@ -147,7 +147,7 @@ impl Lines<'_> {
     }
 }
 
-/// asynq's states, in its order.
+/// Writes asynq's states, in asynq's order.
 fn states(lines: &mut Lines<'_>, queue: &QueueStats) {
     let states = [
         ("active", queue.active),

@@ -1,5 +1,5 @@
-//! The text of `/metrics` for Prometheus: asynq's own names, read from the broker at each scrape where it is asked for, and
-//! what this program measured.
+//! The text of `/metrics` for Prometheus: the numbers of queues by asynq's names, read from the broker at each scrape
+//! where they are asked for, and this program's own metrics.
 
 mod collector;
 mod exposition;

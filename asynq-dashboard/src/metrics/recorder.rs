@@ -1,17 +1,17 @@
-//! The recorder of what this program measures, where the program has none of its own.
+//! The recorder of this program's metrics, unless the program has installed its own.
 
 use std::{sync::OnceLock, thread, time::Duration};
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 
-/// Upper ends of what is counted together, in seconds: from a wait of milliseconds to a job of hours.
+/// Upper bounds of the histogram buckets, in seconds: from a wait of milliseconds to a job of hours.
 const BUCKETS: [f64; 16] =
     [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 600.0, 3600.0];
-/// How often what was measured is put into its buckets, so that it takes no room where nobody scrapes.
+/// How often recorded samples are put into their buckets, so that they take no memory where nothing scrapes.
 const UPKEEP: Duration = Duration::from_secs(5);
 
-/// Installs the recorder, once per program; what is counted before is not in it. `None` if the program has installed one
-/// itself: then that one has the numbers, and shows them.
+/// Installs the recorder, once per program; earlier metrics are not in it. `None` if the program has installed a
+/// recorder itself: that recorder has the numbers, and shows them.
 pub(crate) fn install() -> Option<&'static PrometheusHandle> {
     static INSTALLED: OnceLock<Option<PrometheusHandle>> = OnceLock::new();
     INSTALLED.get_or_init(|| {
@@ -19,7 +19,7 @@ pub(crate) fn install() -> Option<&'static PrometheusHandle> {
         let recorder = builder.ok()?.build_recorder();
         let handle = recorder.handle();
         ::metrics::set_global_recorder(recorder).ok()?;
-        // It lives as long as the recorder does: as long as the program.
+        // The thread lives as long as the recorder: until the program ends.
         let upkeep = handle.clone();
         let thread = thread::Builder::new().name("asynq-metrics".to_owned());
         let spawned = thread.spawn(move || {

@@ -1,4 +1,4 @@
-//! `/broker`: how the broker does.
+//! `/broker`: the health of the broker.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use crate::{
     state::AppState,
 };
 
-/// Longest wait for what the nodes say of themselves; it is shown when it has come.
+/// Longest wait for the nodes; a later answer is shown when it has come.
 const PATIENCE: Duration = Duration::from_millis(60);
 
 /// Answers `/broker`.
@@ -61,7 +61,7 @@ fn render(health: &Health, told: Option<&NodesReport>) -> Markup {
     }
 }
 
-/// Where a cluster keeps the queues.
+/// Renders the slots and nodes of queues in a cluster.
 fn slots(slots: &[QueueSlot]) -> Markup {
     html! {
         section.panel aria-label="Queues in the cluster" {
@@ -80,7 +80,7 @@ fn slots(slots: &[QueueSlot]) -> Markup {
     }
 }
 
-/// A round trip: microseconds below a millisecond.
+/// Formats a round trip: microseconds below a millisecond.
 fn micro(took: Duration) -> String {
     if took.as_millis() > 0 { span(took) } else { format!("{} µs", took.as_micros()) }
 }

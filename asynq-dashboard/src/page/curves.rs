@@ -11,7 +11,7 @@ use crate::sample::{Point, Series};
 /// Most points of one chart.
 const POINTS: usize = 90;
 
-/// The three charts of a series.
+/// Returns the three charts of a series.
 pub(super) fn charts(series: &Series) -> Vec<Chart> {
     let points = thinned(series, POINTS);
     let times: Vec<i64> = points.iter().map(|point| point.at_ms / 1000).collect();
@@ -63,12 +63,12 @@ fn open(p: &Point) -> u64 {
     [p.pending, p.active, p.scheduled, p.retry, p.aggregating].into_iter().map(u64::from).sum()
 }
 
-/// A rate with as many digits as it deserves.
+/// Formats a rate, with one digit behind the point below 100.
 fn rate(per_second: f32) -> String {
     if per_second >= 100.0 || per_second == 0.0 { format!("{per_second:.0}") } else { format!("{per_second:.1}") }
 }
 
-/// At most `most` points: of neighbours the mean rates, and the last of everything else, so that counts stay exact.
+/// Returns at most `most` points: of neighbours the mean rates, and the last of all other numbers, so that counts stay exact.
 pub(super) fn thinned(series: &Series, most: usize) -> Series {
     let step = series.len().div_ceil(most.max(1)).max(1);
     // Slices are counted from the newest, or every new point would move all others.

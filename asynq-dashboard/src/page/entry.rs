@@ -1,4 +1,4 @@
-//! `/periodic/{queue}/{entry}`: one periodic entry, its next runs and what it enqueued.
+//! `/periodic/{queue}/{entry}`: one periodic entry, its next runs and the tasks that it enqueued.
 
 use asynq_runtime::{
     broker::Page as Slice,
@@ -31,7 +31,7 @@ use crate::{
 /// Enqueues on one page.
 const PER_PAGE: usize = 30;
 
-/// What may be asked for.
+/// The query of the page.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Params {
@@ -39,7 +39,7 @@ pub(crate) struct Params {
     all: u8,
 }
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Debug)]
 struct View {
     mount: String,

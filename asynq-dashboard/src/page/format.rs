@@ -5,7 +5,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use maud::{Markup, html};
 
-/// `1234567` → `1,234,567`.
+/// Formats a number: `1234567` → `1,234,567`.
 pub(crate) fn count(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
@@ -18,12 +18,12 @@ pub(crate) fn count(n: u64) -> String {
     text
 }
 
-/// `1` → `1 task`, `2` → `2 tasks`.
+/// Formats a number with its noun: `1` → `1 task`, `2` → `2 tasks`.
 pub(crate) fn counted(n: u64, what: &str) -> String {
     format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
-/// The two largest units of a span: `250 ms`, `3.2 s`, `2 min 5 s`, `3 h 20 min`, `4 d 2 h`.
+/// Formats the two largest units of a span: `250 ms`, `3.2 s`, `2 min 5 s`, `3 h 20 min`, `4 d 2 h`.
 pub(crate) fn span(span: Duration) -> String {
     let (ms, s) = (span.as_millis(), span.as_secs());
     let two = |large: u64, unit: &str, small: u64, of: &str| match small {
@@ -41,7 +41,7 @@ pub(crate) fn span(span: Duration) -> String {
     }
 }
 
-/// The largest unit only, for a distance in time: `3 s`, `5 min`, `2 h`, `4 d`.
+/// Formats the largest unit only, for a distance in time: `3 s`, `5 min`, `2 h`, `4 d`.
 fn coarse(span: Duration) -> String {
     match span.as_secs() {
         s @ 0..=119 => format!("{s} s"),
@@ -51,7 +51,7 @@ fn coarse(span: Duration) -> String {
     }
 }
 
-/// Bytes: `512 B`, `1.5 KiB`, `20 MiB`.
+/// Formats bytes: `512 B`, `1.5 KiB`, `20 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
@@ -68,7 +68,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// `failed` of `all` in percent: `0 %`, `0.4 %`, `12 %`; `–` of nothing.
+/// Formats `failed` of `all` in percent: `0 %`, `0.4 %`, `12 %`; `–` if `all` is zero.
 pub(crate) fn percent(failed: u64, all: u64) -> String {
     if all == 0 {
         return "–".to_owned();
@@ -81,7 +81,7 @@ pub(crate) fn percent(failed: u64, all: u64) -> String {
     }
 }
 
-/// `at` as seen from `now`: `3 min ago`, `in 2 h`, `now`.
+/// Formats `at` as seen from `now`: `3 min ago`, `in 2 h`, `now`.
 pub(crate) fn distance(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     let apart = (now - at).abs().to_std().unwrap_or_default();
     match apart.as_millis() {
@@ -91,17 +91,17 @@ pub(crate) fn distance(now: DateTime<Utc>, at: DateTime<Utc>) -> String {
     }
 }
 
-/// The exact time: `2030-01-02 03:04:05 UTC`.
+/// Formats the exact time: `2030-01-02 03:04:05 UTC`.
 pub(crate) fn exact(at: DateTime<Utc>) -> String {
     at.format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// A relative time that knows the exact one.
+/// Renders a relative time, with the exact one as its title.
 pub(crate) fn when(now: DateTime<Utc>, at: DateTime<Utc>) -> Markup {
     html! { time datetime=(at.format("%Y-%m-%dT%H:%M:%SZ")) title=(exact(at)) { (distance(now, at)) } }
 }
 
-/// The same; a dash where there is no time.
+/// Renders a time as [`when`] does; a dash where there is no time.
 pub(crate) fn when_known(now: DateTime<Utc>, at: Option<DateTime<Utc>>) -> Markup {
     match at {
         Some(at) => when(now, at),

@@ -1,4 +1,4 @@
-//! The document around a page: navigation, what `?` lists, and the places where scripts speak.
+//! The document around a page: navigation, the list of keys, and the places where scripts speak.
 
 use maud::{DOCTYPE, Markup, html};
 
@@ -20,7 +20,7 @@ const KEYS: [(&str, &str); 11] = [
     ("?", "This list"),
 ];
 
-/// The whole document around a page.
+/// Renders the whole document around a page.
 pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
     let asset = |name: &str| asset::href(app, name);
     let bare = page.is_bare();

@@ -20,7 +20,7 @@ use crate::{
 /// Groups on one page.
 const PER_PAGE: usize = 100;
 
-/// What may be asked for.
+/// The query of the page.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Params {

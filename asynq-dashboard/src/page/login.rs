@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::{Page, Tab};
 use crate::{failure::Failure, path::UrlQuery, state::AppState};
 
-/// What may be asked for.
+/// The query of the page.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Params {
@@ -24,7 +24,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
     Ok(Page::new("Log in", Tab::None, render(&app.href(&["login"]), &app.config().title, &next)).bare())
 }
 
-/// Whether `path` is below the mount, and nothing that a browser reads as another host.
+/// Returns whether `path` is below the mount, and not a path that a browser reads as another host.
 fn is_ours(path: &str, mount: &str) -> bool {
     let below = path.strip_prefix(mount).unwrap_or_default();
     below.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\t', '\n', '\r'])

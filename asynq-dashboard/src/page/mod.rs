@@ -33,16 +33,16 @@ use crate::{
 /// A page without its frame. As a response it is framed by the outermost layer with [`layout`].
 #[derive(Debug, Clone)]
 pub(crate) struct Page {
-    /// What stands in the browser's tab, before the dashboard's own title.
+    /// The text in the browser's tab, before the dashboard's own title.
     pub(crate) title: String,
-    /// Which entry of the navigation it belongs to.
+    /// The entry of the navigation that the page belongs to.
     pub(crate) active: Tab,
-    /// What goes into `<main>`.
+    /// The content of `<main>`.
     pub(crate) body: Markup,
     kind: PageKind,
 }
 
-/// What the frame has to know of a page.
+/// The properties of a page that the frame depends on.
 #[derive(Debug, Clone, Copy, Default)]
 struct PageKind {
     charts: bool,
@@ -70,30 +70,30 @@ pub(crate) enum Tab {
 }
 
 impl Page {
-    /// A page that is kept up to date by itself.
+    /// Creates a page that is kept up to date by itself.
     pub(crate) fn new(title: impl Into<String>, active: Tab, body: Markup) -> Self {
         Self { title: title.into(), active, body, kind: PageKind::default() }
     }
 
-    /// With the library that draws charts.
+    /// Adds the library that draws charts.
     fn with_charts(mut self) -> Self {
         self.kind.charts = true;
         self
     }
 
-    /// Not kept up to date: what it shows was expensive to find.
+    /// Stops the page from updating itself: its content was expensive to find.
     fn still(mut self) -> Self {
         self.kind.still = true;
         self
     }
 
-    /// Without something that is on its way: worth another look soon.
+    /// Says whether a part of the page is still on its way: the page is fetched again soon.
     fn waiting(mut self, waits: bool) -> Self {
         self.kind.waits = waits;
         self
     }
 
-    /// Without navigation, for a visitor that is not logged in.
+    /// Leaves out the navigation, for a visitor that is not logged in.
     fn bare(mut self) -> Self {
         (self.kind.bare, self.kind.still) = (true, true);
         self
@@ -115,7 +115,7 @@ impl Page {
         self.kind.waits
     }
 
-    /// Whether it says that there is no page now, and is worth another try.
+    /// Returns whether the page says that the real page cannot be had now, and another try may work.
     fn is_failure(&self) -> bool {
         self.kind.failed
     }
@@ -129,7 +129,7 @@ impl IntoResponse for Page {
     }
 }
 
-/// The pages' routes; all of them [`Route::read`] but the form of the login.
+/// Returns the pages' routes, all of them [`Route::read`] but the form of the login.
 pub(crate) fn routes() -> Vec<Route> {
     vec![
         Route::read("/", get(overview::get)),
@@ -145,7 +145,7 @@ pub(crate) fn routes() -> Vec<Route> {
     ]
 }
 
-/// The page that says what went wrong.
+/// Returns the page that shows a failure.
 pub(crate) fn failure(app: &AppState, failure: &Failure) -> Page {
     let title = match failure.kind {
         Kind::NotFound => "Not here",

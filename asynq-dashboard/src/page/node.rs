@@ -1,4 +1,4 @@
-//! One server or file that keeps tasks: what matters of what it says of itself, its slow calls, and all of it.
+//! One server or file that keeps tasks: its most important facts, its slow calls, and all of its facts.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     part::text::cell,
 };
 
-/// How far a clock may be off before it is said.
+/// How far a clock may be off before the page says so.
 const APART: TimeDelta = TimeDelta::seconds(1);
 
 /// One figure.
@@ -19,7 +19,7 @@ const APART: TimeDelta = TimeDelta::seconds(1);
 struct Card {
     name: &'static str,
     value: String,
-    /// Something about it, in small letters.
+    /// A remark in small letters.
     note: String,
     /// Whether tasks are in danger.
     is_alarm: bool,
@@ -39,7 +39,7 @@ impl Card {
     }
 }
 
-/// The panel of one node.
+/// Renders the panel of one node.
 pub(super) fn render(number: usize, node: &Node, now: DateTime<Utc>) -> Markup {
     html! {
         section.panel id={ "node-" (number) } aria-label={ "Node " (cell(&node.address)) } {
@@ -56,7 +56,7 @@ pub(super) fn render(number: usize, node: &Node, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// What matters of a node, as far as it tells.
+/// Returns the most important facts of a node, as far as the node reports them.
 fn cards(node: &Node, now: DateTime<Utc>) -> Vec<Card> {
     let known: Vec<Option<Card>> = if node.fact("page_size").is_some() {
         vec![file_size(node), log(node), free(node), durability(node), check(node)]
@@ -170,7 +170,7 @@ fn check(node: &Node) -> Option<Card> {
     })
 }
 
-/// Whether its clock is off for sure.
+/// Returns whether the node's clock is off for sure.
 fn is_apart(node: &Node) -> bool {
     let precision = TimeDelta::from_std(node.precision).unwrap_or(TimeDelta::MAX);
     node.ahead.abs().checked_sub(&precision).is_some_and(|apart| apart > APART)
@@ -199,12 +199,12 @@ fn slow_calls(calls: &[SlowCall], now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// Tenths of milliseconds: Redis calls slow what took 10 ms.
+/// Formats tenths of milliseconds: Redis calls a command slow from 10 ms on.
 fn took(took: Duration) -> String {
     if took >= Duration::from_secs(1) { span(took) } else { format!("{:.1} ms", took.as_secs_f64() * 1000.0) }
 }
 
-/// Everything, section by section in its own order.
+/// Renders all facts, section by section in the node's order.
 fn facts(facts: &[Fact]) -> Markup {
     html! {
         details.said {

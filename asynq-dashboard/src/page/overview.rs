@@ -28,13 +28,14 @@ use crate::{
 
 /// Queues on one page.
 const PER_PAGE: usize = 25;
-/// Up to so many queues are read anew for each look; beyond, the last sweep's numbers are shown, those of the page fresh.
+/// Up to this number all queues are read anew for each request; beyond, the last sweep's numbers are shown, those of the page
+/// fresh.
 const READ_ALL: usize = 200;
 
-/// What may be asked for.
+/// The query of the page.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct Params {
-    /// Only queues whose names contain this.
+    /// Only queues whose names contain this text.
     #[serde(default)]
     q: String,
     #[serde(default)]
@@ -43,7 +44,7 @@ pub(crate) struct Params {
     sort: Sort,
 }
 
-/// In which order queues come.
+/// The order of the queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Sort {
@@ -69,7 +70,7 @@ impl Sort {
     }
 }
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Debug)]
 struct View {
     mount: String,
@@ -106,7 +107,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
     let unreadable = snapshot.unreadable.iter().filter(is_asked).cloned().collect();
     if is_swept {
         for stats in &mut shown {
-            // One that cannot be read any more is shown as it was swept; the next sweep says so.
+            // A queue that cannot be read any more keeps its last numbers; the next sweep reports the error.
             if let Ok(fresh) = app.inspector().read_queue(stats.name.clone()).await?.stats {
                 *stats = fresh;
             }
@@ -129,7 +130,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
     Ok(Page::new("Queues", Tab::Queues, render(&view)).with_charts())
 }
 
-/// The queues of the page that was asked for.
+/// Returns the queues of the requested page.
 fn choose(snapshot: &Snapshot, params: &Params) -> (Span, Vec<QueueStats>) {
     let part = params.q.trim().to_lowercase();
     let mut found: Vec<&QueueStats> =
@@ -224,7 +225,7 @@ fn table(view: &View) -> Markup {
     }
 }
 
-/// Queues that cannot be read: they must not look as if they were not there.
+/// Renders queues that cannot be read: they must not look as if they did not exist.
 fn broken(queues: &[UnreadableQueue]) -> Markup {
     html! {
         @for queue in queues.iter().take(PER_PAGE) {
@@ -238,7 +239,7 @@ fn broken(queues: &[UnreadableQueue]) -> Markup {
     }
 }
 
-/// On which screens a state has a column; the bar tells all of them everywhere.
+/// Returns the class of the screens on which a state has a column; the bar shows all states on every screen.
 fn width(state: TaskState) -> &'static str {
     match state {
         TaskState::Completed | TaskState::Aggregating => "desk-only",
@@ -269,14 +270,14 @@ fn line(view: &View, row: &Row) -> Markup {
     }
 }
 
-/// The button that pauses a queue, or lets it go on.
+/// Renders the button that pauses or resumes a queue.
 pub(super) fn pause(mount: &str, queue: &QueueStats) -> Markup {
     let name = queue.name.as_str();
     let (label, verb) = if queue.paused { ("Resume", "resume") } else { ("Pause", "pause") };
     Button { label, post: href(mount, &["queues", name, verb]), ..Button::default() }.show()
 }
 
-/// The last quarter of an hour, four points a minute at most.
+/// Renders the last hour as a line of at most 40 points.
 fn sparkline(name: &str, series: &Series) -> Markup {
     let points = curves::thinned(series, 40);
     let rate = |of: fn(&crate::sample::Point) -> f32| points.iter().map(|p| Some(f64::from(of(p)))).collect::<Vec<_>>();

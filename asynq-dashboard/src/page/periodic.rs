@@ -1,4 +1,4 @@
-//! `/periodic`: what is enqueued by the clock.
+//! `/periodic`: the periodic entries of all schedulers.
 
 use axum::extract::State;
 use chrono::{DateTime, Utc};
@@ -69,7 +69,7 @@ fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Mark
     }
 }
 
-/// What can be done to an entry.
+/// Renders the buttons of an entry.
 pub(super) fn buttons(mount: &str, entry: &Entry) -> Markup {
     let post = |verb| href(mount, &["periodic", entry.queue.as_str(), &entry.id, verb]);
     let (label, verb) = if entry.is_paused() { ("Resume", "resume") } else { ("Pause", "pause") };
@@ -79,7 +79,7 @@ pub(super) fn buttons(mount: &str, entry: &Entry) -> Markup {
     }
 }
 
-/// A list of times to come.
+/// Renders a list of times to come.
 pub(super) fn times(now: DateTime<Utc>, times: &[DateTime<Utc>]) -> Markup {
     html! { ol.line { @for &at in times { li.s-scheduled { (super::format::exact(at)) " " span.soft { (when(now, at)) } } } } }
 }

@@ -1,4 +1,4 @@
-//! The bar that appears when rows of a table are picked, with what can be done to them; `select.js` works it.
+//! The bar that appears when rows of a table are picked, with the actions on them; `select.js` works the bar.
 
 use asynq_runtime::{TaskState, broker::BulkAction, inspector::ArchiveRoom};
 use maud::{Markup, html};
@@ -6,8 +6,8 @@ use maud::{Markup, html};
 use super::format::count;
 use crate::path::href;
 
-/// The bar. `total` is how many tasks "all" would be; none where that cannot be asked for. `room` is how full the archive is:
-/// what is archived beyond it is deleted, which the question says.
+/// Renders the bar. `total` is the number of all tasks; `None` where "all" cannot be asked for. `room` is the room in
+/// the archive: tasks beyond it are deleted, which the question says.
 pub(super) fn bar(
     mount: &str,
     queue: &str,
@@ -33,7 +33,7 @@ pub(super) fn bar(
     }
 }
 
-/// What can be done to tasks in a state: word, label, class.
+/// Returns the actions on tasks in a state: word, label, class.
 fn actions(state: TaskState) -> Vec<(&'static str, &'static str, &'static str)> {
     if state == TaskState::Active {
         return vec![("cancel", "Cancel", "danger")];

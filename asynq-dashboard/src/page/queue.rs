@@ -39,7 +39,7 @@ const PER_PAGE: usize = 30;
 /// Days of the chart.
 const DAYS: usize = 30;
 
-/// What may be asked for.
+/// The query of the page.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Params {
@@ -48,13 +48,13 @@ pub(crate) struct Params {
     per: usize,
     /// Only tasks of this group.
     group: String,
-    /// Only tasks in which this is found.
+    /// Only tasks in which this text is found.
     q: String,
     /// Where a search goes on.
     after: String,
 }
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Debug)]
 struct View<'a> {
     app: &'a AppState,
@@ -68,7 +68,7 @@ struct View<'a> {
     charts: Vec<Chart>,
 }
 
-/// The tasks: a page of all, or what was found.
+/// The tasks: a page of all, or the result of a search.
 #[derive(Debug)]
 enum List {
     Page(Span, Vec<TaskBrief>),
@@ -92,7 +92,7 @@ pub(crate) async fn get(
 ) -> Result<Page, Failure> {
     let inspector = app.inspector();
     let stats = inspector.queue(&queue).await?;
-    // It is known now: the inspector would read all names anew for each question.
+    // The queue is known now: the inspector would read all names anew for each call.
     let broker = app.client().broker();
     let state = search::state(&params.state)?.unwrap_or_else(|| first_state(&stats));
     let state = if params.group.is_empty() { state } else { TaskState::Aggregating };
@@ -129,18 +129,18 @@ pub(crate) async fn get(
     Ok(if is_search { page.still() } else { page })
 }
 
-/// How many tasks wait in a group.
+/// Returns how many tasks wait in a group.
 async fn group_size(app: &AppState, queue: &QueueName, group: &str) -> Result<u64, Failure> {
     let stats = app.client().broker().group(queue, &GroupName::from_wire(group)).await?;
     Ok(stats.map_or(0, |stats| stats.size))
 }
 
-/// The state that people want to see: what runs, else what there is.
+/// Returns the state that people want to see: the first of [`ORDER`] that has tasks.
 fn first_state(stats: &QueueStats) -> TaskState {
     ORDER.into_iter().find(|&state| in_state(stats, state) > 0).unwrap_or(TaskState::Pending)
 }
 
-/// Runs per day.
+/// Returns the chart of runs per day.
 fn days(history: &[DayStats]) -> Chart {
     let days: Vec<&DayStats> = history.iter().rev().collect();
     let row = |class, name, of: fn(&DayStats) -> u64| Series {
@@ -275,7 +275,7 @@ fn tasks(view: &View<'_>) -> Markup {
     }
 }
 
-/// What an empty state means.
+/// Renders the meaning of an empty state.
 fn nothing(view: &View<'_>, path: &str) -> Markup {
     if !view.params.q.is_empty() {
         return empty(

@@ -1,4 +1,4 @@
-//! `/search`: tasks of all queues by id, type, arguments, error and time; its script goes on where one look ended.
+//! `/search`: tasks of all queues by id, type, arguments, error and time; its script continues a search that has not ended.
 
 use asynq_runtime::TaskState;
 use axum::extract::State;
@@ -27,7 +27,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(query): UrlQuery<Q
     Ok(Page::new("Search", Tab::Search, render(&app, &query, found.as_ref(), &reader)).still())
 }
 
-/// Whether nothing was asked for.
+/// Returns whether the query is empty.
 fn is_blank(query: &Query) -> bool {
     [&query.q, &query.queue, &query.state, &query.r#type, &query.since, &query.until]
         .into_iter()
@@ -43,7 +43,7 @@ fn in_utc(time: &str) -> String {
     }
 }
 
-/// The same for the form.
+/// Removes the `Z` that [`in_utc`] added, for the form.
 fn in_form(time: &str) -> &str {
     time.strip_suffix('Z').unwrap_or(time)
 }
@@ -106,7 +106,7 @@ fn link(here: &str, query: &Query, after: &str) -> String {
     )
 }
 
-/// How far a search has looked, and the way on: `find.js` takes it until there is a page of tasks.
+/// Renders how far a search has looked, and the link to go on: `find.js` follows the link until there is a page of tasks.
 pub(super) fn how_far(found: &SearchResult, link: impl Fn(&str) -> String) -> Markup {
     html! {
         nav.pages aria-label="How far the search looked" data-search=(found.looked_at) data-enough=(MOST_FOUND) {

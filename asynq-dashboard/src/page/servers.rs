@@ -22,7 +22,7 @@ use crate::{failure::Failure, path::href, state::AppState};
 const MOST_RUNNING: usize = 100;
 /// Most servers that are listed.
 const MOST_SERVERS: usize = 200;
-/// What a run that is stuck means.
+/// The meaning of a run that is stuck.
 pub(super) const STUCK: &str = "its time is over and its thread has not returned; task and slot wait for it";
 
 /// Answers `/servers`.
@@ -85,12 +85,12 @@ fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// How many of its runs outlive their deadlines.
+/// Returns how many runs of the server outlive their deadlines.
 fn stuck(server: &ServerState, now: DateTime<Utc>) -> usize {
     server.workers.iter().filter(|worker| worker.is_stuck(now)).count()
 }
 
-/// How many of its places are busy.
+/// Renders how many slots of the server are busy.
 fn places(server: &ServerState) -> Markup {
     let (busy, all) = (server.workers.len(), usize::try_from(server.info.concurrency).unwrap_or(0));
     html! {
@@ -118,7 +118,7 @@ fn run(mount: &str, worker: &WorkerInfo, now: DateTime<Utc>) -> Markup {
     }
 }
 
-/// Its queues, the heaviest first.
+/// Returns the queues of a server, the heaviest first, at most 100.
 fn queues(info: &ServerInfo) -> Vec<(&str, i32)> {
     let mut queues: Vec<_> = info
         .queues

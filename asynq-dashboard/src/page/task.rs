@@ -26,18 +26,18 @@ use crate::{
     state::AppState,
 };
 
-/// Longest text that can be edited here.
+/// Longest text that can be edited here, in bytes.
 const EDITABLE: usize = 64 * 1024;
 
-/// What may be asked for.
+/// The query of the page.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Params {
-    /// Long texts as long as they may be shown.
+    /// 1 if long texts are shown as long as may be.
     all: u8,
 }
 
-/// What the page shows.
+/// The content of the page.
 #[derive(Debug)]
 pub(super) struct View {
     pub(super) mount: String,
@@ -49,7 +49,7 @@ pub(super) struct View {
     pub(super) result: Option<Shown>,
     pub(super) runs_at: Option<(ServerInfo, WorkerInfo)>,
     pub(super) limit: usize,
-    /// The archive of its queue, where the task can be put there.
+    /// The archive of the task's queue, where the task can be archived.
     pub(super) room: Option<ArchiveRoom>,
 }
 
@@ -70,7 +70,7 @@ pub(crate) async fn get(
     let room = match task.state {
         TaskState::Active | TaskState::Archived => None,
         _ if !can_change => None,
-        // The page is complete without it: a queue whose numbers cannot be read hides none of its tasks.
+        // The page is complete without the archive: a queue whose numbers cannot be read hides none of its tasks.
         _ => inspector.archive_room(&queue).await.ok(),
     };
     let payload = (&*task.r#type, &task.payload[..]);
@@ -90,7 +90,7 @@ pub(crate) async fn get(
     Ok(Page::new(format!("{} {}", view.task.r#type, view.task.id), Tab::Queues, render(&view)))
 }
 
-/// The server that runs the task, as it shows itself.
+/// Returns the server that runs the task, as the server shows itself.
 fn worker(servers: Vec<asynq_runtime::broker::ServerState>, task: &TaskInfo) -> Option<(ServerInfo, WorkerInfo)> {
     servers.into_iter().find_map(|server| {
         let runs = |worker: &&WorkerInfo| worker.task_id == task.id.as_str() && worker.queue == task.queue.as_str();
@@ -147,7 +147,7 @@ fn render(view: &View) -> Markup {
 fn actions(view: &View, queue: &str) -> Markup {
     use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
     let state = view.task.state;
-    // What has moved since the page was made is left as it is.
+    // A task that has moved since the page was made is left as it is.
     let seen = serde_json::json!({ "state": state.as_str() }).to_string();
     let button = |label, verb: &str, ask: &str, class| Button {
         label,
@@ -203,7 +203,7 @@ fn arguments(view: &View) -> Markup {
     }
 }
 
-/// Arguments with a secret in them are not: what is shown is not what is stored.
+/// Returns whether the payload can be edited. Arguments with a secret cannot: the shown text differs from the stored one.
 fn can_edit(view: &View) -> bool {
     !matches!(view.task.state, TaskState::Active | TaskState::Completed)
         && !matches!(view.payload.form, Form::Binary | Form::Unreadable)

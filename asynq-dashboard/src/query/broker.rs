@@ -1,4 +1,4 @@
-//! How the broker does: what it is, how fast it answers, and how far its clock is from ours.
+//! The health of the broker: its kind, its response times, and the distance of its clock from ours.
 
 use std::time::{Duration, Instant};
 
@@ -9,34 +9,34 @@ use crate::{failure::Failure, state::AppState};
 /// Pings of one measurement.
 const PINGS: usize = 5;
 
-/// How the broker does.
+/// The health of the broker.
 #[derive(Debug, Clone)]
 pub(crate) struct Health {
     /// `redis` or `sqlite`.
     pub(crate) kind: &'static str,
     /// The URL without its password.
     pub(crate) location: String,
-    /// How long a dequeued task is its worker's without news.
+    /// How long a worker holds a dequeued task without extending the lease.
     pub(crate) lease: Duration,
     /// The broker's clock.
     pub(crate) now: DateTime<Utc>,
-    /// How far its clock is ahead of ours; negative if it is behind.
+    /// How far the broker's clock is ahead of ours; negative if it is behind.
     pub(crate) ahead: TimeDelta,
     /// Round trips of some pings, the fastest first.
     pub(crate) pings: Vec<Duration>,
-    /// Queues that it knows.
+    /// Queues that the broker knows.
     pub(crate) queues: usize,
     /// Servers that live.
     pub(crate) servers: usize,
-    /// Periodic entries that are shown.
+    /// Periodic entries that schedulers list.
     pub(crate) entries: usize,
 }
 
-/// Asks the broker.
+/// Measures the health of the broker.
 ///
 /// # Errors
 ///
-/// It does not answer.
+/// The broker does not answer.
 pub(crate) async fn health(app: &AppState) -> Result<Health, Failure> {
     let broker = app.client().broker();
     let mut pings = Vec::with_capacity(PINGS);

@@ -1,4 +1,4 @@
-//! What both the pages and the JSON API show, read from the broker once and in one way.
+//! The data of both the pages and the JSON API, read from the broker once and in one way.
 
 pub(crate) mod broker;
 pub(crate) mod payload;

@@ -18,13 +18,13 @@ const MOST_HEX: usize = 4 * 1024;
 /// Deepest JSON that is laid out; deeper ones are shown as they are.
 pub(crate) const DEEPEST: usize = 64;
 
-/// What stands for arguments that the job's type cannot read.
+/// The text in place of arguments that the job's type cannot read.
 const UNREADABLE: &str = "cannot be read with this program's type";
 
 /// Bytes made readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shown {
-    /// What they were taken for.
+    /// The form that the bytes were taken for.
     pub(crate) form: Form,
     /// The text. It is foreign: escape it.
     pub(crate) text: String,
@@ -34,7 +34,7 @@ pub(crate) struct Shown {
     pub(crate) is_cut: bool,
 }
 
-/// What bytes were taken for.
+/// The forms of bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// No bytes.
@@ -47,20 +47,20 @@ pub(crate) enum Form {
     Text,
     /// Anything else, as a hex dump.
     Binary,
-    /// Arguments of a job that this program knows, in a shape that it does not: which of them are secret cannot be told, so
-    /// none is shown.
+    /// Arguments of a job that this program knows, in a shape that it does not know: any of them may be secret, so none
+    /// is shown.
     Unreadable,
 }
 
 impl Shown {
-    /// What a search looks at: nothing that is not part of the bytes.
+    /// Returns the text that a search looks at: only text that is part of the bytes.
     pub(crate) fn searchable(&self) -> &str {
         if self.form == Form::Unreadable { "" } else { &self.text }
     }
 }
 
 impl Form {
-    /// Its name for people and programs.
+    /// Returns the form's name for people and programs.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Empty => "empty",
@@ -81,12 +81,12 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Reads these payloads, each with the type of its task.
+    /// Creates a reader of these payloads, each with the type of its task.
     pub(crate) async fn new<'p>(app: &'a AppState, payloads: impl IntoIterator<Item = (&'p str, &'p [u8])>) -> Self {
         Self { registry: app.registry(), shapes: app.inspector().argument_reader(payloads).await }
     }
 
-    /// Reads the payloads of these tasks.
+    /// Creates a reader of the payloads of these tasks.
     pub(crate) async fn of_tasks(app: &'a AppState, tasks: &[TaskBrief]) -> Self {
         Self::new(app, tasks.iter().map(|task| (&*task.r#type, &task.payload[..]))).await
     }
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         self.registry?.get(r#type)
     }
 
-    /// The payload of a task of this type.
+    /// Returns the payload of a task of this type.
     pub(crate) fn payload(&self, r#type: &str, bytes: &[u8]) -> Shown {
         let job = self.job(r#type);
         let known = job.and_then(|job| job.show(bytes).ok());
@@ -112,28 +112,28 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The payload of a task of a listing, which may be only the beginning.
+    /// Returns the payload of a task of a listing, which may be only the beginning.
     pub(crate) fn of_listed(&self, task: &TaskBrief) -> Shown {
         if !task.has_cut_payload() {
             return self.payload(&task.r#type, &task.payload);
         }
         match self.job(&task.r#type) {
-            // Half of its arguments cannot be read, and which of their bytes are secret cannot be told.
+            // Cut arguments cannot be read, and any of their bytes may be secret.
             Some(_) => Shown { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true },
             None => beginning(&task.payload, task.payload_size),
         }
     }
 }
 
-/// The result of a task of a listing, which may be only the beginning.
+/// Returns the result of a task of a listing, which may be only the beginning.
 pub(crate) fn result_of_listed(task: &TaskBrief) -> Option<Shown> {
     let result = task.result.as_ref()?;
     Some(if task.has_cut_result() { beginning(result, task.result_size) } else { any(result) })
 }
 
-/// The first bytes of so many.
+/// Returns the first bytes of a value of `size` bytes.
 fn beginning(bytes: &[u8], size: usize) -> Shown {
-    // The cut may go through a letter.
+    // The cut may go through a character.
     let whole = match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
         _ => bytes,
@@ -141,7 +141,7 @@ fn beginning(bytes: &[u8], size: usize) -> Shown {
     Shown { size, is_cut: true, ..any(whole) }
 }
 
-/// Bytes of which nothing is known, such as a result.
+/// Returns bytes of unknown form, such as a result.
 pub(crate) fn any(bytes: &[u8]) -> Shown {
     if bytes.is_empty() {
         return Shown { form: Form::Empty, text: String::new(), size: 0, is_cut: false };
@@ -157,7 +157,7 @@ pub(crate) fn any(bytes: &[u8]) -> Shown {
     cut(Form::Text, text.to_owned(), bytes.len())
 }
 
-/// An error's text, as long as may be shown.
+/// Returns an error's text, as long as may be shown.
 pub(crate) fn error(text: &str) -> Shown {
     cut(Form::Text, text.to_owned(), text.len())
 }
@@ -170,7 +170,7 @@ fn cut(form: Form, mut text: String, size: usize) -> Shown {
     Shown { form, text, size, is_cut }
 }
 
-/// Sixteen bytes a line: offset, digits, and what of them is ASCII.
+/// Returns a hex dump, sixteen bytes a line: offset, digits, and the bytes that are ASCII.
 fn hex(bytes: &[u8]) -> Shown {
     let mut text = String::new();
     for (line, chunk) in bytes[..bytes.len().min(MOST_HEX)].chunks(16).enumerate() {

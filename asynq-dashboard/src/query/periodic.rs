@@ -1,4 +1,4 @@
-//! Periodic entries: what schedulers show, what the broker keeps of them, and when they are due.
+//! Periodic entries: the schedulers' lists, the broker's states of them, and their next ticks.
 
 use std::collections::BTreeMap;
 
@@ -12,51 +12,51 @@ use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
 use crate::{failure::Failure, query::payload, state::AppState};
 
-/// Entries that are asked for at the same time.
+/// Entries that are read at the same time.
 const AT_ONCE: usize = 16;
 /// Most entries of one page.
 pub(crate) const MOST: usize = 500;
-/// Next runs of one entry that are told.
+/// Next runs of one entry that are shown.
 const NEXT: usize = 5;
 
 /// One periodic entry.
 #[derive(Debug, Clone)]
 pub(crate) struct Entry {
-    /// Its id; a Go scheduler gives a new one at every start.
+    /// The id; a Go scheduler gives an entry a new one at every start.
     pub(crate) id: String,
-    /// The queue of its tasks.
+    /// The queue of the tasks.
     pub(crate) queue: QueueName,
     /// The schedule as text, with its zone where it names one.
     pub(crate) spec: String,
     /// The schedule as a sentence, where it can be read.
     pub(crate) sentence: Option<String>,
-    /// Type of its tasks.
+    /// The type of the tasks.
     pub(crate) r#type: String,
-    /// Their payload.
+    /// The payload of the tasks.
     pub(crate) payload: payload::Shown,
-    /// Their options in Go's form: `MaxRetry(3)`.
+    /// The options of the tasks in Go's form: `MaxRetry(3)`.
     pub(crate) options: Vec<String>,
-    /// When its last tick was.
+    /// The time of the last tick.
     pub(crate) previous: Option<DateTime<Utc>>,
-    /// Its next ticks, soonest first; none while it is paused.
+    /// The next ticks, soonest first; none while the entry is paused.
     pub(crate) next: Vec<DateTime<Utc>>,
-    /// What the broker keeps of it; `None` for an entry of a Go scheduler, which cannot be paused.
+    /// The broker's state of the entry; `None` for an entry of a Go scheduler, which cannot be paused.
     pub(crate) kept: Option<EntryState>,
-    /// Why what the broker keeps of it cannot be read.
+    /// Why the broker's state of the entry cannot be read.
     pub(crate) error: Option<String>,
-    /// As the scheduler shows it.
+    /// The entry as the scheduler lists it.
     pub(crate) shown: SchedulerEntry,
 }
 
 impl Entry {
-    /// Whether it is paused.
+    /// Returns whether the entry is paused.
     pub(crate) fn is_paused(&self) -> bool {
         self.kept.as_ref().is_some_and(|kept| kept.paused)
     }
 }
 
-/// The entries of all schedulers that live, by type, each once: the first 500, and how many there are. One that cannot be
-/// read hides no other: it has an error.
+/// Returns the entries of all schedulers that live, by type, each once: the first 500, and the number of all. An entry
+/// that cannot be read hides no other: it carries an error.
 pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> {
     let shown = shown(app).await?;
     let count = shown.len();
@@ -64,11 +64,11 @@ pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> 
     Ok((entries.try_collect().await?, count))
 }
 
-/// One entry.
+/// Returns one entry.
 ///
 /// # Errors
 ///
-/// No scheduler that lives shows it, or the broker failed.
+/// No scheduler that lives lists the entry, or the broker failed.
 pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
     let found =
         shown(app).await?.into_iter().find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue);
@@ -83,13 +83,13 @@ pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, 
     }
 }
 
-/// One page of what an entry enqueued, the newest first.
+/// Returns one page of the tasks that an entry enqueued, the newest first.
 pub(crate) async fn history(app: &AppState, id: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, Failure> {
     Ok(app.schedule().history(&EntryId::from_wire(id), page).await?)
 }
 
 async fn shown(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
-    // Replicas show the same entries: one of each is enough, the one with the latest news.
+    // Replicas list the same entries: of each the one with the latest tick is enough.
     let mut by_id: BTreeMap<(String, String), SchedulerEntry> = BTreeMap::new();
     for entry in app.schedule().entries().await? {
         let key = (entry.task_type.clone(), entry.id.clone());
@@ -101,28 +101,28 @@ async fn shown(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
     Ok(by_id.into_values().collect())
 }
 
-/// What the broker keeps of an entry.
+/// Returns the broker's state of an entry.
 async fn kept(app: &AppState, shown: &SchedulerEntry) -> Result<Option<EntryState>, BrokerError> {
     app.schedule().entry(&Schedule::queue_of(shown), &EntryId::from_wire(&shown.id)).await
 }
 
-/// An entry, with the error where what the broker keeps of it cannot be read.
+/// Returns an entry, with an error where the broker's state of it cannot be read.
 async fn read_or_tell(app: &AppState, shown: SchedulerEntry) -> Result<Entry, Failure> {
     let error = match kept(app, &shown).await {
         Ok(kept) => return Ok(with(app, shown, kept).await),
         Err(error) => error,
     };
-    // A part of the broker may be away; where the whole broker is away, the page says so.
+    // If a part of the broker is away, the entry carries the error; if the whole broker is away, the page says so.
     if error.is_unavailable() {
         app.client().broker().ping().await?;
     }
     Ok(Entry { error: Some(error.to_string()), ..with(app, shown, None).await })
 }
 
-/// An entry with what the broker keeps of it.
+/// Returns an entry with the broker's state of it.
 async fn with(app: &AppState, shown: SchedulerEntry, kept: Option<EntryState>) -> Entry {
     let reader = payload::Reader::new(app, [(&*shown.task_type, &shown.task_payload[..])]).await;
-    // What another program writes may be a schedule of robfig's.
+    // The entry of another program may have a schedule of robfig's.
     let spec = CronSpec::parse(&shown.spec).or_else(|_| CronSpec::parse_compat(&shown.spec)).ok();
     let now = app.client().broker().now();
     let next = match (&kept, &spec) {

@@ -1,4 +1,4 @@
-//! Finds tasks by id, type, arguments, error or time, in bounded steps: what one request does not reach the next one does.
+//! Finds tasks by id, type, arguments, error or time, in bounded steps: the next request goes on where one ended.
 
 mod filter;
 
@@ -21,21 +21,21 @@ use crate::{
     state::AppState,
 };
 
-/// Most tasks that one request gives.
+/// Most tasks that one request returns.
 pub(crate) const MOST_FOUND: usize = 100;
-/// How long a page looks: it is to be there in a fifth of a second, and its script goes on.
+/// How long a request for a page searches: the page is to be there in a fifth of a second, and its script goes on.
 pub(crate) const FOR_A_PAGE: Duration = Duration::from_millis(100);
-/// How long an answer to a program looks.
+/// How long a request of a program searches.
 pub(crate) const FOR_A_PROGRAM: Duration = Duration::from_millis(1500);
-/// How long one waits for its turn.
+/// How long a search waits for its permit.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Tasks that are read at once.
 const SLICE: usize = 200;
-/// Tasks of one queue in one state that a search can go on behind.
+/// The largest position in the tasks of one queue and state at which a search can go on.
 const MOST_SEEN: usize = 1_000_000 * SLICE;
 /// Queues that are asked for an id at once.
 const QUEUES_AT_ONCE: usize = 64;
-/// All states, those first where people look.
+/// All states, in the order in which people look at them.
 const STATES: [TaskState; 7] = [
     TaskState::Active,
     TaskState::Retry,
@@ -46,11 +46,11 @@ const STATES: [TaskState; 7] = [
     TaskState::Aggregating,
 ];
 
-/// What is looked for; every part that is given must fit.
+/// The criteria of a search; a task must match every one that is given.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(default)]
 pub(crate) struct Query {
-    /// Text in the id, type, arguments, error, group or a header, letters large or small.
+    /// Text in the id, type, arguments, error, group or a header, in any case.
     pub(crate) q: String,
     /// Only in this queue.
     pub(crate) queue: String,
@@ -64,11 +64,11 @@ pub(crate) struct Query {
     pub(crate) since: String,
     /// Only tasks with a time up to this one, RFC 3339.
     pub(crate) until: String,
-    /// Goes on where the search before ended: its `next`.
+    /// The position at which to go on: the `next` of the search before.
     pub(crate) after: String,
 }
 
-/// What was found.
+/// The result of a search.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SearchResult {
     /// The tasks, at most 100.
@@ -79,10 +79,10 @@ pub(crate) struct SearchResult {
     pub(crate) next: Option<String>,
 }
 
-/// Where a search is: every queue is asked for the id first, then state by state, queue by queue, slice by slice.
+/// The position of a search: every queue is asked for the id first, then state by state, queue by queue, slice by slice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Position {
-    /// 0 while queues are asked for the id, then the place of a state in [`STATES`] and one.
+    /// 0 while queues are asked for the id, then the index of a state in [`STATES`] plus 1.
     step: usize,
     queue: String,
     /// How many of the queue's tasks in that state were looked at.
@@ -109,18 +109,18 @@ struct Search<'a> {
     filter: Filter,
     queues: Vec<QueueName>,
     found: SearchResult,
-    /// How many of what was found have the text as their id.
+    /// How many of the found tasks have the text as their id.
     by_id: usize,
-    /// Whether anything was looked at: a request that comes no further would be asked for again and again.
+    /// Whether anything was looked at: a request without progress would be repeated again and again.
     began: bool,
     until: Instant,
 }
 
-/// Looks for tasks, for so long.
+/// Searches for tasks, for `longest` at most.
 ///
 /// # Errors
 ///
-/// A part of the query cannot be read, there is no such queue, the broker failed, or four others search already.
+/// A part of the query is not valid, there is no such queue, the broker failed, or four other searches run already.
 pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<SearchResult, Failure> {
     let filter = Filter::read(query)?;
     let start = match query.after.as_str() {
@@ -139,7 +139,7 @@ pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> 
 }
 
 impl Search<'_> {
-    /// Looks from a place on, until everything was looked at or enough was done: then it says where to go on.
+    /// Searches from a position on, and returns the position at which to go on; `None` when everything was looked at.
     async fn run(&mut self, start: Position) -> Result<Option<Position>, Failure> {
         if start.step == 0
             && let Some(queue) = self.named(&start.queue).await?
@@ -163,7 +163,7 @@ impl Search<'_> {
         Ok(None)
     }
 
-    /// The first queue from this name on.
+    /// Returns the index of the first queue from this name on.
     fn at(&self, name: &str) -> usize {
         self.queues.partition_point(|queue| queue.as_str() < name)
     }
@@ -172,7 +172,7 @@ impl Search<'_> {
         self.began && (self.found.tasks.len() >= MOST_FOUND || Instant::now() > self.until)
     }
 
-    /// The tasks whose id is the text, without looking at any other; says at which queue to go on.
+    /// Finds the tasks whose id is the text, without looking at any other; returns the queue at which to go on.
     async fn named(&mut self, from: &str) -> Result<Option<String>, Failure> {
         if self.filter.text.trim().is_empty() {
             return Ok(None);
@@ -182,7 +182,7 @@ impl Search<'_> {
         let mut queues = &self.queues[self.at(from)..];
         self.began = true;
         loop {
-            // Each of them has one such task at most.
+            // Each queue has at most one such task.
             let left = MOST_FOUND - self.found.tasks.len();
             let (some, rest) = queues.split_at(QUEUES_AT_ONCE.min(left).min(queues.len()));
             let tasks = try_join_all(some.iter().map(|queue| broker.task(queue, &id))).await?;
@@ -199,7 +199,8 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the tasks of a queue in one state from the one behind `seen` on, slice by slice; says behind which to go on.
+    /// Looks at the tasks of a queue in one state behind the first `seen`, slice by slice; returns the new `seen` if tasks are
+    /// left.
     async fn slices(
         &mut self,
         queue: &QueueName,

@@ -20,8 +20,8 @@ pub(crate) use self::{
 };
 use crate::failure::Failure;
 
-/// Samples the queues while a page is open, and an hour longer, which is what the charts show; and reads them at once
-/// on demand.
+/// Samples the queues while a page is open, and for an hour longer, because the charts show an hour; and reads them at
+/// once on demand.
 #[derive(Debug, Clone)]
 pub(crate) struct Samples(Arc<Shared>);
 
@@ -30,13 +30,13 @@ struct Shared {
     broker: Arc<dyn Broker>,
     kept: Mutex<Rings>,
     notifications: watch::Sender<Notification>,
-    /// One read at a time: a request that comes meanwhile takes its answer.
+    /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
     reading: tokio::sync::Mutex<Option<CachedRead>>,
     sampler: OnceLock<AbortOnDropHandle<()>>,
     looks: Arc<Looks>,
 }
 
-/// When somebody looked last.
+/// The time at which a user last looked.
 #[derive(Debug, Default)]
 struct Looks {
     last: Mutex<Option<Instant>>,
@@ -44,13 +44,13 @@ struct Looks {
 }
 
 impl Looks {
-    /// Somebody looks now.
+    /// Notes that a user looks now.
     fn note(&self) {
         *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         self.came.notify_one();
     }
 
-    /// How long nobody has looked; `None` if nobody ever did.
+    /// Returns how long no user has looked; `None` if none ever did.
     fn since(&self) -> Option<Duration> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
     }
@@ -61,11 +61,11 @@ impl Looks {
 pub(crate) struct Notification {
     /// The latest numbers; `None` before the first sweep.
     pub(crate) latest: Option<Arc<Snapshot>>,
-    /// What the broker said where it does not answer now.
+    /// The broker's error, if the broker does not answer now.
     pub(crate) away: Option<BrokerError>,
 }
 
-/// One read of all queues, with what it took.
+/// One read of all queues, with its duration.
 #[derive(Debug, Clone)]
 struct CachedRead {
     snapshot: Arc<Snapshot>,
@@ -74,15 +74,15 @@ struct CachedRead {
 }
 
 impl CachedRead {
-    /// Whether it may be shown again: for four times as long as it took to read,
-    /// so that ten thousand queues are not read anew for each of ten people.
+    /// Returns whether the read may be shown again: for four times as long as it took, so that ten thousand queues are
+    /// not read anew for each of ten people.
     fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) < self.took * 4
     }
 }
 
 impl Samples {
-    /// Of one broker; nothing is sampled before [`start`](Self::start).
+    /// Creates samples of one broker; nothing is sampled before [`start`](Self::start).
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
         Self(Arc::new(Shared {
             broker,
@@ -94,7 +94,7 @@ impl Samples {
         }))
     }
 
-    /// Starts to sample, if it has not been started; ends when the last handle is dropped. Needs a tokio runtime.
+    /// Starts to sample, unless sampling has started; it ends when the last handle is dropped. Needs a tokio runtime.
     pub(crate) fn start(&self) {
         self.0.sampler.get_or_init(|| {
             let weak = Arc::downgrade(&self.0);
@@ -102,14 +102,14 @@ impl Samples {
         });
     }
 
-    /// [`start`](Self::start), unless nobody will look.
+    /// Calls [`start`](Self::start), unless `nobody_looks`.
     pub(crate) fn start_unless(&self, nobody_looks: bool) {
         if !nobody_looks {
             self.start();
         }
     }
 
-    /// All queues as they are now; where reading them takes long, as they were a moment ago.
+    /// Returns all queues as they are now; where reading them takes long, as they were a moment ago.
     ///
     /// # Errors
     ///
@@ -119,19 +119,19 @@ impl Samples {
         Ok(self.0.read().await?)
     }
 
-    /// Forgets what was read: somebody has just changed something.
+    /// Forgets the last read, because a user has just changed something.
     pub(crate) async fn forget(&self) {
         *self.0.reading.lock().await = None;
     }
 
-    /// The last hour of one queue, or of all together (`None`); empty for a queue that was not sampled yet. With very
-    /// many queues asking makes it sampled from now on.
+    /// Returns the last hour of one queue, or of all together (`None`); empty for a queue that was not sampled yet.
+    /// With very many queues this call makes the queue be sampled from now on.
     pub(crate) fn series(&self, queue: Option<&str>) -> Series {
         self.0.looks.note();
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).series(queue, Instant::now())
     }
 
-    /// The notifications as they come.
+    /// Returns a receiver of the notifications.
     pub(crate) fn subscribe(&self) -> watch::Receiver<Notification> {
         self.0.looks.note();
         self.0.notifications.subscribe()

@@ -1,8 +1,8 @@
 //! The last hour of each queue in a bounded ring.
 //!
-//! A point has 56 bytes and a ring 720 of them, one each 5 seconds: 40 kB. At most 256 queues have one, so that all of it
-//! stays below 11 MB however many queues there are. Where there are more, those have one that somebody looked at or that
-//! work now.
+//! A point has 48 bytes and a ring at most 720 of them, one each 5 seconds, in a buffer of 1,024: 49 kB. At most 256
+//! queues have a ring, so that all rings stay below 13 MB however many queues there are. Where there are more, queues
+//! have one that a user looked at or that work now.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -13,9 +13,9 @@ use super::snapshot::{Snapshot, Totals};
 
 /// Points of one ring: an hour of sweeps, 5 seconds apart.
 const POINTS: usize = 720;
-/// Queues that have a ring.
+/// Most queues that have a ring.
 const RINGS: usize = 256;
-/// For how long a ring is safe from a queue that works now, after somebody looked or its queue worked.
+/// How long a ring is safe from a queue that works now, after a user looked at its queue or the queue worked.
 const GRACE: Duration = Duration::from_secs(60);
 
 /// One queue, or all together, at one moment.
@@ -53,21 +53,21 @@ pub(crate) type Series = Vec<Point>;
 pub(super) struct Rings {
     totals: Ring,
     queues: HashMap<String, Ring>,
-    /// Queues without a ring that somebody looked at.
+    /// A queue without a ring that a user looked at.
     wanted: Option<String>,
 }
 
 #[derive(Debug, Default)]
 struct Ring {
     points: VecDeque<Point>,
-    /// What was counted at the last point.
+    /// The time and the totals of the last point.
     last: Option<(i64, Totals)>,
-    /// When somebody last looked, or the queue last worked.
+    /// When a user last looked, or the queue last worked.
     interest: Option<Instant>,
 }
 
 impl Rings {
-    /// Adds one point to every ring, and gives rings to those that deserve one.
+    /// Adds one point to every ring, and gives a ring to queues that work or that a user looked at.
     pub(super) fn add(&mut self, snapshot: &Snapshot, now: Instant) {
         let at = snapshot.at.timestamp_millis();
         self.totals.push(at, snapshot.totals, now);
@@ -90,7 +90,8 @@ impl Rings {
         self.wanted = None;
     }
 
-    /// Takes the ring away from the queue that has been of no interest for longest, if that is long enough.
+    /// Takes the ring away from the queue that has been idle for longest, if longer than [`GRACE`] or `by_force`; says if there
+    /// is room.
     fn make_room(&mut self, now: Instant, by_force: bool) -> bool {
         let Some((name, ring)) = self.queues.iter().min_by_key(|(_, ring)| ring.interest) else { return true };
         let idle = ring.interest.is_none_or(|interest| now.saturating_duration_since(interest) > GRACE);
@@ -102,7 +103,7 @@ impl Rings {
         false
     }
 
-    /// The points of one queue, or of all together.
+    /// Returns the points of one queue, or of all together.
     pub(super) fn series(&mut self, queue: Option<&str>, now: Instant) -> Series {
         let Some(name) = queue else { return self.totals.points.iter().copied().collect() };
         match self.queues.get_mut(name) {
@@ -122,7 +123,7 @@ impl Ring {
     fn push(&mut self, at_ms: i64, numbers: Totals, now: Instant) {
         let (mut processed, mut failed) = (0.0, 0.0);
         if let Some((before_ms, before)) = self.last {
-            // What counts from the beginning starts anew when a queue is deleted: then there is no rate.
+            // Totals start anew when a queue is deleted: then there is no rate.
             let seconds = (at_ms - before_ms).max(1) as f32 / 1000.0;
             processed = numbers.processed_total.saturating_sub(before.processed_total) as f32 / seconds;
             failed = numbers.failed_total.saturating_sub(before.failed_total) as f32 / seconds;
@@ -215,7 +216,7 @@ mod tests {
         };
         add(&mut kept, of("", 0), 0);
         assert_eq!(kept.queues.len(), RINGS);
-        // One works, one is looked at: both get rings, at the cost of idle ones.
+        // One queue works, another is looked at: both get rings, at the cost of idle ones.
         assert!(kept.series(Some("q09999"), start).is_empty());
         add(&mut kept, of("q05000", 7), 5);
         assert_eq!(kept.queues.len(), RINGS);

@@ -10,19 +10,19 @@ use asynq_runtime::{
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 
-/// Queues that are asked for at the same time.
+/// Queues that are read at the same time.
 const AT_ONCE: usize = 32;
 
 /// All queues at one moment, by name.
 #[derive(Debug, Clone)]
 pub(crate) struct Snapshot {
-    /// When it was read, by the broker's clock.
+    /// The time of the read, by the broker's clock.
     pub(crate) at: DateTime<Utc>,
     /// The queues, by name.
     pub(crate) queues: Vec<QueueStats>,
-    /// Queues that cannot be read, by name; they are in no sum.
+    /// Queues that cannot be read, by name; no sum includes them.
     pub(crate) unreadable: Vec<UnreadableQueue>,
-    /// All of them together.
+    /// The sums over the queues.
     pub(crate) totals: Totals,
 }
 
@@ -56,13 +56,13 @@ pub(crate) struct Totals {
 }
 
 impl Snapshot {
-    /// Of what was read.
+    /// Creates a snapshot of these queues.
     pub(crate) fn new(at: DateTime<Utc>, queues: Vec<QueueStats>) -> Self {
         let totals = queues.iter().fold(Totals::default(), Totals::add);
         Self { at, queues, unreadable: Vec::new(), totals }
     }
 
-    /// The numbers of one queue.
+    /// Returns the numbers of one queue.
     pub(crate) fn queue(&self, name: &str) -> Option<&QueueStats> {
         let at = self.queues.binary_search_by(|queue| queue.name.as_str().cmp(name)).ok()?;
         self.queues.get(at)
@@ -70,7 +70,7 @@ impl Snapshot {
 }
 
 impl Totals {
-    /// Of one queue.
+    /// Returns the numbers of one queue.
     pub(crate) fn of(queue: &QueueStats) -> Self {
         Self::default().add(queue)
     }
@@ -93,7 +93,7 @@ impl Totals {
     }
 }
 
-/// Reads every queue, some at a time. One that cannot be read hides no other.
+/// Reads every queue, some at a time. A queue that cannot be read hides no other.
 pub(super) async fn read(broker: &Arc<dyn Broker>) -> Result<Snapshot, BrokerError> {
     let inspector = Inspector::new(Arc::clone(broker));
     let names = broker.queues().await?;

@@ -8,14 +8,14 @@ use std::{
 
 use crate::login::network;
 
-/// The connections of each address that has some; of IPv6 each network of 64 bits.
+/// The number of connections of each address; for IPv6 of each network of 64 bits.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionLimit {
     most: usize,
     taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
-/// The permit of one connection; dropping it frees it.
+/// The permit of one connection; dropping the permit frees it.
 #[derive(Debug)]
 pub(super) struct ConnectionPermit {
     of: ConnectionLimit,
@@ -23,12 +23,12 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimit {
-    /// At most so many from each address.
+    /// Limits the connections of each address to `most`.
     pub(super) fn new(most: usize) -> Self {
         Self { most, taken: Arc::default() }
     }
 
-    /// One more for this peer; `None` when it has all that it may.
+    /// Takes a permit for this peer; `None` if the peer has all that it may have.
     pub(super) fn take(&self, peer: IpAddr) -> Option<ConnectionPermit> {
         let address = network(peer);
         let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);

@@ -19,17 +19,17 @@ use tokio::{
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// Runs while a write waits.
+    /// The timer that runs while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S: Unpin> Patient<S> {
-    /// Of one stream.
+    /// Wraps a stream.
     pub(super) fn new(stream: S, patience: Duration) -> Self {
         Self { stream, patience, waiting: None }
     }
 
-    /// What `write` says, and an error when it has waited for too long.
+    /// Returns the result of `write`, or an error when it has waited for too long.
     fn watched<T>(
         &mut self,
         cx: &mut Context<'_>,

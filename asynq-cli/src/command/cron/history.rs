@@ -1,4 +1,4 @@
-//! `cron history`: what entries enqueued.
+//! `cron history`: the tasks that entries enqueued.
 
 use asynq_cron::EntryId;
 use asynq_runtime::{

@@ -1,4 +1,4 @@
-//! `cron ls`: what is scheduled.
+//! `cron ls`: the entries that running schedulers list.
 
 use asynq_cron::{CronSpec, Schedule};
 use chrono::{DateTime, Utc};
@@ -33,7 +33,7 @@ struct EntryJson<'a> {
     options: &'a [String],
     next_at: Option<String>,
     previous_at: Option<String>,
-    /// Null where it cannot be read.
+    /// Null if the state of the entry cannot be read.
     paused: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<&'a str>,

@@ -39,7 +39,7 @@ impl Cron {
     }
 }
 
-/// The entry of this id, as its scheduler lists it; replicas of one scheduler list it once each.
+/// Returns the listed entry of this id; replicas of one scheduler list the same entry once each.
 fn listed<'a>(entries: &'a [SchedulerEntry], id: &str) -> Result<&'a SchedulerEntry, CliError> {
     entries.iter().find(|entry| entry.id == id).ok_or_else(|| {
         CliError::NotFound(format!(

@@ -1,4 +1,4 @@
-//! `queue history`: what was processed, day by day.
+//! `queue history`: the numbers of processed and failed tasks, day by day.
 
 use asynq_runtime::broker::DayStats;
 use clap::{Args, builder::RangedU64ValueParser};

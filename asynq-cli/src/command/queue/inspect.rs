@@ -49,7 +49,7 @@ fn text(stats: &QueueStats, memory: u64, groups: usize, style: Style) -> String 
     facts.add("State", if stats.paused { "paused" } else { "running" });
     facts.add("Size", number(stats.size));
     facts.add("Groups", number(groups as u64));
-    // Estimated from some tasks.
+    // The size is estimated from some of the tasks.
     facts.add("Memory", format!("about {}", bytes(memory)));
     facts.add("Oldest pending", latency(stats));
     facts.add(

@@ -1,4 +1,4 @@
-//! `queue ls`: names, as other programs in a pipe want them.
+//! `queue ls`: names alone, for other programs in a pipe, or a table.
 
 use asynq_runtime::inspector::{QueueReading, Statistics, UnreadableQueue};
 use clap::Args;

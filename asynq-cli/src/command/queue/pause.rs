@@ -54,13 +54,13 @@ impl Resume {
     }
 }
 
-/// Pauses a queue that exists: a slip in its name must not look like a pause.
+/// Pauses a queue that exists: a mistyped name must not look like a pause.
 async fn pause(inspector: &Inspector, name: &str) -> Result<bool, InspectError> {
     inspector.exists(name).await?;
     inspector.pause(name).await
 }
 
-/// Lets a queue go on. One that was paused before its first task does not exist yet, and goes on as well.
+/// Resumes a queue. A queue that was paused before its first task does not exist yet, and is resumed as well.
 async fn resume(inspector: &Inspector, name: &str) -> Result<bool, InspectError> {
     let changed = inspector.resume(name).await?;
     if !changed {

@@ -73,12 +73,12 @@ async fn remove(session: &mut Session, inspector: &Inspector, name: &str, force:
     let removed = match removed {
         Some(removed) => removed?.tasks,
         None => {
-            // Cut off half way it would stay paused.
+            // A deletion that ends half way would leave the queue paused.
             if !was_paused {
                 inspector.resume(name).await?;
             }
             match inspector.queue(name).await {
-                // The step that was under way was the last one.
+                // The step that was under way deleted the queue itself.
                 Err(error) if error.is_not_found() => so_far.changed,
                 Err(error) => return Err(error.into()),
                 Ok(left) => {

@@ -20,7 +20,7 @@ pub(super) struct Source {
     payload_file: Option<PathBuf>,
 }
 
-/// What is allowed beside the usual.
+/// Exceptions from the usual checks of a payload.
 #[derive(Debug, Args)]
 pub(super) struct Limits {
     /// Takes the payload as it is: a --payload that is not JSON; for edit also one that the task's job cannot read
@@ -33,7 +33,8 @@ pub(super) struct Limits {
 }
 
 impl Source {
-    /// The payload. A text must be JSON unless it is raw: a slip of the pen would fail only when the task runs.
+    /// Returns the payload. A text must be JSON unless `--raw` is given: a typing error would otherwise fail only when the task
+    /// runs.
     pub(super) fn read(self, limits: &Limits, session: &mut Session) -> Result<Vec<u8>, CliError> {
         let bytes = match (self.payload, self.payload_file) {
             (Some(text), _) => {
@@ -49,7 +50,7 @@ impl Source {
             (None, Some(file)) if file.as_os_str() == "-" => session.read_input(limits.payload_limit)?,
             (None, Some(file)) => {
                 let failed = |source| CliError::System { what: format!("cannot read {}", file.display()), source };
-                // Not more than would be refused anyway.
+                // One byte more than the limit is enough to refuse the payload.
                 let opened = std::fs::File::open(&file).map_err(failed)?;
                 let most = u64::try_from(limits.payload_limit).unwrap_or(u64::MAX).saturating_add(1);
                 let mut bytes = Vec::new();

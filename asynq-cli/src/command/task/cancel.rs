@@ -42,10 +42,10 @@ impl Cancel {
     }
 }
 
-/// Looks whether a task of this id runs in some queue: a request for another would reach nobody and look like a success.
+/// Fails unless a task of this id runs in some queue: a request for another would reach no server and look like a success.
 async fn runs(client: &Client, id: &str) -> Result<(), CliError> {
     if id.trim().is_empty() {
-        // The inspector says what is wrong with it.
+        // The inspector reports the error of an empty id.
         return Ok(());
     }
     let (broker, task) = (client.broker(), TaskId::from_wire(id));

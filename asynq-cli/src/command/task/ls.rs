@@ -98,7 +98,7 @@ fn table(tasks: &[TaskInfo], state: TaskState, now: DateTime<Utc>, reader: &Argu
     table.into_text()
 }
 
-/// The columns that only this state has.
+/// Returns the columns that only this state has.
 fn rest(task: &TaskInfo, state: TaskState, now: DateTime<Utc>) -> Vec<Cell> {
     let due = || Cell::from(task.next_process_at.map(|at| until(now, at)).unwrap_or_else(|| "-".into()));
     let failed = || Cell::from(task.last_failed_at.map(|at| ago(now, at)).unwrap_or_else(|| "-".into()));

@@ -55,7 +55,7 @@ struct All {
     group: Option<String>,
 }
 
-/// What `--json` prints.
+/// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 struct ChangeReport<'a> {
     queue: &'a str,
@@ -102,7 +102,7 @@ pub(super) fn confirm_beyond_archive(
 }
 
 impl All {
-    /// Asks, where the question has a `verb`, and does it.
+    /// Asks a question if there is a `verb` for it, and runs the bulk call.
     async fn carry_out(
         self,
         session: &mut Session,
@@ -168,7 +168,7 @@ impl All {
         Ok(())
     }
 
-    /// `3 archived tasks of queue default`.
+    /// Returns a text such as `3 archived tasks of queue default`.
     fn named(&self, total: u64) -> String {
         let Self { queue, state, group } = self;
         let tasks = tasks(total);

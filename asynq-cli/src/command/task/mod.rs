@@ -106,7 +106,7 @@ impl TheTasks {
         self.tasks.iter().chain(&self.id)
     }
 
-    /// `task t1 of queue default`, or `3 tasks of queue default`.
+    /// Returns `task t1 of queue default`, or `3 tasks of queue default`.
     fn named(&self) -> String {
         let ids: Vec<_> = self.ids().collect();
         let what = if let [id] = *ids { format!("task {id}") } else { tasks(ids.len() as u64) };

@@ -58,7 +58,7 @@ impl Archive {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let (inspector, queue) = (session.inspector().await?, &self.tasks.queue);
         let ids: BTreeSet<&String> = self.tasks.ids().collect();
-        // Where it cannot be known, the answer about each task says what is wrong.
+        // If the archive cannot be read, the result of each task reports the error.
         if let Ok(room) = inspector.archive_room(queue).await
             && room.beyond(ids.len() as u64) > 0
         {
@@ -99,7 +99,7 @@ impl Move {
     }
 }
 
-/// Does `act` to each task, and tells what became of it.
+/// Runs `act` on each task, and reports the results.
 async fn each(
     session: &mut Session,
     tasks: &TheTasks,

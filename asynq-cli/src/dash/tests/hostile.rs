@@ -76,7 +76,7 @@ async fn seed(t: &Fixture<SqliteStore>) {
 }
 
 impl Watcher {
-    /// Presses the keys one by one; after each, what is on the screen is harmless.
+    /// Presses the keys one by one, and asserts after each that the screen is harmless.
     async fn harmless(&mut self, keys: &str) {
         for key in keys.chars() {
             self.keys(&key.to_string()).await;
@@ -87,7 +87,7 @@ impl Watcher {
         }
     }
 
-    /// That the name is on the screen, in its harmless form.
+    /// Asserts that the name is on the screen, in its harmless form.
     #[track_caller]
     fn shows_it(&self, screen: &str) {
         assert!(self.text().contains("e\u{fffd}[2J"), "{screen}:\n{}", self.text());

@@ -1,4 +1,4 @@
-//! What a key says before it deletes, and what it leaves alone.
+//! Warnings before keys that delete, and keys on tasks that have moved.
 
 use asynq_runtime::{
     broker::ServerName,

@@ -28,7 +28,7 @@ pub(super) fn check(name: &str, picture: &str) {
     );
 }
 
-/// One text element per run of cells that look alike.
+/// Returns a screen as SVG, with one text element per run of cells that look alike.
 pub(super) fn svg(buffer: &Buffer) -> String {
     let (columns, rows) = (buffer.area.width, buffer.area.height);
     let (width, height) = (f32::from(columns) * WIDTH + 24.0, f32::from(rows) * HEIGHT + 24.0);

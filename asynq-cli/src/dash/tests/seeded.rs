@@ -12,7 +12,7 @@ use chrono::TimeDelta;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The fixture keeps the file of the broker.
+/// Fills a broker, and returns a client of it; the fixture keeps its file.
 pub(super) async fn seeded() -> (Fixture<SqliteStore>, Client) {
     let t = Fixture::<SqliteStore>::start().await;
     for (n, id) in ["order-10", "order-11", "order-12"].into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What stands in front of a screen: the list of keys, or a question.
+//! A dialog in front of a screen: the list of keys, or a question.
 
 use ratatui::{
     Frame,

@@ -1,4 +1,4 @@
-//! Draws what the model says.
+//! Draws the model.
 
 mod dialog;
 mod parts;

@@ -1,4 +1,4 @@
-//! What several screens are made of.
+//! Widgets that several screens share.
 
 use asynq_runtime::{TaskState, broker::QueueStats};
 use ratatui::{
@@ -11,7 +11,7 @@ use ratatui::{
 
 use super::super::model::TABS;
 
-/// A state's colour; its name always stands beside it.
+/// Returns a state's colour; the state's name always stands beside it.
 pub(super) fn colour(state: TaskState) -> Color {
     match state {
         TaskState::Active => Color::Green,
@@ -24,7 +24,7 @@ pub(super) fn colour(state: TaskState) -> Color {
     }
 }
 
-/// A list of rows under headings, one of them chosen.
+/// Draws a list of rows under headings, one of them chosen.
 pub(super) fn list<const N: usize>(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -42,14 +42,14 @@ pub(super) fn list<const N: usize>(
     frame.render_stateful_widget(table, area, &mut state);
 }
 
-/// A number at the right of its column; nothing is dim.
+/// Returns a number at the right of its column; a zero is dim.
 pub(super) fn count(n: u64) -> Line<'static> {
     let line = Line::from(crate::show::number(n)).right_aligned();
     if n == 0 { line.dim() } else { line }
 }
 
-/// How a queue's tasks divide into states, in at most `width` cells. `most` is the size of the largest queue, which fills
-/// them; a state that has tasks has a cell.
+/// Returns a bar of a queue's tasks by state, in at most `width` cells. `most` is the size of the largest queue, which
+/// fills the width; a state that has tasks has a cell.
 pub(super) fn bar(queue: &QueueStats, most: u64, width: u16) -> Line<'static> {
     let mut spans = Vec::new();
     let mut left = u64::from(width);

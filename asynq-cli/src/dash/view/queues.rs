@@ -1,4 +1,4 @@
-//! Every queue with what is in it.
+//! Every queue with the numbers of its tasks.
 
 use asynq_runtime::{broker::QueueStats, inspector::UnreadableQueue};
 use ratatui::{
@@ -18,7 +18,7 @@ use crate::show::{about, clean};
 /// Cells of a bar.
 const BAR: u16 = 24;
 
-/// Queues that cannot be read are told in so many lines at most.
+/// Most lines about queues that cannot be read.
 const UNREADABLE: usize = 3;
 
 pub(super) fn draw(

@@ -1,4 +1,4 @@
-//! The servers that live, with what runs now.
+//! The servers that live, with the tasks that they run now.
 
 use asynq_runtime::{broker::ServerState, task::Timestamp};
 use chrono::{DateTime, Utc};
@@ -27,7 +27,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
             .iter()
             .map(|queue| format!("{}:{}", clean(queue.queue.as_deref().unwrap_or("")), queue.weight.unwrap_or(0)))
             .collect();
-        // Runs that are stuck say more of a server than its status does.
+        // Stuck runs say more about a server than its status does.
         let status = match server.workers.iter().filter(|worker| worker.is_stuck(now)).count() {
             0 => Line::from(clean(&info.status)),
             stuck => Line::from(format!("{stuck} stuck")).red(),

@@ -1,4 +1,4 @@
-//! One task with all that is known of it.
+//! One task with all known facts.
 
 use asynq_runtime::{TaskInfo, broker::Failure};
 use chrono::{DateTime, Utc};

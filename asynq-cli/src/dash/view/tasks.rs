@@ -19,7 +19,7 @@ use super::{
 };
 use crate::show::{about, ago, brief, clean, cut, number, until};
 
-/// What the screen shows.
+/// The content of the screen.
 pub(super) struct Shown<'a> {
     pub(super) listing: &'a Listing,
     pub(super) stats: &'a QueueStats,

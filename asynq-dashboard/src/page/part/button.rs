@@ -2,27 +2,27 @@
 
 use maud::{Markup, html};
 
-/// What a button does when it is pressed.
+/// A button that changes something.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Button<'a> {
-    /// What stands on it.
+    /// The text on the button.
     pub(crate) label: &'a str,
-    /// Where it posts.
+    /// The path to which the button posts.
     pub(crate) post: String,
-    /// JSON to send; nothing if empty.
+    /// JSON to send; no body if empty.
     pub(crate) body: &'a str,
-    /// What is asked first; nothing if empty.
+    /// The question that is asked first; none if empty.
     pub(crate) ask: String,
-    /// A word that must be typed then; none if empty.
+    /// A word that the user must type to answer; none if empty.
     pub(crate) word: &'a str,
-    /// Where the page goes afterwards; it stays if empty.
+    /// The path of the page that comes afterwards; the page stays if empty.
     pub(crate) then: String,
-    /// Its class: `go`, `danger` or none.
+    /// The class: `go`, `danger` or none.
     pub(crate) class: &'a str,
 }
 
 impl Button<'_> {
-    /// The button.
+    /// Renders the button.
     pub(crate) fn show(&self) -> Markup {
         let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         html! {

@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     Bars,
 }
 
-/// What its numbers are.
+/// The unit of a chart's numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Things.
@@ -28,15 +28,15 @@ pub(crate) enum Unit {
 /// Numbers over time.
 #[derive(Debug, Clone)]
 pub(crate) struct Chart {
-    /// Names it on its page; it keeps its place by it.
+    /// The id of the chart on its page, by which an update finds it.
     pub(crate) id: &'static str,
-    /// What it shows.
+    /// The title.
     pub(crate) title: &'static str,
-    /// How it is drawn.
+    /// The way of drawing.
     pub(crate) kind: Kind,
-    /// What its numbers are.
+    /// The unit of the numbers.
     pub(crate) unit: Unit,
-    /// Its last values in words.
+    /// The last values in words.
     pub(crate) now: String,
     /// Unix seconds, ascending.
     pub(crate) times: Vec<i64>,
@@ -47,16 +47,16 @@ pub(crate) struct Chart {
 /// One row of numbers.
 #[derive(Debug, Clone)]
 pub(crate) struct Series {
-    /// Its colour: a state, `processed`, `failed` or `latency`.
+    /// The colour: a state, `processed`, `failed` or `latency`.
     pub(crate) class: &'static str,
-    /// What it is.
+    /// The name for people.
     pub(crate) name: &'static str,
-    /// A number per time; none where nothing is known.
+    /// A number per time; `None` where the number is not known.
     pub(crate) values: Vec<Option<f64>>,
 }
 
 impl Chart {
-    /// The figure. What has less than two points is said to be on its way.
+    /// Renders the figure. With less than two points the figure says that points are on their way.
     pub(crate) fn show(&self) -> Markup {
         let label = format!("{}: {}", self.title, self.now);
         html! {
@@ -96,13 +96,13 @@ impl Chart {
     }
 }
 
-/// Three digits behind the point are more than a chart can show.
+/// Rounds to three digits behind the point: a chart cannot show more.
 fn rounded(value: f64) -> Value {
     let rounded = (value * 1000.0).round() / 1000.0;
     if rounded.fract() == 0.0 && rounded.abs() < 9e15 { json!(rounded as i64) } else { json!(rounded) }
 }
 
-/// A line without axes: what was processed, and what failed.
+/// Renders a line without axes: processed tasks, and failed ones.
 pub(crate) fn spark(id: &str, processed: &[Option<f64>], failed: &[Option<f64>]) -> Markup {
     let row = |values: &[Option<f64>]| {
         values.iter().map(|v| v.map(|v| rounded(v).to_string()).unwrap_or_default()).collect::<Vec<_>>().join(",")

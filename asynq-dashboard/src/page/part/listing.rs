@@ -1,4 +1,4 @@
-//! What is around a list: its pages, and what is said when it is empty.
+//! The surroundings of a list: links to its pages, and a text in place of an empty list.
 
 use maud::{Markup, html};
 
@@ -16,23 +16,23 @@ pub(crate) struct Span {
 }
 
 impl Span {
-    /// The page that was asked for, moved to the last one if there are fewer.
+    /// Creates the requested page, moved to the last one if there are fewer.
     pub(crate) fn new(page: usize, per: usize, total: u64) -> Self {
         let span = Self { page: 1, per: per.max(1), total };
         Self { page: page.clamp(1, span.last()), ..span }
     }
 
-    /// Number of the last page; 1 if there is nothing.
+    /// Returns the number of the last page; 1 for an empty list.
     pub(crate) fn last(self) -> usize {
         usize::try_from(self.total.div_ceil(self.per as u64)).unwrap_or(usize::MAX).max(1)
     }
 
-    /// How many rows come before.
+    /// Returns the number of rows before this page.
     pub(crate) fn offset(self) -> usize {
         (self.page - 1).saturating_mul(self.per)
     }
 
-    /// Where it is, and the way to the other pages; `link` gives the address of one.
+    /// Renders the position and the links to other pages; `link` returns the address of a page.
     pub(crate) fn pages(self, link: impl Fn(usize) -> String) -> Markup {
         let last = self.last();
         let (from, to) = (self.offset() as u64 + 1, ((self.offset() + self.per) as u64).min(self.total));
@@ -54,7 +54,7 @@ impl Span {
     }
 }
 
-/// What is said where there is nothing, and what to do then.
+/// Renders a text in place of an empty list, and the next step.
 pub(crate) fn empty(what: &str, then: &Markup) -> Markup {
     html! { div.empty { strong { (what) } (then) } }
 }

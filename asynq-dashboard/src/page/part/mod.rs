@@ -1,4 +1,4 @@
-//! What several pages show.
+//! Parts that several pages share.
 
 pub(crate) mod button;
 pub(crate) mod chart;

@@ -16,12 +16,12 @@ pub(crate) const ORDER: [TaskState; 7] = [
     TaskState::Aggregating,
 ];
 
-/// The name of a state with its mark.
+/// Renders the name of a state with its mark.
 pub(crate) fn state(state: TaskState) -> Markup {
     html! { span class={ "state s-" (state) } { (state) } }
 }
 
-/// How many tasks of the queue are in a state.
+/// Returns how many tasks of the queue are in a state.
 pub(crate) fn in_state(stats: &QueueStats, state: TaskState) -> u64 {
     match state {
         TaskState::Active => stats.active,
@@ -34,7 +34,7 @@ pub(crate) fn in_state(stats: &QueueStats, state: TaskState) -> u64 {
     }
 }
 
-/// One bar of a queue's tasks, a piece per state, with its numbers as text for screen readers.
+/// Renders one bar of a queue's tasks, a piece per state, with its numbers as text for screen readers.
 pub(crate) fn bar(stats: &QueueStats) -> Markup {
     let mut at = 0;
     let parts: Vec<(TaskState, u64, u64)> = widths(stats)
@@ -62,7 +62,7 @@ pub(crate) fn bar(stats: &QueueStats) -> Markup {
     }
 }
 
-/// Percents of a bar; whatever there is has at least 2 of them, so that it is seen.
+/// Returns the percents of a bar; each state that has tasks gets at least 2 of them, so that it is seen.
 fn widths(stats: &QueueStats) -> Vec<(TaskState, u64)> {
     let there: Vec<(TaskState, u64)> =
         ORDER.iter().map(|&state| (state, in_state(stats, state))).filter(|&(_, n)| n > 0).collect();

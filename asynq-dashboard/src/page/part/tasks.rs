@@ -14,23 +14,23 @@ use crate::{
     query::payload::{self, Reader},
 };
 
-/// What a table of tasks needs to know.
+/// The settings of a table of tasks.
 #[derive(Debug)]
 pub(crate) struct Table<'a> {
     /// Where the dashboard is mounted.
     pub(crate) mount: &'a str,
-    /// Reads the tasks' arguments.
+    /// The reader of the tasks' arguments.
     pub(crate) reader: &'a Reader<'a>,
     /// The broker's time.
     pub(crate) now: DateTime<Utc>,
-    /// The state that all of them are in; none if they are mixed, from several queues.
+    /// The state of all tasks; `None` if they are mixed, from several queues.
     pub(crate) state: Option<TaskState>,
     /// Whether rows can be picked.
     pub(crate) can_pick: bool,
 }
 
 impl Table<'_> {
-    /// The table.
+    /// Renders the table.
     pub(crate) fn show(&self, tasks: &[TaskBrief]) -> Markup {
         html! {
             div.scroll { table.cards {
@@ -80,7 +80,7 @@ impl Table<'_> {
         }
     }
 
-    /// The id, which leads to the task.
+    /// Renders the id, which leads to the task.
     fn name(&self, task: &TaskInfo) -> Markup {
         let id = task.id.as_str();
         html! {
@@ -134,7 +134,7 @@ impl Table<'_> {
     }
 }
 
-/// How often it failed, of how many tries.
+/// Renders how often the task failed, of how many retries.
 fn tried(task: &TaskInfo) -> Markup {
     html! {
         (count(task.retried.into())) " / " (count(task.max_retry.into()))
@@ -142,7 +142,7 @@ fn tried(task: &TaskInfo) -> Markup {
     }
 }
 
-/// The time that matters in the task's state.
+/// Returns the time that matters in the task's state.
 fn moment(task: &TaskInfo) -> Option<DateTime<Utc>> {
     match task.state {
         TaskState::Active => task.lease_until,
@@ -152,12 +152,12 @@ fn moment(task: &TaskInfo) -> Option<DateTime<Utc>> {
     }
 }
 
-/// When a completed task is deleted.
+/// Returns when a completed task is deleted.
 pub(crate) fn kept_until(task: &TaskInfo) -> Option<DateTime<Utc>> {
     task.completed_at?.checked_add_signed(chrono::TimeDelta::from_std(task.retention?).ok()?)
 }
 
-/// A payload in one line; its size where none of it can be shown.
+/// Returns a payload in one line, or its size where none of it can be shown.
 fn one_line(shown: &payload::Shown) -> String {
     if shown.form == payload::Form::Binary || (shown.is_cut && shown.text.is_empty()) {
         return format!("{} bytes", count(shown.size as u64));
@@ -176,7 +176,7 @@ fn one_line(shown: &payload::Shown) -> String {
     line
 }
 
-/// A time with its words, for lists of facts.
+/// Renders a time with its words, for lists of facts.
 pub(crate) fn fact(now: DateTime<Utc>, name: &str, at: Option<DateTime<Utc>>) -> Markup {
     html! { @if let Some(at) = at { dt { (name) } dd { (when(now, at)) } } }
 }

@@ -9,7 +9,7 @@ pub(crate) const BLOCK: usize = 4000;
 /// Most characters of a block that is shown whole; more is to be fetched by the API.
 pub(crate) const WHOLE: usize = 400_000;
 
-/// The first `limit` characters, and how many more there are.
+/// Returns the first `limit` characters, and how many more there are.
 pub(crate) fn cut(text: &str, limit: usize) -> (&str, usize) {
     match text.char_indices().nth(limit) {
         None => (text, 0),
@@ -17,13 +17,13 @@ pub(crate) fn cut(text: &str, limit: usize) -> (&str, usize) {
     }
 }
 
-/// A text in one line of a table; the first of it is in the title as well.
+/// Renders a text for a cell of a table, cut to [`CELL`] characters.
 pub(crate) fn cell(text: &str) -> Markup {
     let (shown, more) = cut(text, CELL);
     html! { (shown) @if more > 0 { "…" } }
 }
 
-/// An id for a table: the ends of a long one, because ids that were made one after another differ in the last characters.
+/// Returns an id for a table: the ends of a long one, because ids that were made one after another differ in the last characters.
 pub(crate) fn id(text: &str) -> String {
     let length = text.chars().count();
     if length <= 24 {
@@ -33,7 +33,7 @@ pub(crate) fn id(text: &str) -> String {
     head.chain(['…']).chain(tail).collect()
 }
 
-/// A block of text; what is cut off can be asked for at `all`.
+/// Renders a block of text; a text that is cut links to the whole text at `all`.
 pub(crate) fn block(text: &str, class: &str, limit: usize, all: &str) -> Markup {
     let (shown, more) = cut(text, limit);
     html! {

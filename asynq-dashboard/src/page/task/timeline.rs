@@ -1,4 +1,4 @@
-//! The life of a task as far as it is known: what was, and what is to come.
+//! The life of a task as far as it is known: its past, and the times to come.
 
 use asynq_runtime::{TaskInfo, TaskState, task::Timestamp};
 use chrono::{DateTime, Utc};
@@ -14,11 +14,11 @@ use super::{
 struct Moment {
     at: DateTime<Utc>,
     what: String,
-    /// The state that it led to, which gives its mark.
+    /// The state that the moment led to, which gives the moment its mark.
     state: Option<TaskState>,
 }
 
-/// The list, in the order of time.
+/// Renders the moments in the order of time.
 pub(super) fn show(view: &View) -> Markup {
     let since = view.runs_at.as_ref().and_then(|(_, worker)| worker.start_time).and_then(Timestamp::to_datetime);
     let failed: Vec<_> = view.attempts.iter().map(|attempt| (attempt.number, attempt.at)).collect();
@@ -42,7 +42,7 @@ fn moments(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateT
     for &(number, at) in failed {
         add(Some(at), &format!("Attempt {number} failed"), Some(TaskState::Retry));
     }
-    // Attempts are kept by our own servers; of Go's only the last is known, to the second.
+    // Our own servers keep attempts; of attempts on Go's servers only the last is known, to the second.
     let is_known = |at: DateTime<Utc>| failed.iter().any(|(_, known)| known.timestamp() == at.timestamp());
     add(task.last_failed_at.filter(|&at| !is_known(at)), "Failed last", Some(TaskState::Retry));
     add(since, "This attempt began", Some(TaskState::Active));
@@ -63,7 +63,7 @@ fn moments(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateT
     moments
 }
 
-/// When an id of ours was made: a UUID v7 begins with it.
+/// Returns when an id of ours was made: a UUID v7 begins with the time.
 fn born(id: &str) -> Option<DateTime<Utc>> {
     let (seconds, nanos) =
         uuid::Uuid::try_parse(id).ok().filter(|id| id.get_version_num() == 7)?.get_timestamp()?.to_unix();

@@ -1,6 +1,6 @@
-//! JSON by its characters: how deep it is, and laid out with every number, key and order as it was written.
+//! Reads JSON by its characters: how deep it is, and laid out with every number, key and order as it was written.
 
-/// The deepest nesting of arrays and objects, without reading what is in them.
+/// Returns the deepest nesting of arrays and objects, without parsing their elements.
 pub(crate) fn depth_of(bytes: &[u8]) -> usize {
     let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
     for &byte in bytes {
@@ -20,7 +20,7 @@ pub(crate) fn depth_of(bytes: &[u8]) -> usize {
     deepest
 }
 
-/// `text`, which must be JSON, with one member a line.
+/// Returns `text`, which must be JSON, with one member a line.
 pub(super) fn indented(text: &str) -> String {
     let mut laid_out = String::with_capacity(text.len() * 2);
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);

@@ -1,4 +1,4 @@
-//! Whether a task is one that was looked for.
+//! Decides whether a task matches a search.
 
 use asynq_runtime::{TaskInfo, TaskState, broker::TaskBrief, task::GroupName};
 use chrono::{DateTime, Utc};
@@ -6,12 +6,12 @@ use chrono::{DateTime, Utc};
 use super::Query;
 use crate::{failure::Failure, query::payload::Reader};
 
-/// A query, read.
+/// A parsed query.
 #[derive(Debug)]
 pub(super) struct Filter {
-    /// In small letters.
+    /// The text in lower case.
     pub(super) text: String,
-    /// As it was written.
+    /// The text as it was written.
     pub(super) as_written: String,
     pub(super) state: Option<TaskState>,
     pub(super) group: Option<GroupName>,
@@ -21,10 +21,10 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// What the query says.
+    /// Parses a query.
     pub(super) fn read(query: &Query) -> Result<Self, Failure> {
         let group = (!query.group.is_empty()).then(|| GroupName::from_wire(&query.group));
-        // Only these wait in groups.
+        // Only aggregating tasks wait in groups.
         let state = if group.is_some() { Some(TaskState::Aggregating) } else { state(&query.state)? };
         Ok(Self {
             text: query.q.trim().to_lowercase(),
@@ -37,7 +37,7 @@ impl Filter {
         })
     }
 
-    /// Whether the task has all that is wanted.
+    /// Returns whether the task matches every criterion.
     pub(super) fn fits(&self, reader: &Reader<'_>, task: &TaskBrief) -> bool {
         self.state.is_none_or(|state| task.state == state)
             && self.group.as_ref().is_none_or(|group| task.group.as_deref() == Some(group.as_str()))
@@ -71,7 +71,7 @@ impl Filter {
     }
 }
 
-/// The state of this name; no name is none.
+/// Returns the state of this name; `None` for an empty name.
 pub(crate) fn state(name: &str) -> Result<Option<TaskState>, Failure> {
     match name {
         "" => Ok(None),

@@ -1,4 +1,4 @@
-//! A place to run command lines: a fixture's broker, and what they write.
+//! A fixture for command lines: a broker, and the output of each command.
 
 use std::{
     fmt,
@@ -13,24 +13,24 @@ use asynq_runtime::Client;
 use asynq_tests::{Fixture, Store};
 use serde_json::Value;
 
-/// One test body as two tests, one per broker; what they write is compared with the same snapshots.
+/// Makes two tests of each body, one per broker; their output is compared with the same snapshots.
 macro_rules! on_both_brokers {
-    ($($(#[$meta:meta])* async fn $name:ident($desk:ident) $body:block)*) => {$(
+    ($($(#[$meta:meta])* async fn $name:ident($cli:ident) $body:block)*) => {$(
         $(#[$meta])*
         mod $name {
             #[allow(unused_imports)] // a case may need none of them
             use super::*;
 
-            async fn case<S: asynq_tests::Store>($desk: $crate::desk::Desk<S>) $body
+            async fn case<S: asynq_tests::Store>($cli: $crate::fixture::CliFixture<S>) $body
 
             #[tokio::test]
             async fn on_sqlite() {
-                case($crate::desk::Desk::<asynq_tests::SqliteStore>::start().await).await;
+                case($crate::fixture::CliFixture::<asynq_tests::SqliteStore>::start().await).await;
             }
 
             #[tokio::test]
             async fn on_redis() {
-                case($crate::desk::Desk::<asynq_tests::RedisStore>::start().await).await;
+                case($crate::fixture::CliFixture::<asynq_tests::RedisStore>::start().await).await;
             }
         }
     )*};
@@ -38,24 +38,24 @@ macro_rules! on_both_brokers {
 pub(crate) use on_both_brokers;
 
 /// A broker of a test's own, whose clock stands still.
-pub(crate) struct Desk<S> {
+pub(crate) struct CliFixture<S> {
     pub(crate) t: Fixture<S>,
 }
 
-/// How a command line is run.
+/// The setting in which a command line runs.
 #[derive(Default)]
 pub(crate) struct Setting<'a> {
-    /// What somebody types, if there is a terminal.
+    /// The text that the user types, if there is a terminal.
     pub(crate) typed: Option<&'a str>,
-    /// What comes through a pipe.
+    /// The bytes that come through a pipe.
     pub(crate) piped: &'a [u8],
-    /// After so many slices of long work somebody presses Ctrl+C.
+    /// The user presses Ctrl+C after this many slices of long work.
     pub(crate) stop_after: Option<usize>,
     pub(crate) colours: bool,
     pub(crate) width: Option<u16>,
 }
 
-/// What a command line did.
+/// The output of a command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Answer {
     line: String,
@@ -64,23 +64,23 @@ pub(crate) struct Answer {
     pub(crate) err: String,
 }
 
-impl<S: Store> Desk<S> {
+impl<S: Store> CliFixture<S> {
     pub(crate) async fn start() -> Self {
         Self { t: Fixture::start().await }
     }
 
-    /// Runs the words of `line`, which are apart by spaces, as in a script.
+    /// Runs the words of `line`, which are separated by spaces, as in a script.
     pub(crate) async fn run(&self, line: &str) -> Answer {
         self.run_in(Setting::default(), &line.split_whitespace().collect::<Vec<_>>()).await
     }
 
-    /// The same with somebody at the terminal who types `text`.
+    /// Runs the words of `line` at a terminal at which the user types `text`.
     pub(crate) async fn run_typing(&self, text: &str, line: &str) -> Answer {
         let setting = Setting { typed: Some(text), ..Setting::default() };
         self.run_in(setting, &line.split_whitespace().collect::<Vec<_>>()).await
     }
 
-    /// Runs words with whatever is in them.
+    /// Runs these words, which may contain spaces.
     pub(crate) async fn run_words(&self, words: &[&str]) -> Answer {
         self.run_in(Setting::default(), words).await
     }
@@ -89,7 +89,7 @@ impl<S: Store> Desk<S> {
         run(Some(Client::new(self.t.another_broker().await)), setting, words).await
     }
 
-    /// The JSON that a command line writes, which must succeed.
+    /// Returns the JSON that a command line writes; asserts that the command succeeds.
     pub(crate) async fn json(&self, line: &str) -> Value {
         let answer = self.run(&format!("{line} --json")).await;
         assert_eq!(answer.code, 0, "{answer}");
@@ -97,7 +97,7 @@ impl<S: Store> Desk<S> {
     }
 }
 
-/// Runs a command line; without a client it looks for its broker itself.
+/// Runs a command line; without a client the command connects to its broker itself.
 pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&str]) -> Answer {
     let (out, err) = (Buffer::default(), Buffer::default());
     let Setting { typed, piped, stop_after, colours, width } = setting;
@@ -121,7 +121,7 @@ pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&
     Answer { line: words.join(" "), code, out: out.text(), err: err.text() }
 }
 
-/// A future that is asked once before each slice.
+/// Returns a future that the command polls once before each slice, and that ends after `after` polls.
 fn stop(after: Option<usize>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let mut asked = 0;
     Box::pin(std::future::poll_fn(move |_| {
@@ -134,7 +134,7 @@ fn stop(after: Option<usize>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
 }
 
 impl fmt::Display for Answer {
-    /// As in a terminal, with what is new in each run made equal.
+    /// Writes the answer as a terminal shows it, with the command line and the exit code.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "$ asynq {}\n{}", self.line, self.out)?;
         if !self.err.is_empty() {
@@ -147,7 +147,7 @@ impl fmt::Display for Answer {
     }
 }
 
-/// Compares what was written with the snapshot of this name, the same for both brokers.
+/// Compares the output with the snapshot of this name, which both brokers share.
 pub(crate) fn assert_written(name: &str, answers: &[Answer]) {
     let text: String = answers.iter().map(ToString::to_string).collect();
     let mut settings = insta::Settings::clone_current();
@@ -158,13 +158,13 @@ pub(crate) fn assert_written(name: &str, answers: &[Answer]) {
         (r"(sqlite|redis)://\S*[^\s,\x22]", "[broker]"),
         (r#""memory_bytes": \d+"#, r#""memory_bytes": "[bytes]""#),
         (r"Memory( +)[^\n]+", "Memory${1}[size]"),
-        // Only Redis says something of itself; what it says is tested by itself.
+        // Only Redis reports these facts; another test checks them.
         (r"\nREDIS +VERSION[^\n]*\n[^\n]*\n", ""),
         (r#"(?s)"redis": \[\s*\{.*?\}\s*\]"#, r#""redis": []"#),
         // The brokers' leases differ.
         (r#""lease_until": "[^"]+""#, r#""lease_until": "[time]""#),
         (r"Lease until( +)[^\n]+", "Lease until${1}[time]"),
-        // Redis keeps these in whole seconds, as asynq does.
+        // Redis keeps these times in whole seconds, as asynq does.
         (r#"("(?:last_failed_at|completed_at|oldest_at)": "[^".]+)\.\d{3}Z"#, "${1}Z"),
         (r"((?:Last failed|Completed) [^.\n]+)\.\d{3}Z", "${1}Z"),
         (r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}", "[id]"),
