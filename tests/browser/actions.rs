@@ -1,5 +1,5 @@
-//! Every button does what it says. On SQLite: what the requests behind the buttons do on each broker is told without a browser, in
-//! `tests/dashboard`.
+//! Every button has its effect. On SQLite: the effects of the requests behind the buttons are tested on each broker in
+//! `tests/dashboard`, without a browser.
 
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ fn every_button_does_what_it_says() {
         browser.click("[data-every]").await;
         world.act("[data-bulk=delete]", "4 tasks were deleted").await;
         assert_eq!(size(&world, "mail", TaskState::Aggregating).await, 8);
-        // What is not confirmed is not done.
+        // An action without confirmation has no effect.
         world.open("/queues/mail?state=completed").await;
         browser.click("tbody tr:nth-child(1) input").await;
         browser.click("[data-bulk=delete]").await;
@@ -71,7 +71,7 @@ fn every_button_does_what_it_says() {
         browser.click("#ask [value=no]").await;
         assert_eq!(size(&world, "mail", TaskState::Completed).await, 24);
 
-        // One task.
+        // A single task.
         let one = |name: &str, n| format!("/queues/{name}/tasks/{}", shop::uuid(name, n));
         world.open(&one("images", 0)).await;
         world.act("[data-post$='/run']", "is pending").await;
@@ -87,14 +87,14 @@ fn every_button_does_what_it_says() {
         assert_eq!((&edited.payload[..], edited.state), (&b"{\"path\":\"new.jpg\"}"[..], TaskState::Archived));
         browser.until("document.querySelector('pre').textContent.includes('new.jpg')").await;
         world.act("button[value=run]", "is pending").await;
-        // The buttons of the page before name the state that the task had there, and are refused.
+        // The buttons of the old page send the state that the task had there, and are refused.
         browser.until("document.querySelector('.title .s-pending')").await;
         assert_eq!(state(&world, "images", &shop::uuid("images", 0)).await, Some(TaskState::Pending));
         world.act("[data-post$='/delete']", "is deleted").await;
         browser.until("location.pathname === '/queues/images'").await;
         assert_eq!(state(&world, "images", &shop::uuid("images", 0)).await, None);
 
-        // Running ones: the request reaches who listens.
+        // Running tasks: the request reaches the listener.
         let mut cancellations = world.fixture.broker().cancellations().await.unwrap();
         let runs: Vec<_> = world.active.iter().filter(|run| run.key.queue.as_str() == "webhooks").collect();
         world.open(&format!("/queues/webhooks/tasks/{}", runs[0].key.id)).await;
@@ -122,10 +122,10 @@ fn every_button_does_what_it_says() {
         browser.until("document.querySelectorAll('tbody tr').length === 6").await;
         assert_eq!(size(&world, "reports", TaskState::Pending).await, before + 1);
 
-        // A refusal is told, and says why.
+        // A refusal is shown with its reason.
         world.fixture.enqueue(task("soon").in_queue("reports").after(Duration::from_secs(60))).await;
         world.open("/queues/reports/tasks/soon").await;
-        // It must not hear of the change before the button is pressed.
+        // The page must not receive the change before the button is pressed.
         browser.js("document.querySelector('main').dataset.live = 'off'").await;
         world.fixture.broker().delete_task(&queue("reports"), &task_id("soon")).await.unwrap();
         world.act("[data-post$='/run']", "soon").await;
@@ -148,7 +148,7 @@ fn every_button_does_what_it_says() {
     });
 }
 
-/// The archive keeps fewer than would be in it: the question says what is deleted, and wants a word typed.
+/// The archive's limit is less than the number of tasks: the question names the tasks to be deleted, and asks for a typed word.
 #[test]
 fn archiving_beyond_the_archive_is_asked_about_with_the_numbers() {
     use asynq_runtime::{
@@ -167,7 +167,7 @@ fn archiving_beyond_the_archive_is_asked_about_with_the_numbers() {
         };
         let name = ServerName { host: "small".into(), pid: 1, server_id: "small".into() };
         let member = world.fixture.broker().join(&name, &info).await.unwrap();
-        // A server that does not tell of itself is soon gone, and what its archives keep with it.
+        // A server without heartbeats soon disappears, and its archive limits with it.
         let broker = world.fixture.shared();
         let _lives = AbortOnDropHandle::new(tokio::spawn(async move {
             while broker.beat(&member, &info, &[]).await.is_ok() {

@@ -18,7 +18,7 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// Why these tests are skipped. No list accepts it: where `CI` is set there has to be a browser.
+/// Why these tests are skipped. The list of accepted skips lacks this reason, so that a browser is required where `CI` is set.
 pub(crate) const NO_BROWSER: &str =
     "there is no chromedriver here: apt-get install chromium-headless-shell chromium-driver";
 
@@ -29,7 +29,7 @@ pub(crate) fn is_here() -> bool {
     *IS_HERE.get_or_init(runs)
 }
 
-/// The Chromium that has no windows, where it is installed: its processes take a quarter of the time to start.
+/// The Chromium without windows, if it is installed: its processes start in a quarter of the time.
 fn headless_shell() -> Option<&'static Path> {
     static SHELL: OnceLock<Option<PathBuf>> = OnceLock::new();
     let find = || {
@@ -39,22 +39,22 @@ fn headless_shell() -> Option<&'static Path> {
     SHELL.get_or_init(find).as_deref()
 }
 
-/// Ends chromedriver and its browser when its standard input ends, then removes the browser's files. chromedriver makes a folder for
-/// them itself: into one that it is given, the headless shell opens no first tab, for which chromedriver would wait.
+/// Ends chromedriver and its browser when the script's standard input ends, then removes the browser's files. chromedriver makes
+/// the folder for them itself: with a given folder, the headless shell opens no first tab, and chromedriver would wait for one.
 const WATCH: &str =
     r#""$@" & pid=$!; read end; kill -9 $pid; pkill -9 -f -- "--user-data-dir=$TMPDIR"; wait; rm -rf "$TMPDIR""#;
 
-/// Browsers that no test has now: to start one takes longer than most tests.
+/// Browsers that no test uses now: the start of one takes longer than most tests.
 static IDLE: Mutex<Vec<Browser>> = Mutex::new(Vec::new());
 
-/// One browser window. [`close`](Self::close) it at the end, or no other test gets it.
+/// A browser window. A test that ends without [`close`](Self::close) keeps other tests from using it.
 pub(crate) struct Browser {
     client: Client,
     _driver: Driver,
 }
 
 impl Browser {
-    /// A browser that has seen nothing yet. Starts chromedriver and Chromium if none is idle; both are in Debian's package
+    /// Returns a browser without any state. Starts chromedriver and Chromium if none is idle; both are in Debian's package
     /// `chromium-driver`, and a lighter browser is in `chromium-headless-shell`.
     pub(crate) async fn start() -> Self {
         let idle = IDLE.lock().unwrap().pop();
@@ -92,7 +92,7 @@ impl Browser {
         Self { client: client.expect("a browser session"), _driver: driver }
     }
 
-    /// Leaves the browser to the next test, without anything of this one: what is emulated goes with the tab.
+    /// Returns the browser to the pool without any state of this test; emulated settings end with the tab.
     pub(crate) async fn close(self) {
         let tab = self.client.new_window(true).await.unwrap();
         self.client.close_window().await.unwrap();
@@ -110,8 +110,8 @@ impl Browser {
         self.client.goto(url).await.unwrap();
     }
 
-    /// Puts another page into this window as the pages do themselves when there is a notification, no script is loaded again, and then
-    /// gives what the body of a function gives.
+    /// Replaces the page as the pages themselves do at a notification, without loading a script again, and then returns the value
+    /// of `script`, the body of a function.
     pub(crate) async fn turn_to(&self, path: &str, script: &str) -> Value {
         let path = json!(path);
         self.js(&format!(
@@ -121,23 +121,23 @@ impl Browser {
         .await
     }
 
-    /// What the body of a function gives.
+    /// Runs the body of a function and returns its value.
     pub(crate) async fn js(&self, script: &str) -> Value {
         self.client.execute(script, Vec::new()).await.unwrap_or_else(|error| panic!("{script}: {error}"))
     }
 
-    /// The same as text; empty where there is none.
+    /// The text of an element; empty if no element matches.
     pub(crate) async fn text(&self, css: &str) -> String {
         let found = self.js(&format!("return document.querySelector({})?.textContent ?? ''", json!(css))).await;
         found.as_str().unwrap_or_default().to_owned()
     }
 
-    /// How many elements there are.
+    /// The number of matching elements.
     pub(crate) async fn count(&self, css: &str) -> u64 {
         self.js(&format!("return document.querySelectorAll({}).length", json!(css))).await.as_u64().unwrap()
     }
 
-    /// Clicks as a person does: what is hidden or covered cannot be.
+    /// Clicks as a person does: a hidden or covered element cannot be clicked.
     pub(crate) async fn click(&self, css: &str) {
         let begun = Instant::now();
         loop {
@@ -145,23 +145,23 @@ impl Browser {
             let element = found.unwrap_or_else(|error| panic!("{css}: {error}"));
             match element.click().await {
                 Ok(()) => return,
-                // New numbers came between the two.
+                // The page was redrawn between the search and the click.
                 Err(error) if error.is_stale_element_reference() && begun.elapsed() < PATIENCE => {}
                 Err(error) => panic!("{css}: {error}"),
             }
         }
     }
 
-    /// Presses keys where the focus is.
+    /// Presses keys at the current focus.
     pub(crate) async fn press(&self, keys: &str) {
-        // A keyboard's keys go wherever the focus is. Keys that are sent to an element are refused while it is not shown yet, as a
+        // Keys of the keyboard go to the focus. Keys sent to an element are refused while it is not shown yet, as a
         // dialog is for a moment after it has opened.
         let down_and_up = keys.chars().flat_map(|value| [KeyAction::Down { value }, KeyAction::Up { value }]);
         let keys = down_and_up.fold(KeyActions::new("keyboard".to_owned()), KeyActions::then);
         self.client.perform_actions(keys).await.unwrap();
     }
 
-    /// Replaces what is in a field.
+    /// Replaces the text of a field.
     pub(crate) async fn fill(&self, css: &str, text: &str) {
         let element = self.client.find(Locator::Css(css)).await.unwrap();
         element.clear().await.unwrap();
@@ -172,7 +172,7 @@ impl Browser {
     pub(crate) async fn until(&self, expression: &str) {
         let begun = Instant::now();
         loop {
-            // A page that is being left has no answer.
+            // A page that is being left does not answer.
             let answer = self.client.execute(&format!("return Boolean({expression})"), Vec::new()).await;
             if matches!(answer, Ok(Value::Bool(true))) {
                 return;
@@ -189,36 +189,36 @@ impl Browser {
         }
     }
 
-    /// Where the window is.
+    /// The path and the query of the window's address.
     pub(crate) async fn path(&self) -> String {
         self.js("return location.pathname + location.search").await.as_str().unwrap().to_owned()
     }
 
-    /// A command of Chromium's own.
+    /// Sends a command of Chromium's own protocol.
     pub(crate) async fn chromium(&self, command: &'static str, parameters: Value) -> Value {
         let body = json!({ "cmd": command, "params": parameters });
         self.client.issue_cmd(Extra { path: "goog/cdp/execute", body }).await.unwrap()
     }
 
-    /// What a log has gathered since it was last asked for: `browser` or `performance`.
+    /// The entries of a log since the last call: `browser` or `performance`.
     pub(crate) async fn log(&self, name: &str) -> Vec<Value> {
         let log = self.client.issue_cmd(Extra { path: "se/log", body: json!({ "type": name }) }).await.unwrap();
         log.as_array().cloned().unwrap_or_default()
     }
 
-    /// What the pages complained about since it was last asked for, refused content above all.
+    /// The complaints of the pages since the last call, above all refused content.
     pub(crate) async fn complaints(&self) -> Vec<String> {
         let said = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
         self.log("browser").await.iter().map(said).collect()
     }
 
-    /// The network's events since they were last asked for.
+    /// The network's events since the last call.
     pub(crate) async fn network(&self) -> Vec<Value> {
         let parse = |entry: Value| serde_json::from_str::<Value>(entry["message"].as_str()?).ok();
         self.log("performance").await.into_iter().filter_map(parse).map(|event| event["message"].clone()).collect()
     }
 
-    /// The size of a phone, and back to that of a desktop with `None`.
+    /// Sets the size of a phone, or with `None` that of a desktop.
     pub(crate) async fn screen(&self, size: Option<(u32, u32)>) {
         match size {
             Some((width, height)) => {
@@ -229,30 +229,30 @@ impl Browser {
         }
     }
 
-    /// What the system says it likes: `light` or `dark`.
+    /// Sets the colour scheme that the system prefers: `light` or `dark`.
     pub(crate) async fn prefer(&self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
         self.chromium("Emulation.setEmulatedMedia", features).await;
     }
 
-    /// The window as a PNG.
+    /// Takes a picture of the window as a PNG.
     pub(crate) async fn picture(&self) -> Vec<u8> {
         self.client.screenshot().await.unwrap()
     }
 }
 
-/// How often chromedriver is started: it takes a free port for IPv4 and ends when another program has the same port for IPv6.
+/// How often chromedriver is started: it takes a free port for IPv4 and ends when another program has that port for IPv6.
 const STARTS: usize = 5;
 
 /// A running chromedriver. It ends with the test program however that ends: a `static` is never dropped.
 struct Driver {
     watcher: Child,
-    /// Closing it ends chromedriver.
+    /// Dropping this pipe ends chromedriver.
     leash: Option<ChildStdin>,
 }
 
 impl Driver {
-    /// A running chromedriver, with which the files of `profile` go away, and the port on which it listens.
+    /// Starts chromedriver, which removes the files of `profile` at its end, and returns it with its port.
     fn start(profile: &Path) -> (Self, u16) {
         let mut said = Vec::new();
         for _ in 0..STARTS {
@@ -282,11 +282,11 @@ impl Drop for Driver {
     }
 }
 
-/// The port that chromedriver says it listens on, or all that it said before it ended.
+/// The port that chromedriver prints, or all its lines if it ends before that.
 fn port_of(stdout: ChildStdout) -> Result<u16, Vec<String>> {
     let lines = BufReader::new(stdout).lines().map_while(Result::ok);
     let (tells, told) = mpsc::channel();
-    // The thread reads on: what chromedriver says later would fill the pipe.
+    // The thread reads to the end: an unread pipe would fill up and block chromedriver.
     std::thread::spawn(move || lines.for_each(|line| _ = tells.send(line)));
     let (end, mut said) = (Instant::now() + PATIENCE, Vec::new());
     while let Ok(line) = told.recv_timeout(end.saturating_duration_since(Instant::now())) {
@@ -300,7 +300,7 @@ fn port_of(stdout: ChildStdout) -> Result<u16, Vec<String>> {
     Err(said)
 }
 
-/// A command that WebDriver's own words do not have.
+/// A command beyond those of WebDriver.
 #[derive(Debug)]
 struct Extra {
     path: &'static str,

@@ -10,7 +10,7 @@ use serde_json::json;
 
 use crate::{browser::Browser, shop, wait, world::World};
 
-/// The key, as WebDriver writes it.
+/// The Enter key in WebDriver's encoding.
 const ENTER: &str = "\u{e007}";
 
 #[test]
@@ -24,7 +24,7 @@ fn the_keyboard_reaches_everything() {
         assert!(browser.count("#keys kbd").await > 8);
         browser.press("\u{e00c}").await;
         browser.until("!document.querySelector('#keys').open").await;
-        // The first stop leads past the navigation, and can be seen.
+        // The first stop is the link past the navigation, and can be seen.
         browser.press("\u{e004}").await;
         assert_eq!(browser.js("return document.activeElement.className").await, "skip");
         assert!(browser.js("return document.activeElement.getBoundingClientRect().top >= 0").await.as_bool().unwrap());
@@ -54,7 +54,7 @@ fn the_keyboard_reaches_everything() {
         browser.press("a").await;
         assert_eq!(browser.text("#picked output").await, "3 picked");
 
-        // What can be pressed is reached with Tab, the answer to its question too: three tasks run, one is deleted, the queue
+        // Every button can be reached with Tab, also those of a question: three tasks are run, one is deleted, the queue
         // is paused.
         let stats = || async { world.fixture.broker().queue_stats(&queue("images")).await.unwrap() };
         let before = stats().await;
@@ -75,7 +75,7 @@ fn the_keyboard_reaches_everything() {
     });
 }
 
-/// Moves the focus to a button as a person without a mouse does, and presses it.
+/// Moves the focus to a button as a person without a mouse does, and presses the button.
 async fn press_by_tab(browser: &Browser, button: &str) {
     browser.until(&format!("document.querySelector({})", json!(button))).await;
     for _ in 0..300 {
@@ -97,7 +97,7 @@ fn what_is_picked_typed_and_open_survives_new_numbers() {
         browser.js("document.querySelector('main input[type=search]').focus()").await;
         browser.press("half a w").await;
         browser.js("document.querySelector('details').open = false").await;
-        // One more task fails, and the page hears of it.
+        // One more task fails, and the page is notified.
         let run = world.fixture.start_run(task("another")).await;
         world.fixture.settle(&run, retry(std::time::Duration::from_secs(1), "boom")).await;
         let mut news = task("news");
@@ -139,7 +139,7 @@ fn a_phone_shows_all_pages_without_scrolling_sideways() {
     });
 }
 
-/// The contrast of every text with what is behind it, where that is one colour: the worst, with its element.
+/// The lowest contrast of a text with its background, where that is one colour, with its element.
 const CONTRAST: &str = "
     const parse = (c) => c.match(/[\\d.]+/g).map(Number);
     const lum = ([r, g, b]) => [r, g, b].map((v) => (v /= 255) <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4).reduce((s, v, i) => s + v * [.2126, .7152, .0722][i], 0);
@@ -182,7 +182,7 @@ fn everything_can_be_read_and_heard_in_light_and_dark() {
                 assert_eq!(browser.js(marks).await, json!([true, true, true, true, 2]), "{path}");
             }
         }
-        // The switch wins over the system, and is remembered.
+        // The switch overrides the system's scheme, and is remembered.
         let back = "return getComputedStyle(document.body).backgroundColor";
         let dark = browser.js(back).await;
         browser.click("[data-theme-switch]").await;
@@ -199,7 +199,7 @@ fn a_login_leads_to_the_page_that_was_asked_for() {
     wait(async {
         let fixture = SqliteFixture::real_time().await;
         let active = shop::open(&fixture).await;
-        // With little memory: this is not a test of the hash.
+        // With little memory: the cost of the hash is not tested here.
         let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
         let hash = cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string();
         let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(hash);
@@ -252,7 +252,7 @@ fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
             new.message.r#type = "email:send".into();
             client.broker().enqueue(vec![new]).await.pop().unwrap().unwrap();
         }
-        // The fixture's store is not used: this one dies.
+        // The fixture's store stays unused, because this test kills its own.
         let idle: Fixture<SqliteStore> = Fixture::real_time().await;
         let world = World::serving(idle, Vec::new(), Dashboard::new(&client)).await;
         let browser = &world.browser;
@@ -263,10 +263,10 @@ fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
         browser.until("document.querySelector('#down').hidden === false").await;
         assert!(browser.text("#down").await.contains("The broker does not answer"));
         assert_eq!(browser.count("tbody tr").await, 3, "what was known stays");
-        // What is asked for now is refused, and told so.
+        // An action is refused now, with a message.
         browser.click("[data-post$='/pause']").await;
         browser.until("document.querySelector('#said.bad')").await;
-        // A page that is opened now says so by itself, and comes by itself.
+        // A page opened now shows the outage, and shows the tasks by itself when it is over.
         let window = browser.js("return location.href").await;
         server.restart();
         browser.until("document.querySelector('#down').hidden === true").await;
@@ -297,7 +297,7 @@ fn a_page_tells_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again() 
         world.open("/queues/default?state=pending").await;
         assert_eq!(world.browser.count("tbody tr").await, 3);
         let window = world.browser.js("return location.href").await;
-        // What no broker of SQLite outlives: it would go on with a file that nobody else has.
+        // No SQLite broker survives the move of its file: the broker would go on with a file that other programs do not see.
         let elsewhere = tempfile::tempdir_in(store.path().parent().unwrap()).unwrap();
         let carry = |from: &Path, to: &Path| {
             for file in ["jobs.db", "jobs.db-wal", "jobs.db-shm"] {
@@ -309,11 +309,11 @@ fn a_page_tells_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again() 
         world.browser.until("document.querySelector('#down').hidden === false").await;
         assert!(world.browser.text("#down").await.contains("The broker does not answer"));
         assert_eq!(world.browser.count("tbody tr").await, 3, "what was known stays");
-        // A page that is opened now says what to do.
+        // A page opened now says how to end the outage.
         world.browser.open(window.as_str().unwrap()).await;
         let told = world.browser.text("main").await;
         assert!(told.contains("was deleted or moved away") && told.contains("restart this program"), "{told}");
-        // The file is back, and so is the program: the page comes by itself.
+        // The file is back, and the program is started again: the page shows the tasks by itself.
         client.broker().close().await;
         carry(elsewhere.path(), store.path().parent().unwrap());
         let client = Client::new(store.connect(None).await);

@@ -1,4 +1,4 @@
-//! Hostile text wherever text is shown: it is shown, and nothing of it runs.
+//! Hostile text wherever text is shown: the page shows the text, and no part of it runs.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::{wait, world::World};
 
-/// What would leave a mark on the window if it ran, and what breaks pages in other ways.
+/// Texts that would leave a mark on the window if they ran, and texts that break pages in other ways.
 pub(crate) fn texts() -> Vec<String> {
     const MARK: &str = "window.ran=1";
     let mut texts: Vec<String> = [
@@ -82,7 +82,7 @@ pub(crate) fn texts() -> Vec<String> {
     texts
 }
 
-/// Hostile text in everything that a store can hold.
+/// Puts hostile text into every field that a store can hold.
 async fn fill<S: Store>(fixture: &Fixture<S>, texts: &[String]) {
     for (n, text) in texts.iter().enumerate() {
         let mut hostile = task(text).with_payload(json!({ text: text }).to_string()).with_header(text, text).kept(3600);
@@ -144,8 +144,8 @@ async fn fill<S: Store>(fixture: &Fixture<S>, texts: &[String]) {
     broker.show_entries("evil", &shown, Duration::from_secs(3600)).await.unwrap();
 }
 
-/// What is in the window that should not be: `null` if nothing ran and no element or handler is there that we did not
-/// make; else what the page shows, as a string for the failure.
+/// Looks for foreign content in the window: `null` if no script ran and every element and handler is the dashboard's own; else
+/// the foreign content, as a string for the failure.
 const LOOK: &str = "
     const made = (e) => e.closest('head') || e.closest('.u-wrap') || e.matches('[style]') && e.closest('.plot, .spark, #picked');
     const tags = 'script,iframe,object,embed,base,img,video,link,meta,style,plaintext,marquee,math,xmp,[style]';
@@ -155,7 +155,7 @@ const LOOK: &str = "
     const shown = [document.querySelector('h1')?.textContent ?? '', document.querySelector('main').textContent];
     return [window.ran ?? strange?.outerHTML ?? handler?.outerHTML ?? null, document.querySelector('#down').hidden, ...shown]";
 
-/// The title and the text of the page, which must be clean.
+/// The title and the text of the page, which must have no foreign content.
 async fn clean<S: Store>(world: &World<S>, path: &str) -> (String, String) {
     checked(&world.browser.js(LOOK).await, path)
 }
@@ -167,7 +167,7 @@ fn checked(seen: &Value, path: &str) -> (String, String) {
     (text(2), text(3))
 }
 
-/// On one broker: the HTML is the same on every one, and the brokers' own cases hold what they store.
+/// On one broker: the HTML is the same on every broker, and the brokers' own cases test the stored text.
 #[test]
 fn hostile_text_is_only_text() {
     wait(async {
@@ -200,21 +200,21 @@ fn hostile_text_is_only_text() {
             format!("/search?q={first}"),
         ]);
         for (n, path) in paths.iter().enumerate() {
-            // Both ways in which a page comes into the window: as a new document, and into the one that is there.
+            // Both ways in which a page comes into the window: as a new document, and into the existing one.
             let (title, main) = if n < 14 || n % 10 == 0 {
                 world.open(path).await;
                 clean(&world, path).await
             } else {
                 checked(&world.browser.turn_to(path, LOOK).await, path)
             };
-            // It is shown as what it is.
+            // The page shows the text unchanged.
             let of = texts.iter().find(|text| *path == format!("/queues/default/tasks/{}", segment(text)));
             if let Some(text) = of.filter(|text| text.chars().count() < 100 && text.chars().all(|c| !c.is_control())) {
                 assert_eq!(title, *text);
                 assert!(main.matches(text.as_str()).count() >= 5, "{text}: {main}");
             }
         }
-        // In a question and in what is said after it, too.
+        // A question and the message after it are safe, too.
         let text = "<img src=x onerror=window.ran=1>";
         world.open(&format!("/queues/default/tasks/{}", segment(text))).await;
         world.act("[data-post$='/run']", text).await;

@@ -18,7 +18,7 @@ use std::{future::Future, sync::LazyLock};
 use asynq_tests::skip;
 use tokio::runtime::{Builder, Runtime};
 
-/// Shared by all cases: a browser that one leaves to the next is driven by a task of it.
+/// Shared by all cases: a browser that one case leaves to the next is driven by a task of this runtime.
 static RUNTIME: LazyLock<Runtime> =
     LazyLock::new(|| Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap());
 

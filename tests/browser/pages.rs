@@ -1,11 +1,11 @@
-//! Every page shows what there is. On Redis: each page is asked for on both brokers without a browser, in `tests/dashboard`;
-//! the broker's own page, which differs, is looked at on both.
+//! Every page shows the stored data. On Redis: each page is asked for on both brokers without a browser, in `tests/dashboard`;
+//! the broker's own page, which differs, is tested on both here.
 
 use asynq_tests::{RedisStore, SqliteStore, Store};
 
 use crate::{shop, wait, world::World};
 
-/// True when a search has looked at everything: an answer takes so long at most, and on a slow machine the page's script goes on.
+/// True when a search has read every task: one answer is limited in time, and on a slow machine the page's script goes on.
 const SEARCHED: &str = "document.querySelector('[data-search]').textContent.includes('that was all')";
 
 #[test]
@@ -107,7 +107,7 @@ fn every_page_shows_what_there_is() {
             let main = browser.text("main").await;
             assert!(main.contains(says), "{path}: {main}");
         }
-        // The browser itself tells of each of the five that was not found.
+        // The browser itself logs each of the five pages that were not found.
         let complaints = browser.complaints().await;
         assert!(complaints.iter().all(|said| said.contains("status of 40")), "{complaints:#?}");
         world.end().await;
@@ -119,7 +119,7 @@ fn the_broker_page_shows_what_the_broker_says_of_itself<S: Store>() {
         let world = World::<S>::shop().await;
         let browser = &world.browser;
         world.open("/broker").await;
-        // The first look may come before the answer; the page gets it by itself.
+        // The page may come before the broker's answer, and loads that by itself.
         browser.until("document.querySelector('#node-0 .figures')").await;
         assert_eq!((browser.count("[data-again]").await, browser.count("#asked").await), (0, 0));
         let (kind, figures, fact) = match S::KIND {
@@ -132,7 +132,7 @@ fn the_broker_page_shows_what_the_broker_says_of_itself<S: Store>() {
             assert!(shown.contains(figure), "{figure}: {shown}");
         }
         assert_eq!(browser.count("#node-0 .slow").await, u64::from(S::KIND == "redis"));
-        // Everything that it says is folded away, and stays open once it was opened.
+        // The complete list of facts is folded at first, and stays open once it was opened.
         let visible = "return document.querySelector('#node-0 .said dl').checkVisibility()";
         assert_eq!(browser.js(visible).await, false);
         browser.click("#node-0 .said summary").await;
@@ -159,8 +159,8 @@ fn the_broker_page_shows_slow_calls_and_what_they_were_about() {
     wait(async {
         let world = World::<RedisStore>::shop().await;
         let browser = &world.browser;
-        // One call is a slow one; it is about a key of asynq's and has a payload in it. In one transaction, because the page
-        // shows the newest calls alone and a call of anybody else in between would be as slow.
+        // One call is slow; it is about a key of asynq's and has a payload in it. In one transaction, because the page
+        // shows the newest calls alone and another client's call in between would be as slow.
         let store = &world.fixture.store;
         let () = store.command(&[b"MULTI"]);
         let () = store.command(&[b"CONFIG", b"SET", b"slowlog-log-slower-than", b"0"]);

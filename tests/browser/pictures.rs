@@ -7,15 +7,15 @@ use asynq_tests::{Build as _, SqliteStore, archive, complete, done, queue, retry
 
 use crate::{shop, wait, world::World};
 
-/// Largest file that the README should load.
+/// The largest file that the README should load, in bytes.
 const LARGEST: usize = 200_000;
 
-/// A minute of work, so that charts have something to draw.
+/// Simulates a minute of work, so that the charts have a curve.
 async fn work(world: &World<SqliteStore>) {
     let mut n = 10_000_usize;
     for tick in 0..90_usize {
         for (at, name) in ["mail", "images", "webhooks", "critical", "search-index"].into_iter().enumerate() {
-            // Something like a wave, a different one for each queue.
+            // A wave, a different one for each queue.
             let wave = (((tick + 17 * at) as f64 / (7.0 + at as f64)).sin() * 6.0 + 8.0) as usize;
             for _ in 0..wave {
                 n += 1;

@@ -1,4 +1,4 @@
-//! A search that is too long for one answer: the page is there at once, and its script goes on.
+//! A search that is too long for one answer: the page is shown at once, and its script continues.
 
 use asynq_tests::{Build as _, Fixture, SqliteStore, task};
 use serde_json::json;
@@ -8,7 +8,7 @@ use crate::{wait, world::World};
 /// Tasks that are added at a time.
 const SOME: usize = 10_000;
 
-/// Enqueues three times as many tasks as one answer looks at on this machine, and returns how many that are.
+/// Enqueues three times as many tasks as one answer reads on this machine, and returns their number.
 async fn more_than_one_answer(world: &World<SqliteStore>) -> usize {
     let enqueue = async |from: usize, to: usize| {
         let tasks: Vec<_> = (from..to).map(|n| task(&format!("t{n:07}"))).collect();
@@ -41,7 +41,7 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
     wait(async {
         let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
         let tasks = more_than_one_answer(&world).await;
-        // Looked at last: the oldest pending tasks come first, and none is in a state before that.
+        // Read last: the oldest pending tasks come first, and no task is in a state that is read before.
         for n in 0..3 {
             world.fixture.enqueue(task(&format!("last-{n}")).with_payload(r#"{"to":"needle"}"#)).await;
         }
@@ -54,8 +54,8 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
         assert_eq!(browser.count("tbody tr").await, 3);
         assert_eq!((browser.count("[data-search] [rel=next]").await, browser.count(".empty").await), (0, 0));
 
-        // Stopped, it offers the rest; found by its id at once, a task is there once. The script's next question is held until it
-        // is stopped: a fast server would have answered all of them before.
+        // A stopped search offers the rest; a task found by its id at once is listed once. The script's next request is held
+        // until the search is stopped: a fast server would have answered all of them before.
         let held = json!({ "patterns": [{ "urlPattern": "*after=*" }] });
         browser.chromium("Fetch.enable", held).await;
         world.open("/search?q=last-1").await;
@@ -69,7 +69,7 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
         browser.until(&format!("location.search.includes('after=') && {bar}?.ariaBusy === 'false'")).await;
         assert_eq!(browser.count("tbody tr").await, 1);
 
-        // What the script found can be picked as well, and what is done to it is seen.
+        // The results that the script loads can be picked as well, and an action on them updates the page.
         world.open("/queues/default?state=pending&q=needle").await;
         browser.until(&all).await;
         browser.click("[data-all]").await;

@@ -1,4 +1,4 @@
-//! A shop's queues with tasks in every state, as one finds them on a working day.
+//! A shop's queues with tasks in every state, as on a working day.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use asynq_tests::{Build as _, Fixture, Seeded as _, Store, archive, complete, do
 use serde_json::json;
 use tokio::task::JoinHandle;
 
-/// The queues with their weights and how much goes through them.
+/// The queues with their weights and their load.
 const QUEUES: [(&str, i32, usize); 6] = [
     ("critical", 6, 14),
     ("mail", 3, 60),
@@ -20,7 +20,7 @@ const QUEUES: [(&str, i32, usize); 6] = [
     ("search-index", 1, 18),
 ];
 
-/// A task of one of the shop's jobs.
+/// A task of a job of the shop.
 fn order(queue: &str, n: usize) -> NewTask {
     let (kind, payload) = match n % 4 {
         0 => (
@@ -45,10 +45,10 @@ fn order(queue: &str, n: usize) -> NewTask {
         .with_header("tenant", "acme")
 }
 
-/// An id as ours are: a UUID v7 of one millisecond, told apart by queue and number.
+/// An id in the form of asynq's own: a UUID v7 of one millisecond, unique by queue and number.
 pub(crate) fn uuid(queue: &str, n: usize) -> String {
     let queue = QUEUES.iter().position(|(name, ..)| *name == queue).unwrap_or(9);
-    // 2026-01-01, a second later each.
+    // 2026-01-01, and a second later for each task.
     let ms = 1_767_225_600_000_u64 + 1000 * n as u64;
     format!("{:08x}-{:04x}-7{queue:03x}-8000-{n:012x}", ms >> 16, ms & 0xffff)
 }
@@ -100,21 +100,21 @@ async fn take<S: Store>(fixture: &Fixture<S>, name: &str, n: usize) -> Vec<Run> 
     fixture.broker().dequeue(fixture.member(), &[Wanted { queue: queue(name), n }]).await.unwrap()
 }
 
-/// Shows the server and holds the leases until it is aborted.
+/// Beats for the server and extends the leases until the task is aborted.
 pub(crate) fn keep_working<S: Store>(fixture: &Fixture<S>, active: &[Run]) -> JoinHandle<()> {
     let (broker, member, active) = (fixture.shared(), fixture.member().clone(), active.to_vec());
     let runs: Vec<_> = active.iter().map(|run| run.key.clone()).collect();
     tokio::spawn(async move {
         loop {
             tokio::time::sleep(Duration::from_secs(2)).await;
-            // A machine that is busy may answer late; the next beat is soon.
+            // A busy machine may answer late; the next beat follows soon.
             let _ = work(&*broker, &member, &active).await;
             let _ = broker.extend(&runs).await;
         }
     })
 }
 
-/// Shows a server that runs these.
+/// Records a server that runs these tasks.
 async fn work(broker: &dyn Broker, member: &Member, active: &[Run]) -> Result<(), BrokerError> {
     let now = broker.now();
     let name = &member.name;
@@ -154,7 +154,7 @@ pub(crate) fn entry_id(kind: &str) -> EntryId {
     EntryId::of(kind, "")
 }
 
-/// Shows periodic entries: two of ours, one of Go's.
+/// Records periodic entries: two of ours, one of Go's.
 async fn plan(broker: &dyn Broker) {
     let now = broker.now();
     let mut shown = Vec::new();

@@ -1,4 +1,4 @@
-//! How fast very large stores are shown. `scripts/prove dashboard` runs it.
+//! The speed of pages over very large stores. `scripts/prove dashboard` runs these tests.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use asynq_tests::{Build as _, Fixture, PATIENCE, RedisStore, SqliteStore, Store,
 
 use crate::{wait, world::World};
 
-/// How long the server took for a page, in milliseconds, as the browser saw it: the middle one of five.
+/// The server's time for a page in milliseconds, as the browser saw it: the median of five.
 async fn took<S: Store>(world: &World<S>, path: &str) -> f64 {
     let mut times = Vec::new();
     for _ in 0..5 {
@@ -20,13 +20,13 @@ async fn took<S: Store>(world: &World<S>, path: &str) -> f64 {
     times[2]
 }
 
-/// What Redis itself took longer for than [`LONGEST`](Self::LONGEST), from a moment on. A file has no such log.
+/// Redis's log of calls longer than [`LONGEST`](Self::LONGEST), from `begin` on. A SQLite file has no such log.
 struct SlowLog(Option<redis::Connection>);
 
 impl SlowLog {
-    /// For so long one call may keep all others waiting.
+    /// How long one call may keep all others waiting.
     const LONGEST: Duration = Duration::from_millis(5);
-    /// A process that the machine stops for a moment is late once; a call that costs too much is late each time that it is made again.
+    /// A process that the machine stops for a moment is late once; a call that is too costly is late at each repetition.
     const AGAIN: usize = 3;
 
     fn begin<S: Store>(fixture: &Fixture<S>) -> Self {
@@ -46,7 +46,7 @@ impl SlowLog {
         Self(connection)
     }
 
-    /// Prints the slowest call, and fails if one that was too slow is so each time that it is made again.
+    /// Prints the slowest call, and fails if a call that was too slow is slow each time that it is repeated.
     fn end(self) {
         type Entry = (u64, u64, u64, Vec<Vec<u8>>, redis::Value, redis::Value);
         let Some(mut connection) = self.0 else { return };
@@ -56,7 +56,7 @@ impl SlowLog {
         let mut is_late_again = |words: &[Vec<u8>]| {
             redis::cmd("SLOWLOG").arg("RESET").exec(&mut connection).unwrap();
             let name = std::str::from_utf8(&words[0]).unwrap();
-            // What only reads answers now as it did. A word that the log has cut makes another call, which proves nothing.
+            // A repeated read answers as before. A word that the log has cut makes another call, which proves nothing.
             let answer: redis::RedisResult<redis::Value> = redis::cmd(name).arg(&words[1..]).query(&mut connection);
             answer.is_err() || redis::cmd("SLOWLOG").arg("LEN").query::<usize>(&mut connection).unwrap() > 0
         };
@@ -86,7 +86,7 @@ fn ten_thousand_queues_are_no_burden<S: Store>() {
         assert_eq!(client.broker().queues().await.unwrap().len(), 10_000);
         let slow_log = SlowLog::begin(&fixture);
         let world = World::of(fixture, Vec::new()).await;
-        // The first look starts the sampler, and waits for it.
+        // The first page starts the sampler, and waits for it.
         world.open("/").await;
         for path in [
             "/",
@@ -120,7 +120,7 @@ fn ten_thousand_queues_are_no_burden_on_sqlite() {
     ten_thousand_queues_are_no_burden::<SqliteStore>();
 }
 
-/// The page comes before the search has ended; its script goes on until every task was looked at.
+/// The page comes before the search has ended; its script continues until every task was read.
 async fn search_to_the_end<S: Store>(world: &World<S>) {
     let began = Instant::now();
     world.open("/search?q=in+no+task").await;
@@ -136,7 +136,7 @@ async fn search_to_the_end<S: Store>(world: &World<S>) {
     let told = tokio::time::timeout(5 * PATIENCE, ended).await.expect("the search comes to its end");
     println!("{:>7.1} s   a search for what no task has: {told}, on {}", began.elapsed().as_secs_f64(), S::NAME);
     assert_eq!(told, "0 found, 1,000,000 looked at: that was all");
-    // On a busy machine a part may be answered too late; the page asks for it again, as this search shows by its end.
+    // On a busy machine a part may be answered too late; the page asks for that part again, as the end of this search shows.
     let complaints = world.browser.complaints().await;
     assert!(complaints.iter().all(|complaint| complaint.contains("status of 503")), "{complaints:#?}");
 }
@@ -172,7 +172,7 @@ fn a_million_archived_tasks_are_no_burden<S: Store>() {
             let took = took(&world, path).await;
             assert!(took < 200.0, "{path}: {took} ms");
         }
-        // What the node says of itself may take a second; it comes by itself.
+        // The figures of the node may take a second; the page loads them by itself.
         world
             .browser
             .until("document.querySelector('#node-0 .figures') && !document.querySelector('[data-again]')")

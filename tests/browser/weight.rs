@@ -1,4 +1,4 @@
-//! How much a page weighs as the network carries it.
+//! The weight of a page as the network carries it.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use crate::{shop, wait, world::World};
 
-/// Most bytes of a page with everything that it needs, nothing of it cached.
+/// The most bytes of a page with everything that it needs, nothing of it cached.
 const HEAVIEST: u64 = 100_000;
 
-/// What came over the network since the last look, headers included: for the page itself, once all that it asked for is there,
-/// and for each page that its script has fetched since. How many those are is a matter of time: a search looks on, part by
-/// part, until it has seen everything.
+/// The bytes that came over the network since the last call, headers included: for the page itself, once all its parts have
+/// come, and for each page that its script has fetched since. The number of the latter depends on time: a search continues,
+/// part by part, until it has read every task.
 async fn weights<S: Store>(world: &World<S>) -> (u64, Vec<u64>) {
     let mut events = Vec::new();
     eventually("all that the page asked for is there", async || {
@@ -22,7 +22,7 @@ async fn weights<S: Store>(world: &World<S>) -> (u64, Vec<u64>) {
     .await
 }
 
-/// The weights that these events tell; `None` while a part of the page is on its way.
+/// The weights according to these events; `None` while a part of the page is on its way.
 fn weighed(events: &[Value]) -> Option<(u64, Vec<u64>)> {
     let told = |method: &'static str| {
         let events = events.iter().filter(move |event| event["method"] == method);
@@ -76,7 +76,7 @@ fn every_page_weighs_less_than_100_kb() {
     });
 }
 
-/// The shop, with so many queues and tasks that every list has a full page.
+/// The shop with so many queues and tasks that every list has a full page.
 trait More: Store {
     async fn shop_with_more() -> Fixture<Self> {
         let fixture = Fixture::<Self>::real_time().await;

@@ -1,4 +1,4 @@
-//! A store with the shop in it, a dashboard over it, and a browser that looks at that.
+//! A store with the shop in it, a dashboard over the store, and a browser on the dashboard.
 
 use asynq_dashboard::Dashboard;
 use asynq_runtime::{Client, broker::Run};
@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 
 use crate::{browser::Browser, shop};
 
-/// All that a test needs.
+/// The parts of a test's world.
 pub(crate) struct World<S> {
     pub(crate) fixture: Fixture<S>,
     pub(crate) browser: Browser,
@@ -18,7 +18,7 @@ pub(crate) struct World<S> {
 }
 
 impl<S: Store> World<S> {
-    /// With the shop's tasks.
+    /// A world with the shop's tasks.
     pub(crate) async fn shop() -> Self {
         let fixture = Fixture::<S>::real_time().await;
         let active = shop::open(&fixture).await;
@@ -26,13 +26,13 @@ impl<S: Store> World<S> {
         Self { keep: Some(keep), ..Self::of(fixture, active).await }
     }
 
-    /// With what is there.
+    /// A world on a fixture with its tasks.
     pub(crate) async fn of(fixture: Fixture<S>, active: Vec<Run>) -> Self {
         let dashboard = Dashboard::new(&Client::new(fixture.shared()));
         Self::serving(fixture, active, dashboard).await
     }
 
-    /// With a dashboard of its own kind.
+    /// A world with this dashboard.
     pub(crate) async fn serving(fixture: Fixture<S>, active: Vec<Run>, dashboard: Dashboard) -> Self {
         let bound = dashboard.bind("127.0.0.1:0").await.unwrap();
         let url = bound.url().trim_end_matches('/').to_owned();
@@ -53,7 +53,7 @@ impl<S: Store> World<S> {
         self.browser.open(&format!("{}{path}", self.url)).await;
     }
 
-    /// Presses a button, agrees where it asks, and waits for what is said then.
+    /// Presses a button, agrees if a question is asked, and waits for the message.
     pub(crate) async fn act(&self, button: &str, says: &str) {
         self.browser.js("document.querySelector('#said').textContent = ''").await;
         self.browser.click(button).await;
@@ -68,7 +68,7 @@ impl<S: Store> World<S> {
         self.browser.until(&format!("document.querySelector('#said').textContent.includes({says})")).await;
     }
 
-    /// Ends the browser and the server; fails if a page complained, or asked another host.
+    /// Ends the browser and the server; fails if a page complained, or sent a request to another host.
     pub(crate) async fn end(self) {
         let complaints = self.browser.complaints().await;
         assert!(complaints.is_empty(), "{complaints:#?}");
@@ -85,13 +85,13 @@ impl<S: Store> World<S> {
         }
     }
 
-    /// Every request since the last look went to the dashboard.
+    /// Asserts that every request since the last call went to the dashboard.
     pub(crate) async fn asked_nobody_else(&self) {
         let events = self.browser.network().await;
         let asked = events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         let asked: Vec<_> = asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
         assert!(!asked.is_empty(), "the log tells requests");
-        // The tab that a browser opens by itself is its own.
+        // The first tab of a browser has addresses of its own.
         let ours = [self.url.as_str(), "data:", "chrome://"];
         let foreign: Vec<_> = asked.iter().filter(|url| !ours.iter().any(|ours| url.starts_with(ours))).collect();
         assert!(foreign.is_empty(), "{foreign:?}");

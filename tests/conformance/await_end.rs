@@ -17,14 +17,14 @@ use tokio::{task::JoinHandle, time::timeout};
 use super::Fixture;
 
 const LONG: Duration = Duration::from_secs(3600);
-/// A wait that outlasts this has most likely looked; a case that needs it for sure tries again.
+/// A wait that outlasts this has most likely read the task; a case that needs certainty tries again.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
 async fn end_of(broker: &dyn Broker, id: &str, limit: Duration) -> TaskEnd {
     soon(broker.wait_for_end(&default_queue(), &task_id(id), limit)).await.unwrap()
 }
 
-/// Starts to wait for the end of a task that has not ended.
+/// Starts to wait for the end of a task that has not ended yet.
 async fn waiting(broker: &Arc<dyn Broker>, id: &str) -> JoinHandle<TaskEnd> {
     let first = end_of(&**broker, id, Duration::ZERO).await;
     assert!(matches!(first, TaskEnd::NotYet(_)), "{first:?}");
@@ -54,7 +54,7 @@ fn ending(ending: Ending) -> Extra {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_of_a_success_with_its_result() {
+async fn a_waiting_caller_gets_the_result_of_a_success() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     let run = t.start_run(awaited("t1")).await;
@@ -68,7 +68,7 @@ async fn whoever_waits_is_told_of_a_success_with_its_result() {
 }
 
 #[tokio::test]
-async fn whoever_waits_is_told_of_each_kind_of_end() {
+async fn a_waiting_caller_is_notified_of_each_kind_of_end() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     let revoke = Action::Revoke { extra: ending(Ending::Revoked) };
@@ -102,7 +102,7 @@ async fn an_end_that_leaves_nothing_is_told_as_such() {
     }
 }
 
-/// Waits for the end of a task, and changes it by `change` as soon as that wait has most likely looked at it.
+/// Waits for the end of a task, and calls `change` as soon as the wait has most likely read the task.
 async fn during_a_wait<C: Future<Output = ()>>(broker: &dyn Broker, id: &str, change: impl FnOnce() -> C) -> TaskEnd {
     let (queue, id) = (default_queue(), task_id(id));
     let mut wait = broker.wait_for_end(&queue, &id, LONG);
@@ -112,10 +112,10 @@ async fn during_a_wait<C: Future<Output = ()>>(broker: &dyn Broker, id: &str, ch
 }
 
 #[tokio::test]
-async fn a_task_that_somebody_deletes_while_it_is_awaited_was_deleted_and_another_is_gone() {
+async fn an_awaited_task_deleted_during_a_wait_is_deleted_and_any_other_is_gone() {
     let t = Fixture::real_time().await;
     for (expected, make) in [(TaskEnd::Deleted, awaited as fn(&str) -> NewTask), (TaskEnd::Gone, task)] {
-        // On a machine that stands still for a moment the wait may not have seen the task before it is deleted.
+        // On a machine that stops for a moment the wait may not have read the task before it is deleted.
         let mut round = 0;
         eventually("the wait saw the task before", async || {
             round += 1;
@@ -202,7 +202,7 @@ async fn of_many_waiters_each_is_told_of_its_own_task() {
         let (there, id) = (there.clone(), task_id(id));
         waiters.push(tokio::spawn(async move { there.wait_for_end(&default_queue(), &id, LONG).await.unwrap() }));
     }
-    // Some are dropped while they wait; they stand in nobody's way.
+    // Some waits are dropped; they do not delay the others.
     for (n, waiter) in waiters.iter().enumerate() {
         if n % 10 == 0 {
             waiter.abort();
@@ -258,7 +258,7 @@ async fn a_task_is_found_in_whatever_queues_it_is() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_idle_queues_is_told_when_the_last_task_has_ended() {
+async fn a_wait_for_idle_queues_ends_when_the_last_task_has_ended() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     let queues = [default_queue(), queue("low")];

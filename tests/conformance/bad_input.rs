@@ -1,4 +1,4 @@
-//! Bad input: each kind gets a typed answer or a reasoned archive, and nothing else stops.
+//! Bad input: each kind gets a typed answer or is archived with a reason, and no other task stops.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::Fixture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Puts `bytes` where the message of `bad` was, between two good neighbours, and takes all three.
+/// Replaces the message of `bad` by `bytes`, between two good neighbours, and takes all three.
 async fn planted(bytes: &[u8]) -> (Fixture, Vec<Run>) {
     let t = Fixture::start().await;
     t.seed_pending(&["good1", "bad", "good2"]).await;
@@ -29,7 +29,7 @@ async fn planted(bytes: &[u8]) -> (Fixture, Vec<Run>) {
     (t, runs)
 }
 
-/// `bytes` come back as they are, with a reason, and can be archived with both.
+/// Asserts that `bytes` are returned unchanged with a reason, and can be archived with both.
 async fn is_archived_with_its_bytes(bytes: &[u8]) {
     let (t, runs) = planted(bytes).await;
     let UndecodableMessage { raw, reason } = runs[1].message.clone().unwrap_err();

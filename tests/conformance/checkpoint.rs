@@ -1,4 +1,4 @@
-//! Contract `Settle`: what a run keeps for the next run of its task (docs/design/fence.md#extend-and-write).
+//! Contract `Settle`: the checkpoint that a run saves for the next run (docs/design/fence.md#extend-and-write).
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn saved(t: &Fixture, run: &Run) -> Option<String> {
     saved_in(t.broker(), run).await
 }
 
-/// A run of the task `t1` that has saved "1".
+/// Starts a run of the task `t1` that has saved "1".
 async fn begun() -> (Fixture, Run) {
     let t = Fixture::start().await;
     let run = t.start_run(task("t1").kept(3600)).await;

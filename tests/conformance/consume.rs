@@ -56,7 +56,7 @@ async fn a_task_says_how_long_it_has_been_pending() {
     // SQLite keeps whole milliseconds.
     let waited = run.waited.expect("it was enqueued by us");
     assert!(waited.abs_diff(Duration::from_millis(1500)) <= Duration::from_millis(1), "{waited:?}");
-    // Requeued, it waits anew.
+    // After a requeue the wait starts anew.
     t.settle(&run, requeue()).await;
     t.advance(Duration::from_secs(2));
     let waited = t.take_one().await.waited.expect("it was requeued by us");
@@ -257,7 +257,7 @@ async fn a_thousand_ghosts_do_not_hold_up_a_good_task() {
 #[tokio::test]
 async fn long_messages_come_whole_among_short_ones() {
     let t = Fixture::start().await;
-    // Redis reads long messages in another way once some have come, and short ones that are among them.
+    // Redis reads long messages in another way once some have come, and also short ones among them.
     let text = |i: usize| if i % 3 == 2 { i.to_string() } else { format!("{i} ").repeat(20_000) };
     let ids: Vec<String> = (0..12).map(|i| format!("t{i:02}")).collect();
     for (i, id) in ids.iter().enumerate() {
@@ -275,7 +275,7 @@ async fn long_messages_come_whole_among_short_ones() {
         assert!(run.waited.is_some());
         t.settle(run, requeue()).await;
     }
-    // A long message that was written anew by a retry comes whole with the next run, too.
+    // A long message that a retry rewrote is whole in the next run, too.
     let run = t.take(1).await.remove(0);
     t.settle(&run, retry(Duration::ZERO, "smtp down")).await;
     t.advance(Duration::from_secs(1));
@@ -329,7 +329,7 @@ async fn quarantined_tasks_beyond_the_limit_are_passed_by_innocents() {
     t.seed_pending(&["s1", "s2", "s3"]).await;
     crash(&t, 2).await;
     t.seed_pending(&["i1", "i2", "i3"]).await;
-    // Recovery promises the head of the queue, not an order among those that it puts there.
+    // Recovery promises the head of the queue, but no order among the recovered tasks.
     let pending = async || {
         let page = Page { number: 1, size: 9 };
         let tasks = t.broker().tasks(&default_queue(), TaskState::Pending, page).await.unwrap();
@@ -386,7 +386,7 @@ async fn one_quarantined_task_is_taken_of_whichever_queue_has_one() {
         let runs = t.broker().dequeue_sparing(t.member(), &wanted, Quarantined::One).await.unwrap();
         assert!(runs.len() <= 1, "one in all: {runs:?}");
         taken.extend(runs);
-        // A broker that asks the queues at once learns in one call where they are.
+        // A broker that asks all queues at once learns in one call which of them have tasks.
         assert!(taken.len() >= call.min(2), "after {call} calls: {taken:?}");
     }
     assert_eq!(taken.len(), 2);
@@ -399,7 +399,7 @@ async fn a_queue_of_quarantined_tasks_alone_is_not_ready_for_who_takes_none() {
     crash(&t, 2).await;
     let (queues, all) = ([default_queue()], wanted(&[("default", 9)]));
     let ready = async |quarantined| t.broker().ready(&queues, quarantined).await.unwrap().len();
-    // A broker may trust what a dequeue found for a moment only.
+    // A broker may trust the result of a dequeue for a moment only.
     let is_left_out = async || {
         eventually("the queue is left out after a dequeue", async || {
             let sparing = t.broker().dequeue_sparing(t.member(), &all, Quarantined::None).await.unwrap();
@@ -420,7 +420,7 @@ async fn a_queue_of_quarantined_tasks_alone_is_not_ready_for_who_takes_none() {
     is_left_out().await;
 }
 
-/// Everything that is pending is taken and its worker dies, `times` times.
+/// Takes every pending task and lets the worker die, `times` times.
 async fn crash(t: &Fixture, times: usize) {
     for _ in 0..times {
         let taken = t.take(100).await.len();
@@ -448,7 +448,7 @@ async fn only_the_last_chance_of_a_task_is_quarantined() {
             t.settle(run, requeue()).await;
         }
     }
-    // A task that has no chance left is not run, so that nobody need be kept from it.
+    // A task without a chance left is archived and not run, so that no other run can die with it.
     assert_eq!(quarantined, [vec!["twice"], vec!["default"], vec![]]);
 }
 

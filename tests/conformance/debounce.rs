@@ -1,4 +1,4 @@
-//! Contract `Produce`: a task takes the place of an equal one (docs/design/wire.md#replace).
+//! Contract `Produce`: a task replaces an equal one (docs/design/wire.md#replace).
 
 use std::{
     collections::BTreeMap,
@@ -38,13 +38,13 @@ fn within(most: Duration, new: NewTask) -> NewTask {
     NewTask { replaces: Some(Replaces { within: Some(most) }), ..new }
 }
 
-/// The broker's now as it keeps it, to the millisecond.
+/// The broker's time, rounded down to the millisecond as it stores times.
 fn now(t: &Fixture) -> chrono::DateTime<chrono::Utc> {
     use chrono::SubsecRound as _;
     t.now().trunc_subsecs(3)
 }
 
-/// What was said of an enqueue that replaced `id`.
+/// Whether an enqueue replaced `id`.
 fn replaced(placed: &Placed, id: &str) -> bool {
     placed.replaced == Some(task_id(id))
 }
@@ -134,7 +134,7 @@ async fn a_crash_of_the_old_arguments_is_not_charged_to_the_new_ones() {
     assert_eq!((payload_of(&run), run.crashes), (&b"2"[..], 0));
 }
 
-/// "1" runs when "2" comes; the broker, and the run of "1".
+/// Starts a run of "1" and enqueues "2"; returns the broker, and the run of "1".
 async fn overtaken() -> (Fixture, Run) {
     let t = Fixture::start().await;
     t.enqueue(at_once("a", "1")).await;
@@ -145,7 +145,7 @@ async fn overtaken() -> (Fixture, Run) {
     (t, run)
 }
 
-/// The newer task waits for its time, and the older one is nowhere.
+/// Asserts that the newer task is scheduled, and the older one does not exist.
 async fn only_the_newer_is_left(t: &Fixture) {
     assert_eq!(t.state_of("a").await, None);
     assert_eq!(t.holder_of(&lock_key("k")).await, Some(task_id("b")));
@@ -203,7 +203,7 @@ async fn the_time_since_the_first_is_bounded() {
     assert_eq!((late.state, late.process_at), (TaskState::Pending, now(&t)), "it has waited for long enough");
     let run = t.take_one().await;
     assert_eq!(payload_of(&run), b"4");
-    // The next burst has a time of its own, also where it begins beside the run and where it begins behind a failure.
+    // The next burst has a limit of its own, no matter if it begins beside the run or after a failure.
     let next = t.enqueue(within(45 * SECOND, debounced("c", "5"))).await;
     assert_eq!(next.process_at, now(&t) + 30 * SECOND);
     t.settle(&run, done()).await;
@@ -266,7 +266,7 @@ async fn of_several_in_one_call_the_last_counts() {
     let runs = t.take_exactly(3).await;
     let run = runs.iter().find(|run| run.key.id == "a").unwrap();
     assert_eq!(payload_of(run), b"3");
-    // More than one script takes.
+    // More than one call of the script takes.
     let many = (0..200).map(|_| within(SECOND, debounced(&uuid(), "n")));
     let outcomes = t.broker().enqueue(many.collect()).await;
     assert_eq!(outcomes.iter().filter(|outcome| outcome.as_ref().is_ok_and(|p| p.replaced.is_some())).count(), 199);
@@ -293,7 +293,7 @@ async fn what_a_waiter_was_promised_is_kept() {
 const KEYS: usize = 6;
 const VALUES: usize = 40;
 
-/// Puts values in, each when the one before is stored.
+/// Enqueues values, each after the previous one is stored.
 async fn produce(broker: Arc<dyn Broker>, key: usize) {
     for value in 0..VALUES {
         let payload = format!("{key} {value} {value}");
@@ -306,10 +306,10 @@ async fn produce(broker: Arc<dyn Broker>, key: usize) {
     }
 }
 
-/// The last value of each key that a run has succeeded with.
+/// The largest value of each key with a successful run.
 type Seen = Arc<Mutex<BTreeMap<usize, usize>>>;
 
-/// Runs what there is, with every ending, until everything was produced and nothing is left.
+/// Runs tasks with every kind of outcome, until all values are produced and no task is left.
 async fn work(broker: Arc<dyn Broker>, number: u32, producing: Arc<AtomicUsize>, seen: Seen) {
     let member = join(&*broker, number).await;
     let queues: [QueueName; 1] = [default_queue()];
@@ -346,7 +346,7 @@ async fn work(broker: Arc<dyn Broker>, number: u32, producing: Arc<AtomicUsize>,
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_last_value_of_each_key_runs_whoever_races() {
+async fn the_last_value_of_each_key_runs_in_any_race() {
     let t = Fixture::real_time().await;
     let (producing, seen) = (Arc::new(AtomicUsize::new(KEYS)), Seen::default());
     let mut all = tokio::task::JoinSet::new();

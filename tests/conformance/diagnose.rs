@@ -1,4 +1,4 @@
-//! Contract `Diagnose`: what a broker says of itself, and what does not fit together in a queue.
+//! Contract `Diagnose`: a broker's facts about itself, and the inconsistencies of a queue.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ async fn examine(t: &Fixture, limit: usize) -> Examination {
     t.broker().examine(&default_queue(), limit).await.unwrap()
 }
 
-/// The only oddity there is, with its examples.
+/// The only oddity found, with its examples.
 async fn only_oddity(t: &Fixture) -> (OddityKind, Vec<String>) {
     let before = t.store.dump();
     let mut found = examine(t, ALL).await;
     assert_eq!(t.store.dump(), before, "looking changes nothing");
     assert_eq!(found.oddities.len(), 1, "{found:?}");
     let mut oddity = found.oddities.remove(0);
-    // Redis scans its keys in no order.
+    // Redis returns its keys in no particular order.
     oddity.examples.sort();
     assert_eq!(oddity.count, oddity.examples.len() as u64);
     (oddity.kind, oddity.examples)
@@ -125,7 +125,7 @@ async fn tasks_of_a_set_that_nobody_knows_are_found_until_the_sweep() {
     let Some(go) = go(&t) else { return };
     t.seed_set(&["s1", "s2"]).await;
     go.lose_deadlines();
-    // Neither a group nor a set: no program finds them before the sweep makes them known again.
+    // The tasks are in no group and no set: no program finds them before the sweep makes them known again.
     assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&["s1", "s2"])));
     soon(async { while t.broker().restore_groups(&[default_queue()]).await.unwrap() == 0 {} }).await;
     assert_eq!(examine(&t, ALL).await.oddities, []);

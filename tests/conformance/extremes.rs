@@ -10,12 +10,12 @@ use asynq_tests::{Build as _, Store as _, archive, default_queue, done, members,
 
 use super::Fixture;
 
-/// Puts `bytes` where the message of `bad` was, and asserts that it is archived with them while its neighbours run.
+/// Replaces the message of `bad` by `bytes`, and asserts that `bad` is archived with them while its neighbours run.
 async fn is_archived(bytes: &[u8]) {
     let t = Fixture::start().await;
     t.seed_pending(&["good1", "bad", "good2"]).await;
     t.store.overwrite_message(&default_queue(), &task_id("bad"), bytes);
-    // An answer carries only so many bytes: a large task may come with the next one.
+    // The bytes of one answer are limited: a large task may come with the next one.
     let mut runs = t.take(10).await;
     runs.extend(t.take(10).await);
     assert!(runs[0].message.is_ok() && runs[2].message.is_ok(), "the neighbours are unharmed");
@@ -32,7 +32,7 @@ fn message(id: &str) -> Vec<u8> {
 #[tokio::test]
 async fn each_field_with_a_wrong_wire_type_is_archived_with_a_reason() {
     for field in 1..=15_u8 {
-        // Texts, bytes and headers are expected with a length (2), numbers as they are (0); this is eight bytes (1).
+        // Texts, bytes and headers have wire type 2, numbers have type 0; these eight bytes have type 1.
         let mut raw = message("bad");
         raw.push(field << 3 | 1);
         raw.extend_from_slice(&[7; 8]);
@@ -94,7 +94,7 @@ async fn ten_thousand_queues_are_listed_counted_and_served() {
 
 #[tokio::test]
 async fn a_group_of_very_many_goes_away_set_by_set() {
-    // More than Lua can hand over in one call.
+    // More than Lua can return in one call.
     const TASKS: usize = 9_000;
     let t = Fixture::start().await;
     for first in (0..TASKS).step_by(1_000) {
@@ -103,7 +103,7 @@ async fn a_group_of_very_many_goes_away_set_by_set() {
     }
     t.advance(Duration::from_secs(60));
     let mut taken = 0;
-    // No largest size, which is asynq's `GroupMaxSize(0)`.
+    // Without a largest size, as asynq's `GroupMaxSize(0)`.
     while let Some(set) = t.try_claim("g", &GroupRules::default()).await {
         taken += members(&set).len();
         assert!(taken <= TASKS, "{taken} of {TASKS} came out");

@@ -1,4 +1,4 @@
-//! Contracts `Settle` and `Inspect`: how the last attempts of a task failed.
+//! Contracts `Settle` and `Inspect`: the failures of a task's last attempts.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn failures(t: &Fixture, id: &str) -> Vec<Failure> {
     t.broker().failures(&default_queue(), &task_id(id)).await.unwrap()
 }
 
-/// Numbers and texts.
+/// The number and the text of each failure.
 async fn told(t: &Fixture, id: &str) -> Vec<(u32, String)> {
     failures(t, id).await.into_iter().map(|failure| (failure.number, failure.error)).collect()
 }
@@ -107,7 +107,7 @@ async fn what_is_requeued_or_deferred_has_not_failed() {
 }
 
 #[tokio::test]
-async fn the_death_of_a_worker_is_no_failure() {
+async fn the_death_of_a_worker_is_not_a_failure() {
     let t = Fixture::start().await;
     t.seed_active("t1").await;
     t.let_leases_pass();
@@ -116,7 +116,7 @@ async fn the_death_of_a_worker_is_no_failure() {
 }
 
 #[tokio::test]
-async fn counting_goes_on_when_somebody_runs_it_again() {
+async fn counting_goes_on_when_an_operator_runs_the_task_again() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     end(&t, archive("one")).await;
@@ -220,7 +220,7 @@ async fn an_attempt_that_a_go_worker_saw_counts() {
 async fn only_the_newest_text_is_whole() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
-    // Two bytes a character: 256 bytes end between two of them, and behind an odd byte within one.
+    // Two bytes a character: the limit of 256 bytes is between two characters, and after an odd byte it is within one.
     let texts = [format!("{}x", "ä".repeat(2047)), format!("x{}", "ä".repeat(2047))];
     for n in 0..12 {
         fail(&t, &texts[n % 2]).await;
@@ -235,7 +235,7 @@ async fn only_the_newest_text_is_whole() {
     }
     let all: usize = failures(&t, "t1").await.iter().map(|failure| failure.error.len()).sum();
     assert!(all <= 4095 + 9 * 256, "{all} bytes");
-    // A short one stays as it is.
+    // A short text is kept unchanged.
     fail(&t, "short").await;
     fail(&t, "shorter").await;
     assert_eq!(told(&t, "t1").await[1].1, "short");

@@ -1,5 +1,5 @@
-//! The fence (docs/design/fence.md#attacks): a server that lost a run can end it no more, by any of the five outcomes,
-//! and the server that holds it always can.
+//! The fence (docs/design/fence.md#attacks): a server that lost a run cannot end it any more, by any of the five outcomes,
+//! and the server that holds the run always can.
 //!
 //! X is the late worker, Y the rightful one. A refused outcome changes nothing: the store is compared before and after.
 
@@ -17,7 +17,7 @@ use super::Fixture;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// A run that X lost: its lease passed, the task was recovered.
+/// Starts a run that X lost: its lease passed, and the task was recovered.
 async fn lost() -> (Fixture, Run) {
     let t = Fixture::start().await;
     let late = t.start_run(task("t1").kept(3600).locked(&lock_key("k"), 6000)).await;
@@ -26,7 +26,7 @@ async fn lost() -> (Fixture, Run) {
     (t, late)
 }
 
-/// Sends X's outcome first and again; both are refused with `answer` and nothing changes.
+/// Sends X's outcome first and again; both are refused with `answer` and change nothing.
 async fn refused(t: &Fixture, late: &Run, action: Action, answer: Settled) {
     let before = t.store.dump();
     assert_eq!(t.settle(late, action.clone()).await, answer);
@@ -34,15 +34,15 @@ async fn refused(t: &Fixture, late: &Run, action: Action, answer: Settled) {
     assert_eq!(t.store.dump(), before, "a stale outcome changes nothing at all");
 }
 
-/// The same where the id was used again: the task that X ran is gone, the one that bears its id now is not X's. Which of
-/// the two the broker says is its own affair.
+/// [`refused`] where the id is in use again: X's task is gone, and another task has its id. Either answer of
+/// the broker about such an id is right.
 async fn refused_either_way(t: &Fixture, late: &Run, action: Action) {
     let before = t.store.dump();
     assert_ne!(t.settle(late, action).await, Settled::Ok);
     assert_eq!(t.store.dump(), before, "a stale outcome changes nothing at all");
 }
 
-/// Y holds the run and can end it.
+/// Asserts that Y holds the run and can end it.
 async fn accepted(t: &Fixture, run: &Run, action: Action) {
     assert_eq!(t.settle(run, action.clone()).await, Settled::Ok);
     let state = match action {
@@ -129,7 +129,7 @@ async fn an_extended_run_is_still_ours(action: Action) {
     let run = t.start_run(task("t1").kept(3600)).await;
     t.advance(Duration::from_secs(5));
     assert_eq!(t.extend(&run.key).await, Settled::Ok);
-    // As after a lost answer.
+    // A second time, as after a lost answer.
     assert_eq!(t.extend(&run.key).await, Settled::Ok);
     accepted(&t, &run, action).await;
 }

@@ -1,4 +1,4 @@
-//! The fence around what is written while a task runs: results and progress (docs/design/fence.md#extend-and-write).
+//! The fence around writes of a running task: results and progress (docs/design/fence.md#extend-and-write).
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::Fixture;
 
-/// Neither a result nor progress of `late` gets through; nothing changes.
+/// Asserts that neither a result nor progress of `late` is written, and that the store is unchanged.
 async fn nothing_gets_through(t: &Fixture, late: &Run, answer: Settled) {
     let before = t.store.dump();
     assert_eq!(t.broker().write_result(&late.key, &Bytes::from_static(b"stale")).await.unwrap(), answer);
@@ -19,7 +19,7 @@ async fn nothing_gets_through(t: &Fixture, late: &Run, answer: Settled) {
     assert_eq!(t.store.dump(), before);
 }
 
-/// A run that was lost to recovery, and the fixture in which its task waits.
+/// Starts a run that is then lost to recovery, in a fixture where its task is pending.
 async fn lost() -> (Fixture, Run) {
     let t = Fixture::start().await;
     let late = t.start_run(task("t1").kept(3600)).await;
@@ -56,7 +56,7 @@ async fn nothing_stale_is_written_into_the_next_task_of_that_id() {
     assert_eq!(t.store.dump(), before);
 }
 
-/// After the run has ended, its own worker writes nothing any more either.
+/// Asserts that a worker cannot write any more after its own run has ended.
 async fn after(action: Action, answer: Settled) {
     let t = Fixture::start().await;
     let run = t.start_run(task("t1").kept(3600)).await;

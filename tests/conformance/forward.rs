@@ -1,4 +1,4 @@
-//! Contract `Maintain`: what is due becomes pending, in due order and in slices.
+//! Contract `Maintain`: due tasks become pending, in due order and in slices.
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ async fn forwarded_tasks_queue_up_behind_those_that_wait() {
     assert_eq!(t.drain().await, ["early", "late"]);
 }
 
-/// The one that was due first at the very front. What was scheduled queues up behind, and a retry of a group goes to its group.
+/// The retry that was due first is at the head. Scheduled tasks go to the tail, and a task of a group goes to its group.
 #[tokio::test]
 async fn retries_come_before_those_that_wait_where_that_is_asked_for() {
     let t = Fixture::start().await;

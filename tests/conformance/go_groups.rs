@@ -1,4 +1,4 @@
-//! Go programs on the same groups: each side takes back, ends and repairs what the other left.
+//! Go programs on the same groups: each side reclaims, ends and repairs sets of the other.
 
 use std::time::Duration;
 

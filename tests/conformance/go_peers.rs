@@ -1,4 +1,4 @@
-//! Go programs on the same queues: they fence nothing, so we see to it (docs/design/fence.md#attacks).
+//! Go programs on the same queues: Go has no fence, so asynq's own has to hold (docs/design/fence.md#attacks).
 
 use std::time::Duration;
 

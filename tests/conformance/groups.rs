@@ -82,7 +82,7 @@ async fn groups_are_listed_in_pages() {
         seen.extend(page.groups.into_iter().map(|stats| stats.group.to_string()));
         assert!(seen.len() <= 25, "a page comes again: {seen:?}");
         let Some(next) = page.next else { break };
-        // It survives being written into an address.
+        // A step survives being written into an address.
         after = Some(GroupStep::from_text(next.as_str()));
     }
     assert_eq!(seen, (0..25).map(|i| format!("g{i:02}")).collect::<Vec<_>>());
@@ -236,7 +236,7 @@ async fn a_walk_over_many_groups_names_those_that_are_ripe() {
     let ripe = t.ripe(&default_queue(), &grace(MINUTE)).await;
     let expected = (0..500).filter(old).map(|n| group(&format!("g{n:03}"))).collect();
     assert_eq!(ripe, expected);
-    // By the longest delay, and by the size.
+    // Groups are ripe by the longest delay and by the size as well.
     let rules = GroupRules { max_delay: Some(MINUTE), ..grace(60 * MINUTE) };
     assert_eq!(t.ripe(&default_queue(), &rules).await, expected);
     t.enqueue(task("another").grouped("g001")).await;

@@ -1,4 +1,4 @@
-//! Contract `Inspect`: what can be seen of queues and tasks.
+//! Contract `Inspect`: the visible state of queues and tasks.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn ids(t: &Fixture, state: TaskState, number: usize, size: usize) -> Vec<S
 #[tokio::test]
 async fn pages_of_any_size_show_every_task_once_and_in_order() {
     let t = Fixture::start().await;
-    // Some at the same time, so that the order has to go on within it.
+    // Some tasks have the same time, so that the order within a time has to continue over pages.
     for n in 0..23_u32 {
         t.enqueue(task(&format!("t{n:02}")).after(SECOND * (60 + n / 5))).await;
     }
@@ -144,7 +144,7 @@ async fn counters_of_today_begin_anew_at_midnight_utc() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;
     t.settle(&run, done()).await;
-    // From 03:04:05 to a second before midnight, then past it.
+    // From 03:04:05 to a second before midnight, and then past midnight.
     t.advance(Duration::from_secs(20 * 3600 + 55 * 60 + 54));
     let stats = t.snapshot().await.stats;
     assert_eq!((stats.processed, stats.processed_total), (1, 1), "{}", t.now());
@@ -399,7 +399,7 @@ async fn memory_is_estimated_from_some_tasks_of_each_state() {
     assert!((expected..expected * 2).contains(&all), "{all}");
 }
 
-/// What a page shows of large tasks: the first 4 KiB of payload and result, with their sizes. A task that is small is whole.
+/// A page shows large tasks by the first 4 KiB of payload and result, with their sizes. Small tasks are whole.
 #[tokio::test]
 async fn a_brief_has_the_beginning_of_what_is_large_and_says_how_much_there_is() {
     let t = Fixture::start().await;
@@ -422,7 +422,7 @@ async fn a_brief_has_the_beginning_of_what_is_large_and_says_how_much_there_is()
         (&large.as_bytes()[..4096], Some(&large.as_bytes()[..4096]))
     );
     assert!(done.has_cut_payload() && done.has_cut_result());
-    // All but the two is as in the listing, what comes after the payload in the message, too.
+    // All other fields are as in the listing, also those after the payload in the message.
     let mut whole = t.broker().tasks(&default_queue(), TaskState::Completed, Page::default()).await.unwrap().remove(0);
     assert_eq!((whole.payload.len(), whole.result.as_ref().unwrap().len()), (10_000, 10_000));
     (whole.payload, whole.result) = (done.payload.clone(), done.result.clone());
@@ -435,14 +435,14 @@ async fn a_brief_has_the_beginning_of_what_is_large_and_says_how_much_there_is()
     assert_eq!(briefs(TaskState::Aggregating, None).await.len(), 1);
 }
 
-/// No script reads more than a few MiB, and yet a page is whole and in order.
+/// A page is whole and in order, although no script reads more than a few MiB.
 #[tokio::test]
 async fn a_page_of_large_tasks_is_whole_and_in_order() {
     let t = Fixture::start().await;
     let payload = "x".repeat(100_000);
     let names: Vec<String> = (0..60).map(|n| format!("t{n:03}")).collect();
     for (n, name) in names.iter().enumerate() {
-        // Large and small ones, and the same again in groups.
+        // Large and small tasks, and as many again in groups.
         let payload = if n % 5 == 0 { "small".to_owned() } else { payload.clone() };
         t.enqueue(task(name).with_payload(payload.clone())).await;
         t.advance(Duration::from_secs(1));
@@ -461,7 +461,7 @@ async fn a_page_of_large_tasks_is_whole_and_in_order() {
             }
             let expected: Vec<String> = names.iter().map(|name| format!("{prefix}{name}")).collect();
             assert_eq!(seen, brief, "pages of {size}, {state}");
-            // How groups follow each other is the broker's; within each the order is that of the tasks, whose names are even
+            // The broker chooses the order of groups; within each, the tasks are in the order of names, which are even
             // and odd by turns.
             let (even, odd): (Vec<&String>, Vec<&String>) =
                 seen.iter().partition(|name| name.ends_with(['0', '2', '4', '6', '8']));

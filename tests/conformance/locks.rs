@@ -1,4 +1,4 @@
-//! Contracts `Inspect` and `Repair`: unique locks are listed, and freed by people.
+//! Contracts `Inspect` and `Repair`: unique locks are listed, and operators can free them.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -25,7 +25,7 @@ async fn locks(t: &Fixture) -> BTreeMap<String, LockInfo> {
     .await
 }
 
-/// One lock of a task that waits, and one whose task is gone.
+/// A fixture with the lock of a waiting task, and a lock whose task is gone.
 async fn two() -> Fixture {
     let t = Fixture::start().await;
     t.enqueue(task("waits").locked(&lock_key("a"), 600)).await;

@@ -1,4 +1,4 @@
-//! What every broker must do: the same cases, compiled once per broker.
+//! The cases that every broker must pass, compiled once per broker.
 //!
 //! Files are named after the contracts, cases are sentences. `cargo test -p asynq-tests --test conformance sqlite::settle`
 //! runs one file on one broker. A case that a store cannot have is skipped with the reason from `Store::GAPS`.
@@ -31,7 +31,7 @@ macro_rules! cases {
             cases!(@each ($) [$($without)*] $($file)+);
         }
     };
-    // `$dollar` stands for the sign itself, which an inner macro needs for variables of its own.
+    // `$dollar` stands for the dollar sign, which an inner macro needs for variables of its own.
     (@each ($dollar:tt) [$($without:ident)*] $($file:ident)+) => {
         macro_rules! mount {
             $(($without) => {};)*
@@ -51,7 +51,7 @@ cases! {
 
     redis: RedisFixture;
 
-    // Keys and slots matter to every script.
+    // Keys and slots matter to every script, so a cluster runs all cases.
     redis_cluster: ClusterFixture;
 
     redis_sentinel: SentinelFixture only [
@@ -71,7 +71,7 @@ cases! {
     ]: "these are the cases in which it matters how a task came in";
 }
 
-// `cargo fmt` does not look into the macro and finds the files here.
+// `cargo fmt` does not expand the macro and finds the files here.
 #[cfg(any())]
 #[path = "."]
 mod formatted {

@@ -1,4 +1,4 @@
-//! Contract `Maintain`: leases are renewed, what is over is deleted; always in slices.
+//! Contract `Maintain`: leases are extended and expired tasks deleted, always in slices.
 
 use std::time::Duration;
 
@@ -184,7 +184,7 @@ async fn an_id_that_lies_among_the_expired_by_mistake_costs_no_task_that_lives_e
     assert_eq!(t.store.dump(), before);
 }
 
-/// How many records the store has.
+/// The number of records in the store.
 fn records(t: &Fixture) -> usize {
     t.store.dump().lines().count()
 }
@@ -251,7 +251,7 @@ async fn the_archive_is_trimmed_by_age() {
 async fn a_task_that_was_archived_exactly_so_long_ago_is_old_enough() {
     let t = Fixture::start().await;
     let trim = async || t.broker().trim_archive(&default_queue(), DAY, 10_000, 500).await.unwrap();
-    // A second passes after each.
+    // `archive_all` lets a second pass after each task.
     archive_all(&t, &["a"]).await;
     t.advance(DAY - 2 * SECOND);
     assert_eq!(trim().await, 0);

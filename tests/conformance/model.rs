@@ -1,4 +1,4 @@
-//! Contract `Broker` as a whole: whatever is called in whatever order, the store shows what the model shows.
+//! Contract `Broker` as a whole: after any calls in any order, the store shows the same as the model.
 
 use crate::machine::Prove as _;
 

@@ -1,4 +1,4 @@
-//! Contract `Presence`: the servers that run, and the cancel channel.
+//! Contract `Presence`: the servers that run, and the channel of cancel requests.
 
 use std::time::{Duration, Instant};
 
@@ -14,10 +14,10 @@ use super::Fixture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A Redis counts the ten seconds for which it keeps what a server tells by its own clock too.
+/// Redis keeps a server's record for ten seconds, by its own clock as well; a probe within this time sees the record.
 const FRESH: Duration = Duration::from_secs(8);
 
-/// What `look` returns, which begins with what the servers tell: it counts if Redis kept all of that until its end.
+/// The value of `look`, which begins with a server's beat. A probe counts only if Redis kept the record until its end.
 async fn fresh<T>(mut look: impl AsyncFnMut() -> T) -> T {
     eventually("a look soon after what the servers told", async || {
         let began = Instant::now();
@@ -119,7 +119,7 @@ async fn each_beat_replaces_the_last() {
 #[tokio::test]
 async fn a_server_that_was_not_heard_of_for_ten_seconds_is_gone() {
     let t = Fixture::start().await;
-    // A Redis counts the ten seconds by its own clock too, so a look counts if it came within a second of the beat.
+    // Redis also counts the ten seconds by its own clock, so a probe counts only if it came within a second of the beat.
     let hosts_after_nine_seconds = eventually("a look within a second of the beat", async || {
         let began = Instant::now();
         t.broker().beat(t.member(), &info(t.member(), "active"), &[]).await.unwrap();
@@ -255,7 +255,7 @@ async fn waiting_can_be_given_up_without_losing_a_request() {
     for polls in 1..30 {
         let id = format!("t{polls}");
         t.broker().cancel(&task_id(&id)).await.unwrap();
-        // Given up from before the request comes to after it is there.
+        // The wait is dropped at every moment from before the request comes to after its arrival.
         let received = match polled(listener.next(), polls).await {
             Some(received) => received.unwrap().to_string(),
             None => next(&mut listener).await,
@@ -274,7 +274,7 @@ async fn a_listener_receives_only_what_comes_after_it() {
 }
 
 #[tokio::test]
-async fn a_cancel_request_without_a_listener_is_no_error() {
+async fn a_cancel_request_without_a_listener_is_not_an_error() {
     let t = Fixture::start().await;
     t.broker().cancel(&task_id("t1")).await.unwrap();
     drop(t.broker().cancellations().await.unwrap());

@@ -97,7 +97,7 @@ async fn the_message_arrives_as_it_was_given() {
 #[tokio::test]
 async fn long_messages_are_stored_and_refused_like_short_ones() {
     let t = Fixture::start().await;
-    // Redis gets long messages beside its script.
+    // Long messages are sent to Redis apart from the script.
     let long = |id: &str| task(id).with_payload(id.repeat(20_000));
     let extra = Extra { max_crashes: Some(7), ..Extra::default() };
     let batch = vec![
@@ -255,7 +255,7 @@ async fn an_id_is_free_again_after_its_task_is_done() {
     t.enqueue(task("t1")).await;
 }
 
-/// Ids are taken in every state; a refused task changes nothing.
+/// Asserts that ids are taken in every state, and that a refused task changes nothing.
 async fn an_id_is_taken(state: &str) {
     let t = Fixture::start().await;
     t.seed_every_state().await;

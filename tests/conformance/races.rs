@@ -1,4 +1,4 @@
-//! Many at once: nothing is handed out, let in, settled or counted twice, and nothing is lost.
+//! Concurrent calls: no task is assigned, admitted, settled or counted twice, and none is lost.
 
 use std::{
     collections::{BTreeMap, HashSet},

@@ -1,4 +1,4 @@
-//! Contract `Maintain::recover`: a crash is not a failure. The task comes back at once, quarantined.
+//! Contract `Maintain::recover`: a crash is not a failure. The task is requeued at once, quarantined.
 
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ async fn a_recovered_task_goes_to_the_head() {
 #[tokio::test]
 async fn recovered_tasks_are_in_the_order_in_which_they_were_taken() {
     let t = Fixture::start().await;
-    // Neither the order of ids nor that in which they came in; of one dequeue and of several.
+    // In an order that is neither that of ids nor that of enqueues; of one dequeue and of several.
     t.seed_scheduled("d", SECOND).await;
     t.seed_pending(&["c", "e"]).await;
     t.advance(SECOND);

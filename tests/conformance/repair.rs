@@ -1,4 +1,4 @@
-//! Contract `Repair`: what people do to one task, in every state.
+//! Contract `Repair`: an operator's changes of one task, in every state.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use super::Fixture;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// One task in each of the seven states, named after it.
+/// A fixture with one task in each of the seven states, named after its state.
 async fn every_state() -> Fixture {
     let t = Fixture::start().await;
     t.seed_every_state().await;
@@ -32,7 +32,7 @@ async fn ids(t: &Fixture, name: &str, state: TaskState) -> Vec<String> {
     tasks.into_iter().map(|task| task.id.to_string()).collect()
 }
 
-/// Every place of both queues where the task is.
+/// Every list of both queues that contains the task.
 async fn places(t: &Fixture, id: &str) -> Vec<String> {
     let mut found = Vec::new();
     for name in ["default", "low"] {
@@ -44,7 +44,7 @@ async fn places(t: &Fixture, id: &str) -> Vec<String> {
     found
 }
 
-/// What people do.
+/// An operator's change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Op {
     Run,
@@ -55,7 +55,7 @@ enum Op {
 }
 
 impl Op {
-    /// The contract's sentence about this operation.
+    /// Whether the contract allows this operation in `state`.
     fn fits(self, state: TaskState) -> bool {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
         match self {
@@ -77,7 +77,7 @@ impl Op {
         }
     }
 
-    /// Where a task of `state` is afterwards.
+    /// The place of a task of `state` afterwards.
     fn leads_to(self, state: TaskState) -> Option<String> {
         match self {
             Self::Run => Some("default pending".into()),
@@ -114,7 +114,7 @@ async fn table(op: Op, state: TaskState) {
         t.enqueue(task(id.as_str())).await;
         return;
     };
-    // What the repair is about, set back; everything else must be as it was.
+    // Undoes the changed fields; every other field must be equal.
     let mut kept = after.clone();
     match op {
         Op::Run | Op::Archive => (kept.state, kept.next_process_at) = (before.state, before.next_process_at),
@@ -122,7 +122,7 @@ async fn table(op: Op, state: TaskState) {
         _ => kept.queue = default_queue(),
     }
     if state == TaskState::Completed {
-        // When it succeeded is told of a completed task; only some brokers remember it beyond.
+        // The time of success is a field of completed tasks; only some brokers keep it in other states.
         kept.completed_at = before.completed_at;
     }
     assert_eq!(kept, before);
@@ -160,7 +160,7 @@ async fn what_does_not_exist_is_not_found() {
     assert_eq!(t.store.dump(), before);
 }
 
-/// Somebody looked, and decided by what they saw: a task that has moved since is left as it is.
+/// An operator decides by an older reading: a task that has changed its state since stays as it is.
 #[tokio::test]
 async fn a_change_on_condition_of_a_state_leaves_what_has_moved() {
     for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
@@ -347,7 +347,7 @@ async fn a_task_that_is_run_keeps_the_lock_that_it_has() {
 }
 
 #[tokio::test]
-async fn a_group_whose_last_task_leaves_is_no_group_any_more() {
+async fn a_group_ends_when_its_last_task_leaves() {
     for op in [Op::Run, Op::Archive, Op::Delete, Op::Move] {
         let t = Fixture::start().await;
         t.seed_group("g", &["a", "b"]).await;
@@ -382,7 +382,7 @@ async fn a_grouped_task_that_is_run_stays_alone_when_it_is_retried() {
 }
 
 #[tokio::test]
-async fn members_of_a_set_are_left_to_whoever_holds_it() {
+async fn members_of_a_set_are_left_to_its_holder() {
     for op in [Op::Run, Op::Archive, Op::Delete, Op::Move, Op::Edit] {
         let t = Fixture::start().await;
         t.seed_group("g", &["a"]).await;

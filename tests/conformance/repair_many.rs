@@ -169,7 +169,7 @@ async fn aggregating_means_all_groups() {
     assert_eq!(t.group_sizes().await.len(), 1);
     assert_eq!(run().await, slice(1, 0, false));
     let mut ran = t.drain().await;
-    // The members of a group come in the order in which they joined it; how groups follow each other is the broker's.
+    // The members of a group come in the order of joining; the broker chooses the order of groups.
     assert!(ran.iter().position(|id| id == "a") < ran.iter().position(|id| id == "c"), "{ran:?}");
     ran.sort();
     assert_eq!(ran, ["a", "b", "c", "d"]);

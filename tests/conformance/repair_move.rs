@@ -21,7 +21,7 @@ async fn moved(t: &Fixture, id: &str) {
     assert_eq!(to_low(t, id).await.unwrap(), Changed::Done);
 }
 
-/// Every place where the task is, over these queues.
+/// Every list of these queues that contains the task.
 async fn places(broker: &dyn Broker, names: &[&str], id: &str) -> Vec<String> {
     let mut found = Vec::new();
     for name in names {
@@ -304,7 +304,7 @@ async fn end_orphan(t: &Fixture, id: &str) -> Changed {
 }
 
 #[tokio::test]
-async fn a_task_whose_lease_holds_is_no_orphan() {
+async fn a_task_whose_lease_holds_is_not_an_orphan() {
     let t = Fixture::start().await;
     t.seed_every_state().await;
     let before = t.store.dump();

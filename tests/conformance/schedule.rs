@@ -1,4 +1,4 @@
-//! Contract `Schedules`: each tick of a periodic entry is enqueued once, whichever scheduler sends it and however often
+//! Contract `Schedules`: each tick of a periodic entry is enqueued once, by any scheduler and at any number of sends
 //! (docs/design/schedules.md#a-tick).
 
 use std::{sync::Arc, time::Duration};
@@ -16,7 +16,7 @@ use super::Fixture;
 const SECOND: Duration = Duration::from_secs(1);
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// The entry of every case that names no other.
+/// The entry of most cases.
 pub(super) fn report() -> EntryId {
     EntryId::of("report", "")
 }
@@ -26,7 +26,7 @@ pub(super) fn plan(spec: &str, revision: u64) -> EntryPlan {
     EntryPlan { queue, entry, spec: spec.into(), zone: "UTC".into(), revision, supersedes: None, keep: 30 * DAY }
 }
 
-/// The tick of an instant by a program of revision 1.
+/// The tick of an instant, from a program of revision 1.
 pub(super) fn tick(at: DateTime<Utc>) -> Tick {
     let plan = plan("* * * * * *", 1);
     let mut task = task(plan.entry.task_id(at).as_str());
@@ -34,7 +34,7 @@ pub(super) fn tick(at: DateTime<Utc>) -> Tick {
     Tick { plan, at, marker: 600 * SECOND, known: None, overlap: Overlap::Allow, task }
 }
 
-/// The whole second that the clock shows.
+/// The whole second of the clock.
 pub(super) fn this_second(t: &Fixture) -> DateTime<Utc> {
     DateTime::from_timestamp(t.now().timestamp(), 0).unwrap()
 }
@@ -56,7 +56,7 @@ pub(super) fn is_enqueued(ticked: &Ticked) -> bool {
     matches!(ticked, Ticked::Enqueued(_))
 }
 
-/// Another process on the same store, whose broker's clock is off.
+/// Connects as another process on the same store, with a clock that is off by `by`.
 async fn with_clock_off(t: &Fixture, by: TimeDelta) -> Arc<dyn Broker> {
     t.store.connect(Some(Arc::new(ManualClock::new(t.now() + by)))).await
 }
@@ -216,7 +216,7 @@ async fn a_task_of_a_tick_may_wait_in_a_group() {
     assert_eq!(t.group_sizes().await, [(group("g").to_string(), 1)]);
 }
 
-/// The tick of this second with a lock for a minute.
+/// The tick of this second with a lock of a minute.
 fn unique(t: &Fixture) -> Tick {
     let mut tick = tick(this_second(t));
     tick.task = tick.task.locked(&lock_key("k"), 60);
@@ -308,7 +308,7 @@ async fn an_entry_goes_on_after_the_clock_of_the_broker_was_an_hour_ahead() {
     let fired_ahead = tick(this_second(&t) + TimeDelta::hours(1));
     assert!(is_enqueued(&ahead.tick(&fired_ahead).await.unwrap()));
     assert_eq!(t.drain().await.len(), 1);
-    // The tick that finds it out fires, and is the last one.
+    // The tick that finds the wrong clock out fires, and becomes the last one.
     let at = this_second(&t);
     assert!(is_enqueued(&fire_now(&t).await));
     assert_eq!(state(&t).await.last, at);
@@ -324,7 +324,7 @@ async fn a_clock_that_was_set_back_fires_no_tick_of_the_time_before() {
     let ahead = with_clock_off(&t, TimeDelta::days(1)).await;
     let fired_ahead = tick(this_second(&t) + TimeDelta::days(1));
     assert!(is_enqueued(&ahead.tick(&fired_ahead).await.unwrap()));
-    // Somebody slow sends it, and its marker may have ended while the clock was ahead.
+    // A slow scheduler sends this tick, and its marker may have ended while the clock was ahead.
     let slow = tick(this_second(&t) - TimeDelta::seconds(6));
     assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate));
     assert!(state(&t).await.last < t.now(), "nobody waits for a day");

@@ -1,4 +1,4 @@
-//! Contract `Schedules`: what is kept of an entry, by which program's plan, and how it is paused and forgotten
+//! Contract `Schedules`: an entry's stored state, the choice between programs' plans, and how an entry is paused and forgotten
 //! (docs/design/schedules.md#versions).
 
 use std::{sync::Arc, time::Duration};
@@ -82,7 +82,7 @@ async fn an_older_program_replaces_the_plan_of_exactly_the_newer_one_that_is_gon
     t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
     t.advance(DAY);
     let rolled_back = |gone| EntryPlan { supersedes: Some(gone), ..plan("* * * * * *", 1) };
-    // It is not that one that is kept.
+    // The plan to be replaced is not the stored one.
     let kept = t.broker().plan_entry(&rolled_back(2)).await.unwrap();
     assert_eq!((kept.state.revision, kept.change), (3, PlanChange::None));
     let Planned { state, change } = t.broker().plan_entry(&rolled_back(3)).await.unwrap();
@@ -97,7 +97,7 @@ async fn an_older_program_replaces_the_plan_of_exactly_the_newer_one_that_is_gon
 }
 
 #[tokio::test]
-async fn an_entry_whose_last_tick_is_ahead_begins_now_whoever_plans_it() {
+async fn an_entry_whose_last_tick_is_ahead_begins_now_for_any_program() {
     for revision in [1, 2, 3] {
         let t = Fixture::start().await;
         let clock = Arc::new(ManualClock::new(t.now() + TimeDelta::days(1)));
@@ -107,7 +107,7 @@ async fn an_entry_whose_last_tick_is_ahead_begins_now_whoever_plans_it() {
         assert!((planned.last - t.now()).abs() < TimeDelta::milliseconds(1), "by {revision}: {}", planned.last);
         assert_eq!(planned.revision, revision.max(2));
         assert_eq!(state(&t).await, planned);
-        // A few seconds are not a clock that was set back.
+        // A clock that is a few seconds off does not count as set back.
         t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
         clock.set(t.now() + TimeDelta::seconds(4));
         let begun = ahead.plan_entry(&plan("* * * * * *", 2)).await.unwrap().state;
@@ -135,7 +135,7 @@ async fn an_older_program_with_another_spec_stands_back() {
     let after = state(&t).await;
     assert_eq!(EntryState { now: planned.now, ..after }, planned);
     assert!(t.drain().await.is_empty());
-    // Where both have the spec, the first to come fires.
+    // If both programs have the same spec, the first to come fires.
     let mut same = tick(this_second(&t));
     same.plan = plan("0 10 * * *", 1);
     assert!(is_enqueued(&fire(&t, &same).await));
@@ -151,14 +151,14 @@ async fn a_tick_waits_where_the_broker_has_lost_one_that_the_scheduler_knows() {
     let kept = state(&t).await;
     t.advance(5 * SECOND);
     let sent = |known| Tick { known: Some(known), ..tick(this_second(&t)) };
-    // As if those since had been stored on a node that is gone.
+    // As if the later ticks had been stored on a node that is gone.
     for _ in 0..2 {
         assert!(matches!(fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await, Ticked::Behind));
         assert_eq!(EntryState { now: kept.now, ..state(&t).await }, kept, "nothing was changed");
     }
     assert!(is_enqueued(&fire(&t, &tick(this_second(&t) - TimeDelta::seconds(1))).await), "it is made up for");
     assert!(is_enqueued(&fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await));
-    // One that was forgotten is a new one.
+    // A forgotten entry is planned as a new one.
     t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
     t.advance(SECOND);
     assert!(is_enqueued(&fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await));
@@ -204,7 +204,7 @@ async fn an_entry_that_goes_on_begins_now_even_if_nobody_let_the_ticks_of_its_pa
     let resumed = state(&t).await;
     assert_eq!(resumed.last, resumed.now);
     assert!(resumed.last > paused.last && !resumed.paused);
-    // Nor does it go back where it did not change anything.
+    // Nor does the last tick move back if the entry was not paused.
     assert!(!t.broker().pause_entry(&default_queue(), &report(), false).await.unwrap());
     assert!(matches!(fire(&t, &tick(missed)).await, Ticked::Duplicate));
     t.advance(SECOND);

@@ -1,4 +1,4 @@
-//! Contract `Schedules::tick`: what a tick does while the task of the previous one is there, by its real state
+//! Contract `Schedules::tick`: the effect of a tick while the task of the previous one exists, by its real state
 //! (docs/design/schedules.md#overlap).
 
 use std::time::Duration;
@@ -20,13 +20,13 @@ use super::{
 const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// The tick of the next second, when it has come.
+/// Lets a second pass and returns the tick of the new second.
 fn next(t: &Fixture, overlap: Overlap) -> Tick {
     t.advance(SECOND);
     Tick { overlap, ..tick(this_second(t)) }
 }
 
-/// Fires a first tick; the id of its task.
+/// Fires a first tick and returns the id of its task.
 async fn first(t: &Fixture) -> TaskId {
     first_as(t, |tick| tick).await
 }
@@ -42,7 +42,7 @@ async fn first_run(t: &Fixture) -> Run {
     t.take_one().await
 }
 
-/// The next tick is left out because of `previous`, the one after it, too; and no second send fires them.
+/// Asserts that the next two ticks are left out because of `previous`, and that no second send fires them.
 async fn is_skipped(t: &Fixture, previous: &TaskId) {
     for _ in 0..2 {
         let tick = next(t, Overlap::Skip);
@@ -54,14 +54,14 @@ async fn is_skipped(t: &Fixture, previous: &TaskId) {
     }
 }
 
-/// The previous task is nowhere: neither policy sees it.
+/// Asserts that the previous task does not exist for either policy.
 async fn is_not_there(t: &Fixture) {
     let tick = next(t, Overlap::Skip);
     let ticked = fire(t, &tick).await;
     assert!(is_enqueued(&ticked), "{ticked:?}");
 }
 
-/// The next tick takes the place of the previous task, which is gone.
+/// Asserts that the next tick replaces the previous task, which is gone then.
 async fn is_replaced(t: &Fixture, previous: &TaskId) {
     let tick = next(t, Overlap::Replace);
     let ticked = fire(t, &tick).await;
@@ -174,7 +174,7 @@ async fn a_deleted_task_stops_no_schedule() {
     is_not_there(&t).await;
 }
 
-/// A lapsed lease says no more than that the task will come back, or that its worker runs it yet.
+/// A lapsed lease leaves open whether the task will be recovered or its worker is still running it.
 #[tokio::test]
 async fn skip_leaves_a_tick_out_while_the_lease_of_the_previous_task_is_past() {
     let t = Fixture::start().await;
@@ -285,7 +285,7 @@ async fn replace_asks_a_running_task_to_stop() {
     assert!(is_enqueued(&fire(&t, &tick).await));
     assert_eq!(soon(requests.next()).await.unwrap(), run.key.id);
     assert_eq!(t.state_of(run.key.id.as_str()).await, Some(TaskState::Active), "it ends by itself");
-    // In spite of that it may come to its end.
+    // The replaced run may still end as a success.
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);
 }
@@ -314,7 +314,7 @@ async fn a_replaced_task_ends_with_its_run_whatever_becomes_of_it() {
     }
 }
 
-/// A run that was replaced may succeed in spite of that. An operator who runs its task again means that one run.
+/// A replaced run may still succeed. An operator who runs its task again means that one run.
 #[tokio::test]
 async fn a_replaced_task_that_completed_can_be_run_again() {
     let t = Fixture::start().await;
@@ -342,7 +342,7 @@ async fn a_replaced_task_whose_worker_dies_ends_before_it_is_started_again() {
     assert_eq!(t.recover().await, [run.key.id.as_str()]);
     let again = t.take(1).await.remove(0);
     assert_eq!(again.key.id, run.key.id, "it is at the head");
-    // A server requeues it at once, which is its end.
+    // A server requeues such a run at once, and that ends the task.
     assert!(again.extra.replaced);
     assert_eq!(t.settle(&again, requeue()).await, Settled::Ok);
     assert_eq!(t.drain().await, [tick.task.id.to_string()]);

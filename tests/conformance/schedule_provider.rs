@@ -1,6 +1,6 @@
-//! Entries of a provider: how they come, change and go, and what a provider that fails or hangs does to the others.
+//! Entries of a provider: how they come, change and go, and the effect of a failing or hanging provider on the others.
 //!
-//! Where [`schedule_served`](super::schedule_served) runs, and for the same reasons.
+//! Runs on the same brokers as [`schedule_served`](super::schedule_served), for the same reasons.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use super::{
     },
 };
 
-/// What a provider says at the moment.
+/// The current answer of a provider.
 type Said = Arc<Mutex<Result<Vec<Periodic>, String>>>;
 
 fn provided(service: SchedulerService, said: &Said) -> SchedulerService {
@@ -75,7 +75,7 @@ async fn a_provider_that_hangs_is_called_once_at_a_time_and_given_up_and_stops_n
     let service = scheduler("shop", 1, [fixed.clone()]).provider(Duration::from_secs(1), move || {
         let (call, said) = (counted.fetch_add(1, SeqCst), said.clone());
         async move {
-            // As a table behind a connection that was cut without a word.
+            // Hangs as a table does behind a connection that was cut silently.
             if call > 0 {
                 std::future::pending::<()>().await;
             }

@@ -1,6 +1,6 @@
-//! Schedulers as programs run them: the lead through deploys, and what comes of providers, control and clocks.
+//! Schedulers as programs run them: the lead through deploys, and the effects of providers, control and clocks.
 //!
-//! On Redis and SQLite alone: the contract beneath is tried on every broker, and these cases wait for real leases.
+//! On Redis and SQLite alone: other cases test the contract on every broker, and these wait for real leases.
 
 use std::{
     sync::{
@@ -25,13 +25,13 @@ use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 
 use super::Fixture;
 
-/// A lease of the lead that no scheduler loses because the machine stands still for some seconds.
+/// A lease of the lead that no scheduler loses when the machine stops for some seconds.
 const TTL: Duration = Duration::from_secs(60);
-/// The shortest lease that there is: for a lease that has to run out, and where nothing is asserted of the lead.
+/// The shortest allowed lease: for leases that have to expire, and for cases without assertions about the lead.
 const SHORTEST: Duration = Duration::from_secs(3);
 pub(super) const EACH_SECOND: &str = "* * * * * *";
 
-/// The entry of a job of this name, which some other program would run.
+/// The entry of a job of this name, which another program would run.
 pub(super) fn entry(job: &str, spec: &str) -> Periodic {
     let task = RawTask::new(job, "").queue("ticks");
     Periodic::new(CronSpec::parse(spec).unwrap(), task).unwrap().foreign()
@@ -42,7 +42,7 @@ pub(super) fn scheduler<const N: usize>(program: &str, release: u64, entries: [P
     entries.into_iter().fold(service, SchedulerService::entry)
 }
 
-/// Runs a scheduler as a program of its own, without any job.
+/// Runs a scheduler in a program of its own, without jobs.
 pub(super) async fn start(t: &Fixture, service: SchedulerService) -> Running {
     start_on(t.another_broker().await, service).await
 }
@@ -53,7 +53,7 @@ async fn start_on(broker: Arc<dyn Broker>, service: SchedulerService) -> Running
     server.build().await.unwrap().start().await.unwrap()
 }
 
-/// The tasks of all ticks; nobody runs them.
+/// The tasks of all ticks, which stay pending.
 async fn tasks(t: &Fixture) -> Vec<TaskInfo> {
     t.broker().tasks(&queue("ticks"), TaskState::Pending, Page { number: 1, size: 1_000 }).await.unwrap()
 }
@@ -76,7 +76,7 @@ pub(super) async fn until_ticks(t: &Fixture, entry: &Periodic, n: usize) -> Vec<
     .await
 }
 
-/// Waits until the entry has fired so many more times.
+/// Waits until the entry has fired `n` more times.
 pub(super) async fn until_more(t: &Fixture, entry: &Periodic, n: usize) {
     let so_far = ticks(t, entry).await.len();
     until_ticks(t, entry, so_far + n).await;
@@ -110,7 +110,7 @@ pub(super) async fn until_logged(log: &Log, part: &str) {
     eventually(part, async || (!log.with(part).is_empty()).then_some(())).await;
 }
 
-/// What a program said of its entries since it was asked last.
+/// The changes of entries that a program has logged since the last call.
 pub(super) fn changes(log: &Log, program: &str, from: &mut usize) -> Vec<String> {
     let end = format!(" program={program}");
     let lines = log.with("schedule: ").into_iter().filter_map(|line| line.strip_suffix(&end).map(str::to_owned));
@@ -118,7 +118,7 @@ pub(super) fn changes(log: &Log, program: &str, from: &mut usize) -> Vec<String>
     lines[std::mem::replace(from, lines.len())..].to_vec()
 }
 
-/// The same, of entries that were planned at once.
+/// [`changes`] in a fixed order, for entries that were planned together.
 pub(super) fn sorted_changes(log: &Log, program: &str, from: &mut usize) -> Vec<String> {
     let mut lines = changes(log, program, from);
     lines.sort();
@@ -130,7 +130,7 @@ async fn each_program_schedules_its_own_entries_and_says_nothing_of_the_others()
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (ours, theirs) = (entry("ours", EACH_SECOND), entry("theirs", EACH_SECOND));
     let shop = start(&t, scheduler("shop", 1, [ours.clone(), entry("stays", "@yearly")])).await;
-    // Newer by its number, but that is of another program.
+    // Of a newer revision, but revisions of different programs are not compared.
     let stock = start(&t, scheduler("stock", 9, [theirs.clone()])).await;
     until_ticks(&t, &ours, 3).await;
     until_ticks(&t, &theirs, 3).await;
@@ -139,7 +139,7 @@ async fn each_program_schedules_its_own_entries_and_says_nothing_of_the_others()
     assert_eq!(sorted_changes(&log, "shop", &mut shops), ["+ ours * * * * * *", "+ stays @yearly"]);
     assert_eq!(changes(&log, "stock", &mut stocks), ["+ theirs * * * * * *"]);
 
-    // A deploy of the one, with a moment without any.
+    // A deploy of the first program, with a moment without any version of it.
     shop.shutdown().await.unwrap();
     until_listed(&t, &["theirs"]).await;
     let shop = start(&t, scheduler("shop", 2, [entry("new", "@hourly"), entry("stays", "@yearly")])).await;
@@ -160,7 +160,7 @@ async fn each_program_schedules_its_own_entries_and_says_nothing_of_the_others()
 async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_what_it_changed_alone() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (before, after) = (entry("changes", EACH_SECOND), entry("changes", "0 10 * * *"));
-    // A leader hears of a newer version after a third of its lease.
+    // A leader notices a newer version after a third of its lease.
     let leads = scheduler("shop", 1, [before.clone(), entry("stays", EACH_SECOND)]).leader_ttl(TTL / 2);
     let old = start(&t, leads).await;
     until_ticks(&t, &before, 2).await;
@@ -173,11 +173,11 @@ async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_what_it
     let planned = until_state(&t, &after, "the newer plan", |state| state.revision == 2).await;
     assert_eq!(planned.spec, "0 10 * * *");
 
-    // While the newer one runs its schedule counts: nobody fires as the older one would.
+    // While the newer version runs, its schedule is in force, and the older version's ticks do not fire.
     let fired = ticks(&t, &before).await;
     until_more(&t, &entry("stays", EACH_SECOND), 3).await;
     assert_eq!(ticks(&t, &before).await, fired);
-    // A roll-back: the newer one goes, and the older one leads and schedules by what it says itself.
+    // A roll-back: the newer version goes, and the older one leads and schedules by its own plan.
     new.shutdown().await.unwrap();
     until_more(&t, &before, 3).await;
     let state = state(&t, &before).await.unwrap();
@@ -189,15 +189,15 @@ async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_what_it
 
 #[tokio::test]
 async fn a_deploy_that_is_rolled_back_leaves_the_older_schedule_in_force() {
-    // The lease and the list of a version that is killed have to run out. Without an election nothing may fire before
-    // that is so: the list lasts for longer than a busy machine takes to renew it.
+    // The lease and the listed entries of a killed version have to expire. Without an election no tick may fire before
+    // that: the list lasts for longer than a busy machine takes to renew it.
     let longer = 4 * SHORTEST;
     for (election, is_killed, ttl) in [(true, false, TTL), (true, true, SHORTEST), (false, true, longer)] {
         let (t, log) = (Fixture::real_time().await, Log::keep());
         let (before, after) = (entry("report", EACH_SECOND), entry("report", "0 10 * * *"));
         let new = start(&t, scheduler("shop", 2, [after.clone()]).election(election).leader_ttl(ttl)).await;
         until_state(&t, &after, "the newer plan", |state| state.revision == 2).await;
-        // Both run for a while; what a newer one listed that is killed stays until it expires.
+        // Both run for a while; the entries that a killed version listed stay until they expire.
         let old = start(&t, scheduler("shop", 1, [before.clone()]).election(election).leader_ttl(SHORTEST)).await;
         if !election {
             until_logged(&log, "a newer program plans report * * * * * * in another way").await;
@@ -218,7 +218,7 @@ async fn a_deploy_that_is_rolled_back_leaves_the_older_schedule_in_force() {
 async fn of_two_versions_that_both_schedule_the_newer_ones_times_count() {
     let (t, _log) = (Fixture::real_time().await, Log::keep());
     let (every, even) = (entry("report", EACH_SECOND), entry("report", "*/2 * * * * *"));
-    // Without an election each sends all of its ticks.
+    // Without an election each version sends all of its ticks.
     let old = start(&t, scheduler("shop", 1, [every.clone()]).election(false)).await;
     eventually("a tick of an odd second", async || ticks(&t, &every).await.iter().find(|&at| at % 2 == 1).copied())
         .await;
@@ -236,13 +236,13 @@ async fn of_two_versions_that_both_schedule_the_newer_ones_times_count() {
 }
 
 #[tokio::test]
-async fn an_entry_that_the_leader_lacks_is_told_by_whoever_has_it() {
+async fn an_entry_that_the_leader_lacks_is_reported_by_a_follower_that_has_it() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (known, alone) = (entry("known", EACH_SECOND), entry("alone", EACH_SECOND));
-    // Two programs of one name, or a version that does not have it any more.
+    // Two programs of one name, or a leader of a version that does not have the entry.
     let leader = start(&t, scheduler("server", 1, [known.clone()])).await;
     until_ticks(&t, &known, 1).await;
-    // A follower looks at what is listed once in three of its own leases.
+    // A follower reads the listed entries once in three of its own leases.
     let follows = scheduler("server", 1, [known.clone(), alone.clone()]).leader_ttl(SHORTEST);
     let follower = start(&t, follows).await;
     until_logged(&log, "no scheduler fires alone * * * * * *: the leader of the program `server` does not have it")
@@ -250,13 +250,13 @@ async fn an_entry_that_the_leader_lacks_is_told_by_whoever_has_it() {
     assert_eq!(log.with("no scheduler fires ").len(), 1, "{:?}", log.with("no scheduler fires "));
     assert!(ticks(&t, &alone).await.is_empty());
     leader.shutdown().await.unwrap();
-    // It has both, now that it leads.
+    // The follower has both entries and leads now.
     until_more(&t, &known, 2).await;
     until_more(&t, &alone, 2).await;
     follower.shutdown().await.unwrap();
 }
 
-/// The schedule and its lead live on the thread of the server's heartbeat.
+/// The schedule and its lead run on the thread of the server's heartbeat.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_job_that_blocks_every_thread_of_its_runtime_stops_no_tick() {
     let t = Fixture::real_time().await;
@@ -322,7 +322,7 @@ async fn a_schedule_is_paused_resumed_and_forgotten_and_an_entry_runs_now() {
     assert_eq!((entries.len(), entries[0].id.as_str()), (1, id.as_str()));
 
     schedule.forget(&queue, &id).await.unwrap();
-    // Its scheduler takes it for new, and fires none of its ticks a second time.
+    // The scheduler plans the entry anew, and fires none of its ticks a second time.
     until_more(&t, &report, 2).await;
     let ticks = ticks(&t, &report).await;
     assert!(ticks.windows(2).all(|pair| pair[0] < pair[1]), "{ticks:?}");
@@ -340,12 +340,12 @@ async fn a_program_that_only_schedules_needs_no_job_and_takes_nothing_from_any_q
     until_ticks(&t, &report, 2).await;
     assert_eq!(t.state_of("somebody's").await, Some(TaskState::Pending));
     let servers = t.broker().servers().await.unwrap();
-    // The other one is the case's own.
+    // The other server is the case's own member.
     let it = servers.iter().find(|server| !server.info.rust_version.is_empty()).unwrap();
     assert!(it.info.queues.is_empty(), "{it:?}");
     running.shutdown().await.unwrap();
 
-    // Without entries it has nothing to do, and with queues it means to work.
+    // A server without entries and queues has no work, and queues need jobs.
     let server = || Server::builder("nothing://is-connected").registry(Registry::from_descriptors([]).unwrap());
     for builder in
         [server().service(asynq_cron::service()), server().service(scheduler("shop", 1, [report])).queue("default", 1)]
@@ -374,7 +374,7 @@ async fn an_entry_that_cannot_be_stops_the_server_with_the_reason() {
     assert!(tasks(&t).await.is_empty());
 }
 
-/// A clock that goes as fast as the machine's and is off by what the test says.
+/// A clock that runs with the machine's and is off by the amount that the test sets.
 #[derive(Debug, Clone, Default)]
 struct OffBy(Arc<AtomicI64>);
 
@@ -390,7 +390,7 @@ impl Clock for OffBy {
     }
 }
 
-/// Ticks that are made up for after a jump of the clock.
+/// The most ticks that are made up for after a jump of the clock.
 const MADE_UP: u32 = 30;
 
 #[tokio::test]
@@ -398,17 +398,17 @@ async fn a_brokers_clock_that_jumps_a_day_ahead_and_back_stops_nothing_and_doubl
     let (t, _log) = (Fixture::real_time().await, Log::keep());
     let clock = OffBy::default();
     let broker = t.store.connect(Some(Arc::new(clock.clone()))).await;
-    // Half an hour from now, so that none comes due by itself while this runs.
+    // Half an hour from now, so that no tick becomes due by itself during the case.
     let minute = (Utc::now().minute() + 30) % 60;
     let hourly = entry("hourly", &format!("0 {minute} * * * *")).missed(Missed::All(50));
-    // What a busy machine is late for is made up for, so that a gap is one of the clock's.
+    // Ticks that a busy machine is late for are made up for, so that any gap comes from the clock.
     let often = entry("often", EACH_SECOND).missed(Missed::All(MADE_UP));
     // A scheduler asks for the broker's time once in a third of its lease.
     let service = scheduler("shop", 1, [often.clone(), hourly.clone()]).leader_ttl(SHORTEST);
     let running = start_on(broker, service).await;
     until_ticks(&t, &often, 2).await;
 
-    // A day ahead: what is due meanwhile is made up for, by its policy.
+    // A day ahead: ticks that are due meanwhile are made up for, by the entry's policy.
     let (day, begun) = (TimeDelta::days(1), Utc::now().timestamp());
     clock.set(day);
     let fired = until_ticks(&t, &hourly, 24).await;
@@ -419,7 +419,7 @@ async fn a_brokers_clock_that_jumps_a_day_ahead_and_back_stops_nothing_and_doubl
     })
     .await;
 
-    // And back: it goes on, though it stood still for a day if the jump were not noticed, and nothing of tomorrow fires.
+    // And back: the schedule goes on, and no tick of tomorrow fires. If the jump were not noticed, it would stop for a day.
     clock.set(TimeDelta::zero());
     let back = Utc::now().timestamp();
     let since = eventually("ticks of today again", async || {
@@ -434,7 +434,7 @@ async fn a_brokers_clock_that_jumps_a_day_ahead_and_back_stops_nothing_and_doubl
     assert_eq!(is_ahead(&ticks(&t, &often).await), tomorrows);
     assert_eq!(ticks(&t, &hourly).await, fired, "what fired ahead of its time fires no second time");
 
-    // A day behind from the start of the broker's time: the same, the other way round.
+    // A day behind from the start of the broker's time: the opposite jump.
     clock.set(-day);
     let behind = Utc::now() - day;
     eventually("ticks of yesterday", async || {

@@ -1,4 +1,4 @@
-//! Contract `Schedules`: the lead, and what asynq's tools see of schedulers (docs/design/schedules.md#the-lead).
+//! Contract `Schedules`: the lead, and the schedulers in asynq's tools (docs/design/schedules.md#the-lead).
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,8 +12,8 @@ use tokio::task::JoinHandle;
 
 use super::{Fixture, schedule::report};
 
-/// Redis counts the time of a lead by its own clock, beside what a case lets pass by hand: so it is minutes, of which a slow
-/// machine may take some. SQLite and the cases count by the manual clock alone.
+/// Redis counts the time of a lead by its own clock, besides the time that a case lets pass: so the time is minutes, of which a
+/// slow machine may use some. SQLite and the cases count by the manual clock alone.
 const TTL: Duration = Duration::from_secs(1000);
 /// The safety net: far beyond the patience of `soon`, so that a wait that only the net would end fails.
 const LONG: Duration = Duration::from_secs(3600);
@@ -161,7 +161,7 @@ async fn each_program_has_a_leader_of_its_own() {
     is_anothers(lead_stock("c", 3).await);
     assert_eq!(lead(&t, "a", 1).await, OURS, "nobody of its own program wants the lead");
     assert_eq!(lead_stock("b", 2).await, WANTED);
-    // A token of the other program's leader does not end that lead either.
+    // A token of the other program's leader does not end the lead either.
     t.broker().resign(&stock("a", 1)).await.unwrap();
     is_anothers(lead(&t, "d", 1).await);
     t.broker().resign(&stock("b", 2)).await.unwrap();
@@ -196,9 +196,9 @@ async fn a_wait_for_the_lead_ends_at_its_limit() {
     soon(t.broker().wait_for_lead("shop", Duration::from_millis(200))).await.unwrap();
 }
 
-/// Waits for the lead; returns once the waiting has begun for sure.
+/// Waits for the lead; returns once the wait has surely begun.
 async fn waiting(broker: &Arc<dyn Broker>) -> JoinHandle<()> {
-    // The first wait arms whatever the broker listens with.
+    // The first wait sets up the broker's listener.
     broker.wait_for_lead("shop", Duration::from_millis(50)).await.unwrap();
     let broker = broker.clone();
     let handle = tokio::spawn(async move { broker.wait_for_lead("shop", LONG).await.unwrap() });
@@ -229,11 +229,11 @@ async fn a_wait_for_the_lead_of_one_program_knows_nothing_of_another() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_lead_wakes_whoever_waits() {
+async fn the_end_of_a_lead_wakes_a_waiting_scheduler() {
     let t = Fixture::real_time().await;
     assert_eq!(t.broker().lead(&candidate("a", 1), Duration::from_millis(600)).await.unwrap(), OURS);
     let wait = async {
-        // It may return early for nothing.
+        // The wait may return early without a cause.
         while t.broker().lead(&candidate("b", 1), LONG).await.unwrap() != OURS {
             t.broker().wait_for_lead("shop", LONG).await.unwrap();
         }
@@ -241,7 +241,7 @@ async fn the_end_of_a_lead_wakes_whoever_waits() {
     soon(wait).await;
 }
 
-/// How long entries are shown; Redis counts it as it counts [`TTL`].
+/// How long entries are shown; Redis counts this time as it counts [`TTL`].
 const SHOWN: Duration = Duration::from_secs(2000);
 
 fn timestamp(at: DateTime<Utc>) -> Option<Timestamp> {

@@ -1,4 +1,4 @@
-//! Contract `Semaphores`: so many tokens and no more, until their time is over.
+//! Contract `Semaphores`: a limited number of tokens, until they expire.
 
 use std::time::Duration;
 

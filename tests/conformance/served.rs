@@ -1,4 +1,4 @@
-//! A server on this broker: what one bad task does to itself, and that it does nothing to its neighbours.
+//! A server on this broker: the effects of one bad task on itself, and none on its neighbours.
 
 use std::{
     sync::Arc,
@@ -17,7 +17,7 @@ use tokio::sync::{Semaphore, mpsc};
 
 use super::Fixture;
 
-/// What jobs tell the case, in their order.
+/// The messages of jobs to the case, in their order.
 type Log = mpsc::UnboundedSender<String>;
 type Gate = Arc<Semaphore>;
 
@@ -79,7 +79,7 @@ async fn stumbles(log: State<Log>, ctx: &JobContext) -> JobResult {
     if ctx.retried() == 0 { Err("once".into()) } else { Ok(()) }
 }
 
-/// A second attempt does not wait for all that was enqueued after the first.
+/// A retry does not wait behind tasks that were enqueued after its first attempt.
 #[tokio::test]
 async fn a_server_that_puts_retries_first_runs_them_before_all_that_wait() {
     let t = Fixture::real_time().await;
@@ -188,7 +188,7 @@ async fn a_jobs_own_max_crashes_is_what_its_tasks_survive() {
     let running = start(builder).await;
     let mut said = [told(&mut log).await, told(&mut log).await];
     said.sort();
-    // Its job is told of its end although it did not run.
+    // The job's archive handler is called although the job did not run.
     assert_eq!(said, ["delicate given up: worker died 1 times while this ran", "note ran"]);
     soon(running.signals().settled.reached(2)).await;
     let delicate = found(&t, "delicate").await.unwrap();
@@ -229,13 +229,13 @@ async fn a_server_runs_one_quarantined_task_at_a_time_beside_innocents() {
     assert!(t.snapshot().await.is_empty());
 }
 
-/// How long a server waits for a notification before it looks by itself.
+/// How long a server waits for a notification before it asks the broker by itself.
 const SAFETY_NET: Duration = Duration::from_secs(10);
 
 #[tokio::test]
 async fn a_paused_queue_keeps_its_tasks_and_a_resume_wakes_the_server() {
-    // A task that comes before the net of the first wait is over was brought by the notification. On a machine that is too slow
-    // to tell, the next server may show it; without notifications none ever does.
+    // The notification brings a task that comes before the end of the first wait. If a slow machine leaves that open, the next
+    // server may show it; without notifications no server ever does.
     eventually("a resume wakes the server before its safety net", async || {
         let t = Fixture::real_time().await;
         let client = Client::new(t.shared());

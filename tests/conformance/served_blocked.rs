@@ -1,4 +1,4 @@
-//! A server whose jobs block the threads of their runtime: what it fetched and cannot start is not lost.
+//! A server whose jobs block the threads of their runtime: tasks that were fetched and cannot start are not lost.
 
 use std::{
     sync::{
@@ -23,7 +23,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::Fixture;
 
 const ALL: usize = 150;
-/// The most that one fetch takes.
+/// The most tasks that one fetch takes.
 const FIRST: usize = 128;
 
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(50);
 struct Blocked {
     running: Running,
     jobs: Runtime,
-    /// Lets the job that blocks go on.
+    /// Unblocks the job.
     gate: mpsc::Sender<()>,
     ran: Arc<Mutex<Vec<String>>>,
 }
@@ -44,8 +44,8 @@ async fn pending(t: &Fixture) -> Vec<String> {
     t.snapshot().await.ids(TaskState::Pending).into_iter().map(str::to_owned).collect()
 }
 
-/// A server whose only thread is blocked by the first job that the runtime polls, whichever that is: all others are fetched and
-/// cannot start, and the answer to a fetch that was on its way cannot be read.
+/// Starts a server whose only thread is blocked by the first job that the runtime polls: all other tasks are fetched and
+/// cannot start, and the answer to a pending fetch cannot be read.
 async fn blocked(t: &Fixture) -> Blocked {
     let placed = t.broker().enqueue(names().iter().map(|name| task(name)).collect()).await;
     assert!(placed.iter().all(Result::is_ok));
@@ -83,14 +83,14 @@ async fn leave(running: Running, jobs: Runtime) {
     jobs.shutdown_background();
 }
 
-/// Where the fetcher lives beside the jobs it is held up with them; elsewhere all is in hand, and the heartbeat runtime extends it.
+/// A fetcher beside the jobs is blocked with them; elsewhere it has fetched all tasks, and the heartbeat runtime extends them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_over() {
     let (t, Blocked { running, jobs, gate, ran }) = eventually("a fetch is held up", async || {
         let t = Fixture::real_time().await;
         let blocked = blocked(&t).await;
-        // The thread is blocked, so the number stands. Redis may have answered before any job was polled: then nothing is
-        // held up, and the next server may show it.
+        // The thread is blocked, so the number is stable. Redis may have answered before any job was polled: then no fetch is
+        // blocked, and the next server may show it.
         let is_held_up = blocked.running.running() == FIRST;
         if is_held_up || !t.broker().dequeues_beside_jobs() {
             return Some((t, blocked));
@@ -125,8 +125,8 @@ async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_ove
     leave(running, jobs).await;
 }
 
-/// A server gives up requeueing 700 ms after its shutdown timeout; on a slow machine the rest waits for its lease, and another
-/// server has its try.
+/// A server gives up requeueing 700 ms after its shutdown timeout; on a slow machine the rest waits for its lease, and the case
+/// tries another server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_blocked_worker_that_leaves_requeues_what_it_could_not_start() {
     for _ in 0..5 {
@@ -147,7 +147,7 @@ async fn a_blocked_worker_that_leaves_requeues_what_it_could_not_start() {
     }
 }
 
-/// A task that waits in the broker is not waited for by a runtime that could start it.
+/// A pending fetch of a blocked worker may receive a task; the worker requeues the task when it leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_worker_that_leaves_while_it_waits_and_is_blocked_keeps_nothing() {
     let t = Fixture::real_time().await;
@@ -170,7 +170,7 @@ async fn a_worker_that_leaves_while_it_waits_and_is_blocked_keeps_nothing() {
     soon(running.shutdown()).await.unwrap();
     let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
     let state = t.state_of("while it waited").await;
-    // On a slow machine it is left to its lease.
+    // On a slow machine the task stays active until its lease is over.
     let is_left = !is_in_time && state == Some(TaskState::Active);
     assert!(state == Some(TaskState::Pending) || is_left, "in time {is_in_time}: {state:?}");
     t.enqueue(task("after it left")).await;

@@ -1,4 +1,4 @@
-//! Contract `Groups`: what becomes of a set, once and whole or not at all.
+//! Contract `Groups`: a set ends once, and whole or not at all.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn reclaim(t: &Fixture) -> usize {
     t.broker().reclaim_sets(&default_queue()).await.unwrap()
 }
 
-/// Two locked tasks of the group `g`, taken out of it.
+/// Claims two locked tasks of the group `g` as a set.
 async fn locked_set(t: &Fixture, extra: Extra) -> TaskSet {
     for id in ["t1", "t2"] {
         t.enqueue(task(id).grouped("g").locked(&lock_key(id), 600).with_extra(extra.clone())).await;
@@ -226,7 +226,7 @@ async fn a_made_task_may_take_over_the_lock_of_a_part() {
     assert_eq!(t.holder_of(&lock_key("t1")).await, Some(set.task_id(0)));
 }
 
-/// Refused with nothing changed, and the set still ours.
+/// Asserts that the outcome is refused with nothing changed, and that the set can still be ended.
 async fn is_refused(t: &Fixture, set: &TaskSet, outcome: SetOutcome) -> Refused {
     let before = t.store.dump();
     let SetError::Refused(refused) = t.finish(set, &outcome).await.unwrap_err() else { panic!("the set is there") };
@@ -304,7 +304,7 @@ async fn a_first_send_that_never_arrived_is_done_by_the_second() {
     assert_eq!(t.drain().await, [set.task_id(0).to_string()]);
 }
 
-/// Lost, with nothing changed.
+/// Asserts that the set is lost to this server, with nothing changed.
 async fn is_lost(t: &Fixture, set: &TaskSet) {
     for outcome in [becomes(vec![made(set, 0)]), alone(&["t1"]), rejected(&["t1"]), SetOutcome::default()] {
         for outcome in [outcome.clone(), again(&outcome)] {

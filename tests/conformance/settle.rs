@@ -1,4 +1,4 @@
-//! Contract `Settle`: what each outcome makes of a task, its neighbours and the counters.
+//! Contract `Settle`: the effect of each outcome on a task, its neighbours and the counters.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::Fixture;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// Processed and failed: today's, then the totals.
+/// The numbers of processed and failed tasks: today's, then the totals.
 fn counters(stats: &QueueStats) -> [u64; 4] {
     [stats.processed, stats.failed, stats.processed_total, stats.failed_total]
 }
@@ -189,7 +189,7 @@ async fn a_requeued_task_is_ahead_of_one_enqueued_at_the_same_instant() {
     assert_eq!(t.drain().await, ["a", "b", "c"]);
 }
 
-/// More than one script takes, from more than one dequeue.
+/// More than one call of the script takes, from more than one dequeue.
 #[tokio::test]
 async fn of_many_that_are_requeued_at_once_the_last_is_the_next_to_be_taken() {
     let t = Fixture::start().await;

@@ -1,4 +1,4 @@
-//! Contract `Settle`: an outcome whose answer was lost may be sent again, for as long as it takes.
+//! Contract `Settle`: an outcome whose answer was lost may be sent again, any number of times.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::Fixture;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The second send is answered as the first would have been, and changes nothing.
+/// The second send is answered as the first, and changes nothing.
 async fn sent_twice(action: Action) {
     let t = Fixture::start().await;
     let run = t.start_run(task("t1").kept(3600)).await;
@@ -22,7 +22,7 @@ async fn sent_twice(action: Action) {
     assert_eq!((t.snapshot().await, t.store.dump()), before);
 }
 
-/// The first send never arrived: the second does the work.
+/// The first send was lost: the second settles the run.
 async fn sent_first_by_the_resend(action: Action) {
     let t = Fixture::start().await;
     let run = t.start_run(task("t1").kept(3600)).await;
@@ -30,7 +30,7 @@ async fn sent_first_by_the_resend(action: Action) {
     assert_eq!(t.snapshot().await.stats.active, 0);
 }
 
-/// By the second send, another already runs the task: nothing happens to that run.
+/// Before the second send, another worker already runs the task: its run is not affected.
 async fn sent_twice_while_another_runs_it(action: Action) {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;
@@ -47,7 +47,7 @@ async fn sent_twice_while_another_runs_it(action: Action) {
     assert_eq!(t.settle(&rightful, done()).await, Settled::Ok);
 }
 
-/// The same outcome twice in one batch happens once, whatever the second is told.
+/// An outcome that is twice in one batch is applied once, whatever the answer to the second.
 async fn sent_twice_in_one_batch(action: Action) {
     let t = Fixture::start().await;
     let run = t.start_run(task("t1").kept(3600)).await;

@@ -1,4 +1,4 @@
-//! Contract `Shapes`: a shape is kept under its job and fingerprint, for a long time from its last use.
+//! Contract `Shapes`: a shape is stored by job and fingerprint, for a long time from its last use.
 
 use std::time::Duration;
 

@@ -161,7 +161,7 @@ async fn a_lock_of_a_task_that_cannot_be_read_is_freed_with_it() {
     let t = Fixture::start().await;
     t.enqueue(task("t1").locked(&lock_key("k"), 600)).await;
     let run = t.take_one().await;
-    // The settlement carries the message as it was dequeued, and with it the key.
+    // The settlement contains the message as it was dequeued, and so the key of the lock.
     assert_eq!(t.settle(&run, archive("bad")).await, Settled::Ok);
     assert_eq!(t.holder_of(&lock_key("k")).await, None);
 }
@@ -323,7 +323,7 @@ async fn an_extended_lock_lasts_as_long_as_a_lease_that_begins_now() {
     const MARGIN: Duration = Duration::from_secs(2);
     let (t, holder) = eventually("a look within the margin", async || {
         let t = Fixture::start().await;
-        // Redis counts the time of a lock by its own clock too, so a look counts if it came within the margin.
+        // Redis also counts the time of a lock by its own clock, so a probe counts only if it came within the margin.
         let began = Instant::now();
         let run = t.start_run(task("t1").locked(&lock_key("k"), 5)).await;
         t.advance(Duration::from_secs(2));

@@ -1,4 +1,4 @@
-//! Waiting and taking in one call, and waiting and forwarding: nothing is missed, taken twice or kept by a call that ended.
+//! Waiting and taking in one call, and waiting and forwarding: no task is missed, taken twice or kept by a call that ended.
 
 use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
@@ -9,17 +9,17 @@ use tokio_util::sync::CancellationToken;
 
 use super::Fixture;
 
-/// The safety net: far beyond the patience of `soon`, so that a call that only the net would end fails.
+/// The safety net: far beyond the patience of `soon`, so that a call that ends by the net alone fails.
 const LONG: Duration = Duration::from_secs(3600);
-/// Long enough for a call to be waiting; a case holds whether it is or not.
+/// Long enough for a call to be waiting; a case passes in both events.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-/// A call for `n` tasks that `stop` ends.
+/// Starts a call for `n` tasks that `stop` ends.
 fn wait(broker: Arc<dyn Broker>, member: &Member, n: usize, stop: &CancellationToken) -> JoinHandle<Vec<Run>> {
     let (member, stop) = (member.clone(), stop.clone());
     tokio::spawn(async move {
         let wanted = [Wanted { queue: default_queue(), n }];
-        // It may return for nothing.
+        // The call may return without tasks.
         loop {
             let runs = broker.wait_and_dequeue(&member, &wanted, Quarantined::All, LONG, &stop).await.unwrap();
             if !runs.is_empty() || stop.is_cancelled() {
@@ -50,7 +50,7 @@ async fn what_is_there_is_taken_at_once_up_to_the_number_wanted() {
 }
 
 #[tokio::test]
-async fn a_task_that_comes_later_is_taken_whoever_enqueues_it() {
+async fn a_task_that_comes_later_is_taken_from_any_producer() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     for (round, from) in [t.shared(), there].into_iter().cycle().take(10).enumerate() {
@@ -131,7 +131,7 @@ async fn what_a_dropped_call_took_comes_with_the_next() {
         let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
         let broker = t.shared();
         let enqueued = tokio::spawn(async move { broker.enqueue(vec![task("t")]).await.remove(0).unwrap() });
-        // From before the enqueue is sent to after its task is taken.
+        // At each moment from before the enqueue is sent to after its task is taken.
         for _ in 0..round * round {
             tokio::task::yield_now().await;
         }
@@ -146,7 +146,7 @@ async fn what_a_dropped_call_took_comes_with_the_next() {
     }
 }
 
-/// The caller has room for so many tasks and no more.
+/// The caller has room for `n` tasks and no more.
 #[tokio::test]
 async fn what_a_dropped_call_took_is_part_of_what_the_next_one_wants() {
     let t = Fixture::real_time().await;
@@ -155,11 +155,11 @@ async fn what_a_dropped_call_took_is_part_of_what_the_next_one_wants() {
     for round in 0..50 {
         t.seed_pending(&["a", "b"]).await;
         let mut runs = Vec::new();
-        // From before the call is sent to after its answer.
+        // At each moment from before the call is sent to after its answer.
         match polled(broker.dequeue(t.member(), &wanted), round + 1).await {
             Some(answer) => runs.extend(answer.unwrap()),
             None => {
-                // The broker has done what it had begun when it answers this one.
+                // The answer to this enqueue shows that the broker has completed the dropped call.
                 broker.enqueue(vec![task("c")]).await.remove(0).unwrap();
                 runs.extend(broker.dequeue(t.member(), &wanted).await.unwrap());
             }
@@ -172,7 +172,7 @@ async fn what_a_dropped_call_took_is_part_of_what_the_next_one_wants() {
     }
 }
 
-/// None of it began, so it is not counted as a crash; the next dequeue gets it.
+/// No task has begun, so none is counted as a crash; the next dequeue gets them.
 #[tokio::test]
 async fn what_a_dropped_call_took_is_released_without_a_crash() {
     let t = Fixture::start().await;
@@ -183,7 +183,7 @@ async fn what_a_dropped_call_took_is_released_without_a_crash() {
         let (id, behind) = (format!("t{n}"), format!("behind{n}"));
         t.seed_pending(&[&id, &behind]).await;
         let wanted = [Wanted { queue: default_queue(), n: 1 }];
-        // At the pace of the call itself: before, while and after it is sent.
+        // At the pace of the call itself: before, during and after its send.
         for polls in 0..n {
             if let Some(runs) = polled(broker.dequeue(t.member(), &wanted), polls + 1).await {
                 let runs = runs.unwrap();
@@ -192,7 +192,7 @@ async fn what_a_dropped_call_took_is_released_without_a_crash() {
             }
         }
         let released = broker.release_unanswered(t.member(), LONG).await.unwrap();
-        // A call that was dropped while it waited for its turn may have taken the second one.
+        // A call that was dropped while it queued may have taken the second task.
         for (queue, released) in &released {
             assert!(*queue == default_queue() && [&id, &behind].contains(&&released.to_string()), "{released}");
         }
@@ -254,7 +254,7 @@ async fn what_becomes_due_is_forwarded_in_its_time_and_taken_by_who_waits() {
     });
     let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
     tokio::time::sleep(A_MOMENT).await;
-    // Nearer than what was the next, and from somebody else.
+    // Due earlier than the next scheduled task, and from another broker.
     let near = there.enqueue(vec![task("near").after(Duration::from_millis(200))]).await.remove(0).unwrap();
     let runs = taken(waiter).await;
     assert!(t.now() >= near.process_at, "not before its time");
@@ -274,7 +274,7 @@ async fn calls_that_were_dropped_while_they_waited_leave_room_for_others() {
     let t = Fixture::real_time().await;
     let broker = t.shared();
     let queues = [default_queue()];
-    // More than a broker lets wait at a time.
+    // More calls than a broker lets wait at a time.
     for _ in 0..1_200 {
         let forward = broker.wait_and_forward(&queues, RetryOrder::Last, LONG);
         assert!(tokio::time::timeout(Duration::from_micros(100), forward).await.is_err());

@@ -1,7 +1,7 @@
-//! Waiting without polling: every wait is told of every write.
+//! Waiting without polling: every wait is notified of every write.
 //!
-//! These cases run on the broker's own time. `LONG` is the safety net, far beyond the patience of `soon`: a wait that only
-//! the net would end fails.
+//! These cases use the broker's own time. `LONG` is the safety net, far beyond the patience of `soon`: a wait that
+//! ends by the net alone fails.
 
 use std::{
     sync::Arc,
@@ -21,9 +21,9 @@ const LONG: Duration = Duration::from_secs(3600);
 /// A wait of this length has begun to listen, and ends by itself.
 const A_MOMENT: Duration = Duration::from_millis(50);
 
-/// Starts to wait for work, and returns once the waiting has begun for sure: it outlasts a short wait before.
+/// Starts to wait for work, and returns once the wait has surely begun: it outlasts a short wait before.
 async fn waiting(broker: &Arc<dyn Broker>, queues: &[QueueName]) -> JoinHandle<()> {
-    // The first wait arms whatever the broker listens with, so that the second is not ended by its set-up.
+    // The first wait sets up the broker's listener, so that the set-up does not end the second.
     broker.wait_for_work(queues, Quarantined::All, A_MOMENT).await.unwrap();
     let (broker, queues) = (broker.clone(), queues.to_vec());
     let handle =
@@ -32,19 +32,19 @@ async fn waiting(broker: &Arc<dyn Broker>, queues: &[QueueName]) -> JoinHandle<(
     handle
 }
 
-/// Returns when the wait has ended, which only a write can bring about.
+/// Returns when a write has ended the wait.
 async fn woken(waiter: JoinHandle<()>) {
     soon(waiter).await.unwrap();
 }
 
-/// Forwards what becomes due, and returns once something was moved.
+/// Forwards due tasks, and returns once a task was moved.
 async fn forwarded(broker: &dyn Broker) {
     while broker.forward(&here(), RetryOrder::Last).await.unwrap().moved == 0 {
         broker.wait_for_due(&here(), LONG).await.unwrap();
     }
 }
 
-/// Asserts that most of several waits last until their limits. Any of them may end early for nothing, but a broker whose
+/// Asserts that most of several waits last until their limits. Any of them may end early without a cause, but a broker whose
 /// waits all end early spins. A slow machine only makes a wait longer.
 async fn outlasts_most_waits(broker: &dyn Broker) {
     const ROUNDS: usize = 10;
@@ -113,7 +113,7 @@ async fn an_enqueue_of_another_process_wakes() {
     assert_eq!(t.drain().await, ["t1"]);
 }
 
-/// A broker that remembers what housekeeping was told must not forget that someone waits for a change of it.
+/// A broker that caches the answer to housekeeping must notify those that wait for a change of the queue.
 #[tokio::test]
 async fn an_enqueue_wakes_where_housekeeping_has_looked_at_the_queue_before() {
     let t = Fixture::real_time().await;
@@ -161,7 +161,7 @@ async fn a_wait_names_the_queues_that_may_have_something() {
         t.enqueue(task(name).in_queue(name)).await;
     }
     let mut named = Vec::new();
-    // Writes that came one after the other may be told one after the other.
+    // The notifications of two successive writes may come one by one.
     while named.len() < 2 {
         let open = soon(wait(LONG)).await.unwrap();
         for queue in open {
@@ -267,7 +267,8 @@ async fn a_wait_that_is_given_up_misses_nothing() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     for round in 0..10 {
-        // From before the question is sent to after its answer. A wait may end early for nothing: then the next is given up.
+        // At each moment from before the question is sent to after its answer. A wait may end early without a cause: then the
+        // next wait is dropped.
         let patience = Duration::from_millis(2 * round);
         soon(async {
             while timeout(patience, t.broker().wait_for_work(&here(), Quarantined::All, LONG)).await.is_ok() {}
@@ -311,7 +312,7 @@ async fn without_anything_due_the_wait_ends_at_its_limit() {
     }
 }
 
-/// A wait for due, begun while `t1` is an hour away.
+/// Starts a wait for due tasks while `t1` is an hour away.
 async fn waiting_for_due(t: &Fixture) -> JoinHandle<()> {
     t.seed_scheduled("far", LONG).await;
     t.broker().wait_for_due(&here(), A_MOMENT).await.unwrap();
@@ -352,7 +353,7 @@ async fn a_snooze_of_another_process_shortens_the_wait() {
 }
 
 #[tokio::test]
-async fn waiting_for_a_queue_that_nobody_knows_is_no_error() {
+async fn waiting_for_an_unknown_queue_is_not_an_error() {
     let t = Fixture::real_time().await;
     let none = [queue("none")];
     t.broker().wait_for_work(&none, Quarantined::All, Duration::from_millis(20)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Every action really changes the broker, and what is not there is not found.
+//! Every action really changes the broker, and an action on a missing task is a 404.
 
 use std::time::Duration;
 
@@ -89,7 +89,7 @@ async fn a_queue_is_paused_and_resumed() {
     for (verb, paused) in [("pause", true), ("pause", true), ("resume", false), ("resume", false)] {
         assert_eq!(served.post(&format!("/queues/default/{verb}"), "").await.status, 200);
         assert_eq!(inspector.queue("default").await.unwrap().paused, paused, "{verb}");
-        // What was read for other pages is forgotten: the next one shows it.
+        // Cached answers of other pages are dropped: the next page shows the change.
         let shown = served.get("/api/queues").await.json();
         assert_eq!(shown["queues"][0]["paused"], paused, "{verb}");
     }
@@ -246,7 +246,7 @@ async fn what_a_known_job_cannot_read_is_shown_nowhere() {
         let found = served.found(&format!("q={guess}")).await;
         assert!(found.is_empty(), "a search would tell it letter by letter");
     }
-    // A mask is not a secret, wherever it is put.
+    // A mask is not accepted as a secret, whichever field it is written to.
     for arguments in [json!({ "account": "bob", "key": "***" }), json!({ "account": "***", "key": "new" })] {
         let (status, told) = post(&served, "/queues/default/tasks/p1/edit", json!({ "arguments": arguments })).await;
         assert!(status == 400 && told["error"]["message"].as_str().unwrap().contains("***"), "{told}");
@@ -280,7 +280,7 @@ async fn a_payload_given_as_text_cannot_turn_a_secret_into_its_mask() {
         post(&served, &format!("/queues/default/tasks/{id}/edit"), json!({ "payload": payload })).await
     };
     let stored = async |id: &str| client.inspector().task("default", id).await.unwrap().payload;
-    // What the page shows, given back: in the payload that can be read, and over one that cannot.
+    // The shown payload is sent back: over a payload that can be read, and over one that cannot.
     for id in ["p1", "p2"] {
         let before = stored(id).await;
         let (status, told) = edit(id, r#"{"account":"bob","key":"***"}"#).await;
@@ -289,7 +289,7 @@ async fn a_payload_given_as_text_cannot_turn_a_secret_into_its_mask() {
         assert_eq!(stored(id).await, before);
         assert_eq!(edit(id, r#"{"account":"bob","key":"new ***"}"#).await.0, 200);
     }
-    // Where there is no secret, stars are a text like any other.
+    // Without a secret, stars are a text like any other.
     assert_eq!(edit("n1", r#"{"text":"***"}"#).await.0, 200);
     assert_eq!(&stored("n1").await[..], br#"{"text":"***"}"#);
 }

@@ -1,4 +1,4 @@
-//! The JSON API tells what the broker knows.
+//! The JSON API returns the broker's data.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
     }
     fixture.enqueue(task("elsewhere").in_queue("low").after(Duration::from_secs(7200))).await;
     let served = Served::start(dashboard(&fixture)).await;
-    // One that was found by its id may come a second time.
+    // A task that was found by its id may come a second time.
     let all = async |query: &str| {
         let tasks = served.found(query).await;
         let mut found: Vec<_> =
@@ -129,10 +129,10 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         found.dedup();
         assert_eq!(found, expected, "{query}");
     }
-    // More than one answer holds, each task once.
+    // More tasks than one answer holds, each once.
     let expected: Vec<_> = (0..250).map(|n| format!("default/n{n:03}")).collect();
     assert_eq!(all("q=n&state=pending").await, expected);
-    // So many queues have a task of that id; those found by it are found once more as ones whose id contains the text.
+    // That many queues have a task of this id; tasks found by their id are found again because their id contains the text.
     for n in 0..130 {
         fixture.enqueue(task("same").in_queue(&format!("tenant-{n:03}"))).await;
     }

@@ -1,4 +1,4 @@
-//! A broker that dies while a page is open: the page says so, asks again by itself, and recovers.
+//! A broker that dies while a page is open: the page shows the outage, asks again by itself, and recovers.
 
 use std::{sync::Arc, time::Duration};
 
@@ -44,7 +44,7 @@ async fn a_broker_that_dies_is_told_and_its_coming_back_too() {
 async fn a_file_that_another_program_keeps_locked_is_told_and_goes_on_afterwards() {
     let fixture = SqliteFixture::real_time().await;
     fixture.seed_pending(&["t1"]).await;
-    // Its calls are given up sooner than those of other tests, which wait as long as the test does.
+    // The calls of this broker time out sooner than those of other tests, which wait as long as the test does.
     let mut options = SqliteOptions::default();
     options.call_timeout = Duration::from_secs(3);
     let client = Client::new(Arc::new(SqliteBroker::open(&fixture.store.url(), options).await.unwrap()));

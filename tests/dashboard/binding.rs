@@ -1,4 +1,4 @@
-//! Where a dashboard may be reached, and what is refused with a sentence that says what to write.
+//! The addresses where a dashboard may listen, and refusals with a sentence that says what to write.
 
 use std::time::{Duration, Instant};
 
@@ -96,7 +96,7 @@ async fn a_head_that_never_ends_is_cut_off() {
     let mut slow = tokio::net::TcpStream::connect(served.address).await.unwrap();
     slow.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\n").await.unwrap();
     let mut rest = Vec::new();
-    // Whatever the server says then: it ends the connection.
+    // The server ends the connection after any answer.
     let _ = soon(slow.read_to_end(&mut rest)).await;
 }
 
@@ -127,9 +127,9 @@ async fn bodies_that_never_end_are_cut_off_and_leave_places_meanwhile() {
         (began.elapsed() < LONGEST_BODY).then_some((slow, answer))
     })
     .await;
-    // One address has no more than its share.
+    // The server drops a connection beyond the share of one address.
     assert!(answer.is_empty(), "{answer:?}");
-    // Another one of this machine is not held up.
+    // A client from another address of this machine is not held up.
     let neighbour = tokio::net::TcpSocket::new_v4().unwrap();
     neighbour.bind(([127, 0, 0, 2], 0).into()).unwrap();
     let mut neighbour = neighbour.connect(served.address).await.unwrap();
@@ -153,7 +153,7 @@ async fn an_answer_that_nobody_reads_is_cut_off() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture)).await;
     let mut deaf = tokio::net::TcpStream::connect(served.address).await.unwrap();
-    // Without an end, so that the server's answers fill all buffers between the two.
+    // The requests do not end, so that the server's answers fill all buffers in between.
     let deafness = async { while deaf.write_all(b"GET /login HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {} };
     let cut = tokio::time::timeout(3 * PATIENCE, deafness).await;
     assert!(cut.is_ok(), "an answer that nobody reads holds its connection for ever");

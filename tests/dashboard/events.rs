@@ -1,4 +1,4 @@
-//! Live events: numbers as they come, the broker's going and coming, and no more listeners than there are places.
+//! Live events: numbers as they change, the broker's outages and returns, and a limit of listeners.
 
 use super::Fixture;
 use crate::dashboard::stage::{Events, Served, dashboard};
@@ -43,6 +43,6 @@ async fn the_sixty_fifth_listener_is_sent_away_until_one_leaves() {
     }
     assert_eq!(Events::open(&served, "").await.0, 503);
     open.pop();
-    // The server notices a closed connection when it sends something.
+    // The server notices a closed connection at its next write.
     eventually("a place becomes free", async || (Events::open(&served, "").await.0 == 200).then_some(())).await;
 }

@@ -25,7 +25,7 @@ async fn the_last_of_many_groups_has_its_size_and_pages() {
     assert!(second.contains("31–35 of 35") && second.contains("last-30") && !second.contains("last-29"), "{second}");
     assert!(first.contains("group=z%20z&amp;page=2"), "{first}");
     assert!(page("group=nobody").await.contains("No group has tasks"));
-    // What is looked for in a group is not found in another. An answer looks for a limited time: the next goes on.
+    // A search in a group finds no task of another. One answer searches for a limited time: the next continues.
     assert!(!page("group=z+z&q=t1").await.contains("t100"));
     for (text, expected) in [("t1", 0), ("last-1", 10)] {
         let all = soon(async {

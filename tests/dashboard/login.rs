@@ -7,7 +7,7 @@ use asynq_tests::{SqliteFixture as Fixture, eventually};
 
 use crate::dashboard::stage::{Events, PASSWORD, Request, Served, TOKEN, dashboard, hash};
 
-/// How long the dashboard lets one wait who has guessed five times.
+/// How long the dashboard makes a client wait after five wrong guesses.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
 async fn log_in(served: &Served, password: &str) -> crate::dashboard::stage::Answer {
@@ -86,7 +86,7 @@ async fn many_guesses_at_once_are_as_many() {
     .await;
     assert_eq!(statuses.iter().filter(|status| **status == 403).count(), 5, "{statuses:?}");
     assert_eq!(statuses.iter().filter(|status| **status == 429).count(), 15, "{statuses:?}");
-    // Whether a guess is right is not said before the wait is over.
+    // Before the wait is over, the answer does not tell whether a guess is right.
     assert_eq!(answer.status, 429);
     eventually("the token is looked at", async || (served.ask(&right).await.status == 200).then_some(())).await;
 }

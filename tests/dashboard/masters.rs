@@ -1,11 +1,11 @@
-//! The broker page over a Redis Cluster: a panel for each master, and where the queues are.
+//! The broker page over a Redis Cluster: a panel for each master, and the places of the queues.
 
 use asynq_tests::{Build as _, eventually, task};
 
 use super::Fixture;
 use crate::dashboard::stage::{Request, Served, dashboard};
 
-/// The slot of a queue and the master of it, as the cluster itself says.
+/// The slot of a queue and the slot's master, according to the cluster itself.
 fn place(fixture: &Fixture, queue: &str) -> (u16, String) {
     let cluster = fixture.store.server();
     let slot = cluster.slot(&format!("asynq:{{{queue}}}:pending"));

@@ -1,4 +1,4 @@
-//! What a tired person does: archives more than an archive keeps, changes what has moved, looks while a key is broken.
+//! Mishaps of an operator: archiving more than an archive keeps, changing a task that has moved, looking at a broken key.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
     (answer.status, answer.json())
 }
 
-/// A server that serves the default queue and keeps so many archived tasks of it. It beats as long as the test runs.
+/// Starts a server that serves the default queue and keeps so many archived tasks. It beats as long as the test runs.
 async fn serve(t: &Fixture, archived: u64) {
     let member = t.another_member(7).await;
     let info = ServerInfo {
@@ -46,7 +46,7 @@ async fn scheduled(broker: &dyn Broker) -> u64 {
 }
 
 #[tokio::test]
-async fn more_than_an_archive_keeps_is_archived_only_by_whoever_means_it() {
+async fn more_than_an_archive_keeps_is_archived_only_on_confirmation() {
     let t = Fixture::start().await;
     serve(&t, 100).await;
     t.seed_archived("old").await;
@@ -64,7 +64,7 @@ async fn more_than_an_archive_keeps_is_archived_only_by_whoever_means_it() {
     assert_eq!(post(&served, bulk, picked).await.0, 409, "picked one by one it is the same");
     assert_eq!(scheduled(t.broker()).await, 140, "nothing was changed");
 
-    // The page says it before: its script makes the question of these.
+    // The page has these numbers before: its script makes the question of them.
     let page = served.get("/queues/default?state=scheduled").await.body;
     for part in [r#"data-count="140""#, r#"data-archived="1""#, r#"data-keeps="100""#] {
         assert!(page.contains(part), "{part} is missing in {page}");
@@ -115,7 +115,7 @@ async fn what_has_moved_since_it_was_seen_is_left_and_told() {
     assert!(told["refused"][0]["message"].as_str().unwrap().contains(told_of), "{told}");
     assert_eq!((t.state_of("moved").await, t.state_of("stayed").await), (Some(TaskState::Pending), None));
 
-    // The same on a task's own page, which sends the state that it shows.
+    // A task's own page behaves alike, and sends the state that it shows.
     let page = served.get("/queues/default/tasks/moved").await.body;
     assert!(page.contains("{&quot;state&quot;:&quot;pending&quot;}"), "{page}");
     for verb in ["run", "archive", "delete"] {
@@ -144,7 +144,7 @@ async fn a_payload_of_the_default_codec_is_not_replaced_by_text() {
 
     let t = Fixture::start().await;
     let old = double::job(7).task_id("t1").enqueue(&client(&t)).await.unwrap();
-    // A dashboard that does not know the job.
+    // A dashboard without the job.
     let served = Served::start(dashboard(&t)).await;
     let (status, told) = post(&served, "/queues/default/tasks/t1/edit", json!({ "payload": "8" })).await;
     assert_eq!(status, 409, "{told}");
@@ -155,7 +155,7 @@ async fn a_payload_of_the_default_codec_is_not_replaced_by_text() {
     assert_eq!(client(&t).inspector().task("default", "t1").await.unwrap().payload, old.payload);
 }
 
-/// A dashboard beside the broker only, or one of a newer program, reads and writes arguments by the shape that the broker keeps.
+/// A dashboard without the job, or one of a newer program, reads and writes arguments by the shape that the broker stores.
 #[tokio::test]
 async fn arguments_of_other_programs_are_shown_found_and_edited_by_their_shape() {
     use asynq_runtime::{Registry, prelude::*};
@@ -204,13 +204,13 @@ async fn arguments_of_other_programs_are_shown_found_and_edited_by_their_shape()
     let read = |job: &mut transfer| assert_eq!((job.iban.as_str(), job.pin.expose().as_str()), ("DE01", "0815"));
     client(&t).inspector().edit::<transfer>("default", "t1", read).await.unwrap();
 
-    // What the newer program calls secret is hidden in the tasks of the older one.
+    // Fields that are secret in the newer program are hidden in the tasks of the older one.
     let newer = Served::start(dashboard(&t).registry(Registry::only::<(newer::transfer,)>().unwrap())).await;
     let page = newer.get("/queues/default/tasks/t1").await.body;
     assert!(page.contains("bob") && !page.contains("DE01") && !page.contains("0815"), "{page}");
 }
 
-/// A page of large tasks carries the beginning of each; the task's own page has all of it.
+/// A page of large tasks carries the beginning of each; the task's own page has the whole.
 #[tokio::test]
 async fn a_listing_shows_the_beginning_of_large_arguments_and_the_tasks_page_all_of_them() {
     use asynq_runtime::{Registry, prelude::*};
@@ -238,7 +238,7 @@ async fn a_listing_shows_the_beginning_of_large_arguments_and_the_tasks_page_all
             let (payload, is_typed) = (&task["payload"], task["id"] == "typed");
             assert_eq!(payload["is_cut"], true, "{task}");
             assert_eq!(payload["size"], if is_typed { 10_007 } else { text.len() }, "{task}");
-            // Half of typed arguments cannot be read; they are not bytes of which nothing is known.
+            // A part of typed arguments cannot be decoded; they are still shown as arguments and not as unknown bytes.
             let (form, begins) = if is_typed { ("arguments", "") } else { ("text", "[\"ää") };
             assert_eq!(payload["form"], form, "{task}");
             assert!(payload["text"].as_str().unwrap().starts_with(begins), "{task}");
@@ -295,7 +295,7 @@ async fn one_broken_key_hides_no_task_and_no_periodic_entry() {
     go.put_text("x:cron:broken");
     let served = Served::start(dashboard(&t)).await;
 
-    // The page would say how full the archive is, which is one of the queue's numbers.
+    // The page would show the size of the archive, which is one of the queue's numbers.
     let page = served.get("/queues/default/tasks/one").await;
     assert!(page.status == 200 && page.body.contains("/queues/default/tasks/one/archive"), "{}", page.body);
 

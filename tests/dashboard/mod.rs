@@ -1,4 +1,4 @@
-//! The dashboard's routes and its safety, on every broker: each case asks over a real connection.
+//! The dashboard's routes and its safety, on every broker: each case sends requests over a real connection.
 #![allow(clippy::duplicate_mod, clippy::unwrap_used)] // duplicate on purpose: same cases, another broker
 
 mod stage;
@@ -37,9 +37,9 @@ mod cluster {
     mod nodes;
 }
 
-// Only a server can die.
+// Outages: a Redis that dies, a SQLite file that is locked.
 mod away;
-// What no broker has a say in.
+// Cases that do not depend on the broker.
 mod binding;
 mod login;
 mod mounting;

@@ -1,4 +1,4 @@
-//! In an application of one's own: below a path, beside other routes.
+//! A dashboard mounted in another application: below a path, beside other routes.
 
 use asynq_dashboard::DashboardError;
 use asynq_tests::SqliteFixture as Fixture;
@@ -6,7 +6,7 @@ use axum::{Router, routing::get};
 
 use crate::dashboard::stage::{OWN, Request, Served, TOKEN, dashboard};
 
-/// The application, served by axum itself.
+/// Serves the application by axum itself.
 async fn application(router: Router) -> std::net::SocketAddr {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

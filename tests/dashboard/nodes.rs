@@ -1,4 +1,4 @@
-//! What the broker's servers or files say of themselves, as a page and as JSON.
+//! The broker's servers or files, by their own facts, as a page and as JSON.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ async fn the_nodes_are_told_with_their_facts() {
     let fixture = Fixture::real_time().await;
     fixture.seed_pending(&["t1"]).await;
     let served = Served::start(dashboard(&fixture)).await;
-    // A busy broker may answer too late to be told, or so late that its clock seems to be off.
+    // A busy broker may answer too late to be shown, or so late that its clock seems to be off.
     let told = eventually("the node is told, with a clock that is right", async || {
         let told = served.get("/api/broker/nodes").await.json();
         told["nodes"][0]["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000).then_some(told)
@@ -30,11 +30,11 @@ async fn the_nodes_are_told_with_their_facts() {
         assert_eq!(node["facts"]["integrity"]["quick_check"], "ok", "{told}");
         assert!(node["facts"]["file"]["bytes"].is_string() && node["slow_calls"].is_null(), "{told}");
     }
-    // Asking again at once is not a question to the broker: an answer holds for five seconds.
+    // A second request at once is answered from the cache: an answer is valid for five seconds.
     let answers = eventually("two answers within the time for which one holds", async || {
         let began = Instant::now();
         let answers = [served.get("/api/broker/nodes").await.json(), served.get("/api/broker/nodes").await.json()];
-        // The first may have been given when it held no longer, and the second is then as new as the third.
+        // The first answer may have been cached just before it expired, and then the second is as new as the third.
         let third = served.get("/api/broker/nodes").await.json();
         let [first, second] = answers.map(|answer| answer["at"].clone());
         (began.elapsed() < Duration::from_secs(5)).then_some([first, second, third["at"].clone()])
@@ -50,7 +50,7 @@ async fn the_page_shows_them_as_soon_as_they_are_known() {
     let served = Served::start(dashboard(&fixture)).await;
     let page = eventually("the page shows the nodes", async || {
         let page = served.ask(&Request::new("GET", "/broker").with("accept", "text/html")).await.body;
-        // One or the other: what is not there yet is on its way.
+        // A page without the node's facts loads them later.
         assert_ne!(page.contains("data-again"), page.contains("id=\"node-0\""), "{page}");
         page.contains("id=\"node-0\"").then_some(page)
     })

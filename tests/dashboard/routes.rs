@@ -1,4 +1,4 @@
-//! Every route against everything that must not get through: no attack changes anything, and each has its status.
+//! Every route against every attack: no attack changes anything, and each has its status.
 
 use asynq_dashboard::{Access, Dashboard, RouteInfo};
 use asynq_runtime::broker::EntryId;
@@ -9,11 +9,11 @@ use crate::dashboard::stage::{Answer, Request, Served, TOKEN, dashboard, furnish
 
 const TEN_MEGABYTES: usize = 10 * 1024 * 1024;
 
-/// One way in that must be shut.
+/// An attack that every route must refuse.
 struct Attack {
     name: &'static str,
     change: fn(Request) -> Request,
-    /// What a route of this kind answers; `None` where the attack is not an attack on it.
+    /// The status of a route of this kind; `None` where the attack does not apply.
     expected: fn(&RouteInfo) -> Option<u16>,
 }
 
@@ -25,7 +25,7 @@ fn of_changes(route: &RouteInfo, status: u16) -> Option<u16> {
     is_change(route).then_some(status)
 }
 
-/// The read-only one and path traversals are separate: they need another dashboard and other paths.
+/// The read-only attack and path traversals are separate: they need another dashboard and other paths.
 const ATTACKS: &[Attack] = &[
     Attack {
         name: "no login",
@@ -45,7 +45,7 @@ const ATTACKS: &[Attack] = &[
     Attack {
         name: "from another site",
         change: |request| request.with("sec-fetch-site", "cross-site").with("origin", "https://evil.example"),
-        // Even to read costs: searches, event streams.
+        // Reads are refused as well, because searches and event streams have a cost.
         expected: |_| Some(403),
     },
     Attack {
@@ -111,7 +111,7 @@ const ATTACKS: &[Attack] = &[
     Attack {
         name: "with what the route does not know",
         change: |request| request.body("{\"__proto__\": {\"action\": \"delete\"}}"),
-        // Logging out takes nothing and reads nothing.
+        // A logout takes nothing and reads nothing.
         expected: |route| of_changes(route, 400).filter(|_| route.path != "/logout"),
     },
     Attack {
@@ -131,7 +131,7 @@ const ATTACKS: &[Attack] = &[
     },
 ];
 
-/// The request that works: logged in, from the own page, with a body that fits.
+/// A request that works: logged in, from the dashboard's own page, with a valid body.
 fn good(route: &RouteInfo, entry: &str) -> Request {
     let method = if is_change(route) { "POST" } else { "GET" };
     let request = Request::new(method, &path(route, "t1", entry)).with("authorization", &format!("Bearer {TOKEN}"));
@@ -160,13 +160,13 @@ fn locked(fixture: &Fixture) -> Dashboard {
     dashboard(fixture).password_hash(hash()).bearer_token(TOKEN)
 }
 
-/// All that is stored, with what is kept of the entry, which dumps of Redis leave out.
+/// All stored data, with the state of the entry, which dumps of Redis leave out.
 async fn everything(fixture: &Fixture, entry: &str) -> String {
     let kept = fixture.broker().entry(&default_queue(), &EntryId::from_wire(entry)).await.unwrap();
     format!("{}{kept:?}", fixture.store.dump())
 }
 
-/// Nothing ever lets other sites read, run or frame anything.
+/// Asserts that no other site may read, run or frame anything.
 fn check_headers(answer: &Answer, what: &str) {
     assert!(!answer.headers.keys().any(|name| name.starts_with("access-control-")), "{what}: {answer:?}");
     let policy = answer.header("content-security-policy");
@@ -188,7 +188,7 @@ async fn no_attack_on_any_route_changes_anything() {
     assert!(routes.len() > 25, "{}", routes.len());
     let mut cells = 0;
     for attack in ATTACKS {
-        // A new one for each, so that wrong logins of one route do not make the next one wait.
+        // A new dashboard for each, so that wrong logins of one route do not make the next one wait.
         let mut served = Served::start(locked(&fixture)).await;
         for (n, route) in routes.iter().enumerate() {
             if n % 4 == 3 {
@@ -217,14 +217,14 @@ async fn every_route_does_what_it_is_for_when_it_is_asked_properly() {
         let furnished = furnish(&fixture).await;
         let entry = furnished.entry.clone();
         if route.path.ends_with("/queues/{queue}/delete") {
-            // A queue that runs something cannot be deleted.
+            // A queue with a running task cannot be deleted.
             fixture.settle(&furnished.busy, requeue()).await;
         }
         let served = Served::start(locked(&fixture)).await;
         let before = everything(&fixture, &entry).await;
         let what = format!("{} {}", route.method, route.path);
         if route.path == "/events" {
-            // It does not end; what it sends is looked at elsewhere.
+            // The stream does not end; another case tests its events.
             assert_eq!(served.status(&good(&route, &entry)).await, 200);
             continue;
         }
@@ -232,7 +232,7 @@ async fn every_route_does_what_it_is_for_when_it_is_asked_properly() {
         assert!(matches!(answer.status, 200 | 204), "{what}: {answer:?}");
         check_headers(&answer, &what);
         let changed = everything(&fixture, &entry).await != before;
-        // A request to cancel is heard by workers and kept nowhere.
+        // A request to cancel goes to workers and is not stored.
         let changes =
             route.access == Access::Write && !route.path.ends_with("/cancel") && !route.path.ends_with("/resume");
         assert_eq!(changed, changes, "{what}");
@@ -249,7 +249,7 @@ async fn every_page_has_its_json() {
     let routes = locked(&Fixture::start().await).routes();
     let there = |path: &str| routes.iter().any(|route| route.method == "GET" && route.path == path);
     let pages = routes.iter().filter(|route| route.method == "GET" && route.access == Access::Read);
-    // JSON, figures, or a stream of events already.
+    // These are JSON, figures, or a stream of events already.
     let other = ["/api/", "/metrics", "/stats", "/events"];
     let pages = pages.filter(|route| !other.iter().any(|other| route.path.starts_with(other)));
     let pages: Vec<&str> = pages.map(|route| route.path).collect();
@@ -321,7 +321,7 @@ async fn no_other_method_gets_through() {
             assert_eq!(answer.status, 405, "{method} {}: {answer:?}", route.path);
             check_headers(&answer, route.path);
         }
-        // A reader that would be a writer.
+        // A read must not become a write by a header.
         if route.access == Access::Write {
             for name in ["x-http-method-override", "x-http-method", "x-method-override"] {
                 let request = Request { method: "GET", ..good(route, &entry) }.with(name, "POST");

@@ -1,4 +1,4 @@
-//! Four searches at a time: a fifth waits a moment and is told so, and nothing else waits with it.
+//! Four searches at a time: a fifth waits for a moment and is refused, and no other request waits with it.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ async fn a_fifth_search_is_told_to_come_again() {
     let client = patient::client(&redis.url()).await;
     client.enqueue_raw(RawTask::new("mail", "{}").task_id("t1")).await.unwrap();
     let served = Arc::new(Served::start(Dashboard::new(&client)).await);
-    // None of the four is over before the fifth gives up.
+    // None of the four ends before the fifth gives up.
     let stopped = redis.stop();
     let mut asked = JoinSet::new();
     for _ in 0..5 {
@@ -29,6 +29,6 @@ async fn a_fifth_search_is_told_to_come_again() {
     for answer in soon(asked.join_all()).await {
         assert_eq!(answer.status, 200, "{}", answer.body);
     }
-    // Their turns are free again.
+    // The four permits are free again.
     assert_eq!(served.get("/api/search?q=mail").await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! A dashboard over a store with something in every place, and a client that writes its requests byte by byte.
+//! A dashboard over a store with data in every place, and a client that writes its requests byte by byte.
 
 use std::{collections::HashMap, net::SocketAddr, time::Duration};
 
@@ -35,17 +35,17 @@ impl Served {
         Self { address, serving: Some(tokio::spawn(bound.serve_until(std::future::pending()))) }
     }
 
-    /// Of somebody else's server.
+    /// A dashboard that another task serves.
     pub(crate) fn at(address: SocketAddr) -> Self {
         Self { address, serving: None }
     }
 
-    /// A GET without anything special.
+    /// Sends a GET with default headers.
     pub(crate) async fn get(&self, path: &str) -> Answer {
         self.ask(&Request::new("GET", path)).await
     }
 
-    /// All pages of a search, one behind the other: each looks for 100 ms at most and links to the next.
+    /// All pages of a search, one after the other: each searches for 100 ms at most and links to the next.
     pub(crate) async fn searched(&self, query: &str) -> String {
         soon(async {
             let (mut pages, mut path) = (String::new(), format!("/search?{query}"));
@@ -59,7 +59,7 @@ impl Served {
         .await
     }
 
-    /// All tasks that a search finds, answer by answer: each has so many at most and takes so long at most.
+    /// All tasks that a search finds, answer by answer: the size and the time of each answer are limited.
     pub(crate) async fn found(&self, query: &str) -> Vec<Value> {
         soon(async {
             let (mut found, mut after) = (Vec::new(), String::new());
@@ -75,7 +75,7 @@ impl Served {
         .await
     }
 
-    /// A change as the dashboard's own pages send it.
+    /// Sends a change as the dashboard's own pages do.
     pub(crate) async fn post(&self, path: &str, body: &str) -> Answer {
         self.ask(&Request::new("POST", path).own().body(body)).await
     }
@@ -91,7 +91,7 @@ impl Served {
 
     pub(crate) async fn ask(&self, request: &Request) -> Answer {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // A server that refuses early may close before it has read everything.
+        // A server that refuses early may close the connection before it has read everything.
         let _ = stream.write_all(&request.bytes(self.address)).await;
         let mut bytes = Vec::new();
         let read = soon(stream.read_to_end(&mut bytes)).await;
@@ -158,7 +158,7 @@ impl Request {
     }
 }
 
-/// What came back.
+/// The response to a request.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
@@ -187,7 +187,7 @@ impl Answer {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The word of a failure.
+    /// The code of an error.
     pub(crate) fn code(&self) -> String {
         self.json()["error"]["code"].as_str().unwrap_or_default().to_owned()
     }
@@ -210,12 +210,12 @@ fn dechunked(mut body: &str) -> String {
 pub(crate) struct Events(Lines<BufReader<TcpStream>>);
 
 impl Events {
-    /// Opens one; returns its status too.
+    /// Opens a stream and returns its status as well.
     pub(crate) async fn open(served: &Served, query: &str) -> (u16, Self) {
         Self::open_with(served, query, "").await
     }
 
-    /// The same with this cookie.
+    /// [`open`](Self::open) with this cookie.
     pub(crate) async fn open_with(served: &Served, query: &str, cookie: &str) -> (u16, Self) {
         let mut stream = TcpStream::connect(served.address).await.unwrap();
         let head = format!(
@@ -233,7 +233,7 @@ impl Events {
         line.unwrap().expect("an open stream")
     }
 
-    /// Waits until the server ends it, as it should.
+    /// Waits until the server ends the stream.
     pub(crate) async fn end(mut self) {
         soon(async { while self.0.next_line().await.unwrap().is_some() {} }).await;
     }
@@ -280,10 +280,10 @@ pub(crate) async fn furnish<S: Store>(fixture: &Fixture<S>) -> Furnished {
     Furnished { entry: id.to_string(), busy }
 }
 
-/// An id with everything that paths and pages must not trip over.
+/// An id with the characters that paths and pages must escape.
 pub(crate) const ODD: &str = "a/b?\"<i>%";
 
-/// What a test may want of the furniture.
+/// The parts of the furnished store that tests need.
 pub(crate) struct Furnished {
     /// The id of the periodic entry.
     pub(crate) entry: String,
@@ -307,14 +307,14 @@ pub(crate) async fn show<S: Store>(fixture: &Fixture<S>, id: &str, options: &[&s
     fixture.broker().show_entries(&scheduler, &[entry], Duration::from_secs(600)).await.unwrap();
 }
 
-/// A hash of [`PASSWORD`], as cheap as may be.
+/// A hash of [`PASSWORD`] at the lowest cost.
 pub(crate) fn hash() -> String {
     let parameters = Params::new(16, 1, 1, None).unwrap();
     let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, parameters);
     cheap.hash_password_with_salt(PASSWORD.as_bytes(), b"sixteen bytes ..").unwrap().to_string()
 }
 
-/// The password of every dashboard that has one.
+/// The password of every dashboard that requires one.
 pub(crate) const PASSWORD: &str = "correct horse";
-/// The token of every dashboard that has one.
+/// The token of every dashboard that requires one.
 pub(crate) const TOKEN: &str = "0123456789abcdef-token";

@@ -1,4 +1,4 @@
-//! The changes that people make to a job, in both codecs, forward and rolled back.
+//! The changes that developers make to a job, in both codecs, forward and rolled back.
 
 use std::fmt::Write as _;
 
@@ -19,14 +19,14 @@ pub(crate) struct Change {
     pub(crate) codec: &'static str,
     pub(crate) before: Version,
     pub(crate) after: Version,
-    /// What the new program runs the old task with; `None` where it must wait.
+    /// The arguments with which the new program runs the old task; `None` where the task must wait.
     pub(crate) forward: Option<&'static str>,
-    /// The same for the old program and the new task.
+    /// The arguments with which the old program runs the new task; `None` where the task must wait.
     rollback: Option<&'static str>,
 }
 
 /// Each change has two jobs, `$postcard` and `$json`, in two versions. The arguments stand with the values that are
-/// enqueued, and what runs is shown as a tuple of them; `of_json` is where JSON, which carries no shape, differs.
+/// enqueued, and a run is shown as a tuple of its arguments; `of_json` is for JSON where the result differs, as it has no shape.
 macro_rules! changes {
     ($($what:literal $postcard:ident $json:ident
         before [$($old_option:tt)*] ($($(#[$old_meta:meta])* $old:ident: $old_type:ty = $old_value:expr),* $(,)?)
@@ -274,7 +274,7 @@ changes! {
         forward Some(r#"(Address("ann"), 1)"#), rollback Some(r#"("ann", 1)"#);
 }
 
-/// What is about the job itself, and so has types that the table above cannot say.
+/// Changes of the job itself, with types that the table above cannot express.
 mod upgrade {
     pub(crate) mod before {
         use super::super::*;
@@ -343,7 +343,7 @@ pub(crate) fn all() -> Vec<Change> {
     changes().into_iter().chain(changes_of_jobs()).collect()
 }
 
-/// Plays all changes in one direction: the tasks of one version before a server of the other.
+/// Runs all changes in one direction: a server of one version runs the tasks of the other.
 async fn play<S: Store>(changes: &[Change], forward: bool, table: &mut String) -> usize {
     let t = Fixture::<S>::real_time().await;
     let ids: Vec<String> = (0..changes.len()).map(|i| format!("t{i}")).collect();

@@ -1,6 +1,6 @@
 //! A rolling deploy through three versions of one job, while tasks of each shape come in, workers are killed, and callers wait.
 //!
-//! `EVOLVE_TASKS` and `EVOLVE_KILLS` say how much; `scripts/prove evolve` sets them.
+//! `EVOLVE_TASKS` and `EVOLVE_KILLS` set the numbers; `scripts/prove evolve` sets them high.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ use tempfile::TempDir;
 use tokio::task::{JoinHandle, spawn_blocking};
 
 const WORKERS: u64 = 3;
-/// Names the version that a child works with.
+/// The variable that names a worker's version.
 const VERSION: &str = "ASYNQ_EVOLVE_VERSION";
 const URL: &str = "ASYNQ_EVOLVE_URL";
-/// What a caller gives up after: nothing here takes so long.
+/// The timeout of callers, beyond the length of this test.
 const LONG: &str = "30m";
 
-// The tasks survive many deaths: a worker is killed every second or two, and one task may run at several of them.
+// A task survives many deaths: a worker is killed every second or two, and a task may be running at several of them.
 mod first {
     use super::*;
 
@@ -61,7 +61,7 @@ mod third {
     }
 }
 
-/// Does what the task asks for, if its arguments are those that were enqueued.
+/// Ends as `order` says, if the arguments are those that were enqueued.
 fn obey(n: u64, to: &str, note: Option<&str>, order: &str) -> JobResult<u64> {
     if to != format!("user-{n}") || note.is_some_and(|note| note != format!("note-{n}")) {
         return Err(JobError::skip_retry(format!("misread: {n} {to} {note:?}")));
@@ -73,7 +73,7 @@ fn obey(n: u64, to: &str, note: Option<&str>, order: &str) -> JobResult<u64> {
     }
 }
 
-/// The task `n` as the program of this version enqueues it, and what its caller wants to happen to it.
+/// The task `n` as the program of this version enqueues it, and the end that its caller expects.
 fn task(version: u64, n: u64) -> (PreparedTask, &'static str) {
     let order = ["fail", "revoke", "expire", "delete", "answer"].get(n as usize % 20).copied().unwrap_or("work");
     fn with<J: asynq_runtime::Job>(job: J, order: &str) -> PreparedTask {
@@ -94,7 +94,7 @@ fn task(version: u64, n: u64) -> (PreparedTask, &'static str) {
     (task, order)
 }
 
-/// Plays a worker of the version that its environment names.
+/// Runs a worker of the version that its environment names.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "not a test: other tests start it as a process of its own"]
 async fn worker() {
@@ -104,7 +104,7 @@ async fn worker() {
         _ => JobDescriptor::of::<third::deliver>(file!(), line!()),
     };
     let server = Server::builder(env::var(URL).unwrap()).registry(Registry::from_descriptors([job]).unwrap());
-    // What is archived stays, however much it is.
+    // The archive keeps every task of the test.
     let server = server.archive("*", 1_000_000, "7d");
     let _running = server.concurrency(10).build().await.unwrap().start().await.unwrap();
     println!("ready");
@@ -112,7 +112,7 @@ async fn worker() {
     spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new())).await.unwrap().unwrap();
 }
 
-/// A worker process; killed when dropped, as by `kill -9`.
+/// A worker process, which is killed with `kill -9` when dropped.
 struct Worker(Child);
 
 impl Worker {
@@ -143,20 +143,20 @@ fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// What a caller was told, in a word.
+/// The outcome of a caller, in a word.
 fn said(asked: &str, n: u64, outcome: Outcome<u64>) -> String {
     match outcome {
         Outcome::Done(result) if result == n => "done".into(),
         Outcome::Archived(error) if error == "asked for" => "archived".into(),
         Outcome::Revoked => "revoked".into(),
         Outcome::Expired => "expired".into(),
-        // It may have been deleted before the wait began.
+        // The task may have been deleted before the wait began.
         Outcome::Deleted | Outcome::Gone if asked == "delete" => "deleted".into(),
         other => format!("{other:?} of task {n}"),
     }
 }
 
-/// Waits for the end of the task and, where that is its end, deletes it meanwhile.
+/// Waits for the end of the task, and deletes it meanwhile if `asked` is "delete".
 async fn called(client: Client, n: u64, task: asynq_runtime::TaskInfo, asked: &'static str) -> (&'static str, String) {
     let (queue, id) = (task.queue.clone(), task.id.clone());
     let task = client.handle::<third::deliver>(task);
@@ -169,7 +169,7 @@ async fn called(client: Client, n: u64, task: asynq_runtime::TaskInfo, asked: &'
     (asked, said(asked, n, outcome.unwrap()))
 }
 
-/// Why tasks were archived, those aside that were to be or came too late.
+/// The reasons of archived tasks, apart from tasks that were to be archived or expired.
 async fn archived_unasked(client: &Client, archived: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for number in 1..=usize::try_from(archived).unwrap().div_ceil(1_000) {
@@ -194,7 +194,7 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
     for round in 0..kills {
         let version = round * 3 / kills;
         let until = tasks * (round + 1) / kills;
-        // Programs that enqueue are not deployed at the same moment: some are of the version before, some of the next.
+        // Producers are not deployed at the same moment: some have the previous version, some the next.
         let versions = [version.saturating_sub(1), version, (version + 1).min(2)];
         let (batch, asked): (Vec<PreparedTask>, Vec<_>) =
             (enqueued..until).map(|n| task(versions[n as usize % 3], n)).unzip();
@@ -216,7 +216,7 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
     }
     let mut left = u64::MAX;
     let stats = loop {
-        // As long as fewer are left from minute to minute, it goes on.
+        // The wait goes on as long as the number of tasks falls within a minute.
         let stats = eventually("fewer tasks are left", async || {
             let stats: QueueStats = client.broker().queue_stats(&default_queue()).await.unwrap();
             (stats.size - stats.archived - stats.completed < left).then_some(stats)
@@ -242,7 +242,7 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
         let expected: &[_] = match *asked {
             "fail" => &["archived"],
             "revoke" => &["revoked"],
-            // A worker may have been faster.
+            // A worker may have run the task before it expired.
             "expire" => &["expired", "done"],
             "delete" => &["deleted"],
             _ => &["done"],

@@ -1,4 +1,4 @@
-//! A kept shape is data from outside: whatever it is, the task waits, its bytes stay, and the error says why.
+//! A stored shape is data from outside: with any bytes in it, the task waits, its payload stays, and the error says why.
 
 use asynq_runtime::{Client, JobDescriptor, PreparedTask, Registry, broker::NewShape, prelude::*};
 use asynq_tests::{Fixture, RedisStore, SqliteStore, Store, default_queue, task_id};

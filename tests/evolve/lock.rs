@@ -1,4 +1,4 @@
-//! `jobs.lock` says before a deploy what the deploy would do: the table of changes, without a broker.
+//! `jobs.lock` predicts the effect of a deploy: the table of changes, without a broker.
 
 use asynq_runtime::{
     Registry,
@@ -7,14 +7,14 @@ use asynq_runtime::{
 
 use crate::changes::{Change, all};
 
-/// Changes that run for the values that the table enqueues, and not for all values that the old shape has.
+/// Changes that run for the values in the table, and not for all values of the old shape.
 const FOR_SOME_VALUES: [(&str, &str); 3] = [
     ("postcard", "an integer becomes a fraction"),
     ("postcard", "an optional argument becomes mandatory"),
     ("json", "an optional argument becomes mandatory"),
 ];
 
-/// What the new program says of the tasks of the old one.
+/// The verdict of the new program on the tasks of the old one.
 fn check(change: &Change) -> (bool, String, Verdict) {
     let before = Registry::from_descriptors([change.before.job]).unwrap();
     let after = Registry::from_descriptors([change.after.job]).unwrap();

@@ -1,6 +1,6 @@
 //! Programs that change while tasks wait: the old program's type enqueues and the new one's runs, and the other way round.
 //!
-//! `cargo test -p asynq-tests --test evolve -- --nocapture` prints what became of each change; `scripts/prove evolve` does.
+//! `cargo test -p asynq-tests --test evolve -- --nocapture` prints the outcome of each change; `scripts/prove evolve` does.
 #![allow(clippy::unwrap_used)]
 
 mod changes;

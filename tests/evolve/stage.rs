@@ -1,4 +1,4 @@
-//! One deploy: tasks of one version, a server of another, and what became of each task.
+//! A deploy: tasks of one version, a server of another, and the outcome of each task.
 
 use std::{
     collections::BTreeMap,
@@ -8,21 +8,21 @@ use std::{
 use asynq_runtime::{Client, JobDescriptor, PreparedTask, Registry, Server, TaskInfo, TaskState, broker::Broker};
 use asynq_tests::{default_queue, eventually};
 
-/// What jobs were called with, by the ids of their tasks.
+/// The arguments of the runs, by the ids of their tasks.
 pub(crate) type Log = Arc<Mutex<BTreeMap<String, String>>>;
 
-/// What became of a task.
+/// The outcome of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Became {
-    /// It ran with these arguments.
+    /// The task ran with these arguments.
     Ran(String),
-    /// It was requeued and waits for a program that can read it; why.
+    /// The task was requeued for this reason and waits for a program that can read it.
     Waits(String),
-    /// Anything else.
+    /// Any other outcome.
     Lost(String),
 }
 
-/// Enqueues the tasks, each under its id, with a client of its own, as another process would.
+/// Enqueues each task under its id, with a client of its own, as another process would.
 pub(crate) async fn enqueue(broker: Arc<dyn Broker>, tasks: Vec<(String, PreparedTask)>) {
     let client = Client::new(broker);
     for (id, task) in tasks {
@@ -30,7 +30,7 @@ pub(crate) async fn enqueue(broker: Arc<dyn Broker>, tasks: Vec<(String, Prepare
     }
 }
 
-/// Runs a server with these jobs until each of the tasks had its turn.
+/// Runs a server with these jobs until it has taken each task once.
 pub(crate) async fn run(broker: Arc<dyn Broker>, jobs: Vec<JobDescriptor>, ids: &[String]) -> Log {
     let log = Log::default();
     let server = Server::builder("nothing://is-connected")
@@ -40,7 +40,7 @@ pub(crate) async fn run(broker: Arc<dyn Broker>, jobs: Vec<JobDescriptor>, ids: 
         .concurrency(4);
     let running = server.build().await.unwrap().start().await.unwrap();
     for id in ids {
-        // One that was requeued says why. It has another turn after a while, so that turns cannot be counted.
+        // A requeued task has an error. A server takes it again after a while, so that runs cannot be counted.
         eventually("every task had its turn", async || {
             let task = broker.task(&default_queue(), &asynq_tests::task_id(id)).await.unwrap();
             let has_run = log.lock().unwrap().contains_key(id);
@@ -52,7 +52,7 @@ pub(crate) async fn run(broker: Arc<dyn Broker>, jobs: Vec<JobDescriptor>, ids: 
     log
 }
 
-/// What became of this task.
+/// The outcome of this task.
 pub(crate) async fn became(broker: &dyn Broker, log: &Log, id: &str) -> Became {
     let ran = log.lock().unwrap().get(id).cloned();
     let task: Option<TaskInfo> = broker.task(&default_queue(), &asynq_tests::task_id(id)).await.unwrap();

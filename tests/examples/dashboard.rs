@@ -11,7 +11,7 @@ use crate::program::{Program, run};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// What a GET answers, head and body.
+/// The response to a GET, head and body.
 fn get(url: &str, path: &str, token: &str) -> String {
     let host = url.trim_start_matches("http://").split('/').next().unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
@@ -37,7 +37,7 @@ fn a_worker_has_a_dashboard_that_knows_its_jobs_and_an_endpoint_for_metrics() {
     assert!(get(pages, "/", "").starts_with("HTTP/1.1 200"));
     let shown = get(pages, "/api/queues/mail/tasks?state=scheduled", "");
     assert!(shown.contains("ann@example.com") && shown.contains("***") && !shown.contains("hidden away"), "{shown}");
-    // A worker tells what it measured; the numbers of queues come from one place.
+    // A worker shows its own measurements; only one place shows the numbers of queues.
     let own = get(metrics, "/metrics", "");
     assert!(own.starts_with("HTTP/1.1 200") && !own.contains("asynq_queue_size"), "{own}");
     assert!(get(pages, "/metrics", "").contains("asynq_queue_size"));

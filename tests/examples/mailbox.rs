@@ -1,4 +1,4 @@
-//! A mail server for tests: takes every message, remembers its receivers, and can be told to keep its answer back.
+//! A mail server for tests: accepts every message, remembers its receivers, and can hold its answers back.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -9,7 +9,7 @@ use std::{
 
 use asynq_tests::PATIENCE;
 
-/// The server. It lives as long as the test's process.
+/// The server, which lives as long as the test's process.
 #[derive(Clone)]
 pub(crate) struct Mailbox {
     url: String,
@@ -23,7 +23,7 @@ struct State {
 }
 
 impl Mailbox {
-    /// A server that answers the first `most` messages and holds the rest until [`open`](Self::open).
+    /// Starts a server that answers the first `most` messages and holds the rest until [`open`](Self::open).
     pub(crate) fn start(most: usize) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
         let port = listener.local_addr().expect("it has an address").port();
@@ -39,18 +39,18 @@ impl Mailbox {
         mailbox
     }
 
-    /// What `SMTP_URL` has to be.
+    /// The value for `SMTP_URL`.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
 
-    /// Answers all, held ones included, from now on.
+    /// Answers all messages from now on, held ones included.
     pub(crate) fn open(&self) {
         self.state.0.lock().unwrap().most = usize::MAX;
         self.state.1.notify_all();
     }
 
-    /// The receivers of the messages that were taken, in order.
+    /// The receivers of the accepted messages, in order.
     pub(crate) fn taken(&self) -> Vec<String> {
         self.state.0.lock().unwrap().taken.clone()
     }
@@ -63,7 +63,7 @@ impl Mailbox {
         assert!(!late.timed_out(), "only {} messages are held", state.held);
     }
 
-    /// Ends quietly when the other side goes away, as a killed client does.
+    /// Serves a connection, and ends quietly when the client goes away, as a killed one does.
     fn serve(&self, connection: TcpStream) {
         let Ok(mut answers) = connection.try_clone() else { return };
         let mut say = |text: &str| answers.write_all(format!("{text}\r\n").as_bytes()).is_ok();

@@ -1,4 +1,4 @@
-//! Every example does what it says, on every broker that it can be given.
+//! Every example works as documented, on every broker that it supports.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic; clippy knows that of #[test] functions only")]
 

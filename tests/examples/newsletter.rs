@@ -1,4 +1,4 @@
-//! The newsletter: its table, and that it goes on after being cut off.
+//! The newsletter: its table, and the next run after a kill.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -15,7 +15,7 @@ use crate::{
     program::{Program, run},
 };
 
-/// What the committed list gives; `scripts/test` looks for the same numbers.
+/// The counts of the committed list; `scripts/test` looks for the same numbers.
 const COUNTS: [&str; 5] = ["rows read 2,004", "sent 1,912", "retried 34", "archived 48", "duplicates 44"];
 
 #[test]
@@ -31,7 +31,7 @@ fn the_table_is_the_same_on_both_brokers_and_every_message_is_a_file() {
         assert!(files.values().all(|text| text.contains("Message-ID: <") && text.contains("MIME-Version: 1.0")));
         tables.push(counts(&table));
 
-        // Nothing is left over: the next run is a new campaign in a new outbox.
+        // No task is left over: the next run is a new campaign in a new outbox.
         let again = squeezed(&run("newsletter", folder.path(), &[], &[("ASYNQ_URL", url)]));
         assert_counts(&again, &COUNTS);
         let later = messages(folder.path());
@@ -46,7 +46,7 @@ fn a_run_that_was_killed_is_finished_by_the_next_on_sqlite() {
     killed_and_finished("sqlite://queue.db");
 }
 
-/// Takes as long as a lease on Redis. The lease is a short one, yet lasts until the second program has looked.
+/// Takes as long as a lease on Redis. The lease is short, yet lasts until the second program has read the tasks.
 #[test]
 fn a_run_that_was_killed_is_finished_by_the_next_on_redis() {
     let redis = RedisServer::start(Persistence::None);
@@ -67,7 +67,7 @@ fn killed_and_finished(url: &str) -> String {
     program.signal("KILL");
     program.end();
 
-    // What the broker calls settled now must never be sent again. A message that was taken but not settled may be.
+    // A settled message must never be sent again. A message that was accepted but not settled may be sent again.
     let settled = settled(folder.path(), url);
     let before: HashSet<String> = mailbox.taken().into_iter().collect();
     assert!(settled.iter().all(|to| before.contains(to)));
@@ -80,7 +80,7 @@ fn killed_and_finished(url: &str) -> String {
     assert_counts(&table, &["rows read 62", "sent 60 by SMTP", "archived 1", "duplicates 1"]);
     let (left_over, already_done) = (number(&table, "left over"), number(&table, "already done"));
     assert_eq!(left_over + already_done, 61);
-    // The broken row was archived meanwhile, unless its outcome was still on its way.
+    // The broken row was archived before the kill, unless its outcome was still on its way.
     assert!(already_done == settled.len() || already_done == settled.len() + 1, "{table}");
     let mut taken = BTreeMap::<String, usize>::new();
     for to in mailbox.taken() {
@@ -124,7 +124,7 @@ fn a_list_that_is_not_there_is_one_clear_error() {
     assert!(output.contains("error: cannot open nobody.csv"), "{output}");
 }
 
-/// A list of `good` subscribers, one broken row and one duplicate.
+/// Writes a list of `good` subscribers, one broken row and one duplicate.
 fn list(folder: &Path, good: usize) -> String {
     let mut rows = "name,email,city,plan\nNobody,nobody,Nowhere,free\n".to_owned();
     for i in 0..good {
@@ -166,7 +166,7 @@ fn messages(folder: &Path) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// The output with each run of spaces made one, and none at the ends of lines.
+/// The output with single spaces, and none at the ends of lines.
 fn squeezed(output: &str) -> String {
     let line = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n";
     output.lines().map(line).collect()
@@ -179,7 +179,7 @@ fn assert_counts(table: &str, expected: &[&str]) {
     }
 }
 
-/// The rows of the table that must not depend on the broker.
+/// The rows of the table that are equal on every broker.
 fn counts(table: &str) -> Vec<String> {
     let rows = table.lines().skip_while(|line| !line.starts_with("rows read"));
     rows.take_while(|line| !line.starts_with("jobs per second")).map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! Runs an example as the program that it is: in a folder of its own, with its output read line by line.
+//! Runs an example as a program: in a folder of its own, with its output read line by line.
 
 use std::{
     collections::VecDeque,
@@ -13,10 +13,10 @@ use std::{
 
 use asynq_tests::{PATIENCE, eventually_blocking};
 
-/// How long a whole program may run: it does many things, and only its end is waited for.
+/// How long a whole program may run: a run has many steps, and a test awaits only its end.
 const WHOLE: Duration = PATIENCE.saturating_mul(3);
 
-/// An example that runs; killed when dropped.
+/// A running example, killed when dropped.
 pub(crate) struct Program {
     child: Child,
     output: Output,
@@ -47,7 +47,7 @@ impl Program {
         assert!(sent.expect("kill runs").success(), "{signal} was not sent");
     }
 
-    /// Waits for the end; returns how it ended and all that it said.
+    /// Waits for the end; returns the exit status and the whole output.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
         let said = self.output.all();
         let end = || self.child.try_wait().expect("the program can be waited for");
@@ -62,14 +62,14 @@ impl Drop for Program {
     }
 }
 
-/// Runs an example to its good end and returns what it said.
+/// Runs an example, asserts its success and returns its output.
 pub(crate) fn run(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
     let (status, output) = Program::start(name, folder, args, environment).end();
     assert!(status.success(), "{name} {args:?} ended with {status}; it said:\n{output}");
     output
 }
 
-/// The lines that a program says, from both its streams.
+/// The lines of a program, from both its streams.
 #[derive(Clone, Default)]
 struct Output(Arc<(Mutex<Said>, Condvar)>);
 
@@ -115,8 +115,8 @@ fn joined(said: &Said) -> String {
     said.lines.iter().fold(String::new(), |text, line| text + line + "\n")
 }
 
-/// The compiled example. `cargo test` builds examples only when it is not told which tests to run, so this asks once more:
-/// where all is fresh, that takes a moment.
+/// The compiled example. `cargo test` builds examples only if it is not told which tests to run, so this builds them once more:
+/// a moment where all is fresh.
 fn executable(name: &str) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| {
@@ -124,14 +124,14 @@ fn executable(name: &str) -> PathBuf {
         let this = std::env::current_exe().expect("this test has a path");
         let profile = this.ancestors().nth(2).expect("it is in target/<profile>/deps");
         let mut cargo = Command::new(env!("CARGO"));
-        // One of them is a package of its own, for what it needs.
+        // One of the examples is a package of its own, because of its dependencies.
         cargo.args(["build", "--quiet", "--workspace", "--examples", "--bin", "tracing"]);
-        // As the tests are built, whose dependencies are those of the examples, too.
+        // With the profile of the tests, which have built the dependencies of the examples, too.
         let is_release = profile.file_name() == Some(OsStr::new("release"));
         cargo.args(["--profile", if is_release { "release" } else { "test" }]);
         cargo.arg("--target-dir").arg(profile.parent().expect("a profile is in a target folder"));
         cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
-        // Cargo runs build scripts again that watch what it tells a test of its crate (ring's), if it is told that itself.
+        // Some build scripts (ring's) watch variables that cargo sets for a test; with these set, cargo runs the scripts again.
         let told = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
         for (name, _) in std::env::vars_os() {
             if name.to_str().is_some_and(|name| told.iter().any(|prefix| name.starts_with(prefix))) {

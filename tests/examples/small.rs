@@ -76,7 +76,7 @@ fn periodic_jobs_run_by_themselves_and_a_slow_one_not_beside_itself() {
     assert!(listing.contains("At 09:00, Monday to Friday, Europe/Berlin time"), "{listing}");
     let (mut seconds, mut inventories) = (Vec::<i64>::new(), Vec::<i64>::new());
     for enough in ["Corner Shop: count 5", "Corner Shop: count 9"] {
-        // Three seconds that nobody is there to count; the second program makes up for them.
+        // No program counts for three seconds; the second program makes up for them.
         let last = seconds.iter().max().copied().unwrap_or(i64::MIN);
         let is_over = || chrono::Utc::now().timestamp().saturating_sub(4) >= last;
         eventually_blocking("three seconds are over", || is_over().then_some(()));
@@ -104,7 +104,7 @@ fn periodic_jobs_run_by_themselves_and_a_slow_one_not_beside_itself() {
     assert_eq!(seconds.len(), counted, "a second was counted twice");
     let span = seconds[counted - 1] - seconds[0] + 1;
     assert_eq!(i64::try_from(counted).unwrap(), span, "a second was not counted: {seconds:?}");
-    // A tick each second, a run of 2.5 s: those in between were left out. One that was requeued begins again.
+    // A tick each second, a run of 2.5 s: ticks in between were left out. A requeued run begins again.
     inventories.dedup();
     assert!(inventories.windows(2).all(|pair| pair[1] - pair[0] >= 2), "{inventories:?}");
 }
@@ -319,7 +319,7 @@ fn a_queue_has_no_more_tasks_at_a_time_than_its_limit() {
     for environment in [&[][..], &[("ASYNQ_URL", redis.url().as_str())]] {
         let output = run("queue_concurrency", folder.path(), &[], environment);
         assert_lines(&output, &["nothing is left", "never more than "]);
-        // Whether two of them ever meet is up to the machine.
+        // The machine decides whether two calls ever meet.
         let most = ["never more than 1 calls at a time", "never more than 2 calls at a time"];
         assert!(most.iter().any(|line| output.contains(line)), "{output}");
     }
@@ -346,7 +346,7 @@ fn a_worker_runs_the_jobs_that_were_chosen() {
     for (name, arguments) in [("render", "7"), ("mail:bye", "\"Ann\""), ("mail:welcome", "\"Bob\"")] {
         run("choose_jobs", at, &["enqueue", name, arguments], &[]);
     }
-    // The queues are those of the chosen jobs, and the table at the start shows no others.
+    // The queues are those of the chosen jobs, and the table at the start shows no other.
     let worker = Program::start("choose_jobs", at, &["--only", "mail:*"], &[]);
     worker.line("bye, Ann");
     worker.line("welcome, Bob");

@@ -10,7 +10,7 @@ use tempfile::tempdir;
 
 use crate::program::Program;
 
-/// What a request answers, head and body.
+/// The response to a request, head and body.
 fn ask(program: &str, request: &str) -> String {
     let host = program[program.find("http://").unwrap()..].trim_start_matches("http://").trim();
     let mut stream = TcpStream::connect(host).unwrap();

@@ -1,6 +1,6 @@
-//! The worker of the interop tests on our side: does what `peer serve` does, in the same words.
+//! The worker of the interop tests on our side, with the behaviour and the events of `peer serve`.
 //!
-//! Arguments: the broker's URL, and the settings as JSON. It leaves when its standard input ends.
+//! Arguments: the broker's URL, and the settings as JSON. The worker leaves when its standard input ends.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,14 +11,14 @@ use asynq_runtime::{prelude::*, server::Server, task::GroupName};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// What a task of type `interop:do` is to do.
+/// The payload of a task of type `interop:do`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Order {
     r#do: String,
     text: String,
 }
 
-/// Where tasks that ended well are written down, one line each.
+/// The file with one line for each task that succeeded.
 struct Journal(Option<File>);
 
 #[derive(Deserialize)]
@@ -60,7 +60,7 @@ async fn interop_do(ctx: &JobContext, journal: State<Journal>, order: Order) -> 
     Ok(Value::Null)
 }
 
-/// One task of the texts of all, as `peer serve` makes it.
+/// Makes one task of the texts of all tasks, as `peer serve` does.
 fn aggregate(group: GroupName, tasks: Vec<TaskInfo>) -> Result<RawTask, BoxError> {
     let orders = tasks.iter().filter_map(|task| serde_json::from_slice::<Order>(&task.payload).ok());
     let texts: Vec<String> = orders.map(|order| order.text).collect();
@@ -80,7 +80,7 @@ fn finish(ctx: &JobContext, journal: &Journal) -> std::io::Result<()> {
     Ok(())
 }
 
-/// One line in one write, so that lines of several tasks never mix.
+/// Prints one line in one write, so that lines of several tasks never mix.
 fn say(event: &Value) {
     let _ = std::io::stdout().write_all(format!("{event}\n").as_bytes());
 }

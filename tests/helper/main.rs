@@ -1,6 +1,6 @@
-//! The processes that tests start, in one program. The first argument says which; nothing of it is for anybody else.
+//! The processes that tests start, in one program for the tests alone. The first argument selects one.
 //!
-//! Programs of `asynq_runtime::main!` are not in here: the jobs of such a program are all that it links.
+//! Programs of `asynq_runtime::main!` are separate, because such a program has every job that it links.
 
 mod interop;
 mod produce;

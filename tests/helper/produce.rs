@@ -1,4 +1,4 @@
-//! Program 2 of tests/programs: it continues program 1 in the same file; here something calls it.
+//! Program 2 of tests/programs: it continues program 1 in the same file, and this module calls it.
 
 use asynq_runtime::BoxError;
 

@@ -1,6 +1,6 @@
-//! A scheduler for the tests of whole processes: four entries a second, which another process runs.
+//! A scheduler for the tests of whole processes: four entries a second, whose tasks another process runs.
 //!
-//! `ASYNQ_URL` names the broker, `ELECTION` is `on` or `off`. It prints `leads` and `follows` when its standing changes.
+//! `ASYNQ_URL` names the broker, `ELECTION` is `on` or `off`. The scheduler prints `leads` and `follows` when its role changes.
 
 use std::{fmt, time::Duration};
 
@@ -12,7 +12,7 @@ use tracing::{
     span,
 };
 
-/// Prints what the scheduler logs of its standing.
+/// Prints the scheduler's log lines about its role.
 struct Standing;
 
 impl Visit for Standing {

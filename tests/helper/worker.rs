@@ -1,9 +1,9 @@
 //! A worker for the tests of whole processes: its jobs write down when they start and when they end.
 //!
-//! `ASYNQ_URL` names the broker, `JOURNAL`, `DIGESTS` and `HOLD` the files, `CONCURRENCY` how many tasks run at a time. On a
-//! SQLite file its leases last for an hour: a task that comes back sooner was not waited for until its lease was over. With
-//! `SOAK` everything else is as by default, and a task is scheduled every five seconds. It prints `ready` once it works, and
-//! ends as its signals say.
+//! `ASYNQ_URL` names the broker, `JOURNAL`, `DIGESTS` and `HOLD` the files, `CONCURRENCY` the number of concurrent tasks. On a
+//! SQLite file the leases last for an hour: a task that comes back sooner did not wait for the end of its lease. With
+//! `SOAK` everything else has its default, and a task is scheduled every five seconds. The worker prints `ready` once it works,
+//! and obeys its signals.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Many tasks at once: all of them, told slice by slice, and nothing dropped in silence.
+//! Repairs of many tasks: every task is treated, with a report for each slice, and none is dropped silently.
 
 use std::{
     sync::{Arc, Mutex},
@@ -24,7 +24,7 @@ fn grouped(id: &str, group: &str) -> NewTask {
     new
 }
 
-/// So many tasks that wait for their time.
+/// Schedules `n` tasks for an hour from now.
 async fn scheduled(t: &Fixture, n: usize) {
     let tasks = (0..n).map(|n| task(&format!("t{n:04}")).after(HOUR)).collect();
     for answer in t.broker().enqueue(tasks).await {
@@ -32,7 +32,7 @@ async fn scheduled(t: &Fixture, n: usize) {
     }
 }
 
-/// What of a report can be compared.
+/// The numbers of a report, for comparison.
 fn numbers(report: BulkReport) -> [u64; 4] {
     [report.changed, report.ghosts, report.left, report.beyond_archive_limit]
 }
@@ -118,7 +118,7 @@ async fn what_an_archive_keeps_is_what_its_servers_say_and_is_told_before_anythi
     for (number, queue, rules) in [
         (1, "default", vec![("*", 50), ("low", 5)]),
         (2, "def*", vec![("low", 5), ("default", 200)]),
-        // It does not serve the queue, so its janitor leaves the archive alone.
+        // This server does not serve the queue, so its janitor does not trim the archive.
         (3, "low", vec![("*", 1)]),
     ] {
         let member = t.another_member(number).await;

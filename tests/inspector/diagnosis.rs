@@ -1,4 +1,4 @@
-//! The broker itself and the order in its queues, as people ask for them.
+//! The broker itself and the order in its queues, as operators ask for them.
 
 use asynq_runtime::{
     Inspector,

@@ -1,4 +1,4 @@
-//! Payloads edited, typed and raw, with the unique locks that belong to them.
+//! Edits of payloads, typed and raw, with the unique locks that belong to them.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ use tokio::runtime::Handle;
 
 use super::Fixture;
 
-/// Unique by one of its arguments.
+/// A job that is unique by one of its arguments.
 #[job(name = "edit:mail", codec = "json", unique = "1h", unique_by = "to")]
 async fn mail(to: String, subject: String) -> JobResult {
     let _ = (to, subject);
     Ok(())
 }
 
-/// Unique by all of them, in our own codec.
+/// A job that is unique by all of its arguments, in our own codec.
 #[job(name = "edit:double", unique = "1h")]
 async fn double(n: u64) -> JobResult {
     let _ = n;
@@ -34,7 +34,7 @@ async fn world() -> (Fixture, Client, Inspector) {
     (t, client, inspector)
 }
 
-/// The task that keeps an equal one out.
+/// The task whose lock refuses an equal one.
 async fn holder(client: &Client, to: &str) -> Option<String> {
     let later = mail::job(to, "probe").process_in("9h").task_id(format!("probe-{to}"));
     match later.enqueue(client).await {
@@ -133,7 +133,7 @@ async fn what_cannot_be_edited_is_told_apart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_edit_begins_anew_when_somebody_was_faster() {
+async fn an_edit_begins_anew_after_a_faster_change() {
     let (_t, client, inspector) = world().await;
     double::job(1).task_id("t1").process_in(Duration::from_secs(60)).enqueue(&client).await.unwrap();
     let other = async |n: u64| inspector.edit::<double>("default", "t1", |job| job.n = n).await.unwrap();
@@ -160,7 +160,7 @@ async fn an_edit_begins_anew_when_somebody_was_faster() {
     assert_eq!(error.to_string(), "task `t1` was changed by others at every one of 8 tries; try again later");
 }
 
-/// Without its format byte and fingerprint no worker could read the task: it would be archived.
+/// A worker could not read a task without format byte and fingerprint, and would archive it.
 #[tokio::test]
 async fn the_header_of_a_typed_payload_is_not_edited_away() {
     let t = Fixture::start().await;
@@ -178,7 +178,7 @@ async fn the_header_of_a_typed_payload_is_not_edited_away() {
     inspector.edit_raw_in_shape("default", "raw", "[]").await.unwrap();
 }
 
-/// The shape that the enqueue kept is enough: no reader here knows the job.
+/// The shape that the enqueue stored is enough: no reader here has the job.
 #[tokio::test]
 async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
     #[job(name = "edit:transfer", unique = "1h")]
@@ -220,7 +220,7 @@ async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
         .unwrap();
     args().enqueue(&client).await.expect("the lock of the old arguments is free");
 
-    // A shape that is of no use, and one that is not there.
+    // A malformed shape, and a missing one.
     let payload = inspector.task("default", "t1").await.unwrap().payload;
     let fingerprint = u32::from_le_bytes(payload[1..5].try_into().unwrap());
     let shape = NewShape { job: "edit:transfer".into(), fingerprint: Some(fingerprint), body: "{}".into() };

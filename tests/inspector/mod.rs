@@ -1,6 +1,6 @@
-//! What people do through the typed side: the inspector, results, statistics and semaphores, on every broker.
+//! Operations through the typed API: the inspector, results, statistics and semaphores, on every broker.
 //!
-//! Files are named after what is asked for, cases are sentences; each is compiled once per broker, as in `conformance`.
+//! Files are named after their subjects, cases are sentences; each is compiled once per broker, as in `conformance`.
 #![allow(clippy::duplicate_mod, clippy::unwrap_used)] // duplicate on purpose: same cases, another broker
 
 #[path = "."]

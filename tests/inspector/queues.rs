@@ -1,4 +1,4 @@
-//! Queues: their numbers, their history, their pause, and the errors of those that are not there.
+//! Queues: their numbers, their history, their pause, and the errors for missing queues.
 
 use std::{future::Future, time::Duration};
 
@@ -82,7 +82,7 @@ async fn memory_grows_with_the_tasks() {
     assert!(one >= 1000 && two >= one + 1000, "{one}, then {two}");
 }
 
-/// Each call of the inspector about one queue.
+/// Calls every function of the inspector about one queue and returns the errors.
 async fn calls(inspector: &Inspector, queue: &str) -> Vec<(&'static str, Option<InspectError>)> {
     async fn error<T>(call: impl Future<Output = Result<T, InspectError>>) -> Option<InspectError> {
         call.await.err()

@@ -1,4 +1,4 @@
-//! A whole queue deleted, or told why it is not.
+//! The deletion of a whole queue, or its refusal with a reason.
 
 use std::{
     sync::{Arc, Mutex},
@@ -66,7 +66,7 @@ async fn force_deletes_everything_of_the_queue_and_tells_how_far_it_is() {
 
     let left: Vec<_> = inspector.queues().await.unwrap().into_iter().map(|q| (q.name.to_string(), q.size)).collect();
     assert_eq!(left, [("other".to_owned(), 1)]);
-    // Another program's: on Redis one that knew the queue makes it known again within a minute.
+    // By another program: on Redis a program that knew the queue makes it known again within a minute.
     let other = t.another_broker().await;
     other.enqueue(vec![task("anew").locked(&lock_key("a"), 60)]).await.remove(0).expect("its locks are free");
     let anew = inspector.queue("default").await.unwrap();
@@ -96,7 +96,7 @@ async fn a_queue_that_others_fill_is_not_deleted_and_runs_again() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     t.enqueue(task("t0").after(Duration::from_secs(60))).await;
-    // Whenever tasks were deleted there is a new one: nobody stopped the producer.
+    // A new task follows each deletion, because the producer has not stopped.
     let (broker, mut n) = (t.shared(), 0);
     let refill = move |_| {
         n += 1;

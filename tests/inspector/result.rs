@@ -1,4 +1,4 @@
-//! Results read with their type.
+//! Results are read with their type.
 
 use asynq_runtime::{Client, ResultError, TaskState, prelude::*, task::TaskId};
 use asynq_tests::{Build as _, archive, complete, soon, task};
@@ -12,19 +12,19 @@ struct Size {
     name: String,
 }
 
-/// Keeps what it returns, in our own codec.
+/// A job whose result is kept, in our own codec.
 #[job(name = "result:measure", queue = "sizes", retention = "1h")]
 async fn measure(name: String) -> JobResult<Size> {
     Ok(Size { bytes: name.len() as u64, name })
 }
 
-/// Keeps what it returns as JSON, which a Go worker may write too.
+/// A job whose result is kept as JSON, which a Go worker may write too.
 #[job(name = "email:send", codec = "json")]
 async fn shared() -> JobResult<u64> {
     Ok(42)
 }
 
-/// Returns nothing.
+/// A job without a result.
 #[job(name = "email:send")]
 async fn silent() -> JobResult {
     Ok(())

@@ -1,4 +1,4 @@
-//! Tokens that at most so many tasks hold at a time.
+//! Semaphores: at most so many tasks hold a token at a time.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,12 +29,12 @@ fn attempt(broker: Option<Arc<dyn Broker>>, id: &str, deadline: Option<DateTime<
     })
 }
 
-/// One that may take a minute.
+/// The context of an attempt that may take a minute.
 fn minute(t: &Fixture, id: &str) -> JobContext {
     minute_of(t.shared(), t, id)
 }
 
-/// The same in a program that has another connection.
+/// [`minute`] in a program that has another connection.
 fn minute_of(broker: Arc<dyn Broker>, t: &Fixture, id: &str) -> JobContext {
     attempt(Some(broker), id, Some(t.now() + Duration::from_secs(60)))
 }

@@ -1,4 +1,4 @@
-//! Everything that goes on, as one value.
+//! The statistics of all queues and servers, as one value.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::Fixture;
 
-/// A server that runs one task since its start.
+/// Shows a server that has been running one task since its start.
 async fn working(t: &Fixture) {
     let name = ServerName { host: "web-1".into(), pid: 42, server_id: "4d3c".into() };
     let info = ServerInfo {

@@ -1,4 +1,4 @@
-//! One task: found, run, archived, deleted, moved and cancelled, or told why not.
+//! Repairs of one task: found, run, archived, deleted, moved and cancelled, or refused with a reason.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::Fixture;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Where a task is.
+/// The state of a task; `None` if the task does not exist.
 async fn state(inspector: &Inspector, id: &str) -> Option<TaskState> {
     match inspector.task("default", id).await {
         Ok(task) => Some(task.state),
@@ -21,7 +21,7 @@ async fn state(inspector: &Inspector, id: &str) -> Option<TaskState> {
     }
 }
 
-/// One task in each state, named after it.
+/// A fixture with one task in each state, named after its state.
 async fn every_state() -> (Fixture, Inspector) {
     let t = Fixture::start().await;
     t.seed_every_state().await;

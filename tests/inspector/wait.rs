@@ -1,4 +1,4 @@
-//! A task's handle is awaited and answers with the type of its job.
+//! A caller awaits the handle of a task and gets an answer with the type of its job.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use asynq_tests::soon;
 
 use super::Fixture;
 
-/// Does as it is told.
+/// A job that ends as `order` says.
 #[job(name = "wait:obey", queue = "waits", retry = 1, backoff = "1ms")]
 async fn obey(order: String) -> JobResult<u64> {
     match order.as_str() {
@@ -18,7 +18,7 @@ async fn obey(order: String) -> JobResult<u64> {
     }
 }
 
-/// Returns nothing.
+/// A job without a result.
 #[job(name = "wait:silent", queue = "waits")]
 async fn silent() {}
 
@@ -46,7 +46,7 @@ async fn each_end_is_told_as_what_it_is() {
     assert_eq!(outcome(&ask(&client, "revoke").await).await, Outcome::Revoked);
     let nothing = silent::job().awaited().enqueue(&client).await.unwrap();
     assert_eq!(soon(nothing.wait("1h")).await.unwrap(), Outcome::Done(()));
-    // Neither is kept where nobody asked for it.
+    // Neither outcome is kept for a task that was not enqueued as awaited.
     for order in ["240", "revoke"] {
         let task = obey::enqueue(&client, order).await.unwrap();
         assert_eq!(outcome(&task).await, Outcome::Gone, "{order}");
@@ -163,7 +163,7 @@ async fn a_server_tells_when_nothing_is_left_in_its_queues() {
         let task = if n % 2 == 0 { task.queue("elsewhere") } else { task.process_in("30ms") };
         tasks.push(task.enqueue(&client).await.unwrap());
     }
-    // A failure that is tried again, and a queue that this server does not serve.
+    // A failed task that is retried, and a task of a queue that this server does not serve.
     let failed = ask(&client, "no number").await;
     let other = obey::job("1").queue("other").enqueue(&client).await.unwrap();
     soon(running.drained()).await.unwrap();
@@ -188,7 +188,7 @@ async fn queues_that_come_while_a_server_runs_are_drained_as_well() {
     running.shutdown().await.unwrap();
 }
 
-/// Handles and their waits can be sent to other tasks; a handle is a `TaskInfo` wherever one is wanted.
+/// Handles and their waits can be sent to other tasks; a handle works as a `TaskInfo` wherever one is expected.
 #[tokio::test]
 async fn a_handle_goes_wherever_it_is_needed() {
     fn is_send<T: Send + Sync + 'static>(value: T) -> T {

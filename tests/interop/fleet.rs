@@ -16,7 +16,7 @@ use crate::interop::{
     worker::{Settings, Worker},
 };
 
-/// `scripts/prove fleet` sets these for the long proof.
+/// Reads a variable that `scripts/prove fleet` sets for the long proof.
 fn setting(variable: &str, default: usize) -> usize {
     std::env::var(variable).map_or(default, |text| text.parse().unwrap())
 }
@@ -34,7 +34,7 @@ async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
         fleet.push(Worker::start(side, &stage.address(), &settings).await);
     }
 
-    // Both produce, and both have tasks that fail once before they succeed.
+    // Both sides produce, and both have tasks that fail once before they succeed.
     let mut accepted = HashSet::new();
     let per_round = tasks / (kills + 1);
     for round in 0..=kills {
@@ -52,8 +52,8 @@ async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
         }
     }
 
-    // What the dead had in hand comes back when its lease has passed. The short run does not wait for that minute: it
-    // lets every lease that nobody extends pass, which only those of the dead are.
+    // The runs of killed workers come back when their leases have passed. The short run does not wait for that minute: it
+    // lets every lease pass that is not extended, and only those of killed workers are not.
     let waits = !pace.is_zero();
     let emptied = async {
         while !stage.broker().queue_stats(&name("mixed")).await.unwrap().is_idle() {
@@ -63,7 +63,7 @@ async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    // Go looks for the dead once a minute, and each look requeues some.
+    // Go recovers tasks once a minute, a limited number each time.
     tokio::time::timeout(5 * PATIENCE, emptied).await.expect("the queue becomes empty");
 
     let done: HashSet<String> = fs::read_to_string(&journal).unwrap().lines().map(str::to_owned).collect();
@@ -79,7 +79,7 @@ async fn a_mixed_fleet_loses_nothing_while_its_processes_are_killed() {
     assert_eq!(stats.archived, 0);
 }
 
-/// Moves leases into the past that have not been extended for a while: live servers extend theirs all the time.
+/// Moves leases into the past that were not extended for a while: live servers extend theirs all the time.
 fn let_dead_leases_pass(stage: &Stage) {
     let mut redis = stage.server.connection();
     let now = chrono::Utc::now().timestamp();

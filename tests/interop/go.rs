@@ -1,4 +1,4 @@
-//! Builds the Go programs, and talks to the one that is a client and an inspector.
+//! Builds the Go programs, and talks to the program that is a client and an inspector.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -11,17 +11,17 @@ use std::{
 use asynq_tests::PATIENCE;
 use serde_json::Value;
 
-/// Why these tests are skipped. No list accepts it: where `CI` is set there has to be a Go.
+/// Why these tests are skipped. The list of accepted skips lacks this reason, so that Go is required where `CI` is set.
 pub(crate) const NO_GO: &str = "there is no Go 1.24 or newer here to build the real asynq with";
 
-/// The Go programs of this folder, built.
+/// The built Go programs of this folder.
 #[derive(Debug)]
 pub(crate) struct Programs {
     pub(crate) peer: PathBuf,
     pub(crate) asynqmon: PathBuf,
 }
 
-/// The programs, built by the first test that asks; `None` where there is no Go.
+/// Returns the programs, built by the first test that calls this; `None` without Go.
 pub(crate) fn programs() -> Option<&'static Programs> {
     static PROGRAMS: OnceLock<Option<Programs>> = OnceLock::new();
     PROGRAMS
@@ -52,7 +52,7 @@ fn build(module: &Path, package: &str, name: &str) -> PathBuf {
     program
 }
 
-/// A running `peer talk`; it ends when dropped.
+/// A running `peer talk`, which ends when this handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Talk {
     child: Child,
@@ -67,7 +67,7 @@ impl Talk {
         Self { child, pipes: Mutex::new(pipes) }
     }
 
-    /// One request and its answer: what asynq returned, or the text of its error.
+    /// Sends a request and returns its answer: asynq's return value, or the text of its error.
     pub(crate) fn ask(&self, request: &Value) -> Result<Value, String> {
         let mut pipes = self.pipes.lock().unwrap_or_else(PoisonError::into_inner);
         writeln!(pipes.0, "{request}").unwrap();
@@ -81,7 +81,7 @@ impl Talk {
     }
 }
 
-/// What a program prints, line by line.
+/// The output of a program, line by line.
 fn lines(output: ChildStdout) -> mpsc::Receiver<String> {
     let (tells, said) = mpsc::channel();
     thread::spawn(move || {

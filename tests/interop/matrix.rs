@@ -1,4 +1,4 @@
-//! Keeps what was shown: one file per step in `target/interop`, one cell per pair.
+//! Records the proved steps: one file per step in `target/interop`, with one cell per pair.
 
 use std::{
     fs,
@@ -7,7 +7,7 @@ use std::{
 
 use crate::interop::side::Pair;
 
-/// Where programs and rows are kept; made if it is missing.
+/// The folder of programs and rows; created if it is missing.
 pub(crate) fn folder() -> PathBuf {
     // Cargo's folder for the files of tests is inside its target folder.
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap().join("interop");
@@ -15,12 +15,12 @@ pub(crate) fn folder() -> PathBuf {
     folder
 }
 
-/// Forgets an earlier run of the step.
+/// Deletes the row of an earlier run of the step.
 pub(crate) fn begin(step: &str) {
     let _ = fs::remove_file(row(step));
 }
 
-/// Writes the step's row: what was shown of each pair.
+/// Writes the step's row: the pairs that passed.
 pub(crate) fn shown(step: &str, pairs: &[Pair]) {
     let cells: Vec<String> = pairs.iter().map(|pair| format!("{pair}=ok")).collect();
     fs::write(row(step), format!("{step}\t{}\n", cells.join("\t"))).unwrap();

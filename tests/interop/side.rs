@@ -51,7 +51,7 @@ impl fmt::Display for Pair {
     }
 }
 
-/// A task to enqueue. Its type is always `interop:do`, its payload says what to do.
+/// A task to enqueue. The type is always `interop:do`, and the payload tells the worker what to do.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Order {
     pub(crate) r#do: &'static str,
@@ -98,7 +98,7 @@ impl Order {
     }
 }
 
-/// What an inspector says of a task, in words that both have.
+/// An inspector's view of a task, in the words that both sides have.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Seen {
     pub(crate) id: String,
@@ -117,7 +117,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Go's words.
+    /// Reads the view of Go's inspector.
     pub(crate) fn by_go(value: &Value) -> Self {
         let text = |field: &str| value[field].as_str().unwrap_or_default().to_owned();
         let number = |field: &str| value[field].as_f64().unwrap_or_default();
@@ -145,7 +145,7 @@ impl Seen {
         }
     }
 
-    /// Our words.
+    /// Reads the view of our inspector.
     pub(crate) fn by_rust(info: &asynq_runtime::TaskInfo) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         let mut headers = info.headers.clone();

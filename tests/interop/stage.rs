@@ -1,4 +1,4 @@
-//! A Redis with both sides on it, and what each can do and see there.
+//! A Redis with both sides on it, and the actions and views of each.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -27,7 +27,7 @@ pub(crate) struct Stage {
     pub(crate) folder: TempDir,
 }
 
-/// Plays `step` with every pair, each on queues of its own, and notes that it was shown.
+/// Runs `step` with every pair, each on queues of its own, and records that the step was shown.
 pub(crate) async fn with_every_pair<F: Future<Output = ()>>(step: &str, play: impl Fn(Arc<Stage>, Pair) -> F) {
     let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
     matrix::begin(step);
@@ -57,7 +57,7 @@ impl Stage {
         Worker::start(side, &self.address(), &Settings::of(queue)).await
     }
 
-    /// Enqueues; the answer is the new task's id, or the reason in the side's own words.
+    /// Enqueues a task and returns the side's view of it, or the refusal in the side's own words.
     pub(crate) async fn try_enqueue(&self, side: Side, queue: &str, order: &Order) -> Result<Seen, String> {
         match side {
             Side::Go => self.talk.ask(&order.request(queue)).map(|task| Seen::by_go(&task)),
@@ -97,7 +97,7 @@ impl Stage {
         self.try_enqueue(side, queue, order).await.unwrap_or_else(|error| panic!("{side} {queue}: {error}")).id
     }
 
-    /// What that side's inspector says of a task.
+    /// The view of a task by that side's inspector.
     pub(crate) async fn look(&self, side: Side, queue: &str, id: &str) -> Option<Seen> {
         match side {
             Side::Go => match self.talk.ask(&json!({ "op": "task", "queue": queue, "id": id })) {
@@ -112,13 +112,13 @@ impl Stage {
         }
     }
 
-    /// Waits until the task is in `state`, and returns it as both inspectors see it: the same.
+    /// Waits until the task is in `state`, asserts that both inspectors see the same, and returns that.
     pub(crate) async fn both_see(&self, queue: &str, id: &str, state: &str) -> Seen {
         let what = format!("{queue}: {id} becomes {state}");
         let (ours, theirs) = eventually(&what, async || {
             let ours = self.look(Side::Rust, queue, id).await.filter(|seen| seen.state == state)?;
             let theirs = self.look(Side::Go, queue, id).await;
-            // A task that moves on between the two looks is looked at again.
+            // A task that moves between the two views is viewed again.
             let still = self.look(Side::Rust, queue, id).await;
             (still.as_ref() == Some(&ours)).then_some((ours, theirs))
         })
@@ -127,7 +127,7 @@ impl Stage {
         ours
     }
 
-    /// Waits until the task is gone for both.
+    /// Waits until the task is gone for both sides.
     pub(crate) async fn both_miss(&self, queue: &str, id: &str) {
         let what = format!("{queue}: {id} ends");
         eventually(&what, async || self.look(Side::Rust, queue, id).await.is_none().then_some(())).await;
@@ -150,7 +150,7 @@ impl Stage {
         }
     }
 
-    /// Changes a task from outside: `run`, `archive` or `delete`.
+    /// Changes a task by an inspector: `run`, `archive` or `delete`.
     pub(crate) async fn change(&self, side: Side, op: &str, queue: &str, id: &str) {
         if side == Side::Go {
             self.go(op, queue, id);
@@ -165,13 +165,13 @@ impl Stage {
         assert_eq!(changed.unwrap(), Changed::Done, "{op} {queue} {id}");
     }
 
-    /// Something that only needs a queue and an id, done by Go's inspector.
+    /// Runs a command of Go's inspector that only needs a queue and an id.
     pub(crate) fn go(&self, op: &str, queue: &str, id: &str) -> Value {
         let answer = self.talk.ask(&json!({ "op": op, "queue": queue, "id": id }));
         answer.unwrap_or_else(|error| panic!("go {op} {queue} {id}: {error}"))
     }
 
-    /// Lets the lease of a dead worker's task have ended two minutes ago: what waiting would do, without the wait.
+    /// Sets the lease of a dead worker's task to two minutes ago, which has the effect of waiting.
     pub(crate) fn let_lease_pass(&self, queue: &str, id: &str) {
         let past = chrono::Utc::now().timestamp() - 120;
         let key = format!("asynq:{{{queue}}}:lease");

@@ -49,7 +49,7 @@ async fn schedule_forward() {
         let order = Order { delay_ms: 2_000, ..Order::new("succeed", "later") };
         let id = stage.enqueue(pair.producer, &queue, &order).await;
         worker.does(&id).await;
-        // Go cuts the time to whole seconds.
+        // Go truncates the time to whole seconds.
         assert!(began.elapsed().as_millis() >= 1_000, "ran after {:?}", began.elapsed());
     })
     .await;
@@ -147,7 +147,7 @@ async fn cancel() {
         let id = stage.enqueue(pair.producer, &queue, &Order::new("hang", "")).await;
         worker.starts(&id).await;
         stage.both_see(&queue, &id, "active").await;
-        // A worker may start a task before it listens for requests, and nobody keeps them: so it is asked again.
+        // A worker may start a task before it listens for cancel requests, which are not stored: so the request is repeated.
         eventually("the request is heard", async || {
             stage.cancel(pair.producer, &id).await;
             stage.look(pair.producer, &queue, &id).await.filter(|seen| seen.state == "retry").map(drop)
@@ -171,19 +171,19 @@ async fn unique() {
         let mut worker = stage.worker(pair.worker, &queue).await;
         worker.does(&id).await;
         stage.both_miss(&queue, &id).await;
-        // Success has freed the lock, for either side.
+        // The success has released the lock, for either side.
         let next = stage.enqueue(pair.producer.other(), &queue, &order).await;
         worker.does(&next).await;
     })
     .await;
 }
 
-/// What a debounced enqueue sends; each side's worker runs it.
+/// The job of a debounced enqueue; each side's worker runs it.
 #[job(name = "interop:do", codec = "json", unique = "10m", unique_by = "text")]
 async fn edited(r#do: String, text: String) -> JobResult;
 
-/// The message of a task that was replaced names the task twice, the id that it was sent with and behind it the one that it has:
-/// Go reads the last one, as we do.
+/// The message of a replaced task names the task twice: first by the id that it was sent with, then by its present id. Go reads
+/// the last id, as we do.
 #[tokio::test]
 async fn replace() {
     let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
@@ -270,7 +270,7 @@ async fn pause() {
         let held = stage.enqueue(pair.producer, &queue, &Order::new("succeed", "held")).await;
         let settings = Settings { queues: vec![queue.clone(), other.clone()], ..Settings::of(&queue) };
         let mut worker = Worker::start(pair.worker, &stage.address(), &settings).await;
-        // The worker takes what is beside it, again and again, and not what is paused.
+        // The worker takes tasks of the other queue, again and again, and not the one of the paused queue.
         for _ in 0..3 {
             let free = stage.enqueue(pair.producer, &other, &Order::new("succeed", "free")).await;
             let started = worker.event("start", |_| true).await;
@@ -286,7 +286,7 @@ async fn pause() {
 
 #[tokio::test]
 async fn recover() {
-    // The worker of the pair takes over from one of the other kind, and from one of its own, that was killed with -9.
+    // The pair's worker takes over from a worker of the other side, and from one of its own, that was killed with -9.
     with_every_pair("recover after kill -9", async |stage, pair| {
         for dead in [pair.worker.other(), pair.worker] {
             let queue = format!("{}-from-{dead}", queue!(pair));
@@ -309,7 +309,7 @@ async fn recover() {
 
 #[tokio::test]
 async fn repair() {
-    // What the producer made, the inspector of the other side changes, and the worker of the pair goes on with.
+    // The producer makes tasks, the inspector of the other side changes them, and the pair's worker runs them.
     with_every_pair("inspect and repair", async |stage, pair| {
         let queue = queue!(pair);
         let inspector = pair.producer.other();
@@ -317,11 +317,11 @@ async fn repair() {
         let later = Order { delay_ms: 3_600_000, ..order.clone() };
         let scheduled = stage.enqueue(pair.producer, &queue, &later).await;
         let pending = stage.enqueue(pair.producer, &queue, &order).await;
-        let doomed = stage.enqueue(pair.producer, &queue, &order).await;
+        let deleted = stage.enqueue(pair.producer, &queue, &order).await;
         stage.change(inspector, "archive", &queue, &pending).await;
         stage.both_see(&queue, &pending, "archived").await;
-        stage.change(inspector, "delete", &queue, &doomed).await;
-        stage.both_miss(&queue, &doomed).await;
+        stage.change(inspector, "delete", &queue, &deleted).await;
+        stage.both_miss(&queue, &deleted).await;
         stage.change(inspector, "run", &queue, &scheduled).await;
         stage.change(inspector.other(), "run", &queue, &pending).await;
         let _worker = stage.worker(pair.worker, &queue).await;
@@ -334,7 +334,7 @@ async fn repair() {
 
 #[tokio::test]
 async fn repair_many() {
-    // What Go's inspector cannot do, done by ours, whichever side made the tasks and whichever goes on with them.
+    // Repairs beyond those of Go's inspector, by ours, for tasks of either side and workers of either side.
     with_every_pair("move, edit, bulk repair by Rust", async |stage, pair| {
         let (queue, beside) = (queue!(pair), format!("beside-{pair}"));
         let inspector = stage.client.inspector();

@@ -1,7 +1,7 @@
 //! Go's tools over our data: the routes of the released asynqmon, and every reading call of asynq's inspector.
 //!
 //! The command line of asynq (module `github.com/hibiken/asynq/tools`) is not run: the module is on no module proxy under a
-//! version, so it cannot be built by name. Most of what it prints is what that inspector returns.
+//! version, so it cannot be built by name. Most of its output is the result of that inspector.
 
 use std::process::Command;
 
@@ -17,11 +17,11 @@ use crate::interop::{
     worker::{Settings, Worker},
 };
 
-/// A server needs a job; this one is never enqueued.
+/// A job that is never enqueued, because a server needs at least one.
 #[job(queue = "nothing")]
 async fn idle() {}
 
-/// Our data in every state, with a server of ours that runs something.
+/// Fills a queue with our tasks in every state, with a server of ours that runs one.
 async fn furnished() -> Option<(std::sync::Arc<Stage>, Worker, Vec<(&'static str, String)>)> {
     let stage = Stage::start().await?;
     let settings = Settings { queues: vec!["shown".into()], concurrency: 2, aggregate: false, journal: None };
@@ -104,7 +104,7 @@ async fn asynqmon_shows_our_periodic_entries_and_what_they_enqueued() {
 async fn asynqmon_changes_our_tasks_and_queue() {
     let Some((stage, _worker, ids)) = furnished().await else { skip!("{NO_GO}") };
     let id = |wanted: &str| &ids.iter().find(|(state, _)| *state == wanted).unwrap().1;
-    // The queue is paused, so what is run waits.
+    // The queue is paused, so a task that is run stays pending.
     for (method, state, action, becomes) in [
         ("POST", "retry", ":run", Some("pending")),
         ("POST", "scheduled", ":archive", Some("archived")),
@@ -125,7 +125,7 @@ async fn asynqmon_changes_our_tasks_and_queue() {
     let answer = asynqmon(&stage, "DELETE /api/queues/shown/archived_tasks:delete_all");
     assert_eq!(answer, (200, "{\"deleted\":2}\n".to_owned()));
     assert_eq!(asynqmon(&stage, "POST /api/queues/shown:resume").0, 204);
-    // What was run is not in the way of a paused queue any more, and fails again.
+    // After the resume, the tasks that were run fail again.
     for state in ["retry", "archived"] {
         let id = id(state);
         eventually("a task that was run fails again", async || {
@@ -159,14 +159,14 @@ async fn gos_inspector_lists_our_queues_servers_and_tasks() {
     }
 }
 
-/// What asynqmon answers to a GET.
+/// The JSON of asynqmon's answer to a GET.
 fn get(stage: &Stage, path: &str) -> Value {
     let (status, body) = asynqmon(stage, &format!("GET {path}"));
     assert_eq!(status, 200, "{path}: {body}");
     serde_json::from_str(&body).unwrap()
 }
 
-/// Status and body of asynqmon's answer to a request: a method and a path.
+/// The status and the body of asynqmon's answer to a request, which is a method and a path.
 fn asynqmon(stage: &Stage, request: &str) -> (u64, String) {
     let output = Command::new(&programs().unwrap().asynqmon).args([&stage.address(), request]).output().unwrap();
     let answer: Value = serde_json::from_slice(&output.stdout)

@@ -13,7 +13,7 @@ use crate::interop::{
     stage::Stage,
 };
 
-// On one thread, so that the subscriber, which is this test's alone, sees its handlers.
+// On one thread, so that the subscriber, which belongs to this test alone, receives the spans of its handlers.
 #[tokio::test(flavor = "current_thread")]
 async fn a_trace_goes_on_through_a_go_worker_that_passes_its_headers_on() {
     let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };

@@ -1,4 +1,4 @@
-//! A worker process of either side, and what it says it does.
+//! A worker process of either side, and the events that it reports.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -20,7 +20,7 @@ pub(crate) struct Worker {
     events: mpsc::UnboundedReceiver<Value>,
 }
 
-/// What a worker is to serve.
+/// The queues and the options of a worker.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings<'a> {
     pub(crate) queues: Vec<String>,
@@ -47,7 +47,7 @@ impl<'a> Settings<'a> {
 }
 
 impl Worker {
-    /// Starts one and waits until it works.
+    /// Starts a worker and waits until it can take tasks.
     pub(crate) async fn start(side: Side, address: &str, settings: &Settings<'_>) -> Self {
         let mut command = match side {
             Side::Go => {
@@ -77,7 +77,7 @@ impl Worker {
         worker
     }
 
-    /// Waits for an event of this name that `is_it`; earlier ones of other kinds are dropped.
+    /// Waits for an event of this name that satisfies `is_it`; earlier events are dropped.
     pub(crate) async fn event(&mut self, name: &str, is_it: impl Fn(&Value) -> bool) -> Value {
         let wait = async {
             loop {
@@ -90,17 +90,17 @@ impl Worker {
         timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("the {} worker never said {name}", self.side))
     }
 
-    /// Waits until it starts the task.
+    /// Waits until the worker starts the task.
     pub(crate) async fn starts(&mut self, id: &str) -> Value {
         self.event("start", |event| event["id"] == id).await
     }
 
-    /// Waits until the task has ended well.
+    /// Waits until the worker has ended the task with success.
     pub(crate) async fn does(&mut self, id: &str) {
         self.event("done", |event| event["id"] == id).await;
     }
 
-    /// kill -9.
+    /// Sends kill -9.
     pub(crate) fn kill(mut self) {
         self.end();
     }

@@ -1,4 +1,4 @@
-//! No name of the user's can meet one of the expansion's: not the prelude's, not the runtime's, not a parameter's.
+//! Names of the user never clash with those of an expansion: of the prelude, of the runtime, or of a parameter.
 
 #![no_implicit_prelude]
 #![allow(dead_code, unused_imports, unreachable_pub, non_camel_case_types)]
@@ -7,45 +7,45 @@
 
 use ::asynq_runtime::{JobContext, job};
 
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 pub struct Result;
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 pub struct Option;
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 pub struct Vec;
-/// Takes the place of the runtime's.
+/// Shadows the runtime's.
 pub struct Job;
-/// Takes the place of the runtime's.
+/// Shadows the runtime's.
 pub struct Client;
-/// Takes the place of the runtime's.
+/// Shadows the runtime's.
 pub trait IntoJobResult {}
-/// Takes the place of serde's.
+/// Shadows serde's.
 pub trait Serialize {}
-/// Takes the place of serde's.
+/// Shadows serde's.
 pub trait Deserialize {}
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 pub trait Into {}
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 pub trait Clone {}
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 pub trait ToOwned {}
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 #[allow(non_snake_case)]
 pub fn Ok() {}
-/// Takes the place of the standard one.
+/// Shadows the standard one.
 #[allow(non_snake_case)]
 pub fn Some() {}
-/// Might be taken for the parameter.
+/// Could be confused with the parameter.
 pub fn client() {}
-/// Might be taken for the standard one.
+/// Could be confused with the standard one.
 pub mod std {}
-/// Might be taken for the standard one.
+/// Could be confused with the standard one.
 pub mod core {}
-/// Might be taken for serde itself.
+/// Could be confused with serde itself.
 pub mod serde {}
-/// Might be taken for the runtime.
+/// Could be confused with the runtime.
 pub mod asynq_runtime {}
-/// Might be taken for the scope of the expansion.
+/// Could be confused with the scope of the expansion.
 pub mod __rt {}
 
 /// A `String` of the user's.
@@ -79,12 +79,12 @@ pub fn blocking(client: Shared_u8, state_0: u8, ctx: &JobContext) -> ::asynq_run
     ::core::result::Result::Ok(client.0 + state_0)
 }
 
-/// An argument, whatever its name says.
+/// An argument with the name of a state.
 #[allow(non_camel_case_types)]
 #[derive(::serde::Serialize, ::serde::Deserialize)]
 pub struct Shared_u8(pub u8);
 
-/// State by another name is not state, so it goes by its own.
+/// A state under another name is not recognised as a state, so this uses its own name.
 #[job]
 pub async fn with_state(state: ::asynq_runtime::State<u8>) {
     let _: &u8 = &state;

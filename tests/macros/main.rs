@@ -1,4 +1,4 @@
-//! What `#[job]` makes of a function, seen from the outside.
+//! The expansion of `#[job]`, tested from the outside.
 
 mod hygiene;
 mod parameters;
@@ -8,7 +8,7 @@ mod usage;
 
 use asynq_runtime::{Job, JobContext, job::IntoJobResult};
 
-/// Runs a job as a worker does, without one.
+/// Runs a job as a worker does, without a worker.
 async fn run<J: Job>(job: J) -> Result<<J::Output as IntoJobResult>::Value, asynq_runtime::JobError> {
     run_in(&JobContext::detached(), job).await
 }

@@ -1,4 +1,4 @@
-//! What a worker supplies, and what only looks like it.
+//! Parameters that a worker supplies, and parameters that only look like those.
 
 use asynq_runtime::{
     FromContext,
@@ -11,7 +11,7 @@ use crate::{run, run_in};
 
 struct Prices(u64);
 
-/// Whose data a task works on; made of a state, behind an await.
+/// The tenant of a task; made of a state, behind an await.
 struct Tenant {
     id: String,
     price: u64,
@@ -56,7 +56,7 @@ async fn a_type_of_ones_own_is_made_of_the_context_and_its_states_are_known_at_s
 mod of_the_shop {
     use super::*;
 
-    /// Not the runtime's.
+    /// A type of the user with the name of the runtime's.
     #[derive(Serialize, Deserialize, Clone, Copy, PartialEq, Debug)]
     pub(super) enum State {
         Open,

@@ -1,4 +1,4 @@
-//! `#[job]` inside of `macro_rules!`, with its parts given from outside.
+//! `#[job]` inside of `macro_rules!`, with its parts passed as arguments.
 
 use asynq_runtime::prelude::*;
 

@@ -1,4 +1,4 @@
-//! `#[job]` wherever a function may stand, and the runtime by other paths.
+//! `#[job]` in every scope of a function, and the runtime by other paths.
 
 use asynq_runtime::prelude::*;
 

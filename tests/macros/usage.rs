@@ -313,7 +313,7 @@ fn every_job_is_registered_with_its_place() {
     assert!(registry.get("resize").is_none());
 }
 
-/// What a program has that only enqueues.
+/// The declaration of a job in a program that only enqueues.
 mod contract {
     use super::*;
 
@@ -322,7 +322,7 @@ mod contract {
     pub(super) async fn scale(path: &str, width: u32) -> JobResult<u64>;
 }
 
-/// And what the one has that runs it.
+/// The same job in the program that runs it.
 #[job(name = "macros: scale", retention = "1h")]
 async fn scale(path: String, width: u32) -> JobResult<u64> {
     Ok(u64::from(width) * path.len() as u64)

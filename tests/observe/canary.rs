@@ -1,4 +1,4 @@
-//! Payloads are in no log line, whatever level is on and whatever happens to their tasks.
+//! Payloads are in no log line, at any level and after any outcome of their tasks.
 
 use asynq_runtime::{prelude::*, server::Running};
 use asynq_tests::eventually;
@@ -45,7 +45,7 @@ on_both_brokers! {
         ids.push(canary_runs::enqueue(client, CANARY).await.unwrap().into_info().id);
         ids.push(canary_fails::enqueue(client, CANARY).await.unwrap().into_info().id);
         ids.push(canary_panics::enqueue(client, CANARY.to_owned().into()).await.unwrap().into_info().id);
-        // Arguments that do not fit: the errors are about the very payload.
+        // Arguments that do not fit: their errors concern the payload itself.
         for payload in [
             format!(r#"{{"n":"{CANARY}","secret":1}}"#),
             format!(r#"{{"n":1,"secret":"{CANARY}"}}"#),
@@ -56,13 +56,13 @@ on_both_brokers! {
         }
         ids.push(client.enqueue(RawTask::new("canary_fails", format!("\u{1}{CANARY}"))).await.unwrap().id);
         ids.push(client.enqueue(RawTask::new("nobody:knows", CANARY)).await.unwrap().id);
-        // What no version can read is archived; what another version may be able to run waits for it.
+        // A payload that no version can read is archived; one that another version may be able to run waits for it.
         eventually("one is completed, three are archived and five wait", async || {
             let stats = client.inspector().queue("default").await.ok()?;
             ((stats.completed, stats.archived, stats.retry) == (1, 3, 5)).then_some(())
         })
         .await;
-        // What is kept of the errors is shown by every tool.
+        // Every tool shows the stored errors.
         for state in [TaskState::Archived, TaskState::Retry] {
             for task in client.inspector().tasks("default", state).await.unwrap() {
                 let error = task.last_error.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The checker of Prometheus's text format sees what it should.
+//! The checker of Prometheus's text format finds the faults that it should.
 
 use asynq_tests::prometheus::check;
 

@@ -42,7 +42,7 @@ on_both_brokers! {
     async fn statistics_are_told_in_the_words_of_go_workers_too(stage: &Stage) {
         let client = stage.client().await;
         let router = observed(&client);
-        // One ends well, one fails and waits for its next attempt, and one runs on while a fourth has no worker.
+        // One task succeeds, one fails and waits for its next attempt, and one runs on while a fourth has no worker.
         for what in ["ends", "fails", "hangs"] {
             client.enqueue(RawTask::new(what, "").queue("busy").task_id(what).retry(1)).await.unwrap();
         }

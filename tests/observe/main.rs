@@ -1,4 +1,4 @@
-//! What a program shows of itself: traces and log lines, metrics and health, and what it must never show.
+//! The observable side of a program: traces and log lines, metrics and health, and secrets that must never show.
 #![allow(clippy::unwrap_used)] // a program that does not run is a failed test
 
 mod canary;

@@ -1,4 +1,4 @@
-//! A password is nowhere: not in errors, `Debug`, log lines, help, or what the command line says.
+//! A password is nowhere: not in errors, `Debug`, log lines, help, or the output of commands.
 
 use std::{error::Error, process::Output};
 
@@ -15,7 +15,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_neighbours");
 /// With characters that have to be percent-encoded in a URL, so that it has two forms.
 const PASSWORD: &str = "p@ss/kanarek:77?#";
 const ENCODED: &str = "p%40ss%2Fkanarek%3A77%3F%23";
-/// What is in both.
+/// A part that both forms contain.
 const CANARY: &str = "kanarek";
 
 #[track_caller]
@@ -25,7 +25,7 @@ fn is_clean(what: &str, text: &str) {
     }
 }
 
-/// All that an error says, with its causes.
+/// The complete text of an error, with its causes.
 fn told(error: &(dyn Error + 'static)) -> String {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut cause = error.source();
@@ -101,7 +101,7 @@ async fn neither_a_wrong_password_nor_the_right_one_is_shown() {
     for path in ["/metrics", "/stats", "/readyz"] {
         is_clean(path, &get(&router, path).await.2);
     }
-    // Taken away while everything runs: the errors of every component.
+    // The login is revoked while everything runs, so that every component has errors.
     redis::cmd("ACL")
         .arg("SETUSER")
         .arg("jobs")
@@ -125,7 +125,7 @@ fn all_of(output: &Output) -> String {
 fn no_program_of_main_prints_a_password() {
     let others = [&["enqueue", "hello", r#""ann""#][..], &["jobs"], &["--help"], &["stats", "--hepl"]];
     for (n, url) in bad_urls().into_iter().enumerate() {
-        // The URL is read by the same code for all commands, so one of the others for each.
+        // The same code reads the URL for all commands, so each URL is tested with one of the others.
         for args in [&["stats"][..], &["worker"], others[n % others.len()]] {
             let by_flag = program(PROGRAM).env("RUST_LOG", "trace").args(args).args(["--url", &url]).output().unwrap();
             is_clean(&format!("{args:?}"), &all_of(&by_flag));
@@ -140,7 +140,7 @@ fn no_program_of_main_prints_a_password() {
 #[test]
 fn a_url_in_the_wrong_place_is_not_repeated() {
     let url = format!("redis://jobs:{ENCODED}@127.0.0.1:1/0");
-    // Without a weight that cannot be it would be the name of a queue.
+    // Without the invalid weight, the argument would be the name of a queue.
     let with_weight = format!("{url}=x");
     for args in [
         &["--ulr", &url][..],

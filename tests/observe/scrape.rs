@@ -1,5 +1,5 @@
-//! `/metrics`: asynq's names and ours, in a text that Prometheus takes, whatever the queues are called and however the
-//! broker does.
+//! `/metrics`: asynq's names and ours, in a text that Prometheus accepts, for any names of queues and any state of the
+//! broker.
 
 use std::collections::BTreeSet;
 
@@ -44,7 +44,7 @@ async fn scrape(router: &Router) -> Families {
     check(&text).unwrap_or_else(|wrong| panic!("{wrong}\n{text}"))
 }
 
-/// Scrapes until it `shows`; answers are shared for a second.
+/// Scrapes until the families satisfy `shows`; answers are shared for a second.
 async fn scraped(router: &Router, shows: impl Fn(&Families) -> bool) -> Families {
     eventually("a scrape shows it", async || Some(scrape(router).await).filter(&shows)).await
 }
@@ -55,12 +55,12 @@ fn value(families: &Families, name: &str, labels: &[(&str, &str)]) -> f64 {
     family.value(labels).unwrap_or_else(|| panic!("no {name}{labels:?} in {family:#?}"))
 }
 
-/// Whether this metric is there, whatever its value.
+/// Whether this metric exists, with any value.
 fn has(families: &Families, name: &str, labels: &[(&str, &str)]) -> bool {
     families.get(name).is_some_and(|family| family.value(labels).is_some())
 }
 
-/// Whether the broker answered for every queue within the time that a scrape has for that.
+/// Whether the broker answered for every queue within the scrape's own time limit.
 fn is_in_time(families: &Families) -> bool {
     value(families, "asynq_broker_up", &[]) == 1.0
         && value(families, "asynq_queues_unread", &[("reason", "late")]) == 0.0
@@ -125,7 +125,7 @@ async fn rarely() -> JobResult {
     Ok(())
 }
 
-/// An alert that looks for a late tick sees a job whose first tick never comes, too.
+/// An alert about late ticks also sees a job whose first tick never comes.
 #[tokio::test]
 async fn a_periodic_job_has_a_last_tick_from_the_moment_in_which_it_is_planned() {
     let entry = |key: &str, spec: &str| Periodic::new(spec.parse().unwrap(), rarely::job()).unwrap().key(key);
@@ -175,7 +175,7 @@ async fn every_metric_that_the_guide_names_exists_and_every_one_that_exists_is_i
     let named: BTreeSet<String> =
         words.filter(|word| word.starts_with("asynq_") && !crates.contains(word)).map(str::to_owned).collect();
     assert_eq!(named, exist);
-    // And each alert that is in the rules is explained.
+    // The page explains each alert of the rules.
     let alerts: Vec<_> = guide.lines().filter_map(|line| line.trim().strip_prefix("- alert: ")).collect();
     assert!(alerts.len() > 8);
     for alert in alerts {
@@ -183,18 +183,18 @@ async fn every_metric_that_the_guide_names_exists_and_every_one_that_exists_is_i
     }
 }
 
-/// A scrape ends in time, whatever there is to read.
+/// A scrape ends in time, no matter how much there is to read.
 mod timing {
     use super::*;
 
-    /// Seconds after which Prometheus gives a scrape up; ours promise less than half of it.
+    /// Seconds after which Prometheus gives a scrape up; our documentation promises less than half of that.
     const PROMETHEUS_WAITS: f64 = 10.0;
 
     #[tokio::test]
     async fn a_broker_that_is_away_is_told_and_what_the_program_measured_is_there() {
         let mut redis = RedisServer::start(Persistence::Always);
         let client = Client::connect(&redis.url()).await.unwrap();
-        // The first dashboard of a process begins to measure.
+        // The first dashboard of a process starts the measurements.
         let router = observed(&client);
         measured::job(false).queue("away").enqueue(&client).await.unwrap();
         assert_eq!(value(&scrape(&router).await, "asynq_broker_up", &[]), 1.0);
@@ -222,7 +222,7 @@ mod timing {
         assert!(took < PROMETHEUS_WAITS, "{took} s");
         assert_eq!(value(&first, "asynq_queues", &[]), 10_000.0);
         assert_eq!(shown(&first) + late(&first), 10_000);
-        // What was late is the first of the next scrape; what is known of the others is still shown.
+        // The next scrape begins with the queues that were late, and still shows the known numbers of the others.
         let more = scraped(&router, |families| shown(families) > shown(&first) || shown(families) == 10_000).await;
         assert_eq!(value(&more, "asynq_queues_unread", &[("reason", "failed")]), 0.0);
     }

@@ -1,4 +1,4 @@
-//! Everything that this program logs, at TRACE, and every span that OpenTelemetry gets to see.
+//! Records every line that this program logs, at TRACE, and every span that OpenTelemetry exports.
 
 use std::{
     io,
@@ -10,7 +10,7 @@ use opentelemetry::trace::TracerProvider as _;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, InMemorySpanExporterBuilder, SdkTracerProvider, SpanData};
 use tracing_subscriber::{filter::LevelFilter, fmt::MakeWriter, layer::SubscriberExt as _};
 
-/// What was seen so far.
+/// The lines and spans so far.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen {
     lines: Lines,
@@ -21,7 +21,7 @@ pub(crate) struct Seen {
 struct Lines(Arc<Mutex<Vec<u8>>>);
 
 impl Seen {
-    /// Looks from now on, once for all tests of this program: their threads cannot be told apart.
+    /// Records from now on, once for all tests of this program, because their threads cannot be told apart.
     pub(crate) fn all() -> &'static Self {
         static SEEN: OnceLock<Seen> = OnceLock::new();
         SEEN.get_or_init(|| {
@@ -46,7 +46,7 @@ impl Seen {
         all.into_iter().filter(|span| span.name == name).collect()
     }
 
-    /// The ended spans of this name whose field has this value, in the order of their ends, once there are `n`.
+    /// The ended spans of this name whose field has this value, in the order of their ends, as soon as there are `n`.
     pub(crate) async fn spans(&self, n: usize, name: &str, field: &str, value: &str) -> Vec<SpanData> {
         eventually(&format!("{n} spans {name} with {field}={value}"), async || {
             let all = self.spans.get_finished_spans().unwrap();

@@ -14,7 +14,7 @@ use crate::{
     stage::{Stage, on_both_brokers},
 };
 
-/// Fails until its last attempt, and then enqueues another that does not.
+/// Fails until its last attempt, and then enqueues a child task that succeeds.
 #[job(retry = 2, backoff = "10ms")]
 async fn traced(ctx: &JobContext, client: State<Client>, child: String) -> JobResult {
     if ctx.retried() < 1 {
@@ -39,7 +39,7 @@ async fn serving(stage: &Stage) -> Running {
     Server::builder(&stage.url).concurrency(2).state(client).build().await.unwrap().start().await.unwrap()
 }
 
-/// The runs of a task, once there are `n`.
+/// The runs of a task, as soon as there are `n`.
 async fn runs(n: usize, id: &str) -> Vec<SpanData> {
     Seen::all().spans(n, "job", "id", id).await
 }
@@ -49,7 +49,7 @@ fn field(span: &SpanData, name: &str) -> String {
     found.map(|field| field.value.to_string()).unwrap_or_default()
 }
 
-/// An id that no other test has.
+/// An id that no other test uses.
 fn fresh(name: &str) -> String {
     format!("{name}-{}", asynq_runtime::TaskId::random())
 }
@@ -123,7 +123,7 @@ on_both_brokers! {
             client.inspector().queues().await.ok()?.iter().any(|queue| queue.processed > 0).then_some(())
         })
         .await;
-        // Its task may be through before the tick has ended itself; now it has.
+        // The task may have ended before the tick's own span; the shutdown ends that, too.
         running.shutdown().await.unwrap();
         let ticks = seen.named("tick").into_iter().filter(|tick| field(tick, "id") == id).collect::<Vec<_>>();
         let runs = seen.named("job").into_iter().filter(|run| field(run, "type") == "traced_tick");

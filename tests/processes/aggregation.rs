@@ -1,4 +1,4 @@
-//! Workers killed between the claim of a set and its end: every task is in exactly one new one.
+//! Workers are killed between the claim of a set and its end: every note is in exactly one digest.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,7 +13,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::processes::world::World;
 
 const KILLS: u32 = 12;
-/// Enqueued before each kill, so that there is a set to strike.
+/// Enqueued before each kill, so that the group has a set to interrupt.
 const NOTES_PER_KILL: u32 = 16;
 const NOTES: u32 = KILLS * NOTES_PER_KILL;
 
@@ -28,7 +28,7 @@ async fn every_note_is_in_one_digest_on_sqlite() {
 }
 
 async fn every_note_is_in_one_digest(world: &World) {
-    // The broker as it will be when a set's time is over.
+    // A broker whose clock is past the deadline of every set.
     let later = patient::broker(&world.url, Some(Arc::new(Later))).await;
     let mut struck = 0;
     for kill in 0..KILLS {
@@ -36,7 +36,7 @@ async fn every_note_is_in_one_digest(world: &World) {
         let notes = (first..first + NOTES_PER_KILL).map(|n| Note { n });
         assert!(world.client.enqueue_many(notes).await.unwrap().iter().all(Result::is_ok));
         let before = Digests::read(world);
-        // Every other time the making is held, so that the set is struck for sure.
+        // In every second round aggregation is held, so that the kill is sure to hit the set.
         let is_held = kill % 2 == 0;
         if is_held {
             world.hold();
@@ -44,11 +44,11 @@ async fn every_note_is_in_one_digest(world: &World) {
         let worker = world.worker(2);
         eventually("a set is taken", async || (Digests::read(world).made > before.made).then_some(())).await;
         if !is_held {
-            // At another moment each time: while a digest is made, and around the end of its set.
+            // At another moment each time: during aggregation, and around the end of the set.
             tokio::time::sleep(Duration::from_millis(u64::from(kill) * 8)).await;
         }
         worker.kill();
-        // Two minutes pass for the sets that nobody ended.
+        // Two minutes pass for the sets of the killed worker.
         let reclaimed = later.reclaim_sets(&World::queue()).await.unwrap();
         if is_held {
             world.release();
@@ -73,12 +73,12 @@ async fn every_note_is_in_one_digest(world: &World) {
     println!("{}: {KILLS} kills, {struck} sets struck, {NOTES} notes in {} digests", world.url, digests.of.len());
 }
 
-/// What the workers wrote.
+/// The digests that the workers wrote to the file `DIGESTS`.
 #[derive(Default)]
 struct Digests {
-    /// How many were begun.
+    /// The number of aggregations begun.
     made: usize,
-    /// The notes of each that ran, by its id.
+    /// The notes of each digest that ran, by the digest's id.
     of: BTreeMap<String, Vec<u32>>,
 }
 
@@ -91,7 +91,7 @@ impl Digests {
                 Some("made") => digests.made += 1,
                 Some(id) => {
                     let notes: Vec<u32> = words.map(|n| n.parse().unwrap()).collect();
-                    // One that ran again after a kill is the same.
+                    // A digest that ran again after a kill has the same notes.
                     let known = digests.of.insert(id.to_owned(), notes.clone());
                     assert!(known.is_none_or(|known| known == notes), "{id} changed");
                 }
@@ -106,7 +106,7 @@ impl Digests {
     }
 }
 
-/// The time at which the sets of now are over.
+/// A clock past the deadline of the current sets.
 #[derive(Debug)]
 struct Later;
 

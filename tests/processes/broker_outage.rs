@@ -20,7 +20,7 @@ async fn jobs_that_end_during_an_outage_of_ten_seconds_are_not_run_again() {
 
     world.redis.as_mut().unwrap().kill();
     world.release();
-    // The outage is what is tested, so its length is given, not awaited.
+    // The outage is the subject of this test, so its length is fixed and not awaited.
     tokio::time::sleep(OUTAGE).await;
     eventually("all handlers end while Redis is away", async || {
         (world.history().ends().len() == HANDLERS).then_some(())
@@ -29,7 +29,7 @@ async fn jobs_that_end_during_an_outage_of_ten_seconds_are_not_run_again() {
     world.redis.as_mut().unwrap().restart();
 
     let stats = world.settled().await;
-    // A duplicate would come from a recovery, at the latest one lease after the outage: none is left to recover.
+    // A duplicate would come from a recovery, at the latest one lease after the outage; no task is left to recover.
     let history = world.history();
     assert_eq!(history.repeated(), []);
     assert_eq!(history.starts().len(), ids.len());

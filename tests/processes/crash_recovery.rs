@@ -11,11 +11,11 @@ const IN_FLIGHT: usize = 16;
 
 async fn killed_worker_loses_nothing(world: World) {
     let worker = world.worker(IN_FLIGHT);
-    // These sixteen take for ever as far as the first worker is concerned.
+    // These sixteen tasks outlast the first worker.
     let cut_off: HashSet<String> =
         world.enqueue_records(IN_FLIGHT, 3_600_000).await.iter().map(ToString::to_string).collect();
     world.started(IN_FLIGHT).await;
-    // Those wait behind them; nothing may happen to them.
+    // These tasks are pending behind the sixteen and must run once.
     let others = world.enqueue_records(100, 1).await;
 
     let pid = worker.kill();
@@ -47,13 +47,14 @@ async fn killed_worker_loses_nothing(world: World) {
     println!("{}: killed -9 with 16 in flight: all running again after {came_back:?}", world.broker().kind());
 }
 
-/// Their leases last for an hour: what comes back within a test's patience does so because the death is seen.
+/// The leases last for an hour: a task that returns within a test's patience shows that the death itself was noticed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_in_flight_run_again_after_kill_9_on_sqlite() {
     killed_worker_loses_nothing(World::sqlite().await).await;
 }
 
-/// On Redis only the end of a lease tells that a worker is dead. This one is short, yet no living worker loses it on a busy machine.
+/// On Redis only the end of a lease tells that a worker is dead. This lease is short, yet a living worker extends it in time on
+/// a busy machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sixteen_in_flight_run_again_after_kill_9_on_redis() {
     killed_worker_loses_nothing(World::redis_with("?lease=12s").await).await;

@@ -23,33 +23,34 @@ use tokio::{
 
 use crate::processes::world::World;
 
-/// Enqueues at a time, and the pause of each between two.
+/// Concurrent enqueues, and the pause of each producer between two.
 const PRODUCERS: usize = 8;
 const PAUSE: Duration = Duration::from_millis(15);
-/// Runs at a time in each of the two workers.
+/// Concurrent runs in each of the two workers.
 const CONCURRENCY: usize = 20;
-/// How long a job takes.
+/// The duration of a job.
 const MILLIS: u64 = 20;
-/// What a worker asks for so soon after the death of a primary may be given by the dead one: the worker's clock and the test's
-/// may differ, and about so long the others believe that it lives (`tests/src/redis`).
+/// For so long after the death of a primary, the dead primary may have assigned a task that a worker asked for: the clocks of the
+/// worker and the test may differ, and the other servers believe the primary alive for about that time (`tests/src/redis`).
 const BELIEVED_ALIVE: TimeDelta = TimeDelta::seconds(1);
-/// How long before a primary dies an end may be known to it alone: far longer than a replica lags behind.
+/// For so long before its death a primary may have been the only one to know of an end: far longer than a replica lags behind.
 const UNREPLICATED: TimeDelta = TimeDelta::seconds(30);
 
-/// What the producers were told.
+/// The answers that the producers got.
 #[derive(Debug, Default)]
 struct ProducerReport {
-    /// Stored, and as safe as asked for.
+    /// Tasks stored with the durability asked for.
     safe: BTreeSet<String>,
-    /// Stored by what was known then; no more was promised.
+    /// Tasks stored, but without a confirmed durability.
     unsure: BTreeSet<String>,
-    /// Calls that failed and were made again.
+    /// The number of calls that failed and were repeated.
     again: usize,
     /// The longest time from the first call for a task to the one that worked.
     longest: Duration,
 }
 
-/// Enqueues until told to stop. Every task has an id and stays after its end: a call made again does not store it twice.
+/// Enqueues until `stop` is set. Every task has an id and is retained after its end, so that a repeated call does not store it
+/// twice.
 async fn produce(client: Client, producer: usize, mut stop: watch::Receiver<bool>) -> ProducerReport {
     let mut report = ProducerReport::default();
     for number in 0.. {
@@ -59,7 +60,7 @@ async fn produce(client: Client, producer: usize, mut stop: watch::Receiver<bool
             let job = JobBuilder::new(Record { millis: MILLIS }).task_id(&id).retention("1h");
             match client.enqueue(job).await {
                 Ok(_) => report.safe.insert(id.clone()),
-                // An earlier call has stored it, unanswered.
+                // An earlier call, whose answer was lost, stored the task.
                 Err(EnqueueError::IdConflict { .. }) => report.unsure.insert(id.clone()),
                 Err(EnqueueError::Broker(error)) if error.kind() == BrokerErrorKind::Unconfirmed => {
                     report.unsure.insert(id.clone())
@@ -102,7 +103,7 @@ async fn under_load<T>(world: &World, story: impl Future<Output = T>) -> (Produc
     (report, outcome)
 }
 
-/// Tasks that were never run to their end.
+/// Tasks that no run has ended.
 fn lost<'t>(ids: &'t BTreeSet<String>, history: &History) -> Vec<&'t String> {
     let ends = history.ends();
     ids.iter().filter(|id| !ends.contains_key(id.as_str())).collect()
@@ -125,7 +126,7 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
             };
             spawn_blocking(moving).await.unwrap();
             took += began.elapsed();
-            // Work goes on on the new master before the next move: that is what shows that it was found.
+            // Progress on the new master before the next move shows that the workers have found it.
             let before = world.history().ends().len();
             eventually("work is done where the slot is now", async || {
                 (world.history().ends().len() > before + 20).then_some(())
@@ -151,7 +152,7 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
     );
 }
 
-/// When a primary was killed: before and after the call that did it.
+/// The time of a primary's death: before and after the call that killed it.
 #[derive(Debug, Clone, Copy)]
 struct Death {
     earliest: DateTime<Utc>,
@@ -165,14 +166,14 @@ impl Death {
         Self { earliest, latest: Utc::now() }
     }
 
-    /// Until when runs may have been asked for that the dead primary gave.
+    /// The last moment at which a worker can have asked for a run that the dead primary assigned.
     fn last_taken(&self) -> DateTime<Utc> {
         self.latest + BELIEVED_ALIVE
     }
 }
 
-/// A task runs again for one reason only: between the moment when its run was asked for and the beginning of the next run a
-/// primary died, which took along that the task was taken, or that it had ended.
+/// Returns whether each repeated run of a task has a primary's death as its reason: the death came between the request for a
+/// run and the start of the next, and the primary lost the task's assignment or its end.
 fn had_a_reason(history: &History, id: &str, deaths: &[Death]) -> bool {
     let lines = || history.lines.iter().filter(|line| line.id == id);
     let starts: Vec<_> = lines().filter(|line| line.event == Event::Start).collect();
@@ -205,7 +206,7 @@ fn check_failovers(what: &str, report: &ProducerReport, history: &History, death
     );
 }
 
-/// Waits until jobs begin again that the successor gave, and returns how long after `death` the first did.
+/// Waits until jobs begin that the successor assigned, and returns the time from `death` to the first of them.
 async fn until_work_goes_on(world: &World, death: Death) -> Duration {
     eventually("work goes on after the failover", async || {
         let history = world.history();
@@ -239,7 +240,7 @@ async fn a_primary_behind_sentinels_that_dies_under_load_loses_nothing_that_was_
             .await
             .unwrap();
         }
-        // They have to live until all work is done.
+        // The servers have to live until all work is done.
         (deaths, away, servers)
     })
     .await;

@@ -1,4 +1,4 @@
-//! The journal itself, which the stories read while others write it.
+//! The journal itself, which these stories read while other processes write it.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn a_line_counts_when_it_is_whole() {
 #[test]
 fn a_run_was_asked_for_before_it_began_whatever_its_clock_tells() {
     let moment = |second: i64| DateTime::from_timestamp(second, 0).unwrap();
-    // The fence is ahead of a clock that has stepped back.
+    // After a step back of the clock, the fence is in the clock's future.
     for (at, clock, fence, asked_for) in [(10, 10, 5, 5), (10, 50, 45, 5), (10, 10, 45, 10)] {
         let fence = fence * 1_000_000_000;
         let (at, clock) = (moment(at), moment(clock));

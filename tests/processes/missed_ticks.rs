@@ -1,5 +1,5 @@
-//! Redis is away for some ticks of a schedule and comes back: each of them is made up for, once. And it comes back without the
-//! last ticks that it had stored, as after a failover: they are made up for, too.
+//! Redis is away for some ticks of a schedule and comes back: each missed tick is made up for, once. Redis also comes back
+//! without the last ticks that it had stored, as after a failover: they are made up for, too.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use chrono::{TimeDelta, Timelike as _, Utc};
 
 const OUTAGE: Duration = Duration::from_secs(5);
 
-/// How often each second's tick ran.
+/// The number of runs of each second's tick.
 type Ran = Arc<Mutex<BTreeMap<i64, usize>>>;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,7 +39,7 @@ async fn ticks_of_an_outage_are_each_made_up_for_once() {
 
     redis.kill();
     let away = chrono::Utc::now().timestamp();
-    // The outage is what is tested, so its length is given, not awaited.
+    // The outage is the subject of this test, so its length is fixed and not awaited.
     tokio::time::sleep(OUTAGE).await;
     let before = last().unwrap();
     assert!(before <= away, "{before}: nothing fires without a broker, which left at {away}");
@@ -61,7 +61,7 @@ async fn ticks_of_an_outage_are_each_made_up_for_once() {
     assert_eq!(doubled, [], "ticks that fired more than once");
 }
 
-/// The seconds whose tasks are stored; nobody runs them.
+/// The seconds whose tasks are stored and pending; this queue has no worker.
 async fn stored(client: &Client) -> Vec<i64> {
     let tasks = client.broker().tasks(&queue("ticks"), TaskState::Pending, Page { number: 1, size: 1_000 }).await;
     let ids = tasks.unwrap_or_default().into_iter().map(|task| task.id.to_string());
@@ -70,8 +70,8 @@ async fn stored(client: &Client) -> Vec<i64> {
     seconds
 }
 
-/// Schedules `spec`, which is made anew until it is planned before its tick, saves Redis's data when `is_saved_at` has come, kills
-/// Redis when `is_lost_at` has come, and starts it again with the data that it saved; what is stored then.
+/// Schedules `spec`, which is made anew until it is planned before its tick, saves Redis's data when `is_saved_at` holds, kills
+/// Redis when `is_lost_at` holds, and starts it again with the saved data. Returns the ticks stored then.
 async fn restored(
     spec: impl Fn() -> String,
     is_saved_at: impl Fn(&[i64]) -> bool,
@@ -90,7 +90,7 @@ async fn restored(
         let client = patient::client(&redis.url()).await;
         let planned =
             eventually("the entry is planned", async || client.broker().entry(&queue, &id).await.unwrap()).await;
-        // A machine that stood still may plan a daily tick after its time: the next one is tomorrow.
+        // A machine that was stopped may plan a daily tick after its time: the next tick is tomorrow.
         if spec.next_after(planned.last).is_some_and(|next| next - planned.now < TimeDelta::hours(1)) {
             return Some((redis, running, client));
         }
@@ -124,10 +124,10 @@ async fn ticks_that_redis_had_stored_and_lost_are_made_up_for() {
     running.shutdown().await.unwrap();
 }
 
-/// No tick after it shows that it was lost: the next one is tomorrow.
+/// The next tick is tomorrow, so that no later tick shows the loss of this one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_daily_tick_that_redis_had_stored_and_lost_is_made_up_for() {
-    // The scheduler must have planned it before its time.
+    // The scheduler must plan this tick before its time.
     let daily = || {
         let at = Utc::now() + TimeDelta::seconds(10);
         format!("{} {} {} * * *", at.second(), at.minute(), at.hour())

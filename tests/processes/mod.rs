@@ -1,4 +1,4 @@
-//! Whole-process stories: workers are real processes, killed and stopped as an operating system would.
+//! Stories of whole processes: workers are real processes, killed and stopped as an operating system does it.
 #![allow(clippy::unwrap_used)] // a story that cannot be told is a failed test
 
 mod aggregation;

@@ -1,4 +1,4 @@
-//! One job aborts its process; the innocent ones that run beside it pay nothing (docs/design/recovery.md#quarantine-and-poison).
+//! One job aborts its process; tasks that run beside it lose no retry (docs/design/recovery.md#quarantine-and-poison).
 
 use asynq_runtime::TaskState;
 use asynq_tests::{eventually, journal::Event};
@@ -7,7 +7,7 @@ use crate::processes::world::{Worker, World};
 
 const INNOCENTS: usize = 500;
 
-/// Returns once `is_so`, with a new worker in the place of each that has ended meanwhile, and their number.
+/// Replaces each worker that has ended, until `is_so` holds; returns the number of workers that ended.
 async fn with_workers(world: &World, workers: &mut [Worker], what: &str, is_so: impl AsyncFn(usize) -> bool) -> usize {
     let mut deaths = 0;
     eventually(what, async || {
@@ -28,7 +28,7 @@ async fn poison_is_archived_and_innocents_pay_nothing(world: World) {
     ids.extend(world.enqueue_records(INNOCENTS / 2, 20).await);
 
     let mut workers: Vec<_> = (0..4).map(|_| world.worker(8)).collect();
-    // Each wait has its own minute: on Redis a lease lies between two deaths. On SQLite one look may see two at once.
+    // Each wait has its own minute: on Redis a lease passes between two deaths. On SQLite one probe may see two deaths at once.
     let mut deaths = 0;
     while deaths < 3 {
         deaths += with_workers(&world, &mut workers, "the poison strikes", async |deaths| deaths > 0).await;
@@ -49,7 +49,7 @@ async fn poison_is_archived_and_innocents_pay_nothing(world: World) {
     for id in &ids {
         assert!(ends.contains_key(id.as_str()), "{id} reached its end");
     }
-    // Beside the poison a run may be cut off, even between its end and its settling; nothing else runs twice.
+    // A run beside the poison may be cut off, even between its end and its settling; no other task runs twice.
     let deadly: Vec<u32> =
         history.lines.iter().filter(|line| line.id == poison.as_str()).map(|line| line.pid).collect();
     for (id, _) in history.repeated() {
@@ -71,7 +71,7 @@ async fn poison_is_archived_and_innocents_pay_nothing(world: World) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_poison_job_is_archived_after_three_crashes_on_redis() {
-    // Three crashes, each noticed one lease later: the lease is short, yet no living worker loses it on a busy machine.
+    // Three crashes, each noticed one lease later: the lease is short, yet a living worker extends it in time on a busy machine.
     poison_is_archived_and_innocents_pay_nothing(World::redis_with("?lease=12s").await).await;
 }
 

@@ -1,6 +1,6 @@
-//! Five scheduler processes with four entries a second, the leader of them killed, stopped or cut off every few seconds.
+//! Five scheduler processes with four entries a second, the leader of which is killed, stopped or cut off every few seconds.
 //!
-//! `SCHEDULER_TICKS` and `SCHEDULER_FAULTS` make it long: `scripts/prove schedulers`.
+//! `SCHEDULER_TICKS` and `SCHEDULER_FAULTS` set the length of the run: `scripts/prove schedulers` makes it long.
 
 use std::{
     collections::BTreeMap,
@@ -25,20 +25,20 @@ use tokio::{
 
 const SCHEDULERS: usize = 5;
 const ENTRIES: usize = 4;
-/// What a scheduler promises: its lease of 3 s, and a second.
+/// The longest promised time without a leader: the lease of 3 s, and a second.
 const HAND_OVER: Duration = Duration::from_secs(4);
 
-/// How long the run is; it ends when both are reached.
+/// The length of the run, which ends when both counts are reached.
 #[derive(Clone, Copy)]
 struct Length {
     ticks: usize,
     faults: usize,
-    /// Longest time from a fault to the next leader.
+    /// The longest time from a fault to the next leader.
     hand_over: Duration,
 }
 
 impl Length {
-    /// A long run has the machine for itself and holds the schedulers to their promise.
+    /// A long run has the machine for itself and is held to the promised time without a leader.
     fn from_env() -> Self {
         let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         let (ticks, faults) = (read("SCHEDULER_TICKS"), read("SCHEDULER_FAULTS"));
@@ -47,7 +47,7 @@ impl Length {
     }
 }
 
-/// The broker, and the way to it that each scheduler has.
+/// The broker that all schedulers share.
 enum SharedBroker {
     Redis(RedisServer),
     Sqlite(TempDir),
@@ -76,8 +76,8 @@ impl SharedBroker {
         }
     }
 
-    /// Whether nobody can write: a process that was stopped in the middle of a transaction has SQLite's own lock on the
-    /// file, and keeps it until it goes on. One that was stopped outside of it costs the others a second (turn.rs).
+    /// Whether every writer is locked out: a process that was stopped in the middle of a transaction holds SQLite's own lock on
+    /// the file until it continues. A process stopped outside of a transaction costs the others a moment (fair_write_lock.rs).
     fn is_locked(&self) -> bool {
         let Some(file) = self.file() else { return false };
         let connection = rusqlite::Connection::open(file).unwrap();
@@ -86,7 +86,7 @@ impl SharedBroker {
     }
 }
 
-/// A way to Redis that can be cut.
+/// A connection to Redis that can be cut.
 struct Line {
     open: watch::Sender<bool>,
     port: u16,
@@ -121,7 +121,7 @@ impl Line {
 struct Scheduler {
     child: Child,
     line: Option<Line>,
-    /// Whether it leads, and since when its last word stands.
+    /// Whether this scheduler leads, and the time of its last message about that.
     leadership: Arc<Mutex<(bool, Instant)>>,
 }
 
@@ -171,7 +171,7 @@ impl Drop for Scheduler {
     }
 }
 
-/// What arrived: how often each tick of each entry, by its second.
+/// The tasks that arrived: the number of each entry's ticks, by second.
 #[derive(Clone, Default)]
 struct Arrived(Arc<Mutex<BTreeMap<(String, i64), usize>>>);
 
@@ -194,19 +194,19 @@ impl Arrived {
 
 /// The leader after a fault.
 enum Heir {
-    /// Another one, so long after the fault.
+    /// Another scheduler, so long after the fault.
     Took(Duration),
-    /// One that led already.
+    /// A scheduler that had taken the lead before the fault.
     Had,
-    /// Nobody can: the one that was stopped has the lock of the file.
+    /// No scheduler can lead: the stopped one holds the lock of the file.
     Held,
 }
 
-/// Five schedulers through faults; what arrives is counted.
+/// Runs five schedulers through faults and counts the ticks that arrive.
 async fn story(broker: SharedBroker, election: bool, length: Length) {
     let arrived = Arrived::default();
     let noted = arrived.clone();
-    // The worker is never harmed: a task that it runs twice was enqueued twice.
+    // The worker is never harmed: a tick that runs twice was enqueued twice.
     let server = Server::builder(broker.url())
         .registry(Registry::from_descriptors([]).unwrap())
         .handle("tick", move |task: RawTask| {
@@ -231,9 +231,9 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
     let done =
         |arrived: &Arrived| arrived.spans().iter().all(|(entry, span)| span.1 - begun[entry].0 >= length.ticks as i64);
     while faults < length.faults || !done(&arrived) {
-        // Each fault takes longer than half a second, and what is missed meanwhile is made up for.
+        // Each fault takes longer than half a second, and ticks missed meanwhile are made up for.
         assert!(faults <= length.faults + 3 * length.ticks, "the schedule stands still: {:?}", arrived.spans());
-        // 2 to 8 s, another each time and the same in every run.
+        // 2 to 8 s, different for each fault and the same in every run.
         let pause = 2_000 + (faults as u64 * 2_617) % 6_000;
         let pause = if length.faults < 10 { pause / 3 } else { pause };
         let leader = eventually("a scheduler leads", async || {
@@ -243,7 +243,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
         .await;
         let struck = Instant::now();
         let kind = match (faults % 3, &schedulers[leader].line) {
-            // Nothing stands between a process and its file that could be cut.
+            // The connection of a process to its file cannot be cut.
             (2, None) => 1,
             (kind, _) => kind,
         };
@@ -266,7 +266,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
                 }
                 let is_late = struck.elapsed() > HAND_OVER;
                 match leads.is_empty() {
-                    // The one that was harmed had lost the lead and not said so yet.
+                    // The harmed scheduler had lost the lead before the fault, and had not said so yet.
                     false => Some(Heir::Had),
                     true => (is_late && kind == 1 && broker.is_locked()).then_some(Heir::Held),
                 }
@@ -291,7 +291,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
         }
     }
 
-    // What is missing now must still come.
+    // Ticks that are missing now must still come.
     let until = chrono::Utc::now().timestamp();
     eventually("the schedule goes on", async || arrived.spans().values().all(|span| span.1 >= until).then_some(()))
         .await;

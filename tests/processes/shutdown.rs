@@ -1,11 +1,11 @@
-//! A worker is asked to stop by its signals.
+//! A worker is stopped by signals.
 
 use asynq_runtime::TaskState;
 use asynq_tests::eventually;
 
 use crate::processes::world::World;
 
-/// Longer than a test waits: a worker that ends sooner has not waited for such jobs.
+/// Longer than a test's patience: a worker that ends sooner has not waited for such jobs.
 const AN_HOUR: u64 = 3_600_000;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -31,7 +31,7 @@ async fn a_second_sigterm_leaves_at_once_and_loses_nothing() {
     let mut worker = world.worker_with(4, "1h");
     world.started(4).await;
     worker.signal("TERM");
-    // The first signal is seen when the worker says that it leaves.
+    // The worker has received the first signal when its status says that it leaves.
     world.says("closed").await;
     worker.signal("TERM");
     worker.ended().await;
@@ -70,12 +70,12 @@ async fn a_worker_logs_what_its_signals_make_it_do() {
     assert!(leaving < log.find("has left server=").expect(&log), "{log}");
 }
 
-/// What a worker requeues it has to requeue within a second of its shutdown timeout, as it promises.
+/// A worker requeues its tasks within a second of its shutdown timeout, as documented.
 mod timing {
     use super::*;
 
     async fn sigterm_spends_no_retry(world: World) {
-        // More time than the worker is given, so that all are requeued.
+        // Longer than the worker's shutdown timeout, so that all tasks are requeued.
         let ids = world.enqueue_records(8, AN_HOUR).await;
         let later = world.enqueue_records(1, 1).await;
         let mut worker = world.worker_with(8, "1s");

@@ -10,15 +10,15 @@ use std::{
 
 use tempfile::TempDir;
 
-/// The commands that give a program a mount of its own: none for the superuser, else a user namespace.
+/// The commands that give a program a mount namespace of its own: none for the superuser, else a user namespace.
 const WAYS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--mount", "--user", "--map-root-user"]];
 
-/// Names the folder where the process of the story mounts its disk.
+/// The variable that names the folder where the story's process mounts its disk.
 const DISK: &str = "SMALL_DISK";
 
-/// Tells `story`, the body of the test `name`, with a disk of `size`, such as `24m`, in the folder that it is given. That is in
-/// another process, which runs the test again; its lines that contain `marker` are printed as they come. `false` if this user may
-/// not mount a disk.
+/// Runs `story`, the body of the test `name`, with a disk of `size`, such as `24m`, in the folder that it gets. Another process
+/// runs the test again for that; its lines that contain `marker` are printed as they come. Returns `false` if this user may not
+/// mount a disk.
 pub(super) async fn told_on(size: &str, name: &str, marker: &str, story: impl AsyncFnOnce(&Path)) -> bool {
     if let Some(folder) = env::var_os(DISK) {
         assert!(mounted(&[], Path::new(&folder), size).status.success());
@@ -49,7 +49,7 @@ fn mounted(way: &[&str], folder: &Path, size: &str) -> Output {
     Command::new(words[0]).args(&words[1..]).arg(folder).output().unwrap()
 }
 
-/// Writes into a file until the disk takes no more byte.
+/// Writes into a file until the disk is full.
 pub(super) fn fill(path: &Path) {
     let mut file = File::create(path).unwrap();
     for size in [1 << 20, 4096, 1] {

@@ -1,5 +1,5 @@
 //! Tasks of every kind under hundreds of faults, with whole processes and default settings. `scripts/prove soak` runs it and
-//! prints a line per broker; the seed decides what is enqueued and what goes wrong.
+//! prints a line per broker; the seed decides about tasks and faults.
 
 mod fault;
 mod ledger;
@@ -34,7 +34,7 @@ use crate::processes::{
 };
 
 const WORKERS: usize = 3;
-/// Runs at a time in each.
+/// Concurrent runs in each worker.
 const CONCURRENCY: usize = 10;
 /// Seconds between two ticks of the entry that the workers schedule.
 const EVERY: i64 = 5;
@@ -42,24 +42,24 @@ const EVERY: i64 = 5;
 const LONG: Duration = Duration::from_secs(35);
 /// Longer than a lease, in seconds.
 const STEP: i64 = 40;
-/// How long the rest may take when nothing goes wrong any more: two leases and the longest delay, many times over.
+/// How long the remaining tasks may take after the last fault: two leases and the longest delay, many times over.
 const REST: Duration = Duration::from_secs(600);
 
-/// The number in a variable of the environment.
+/// The number in an environment variable.
 fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
 }
 
-/// A producer's part of a round: `n` tasks, whose numbers begin with `first`.
+/// A producer's part of a round: enqueues `n` tasks, whose numbers begin with `first`.
 ///
-/// Where a primary may die, what is stored for sure is what a replica has confirmed, and there are no notes: which set had them
-/// dies with it.
+/// Where a primary may die, a task counts as stored only if a replica has confirmed it, and no notes are enqueued: the record of
+/// the set that a note was in could be lost with the primary.
 async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut random: Random) -> ProducerReport {
     let mut report = ProducerReport::default();
     for number in first..first + n {
         let id = number.to_string();
         let kind = random.below(100);
-        // One in fifty of those that fail does so for good.
+        // One in fifty of the failing tasks fails until it is archived.
         let fails = if kind < 20 { 1 + random.below(50).saturating_sub(46) as u32 } else { 0 };
         let is_note = (50..60).contains(&kind) && !may_fail_over;
         let mut again = false;
@@ -81,7 +81,7 @@ async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut ra
                 // An earlier call may have stored this very task.
                 Err(EnqueueError::Duplicate { .. }) if again => _ = report.unsure.insert(id.clone()),
                 Err(EnqueueError::Duplicate { .. }) => report.refused += 1,
-                // A note leaves no trace under its id, so that a second call could double it.
+                // A note leaves no trace under its id, so that a second call could store it twice.
                 Err(_) if is_note => {}
                 Err(EnqueueError::Broker(_)) => {
                     (report.again, again) = (report.again + 1, true);
@@ -96,7 +96,7 @@ async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut ra
     report
 }
 
-/// Servers of which one can die.
+/// Replicated servers of which one can be killed.
 enum Replicated {
     Sentinel(SentinelServers),
     Cluster(RedisCluster),
@@ -111,16 +111,16 @@ impl Replicated {
     }
 }
 
-/// The workers, and what was done to them.
+/// The workers, and the incidents that they had.
 struct Fleet {
     workers: Vec<Worker>,
     incidents: Vec<Incident>,
     replicated: Option<Replicated>,
-    /// What the workers go by, where it can be stepped.
+    /// The clock of the workers, where it can be stepped.
     clock: Option<WallClock>,
-    /// How many workers ended with an error at their start.
+    /// The number of workers that ended with an error at their start.
     never_began: usize,
-    /// Workers that are stopped for long, each until its task ends.
+    /// Workers that are stopped for long, each until its task here ends.
     stopped: Vec<JoinHandle<(Worker, Incident)>>,
 }
 
@@ -131,8 +131,8 @@ impl Fleet {
         self.incidents.push(Incident::since(from, pid, Harm::Killed));
     }
 
-    /// Starts workers until there are as many as there should be, as a supervisor does. None may have ended by itself but one that
-    /// could not begin, because the broker was away just then.
+    /// Starts workers until their number is complete, as a supervisor does. A worker may have ended by itself only if it could
+    /// not start because the broker was away.
     fn complete(&mut self, world: &World) {
         for mut worker in std::mem::take(&mut self.workers) {
             if worker.has_ended() {
@@ -203,7 +203,7 @@ impl Fleet {
             }
             Fault::FailOver => {
                 let mut servers = self.replicated.take().unwrap();
-                // What the dead one gave before counts, and nothing that its successor gives.
+                // Tasks that the dead primary assigned before count, and none that its successor assigns.
                 let killed = Utc::now();
                 let fail_over = move || {
                     servers.fail_over();
@@ -235,7 +235,7 @@ impl Fleet {
         self.take_back(JoinHandle::is_finished).await;
     }
 
-    /// Takes those workers back that were stopped for long, as soon as they go on.
+    /// Takes workers that were stopped for long back into the fleet.
     async fn take_back(&mut self, which: impl Fn(&JoinHandle<(Worker, Incident)>) -> bool) {
         for stopped in self.stopped.extract_if(.., |stopped| which(stopped)).collect::<Vec<_>>() {
             let (worker, incident) = stopped.await.unwrap();
@@ -245,7 +245,7 @@ impl Fleet {
     }
 }
 
-/// Those of `weights` that can be injected here, and says which cannot, and why.
+/// Returns the faults of `weights` that can be injected here, and prints the others with the reason.
 fn possible(weights: &[(u64, Fault)], has_clock: bool, has_small_disk: bool) -> Vec<(u64, Fault)> {
     let why_not = |fault| match fault {
         Fault::Step if !has_clock => Some(WallClock::MISSING),
@@ -280,7 +280,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
                 tokio::spawn(produce(client.clone(), first - n, n, may_fail_over, random))
             })
             .collect();
-        // A fault comes at any moment of the round, so its time is drawn and not awaited.
+        // A fault can come at any moment of the round, so its time is drawn and not awaited.
         sleep(random.within(1_000)).await;
         let fault = if round == faults / 2 { weights[weights.len() - 1].1 } else { Fault::drawn(weights, &mut random) };
         fleet.inject(fault, &mut world, &mut random).await;
@@ -292,8 +292,8 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     }
     fleet.take_back(|_| true).await;
 
-    // The next leader then makes up for what was missed first. What a killed worker took out of a group comes back
-    // after two minutes, and no state counts it until then.
+    // The next leader makes up for missed ticks first. Tasks that a killed worker had claimed from a group come back after two
+    // minutes, and no state counts them until then.
     let (rest, last) = (Instant::now(), Utc::now().timestamp());
     let is_over = async || {
         let (lost, _) = ledger::misplaced(&report.notes, &written(&world.digests()));
@@ -305,7 +305,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     }
     let stats = world.stats().await;
     let stuck = stats.size - stats.archived - stats.completed;
-    // Ticks go on until the workers leave, which ends what runs.
+    // Ticks go on until the workers leave, so that some tasks are running then.
     for worker in &mut fleet.workers {
         let (from, pid) = (Utc::now(), worker.pid());
         worker.signal("TERM");
@@ -350,7 +350,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     if let Some(Replicated::Sentinel(servers)) = &fleet.replicated {
         println!("the sentinels have seen {} failovers", servers.switches());
     }
-    // Which workers ran again what nobody had a reason to, and when others took over from a primary.
+    // The workers whose tasks ran again without a reason, and the times of failovers.
     let mut by: BTreeMap<u32, usize> = BTreeMap::new();
     for id in &verdict.unexplained {
         let last = history.lines.iter().rfind(|line| line.id == *id);
@@ -384,7 +384,7 @@ async fn nothing_is_lost_on_redis() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_behind_sentinels() {
-    // Long enough that one which a busy machine stops for a moment is not taken for dead: it would be a second primary.
+    // Long enough that a primary which a busy machine stops for a moment is not taken for dead and gets no rival.
     let servers = spawn_blocking(|| SentinelServers::with_silence(Duration::from_secs(5))).await.unwrap();
     replicated(servers.url() + "&", Replicated::Sentinel(servers)).await;
 }
@@ -396,7 +396,7 @@ async fn nothing_is_lost_on_a_cluster() {
     replicated(cluster.url() + "?", Replicated::Cluster(cluster)).await;
 }
 
-/// On servers at `url`, which ends where its next parameter begins.
+/// Runs on servers at `url`, to whose end a parameter can be appended.
 async fn replicated(url: String, servers: Replicated) {
     let world = World::at(url + "durability=replicas(1)&durability_timeout=200ms").await;
     let clock = WallClock::new();

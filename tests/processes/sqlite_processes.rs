@@ -22,7 +22,7 @@ async fn four_processes_on_one_file_lose_nothing_when_one_dies_every_half_second
     let mut killed_runs = HashSet::new();
 
     for turn in 0..KILLS {
-        // Counted from before the enqueue: on a busy machine the workers may be through with all of it when it returns.
+        // Counted from before the enqueue: on a busy machine the workers may have done the whole batch when the enqueue returns.
         let at_least = world.history().lines.len() + 20;
         accepted.extend(world.enqueue_records(BATCH, 30).await);
         eventually("the workers go on", async || (world.history().lines.len() >= at_least).then_some(())).await;
@@ -32,14 +32,14 @@ async fn four_processes_on_one_file_lose_nothing_when_one_dies_every_half_second
         let cut_off: Vec<_> = world.history().cut_off(pid).iter().map(|line| (line.id.clone(), line.fence)).collect();
         workers.push(world.worker(8));
         for (id, fence) in cut_off {
-            // Its lease lasts for an hour: it comes back because the death is seen.
+            // The lease lasts for an hour: the task comes back because the death is noticed.
             let again = eventually("a task of the dead process comes back", async || {
                 let history = world.history();
                 let again = history.lines.iter().find(|line| line.id == id && line.fence > fence);
                 if let Some(again) = again {
                     return Some(again.at);
                 }
-                // It may have been settled in the instant before the kill, with its end not written yet.
+                // The task may have been settled just before the kill, with the line of its end not written yet.
                 let task = world.broker().task(&World::queue(), &TaskId::from_wire(&id)).await.ok()?;
                 task.is_none().then_some(killed)
             })
@@ -47,7 +47,7 @@ async fn four_processes_on_one_file_lose_nothing_when_one_dies_every_half_second
             slowest = slowest.max((again - killed).to_std().unwrap_or_default());
             killed_runs.insert((id, fence));
         }
-        // One kill every half second, counted from kill to kill.
+        // One kill every half second, measured from kill to kill.
         tokio::time::sleep(Duration::from_millis(500).saturating_sub(began.elapsed())).await;
     }
 
@@ -76,12 +76,12 @@ async fn four_processes_on_one_file_lose_nothing_when_one_dies_every_half_second
     );
 }
 
-/// Whether the process is none of those that still live.
+/// Whether the process is not one of the living workers.
 fn dead(pid: u32, workers: &[Worker]) -> bool {
     workers.iter().all(|worker| worker.pid() != pid)
 }
 
-/// What SQLite says of the file once nobody writes.
+/// Asserts that SQLite finds no fault in the file after the last write.
 fn integrity(world: &World) {
     let path = world.url.trim_start_matches("sqlite://");
     let file = rusqlite::Connection::open(path).unwrap();

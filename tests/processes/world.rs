@@ -1,4 +1,4 @@
-//! A broker, a journal and worker processes: what every story here is made of.
+//! A broker, a journal and worker processes: the world of every story here.
 
 mod worker;
 
@@ -29,7 +29,7 @@ use tempfile::TempDir;
 pub use self::worker::Worker;
 use self::worker::first_line;
 
-/// Where a story plays.
+/// The broker, the client and the files of a story.
 #[derive(Debug)]
 pub struct World {
     pub redis: Option<RedisServer>,
@@ -39,22 +39,22 @@ pub struct World {
 }
 
 impl World {
-    /// On a Redis that keeps what it answered.
+    /// A world on a Redis that keeps every answered write.
     pub async fn redis() -> Self {
         Self::redis_with("").await
     }
 
-    /// The same with parameters in the URL.
+    /// [`redis`](Self::redis) with parameters in the URL.
     pub async fn redis_with(parameters: &str) -> Self {
         Self::redis_keeping(Persistence::Always, parameters).await
     }
 
-    /// On one that goes by this clock.
+    /// A world on a Redis that uses this clock.
     pub async fn redis_by_clock(clock: &WallClock) -> Self {
         Self::on(RedisServer::by_clock(Persistence::Always, clock), "").await
     }
 
-    /// On a Redis that keeps so much.
+    /// A world on a Redis with this persistence.
     pub async fn redis_keeping(persistence: Persistence, parameters: &str) -> Self {
         Self::on(RedisServer::start(persistence), parameters).await
     }
@@ -64,19 +64,19 @@ impl World {
         Self::new(patient::client(&url).await, url, Some(server), TempDir::new().unwrap())
     }
 
-    /// On a SQLite file on a real disk.
+    /// A world on a SQLite file on a real disk.
     pub async fn sqlite() -> Self {
         let folder = TempDir::new().unwrap();
         let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
         Self::new(patient::client(&url).await, url, None, folder)
     }
 
-    /// On servers that the story keeps itself, and kills: its client gives a call up as soon as a program's does.
+    /// A world on servers that the story owns and kills: its client has a program's default timeout.
     pub async fn at(url: String) -> Self {
         Self::new(Client::connect(&url).await.unwrap(), url, None, TempDir::new().unwrap())
     }
 
-    /// On a server that the story keeps itself, with the workers at the end of a line.
+    /// A world on a server that the story owns, with the workers behind a thin line.
     pub async fn beyond(line: &ThinLine, server: &RedisServer) -> Self {
         Self::new(patient::client(&server.url()).await, line.url(), None, TempDir::new().unwrap())
     }
@@ -93,7 +93,7 @@ impl World {
         self.client.broker()
     }
 
-    /// A worker process that is ready to take tasks.
+    /// Starts a worker process and waits until it can take tasks.
     pub fn worker(&self, concurrency: usize) -> Worker {
         self.worker_with(concurrency, "8s")
     }
@@ -102,7 +102,7 @@ impl World {
         self.start(concurrency, &[("SHUTDOWN_TIMEOUT", shutdown_timeout.to_owned())])
     }
 
-    /// A worker with default settings, which also schedules a task every five seconds, and goes by this clock if there is one.
+    /// Starts a worker with default settings, which also schedules a task every five seconds, and uses `clock` if there is one.
     pub fn soaked_worker(&self, concurrency: usize, clock: Option<&WallClock>) -> Worker {
         let environment = clock.map(WallClock::environment).into_iter().flatten();
         let settings: Vec<_> = environment.chain([("SOAK", "1".to_owned())]).collect();
@@ -122,30 +122,30 @@ impl World {
         worker
     }
 
-    /// A process of the program `everyday`, where everything is as by default that `settings` of its environment do not change;
-    /// it may not be ready yet.
+    /// Starts a process of the program `everyday` with defaults, apart from the `settings` in its environment. The process
+    /// may not be ready yet.
     pub fn launched(&self, settings: &[(&str, &str)]) -> Worker {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let log = self.folder.path().join(format!("log-{}", COUNT.fetch_add(1, Ordering::Relaxed)));
         let mut command = self.program(env!("CARGO_BIN_EXE_everyday"));
-        // A line of standard error is written in pieces, and a file takes each as it comes.
+        // A line of standard error is written in pieces, and a file keeps each piece at once.
         command.stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap()).envs(settings.iter().copied());
         Worker { child: Some(command.spawn().unwrap()), log }
     }
 
-    /// The same, ready to take tasks.
+    /// [`launched`](Self::launched), and waits until the process can take tasks.
     pub async fn everyday(&self, settings: &[(&str, &str)]) -> Worker {
         let worker = self.launched(settings);
         worker.tells("serving").await;
         worker
     }
 
-    /// The same with so many tasks at a time.
+    /// [`everyday`](Self::everyday) with this concurrency.
     pub async fn everyday_of(&self, concurrency: usize) -> Worker {
         self.everyday(&[("ASYNQ_CONCURRENCY", &concurrency.to_string())]).await
     }
 
-    /// A program of this world, in an environment without settings.
+    /// A program of this world, in an environment without settings of asynq.
     fn program(&self, file: &str) -> Command {
         let mut command = Command::new(file);
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
@@ -165,7 +165,7 @@ impl World {
         self.folder.path().join("ticks")
     }
 
-    /// What every [`Tock`](asynq_tests::unruly::Tock) wrote.
+    /// The ticks that every [`Tock`](asynq_tests::unruly::Tock) wrote.
     pub fn ticks(&self) -> Ticks {
         Ticks::read(&self.ticks_file())
     }
@@ -174,7 +174,7 @@ impl World {
         self.folder.path().join("journal")
     }
 
-    /// What the worker's [`Digest`](asynq_tests::jobs::Digest) writes.
+    /// The file that the worker's [`Digest`](asynq_tests::jobs::Digest) jobs write.
     pub fn digests(&self) -> PathBuf {
         self.folder.path().join("digests")
     }
@@ -183,12 +183,12 @@ impl World {
         self.folder.path().join("hold")
     }
 
-    /// Lets no job and no making of a digest come to its end from now on.
+    /// Keeps all jobs and aggregations of digests from ending.
     pub fn hold(&self) {
         fs::write(self.hold_file(), "").unwrap();
     }
 
-    /// Lets them end again.
+    /// Lets jobs and aggregations end again after [`hold`](Self::hold).
     pub fn release(&self) {
         fs::remove_file(self.hold_file()).unwrap();
     }
@@ -216,18 +216,18 @@ impl World {
         self.client.enqueue(Poison {}).await.unwrap().id
     }
 
-    /// Asks again when the answer is late: the story is of the workers, and a busy machine is none of theirs.
+    /// The queue's counts. Asks again when an answer is late: these stories are about workers and not about busy machines.
     pub async fn stats(&self) -> QueueStats {
         eventually("the broker tells of the queue", async || self.broker().queue_stats(&Self::queue()).await.ok()).await
     }
 
-    /// The same for the tasks.
+    /// The tasks in a state. Asks again when an answer is late, as [`stats`](Self::stats) does.
     pub async fn tasks(&self, state: TaskState) -> Vec<TaskInfo> {
         let page = Page { number: 1, size: 10_000 };
         eventually("the broker lists tasks", async || self.broker().tasks(&Self::queue(), state, page).await.ok()).await
     }
 
-    /// Waits until nothing waits or runs.
+    /// Waits until the queue is idle.
     pub async fn settled(&self) -> QueueStats {
         eventually("nothing waits or runs", async || {
             let stats = self.broker().queue_stats(&Self::queue()).await.ok()?;
@@ -236,13 +236,13 @@ impl World {
         .await
     }
 
-    /// Waits until `n` runs are under way and have written so.
+    /// Waits until `n` tasks have begun and have written their start.
     pub async fn started(&self, n: usize) {
         let what = format!("{n} tasks have started");
         eventually(&what, async || (self.history().starts().len() >= n).then_some(())).await;
     }
 
-    /// Waits until the only worker says so of itself.
+    /// Waits until the only worker has this status.
     pub async fn says(&self, status: &str) {
         eventually(&format!("the worker calls itself {status}"), async || {
             let servers = self.broker().servers().await.ok()?;

@@ -1,4 +1,4 @@
-//! The commands beside the worker, and every way to get them wrong.
+//! The commands beside the worker, and their usage errors.
 
 use std::process::Output;
 

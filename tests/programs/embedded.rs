@@ -1,10 +1,10 @@
-//! Program 6: inside an application that is there already.
+//! Program 6: a worker inside an existing application.
 
 use asynq_runtime::prelude::*;
 
 use crate::stage::{Stage, on_both_brokers};
 
-/// The program with its literal URL; it compiles, and nobody runs it against port 6379.
+/// The program with its literal URL; this copy is compiled and never run against port 6379.
 mod as_written {
     #![allow(dead_code)]
     include!("as_written/program_6.rs");
@@ -44,7 +44,7 @@ async fn send_mail(_to: String) -> JobResult {
     Ok(())
 }
 
-/// How many mails wait at `client`'s broker.
+/// The number of mails that wait at `client`'s broker.
 async fn mails(client: &Client) -> u64 {
     client.inspector().queue("mails").await.map_or(0, |queue| queue.pending)
 }

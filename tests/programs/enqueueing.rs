@@ -34,7 +34,7 @@ on_both_brokers! {
         until(&client, "low", |low| low.completed == 1).await;
         worker.terminate();
 
-        // Run again: what is kept or waits is there already, the rest is new.
+        // In a second run, kept and waiting tasks exist already, and the rest is new.
         let again = stage.program(HELPER).arg("produce").output().unwrap();
         assert!(!again.status.success());
         assert!(text(&again.stderr).contains("Duplicate"), "{}", text(&again.stderr));

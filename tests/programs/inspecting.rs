@@ -1,4 +1,4 @@
-//! Program 8: looking and repairing.
+//! Program 8: inspection and repair.
 
 use asynq_runtime::prelude::*;
 
@@ -13,7 +13,7 @@ mod as_written {
     }
 }
 
-/// Archived as soon as it runs.
+/// A job that is archived at its first run.
 #[job(name = "inspecting:hopeless")]
 async fn hopeless() -> JobResult {
     Err(JobError::skip_retry("no hope"))

@@ -1,6 +1,6 @@
 //! Whole programs as users write them, run on both brokers.
 //!
-//! `as_written/` holds the blocks of that page to the letter. A program that is a whole file is a binary and runs as a process.
+//! `as_written/` holds the programs to the letter. A program that is a whole file is a binary and runs as a process.
 #![allow(clippy::unwrap_used)] // a program that does not run is a failed test
 
 mod by_hand;

@@ -1,4 +1,4 @@
-//! What else `main!` can be told: crates with jobs, services with flags, a set-up; and what wins.
+//! The other options of `main!`: crates with jobs, services with flags, a set-up; and their precedence.
 
 use serde_json::Value;
 
@@ -55,7 +55,7 @@ fn flags_win_over_the_environment_and_that_over_the_set_up() {
 }
 
 #[test]
-fn json_logs_are_one_object_per_line_and_there_is_no_table() {
+fn json_logs_are_one_object_per_line_without_a_table() {
     let stage = Stage::sqlite();
     let mut command = stage.program(PROGRAM);
     command.args(["--log-format", "json"]);
@@ -67,7 +67,7 @@ fn json_logs_are_one_object_per_line_and_there_is_no_table() {
     }
 }
 
-/// A program requeues what it has within a second of its shutdown timeout, as it promises.
+/// A program requeues its tasks within a second of its shutdown timeout, as documented.
 mod timing {
     use super::*;
 

@@ -51,7 +51,7 @@ on_both_brokers! {
         assert!(entries.iter().all(|entry| entry.prev_enqueue_time.is_some()));
         assert_ne!(entries[1].next_enqueue_time, Some(Timestamp::NEVER));
 
-        // By hand a task has the time at which it runs.
+        // A task that is enqueued from the command line has the time of its run.
         stage.ask(PROGRAM, &["enqueue", "report"]);
         worker.wait_for(&["for 20", " UTC"]);
 

@@ -21,7 +21,7 @@ on_both_brokers! {
         worker.wait_for(&["from=me@example.com"]);
         worker.terminate();
 
-        // Delivered, revoked and one thumbnail are gone; the others wait or were given up.
+        // The delivered, the revoked and one thumbnail task are gone; the others wait or are archived.
         assert_eq!((stats.archived, stats.retry, stats.scheduled), (1, 3, 0), "{stats:#?}");
         let given_up = &tasks(&client, "default", TaskState::Archived).await[0];
         assert_eq!(given_up.last_error.as_deref(), Some("bad address nobody"));

@@ -1,4 +1,4 @@
-//! A place to run programs: one private broker, the binaries, and what they print.
+//! A stage for programs: one private broker, the binaries, and their output.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -15,7 +15,7 @@ use asynq_runtime::{
 use asynq_tests::{PATIENCE, Persistence, RedisServer, eventually, eventually_blocking, patient};
 use tempfile::TempDir;
 
-/// One test body as two tests, one per broker.
+/// Makes two tests of one body, one per broker.
 macro_rules! on_both_brokers {
     ($($(#[$meta:meta])* async fn $name:ident($stage:ident: &Stage) $body:block)*) => {$(
         mod $name {
@@ -64,14 +64,14 @@ impl Stage {
         patient::client(&self.url).await
     }
 
-    /// A program that works on this broker.
+    /// The command of a program on this broker.
     pub(crate) fn program(&self, binary: &str) -> Command {
         let mut command = program(binary);
         command.env("ASYNQ_URL", &self.url);
         command
     }
 
-    /// Runs a command of a program to its end, which must be a good one; gives what it printed.
+    /// Runs a command of a program, asserts its success and returns its output.
     pub(crate) fn ask(&self, binary: &str, args: &[&str]) -> String {
         let output = self.program(binary).args(args).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
@@ -79,7 +79,7 @@ impl Stage {
     }
 }
 
-/// A program in an environment without settings.
+/// The command of a program in an environment without settings.
 pub(crate) fn program(binary: &str) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
@@ -93,7 +93,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("programs print UTF-8")
 }
 
-/// The one line of an error.
+/// The only line of an error.
 pub(crate) fn error_line(output: &Output) -> String {
     let stderr = text(&output.stderr);
     assert!(!output.status.success(), "it should have failed: {stderr}");
@@ -103,7 +103,7 @@ pub(crate) fn error_line(output: &Output) -> String {
     lines[0].to_owned()
 }
 
-/// A program that runs as a worker; killed when dropped.
+/// A program that runs as a worker, killed when dropped.
 pub(crate) struct Worker {
     child: Child,
     printed: Arc<Printed>,
@@ -133,7 +133,7 @@ impl Worker {
         Self { child, printed }
     }
 
-    /// Waits until it has printed a line that contains each of `parts`, on either output.
+    /// Waits until the program has printed a line that contains each of `parts`, on either output.
     pub(crate) fn wait_for(&self, parts: &[&str]) {
         let lines = self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = |lines: &mut Vec<String>| !parts.iter().all(|part| lines.iter().any(|line| line.contains(part)));
@@ -141,7 +141,7 @@ impl Worker {
         assert!(!timeout.timed_out(), "{parts:?} did not come; it printed {:#?}", *lines);
     }
 
-    /// Asks it to leave as a supervisor does; gives what it printed.
+    /// Sends TERM as a supervisor does and returns the output.
     pub(crate) fn terminate(mut self) -> Vec<String> {
         let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
         assert!(asked.success());
@@ -159,7 +159,7 @@ impl Drop for Worker {
     }
 }
 
-/// The lines in which a program complains, but for those of a broker that was late: a slow machine makes it so.
+/// The warnings and errors of a program, except those about a broker that was late, as on a slow machine.
 pub(crate) fn complaints(lines: &[String]) -> Vec<&str> {
     let is_complaint = |line: &str| line.contains("ERROR") || line.contains("WARN");
     lines.iter().map(String::as_str).filter(|line| is_complaint(line) && !line.contains("in time")).collect()
@@ -169,7 +169,7 @@ pub(crate) fn queue(name: &str) -> QueueName {
     QueueName::new(name).unwrap()
 }
 
-/// Waits until the queue is as `wanted` says; another process works on it, so there is nothing to be told by.
+/// Waits until the queue satisfies `wanted`; another process works on the queue, so no signal tells of the change.
 pub(crate) async fn until(client: &Client, name: &str, wanted: impl Fn(&QueueStats) -> bool) -> QueueStats {
     eventually(&format!("queue {name} is as it should be"), async || {
         let stats = client.broker().queue_stats(&queue(name)).await.unwrap();

@@ -1,4 +1,4 @@
-//! Program 7: tests of one's own jobs. It continues program 1 in the same file.
+//! Program 7: tests of the user's own jobs. It continues program 1 in the same file.
 
 mod as_written {
     #![allow(dead_code, unused_imports)] // the worker's `main` and the example's repeated imports

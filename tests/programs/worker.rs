@@ -26,7 +26,7 @@ on_both_brokers! {
     async fn an_idle_worker_that_is_asked_to_leave_has_nothing_to_complain_of(stage: &Stage) {
         let worker = Worker::start(stage.program(PROGRAM));
         worker.wait_for(&["serving"]);
-        // Its subscriber has to be there to be in the way.
+        // The worker's subscriber must exist to disturb the shutdown.
         let client = stage.client().await;
         let listed = async || (!client.broker().servers().await.unwrap().is_empty()).then_some(());
         eventually("the worker is listed", listed).await;

@@ -1,4 +1,4 @@
-//! One case's world: a fresh store, a broker on it, a clock that stands still, and one member that works.
+//! The world of one case: a fresh store, a broker on it, a clock that stands still, and one member that works.
 
 use std::{collections::BTreeMap, future::Future, sync::Arc, task::Poll, time::Duration};
 
@@ -37,38 +37,38 @@ pub enum Need {
 
 /// Where tasks are kept, and the ways around the contract that a test needs.
 pub trait Store: Sized + Send + Sync + 'static {
-    /// For people.
+    /// The store's name in the output of tests.
     const NAME: &'static str;
-    /// As [`Broker::kind`] says.
+    /// The kind that [`Broker::kind`] returns.
     const KIND: &'static str = Self::NAME;
-    /// What this store cannot have, and why.
+    /// The needs that this store cannot meet, each with the reason.
     const GAPS: &'static [(Need, &'static str)];
 
     /// A fresh, private, empty store.
     fn start() -> impl Future<Output = Self> + Send;
     /// A broker on this store as a program of its own would open it; without a clock it keeps its own time.
     fn connect(&self, clock: Option<Arc<dyn Clock>>) -> impl Future<Output = Arc<dyn Broker>> + Send;
-    /// Everything stored, as text, but for what shows who is alive: equal dumps mean that nothing was changed.
+    /// Returns everything stored, as text, without the records of who is alive: equal dumps mean that nothing was changed.
     fn dump(&self) -> String;
     /// Replaces the stored message of a task by `bytes`.
     fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]);
-    /// Lets the time of keys that end by themselves pass, where the store's own clock counts it; `now` is the time after that.
+    /// Lets `by` pass for keys that end by themselves, where the store's own clock counts it; `now` is the time afterwards.
     fn age(&self, by: Duration, now: DateTime<Utc>);
     /// The unique locks of a queue that are held at `now`, and the ids of the tasks that hold them.
     fn locks(&self, queue: &QueueName, now: DateTime<Utc>) -> BTreeMap<String, String>;
-    /// Takes away the task behind an id, but not the id.
+    /// Deletes the task behind an id, but not the id.
     fn make_ghost(&self, queue: &QueueName, id: &TaskId);
-    /// Puts the id of a task that lives elsewhere on the list of completed tasks whose retention has passed.
+    /// Puts the id of a task that is in another state on the list of completed tasks whose retention has passed.
     fn list_as_expired(&self, queue: &QueueName, id: &TaskId);
     /// Leaves a unique lock behind that ends at `until`, as a crash between the lock and its task does.
     fn leave_lock(&self, queue: &QueueName, key: &str, id: &TaskId, until: DateTime<Utc>);
-    /// Takes away the lease of an active task.
+    /// Deletes the lease of an active task.
     fn lose_lease(&self, queue: &QueueName, id: &TaskId);
-    /// A Go program on the same data.
+    /// Returns a Go program on the same data, if the store has one.
     fn go(&self) -> Option<GoPeer<'_>>;
 }
 
-/// What a case works with.
+/// The store, the broker and the member of one case.
 #[derive(Debug)]
 pub struct Fixture<S> {
     broker: Arc<dyn Broker>,
@@ -79,12 +79,12 @@ pub struct Fixture<S> {
 }
 
 impl<S: Store> Fixture<S> {
-    /// An empty store whose broker's clock stands at [`PINNED`].
+    /// Starts on an empty store with a broker whose clock stands at [`PINNED`].
     pub async fn start() -> Self {
         Self::with_clock(Some(ManualClock::new(PINNED))).await
     }
 
-    /// An empty store whose broker keeps its own time, for cases about waiting.
+    /// Starts on an empty store with a broker that keeps its own time, for cases about waiting.
     pub async fn real_time() -> Self {
         Self::with_clock(None).await
     }
@@ -108,7 +108,7 @@ impl<S: Store> Fixture<S> {
         &*self.broker
     }
 
-    /// The broker, to share.
+    /// The broker, as a handle to share.
     pub fn shared(&self) -> Arc<dyn Broker> {
         self.broker.clone()
     }
@@ -123,12 +123,12 @@ impl<S: Store> Fixture<S> {
         &self.member
     }
 
-    /// Another member of this broker; its number makes its name.
+    /// Joins as another member of this broker; `number` makes the member's name.
     pub async fn another_member(&self, number: u32) -> Member {
         join(&*self.broker, number).await
     }
 
-    /// A member of any broker.
+    /// Joins as a member of any broker.
     pub async fn member_of(&self, broker: &dyn Broker, number: u32) -> Member {
         join(broker, number).await
     }
@@ -159,7 +159,7 @@ impl<S: Store> Fixture<S> {
         self.broker.dequeue(member, &[Wanted { queue: default_queue(), n }]).await.unwrap()
     }
 
-    /// Takes exactly `n` tasks of the default queue, in as many calls as that needs; each call has to give some.
+    /// Takes exactly `n` tasks of the default queue, in as many calls as needed; each call has to return some.
     pub async fn take_exactly(&self, n: usize) -> Vec<Run> {
         let mut runs = Vec::new();
         while runs.len() < n {
@@ -170,17 +170,17 @@ impl<S: Store> Fixture<S> {
         runs
     }
 
-    /// Takes the one task that is there.
+    /// Takes the only pending task.
     pub async fn take_one(&self) -> Run {
         only(self.take(2).await)
     }
 
-    /// Takes the one task that is there, as `member`.
+    /// Takes the only pending task as `member`.
     pub async fn take_one_as(&self, member: &Member) -> Run {
         only(self.take_as(member, 2).await)
     }
 
-    /// Takes everything that is there, and says the ids.
+    /// Takes every pending task and returns the ids.
     pub async fn drain(&self) -> Vec<String> {
         self.take(100).await.iter().map(|run| run.key.id.to_string()).collect()
     }
@@ -192,18 +192,18 @@ impl<S: Store> Fixture<S> {
         answers[0]
     }
 
-    /// Moves what is due; says how many.
+    /// Forwards due tasks and returns their number.
     pub async fn forward(&self) -> usize {
         self.broker.forward(&[default_queue()], RetryOrder::Last).await.unwrap().moved
     }
 
-    /// Requeues the tasks of the dead; says their ids.
+    /// Requeues the tasks of dead members and returns the ids.
     pub async fn recover(&self) -> Vec<String> {
         let recovered = self.broker.recover(&[default_queue()]).await.unwrap();
         recovered.tasks.iter().map(|(_, id)| id.to_string()).collect()
     }
 
-    /// What the default queue holds.
+    /// Reads a snapshot of the default queue.
     pub async fn snapshot(&self) -> Snapshot {
         Snapshot::of(&*self.broker, &default_queue()).await
     }
@@ -234,7 +234,7 @@ pub async fn join(broker: &dyn Broker, number: u32) -> Member {
 }
 
 /// Polls `future` so many times, with a turn of the runtime for other tasks before each poll but the first, and drops it.
-/// Returns its output if it has come by then: a call can be given up at any of its steps, however fast the machine is.
+/// Returns its output if the future was ready by then: so a call can be given up at any of its steps on any machine.
 pub async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     for poll in 0..times {

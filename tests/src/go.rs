@@ -1,4 +1,4 @@
-//! A Go program on the same Redis, as far as its commands go.
+//! A Go program on the same Redis, reduced to the commands that it sends.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use crate::redis::Commands;
 
-/// asynq's own way with the default queue, by its own clock.
+/// asynq's own commands on the default queue, at times that the test passes.
 pub struct GoPeer<'a> {
     store: &'a dyn Commands,
 }
@@ -62,7 +62,7 @@ impl<'a> GoPeer<'a> {
         self.int(&["ZADD", SCHEDULED, &at.to_string(), &message.id]);
     }
 
-    /// Takes the oldest task with a lease until `lease_until`; says its id.
+    /// Takes the oldest task with a lease until `lease_until` and returns its id.
     pub fn dequeue(&self, lease_until: i64) -> String {
         let id: String = self.command(&[b"RPOPLPUSH", PENDING.as_bytes(), ACTIVE.as_bytes()]);
         self.int(&["HSET", &Self::task(&id), "state", "active"]);
@@ -71,14 +71,14 @@ impl<'a> GoPeer<'a> {
         id
     }
 
-    /// Ends a run as done, whichever server holds it.
+    /// Ends a run as done, no matter which server holds it.
     pub fn done(&self, id: &str) {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
         self.int(&["DEL", &Self::task(id)]);
     }
 
-    /// Ends a run as a success that is kept until `expiry`, Unix seconds, whichever server holds it.
+    /// Ends a run as a success that is kept until `expiry` in Unix seconds, no matter which server holds it.
     pub fn complete(&self, message: &TaskMessage, now: i64, expiry: i64) {
         let (id, key) = (&message.id, Self::task(&message.id));
         let stored = TaskMessage { completed_at: now, ..message.clone() };
@@ -88,7 +88,7 @@ impl<'a> GoPeer<'a> {
         self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &stored.encode(), b"state", b"completed"]);
     }
 
-    /// Puts a run back to the head of pending, whichever server holds it.
+    /// Puts a run back to the head of pending, no matter which server holds it.
     pub fn requeue(&self, id: &str) {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
@@ -96,7 +96,7 @@ impl<'a> GoPeer<'a> {
         self.int(&["HSET", &Self::task(id), "state", "pending"]);
     }
 
-    /// Its recoverer: the run failed because its lease expired; it is due again at `at`.
+    /// Recovers a task as Go does: the run failed because its lease expired, and the task is due again at `at`.
     pub fn recover(&self, id: &str, at: i64) {
         let key = Self::task(id);
         let raw: Vec<u8> = self.command(&[b"HGET", key.as_bytes(), b"msg"]);
@@ -110,20 +110,20 @@ impl<'a> GoPeer<'a> {
         self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &message.encode(), b"state", b"retry"]);
     }
 
-    /// Its forwarder moves one task of `retry` to pending.
+    /// Forwards one task of `retry` to pending as Go does.
     pub fn forward(&self, id: &str, now_ns: i64) {
         self.int(&["LPUSH", PENDING, id]);
         assert_eq!(self.int(&["ZREM", RETRY, id]), 1);
         self.int(&["HSET", &Self::task(id), "state", "pending", "pending_since", &now_ns.to_string()]);
     }
 
-    /// Its heartbeat extends a lease that it believes to be its own.
+    /// Extends a lease as Go's heartbeat does: without a check that the lease is still its own.
     pub fn extend(&self, id: &str, lease_until: i64) {
         self.int(&["ZADD", LEASE, "XX", &lease_until.to_string(), id]);
     }
 
-    /// Puts a task into the group that its message names, at the second `at`; with `lock_seconds` it holds the lock of its
-    /// message, of which asynq writes no field.
+    /// Puts a task into the group that its message names, at the second `at`. With `lock_seconds` the task holds the lock of
+    /// its message; asynq writes no field about that lock.
     pub fn add_to_group(&self, message: &TaskMessage, at: i64, lock_seconds: Option<i64>) {
         let (key, group) = (Self::task(&message.id), message.group_key.as_str());
         self.int(&["SADD", "asynq:queues", "default"]);
@@ -141,7 +141,7 @@ impl<'a> GoPeer<'a> {
         format!("asynq:{{default}}:g:{name}")
     }
 
-    /// Takes everything that waits in a group as a set until `deadline`; says the set's key.
+    /// Takes every task that waits in a group as a set until `deadline` and returns the set's key.
     pub fn aggregation_check(&self, group: &str, deadline: i64) -> String {
         let set = format!("{}:{}", Self::group(group), "8e99094e-15f2-4d47-8e44-723a25eb3551");
         self.int(&["ZUNIONSTORE", &set, "1", &Self::group(group)]);
@@ -151,7 +151,7 @@ impl<'a> GoPeer<'a> {
         set
     }
 
-    /// Puts every set whose deadline has passed at the second `now` back to its group, and forgets to say so.
+    /// Puts every set whose deadline has passed at the second `now` back to its group, and leaves the tasks' states as they are.
     pub fn reclaim(&self, now: i64) {
         let sets: Vec<String> = self.command(&[b"ZRANGEBYSCORE", SETS.as_bytes(), b"-inf", now.to_string().as_bytes()]);
         for set in sets {
@@ -171,19 +171,19 @@ impl<'a> GoPeer<'a> {
         self.int(&["ZREM", SETS, set]);
     }
 
-    /// The only set there is.
+    /// The key of the only set.
     pub fn set(&self) -> String {
         let mut sets: Vec<String> = self.command(&[b"ZRANGE", SETS.as_bytes(), b"0", b"-1"]);
         assert_eq!(sets.len(), 1, "{sets:?}");
         sets.remove(0)
     }
 
-    /// Loses every deadline of a set, as an eviction would.
+    /// Deletes the deadlines of all sets, as an eviction would.
     pub fn lose_deadlines(&self) {
         self.int(&["DEL", SETS]);
     }
 
-    /// Its forwarder moves one task of `scheduled` to the group that its hash names.
+    /// Forwards one task of `scheduled` to the group that its hash names, as Go does.
     pub fn forward_to_group(&self, id: &str, now: i64) {
         let key = Self::task(id);
         let group: String = self.command(&[b"HGET", key.as_bytes(), b"group"]);
@@ -192,19 +192,19 @@ impl<'a> GoPeer<'a> {
         self.int(&["HSET", &key, "state", "aggregating"]);
     }
 
-    /// Asks for a token of its `x/rate` until the second `deadline`, as its script does.
+    /// Asks for a token of Go's `x/rate` until the second `deadline`, as its script does.
     pub fn acquire_token(&self, scope: &str, max: i64, task: &str, now: i64, deadline: i64) -> bool {
         let key = format!("asynq:sema:{scope}");
         self.int(&["ZREMRANGEBYSCORE", &key, "-inf", &(now - 1).to_string()]);
         self.int(&["ZCARD", &key]) < max && self.int(&["ZADD", &key, &deadline.to_string(), task]) >= 0
     }
 
-    /// Gives a token of its `x/rate` back; says whether there was one.
+    /// Gives a token of Go's `x/rate` back and returns whether it was held.
     pub fn release_token(&self, scope: &str, task: &str) -> bool {
         self.int(&["ZREM", &format!("asynq:sema:{scope}"), task]) == 1
     }
 
-    /// Breaks off between leaving a place of the default queue (`pending`, `active`, `retry` …) and coming to the next.
+    /// Stops half-way: removes the id from a place of the default queue (`pending`, `active`, `retry` …) and adds it to no other.
     pub fn break_off(&self, place: &str, id: &str) {
         let key = format!("asynq:{{default}}:{place}");
         let gone = if matches!(place, "pending" | "active") {
@@ -215,7 +215,7 @@ impl<'a> GoPeer<'a> {
         assert_eq!(gone, 1, "{id} was in {place}");
     }
 
-    /// Leases something that is not active, until the second `until`.
+    /// Adds a lease until the second `until` for a task that is not active.
     pub fn lease(&self, id: &str, until: i64) {
         self.int(&["ZADD", LEASE, &until.to_string(), id]);
     }

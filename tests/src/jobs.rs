@@ -1,4 +1,4 @@
-//! The jobs of the workers that are processes of their own; tests enqueue them by type.
+//! The jobs of workers that are separate processes; tests enqueue them by type.
 
 use std::{
     fs::OpenOptions,
@@ -13,17 +13,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::{Event, Journal};
 
-/// Writes down its start, takes its time, waits while it is held, and writes down its end. After a crash it takes no time of its
-/// own, so that a test can give it an hour that only a kill ends.
+/// Writes down its start, sleeps for `millis`, waits while the file `HOLD` exists, and writes down its end. After a crash the
+/// task does not sleep, so that a test can give it an hour that only a kill ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Record {
-    /// How long it takes.
+    /// How long a run sleeps.
     pub millis: u64,
 }
 
 impl Job for Record {
     const NAME: &'static str = "record";
-    // On a busy machine the same one may be in flight whenever its worker is killed.
+    // On a busy machine the same task may be in flight whenever its worker is killed.
     const OPTIONS: JobOptions = JobOptions::new().retry(5).max_crashes(20);
     type Output = JobResult;
 
@@ -33,7 +33,7 @@ impl Job for Record {
         if ctx.crashes() == 0 {
             tokio::time::sleep(Duration::from_millis(self.millis)).await;
         }
-        // As long as the test holds it; the process ends with the test.
+        // The test may hold the job to the end of the process.
         while is_held() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -42,10 +42,10 @@ impl Job for Record {
     }
 }
 
-/// As [`Record`], with a payload of any size.
+/// A [`Record`] with a payload of any size.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Parcel {
-    /// What it carries.
+    /// The payload.
     pub content: Vec<u8>,
 }
 
@@ -65,17 +65,17 @@ impl Job for Parcel {
     }
 }
 
-/// Fails as often as it is told to, and then ends; writes both down. With more failures than retries it is archived.
+/// Fails `fails` times, and then succeeds; writes every attempt down. With more failures than retries the task is archived.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Trial {
-    /// How many attempts fail before the one that does not.
+    /// The number of attempts that fail before one succeeds.
     pub fails: u32,
     /// How long an attempt takes.
     pub millis: u64,
 }
 
 impl Trial {
-    /// How many failures there may be before the one that is one too many.
+    /// The number of retries; with one more failure the task is archived.
     pub const RETRIES: u32 = 3;
 }
 
@@ -96,7 +96,7 @@ impl Job for Trial {
     }
 }
 
-/// Takes the whole process down, as a stack overflow or the kernel would.
+/// Aborts the whole process, as a stack overflow does, or a kill by the kernel.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Poison {}
 
@@ -107,16 +107,16 @@ impl Job for Poison {
 
     async fn run(self, ctx: &JobContext) -> JobResult {
         ctx.state::<Journal>().ok_or("no journal")?.write(Event::Start, ctx)?;
-        // Long enough that neighbours run beside it when it strikes.
+        // Long enough that other jobs run beside this one when it aborts.
         tokio::time::sleep(Duration::from_millis(30)).await;
         std::process::abort();
     }
 }
 
-/// One of many, each with a number of its own.
+/// A note, one of many, each with a number of its own.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Note {
-    /// Its number.
+    /// The number of this note.
     pub n: u32,
 }
 
@@ -130,17 +130,17 @@ impl Job for Note {
     }
 }
 
-/// Made of many notes. The making writes `made` into the file `DIGESTS`, takes its time and waits while it is held, so that a
-/// test can strike between the claim of a set and its end; the run writes its id and the numbers of its notes.
+/// A digest of many notes. Aggregation writes `made` into the file `DIGESTS`, takes its time and waits while the file `HOLD`
+/// exists, so that a test can strike between the claim of a set and its end; the run writes its id and the notes' numbers.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Digest {
-    /// What it was made of.
+    /// The notes of the digest's set.
     pub notes: Vec<Note>,
 }
 
 impl Job for Digest {
     const NAME: &'static str = "digest";
-    // Its worker is killed a dozen times, and on a busy machine the same digest may run each time.
+    // The worker is killed a dozen times, and on a busy machine the same digest may run each time.
     const OPTIONS: JobOptions = JobOptions::new().max_crashes(20);
     type Output = JobResult;
 
@@ -163,7 +163,7 @@ impl Aggregates for Digest {
     }
 }
 
-/// Whether the file `HOLD` is there: while it is, nothing comes to its end.
+/// Returns whether the file `HOLD` exists: until it is deleted, no job ends.
 fn is_held() -> bool {
     std::env::var_os("HOLD").is_some_and(|path| Path::new(&path).exists())
 }

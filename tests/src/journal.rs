@@ -1,4 +1,4 @@
-//! What jobs did, written by their processes and read by the test: one line per event, appended whole.
+//! A journal of the runs of jobs, written by their processes and read by the test: one line per event, appended whole.
 
 use std::{
     collections::HashMap,
@@ -12,31 +12,31 @@ use asynq_runtime::JobContext;
 use chrono::{DateTime, TimeDelta, Utc};
 use rustix::time::{ClockId, clock_gettime};
 
-/// What happened.
+/// An event of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Event {
     /// The job began.
     Start,
-    /// The job reached its end; what the broker made of that is another matter.
+    /// The job reached its end, whatever outcome the broker recorded.
     End,
 }
 
-/// One line.
+/// One line of the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Line {
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// To which task.
+    /// The id of the task.
     pub id: String,
-    /// In which run: the nanoseconds at which its server asked for it.
+    /// The fence of the run: the nanoseconds at which its server asked for the task.
     pub fence: i64,
-    /// The attempt's number of retries before it.
+    /// The number of retries before this attempt.
     pub retried: u32,
-    /// In which process.
+    /// The process that wrote the line.
     pub pid: u32,
-    /// When, whatever the wall clock of that process did.
+    /// The time of the event, independent of the wall clock of that process.
     pub at: DateTime<Utc>,
-    /// When by its wall clock, which a test may step.
+    /// The time of the event by the wall clock of that process, which a test may step.
     pub clock: DateTime<Utc>,
 }
 
@@ -45,7 +45,7 @@ pub struct Line {
 pub struct Journal(File);
 
 impl Journal {
-    /// Opens the file for appending; several processes may.
+    /// Opens the file for appending; several processes may append to one file.
     ///
     /// # Errors
     ///
@@ -67,14 +67,14 @@ impl Journal {
 }
 
 impl Line {
-    /// When the server asked for the run that this line is about. After a step back of its clock the fence is ahead of it
-    /// for a while.
+    /// When the server asked for this run. After the server's clock was stepped back, the fence is in the future for a while
+    /// and counts as now.
     pub fn asked_for(&self) -> DateTime<Utc> {
         self.at - (self.clock - DateTime::from_timestamp_nanos(self.fence)).max(TimeDelta::zero())
     }
 }
 
-/// What the journal says so far.
+/// The journal so far.
 #[derive(Debug, Clone, Default)]
 pub struct History {
     /// Every line, in the order of writing.
@@ -99,14 +99,14 @@ impl History {
         self.count(Event::End)
     }
 
-    /// Tasks that began more than once, with how often.
+    /// Tasks that began more than once, with the number of starts.
     pub fn repeated(&self) -> Vec<(&str, usize)> {
         let mut repeated: Vec<_> = self.starts().into_iter().filter(|&(_, n)| n > 1).collect();
         repeated.sort_unstable();
         repeated
     }
 
-    /// Runs that began in process `pid` and did not reach their end there.
+    /// Runs that began in process `pid` and did not reach their end.
     pub fn cut_off(&self, pid: u32) -> Vec<&Line> {
         let ended = |fence, id: &str| {
             self.lines.iter().any(|line| line.event == Event::End && line.fence == fence && line.id == id)
@@ -124,21 +124,21 @@ impl History {
     }
 }
 
-/// The whole lines of a file that others write; none if it is not there yet. Of the line that is just being written a reader
-/// may see a part.
+/// The whole lines of a file that other processes write; empty if the file does not exist yet. A reader may see a part of the
+/// line that is just being written.
 pub fn written(path: &Path) -> String {
     let mut text = fs::read_to_string(path).unwrap_or_default();
     text.truncate(text.rfind('\n').map_or(0, |last| last + 1));
     text
 }
 
-/// Nanoseconds of the clock that all processes of this machine share and nobody steps.
+/// Nanoseconds of the monotonic clock, which all processes of this machine share and which cannot be stepped.
 fn monotonic() -> i64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// When that clock told 0, by the wall clock of the reader.
+/// The time at which the monotonic clock was 0, by the wall clock of the reader.
 static ORIGIN: LazyLock<DateTime<Utc>> = LazyLock::new(|| Utc::now() - TimeDelta::nanoseconds(monotonic()));
 
 fn parse(line: &str) -> Option<Line> {

@@ -1,7 +1,7 @@
-//! Fixtures: a private broker of each kind, tasks in every state, and what can be seen of them.
+//! Fixtures: a private broker of each kind, tasks in every state, and snapshots of them.
 //!
-//! A case is written once against [`Fixture`] and compiled once per [`Store`]. What one store cannot have is data
-//! ([`Store::GAPS`]), and a case that needs it is skipped with the reason.
+//! A case is written once against [`Fixture`] and compiled once per [`Store`]. The needs that a store cannot meet are data
+//! ([`Store::GAPS`]), and a case with such a need is skipped with the reason.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc, clippy::missing_errors_doc)] // a fixture that fails is a failed test
 
 mod fixture;

@@ -1,7 +1,7 @@
-//! A library with a job: it is there only in programs that name the library.
+//! A library with a job: only programs that name the library contain the job.
 
 use asynq_runtime::prelude::*;
 
-/// Lives in a crate of its own.
+/// A job in a crate of its own.
 #[job]
 pub async fn from_a_library() {}

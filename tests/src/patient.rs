@@ -1,4 +1,4 @@
-//! Brokers that wait for an answer as long as a test does: a slow machine is not what a test is about.
+//! Brokers that wait for an answer as long as a test does, so that a slow machine does not fail a test.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ pub fn redis_options(clock: Option<Arc<dyn Clock>>) -> RedisOptions {
     options
 }
 
-/// The same for SQLite.
+/// Options of SQLite with which no call times out before the test does.
 pub fn sqlite_options(clock: Option<Arc<dyn Clock>>) -> SqliteOptions {
     let mut options = SqliteOptions::default();
     options.clock = clock;
@@ -29,7 +29,7 @@ pub fn sqlite_options(clock: Option<Arc<dyn Clock>>) -> SqliteOptions {
     options
 }
 
-/// A broker at `url` whose calls do not time out before the test does; without a clock it keeps its own time.
+/// Connects to a broker at `url` whose calls do not time out before the test does; without a clock the broker uses its own.
 pub async fn broker(url: &str, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
     if url.starts_with("sqlite:") {
         Arc::new(SqliteBroker::open(url, sqlite_options(clock)).await.expect("the file can be used"))
@@ -38,7 +38,7 @@ pub async fn broker(url: &str, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker>
     }
 }
 
-/// A client of such a broker.
+/// Connects a client to such a broker.
 pub async fn client(url: &str) -> Client {
     Client::new(broker(url, None).await)
 }

@@ -1,8 +1,8 @@
-//! Reads Prometheus's text format as strictly as `promtool check metrics`, and a bit more.
+//! Reads Prometheus's text format as strictly as `promtool check metrics`, and a bit more strictly.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a text has: the families by name.
+/// The families of a text, by name.
 pub type Families = BTreeMap<String, Family>;
 
 /// One metric with all its series.
@@ -14,10 +14,10 @@ pub struct Family {
     pub samples: Vec<Sample>,
 }
 
-/// One line.
+/// One line of a family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// With its suffix, such as `_bucket`.
+    /// The name with its suffix, such as `_bucket`.
     pub name: String,
     /// The labels, unescaped.
     pub labels: BTreeMap<String, String>,
@@ -34,12 +34,12 @@ impl Family {
     }
 }
 
-/// Gauges that asynq itself calls so.
+/// Gauges of asynq's own whose names end in `_total`.
 const GAUGES_CALLED_TOTAL: [&str; 2] = ["asynq_tasks_enqueued_total", "asynq_queue_paused_total"];
 
-/// The families of a text, or what is wrong with it: a family without or with two HELP or TYPE lines, lines of one that
-/// do not stand together, a series twice, a label that is not escaped, a counter that does not end in `_total`, a histogram
-/// whose buckets do not add up.
+/// Returns the families of a text, or its first fault: a family without or with two HELP or TYPE lines, lines of one family
+/// that do not stand together, a series twice, a label that is not escaped, a counter that does not end in `_total`, a
+/// histogram whose buckets do not add up.
 pub fn check(text: &str) -> Result<Families, String> {
     if !text.is_empty() && !text.ends_with('\n') {
         return Err("the last line does not end".to_owned());
@@ -106,7 +106,7 @@ pub fn check(text: &str) -> Result<Families, String> {
     Ok(families)
 }
 
-/// The family that a name belongs to: its own, or that of a histogram of which it is a part.
+/// The family that a name belongs to: the family of that name, or the histogram whose part has it.
 fn family_of(name: &str, families: &Families) -> Option<String> {
     if families.get(name).is_some_and(|family| family.kind != "histogram") {
         return Some(name.to_owned());
@@ -146,7 +146,7 @@ fn histogram(name: &str, family: &Family) -> Result<(), String> {
     }
 }
 
-/// `name{label="value",…} 1.5`.
+/// Parses a line such as `name{label="value",…} 1.5`.
 fn sample(line: &str) -> Option<Sample> {
     let end = line.find(|c: char| !is_name(c)).filter(|&end| end > 0)?;
     let (name, mut rest) = line.split_at(end);
@@ -177,7 +177,7 @@ fn sample(line: &str) -> Option<Sample> {
         .flatten()
 }
 
-/// The text up to the closing quote, unescaped, and what follows.
+/// Returns the text up to the closing quote, unescaped, and the rest.
 fn quoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut chars = text.char_indices();

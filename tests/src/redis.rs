@@ -1,5 +1,5 @@
-//! A private redis-server per fixture, and the ways around the contract into it; the same for every place where Redis
-//! runs.
+//! A private redis-server per fixture, and the ways around the contract into it, common to all topologies of
+//! Redis.
 
 mod cluster;
 mod guard;
@@ -37,42 +37,42 @@ use crate::{GoPeer, Need, Store, patient, wall_clock::WallClock};
 
 /// The servers that together are one store.
 pub trait Servers: fmt::Debug + Send + Sync + 'static {
-    /// For people.
+    /// The name of the servers in the output of tests.
     const NAME: &'static str;
     /// See [`Store::GAPS`].
     const GAPS: &'static [(Need, &'static str)] = &[LIVENESS];
 
-    /// Empty ones, for one test alone.
+    /// Takes empty servers for one test alone.
     fn take() -> Self;
-    /// What a program connects to.
+    /// The URL for a program to connect to.
     fn url(&self) -> String;
-    /// The test's own connections: one to each master.
+    /// The connections of the test itself: one to each master.
     fn connections(&self) -> Vec<Connection>;
-    /// Which of them keeps `key`.
+    /// The index of the connection whose master keeps `key`.
     fn place(&self, key: &[u8]) -> usize {
         let _ = key;
         0
     }
 }
 
-/// What no Redis can have.
+/// The need that no Redis can meet.
 const LIVENESS: (Need, &str) = (Need::LivenessLock, "only leases tell that a server on another machine is dead");
 
 /// Runs commands around the contract.
 pub(crate) trait Commands {
-    /// Runs one command where its first key is.
+    /// Runs one command on the master of its first key.
     fn run(&self, words: &[&[u8]]) -> ::redis::Value;
 }
 
-/// What a server keeps when it is killed.
+/// The data that a server keeps when it is killed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Persistence {
     /// Nothing.
     None,
-    /// What it answered until about a second before its machine dies: `appendonly yes`, `appendfsync everysec`, as the guide
+    /// The answered writes until about a second before the machine dies: `appendonly yes`, `appendfsync everysec`, as the guide
     /// advises.
     EverySecond,
-    /// Everything it answered: `appendonly yes`, `appendfsync always`.
+    /// Every answered write: `appendonly yes`, `appendfsync always`.
     Always,
 }
 
@@ -85,17 +85,17 @@ pub struct RedisServer {
 }
 
 impl RedisServer {
-    /// Starts one.
+    /// Starts a server.
     pub fn start(persistence: Persistence) -> Self {
         Self::launch(persistence, None, None)
     }
 
-    /// Starts one that goes by this clock.
+    /// Starts a server whose time is that of `clock`.
     pub fn by_clock(persistence: Persistence, clock: &WallClock) -> Self {
         Self::launch(persistence, None, Some(clock))
     }
 
-    /// Starts one that asks for a password and keeps nothing.
+    /// Starts a server that asks for a password and keeps nothing.
     pub fn with_password(password: &str) -> Self {
         Self::launch(Persistence::None, Some(password), None)
     }
@@ -117,7 +117,7 @@ impl RedisServer {
         })
     }
 
-    /// `redis://` with the password, if there is one.
+    /// The URL, with the password if the server has one.
     pub fn url(&self) -> String {
         let login = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
         self.url_for(&login)
@@ -127,22 +127,22 @@ impl RedisServer {
         format!("redis://{login}127.0.0.1:{}/0", self.port)
     }
 
-    /// The port it listens on.
+    /// The port that the server listens on.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Kills it as a power cut would.
+    /// Kills the server as a power cut would.
     pub fn kill(&mut self) {
         self.server.kill();
     }
 
-    /// Starts it again on the same port and data after [`kill`](Self::kill).
+    /// Starts the server again on the same port and data after [`kill`](Self::kill).
     pub fn restart(&mut self) {
         self.server.restart();
     }
 
-    /// Stops its process, so that it answers nobody, until what is returned is dropped.
+    /// Stops the process, so that the server answers no client, until the returned guard is dropped.
     pub fn stop(&self) -> Stopped {
         let info: String = ::redis::cmd("INFO").arg("server").query(&mut self.connection()).unwrap();
         let pid = info.lines().find_map(|line| line.strip_prefix("process_id:")).expect("a process").to_owned();
@@ -150,13 +150,13 @@ impl RedisServer {
         Stopped(pid)
     }
 
-    /// A connection of the test's own.
+    /// A connection of the test itself.
     pub fn connection(&self) -> Connection {
         ::redis::Client::open(self.url()).unwrap().get_connection().expect("the private redis-server answers")
     }
 }
 
-/// A process that is stopped; it goes on when this is dropped.
+/// A process that is stopped; dropping the guard continues it.
 #[derive(Debug)]
 pub struct Stopped(String);
 
@@ -203,21 +203,21 @@ impl Servers for Lent<RedisServer> {
     }
 }
 
-/// One key with all that it holds.
+/// One key with all its data.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dumped {
-    /// Redis's word for its type.
+    /// The key's type, in Redis's word.
     pub kind: String,
-    /// Milliseconds until it ends by itself, -1 if it does not.
+    /// Milliseconds until the key ends by itself, -1 if it does not.
     pub pttl: i64,
-    /// When it ends by itself in Unix seconds, -1 if it does not.
+    /// The Unix second at which the key ends by itself, -1 if it does not.
     pub expire_at: i64,
-    /// What it holds, as text pieces: a string's one value, a list from its head, a set's members sorted, a sorted set's
-    /// members with scores, a hash's fields with values.
+    /// The data as text pieces: a string's one value, a list from its head, a set's members sorted, a sorted set's members with
+    /// scores, a hash's fields with values.
     pub value: Value,
 }
 
-/// What a key holds.
+/// The data of a key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
     /// A string.
@@ -248,10 +248,10 @@ impl fmt::Display for Value {
     }
 }
 
-/// One Redis as a [`Store`].
+/// A single redis-server as a [`Store`].
 pub type RedisStore = StoreOn<Lent<RedisServer>>;
 
-/// Redis as a [`Store`], wherever it runs.
+/// Redis as a [`Store`], in any topology.
 pub struct StoreOn<S> {
     server: S,
     connections: Mutex<Vec<Connection>>,
@@ -264,7 +264,7 @@ impl<S: fmt::Debug> fmt::Debug for StoreOn<S> {
 }
 
 impl<S: Servers> StoreOn<S> {
-    /// Its server.
+    /// The servers of this store.
     pub fn server(&self) -> &S {
         &self.server
     }
@@ -283,7 +283,7 @@ impl<S: Servers> StoreOn<S> {
         keys
     }
 
-    /// Does something with every connection and the keys that are there.
+    /// Calls `work` with every connection and the names of the keys there.
     fn each(&self, mut work: impl FnMut(&mut Connection, Vec<String>)) {
         for connection in self.lock().iter_mut() {
             let names: Vec<String> = connection.keys("*").unwrap();
@@ -369,7 +369,7 @@ impl<S: Servers> Store for StoreOn<S> {
 
     fn age(&self, by: Duration, now: DateTime<Utc>) {
         let by = i64::try_from(by.as_millis()).unwrap();
-        // Counters of a day end at an instant of the calendar, which is the manual clock's, not after a span.
+        // A counter of a day ends at an instant of the calendar, which is the manual clock's, and not after a span.
         let calendar = (now - Utc::now()).num_milliseconds();
         self.each(|connection, keys| {
             for key in keys {

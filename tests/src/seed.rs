@@ -62,25 +62,25 @@ pub fn task(id: &str) -> NewTask {
     }
 }
 
-/// Says more about a task, one word per fact.
+/// Adds facts to a task, one method per fact.
 pub trait Build: Sized {
-    /// In another queue.
+    /// Puts the task into another queue.
     fn in_queue(self, name: &str) -> Self;
-    /// After a delay.
+    /// Makes the task due after a delay.
     fn after(self, delay: Duration) -> Self;
-    /// At an instant.
+    /// Makes the task due at an instant.
     fn at(self, at: DateTime<Utc>) -> Self;
-    /// Holding the lock `key` for at most `seconds`.
+    /// Lets the task hold the lock `key` for at most `seconds`.
     fn locked(self, key: &str, seconds: u64) -> Self;
-    /// Waiting in a group to be aggregated.
+    /// Puts the task into a group to be aggregated.
     fn grouped(self, group: &str) -> Self;
-    /// Kept for `seconds` after success.
+    /// Keeps the task for `seconds` after success.
     fn kept(self, seconds: i64) -> Self;
-    /// With another payload.
+    /// Replaces the payload.
     fn with_payload(self, payload: impl Into<Bytes>) -> Self;
-    /// With a header.
+    /// Adds a header.
     fn with_header(self, key: &str, value: &str) -> Self;
-    /// With extra facts.
+    /// Adds extra facts.
     fn with_extra(self, extra: Extra) -> Self;
 }
 
@@ -134,7 +134,7 @@ impl Build for NewTask {
     }
 }
 
-/// The task number `n` that is made of a set.
+/// The task number `n` of those that a set becomes.
 pub fn made(set: &TaskSet, n: usize) -> NewTask {
     task(set.task_id(n).as_str())
 }
@@ -164,7 +164,7 @@ pub fn retry(delay: Duration, error: &str) -> Action {
     Action::Retry { delay, error: Some(error.into()), counted: true, extra: Extra::default() }
 }
 
-/// A retry that spends nothing and says nothing.
+/// A retry that is not counted and has no error.
 pub fn snooze(delay: Duration, extra: Extra) -> Action {
     Action::Retry { delay, error: None, counted: false, extra }
 }
@@ -184,11 +184,11 @@ pub fn requeue() -> Action {
     Action::Requeue
 }
 
-/// What a run becomes.
+/// The outcomes and the message of a run.
 pub trait Seeded {
-    /// The outcome of this run, on its first way to the broker.
+    /// The outcome of this run, sent for the first time.
     fn ends_with(&self, action: Action) -> Settlement;
-    /// The message, which must be one.
+    /// The message, which must be readable.
     fn text(&self) -> &TaskMessage;
 }
 
@@ -196,7 +196,7 @@ impl Seeded for Run {
     fn ends_with(&self, action: Action) -> Settlement {
         let message = match &self.message {
             Ok(message) => message.clone(),
-            // As the contract asks for bytes that are not a message.
+            // The contract asks for this form where the bytes are not a message.
             Err(undecodable) => TaskMessage {
                 r#type: "undecodable".into(),
                 id: self.key.id.to_string(),
@@ -214,7 +214,7 @@ impl Seeded for Run {
 }
 
 impl<S: Store> Fixture<S> {
-    /// Enqueues one task and says what became of it.
+    /// Enqueues one task and returns the broker's answer.
     pub async fn try_enqueue(&self, task: NewTask) -> Result<Placed, Refused> {
         let mut answers = self.broker().enqueue(vec![task]).await;
         assert_eq!(answers.len(), 1, "one answer per task");
@@ -233,12 +233,12 @@ impl<S: Store> Fixture<S> {
         }
     }
 
-    /// A plain task that runs. Nothing else may be pending.
+    /// Seeds a plain task that runs. No other task may be pending.
     pub async fn seed_active(&self, id: &str) -> Run {
         self.start_run(task(id)).await
     }
 
-    /// Enqueues `task` and takes it. Nothing else may be pending in its queue.
+    /// Enqueues `task` and takes it. No other task may be pending in its queue.
     pub async fn start_run(&self, task: NewTask) -> Run {
         use asynq_runtime::broker::Wanted;
         let (id, queue) = (task.id.clone(), task.queue.clone());
@@ -250,30 +250,30 @@ impl<S: Store> Fixture<S> {
         run
     }
 
-    /// A task that waits for its time.
+    /// Seeds a task that is due after `delay`.
     pub async fn seed_scheduled(&self, id: &str, delay: Duration) {
         self.enqueue(task(id).after(delay)).await;
     }
 
-    /// A task that failed once and waits for its next attempt.
+    /// Seeds a task that failed once and is retried after `delay`.
     pub async fn seed_retry(&self, id: &str, delay: Duration) {
         let run = self.seed_active(id).await;
         assert_eq!(self.settle(&run, retry(delay, "boom")).await, Settled::Ok);
     }
 
-    /// A task that was given up.
+    /// Seeds an archived task.
     pub async fn seed_archived(&self, id: &str) {
         let run = self.seed_active(id).await;
         assert_eq!(self.settle(&run, archive("fatal")).await, Settled::Ok);
     }
 
-    /// A task that succeeded and is kept for `seconds`.
+    /// Seeds a task that succeeded and is kept for `seconds`.
     pub async fn seed_completed(&self, id: &str, seconds: i64) {
         let run = self.start_run(task(id).kept(seconds)).await;
         assert_eq!(self.settle(&run, complete("42")).await, Settled::Ok);
     }
 
-    /// One task in each of the six states, named after its state; keeps due times an hour away.
+    /// Seeds one task in each of the six states, named after its state; due times are an hour away.
     pub async fn seed_every_state(&self) -> Run {
         let hour = Duration::from_secs(3600);
         self.seed_completed("completed", 3600).await;
@@ -285,7 +285,7 @@ impl<S: Store> Fixture<S> {
         run
     }
 
-    /// Puts `ids` into a group, a second after each other.
+    /// Puts `ids` into a group, a second apart.
     pub async fn seed_group(&self, name: &str, ids: &[&str]) {
         for (i, id) in ids.iter().enumerate() {
             if i > 0 {
@@ -295,7 +295,7 @@ impl<S: Store> Fixture<S> {
         }
     }
 
-    /// Takes a set out of a group if it is ripe.
+    /// Claims a set of a group if the group is ripe.
     pub async fn try_claim(&self, name: &str, rules: &GroupRules) -> Option<TaskSet> {
         let named = self.ripe(&default_queue(), rules).await;
         let set = self.broker().claim_set(&default_queue(), &group(name), rules).await.unwrap();
@@ -303,7 +303,7 @@ impl<S: Store> Fixture<S> {
         set
     }
 
-    /// The groups that a whole walk names as ripe.
+    /// The groups that a complete walk names as ripe.
     pub async fn ripe(&self, queue: &QueueName, rules: &GroupRules) -> BTreeSet<GroupName> {
         let (mut named, mut step) = (BTreeSet::new(), None);
         loop {
@@ -316,14 +316,14 @@ impl<S: Store> Fixture<S> {
         }
     }
 
-    /// Takes everything that waits in a group, at most [`TaskSet::MOST`], whatever the time.
+    /// Claims every task that waits in a group, at most [`TaskSet::MOST`], whatever the time.
     pub async fn claim(&self, name: &str) -> TaskSet {
         let size = self.group_sizes().await.iter().find(|(known, _)| known == name).map_or(1, |(_, size)| *size);
         let rules = GroupRules { max_size: usize::try_from(size).ok(), ..GroupRules::default() };
         self.try_claim(name, &rules).await.expect("something waits in the group")
     }
 
-    /// Puts `ids` into the group `g` and takes them out as a set.
+    /// Puts `ids` into the group `g` and claims them as a set.
     pub async fn seed_set(&self, ids: &[&str]) -> TaskSet {
         self.seed_group("g", ids).await;
         self.claim("g").await
@@ -334,18 +334,18 @@ impl<S: Store> Fixture<S> {
         self.broker().finish_set(set, outcome).await
     }
 
-    /// The groups of the default queue with how many tasks wait in each.
+    /// The groups of the default queue with the number of tasks in each.
     pub async fn group_sizes(&self) -> Vec<(String, u64)> {
         let page = self.broker().groups(&default_queue(), None, 1000).await.unwrap();
         page.groups.into_iter().map(|found| (found.group.to_string(), found.size)).collect()
     }
 
-    /// In which state a task of the default queue is, if it exists.
+    /// The state of a task of the default queue, if the task exists.
     pub async fn state_of(&self, id: &str) -> Option<TaskState> {
         self.broker().task(&default_queue(), &task_id(id)).await.unwrap().map(|info| info.state)
     }
 
-    /// Ends one run and says the broker's answer.
+    /// Ends one run and returns the broker's answer.
     pub async fn settle(&self, run: &Run, action: Action) -> Settled {
         self.send(run.ends_with(action)).await
     }
@@ -361,7 +361,7 @@ impl<S: Store> Fixture<S> {
         answers.remove(0).unwrap()
     }
 
-    /// The holder of a lock of the default queue, found out by asking for it; a free lock is taken by this.
+    /// The holder of a lock of the default queue, from a refused enqueue with that lock. A free lock is taken by the attempt.
     pub async fn holder_of(&self, key: &str) -> Option<TaskId> {
         let probe = task(&format!("probe-{}", TaskId::random())).after(Duration::from_secs(999_999)).locked(key, 60);
         match self.try_enqueue(probe).await {

@@ -1,4 +1,4 @@
-//! What can be seen of a queue, through the reading side of the contract, in a form that cases compare.
+//! The visible state of a queue, through the reading side of the contract, in a form that cases compare.
 
 use asynq_runtime::{
     broker::{Broker, NewTask, Page, QueueStats},
@@ -17,7 +17,7 @@ pub struct Snapshot {
     pub retry: Vec<Entry>,
     pub archived: Vec<Entry>,
     pub completed: Vec<Entry>,
-    /// Its counts.
+    /// The counts of the queue.
     pub stats: QueueStats,
 }
 
@@ -54,7 +54,7 @@ impl Snapshot {
         list.iter().map(|entry| entry.id.as_str()).collect()
     }
 
-    /// How many tasks there are in all.
+    /// The number of tasks in all states.
     pub fn len(&self) -> usize {
         [&self.pending, &self.active, &self.scheduled, &self.retry, &self.archived, &self.completed]
             .into_iter()
@@ -62,13 +62,13 @@ impl Snapshot {
             .sum()
     }
 
-    /// Whether there is no task at all.
+    /// Whether the queue has no task.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// One task as a case expects or sees it. Due times are equal when they are less than a millisecond apart.
+/// One task as a case expects or sees it. Due times less than a millisecond apart are equal.
 #[derive(Debug, Clone)]
 #[expect(missing_docs, reason = "the fields are those of `TaskInfo`")]
 pub struct Entry {
@@ -80,7 +80,7 @@ pub struct Entry {
     pub crashes: u32,
     pub error: Option<String>,
     pub failed_at: Option<i64>,
-    /// Of scheduled and retry alone.
+    /// Set for scheduled and retry alone.
     pub due: Option<DateTime<Utc>>,
     pub completed_at: Option<i64>,
     pub result: Option<Bytes>,
@@ -88,43 +88,43 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// `task` as it looks before anything happened to it.
+    /// `task` as it looks when it has just been enqueued.
     pub fn of(task: &NewTask) -> Self {
         TaskInfo::from_message(&task.message, TaskState::Pending).into()
     }
 
-    /// Failed so often.
+    /// Sets the number of retries.
     pub fn retried(mut self, n: u32) -> Self {
         self.retried = n;
         self
     }
 
-    /// Sets how often a worker died while it ran the task.
+    /// Sets the number of workers that died while they ran the task.
     pub fn crashes(mut self, n: u32) -> Self {
         self.crashes = n;
         self
     }
 
-    /// With this last error, at this time.
+    /// Sets the last error and its time.
     pub fn error(mut self, text: &str, at: DateTime<Utc>) -> Self {
         self.error = Some(text.into());
         self.failed_at = Some(at.timestamp());
         self
     }
 
-    /// Due then.
+    /// Sets the due time.
     pub fn due(mut self, at: DateTime<Utc>) -> Self {
         self.due = Some(at);
         self
     }
 
-    /// Succeeded then.
+    /// Sets the time of the success.
     pub fn completed(mut self, at: DateTime<Utc>) -> Self {
         self.completed_at = Some(at.timestamp());
         self
     }
 
-    /// With this result.
+    /// Sets the result.
     pub fn result(mut self, bytes: &str) -> Self {
         self.result = Some(Bytes::copy_from_slice(bytes.as_bytes()));
         self

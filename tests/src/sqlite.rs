@@ -26,12 +26,12 @@ impl SqliteStore {
         self.folder.path().join("jobs.db")
     }
 
-    /// Its URL.
+    /// The URL of the file.
     pub fn url(&self) -> String {
         format!("sqlite://{}", self.path().display())
     }
 
-    /// A connection of the test's own.
+    /// A connection of the test itself.
     pub fn connection(&self) -> Connection {
         let connection = Connection::open(self.path()).unwrap();
         connection.busy_timeout(PATIENCE).unwrap();
@@ -39,7 +39,7 @@ impl SqliteStore {
     }
 }
 
-/// A folder of the test's own.
+/// A folder for one test alone.
 fn folder() -> TempDir {
     let shm = std::path::Path::new("/dev/shm");
     if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.expect("a temp dir for SQLite")
@@ -84,7 +84,7 @@ impl Store for SqliteStore {
     }
 
     fn age(&self, _: Duration, _: DateTime<Utc>) {
-        // Everything in the file is timed by the broker's clock.
+        // Every time in the file comes from the broker's clock.
     }
 
     fn locks(&self, queue: &QueueName, now: DateTime<Utc>) -> BTreeMap<String, String> {

@@ -83,7 +83,7 @@ impl Store for SqliteViewStore {
 struct ByView {
     inner: Arc<dyn Broker>,
     file: PathBuf,
-    /// Whether the clock is a test's, so that rows must say the time.
+    /// Whether the clock is a test's manual one, so that rows must contain the time.
     stands_still: bool,
 }
 
@@ -200,7 +200,7 @@ impl Shapes for ByView {
     }
 }
 
-/// Hands calls on to the broker behind.
+/// Passes calls on to the inner broker.
 macro_rules! hand_on {
     ($($contract:ident { $($call:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* })*) => {
         $(#[async_trait]

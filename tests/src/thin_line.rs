@@ -1,4 +1,4 @@
-//! A line of a given rate and latency: a TCP proxy before a server.
+//! A network line of a given rate and latency: a TCP proxy before a server.
 
 use std::{
     io,
@@ -20,24 +20,24 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-/// Bytes that travel together: what one packet carries.
+/// Bytes that travel together, as in one packet.
 const PIECE: usize = 1460;
-/// Pieces that a direction holds beside those that are under way.
+/// Pieces that one direction buffers besides those under way.
 const WAITING: u64 = 8;
-/// What the system may take of a client's bytes before the line has carried them. A proxy that took everything at once would
-/// be no line: the client has to notice how fast it is.
+/// The size of the receive buffer for a client's bytes. With a larger one the proxy would accept bytes at once that the line
+/// has not carried yet, and the client could not notice the line's rate.
 const RECEIVED: u32 = 16 << 10;
 
-/// What a line carries.
+/// The rate and the latency of a line.
 #[derive(Debug, Clone, Copy)]
 pub struct Line {
-    /// In each direction.
+    /// The rate in each direction.
     pub bits_per_second: u64,
-    /// Half of it in each direction.
+    /// The latency of both directions together.
     pub round_trip: Duration,
 }
 
-/// The proxy; it lives on the runtime that started it, and ends when it is dropped.
+/// The proxy; it lives on the runtime that started it, and ends when this handle is dropped.
 #[derive(Debug)]
 pub struct ThinLine {
     port: u16,
@@ -47,7 +47,7 @@ pub struct ThinLine {
 }
 
 impl ThinLine {
-    /// A line to the server on `port` of this machine.
+    /// Starts a line to the server on `port` of this machine.
     pub async fn to(port: u16, line: Line) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(RECEIVED).unwrap();
@@ -64,7 +64,7 @@ impl ThinLine {
         }
     }
 
-    /// A URL of the server, led over this line.
+    /// A URL of the server, through this line.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
@@ -74,12 +74,12 @@ impl ThinLine {
         self.carried.load(Ordering::Relaxed)
     }
 
-    /// Carries nothing more, and tells nobody, as a line does that was pulled out.
+    /// Carries nothing more without closing a connection, as a line does whose cable was pulled out.
     pub fn freeze(&self) {
         self.is_frozen.send_replace(true);
     }
 
-    /// Goes on where it stopped.
+    /// Continues after [`freeze`](Self::freeze).
     pub fn thaw(&self) {
         self.is_frozen.send_replace(false);
     }
@@ -100,7 +100,7 @@ struct Way {
 }
 
 async fn accept(listener: TcpListener, port: u16, way: Way) {
-    // They end with this task.
+    // The connections end with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
@@ -132,7 +132,7 @@ impl Way {
             let mut frozen = self.frozen.clone();
             let mut is_free_at = Instant::now();
             while let Some((due, piece)) = pieces.recv().await {
-                // Behind those before it, however late this task was woken for them: the rate is right in the long run.
+                // A piece follows the one before it, however late this task was woken for it: the rate is right in the long run.
                 let micros = piece.len() as u64 * 8_000_000 / self.line.bits_per_second;
                 is_free_at = is_free_at.max(due) + Duration::from_micros(micros);
                 sleep_until(is_free_at).await;
@@ -140,7 +140,7 @@ impl Way {
                 to.write_all(&piece).await?;
                 self.carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
             }
-            // Half of a connection may be closed.
+            // A client may close one half of its connection.
             to.shutdown().await
         };
         let _: ((), io::Result<()>) = tokio::join!(takes, gives);

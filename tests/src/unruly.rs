@@ -1,4 +1,4 @@
-//! Jobs that do what no job should, and one that tells its ticks; tests enqueue them by type.
+//! Jobs that break the rules for jobs, and one that reports its ticks; tests enqueue them by type.
 
 use std::{collections::BTreeMap, fs::OpenOptions, io::Write as _, path::Path, time::Duration};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::journal::{Event, Journal, written};
 
-/// Writes its start down on a thread of its own, and never returns: a call into a library that waits for ever.
+/// Writes its start down on a blocking thread, and never returns, as a call into a library that waits for ever.
 async fn never_returns(ctx: &JobContext) -> JobResult {
     run_blocking(ctx, |ctx| {
         ctx.state::<Journal>().ok_or("no journal")?.write(Event::Start, ctx)?;
@@ -20,7 +20,7 @@ async fn never_returns(ctx: &JobContext) -> JobResult {
     .await
 }
 
-/// Blocks its thread for ever; its time is over after a second.
+/// Blocks its thread for ever, with a timeout of a second.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Deaf {}
 
@@ -34,7 +34,7 @@ impl Job for Deaf {
     }
 }
 
-/// As [`Deaf`], and is given up some seconds after its time.
+/// A [`Deaf`] job that is killed some seconds after its timeout.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GivenUp {}
 
@@ -48,10 +48,10 @@ impl Job for GivenUp {
     }
 }
 
-/// Blocks the thread of the runtime that it runs on: an `async` function that sleeps as if it were none.
+/// Blocks the thread of the runtime that it runs on: an `async` function with a blocking sleep.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Hog {
-    /// For so long.
+    /// How long a run blocks.
     pub seconds: u64,
 }
 
@@ -68,7 +68,7 @@ impl Job for Hog {
     }
 }
 
-/// Writes down its tick, in the file `TICKS`.
+/// Writes its tick down in the file `TICKS`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Tock {}
 
@@ -84,15 +84,15 @@ impl Job for Tock {
     }
 }
 
-/// What every [`Tock`] wrote.
+/// The ticks that every [`Tock`] wrote.
 #[derive(Debug, Clone, Default)]
 pub struct Ticks(
-    /// For each second the tasks that were its tick, with the time of their first start.
+    /// For each second the tasks of its tick, with the time of their first start.
     pub BTreeMap<i64, BTreeMap<String, DateTime<Utc>>>,
 );
 
 impl Ticks {
-    /// Reads them; a file that is not there yet has none. A task that was started again is one.
+    /// Reads the ticks; a file that does not exist yet has none. A task that was started again counts once.
     pub fn read(path: &Path) -> Self {
         let mut ticks = Self::default();
         for line in written(path).lines() {
@@ -104,17 +104,17 @@ impl Ticks {
         ticks
     }
 
-    /// The last second of which a tick has come.
+    /// The last second whose tick has come.
     pub fn last(&self) -> Option<i64> {
         self.0.last_key_value().map(|(&second, _)| second)
     }
 
-    /// Seconds of which more than one task came.
+    /// Seconds with more than one task.
     pub fn doubled(&self) -> Vec<i64> {
         self.0.iter().filter(|(_, tasks)| tasks.len() > 1).map(|(&second, _)| second).collect()
     }
 
-    /// Seconds between the first and the last of which no task came, every `step` seconds.
+    /// Seconds without a task between the first and the last, at a distance of `step` seconds.
     pub fn missing(&self, step: i64) -> Vec<i64> {
         let Some((&first, last)) = self.0.first_key_value().map(|(first, _)| first).zip(self.last()) else {
             return Vec::new();
@@ -122,7 +122,7 @@ impl Ticks {
         (first..=last).step_by(step as usize).filter(|second| !self.0.contains_key(second)).collect()
     }
 
-    /// The longest time in which none came.
+    /// The longest time without a start.
     pub fn longest_gap(&self) -> Duration {
         let mut starts: Vec<_> = self.0.values().flat_map(BTreeMap::values).copied().collect();
         starts.sort_unstable();

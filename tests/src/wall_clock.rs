@@ -1,4 +1,4 @@
-//! The wall clock of single processes, which a test steps: a library that they load first tells them another time than the machine's.
+//! The wall clock of single processes, which a test steps: a library that a process loads first overrides the machine's time.
 
 use std::{
     fs::{self, File},
@@ -9,22 +9,22 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Built for each clock: it takes a tenth of a second.
+/// The library's source, built for each clock: the build takes a tenth of a second.
 const LIBRARY: &str = include_str!("wall_clock.c");
 
-/// A wall clock that is a number of seconds ahead. The time since the machine started, the file system's and sleeps are as ever.
+/// A wall clock some seconds ahead. The time since the machine's start, the file system's time and sleeps do not change.
 #[derive(Debug)]
 pub struct WallClock {
     folder: TempDir,
-    /// The processes have it in their memory.
+    /// The processes map this file into their memory.
     ahead: File,
 }
 
 impl WallClock {
-    /// Why there is none, for a test that skips itself.
+    /// Why no clock can be made here, for a test that skips itself.
     pub const MISSING: &str = "only Linux lets a test step the clock of one process";
 
-    /// One that tells the machine's time for now; none but on Linux.
+    /// Makes a clock at the machine's time; returns `None` on systems other than Linux.
     ///
     /// # Panics
     ///
@@ -45,13 +45,13 @@ impl WallClock {
         Some(clock)
     }
 
-    /// Steps it to so many seconds ahead of the machine's.
+    /// Steps the clock to so many seconds ahead of the machine's.
     pub fn step_to(&self, seconds: i64) {
         // Eight bytes that are written at once are read at once.
         self.ahead.write_all_at(&seconds.to_ne_bytes(), 0).unwrap();
     }
 
-    /// The environment of a process that goes by it.
+    /// The environment of a process that uses this clock.
     pub fn environment(&self) -> [(&'static str, String); 2] {
         let path = |name: &str| -> PathBuf { self.folder.path().join(name) };
         [

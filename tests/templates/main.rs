@@ -1,4 +1,4 @@
-//! What `cargo generate` makes programs of, run as a new program is: enqueued by one, done by the other.
+//! The programs that `cargo generate` makes of the templates: one enqueues, and another runs the task.
 
 use std::{
     fs,
@@ -60,7 +60,7 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
     let checked = good(&run(WORKER, &folder, &["jobs", "--check"]));
     assert_eq!(checked, "safe    good_morning no arguments\nsafe    greet str\n");
 
-    // What an earlier version shipped: a job that is gone.
+    // An earlier version had a job that is gone.
     let file = folder.path().join("jobs.lock");
     let lock = fs::read_to_string(&file).unwrap();
     fs::write(&file, lock.replace("\"greet\"", "\"hail\"")).unwrap();

@@ -1,4 +1,4 @@
-//! Users with just the rights that docs/brokers.md names, and with fewer.
+//! Users with exactly the rights that docs/brokers.md names, and with fewer.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use asynq_tests::{
 
 use crate::topologies::{connect, ended};
 
-/// The rule of the guide, word for word.
+/// The ACL rule of the guide, word for word.
 fn documented() -> Vec<String> {
     let guide = include_str!("../../docs/brokers.md");
     let rule = guide.lines().find_map(|line| line.strip_prefix("ACL SETUSER jobs on >password ")).expect("the rule");
@@ -25,11 +25,11 @@ fn set_user(connection: &mut redis::Connection, rights: &[String]) {
     command.exec(connection).unwrap();
 }
 
-/// Everything that a client and a worker do.
+/// Asserts that the calls of clients and workers work.
 async fn works(url: &str) {
     let broker = connect(url).await.unwrap();
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
-    // Long messages go beside the scripts in both directions; a dequeue knows of that from the one before.
+    // Long messages are sent apart from the scripts in both directions; a dequeue knows of them from the one before.
     for id in ["t2", "t3"] {
         broker.enqueue(vec![task(id).with_payload(id.repeat(20_000))]).await.remove(0).unwrap();
     }

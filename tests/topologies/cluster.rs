@@ -1,4 +1,4 @@
-//! In a cluster: slots that move and nodes that go.
+//! Redis Cluster: slots that move and nodes that go away.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn a_url_of_the_wrong_kind_is_told_which_is_right() {
     assert!(error.to_string().contains("redis://"), "{error}");
 }
 
-/// A server of many queues looks again and again which of them have work.
+/// A server of many queues asks again and again which of them have work.
 #[tokio::test]
 async fn a_look_at_many_queues_asks_only_for_those_that_have_changed() {
     let cluster = RedisCluster::start();
@@ -57,7 +57,7 @@ async fn a_look_at_many_queues_asks_only_for_those_that_have_changed() {
     assert!(asked <= 200, "{asked} lengths for 100 looks, each after a change of one queue");
 }
 
-/// Each node is searched once for all of its queues, and not once for each.
+/// Each node is searched once for all of its queues, and not once for each queue.
 #[tokio::test]
 async fn the_search_for_lost_groups_costs_the_same_whatever_the_number_of_queues() {
     let cluster = RedisCluster::start();
@@ -93,7 +93,7 @@ async fn calls_follow_a_slot_that_has_moved_and_a_run_goes_on_there() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_work_is_notified_where_the_slot_has_gone() {
+async fn a_wait_for_work_is_notified_where_the_slot_has_gone() {
     let cluster = RedisCluster::start();
     let broker = connect(&cluster.url()).await.unwrap();
     let elsewhere = connect(&cluster.url()).await.unwrap();
@@ -102,7 +102,7 @@ async fn whoever_waits_for_work_is_notified_where_the_slot_has_gone() {
     let slot = cluster.slot(PENDING);
     let to = (cluster.owner(slot) + 1) % 3;
     let found = async {
-        // The move itself ends a wait, as anything may have changed: then the worker looks and waits again.
+        // The move itself ends a wait, because it may hide a change: then the worker asks and waits again.
         while broker.queue_stats(&default_queue()).await.unwrap().pending == 0 {
             broker.wait_for_work(&queues, Quarantined::All, Duration::from_secs(3600)).await.unwrap();
         }
@@ -127,7 +127,7 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
     let id = |node| cluster.command::<String>(node, &["CLUSTER", "MYID"]);
     cluster.command::<()>(to, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &id(from)]);
     cluster.command::<()>(from, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &id(to)]);
-    // One of the queue's keys is there already, the others are here.
+    // The target node has one of the queue's keys, the source node has the others.
     let port = cluster.port(to).to_string();
     cluster.command::<String>(from, &["MIGRATE", "127.0.0.1", &port, "asynq:{default}:t:t1", "0", "5000"]);
 
@@ -145,7 +145,7 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
         ] {
             assert!(result.as_ref().err().is_none_or(|error| error.is_unavailable()), "{result:?}");
         }
-        // Its message goes ahead of the script, perhaps to the other node.
+        // The message is sent before the script, perhaps to the other node.
         if let Err(refused) = broker.enqueue(vec![task("t3").with_payload("x".repeat(20_000))]).await.remove(0) {
             assert!(
                 matches!(&refused, Refused::Broker(error) if error.is_unavailable()) || refused_as_stored(&refused),
@@ -153,7 +153,7 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
             );
         }
     }
-    // A key that has moved is asked for where it is.
+    // A moved key is read from its new node.
     let found = broker.task(&default_queue(), &asynq_tests::task_id("t1")).await;
     assert!(found.as_ref().err().is_none_or(|error| error.is_unavailable()), "{found:?}");
 
@@ -185,7 +185,7 @@ fn refused_as_stored(refused: &Refused) -> bool {
 #[tokio::test]
 async fn a_replica_that_took_over_is_found() {
     let mut cluster = RedisCluster::with_replicas();
-    // As soon as a program's, its calls to the dead master are given up.
+    // The calls to the dead master time out as early as a program's.
     let broker = RedisBroker::connect(&cluster.url(), RedisOptions::default()).await.unwrap();
     let names = ["a", "b", "c", "d", "e", "f"];
     for name in names {

@@ -1,4 +1,4 @@
-//! What an enqueue that is to be safe on replicas or on disk says when it is not.
+//! The answers to an enqueue that must be safe on replicas or on disk, and is not.
 
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,7 @@ async fn the_durability_of_the_options_is_used_and_the_url_comes_first() {
 #[tokio::test]
 async fn each_master_of_a_cluster_answers_for_its_own() {
     let mut cluster = RedisCluster::with_replicas();
-    // Of the first master's replica nothing is heard any more.
+    // The first master's replica is gone.
     cluster.kill(3);
     let broker = connect(&(cluster.url() + "?durability=replicas(1)&durability_timeout=1s")).await.unwrap();
     let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -69,7 +69,7 @@ async fn each_master_of_a_cluster_answers_for_its_own() {
     let with_replica = names.iter().filter(|name| !is_alone(name)).count();
     assert!((1..names.len()).contains(&with_replica), "some of each: {with_replica}");
     let mut calls = 0;
-    // The replicas that are there may be slower than a second; those that are not never answer.
+    // The other replicas may be slower than a second; a missing one never answers.
     eventually("every master with a replica confirms", async || {
         calls += 1;
         let tasks = names.iter().map(|name| task(&format!("t{calls}")).in_queue(name)).collect();
@@ -90,7 +90,7 @@ async fn each_master_of_a_cluster_answers_for_its_own() {
     .await;
 }
 
-/// Redis 7.2 learned `WAITAOF`; older ones are told at connect, newer ones confirm.
+/// Redis has `WAITAOF` since version 7.2; older servers are refused at connect, newer ones confirm.
 #[tokio::test]
 async fn on_disk_needs_a_redis_that_can_tell() {
     let server = RedisServer::start(Persistence::Always);

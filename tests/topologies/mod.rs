@@ -1,6 +1,6 @@
-//! Where Redis runs: what is special about TLS, users with few rights, sentinels, clusters, thin lines and durability.
+//! Topologies of Redis: the special sides of TLS, users with few rights, sentinels, clusters, thin lines and durability.
 //!
-//! What a broker does there is shown by the conformance suite, which runs whole on each.
+//! The conformance suite tests the contracts on TLS, sentinels and clusters.
 #![allow(clippy::unwrap_used)] // a case that cannot be set up is a failed test
 
 mod access;
@@ -18,7 +18,7 @@ async fn connect(url: &str) -> Result<RedisBroker, BrokerError> {
     RedisBroker::connect(url, patient::redis_options(None)).await
 }
 
-/// Waits until the call works, looking again and again: a failover sends no signal.
+/// Repeats the call until it works: a failover sends no signal.
 async fn until_it_works<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, BrokerError>) -> T {
     eventually(what, async || match call().await {
         Ok(done) => Some(done),
@@ -30,7 +30,7 @@ async fn until_it_works<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, 
     .await
 }
 
-/// The run's end as a success.
+/// The settlement of a run as a success.
 fn ended(run: &Run) -> Settlement {
     run.ends_with(done())
 }

@@ -1,4 +1,4 @@
-//! Behind sentinels: the server that is the master now.
+//! Redis behind sentinels: the broker uses the present master.
 
 use std::time::Duration;
 
@@ -32,10 +32,10 @@ async fn one_sentinel_that_answers_is_enough_and_none_is_unavailable() {
 #[tokio::test]
 async fn a_broker_finds_the_new_master_and_wakes_there() {
     let mut servers = SentinelServers::failing_over();
-    // As soon as a program's, its calls to the dead primary are given up.
+    // The calls to the dead primary time out as early as a program's.
     let broker = RedisBroker::connect(&servers.url(), RedisOptions::default()).await.unwrap();
     broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
-    // The replica has it, or it would be lost with the primary.
+    // The replica must have the task, or the task would be lost with the primary.
     servers.replicated();
     assert_eq!(servers.master(), 0);
     servers.kill(0);

@@ -1,4 +1,4 @@
-//! A Redis at the end of a thin line: a time-out is about silence, and what is large only takes longer.
+//! A Redis behind a thin line: a timeout is about silence, and large answers only take longer.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ use redis::Commands as _;
 const THIN: Line = Line { bits_per_second: 1_600_000, round_trip: Duration::from_millis(20) };
 /// Three seconds on that line.
 const LARGE: usize = 600_000;
-/// A third of that.
+/// A third of the time for `LARGE`.
 const SILENCE: Duration = Duration::from_secs(1);
 
 async fn over(line: &ThinLine) -> RedisBroker {
@@ -54,19 +54,19 @@ async fn a_task_that_takes_longer_than_the_time_out_arrives_and_is_stored() {
     let server = RedisServer::start(Persistence::None);
     let line = ThinLine::to(server.port(), THIN).await;
     let (broker, beside) = (over(&line).await, super::connect(&server.url()).await.unwrap());
-    // The way there, and back on the broker's own connection and on the caller's. The line falls silent, too, while a busy
+    // The way to Redis, and back on the broker's own connection and on the caller's. The line also falls silent while a busy
     // machine does not run the test.
     for round in ["shared", "own", "own again"] {
         eventually("the task is stored", async || {
             let stored = broker.enqueue(vec![large(round)]).await.remove(0);
             if stored.is_err() {
-                // It is there already if only the answer was lost.
+                // The task is stored already if only the answer was lost.
                 let _ = beside.delete_task(&default_queue(), &task_id(round)).await;
             }
             stored.ok()
         })
         .await;
-        // The task of a lost answer comes with the next call.
+        // A task whose answer was lost comes with the next call.
         let runs = eventually("the task arrives", async || {
             broker.dequeue(&member(), &wanted(1)).await.ok().filter(|runs| !runs.is_empty())
         })
@@ -98,7 +98,7 @@ async fn a_line_that_was_pulled_out_is_noticed_and_nothing_of_its_tasks_is_lost(
     let (lost, ()) = tokio::join!(soon(taking), frozen);
     assert_eq!(lost.unwrap_err().kind(), BrokerErrorKind::Timeout);
     line.thaw();
-    // What lies in another queue does not wait for it, and none of it was begun.
+    // Tasks of another queue do not wait for the lost answer, and no task of the lost answer has begun.
     producer.enqueue(vec![task("d").in_queue("elsewhere")]).await.remove(0).unwrap();
     let both = [three[0].clone(), Wanted { queue: queue("elsewhere"), n: 1 }];
     let mut taken = Vec::new();
@@ -126,14 +126,14 @@ async fn the_lease_of_a_task_whose_answer_is_still_coming_is_extended() {
     let producer = super::connect(&server.url()).await.unwrap();
     let (me, one, mut redis) = (member(), wanted(1), server.connection());
     let mut lease = || -> Option<f64> { redis.zscore("asynq:{default}:lease", "t").unwrap() };
-    // The first dequeue is sent on a connection that does not tell whether its answer is coming, and a busy machine may keep a
-    // later one waiting: then the task is requeued.
+    // The first dequeue uses a connection that does not notice a part of an answer, and a busy machine may delay a
+    // later one: then the task is requeued.
     eventually("a lease is extended while its task is on its way", async || {
-        // It is there already if it was requeued.
+        // The task is stored already if it was requeued.
         let _ = producer.enqueue(vec![large("t")]).await;
         let before = line.carried();
         let extends = async {
-            // This takes a second at least.
+            // This part of the answer takes a second at least.
             eventually("part of the answer came", async || (line.carried() > before + 200_000).then_some(())).await;
             let taken = lease();
             clock.advance(Duration::from_secs(10));

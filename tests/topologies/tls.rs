@@ -1,4 +1,4 @@
-//! TLS: a server that cannot prove its name gets nothing, and nothing goes back to plain text.
+//! TLS: a server that cannot prove its name gets no data, and no connection falls back to plain text.
 
 use asynq_runtime::broker::{
     Broker as _, BrokerErrorKind, Produce as _,
@@ -44,7 +44,7 @@ async fn a_certificate_of_an_unknown_authority_is_refused() {
     let server = TlsServer::start(&Authority::stranger().server);
     refused(&server.url(&WHOLE), BrokerErrorKind::Denied, "ca=").await;
     let server = TlsServer::start(&Authority::ours().server);
-    // The system trusts it no more than the stranger does.
+    // The system trusts neither this authority nor the stranger's.
     refused(&server.url(&WHOLE[1..]), BrokerErrorKind::Denied, "ca=").await;
     let wrong = [("ca", "stranger.pem"), WHOLE[1], WHOLE[2]];
     refused(&server.url(&wrong), BrokerErrorKind::Denied, "ca=").await;
@@ -78,10 +78,10 @@ async fn plain_text_and_tls_are_never_mistaken_for_each_other() {
     let unprotected = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
     let ca = server.file("ca.pem");
     let url = format!("rediss://127.0.0.1:{}?ca={}", unprotected.port(), ca.display());
-    // A plain Redis may say nothing, so this one is given up as soon as a program does.
+    // A plain Redis may not answer at all, so this connection has a program's timeout.
     let error = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap_err();
     assert!(!format!("{error}").contains("redis:// works"), "{error}");
-    // A plain redis-server takes the greeting for a command and says nothing, or hangs up; either way there is no broker.
+    // A plain redis-server takes the greeting for a command and does not answer, or closes the connection; both are errors.
     let asked: i64 = redis::cmd("DBSIZE").query(&mut unprotected.connection()).unwrap();
     assert_eq!(asked, 0);
 }

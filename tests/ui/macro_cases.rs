@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Writes one program of all cases, for which the compiler prints their golden files one after another; or one of each case.
+/// Writes one program of all cases, for which the compiler prints their golden files one after another; or one for each case.
 ///
 /// The compiler so confirms the golden files, which the test of `asynq-macros` compares without a compiler, and shows that
 /// the rest of an expansion compiles: a mistake that a macro reports brings no second message.
@@ -31,7 +31,7 @@ fn program(cases: &[(String, PathBuf)], name: &str) -> PathBuf {
     let modules: String = cases.iter().map(|(name, path)| format!("#[path = {path:?}]\nmod {name};\n")).collect();
     let golden = |path: &Path| fs::read_to_string(path.with_extension("stderr")).expect("read a golden file");
     let golden: Vec<_> = cases.iter().map(|(_, path)| golden(path)).collect();
-    // trybuild prints the path of a module's file so.
+    // trybuild prints the path of a module's file in this form.
     let expected = golden.join("\n").replace(" --> fail/", " --> $DIR/");
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.rs"));
     fs::write(&path, modules + "fn main() {}\n").expect("write a program");

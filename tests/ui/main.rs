@@ -38,7 +38,7 @@ fn the_compiler_prints_the_golden_files_and_nothing_else() {
     }
     let together = compile("together");
     if !together.status.success() {
-        // One program per case takes longer, and says which case differs.
+        // One program per case takes longer, and shows which case differs.
         let each = compile("each");
         let shown = if each.status.success() { together } else { each };
         let text = String::from_utf8_lossy(&shown.stdout) + String::from_utf8_lossy(&shown.stderr);

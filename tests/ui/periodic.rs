@@ -21,7 +21,7 @@ mod zones {
     }
 }
 
-/// A job like any other, with every option of one.
+/// A job with a schedule and every option of a job.
 #[asynq_cron::periodic(
     "@every 90s",
     queue = "low",

@@ -1,4 +1,4 @@
-//! Two states of Redis, side by side: one line per difference, without what is ours alone.
+//! Compares two states of Redis: one line per difference, without our own keys and fields.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -11,32 +11,32 @@ use crate::wire::deviations;
 /// Fields of a task that only our programs write.
 const OWN_FIELDS: [&str; 6] = ["last", "crashes", "x", "progress", "move", "fails"];
 
-/// Keys with all that they hold.
+/// Keys with their data.
 type Dump = BTreeMap<String, Dumped>;
 
-/// What differs between two runs of Go itself.
+/// The parts that differ between two runs of Go itself.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Volatile {
-    /// Nothing but when a key ends by Redis's own clock: the clock was pinned.
+    /// Only the end of keys by Redis's own clock: the client's clock was pinned.
     Nothing,
     /// Enqueue times: the client's clock was real.
     EnqueueTime,
     /// Enqueue times and all scores.
     Scores,
-    /// Every time there is, and dates in keys: the whole server's clock was real.
+    /// Every time, and dates in keys: the whole server's clock was real.
     Times,
 }
 
-/// What of a scenario is compared.
+/// The part of a scenario that is compared.
 #[derive(Clone, Copy)]
 pub(crate) struct Compared<'a> {
     pub scenario: &'a str,
-    /// The name of the dump, where it is one between the calls.
+    /// The name of the dump, if it was taken between the calls.
     pub moment: Option<&'a str>,
     pub volatile: Volatile,
 }
 
-/// Every difference, as a line that names the place and both sides.
+/// Every difference, as a line with the place and both sides.
 pub(crate) fn differences(what: Compared<'_>, go: &Dump, (mut ours, elapsed): (Dump, Duration)) -> Vec<String> {
     forget_ageing(what, go, &mut ours, elapsed);
     let (go, ours) = (flatten(go, what.volatile), flatten(&ours, what.volatile));
@@ -56,11 +56,11 @@ pub(crate) fn differences(what: Compared<'_>, go: &Dump, (mut ours, elapsed): (D
     }
 }
 
-/// Sets a time-to-live of ours back to what it was set to, where it can be what is left of that after at most
-/// `elapsed`; a key whose time can be over is there again. It was set to Go's, or to what deviations.rs says.
+/// Sets a time-to-live of ours back to its first value, where the present value may be the rest of that after at most
+/// `elapsed`, and restores a key that may have expired. The first value is Go's, or the one in deviations.rs.
 fn forget_ageing(what: Compared<'_>, go: &Dump, ours: &mut Dump, elapsed: Duration) {
     let elapsed = elapsed.as_millis() as i64;
-    // Go's own dump of a server's scenario was taken some seconds after its writes.
+    // Go's own dump of a server's scenario was made some seconds after its writes.
     let slack = if what.volatile == Volatile::Times { 10_000 } else { 0 };
     let same = |a: &str, b: &str| a == b || without_date(a) == without_date(b);
     for (key, theirs) in go.iter().filter(|(_, theirs)| theirs.pttl >= 0) {
@@ -77,7 +77,7 @@ fn forget_ageing(what: Compared<'_>, go: &Dump, ours: &mut Dump, elapsed: Durati
     }
 }
 
-/// Places and what is there, as readable text.
+/// Places and their values, as readable text.
 fn flatten(dump: &Dump, volatile: Volatile) -> BTreeMap<String, String> {
     let mut places = BTreeMap::new();
     for (key, dumped) in dump.iter().filter(|(key, _)| !key.contains("}:x:") && !key.starts_with("asynq:x:")) {
@@ -121,7 +121,7 @@ fn flatten(dump: &Dump, volatile: Volatile) -> BTreeMap<String, String> {
     places
 }
 
-/// Rule (1): our own fields, and the run token that takes the place of an active task's enqueue time.
+/// Our own fields, and the run token that replaces the enqueue time of an active task.
 fn is_ours(field: &str, fields: &BTreeMap<Vec<u8>, Vec<u8>>) -> bool {
     let active = fields.get(&b"state"[..]).is_some_and(|state| state == b"active");
     let failure = field.len() == 2 && field.starts_with('e') && field.ends_with(|c: char| c.is_ascii_digit());
@@ -136,7 +136,7 @@ fn without_date(key: &str) -> String {
     }
 }
 
-/// The id of a set is drawn anew each time.
+/// Removes the id of a set, which is random.
 fn without_set_id(key: &str) -> String {
     let is_id = |tail: &str| tail.split('-').map(str::len).eq([8, 4, 4, 4, 12]);
     match key.rsplit_once(':') {
@@ -179,14 +179,14 @@ fn field_text(key: &str, field: &str, value: &[u8], volatile: Volatile) -> Strin
     readable(value)
 }
 
-/// Decoded, for people; equal text means equal bytes, because writing it again gives the bytes.
+/// Decoded, for a reader; equal text means equal bytes, because encoding it again gives the same bytes.
 fn proto<M: prost::Message + Default + std::fmt::Debug>(raw: &[u8]) -> String {
     let decoded = M::decode(raw).unwrap();
     assert_eq!(decoded.encode_to_vec(), raw, "what we read is written as Go wrote it");
     format!("{decoded:?}")
 }
 
-/// A message's fields that say something. Headers are sorted: Go writes its map in random order.
+/// The fields of a message that are set. Headers are sorted: Go writes its map in random order.
 fn message(raw: &[u8], volatile: Volatile) -> String {
     let mut m = TaskMessage::decode(Bytes::copy_from_slice(raw)).unwrap();
     assert_eq!(m.encode(), raw, "what we read is written as Go wrote it");

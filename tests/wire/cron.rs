@@ -1,4 +1,4 @@
-//! robfig/cron's own next times and refusals, as golden data.
+//! Next times and refusals of robfig/cron itself, as golden data.
 
 use asynq_cron::CronSpec;
 use chrono::{DateTime, Utc};
@@ -6,7 +6,7 @@ use chrono_tz::Tz;
 
 use crate::wire::golden::file;
 
-/// The golden files that are used here.
+/// The golden files of this module.
 pub(crate) const FILES: [&str; 2] = ["pure_cron_next", "pure_cron_invalid"];
 
 #[test]
@@ -36,7 +36,7 @@ fn compat_schedules_fire_when_robfigs_do() {
 fn what_robfig_refuses_is_refused_by_both_readings() {
     let golden = file("pure_cron_invalid");
     let cases = golden["cases"].as_array().unwrap();
-    // Six fields and the extensions are ours; compat refuses them as robfig does.
+    // Six fields and the extensions are ours; `parse_compat` refuses them as robfig does.
     let extensions = ["* * * * * *", "* * L * *", "* * * * 5#2", "* * 15W * *", "* * * * 5L", "* * LW * *"];
     for case in cases {
         let text = case["spec"].as_str().unwrap();

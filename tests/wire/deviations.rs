@@ -1,18 +1,18 @@
-//! Where we differ from Go on purpose: each line with the heading of the design pages that says why.
+//! Intended differences from Go: each line with the heading of the design pages that explains it.
 
 use crate::wire::compare::Compared;
 
-/// One line of difference in one scenario.
+/// One line of difference in a scenario.
 pub(crate) struct Deviation {
     scenario: &'static str,
-    /// The line as `compare.rs` writes it.
+    /// The line in the form of `compare.rs`.
     differs: &'static str,
     reason: Reason,
 }
 
-/// Why several lines differ.
+/// The reason of several lines.
 struct Reason {
-    /// Where docs/design tells it.
+    /// The heading in docs/design.
     heading: &'static str,
     why: &'static str,
 }
@@ -21,7 +21,7 @@ const fn row(scenario: &'static str, differs: &'static str, reason: Reason) -> D
     Deviation { scenario, differs, reason }
 }
 
-/// All of them. A difference that is not here fails, and so does a row that no longer applies.
+/// All intended differences. A difference that is missing here fails, and so does a row that no longer applies.
 pub(crate) const TABLE: &[Deviation] = &[
     // Scores are rounded up, so that a Go forwarder is late and never early; the exact time is in x:due.
     row("b08_retry_failure", "asynq:{default}:retry t1: Go has 1893553522, we have 1893553523", ROUNDED_UP),
@@ -62,13 +62,13 @@ pub(crate) const TABLE: &[Deviation] = &[
     row("b18_scheduled_group_forward", "asynq:{default}:groups: only we have grp", GROUP_KEPT),
     row("b18_scheduled_group_forward", "asynq:{default}:t:g1 group: only we have grp", GROUP_KEPT),
     row("c12_group_delayed", "asynq:{default}:t:gd1 group: only we have users", GROUP_KEPT),
-    // A task of a group that a person runs has left it for good.
+    // An operator's run of a grouped task takes the task out of its group for good.
     row("b28_inspector_single_ops", "after_moves: asynq:{default}:t:grp group: only Go has G", RUN_ALONE),
     row("b28_inspector_single_ops", "asynq:{default}:t:grp group: only Go has G", RUN_ALONE),
     row("b37_archive_all_variants", "asynq:{default}:t:g4 group: only Go has grp", RUN_ALONE),
-    // A set that goes back makes its group known.
+    // The reclaim of a set makes its group known.
     row("b22_aggregation_reclaim", "asynq:{default}:groups: only we have grp", GROUP_NAMED),
-    // The locks of aggregated tasks are free.
+    // Aggregated tasks hold no lock.
     row("s13_aggregated", "asynq:{default}:unique:item:c4ca4238a0b923820dcc509a6f75849b: only Go has g1", LOCK_OF_PART),
     row(
         "s13_aggregated",
@@ -100,7 +100,7 @@ pub(crate) const TABLE: &[Deviation] = &[
         "asynq:{default}:unique:x:83878c91171338902e0fe0fb97a8c47a ttl: only Go has ends in 3600",
         LOCK_FREED,
     ),
-    // A task requeued waits again, and shows since when.
+    // A requeued task waits again, and has the time of the requeue.
     row("b14_requeue", "asynq:{default}:t:t1 pending_since: only we have 1893553445678912345", WAITS_AGAIN),
     row("s11_shutdown_requeue", "asynq:{default}:t:q1 pending_since: only we have <ns>", WAITS_AGAIN),
     // The inspector.
@@ -206,13 +206,13 @@ pub(crate) const TABLE: &[Deviation] = &[
         "after_mutations: asynq:{default}:t:c1 pending_since: only we have 1893553445678912345",
         WAITS_AGAIN,
     ),
-    // A history that nobody adds to ends.
+    // A history without new events expires.
     row(
         "b26_scheduler_state",
         "asynq:scheduler_history:e1e1e1e1-0000-0000-0000-000000000001 ttl: only we have ends in 7776000",
         HISTORY_ENDS,
     ),
-    // An id without a task is set aside.
+    // An id without a task is removed from the queue.
     row("b35_ghost_id", "asynq:{default}:active: only Go has t1", NO_STUB),
     row("b35_ghost_id", "asynq:{default}:lease t1: only Go has 1893553475", NO_STUB),
     row("b35_ghost_id", "asynq:{default}:t:t1 state: only Go has active", NO_STUB),
@@ -242,7 +242,7 @@ pub(crate) const TABLE: &[Deviation] = &[
         "Client.Enqueue [\"TaskID(\\\"other-id\\\")\",\"Unique(1m0s)\"]: Go says no (task already exists), we say yes",
         NO_LOCK_LEFT,
     ),
-    // Times are rounded up to whole seconds; Go cuts them.
+    // We round times up to whole seconds; Go truncates them.
     row(
         "c03_enqueue_unique",
         "asynq:{other}:unique:report:900150983cd24fb0d6963f7d28e17f72 ttl: Go has ends in 1, we have ends in 2",
@@ -337,7 +337,7 @@ const NO_LOCK_LEFT: Reason = Reason {
     why: "the id is looked at before the lock is taken",
 };
 
-/// Holds the differences found in `scenario` against the table.
+/// Compares the differences found in `scenario` with the table.
 #[track_caller]
 pub(crate) fn check(scenario: &str, found: Vec<String>) {
     let rows: Vec<&Deviation> = TABLE.iter().filter(|row| row.scenario == scenario).collect();
@@ -354,7 +354,7 @@ pub(crate) fn check(scenario: &str, found: Vec<String>) {
     assert!(stale.is_empty(), "{scenario} no longer differs as deviations.rs says:\n{stale:#?}");
 }
 
-/// What a key of ours was set to live, in seconds, where the table says that it differs from Go's.
+/// The lifetime of a key of ours in seconds, where the table has one that differs from Go's.
 pub(crate) fn seconds_of_ours(what: Compared<'_>, key: &str) -> Option<i64> {
     let moment = what.moment.map_or(String::new(), |moment| format!("{moment}: "));
     let place = format!("{moment}{key} ttl: ");

@@ -1,4 +1,4 @@
-//! The golden files, read into what the comparison knows.
+//! Reads the golden files for the comparison.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -7,12 +7,12 @@ use asynq_tests::{Dumped, Value};
 use bytes::Bytes;
 use serde_json::Value as Json;
 
-/// One scenario of the real Go library.
+/// A scenario of the real Go library.
 pub(crate) struct Scenario {
-    /// Whether Go's clock stood still.
+    /// Whether Go's clock was pinned.
     pub(crate) pinned: bool,
     pub(crate) calls: Vec<Json>,
-    /// Redis at the end.
+    /// The data of Redis at the end.
     pub(crate) end: BTreeMap<String, Dumped>,
     file: Json,
 }
@@ -39,7 +39,7 @@ impl Scenario {
         }
     }
 
-    /// Redis between two calls, as the scenario calls that moment.
+    /// The data of Redis between two calls, by the scenario's name of that moment.
     pub(crate) fn between(&self, moment: &str) -> BTreeMap<String, Dumped> {
         dump(&self.file["intermediate_dumps"][moment])
     }
@@ -49,13 +49,13 @@ impl Scenario {
         self.file["intermediate_dumps"].as_object().map(|dumps| dumps.keys().cloned().collect()).unwrap_or_default()
     }
 
-    /// The message of a task as Go left it, or as it was at an earlier moment.
+    /// The message of a task in Go's last dump, or in a dump of an earlier moment.
     pub(crate) fn message(&self, id: &str) -> Option<TaskMessage> {
         let earlier = self.moments().into_iter().map(|moment| self.between(&moment));
         std::iter::once(self.end.clone()).chain(earlier).find_map(|dump| message_in(&dump, id))
     }
 
-    /// The result of a task as Go left it.
+    /// The result of a task in Go's last dump.
     pub(crate) fn result(&self, id: &str) -> Option<Bytes> {
         self.end
             .iter()
@@ -102,7 +102,7 @@ fn dump(entries: &Json) -> BTreeMap<String, Dumped> {
     entries.as_array().unwrap().iter().map(entry).collect()
 }
 
-/// A text, or bytes in base64.
+/// The bytes of a text, or of base64.
 pub(crate) fn raw(value: &Json) -> Vec<u8> {
     match value {
         Json::String(text) => text.clone().into_bytes(),

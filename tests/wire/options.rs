@@ -1,4 +1,4 @@
-//! Go's ways to write durations, instants and options, as the golden files quote them.
+//! Parses durations, instants and options of Go, as the golden files quote them.
 
 use std::time::Duration;
 
@@ -8,10 +8,10 @@ use serde_json::Value as Json;
 
 use crate::wire::golden::raw;
 
-/// `1h30m`, `1.5s`, `+3s`.
+/// Parses `1h30m`, `1.5s` or `+3s`.
 pub(crate) fn duration(text: &str) -> Duration {
     let (mut total, mut number) = (Duration::ZERO, String::new());
-    // Go writes fractions of a second below one in milliseconds.
+    // Go writes durations below one second in milliseconds.
     if let Some(ms) = text.strip_suffix("ms") {
         return Duration::from_millis(ms.parse().unwrap());
     }
@@ -31,7 +31,7 @@ pub(crate) fn duration(text: &str) -> Duration {
     total
 }
 
-/// RFC 3339, or `+3s` from `now`.
+/// Parses RFC 3339, or `+3s` as a distance from `now`.
 pub(crate) fn instant(text: &str, now: DateTime<Utc>) -> DateTime<Utc> {
     match text.strip_prefix('+') {
         Some(later) => now + duration(later),
@@ -39,7 +39,7 @@ pub(crate) fn instant(text: &str, now: DateTime<Utc>) -> DateTime<Utc> {
     }
 }
 
-/// The task of a `Client.Enqueue` call, as a caller of our client writes it.
+/// The task of a `Client.Enqueue` call, as a caller of our client builds it.
 pub(crate) fn raw_task(call: &Json) -> RawTask {
     let name = call["type"].as_str().unwrap_or_default();
     let nil = call["payload_is_nil"].as_bool().unwrap_or(call["payload"].is_null());
@@ -67,7 +67,7 @@ pub(crate) fn raw_task(call: &Json) -> RawTask {
                 let (key, value): (String, String) = serde_json::from_str(argument).unwrap();
                 task.header(key, value)
             }
-            // What an option at the call overrides.
+            // An option at the call overrides this one.
             "task-level MaxRetry" => task,
             other => panic!("{other} is no option that is replayed here"),
         };

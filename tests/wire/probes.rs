@@ -1,4 +1,4 @@
-//! Data that asynq did not write: our answer beside the one that `probes.json` observed of Go.
+//! Answers to data that asynq did not write: ours beside those of Go in `probes.json`.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -9,10 +9,10 @@ use asynq_runtime::{
 use asynq_tests::{Build as _, RedisFixture, Store as _, archive, complete, default_queue, done, group, task, task_id};
 use serde_json::{Value as Json, json};
 
-/// The golden file that is compared here.
+/// The golden file of this module.
 pub(crate) const FILES: [&str; 1] = ["probes"];
 
-/// Probe, what it does, our answer where it is not Go's, and why ours is better.
+/// The probe, its action, our answer where it differs from Go's, and why ours is better.
 const DEVIATIONS: &[(&str, &str, &str, &str)] = &[
     (
         "unknown_state",
@@ -54,7 +54,7 @@ const DEVIATIONS: &[(&str, &str, &str, &str)] = &[
     ),
 ];
 
-/// Probes of what is tested in another place or cannot be had here, with the reason.
+/// Probes that are tested in another place or do not apply here, with the reason.
 const ELSEWHERE: &[(&str, &str)] = &[
     ("scheduler_option_string", "Periodic: scheduler"),
     ("scheduler_entry_missing_timestamps", "Periodic: scheduler"),
@@ -73,7 +73,7 @@ fn probes() -> Vec<Json> {
     crate::wire::golden::file("probes")["probes"].as_array().unwrap().clone()
 }
 
-/// Holds our answer against Go's.
+/// Compares our answer with Go's.
 #[track_caller]
 fn check(probe: &str, what: &str, ours: &Json) {
     let all = probes();
@@ -238,7 +238,7 @@ async fn extra_fields_of_a_task() {
     let info = t.broker().queue_stats(&default_queue()).await;
     let run = t.take_one().await;
     let settled = retried(&t, &run).await == Settled::Ok;
-    // Our own fields come and go; Go's answer names all the others.
+    // Our own fields come and go; Go's answer has all the others.
     let fields: Vec<&str> = ["msg", "state", "x_extra", "rs:owner"]
         .into_iter()
         .filter(|field| !hash_field(&t, "t1", field).is_empty())
@@ -270,7 +270,7 @@ async fn an_unknown_key_of_a_queue() {
     let info = t.broker().queue_stats(&default_queue()).await.is_ok();
     t.broker().delete_task(&default_queue(), &task_id("t1")).await.unwrap();
     let deleted = t.broker().delete_queue(&default_queue()).await;
-    // Receipts end by themselves.
+    // Receipts expire by themselves.
     let left =
         t.store.keys().into_iter().filter(|(name, dumped)| name.starts_with("asynq:{default}") && dumped.pttl < 0);
     let left: Vec<String> = left.map(|(name, _)| name).collect();
@@ -312,7 +312,7 @@ async fn times_of_waiting_that_are_none() {
     let ours = json!({"err": "ok", "latency": format!("{}s", latency().await.as_secs())});
     check("pending_since_missing", "latency when the oldest pending task has no pending_since", &ours);
 
-    // Go's answers name the hours since 1970 at the time of the probe; ours is as far from it as our clock is.
+    // Go's answers are the hours since 1970 at the time of the probe; our answer is within two seconds of our own clock.
     for (probe, since) in
         [("pending_since_seconds", t.now().timestamp().to_string()), ("pending_since_fractional", "12.5".into())]
     {
@@ -362,7 +362,7 @@ async fn pages_that_are_none() {
     let t = RedisFixture::start().await;
     t.seed_pending(&["p0", "p1", "p2"]).await;
     let page = async |number, size| listed(&t, TaskState::Pending, Page { number, size }).await;
-    // Go's page -1 cannot be written here.
+    // Go's page -1 cannot be expressed here.
     for number in [0, 1] {
         let ours = format!("ok[{}]", page(number, 2).await.join(" "));
         check(
@@ -374,10 +374,10 @@ async fn pages_that_are_none() {
     check("list_pending_size0", "PageSize(0)", &json!(format!("ok{}", page(1, 0).await.len())));
 }
 
-/// For a minute a client believes that others know the queue, too; a client that deletes the queue through the same
-/// broker is believed.
+/// A broker caches for a minute that other clients know the queue; a deletion of the queue through the same broker
+/// clears the cache.
 #[tokio::test]
-async fn a_queue_that_somebody_else_deletes() {
+async fn a_queue_that_another_program_deletes() {
     let enqueue_and_delete = async |by_another: bool| {
         let t = RedisFixture::start().await;
         let by = if by_another { t.another_broker().await } else { t.shared() };

@@ -1,4 +1,4 @@
-//! Byte equality without a Redis: messages, the messages by which servers show themselves, key names.
+//! Byte equality without a Redis: task messages, the messages that show servers, key names.
 
 use asynq_runtime::{
     broker::{Action, Broker, GroupRules, Member, ServerName, Wanted},
@@ -15,7 +15,7 @@ use crate::wire::{
     replay::schedulers::entry,
 };
 
-/// The golden files that are used here.
+/// The golden files of this module.
 pub(crate) const FILES: [&str; 3] = ["pure_task_message_encoding", "pure_other_encodings", "pure_key_names"];
 
 fn bytes_of_hex(text: &str) -> Vec<u8> {
@@ -36,7 +36,7 @@ fn task_messages_are_written_as_go_writes_them_and_read_back() {
     }
     let compared = cases.iter().filter(|case| case["fields"].is_object()).count();
     assert!(compared >= 13, "only {compared} cases were compared");
-    // A map of several entries has a random order in Go; ours keeps what it read.
+    // A map of several entries has a random order in Go; our decoder keeps the order of the bytes.
     for case in cases.iter().filter(|case| !case["fields"].is_object()) {
         let name = case["name"].as_str().unwrap_or_default();
         let Some(go) = case["bytes_hex"].as_str().map(bytes_of_hex) else { continue };
@@ -124,14 +124,14 @@ fn a_go_program_skips_the_fields_that_we_add() {
     assert!(with.encode_to_vec().starts_with(&without.encode_to_vec()), "the fields come last");
 }
 
-/// Every key that Go names and we write is written under that name, shown by what a life of tasks leaves in Redis.
+/// Every key that both Go and we write has Go's name: this compares the keys that a life of tasks leaves in Redis.
 #[tokio::test]
 async fn keys_are_named_as_go_names_them() {
     // 2030-01-02T23:30:00-05:00: the UTC date is the third.
     let at = DateTime::parse_from_rfc3339("2030-01-02T23:30:00-05:00").unwrap().to_utc();
     let golden = file("pure_key_names");
     let names = golden["cases"].as_object().unwrap();
-    // The cancel channel is not a key; the key of a set ends with an id drawn anew.
+    // The cancel channel is not a key; the key of a set ends with a random id.
     let other = ["aggregation_set", "cancel_channel"];
 
     let keys = keys_of_a_life(at).await;

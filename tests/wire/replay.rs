@@ -1,4 +1,4 @@
-//! Go's calls, made again through our contract.
+//! Repeats Go's calls through our contract.
 
 mod repairs;
 pub(crate) mod schedulers;
@@ -30,7 +30,7 @@ use crate::wire::{
     options::{duration, instant, raw_task},
 };
 
-/// A scenario under way.
+/// A scenario under replay.
 pub(crate) struct Replay {
     pub(crate) scenario: Scenario,
     pub(crate) broker: Arc<dyn Broker>,
@@ -42,7 +42,7 @@ pub(crate) struct Replay {
     runs: BTreeMap<String, Run>,
     last: String,
     set: Option<TaskSet>,
-    /// Where an answer of ours is not Go's.
+    /// The calls whose answer from us differs from Go's.
     pub(crate) answers: Vec<String>,
 }
 
@@ -59,7 +59,7 @@ impl Replay {
         Self { scenario, broker, client, began, store, clock, member, runs, last, set: None, answers }
     }
 
-    /// Redis now, and for how long at most its keys have been ageing.
+    /// The data of Redis now, and the longest time for which its keys have been ageing.
     pub(crate) fn dump(&self) -> (BTreeMap<String, Dumped>, Duration) {
         (self.store.keys(), self.began.elapsed())
     }
@@ -68,7 +68,7 @@ impl Replay {
         if self.scenario.pinned { self.clock.now() } else { Utc::now() }
     }
 
-    /// Makes one of Go's calls and compares the answer.
+    /// Repeats one of Go's calls and compares the answer.
     pub(crate) async fn call(&mut self, call: &Json) {
         let op = call["op"].as_str().unwrap();
         let refused = call["error"].as_str();
@@ -88,7 +88,7 @@ impl Replay {
                 let mut new = self.plain(&args["msg"]);
                 new.when = When::At(at);
                 new.group = group_of(&new.message);
-                // Go is given the time until the lock ends, we the time that it outlives the due time.
+                // Go's argument is the time until the lock ends, ours is the time for which the lock outlives the due time.
                 if let Some(ttl) = args["ttl"].as_str() {
                     new = locked(new, duration(ttl) - (at - self.now()).to_std().unwrap());
                 }
@@ -100,7 +100,7 @@ impl Replay {
             "Done" => self.settle(args, Action::Done).await,
             "Done (again)" => self.settle(args, Action::Done).await,
             "MarkAsComplete" => {
-                // What a job wrote while it ran, where the scenario does not say so in a call of its own.
+                // The result that a job wrote during its run, where the scenario has no call for that.
                 let result = self.scenario.result(self.run(args).key.id.as_str());
                 self.settle(args, Action::Complete { result }).await
             }
@@ -109,7 +109,7 @@ impl Replay {
             "Archive" => {
                 let error = self.error_of(args);
                 let answer = self.settle(args, Action::Archive { error, extra: Extra::default() }).await;
-                // Go trims in the same script.
+                // Go trims the archive in the same script.
                 let age = Duration::from_secs(90 * 86_400);
                 self.broker.trim_archive(&default_queue(), age, 10_000, 500).await.unwrap();
                 answer
@@ -186,7 +186,7 @@ impl Replay {
     }
 
     fn plain(&self, args: &Json) -> NewTask {
-        // Golden arguments may name a task alone; then its message is the one that Go left.
+        // Golden arguments may name a task alone; then its message comes from Go's dump.
         let message =
             if args["type"].is_string() { message(args) } else { self.scenario.message(id_of(args)).unwrap() };
         let mut new = task(&message.id).in_queue(&message.queue);
@@ -211,9 +211,9 @@ impl Replay {
         self.set = set.or(self.set.take());
     }
 
-    /// Through our own client, so that its defaults, rounding and unique keys are held against Go's, too.
+    /// Enqueues through our own client, so that its defaults, rounding and unique keys are compared with Go's, too.
     async fn client_enqueue(&self, call: &Json) -> Option<String> {
-        // A nil task cannot be written in Rust.
+        // A nil task cannot be expressed in Rust.
         if call["args"].is_string() {
             return Some("cannot be written".into());
         }
@@ -241,7 +241,7 @@ impl Replay {
 
     async fn batch(&mut self, call: &Json) -> Option<String> {
         let items = call["args"].as_array().unwrap().iter().zip(call["result"].as_array().unwrap());
-        // Go refuses some items of a batch for reasons of its own; a task that is nil cannot be written in Rust.
+        // Go refuses some items of a batch for reasons of its own; a nil task cannot be expressed in Rust.
         let sent: Vec<&Json> = items.filter(|(_, answer)| answer["error"].is_null()).map(|(item, _)| item).collect();
         let answers = self.client.enqueue_many(sent.iter().map(|item| raw_task(item))).await.unwrap();
         for (item, answer) in sent.iter().zip(answers) {
@@ -257,7 +257,7 @@ impl Replay {
         let names: Vec<QueueName> =
             call["args"].as_array().unwrap().iter().map(|q| queue(q.as_str().unwrap())).collect();
         for queue in names {
-            // Go stops at the first task, we take from all; so ask one queue at a time.
+            // Go stops at the first task, and we take from all queues; so this asks one queue at a time.
             let wanted = Wanted { queue: queue.clone(), n: 1 };
             let Some(run) = self.broker.dequeue(&self.member, &[wanted]).await.unwrap().pop() else { continue };
             let info = self.broker.task(&queue, &run.key.id).await.unwrap().unwrap();
@@ -283,7 +283,7 @@ impl Replay {
         refusal(self.broker.settle(&[settlement]).await.remove(0).unwrap())
     }
 
-    /// The error of a call, or the one that Go's end state shows.
+    /// The error of a call, or the error in Go's last dump.
     fn error_of(&self, args: &Json) -> String {
         let left = self.scenario.message(self.run(args).key.id.as_str());
         args["err"].as_str().map(str::to_owned).or_else(|| Some(left?.error_msg)).unwrap()
@@ -300,12 +300,12 @@ impl Replay {
         Action::Retry { delay, error: Some(self.error_of(args)), counted, extra: Extra::default() }
     }
 
-    /// The delay that Go's end state shows, from now.
+    /// The delay in Go's last dump, from now.
     fn delay_left(&self, id: &str) -> Duration {
         let asynq_tests::Value::Zset(members) = &self.scenario.end["asynq:{default}:retry"].value else { panic!() };
         let (_, score) = members.iter().find(|(member, _)| member == id.as_bytes()).unwrap();
         let due = DateTime::from_timestamp(score.parse().unwrap(), 0).unwrap();
-        // Go cut the fraction off.
+        // Go truncated the fraction.
         (due + TimeDelta::nanoseconds(self.now().timestamp_subsec_nanos().into()) - self.now()).to_std().unwrap()
     }
 
@@ -382,7 +382,7 @@ impl Replay {
         None
     }
 
-    /// What the generator did around the library.
+    /// Commands that the generator sent around the library.
     fn by_hand(&self, op: &str, call: &Json) {
         const MOST: &[u8] = b"9223372036854775807";
         let set = |key: &[u8], value: &[u8]| self.store.command::<()>(&[b"SET", key, value]);

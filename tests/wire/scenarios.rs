@@ -1,4 +1,4 @@
-//! One test per golden scenario: the same calls, then the same Redis.
+//! One test per golden scenario: the same calls, then the same data in Redis.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -16,7 +16,7 @@ use crate::wire::{
     replay::Replay,
 };
 
-/// When a scenario with dumps between its calls took them: after so many calls.
+/// The name of the dump that a scenario took after so many calls.
 fn moment(scenario: &str, calls: usize) -> Option<&'static str> {
     match (scenario, calls) {
         ("b06_mark_complete_result", 3) => Some("after_write_result"),
@@ -34,7 +34,7 @@ fn moment(scenario: &str, calls: usize) -> Option<&'static str> {
     }
 }
 
-/// What differs from Go after the same calls, answers included.
+/// The differences from Go after the same calls, answers included.
 async fn replayed(name: &str) -> Vec<String> {
     let mut replay = Replay::start(Scenario::load(name)).await;
     let volatile = match name {
@@ -46,7 +46,7 @@ async fn replayed(name: &str) -> Vec<String> {
     let (mut found, mut seen) = (Vec::new(), Vec::new());
     let mut calls = replay.scenario.calls.clone();
     if name == "b28_inspector_single_ops" {
-        // Written down in another order than made: Go's own dequeue takes the second.
+        // The file has these calls in another order than that of the run: Go's own dequeue takes the second.
         calls.swap(0, 1);
     }
     for (i, call) in calls.iter().enumerate() {
@@ -64,7 +64,7 @@ async fn replayed(name: &str) -> Vec<String> {
     found
 }
 
-/// What differs from the end of a server's scenario when the broker is told its outcome.
+/// The differences from the end of a server's scenario when the broker gets that server's outcome.
 async fn ended(name: &str) -> Vec<String> {
     let mut replay = Replay::start(Scenario::load(name)).await;
     let server = ServerInfo { host: "h".into(), pid: 1, server_id: "s".into(), ..ServerInfo::default() };
@@ -95,14 +95,14 @@ async fn ended(name: &str) -> Vec<String> {
     differences(at_the_end(name), &replay.scenario.end, replay.dump())
 }
 
-/// Of a scenario whose whole server had a real clock.
+/// The end of a scenario whose whole server had a real clock.
 fn at_the_end(scenario: &str) -> Compared<'_> {
     Compared { scenario, moment: None, volatile: Volatile::Times }
 }
 
 const PAUSED: &str = "asynq:{default}:paused";
 
-/// What differs from the end of a group that a server aggregated.
+/// The differences from the end of a group that a server aggregated.
 async fn aggregated(name: &str) -> Vec<String> {
     let mut replay = Replay::start(Scenario::load(name)).await;
     let (pause, enqueues) = replay.scenario.calls.clone().split_last().map(|(p, e)| (p.clone(), e.to_vec())).unwrap();
@@ -113,7 +113,7 @@ async fn aggregated(name: &str) -> Vec<String> {
     let queue = task("any").queue;
     assert!(replay.broker.pause(&queue).await.unwrap());
 
-    // As the generator's program: the payloads joined, with the type `agg:` and the group.
+    // As in the generator's program: the payloads joined, with the type `agg:` and the group.
     let registry = Registry::only::<(nothing,)>().unwrap();
     let server = Server::builder("").broker(replay.broker.clone()).registry(registry).group_grace("1s");
     let server = server.aggregate("grp", |group, tasks| {
@@ -134,14 +134,14 @@ async fn aggregated(name: &str) -> Vec<String> {
     assert!(made.len() == 1 && made[0].id.as_str().starts_with("agg:"), "{made:?}");
     let (mut dump, elapsed) = replay.dump();
     rename(&mut dump, made[0].id.as_str(), "agg1");
-    // The real time of the pause.
+    // Go's pause happened at a real time.
     dump.get_mut(PAUSED).unwrap().value = replay.scenario.end[PAUSED].value.clone();
     let mut found = differences(at_the_end(name), &replay.scenario.end, (dump, elapsed));
     found.append(&mut replay.answers);
     found
 }
 
-/// Gives the aggregated task the id that the generator gave it; ours is made of the set's.
+/// Gives the aggregated task the id from the generator; our id is made of the set's.
 fn rename(dump: &mut BTreeMap<String, Dumped>, from: &str, to: &str) {
     if let Some(task) = dump.remove(&format!("asynq:{{default}}:t:{from}")) {
         dump.insert(format!("asynq:{{default}}:t:{to}"), task);
@@ -193,7 +193,7 @@ mod calls {
     }
 }
 
-/// Scenarios of a whole server, of which a broker can make the end.
+/// Scenarios of a whole server, whose end a broker alone can produce.
 mod ends {
     use crate::wire::deviations;
 
@@ -210,7 +210,7 @@ mod groups {
     scenarios! { aggregated: s13_aggregated }
 }
 
-/// s17: what a Go server receives on the cancel channel is the bare id.
+/// s17: a Go server receives the bare id on the cancel channel.
 #[tokio::test(flavor = "multi_thread")]
 async fn s17_cli_cancel_channel() {
     let golden = crate::wire::golden::file("s17_cli_cancel_channel");
@@ -228,10 +228,10 @@ async fn s17_cli_cancel_channel() {
     assert_eq!(call["result"]["payload"], received.get_payload::<String>().unwrap());
 }
 
-/// Golden files that are compared in another place, with that place.
+/// Golden files that another place compares, with that place.
 const ELSEWHERE: [(&str, &str); 1] = [("pure_retry_delay", "asynq-runtime/src/server/testdata/pure_retry_delay.json")];
 
-/// Nothing in the folder of golden data is forgotten.
+/// Every file of the golden folder is used.
 #[test]
 fn every_golden_file_is_used() {
     let known: Vec<&str> = calls::NAMES

@@ -1,4 +1,4 @@
-//! What Go's scheduler leaves in Redis, as golden data, beside what ours does.
+//! Compares the golden data of Go's scheduler in Redis with that of ours.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -15,10 +15,10 @@ use serde_json::Value as Json;
 
 use crate::wire::golden::file;
 
-/// The golden files that are used here.
+/// The golden files of this module.
 pub(crate) const FILES: [&str; 2] = ["s14_scheduler", "s15_two_schedulers_duplicate"];
 
-/// A server needs a job; this one is never enqueued.
+/// A job that is never enqueued, because a server needs at least one.
 #[job(queue = "nothing")]
 async fn idle() {}
 
@@ -40,7 +40,7 @@ fn golden_key<'a>(golden: &'a Json, prefix: &str) -> &'a Json {
     running.iter().find(|entry| entry["key"].as_str().unwrap().starts_with(prefix)).unwrap()
 }
 
-/// What of an entry is not an accident of the run.
+/// The facts of an entry that are the same in every run.
 fn facts(entry: &SchedulerEntry) -> (String, String, Vec<u8>, Vec<String>, bool) {
     let SchedulerEntry { spec, task_type, task_payload, enqueue_options, prev_enqueue_time, .. } = entry.clone();
     let never = prev_enqueue_time == Some(Timestamp::NEVER);
@@ -61,7 +61,7 @@ async fn a_scheduler_leaves_what_gos_does() {
     })
     .await;
 
-    // The entries, byte for byte what Go reads, ids and times aside.
+    // The entries are equal to Go's apart from ids and times.
     let shown: BTreeSet<_> = entries.iter().map(facts).collect();
     let list = golden_key(&golden, "asynq:schedulers:{");
     let expected: BTreeSet<_> = list["value"]
@@ -85,7 +85,7 @@ async fn a_scheduler_leaves_what_gos_does() {
     let kind: String = redis::cmd("TYPE").arg(&members[0].0).query(&mut redis).unwrap();
     assert_eq!(kind, list["type"].as_str().unwrap());
 
-    // The history: score and time are the enqueue's, the member names the task.
+    // The history has the score and the time of the enqueue, and the member names the task.
     let often = entries.iter().find(|entry| entry.task_type == "cron:a").unwrap();
     let history = eventually("the enqueue is in the history", async || {
         let history = broker.enqueue_history(&often.id, Page { number: 1, size: 30 }).await.unwrap();
@@ -96,7 +96,7 @@ async fn a_scheduler_leaves_what_gos_does() {
     let kind: String = redis::cmd("TYPE").arg(&key).query(&mut redis).unwrap();
     assert_eq!(kind, golden_key(&golden, "asynq:scheduler_history:")["type"].as_str().unwrap());
 
-    // The tasks: Go's message, but for the id and the tick in two headers.
+    // The tasks have Go's message, apart from the id and two headers with the tick.
     let queue = QueueName::new("low").unwrap();
     let tasks = broker.tasks(&queue, TaskState::Pending, Page { number: 1, size: 30 }).await.unwrap();
     let message = &golden_key(&golden, "asynq:{low}:t:")["value"]["msg"]["decoded_TaskMessage"];
@@ -113,7 +113,7 @@ async fn a_scheduler_leaves_what_gos_does() {
     running.shutdown().await.unwrap();
     assert!(!redis.exists::<_, bool>("asynq:schedulers").unwrap(), "a scheduler that left is listed");
     assert!(!redis.exists::<_, bool>(&members[0].0).unwrap());
-    // Go deletes the history, because its ids end with the process; ours stay, and so does what they did.
+    // Go deletes the history, because its ids end with the process; our ids are stable, and so the history stays.
     assert!(redis.exists::<_, bool>(&key).unwrap());
 }
 

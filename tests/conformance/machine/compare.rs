@@ -1,4 +1,4 @@
-//! What the store shows after each step, beside the model.
+//! Compares the store with the model after each step.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -93,12 +93,12 @@ impl Machine<'_> {
                 ensure!(shown == Some(due), "{} is due at {shown:?}, not {due}", task.id);
             }
         }
-        // Within a second no order is promised.
+        // Within a second the order is undefined.
         let second = |id: &&str| (model.tasks[*id].phase.time() + 999) / 1000;
         let is_in_order = match state {
             TaskState::Pending => ids == model.pending,
             TaskState::Active => true,
-            // How groups follow each other is the broker's.
+            // The broker chooses the order of groups.
             TaskState::Aggregating => {
                 let group = |id: &&str| model.tasks[*id].group.as_deref().unwrap_or_default();
                 is_sorted_in_each(&ids.iter().map(|id| (group(id), second(id))).collect::<Vec<_>>())

@@ -1,26 +1,26 @@
-//! What the model knows of a task and of a lock.
+//! The model's facts about tasks and locks.
 
 use std::time::{Duration, Instant};
 
 use asynq_runtime::task::TaskState;
 
-/// A task and where it is.
+/// A task and its state.
 #[derive(Debug, Clone)]
 pub(super) struct Task {
-    /// Its number in the order of creation.
+    /// The task's number in the order of creation.
     pub(super) row: u64,
     pub(super) phase: Phase,
     pub(super) lock: Option<String>,
-    /// Whether archiving it keeps the lock.
+    /// Whether the archived task keeps its lock.
     pub(super) keeps_lock: bool,
     pub(super) group: Option<String>,
-    /// Seconds.
+    /// In seconds.
     pub(super) retention: i64,
     pub(super) retried: u32,
     pub(super) crashes: u32,
     pub(super) error: Option<String>,
     pub(super) result: Option<String>,
-    /// The run that settled it last.
+    /// The run that settled the task last.
     pub(super) last: Option<usize>,
 }
 
@@ -48,7 +48,7 @@ impl Phase {
         }
     }
 
-    /// By what a listing of its state is sorted.
+    /// The time by which a listing of the task's state is sorted.
     pub(super) fn time(self) -> i64 {
         match self {
             Self::Pending { since } => since,
@@ -60,7 +60,7 @@ impl Phase {
         }
     }
 
-    /// Whether it is part of a set.
+    /// Whether the task is part of a set.
     pub(super) fn in_set(self) -> bool {
         matches!(self, Self::Aggregating { set: Some(_), .. })
     }
@@ -71,29 +71,29 @@ impl Phase {
 pub(super) struct Lock {
     pub(super) holder: String,
     pub(super) end: i64,
-    /// When the end was written. Redis counts the time of a lock by its own clock, which goes on while a manual clock stands.
+    /// When `end` was written. Redis counts a lock's time by its own clock, which goes on while a manual clock stands.
     pub(super) written: Instant,
 }
 
-/// What is known of a lock at a moment.
+/// The model's knowledge of a lock at a moment.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Hold<'a> {
     Free,
     Held(&'a str),
-    /// Redis may have ended it by now.
+    /// Redis may have ended the lock by now.
     Doubtful,
 }
 
-/// How near its end a lock on Redis is in doubt: longer than any test process is held up between two looks.
+/// How near its end a lock on Redis is in doubt: longer than any pause of a test process between two steps.
 pub(super) const DOUBT: Duration = Duration::from_secs(60);
 
-/// What a task is made of when it comes in.
+/// The facts of a task that is enqueued.
 #[derive(Debug, Clone)]
 pub(super) struct Incoming {
     pub(super) id: String,
     pub(super) due: i64,
     pub(super) group: Option<String>,
-    /// Key and seconds.
+    /// The key, and the seconds of the lock.
     pub(super) lock: Option<(String, u64)>,
     pub(super) keeps_lock: bool,
     pub(super) retention: i64,

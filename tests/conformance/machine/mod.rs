@@ -35,7 +35,7 @@ use proptest::{
 
 use self::{play::Machine, step::Step};
 
-/// What a machine needs of a fixture.
+/// The parts of a fixture that a machine needs.
 #[async_trait::async_trait]
 pub(crate) trait Stage: Send + Sync {
     fn now(&self) -> DateTime<Utc>;
@@ -69,13 +69,13 @@ impl<S: Store> Stage for Fixture<S> {
     }
 }
 
-/// The longest that a failure is shrunk: a call that hangs costs a minute at each play.
+/// The longest time for shrinking a failure: a call that hangs costs a minute at each play.
 const SHRINK_TIME: Duration = Duration::from_secs(180);
 
 /// After so long the suite begins no further sequence: a slow machine plays fewer.
 const IN_THE_SUITE: Duration = Duration::from_secs(60);
 
-/// How much is played.
+/// The number and the length of the sequences.
 struct Budget {
     sequences: usize,
     steps: usize,
@@ -87,7 +87,7 @@ struct Budget {
 }
 
 impl Budget {
-    /// What the environment says; else a few seconds on the stores that differ in more than the way to them.
+    /// The budget from the environment; else a few seconds on the stores with implementations of their own.
     fn of<S: Store>() -> Self {
         let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
         let few = if matches!(S::NAME, "redis" | "sqlite") { 4 } else { 1 };
@@ -109,7 +109,7 @@ impl Budget {
     }
 }
 
-/// A sequence, as a person plays it again. Printed as well if it ends in a panic, which a broker or a fixture may cause.
+/// A sequence, in the form in which a person plays it again. A panic, which a broker or a fixture may cause, prints it as well.
 struct Seed {
     number: u64,
     steps: usize,
@@ -132,9 +132,9 @@ impl Drop for Seed {
     }
 }
 
-/// What is proved of a store.
+/// The proof of a store by random sequences.
 pub(crate) trait Prove {
-    /// Plays sequences until the budget is used up; panics with the first that fails, shrunk.
+    /// Plays sequences until the budget is used up; panics with the first failing one, shrunk.
     async fn prove();
 }
 
@@ -160,7 +160,7 @@ impl<S: Store> Prove for Fixture<S> {
     }
 }
 
-/// Plays one sequence; the error is its shortest form that fails, for people.
+/// Plays one sequence; the error describes its shortest failing form for a reader.
 async fn sequence<S: Store>(budget: &Budget, seed: u64) -> Result<(), String> {
     let again = Seed { number: seed, steps: budget.steps };
     let config = Config { rng_seed: RngSeed::Fixed(seed), failure_persistence: None, ..Config::default() };
@@ -194,7 +194,7 @@ async fn sequence<S: Store>(budget: &Budget, seed: u64) -> Result<(), String> {
     Err(text)
 }
 
-/// Where a sequence failed, and why.
+/// The step at which a sequence failed, and the reason.
 struct Failure {
     step: usize,
     why: String,

@@ -1,4 +1,4 @@
-//! What the broker contract says about one queue, in plain collections.
+//! The broker contract for one queue, in plain collections.
 //!
 //! Times are Unix milliseconds. Redis keeps the times that Go programs read in whole seconds: `floor` rounds as the store does,
 //! so that the model can be exact on both.
@@ -25,10 +25,10 @@ pub(super) struct Model {
     /// Whether times are kept in whole seconds, and locks by Redis's own clock.
     pub(super) is_redis: bool,
     pub(super) tasks: BTreeMap<String, Task>,
-    /// In the order of dequeues.
+    /// The ids of pending tasks, in the order of dequeues.
     pub(super) pending: Vec<String>,
     pub(super) locks: BTreeMap<String, Lock>,
-    /// Processed and failed by day.
+    /// The numbers of processed and failed tasks by day.
     pub(super) days: BTreeMap<i64, (u64, u64)>,
     pub(super) paused: bool,
     rows: u64,
@@ -40,7 +40,7 @@ impl Model {
         Self { is_redis, tasks, pending, locks, days, paused: false, rows: 0 }
     }
 
-    /// The time as the store keeps it where Go reads it.
+    /// A time as the store rounds it for Go.
     pub(super) fn floor(&self, ms: i64) -> i64 {
         if self.is_redis { ms - ms.rem_euclid(1000) } else { ms }
     }
@@ -64,7 +64,7 @@ impl Model {
         ids
     }
 
-    /// The tasks that wait in a group, by the time when they joined it.
+    /// The tasks that wait in a group, by the time of joining it.
     pub(super) fn in_group(&self, group: &str) -> Vec<(i64, &str)> {
         let waiting = |task: &Task| !task.phase.in_set() && task.group.as_deref() == Some(group);
         let all = self.in_state(TaskState::Aggregating);
@@ -81,7 +81,7 @@ impl Model {
         groups
     }
 
-    /// When something ends: leases, delays, retentions, locks, and the waiting in groups.
+    /// The times at which something ends: leases, delays, retentions, locks, and the waiting in groups.
     pub(super) fn ends(&self) -> BTreeSet<i64> {
         let mut ends: BTreeSet<i64> = self.locks.values().map(|lock| lock.end).collect();
         for task in self.tasks.values() {
@@ -101,19 +101,19 @@ impl Model {
         ends
     }
 
-    /// Moves a task out of where it is; `phase` must be set next.
+    /// Removes a task from its place; the caller must set `phase` next.
     fn leave(&mut self, id: &str) {
         self.pending.retain(|other| other != id);
     }
 
-    /// Makes a task pending, last in line.
+    /// Makes a task pending, at the tail.
     pub(super) fn append(&mut self, id: &str, now: i64) {
         self.leave(id);
         self.task(id).phase = Phase::Pending { since: now };
         self.pending.push(id.to_owned());
     }
 
-    /// Makes a task pending, first in line.
+    /// Makes a task pending, at the head.
     pub(super) fn prepend(&mut self, id: &str, now: i64) {
         self.leave(id);
         self.task(id).phase = Phase::Pending { since: now };
@@ -148,7 +148,7 @@ impl Model {
         self.locks.insert(key.to_owned(), Lock { holder: holder.to_owned(), end, written: Instant::now() });
     }
 
-    /// Frees the lock of a task where the task holds it.
+    /// Frees the lock of a task if the task holds it.
     pub(super) fn free_lock(&mut self, id: &str) {
         if let Some(key) = self.tasks[id].lock.clone() {
             self.locks.retain(|known, lock| *known != key || lock.holder != id);
@@ -169,13 +169,13 @@ impl Model {
         day.1 += u64::from(failed);
     }
 
-    /// Processed and failed: of today, and of all days.
+    /// The numbers of processed and failed tasks: of today, and of all days.
     pub(super) fn counters(&self, now: i64) -> ((u64, u64), (u64, u64)) {
         let today = self.days.get(&now.div_euclid(DAY_MS)).copied().unwrap_or_default();
         (today, self.days.values().fold((0, 0), |sum, day| (sum.0 + day.0, sum.1 + day.1)))
     }
 
-    /// Takes a task in, or says why not; then nothing is changed. No lock of `task` is in doubt.
+    /// Admits a task, or returns the reason for a refusal and changes nothing. No lock of `task` is in doubt.
     pub(super) fn admit(&mut self, task: &Incoming, now: i64) -> Result<TaskState, Denied> {
         let Incoming { id, due, group, lock, .. } = task;
         if self.tasks.contains_key(id) {
@@ -218,8 +218,8 @@ impl Model {
         self.tasks.get(id).is_some_and(|task| matches!(task.phase, Phase::Active { run: holder, .. } if holder == run))
     }
 
-    /// The answer to an outcome of a run that does not hold its task; `None` where SQLite may recognise by the row that a task
-    /// of the same id is another one.
+    /// The answer to an outcome of a run that does not hold its task; `None` where SQLite may recognise by the row that the id
+    /// belongs to another task now.
     pub(super) fn refusal(&self, id: &str, run: usize, resent_done: Option<bool>) -> Option<Settled> {
         let resend = resent_done.is_some();
         let done = resent_done == Some(true);
@@ -232,7 +232,7 @@ impl Model {
         }
     }
 
-    /// Does what an accepted outcome does.
+    /// Applies an accepted outcome.
     pub(super) fn end(&mut self, id: &str, run: usize, action: &Action, now: i64) {
         let task = self.task(id);
         task.last = Some(run);
@@ -272,7 +272,7 @@ impl Model {
         }
     }
 
-    /// Whether a change can be made to a task in this phase.
+    /// Whether a change is allowed for a task in this phase.
     pub(super) fn fits(&self, change: Change, phase: Phase, now: i64) -> bool {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
         let state = phase.state();
@@ -285,7 +285,7 @@ impl Model {
             }
     }
 
-    /// Makes a change that fits.
+    /// Applies an allowed change.
     pub(super) fn change(&mut self, id: &str, change: Change, now: i64) {
         match change {
             Change::Run => {
@@ -310,20 +310,20 @@ impl Model {
         }
     }
 
-    /// Makes a task of a set pending; it has left its group for good.
+    /// Makes a task of a set pending; the task has left its group for good.
     pub(super) fn run_alone(&mut self, id: &str, now: i64) {
         self.task(id).group = None;
         self.append(id, now);
     }
 
-    /// Archives a task of a set, which is not an outcome of a run.
+    /// Archives a task of a set without an outcome of a run.
     pub(super) fn reject(&mut self, id: &str, error: &str, now: i64) {
         self.task(id).error = Some(error.to_owned());
         self.task(id).group = None;
         self.archive(id, now);
     }
 
-    /// Puts the tasks of a set back to their group.
+    /// Puts the tasks of a set back into their group.
     pub(super) fn release(&mut self, set: usize) {
         for task in self.tasks.values_mut() {
             if let Phase::Aggregating { set: of, .. } = &mut task.phase {
@@ -332,7 +332,7 @@ impl Model {
         }
     }
 
-    /// The active tasks that recovery requeues, where the runs of `dead` are known to be dead.
+    /// The active tasks that recovery requeues; `dead` says which runs are known to be dead.
     pub(super) fn lost(&self, now: i64, dead: impl Fn(usize) -> bool) -> BTreeSet<String> {
         let lost = |task: &Task| match task.phase {
             Phase::Active { run, lease } => lease <= self.floor(now) || dead(run),
@@ -342,8 +342,8 @@ impl Model {
     }
 }
 
-/// How often each task may be retried.
+/// How many retries each task may have.
 const MAX_RETRY: u32 = 25;
 
-/// The error of a task whose run was ended from outside.
+/// The error of an orphaned task that an operator ended.
 pub(super) const ORPHANED: &str = "nobody runs it";

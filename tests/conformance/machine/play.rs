@@ -13,7 +13,7 @@ use super::{
     step::{By, RunPick, SetPick, Step},
 };
 
-/// The verdict on a step: an error says what was wrong.
+/// The verdict on a step; an error names the fault.
 pub(super) type Check<T = ()> = Result<T, String>;
 
 /// Fails the step unless the condition holds.
@@ -31,31 +31,31 @@ pub(super) fn ok<T, E: std::fmt::Display>(call: &str, answer: Result<T, E>) -> C
     answer.map_err(|error| format!("{call} failed: {error}"))
 }
 
-/// A run that a dequeue gave, and what became of it.
+/// A run from a dequeue, and its later outcome.
 pub(super) struct Taken {
     pub(super) run: Run,
-    /// The number of the dequeue, and which of its tasks it was.
+    /// The number of the dequeue, and the position of the task in it.
     pub(super) call: (usize, usize),
     pub(super) at: i64,
     /// The program that made the dequeue.
     pub(super) program: usize,
-    /// The outcome that it was sent last.
+    /// The last outcome sent.
     pub(super) sent: Option<Action>,
 }
 
 impl Taken {
-    /// Whether it was surely taken before `other`: programs on one store do not know of each other's calls at one instant.
+    /// Whether this run was surely taken before `other`: the order of two programs' calls at one instant is undefined.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.at < other.at || (self.program == other.program && self.call < other.call)
     }
 }
 
-/// A set that a claim gave, and what became of it.
+/// A set from a claim, and its end.
 pub(super) struct Claimed {
     pub(super) set: TaskSet,
     pub(super) is_open: bool,
     pub(super) deadline: i64,
-    /// When it was finished.
+    /// The time at which the set was finished.
     pub(super) ended: Option<i64>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Machine<'a> {
     pub(super) stage: &'a dyn Stage,
     pub(super) brokers: Vec<(Arc<dyn Broker>, Vec<Member>)>,
     pub(super) listeners: Vec<Box<dyn Cancellations>>,
-    /// The number of the second program: those before it are dead. The first is 0.
+    /// The number of the second program; programs with a lower number are dead, apart from the first, which is 0.
     pub(super) program: usize,
     pub(super) dequeues: usize,
     pub(super) model: Model,
@@ -95,7 +95,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// The time and the model, for people.
+    /// The time and the model, for a reader.
     pub(super) fn describe(&self) -> String {
         let Model { tasks, pending, locks, paused, .. } = &self.model;
         let tasks: String = tasks.iter().map(|(id, task)| format!("    {id}: {task:?}\n")).collect();
@@ -116,7 +116,7 @@ impl<'a> Machine<'a> {
         members[usize::from(by.member) % members.len()].clone()
     }
 
-    /// Plays one step and compares the store with the model.
+    /// Plays one step and compares the store with the model afterwards.
     pub(super) async fn play(&mut self, step: &Step) -> Check {
         let step = async {
             self.make(step).await?;
@@ -158,8 +158,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Where no server forwards for a day, Redis forgets the milliseconds of due times (docs/design/wire.md#due-times): so one does in
-    /// time. Redis counts that day by its own clock, which goes on while the steps are played, on a slow machine for long.
+    /// Where no server forwards for a day, Redis forgets the milliseconds of due times (docs/design/wire.md#due-times): so a step
+    /// forwards in time. Redis counts that day by its own clock, which goes on during the steps, on a slow machine for long.
     async fn advance(&mut self, ms: i64) -> Check {
         const HOUR_MS: i64 = 3_600_000;
         const DAY_MS: i64 = 24 * HOUR_MS;
@@ -192,7 +192,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The number of a run and whether it holds its task.
+    /// The number of a run, and whether the run holds its task.
     pub(super) fn pick(&self, pick: RunPick) -> Option<(usize, bool)> {
         let holds = |run: usize| self.model.holds(self.id(run), run);
         let nth = |mut runs: Vec<usize>, n: u8| {
@@ -214,13 +214,13 @@ impl<'a> Machine<'a> {
         self.runs[run].run.key.id.as_str()
     }
 
-    /// Whether the program that took a run is known to be dead: Redis tells by the lease alone.
+    /// Whether the program that took a run is known to be dead: Redis knows that by the lease alone.
     pub(super) fn is_dead(&self, run: usize) -> bool {
         let program = self.runs[run].program;
         !self.model.is_redis && program != 0 && program != self.program
     }
 
-    /// The set that is meant.
+    /// The number of the set that `pick` selects.
     pub(super) fn pick_set(&self, pick: SetPick) -> Option<usize> {
         let (mut sets, n): (Vec<usize>, u8) = match pick {
             SetPick::Open(n) => ((0..self.sets.len()).filter(|set| self.sets[*set].is_open).collect(), n),

@@ -1,4 +1,4 @@
-//! The steps of people: cancel, pause, and the repair of tasks; and a crash.
+//! The steps of operators: cancel, pause, and the repair of tasks; and a crash.
 
 use asynq_runtime::{
     broker::{BulkAction, BulkSlice, Changed, Chosen},
@@ -23,7 +23,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Some task, or in one of 16 draws one that does not exist.
+    /// An existing task, or in one of 16 draws an id that does not exist.
     fn any_task(&self, number: u8) -> TaskId {
         let ids = self.model.ids();
         if ids.is_empty() || number % 16 == 15 {

@@ -1,4 +1,4 @@
-//! The steps of runs: taken, kept, ended.
+//! The steps of runs: take, extend, settle.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Machine<'_> {
         };
         let mut expected = Vec::new();
         for id in self.model.pending.iter().filter(|_| !self.model.paused) {
-            // The next crash would archive it.
+            // Such a task is archived at its next crash.
             let is_quarantined = Extra::default().is_quarantined(self.model.tasks[id].crashes);
             if expected.len() == n || (is_quarantined && left == 0) {
                 continue;
@@ -54,7 +54,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// What the broker answers to a write of a run without an outcome.
+    /// The broker's answer to a write of a run without an outcome.
     fn standing(&self, run: usize) -> Settled {
         let id = self.id(run);
         match self.model.tasks.get(id) {
@@ -64,7 +64,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Each run once: a batch that settles a run twice is the business of a case.
+    /// Each run at most once: a separate case covers a batch that settles a run twice.
     fn settlements(&self, ends: &[End]) -> Vec<(usize, Settlement)> {
         let mut found: Vec<(usize, Settlement)> = Vec::new();
         for end in ends {
@@ -149,7 +149,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The run and the key of its task's lock, where that lock is not in doubt.
+    /// The run and the key of its task's lock, unless the lock is in doubt.
     fn lock_of(&self, pick: RunPick) -> Option<(usize, bool, String)> {
         let (run, holds) = self.pick(pick)?;
         let key = self.runs[run].run.message.as_ref().ok()?.unique_key.clone();

@@ -1,4 +1,4 @@
-//! The steps that bring tasks in: enqueue, and the sets of groups.
+//! The steps that create tasks: enqueue, and the sets of groups.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -18,7 +18,7 @@ use super::{
 const RECEIPT_MS: i64 = 600_000;
 
 impl Machine<'_> {
-    /// The task for the broker and for the model. A lock that is in doubt is left out.
+    /// The task for the broker and for the model. A lock in doubt is left out.
     fn prepare(&self, new: &New, base: NewTask) -> (NewTask, Incoming) {
         let now = self.now();
         // On Redis a short lock would be in doubt from the beginning.
@@ -93,7 +93,7 @@ impl Machine<'_> {
         let deadline = floor + TaskSet::DEADLINE.as_millis() as i64;
         ensure!(set.deadline.timestamp_millis() == deadline, "{set:?} should end at {deadline}");
         let most = rules.max_size.unwrap_or(TaskSet::MOST).min(waiting.len());
-        // Of equal times any may be the first.
+        // Tasks of equal times may come in any order.
         let times: BTreeMap<&str, i64> = waiting.iter().map(|(at, id)| (id.as_str(), *at)).collect();
         let members: Option<Vec<i64>> =
             set.members.iter().map(|member| times.get(member.id.as_str()).copied()).collect();
@@ -150,7 +150,7 @@ impl Machine<'_> {
         let mut denied = None;
         for new in &incoming {
             match after.admit(new, now) {
-                // What is made comes behind what runs alone, in its order.
+                // Made tasks come after those that run alone, in their order.
                 Ok(TaskState::Pending) => times.push(i64::MAX),
                 Ok(_) => {}
                 Err(reason) => denied = denied.or(Some(reason)),
@@ -177,13 +177,13 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// The answer about a set that was ended or went back. By its receipt a broker recognises its own first send.
+    /// Checks the answer about a set that was finished or reclaimed. A broker recognises its own first send by the receipt.
     fn is_lost(&self, number: usize, resend: bool, answer: &Result<(), SetError>) -> Check {
         let ended = self.sets[number].ended;
         let is_lost = matches!(answer, Err(SetError::Lost));
         let is_right = match ended.filter(|_| resend) {
             None => is_lost,
-            // Later the receipt may still be there, or a task that was made.
+            // Later the receipt may still exist, or a made task.
             Some(ended) if self.now() >= ended + RECEIPT_MS - 60_000 => is_lost || answer.is_ok(),
             Some(_) => answer.is_ok(),
         };

@@ -1,8 +1,8 @@
-//! Makes a sequence that fails as short and plain as it can be made.
+//! Makes a failing sequence as short and plain as possible.
 
 use proptest::strategy::ValueTree;
 
-/// Leaves out what is not needed for a failure, then makes the values smaller.
+/// Removes steps that are not needed for a failure, then makes the values smaller.
 ///
 /// proptest shrinks a list by one element after the other; here slices go first, which takes a few dozen plays instead of one
 /// per step. `fails` plays a sequence and returns the number of the step that failed. It is called at most `budget` times.
@@ -29,7 +29,7 @@ pub(super) async fn shrink<T: ValueTree>(
                 None => at = end,
             }
         }
-        // A step may become superfluous once a later one is gone.
+        // A step may become superfluous after a later one was removed.
         if !any || budget == 0 {
             width = if width == 1 { 0 } else { width.div_ceil(2) };
         }
@@ -46,7 +46,7 @@ pub(super) async fn shrink<T: ValueTree>(
                 None => steps[at].complicate(),
             };
         }
-        // A value that was never tried because the budget ended is undone.
+        // Undoes a value that was never tried because the budget ended.
         while is_simpler && steps[at].complicate() {}
     }
 }

@@ -1,22 +1,22 @@
 //! The steps of a sequence as data, and how proptest draws them.
 //!
 //! A step names tasks, runs and sets by small numbers that are resolved when the step is played. So a step stays valid
-//! whatever other steps are left out, and a sequence can be shrunk without preconditions.
+//! no matter which other steps are removed, and a sequence can be shrunk without preconditions.
 
 use proptest::{collection::vec, option, prelude::*, strategy::Union};
 
-/// One call of the contract, or what happens to the machine that makes the calls.
+/// One call of the contract, or an event of the machine that makes the calls.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Step {
     Advance {
         ms: u64,
     },
-    /// To a time at which something ends in the model (a lease, a lock, a delay, a retention …), or a little beside it.
+    /// Advances to the end of a lease, lock, delay, retention … of the model, or to a moment near it.
     AdvanceTo {
         nth: u8,
         beside_ms: i64,
     },
-    /// All that a server does from time to time: recover, forward, delete what is over, reclaim sets.
+    /// The regular duties of a server: recover, forward, delete expired tasks, reclaim sets.
     Maintain {
         by: By,
     },
@@ -103,31 +103,31 @@ pub(super) enum Step {
     Reclaim {
         by: By,
     },
-    /// The second broker and its members die; a new one takes its place.
+    /// The second broker and its members die; a new broker replaces it.
     Crash,
 }
 
-/// Which of the two brokers makes the call, and as which of its two members.
+/// Selects one of the two brokers for the call, and one of its two members.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct By {
     pub(super) broker: u8,
     pub(super) member: u8,
 }
 
-/// A task on its way in.
+/// A task to enqueue.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct New {
     pub(super) id: u8,
-    /// 0 is now.
+    /// 0 makes the task due at once.
     pub(super) delay_ms: u64,
     pub(super) group: Option<u8>,
-    /// Key and seconds.
+    /// The key, and the seconds of the lock.
     pub(super) lock: Option<(u8, u64)>,
     pub(super) keeps_lock: bool,
     pub(super) retention: i64,
 }
 
-/// How many tasks of dead workers a dequeue takes.
+/// How many quarantined tasks a dequeue takes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sparing {
     All,
@@ -135,8 +135,8 @@ pub(super) enum Sparing {
     None,
 }
 
-/// A run, counted from the newest: of those that hold their task, of those whose task is still there but not theirs, or of
-/// all that ever were.
+/// A run, counted from the newest: of those that hold their task, of those whose task exists but is held by another run, or
+/// of all runs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum RunPick {
     Holding(u8),
@@ -167,7 +167,7 @@ pub(super) enum Ending {
     Archive {
         error: u8,
     },
-    /// The outcome that this run was sent before, once more.
+    /// The last outcome of this run, sent again.
     Again,
 }
 
@@ -176,11 +176,11 @@ pub(super) enum Change {
     Run,
     Archive,
     Delete,
-    /// Ends an orphan; of many tasks at once there is no such call.
+    /// Ends an orphaned task; there is no such call for many tasks at once.
     Orphan,
 }
 
-/// When a group is ripe, in whole seconds.
+/// The rules for a ripe group, in whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Rules {
     pub(super) grace: u64,
@@ -188,14 +188,14 @@ pub(super) struct Rules {
     pub(super) max_size: Option<usize>,
 }
 
-/// A set, counted from the newest: of those that are still somebody's, or of all that ever were.
+/// A set, counted from the newest: of the open ones, or of all sets.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum SetPick {
     Open(u8),
     Any(u8),
 }
 
-/// What becomes of a task of a set.
+/// The outcome of a task in a set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fate {
     Merged,
@@ -205,14 +205,14 @@ pub(super) enum Fate {
 
 const DAY_MS: u64 = 86_400_000;
 
-/// Seconds after which a group may be ripe.
+/// Seconds after which a group may become ripe.
 pub(super) const RIPE_AFTER: [u64; 4] = [30, 1, 3, 10];
 
 fn by() -> impl Strategy<Value = By> {
     (0..2_u8, 0..2_u8).prop_map(|(broker, member)| By { broker, member })
 }
 
-/// Around the limits of leases, locks, sets and days.
+/// Durations around the limits of leases, locks, sets and days.
 fn clock() -> impl Strategy<Value = u64> {
     prop_oneof![
         4 => 1..3_000_u64,
@@ -279,10 +279,10 @@ fn fate() -> impl Strategy<Value = Fate> {
     prop_oneof![2 => Just(Fate::Merged), 1 => Just(Fate::Alone), 1 => Just(Fate::Rejected)]
 }
 
-/// Any step. The order is that of shrinking: what can be replaced by an earlier kind of step, is.
+/// Any step. The order is that of shrinking: a step is replaced by an earlier kind if possible.
 ///
 /// `chance` returns a number below its argument. It makes some kinds of steps frequent or absent, so that sequences differ more
-/// than steps drawn alike would make them.
+/// than steps of equal frequency would make them.
 pub(super) fn step(mut chance: impl FnMut(u32) -> u32) -> Union<BoxedStrategy<Step>> {
     let limit = || prop_oneof![3 => Just(100_usize), 1 => 1..3_usize];
     let beside = prop::sample::select(vec![0_i64, 1, -1, 1_000, -1_000]);

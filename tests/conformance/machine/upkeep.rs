@@ -1,4 +1,4 @@
-//! The steps of maintenance: forward, recover, and what deletes tasks that were kept long enough.
+//! The steps of maintenance: forward, recover, and the deletion of tasks after their retention.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -38,14 +38,14 @@ impl Machine<'_> {
         self.adopt_order(before, &times).await
     }
 
-    /// Of tasks that became pending together, those of one time may come in any order: takes over the store's order. `times`
-    /// are those of the tasks behind the first `before`, in the order of the model.
+    /// Takes over the store's order of tasks that became pending together, because those of one time may come in any order.
+    /// `times` are the times of the tasks behind the first `before`, in the order of the model.
     pub(super) async fn adopt_order(&mut self, before: usize, times: &[i64]) -> Check {
         let times: Vec<(&str, i64)> = times.iter().map(|time| ("", *time)).collect();
         self.adopt_order_of_each(before, &times).await
     }
 
-    /// The same for tasks of several groups, where only those of one group follow each other by their times.
+    /// [`adopt_order`](Self::adopt_order) for tasks of several groups: only tasks of one group follow each other by time.
     pub(super) async fn adopt_order_of_each(&mut self, before: usize, times: &[(&str, i64)]) -> Check {
         let seen = self.listed(TaskState::Pending).await?;
         let seen: Vec<String> = seen.into_iter().map(|task| task.id.to_string()).collect();
@@ -62,7 +62,7 @@ impl Machine<'_> {
         let now = self.now();
         let recovered = ok("recover", self.broker(by).recover(&[default_queue()]).await)?;
         let recovered: Vec<String> = recovered.tasks.into_iter().map(|(_, id)| id.to_string()).collect();
-        // A broker never takes itself for dead.
+        // A broker never takes its own members for dead.
         let lost = self.model.lost(now, |run| self.is_dead(run));
         let found: BTreeSet<String> = recovered.iter().cloned().collect();
         ensure!(found == lost && found.len() == recovered.len(), "{recovered:?} were recovered, not {lost:?}");
@@ -131,7 +131,7 @@ impl Machine<'_> {
         ensure!(deleted == expected, "{deleted} {state} tasks were deleted, not {expected}");
         let left: BTreeSet<String> = self.listed(state).await?.into_iter().map(|task| task.id.to_string()).collect();
         let gone: Vec<&(i64, String)> = all.iter().filter(|(_, id)| !left.contains(id)).collect();
-        // Of equal times any may be the first.
+        // Tasks of equal times may be deleted in any order.
         let newest_gone = gone.iter().map(|(at, _)| *at).max();
         let newest = expected.checked_sub(1).map(|last| all[last].0);
         ensure!(gone.len() == expected && newest_gone == newest, "of the {state} tasks {all:?}, {gone:?} are gone");

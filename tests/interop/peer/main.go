@@ -1,7 +1,7 @@
 // Command peer is the Go side of the interop tests: a program that uses hibiken/asynq as its users do.
 //
 //	peer talk  <redis address>             answers requests, one JSON object per line, on its standard input
-//	peer serve <redis address> <settings>  is a worker; says on its standard output what it does
+//	peer serve <redis address> <settings>  is a worker that prints its events on its standard output
 package main
 
 import (

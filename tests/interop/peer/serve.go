@@ -13,23 +13,23 @@ import (
 	"github.com/hibiken/asynq"
 )
 
-// settings of a worker.
+// settings are the queues and the options of a worker.
 type settings struct {
 	Queues      map[string]int `json:"queues"`
 	Concurrency int            `json:"concurrency"`
-	// Journal is a file that gets one line per task that ended well, written in one call: it survives kill -9.
+	// Journal is a file that gets one line per task that succeeded, written in one call, so that the line survives kill -9.
 	Journal string `json:"journal"`
 	// Aggregate makes one task of each group that rests for a second.
 	Aggregate bool `json:"aggregate"`
 }
 
-// order is the payload of every task of the tests: what its handler is to do.
+// order is the payload of every task of the tests, and tells the handler what to do.
 type order struct {
 	Do   string `json:"do"`
 	Text string `json:"text"`
 }
 
-// event says what the worker does.
+// event is an event of the worker, printed as one line of JSON.
 type event struct {
 	Event   string            `json:"event"`
 	ID      string            `json:"id,omitempty"`
@@ -73,7 +73,7 @@ func serve(redis asynq.RedisClientOpt, s settings) {
 	say(event{Event: "left"})
 }
 
-// retryDelay lets a task that is to succeed next time come soon, and leaves any other in its state for the test to see.
+// retryDelay is short for a task that succeeds next time, and long for any other, whose state the test has to see.
 func retryDelay(_ int, _ error, t *asynq.Task) time.Duration {
 	var o order
 	if json.Unmarshal(t.Payload(), &o) == nil && strings.HasSuffix(o.Do, " once") {
@@ -82,7 +82,7 @@ func retryDelay(_ int, _ error, t *asynq.Task) time.Duration {
 	return time.Hour
 }
 
-// aggregate makes one task of the texts of all.
+// aggregate makes one task of the texts of all tasks.
 func aggregate(group string, tasks []*asynq.Task) *asynq.Task {
 	texts := make([]string, 0, len(tasks))
 	for _, t := range tasks {

@@ -25,7 +25,7 @@ type request struct {
 	Force   bool              `json:"force"`
 }
 
-// options are those of one enqueue; what is absent is not set.
+// options are those of one enqueue; an absent field is not set.
 type options struct {
 	Retry     *int   `json:"retry"`
 	Timeout   int    `json:"timeout_s"`
@@ -42,7 +42,7 @@ type answer struct {
 	Value any    `json:"value,omitempty"`
 }
 
-// task is what the inspector knows of a task, in the words that the Rust side uses as well.
+// task is the inspector's view of a task, in the words that the Rust side uses as well.
 type task struct {
 	ID        string            `json:"id"`
 	Queue     string            `json:"queue"`

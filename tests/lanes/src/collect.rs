@@ -1,5 +1,5 @@
-//! Finds the test binaries: cargo is given this program as its runner, which writes down command, folder and environment
-//! of each binary instead of running it. A new binary takes part without being named anywhere.
+//! Finds the test binaries: cargo gets this program as its runner, which writes down command, folder and environment
+//! of each binary instead of running it. A new binary takes part without an entry in a list.
 
 use std::{
     env,
@@ -15,7 +15,7 @@ use crate::{cargo, suite::Suite};
 /// The variable that makes this program the runner; its value is the folder to write to.
 pub(crate) const FOLDER: &str = "ASYNQ_LANES_FOLDER";
 
-/// Set by us for the runner alone; the binaries must not see them.
+/// The variable that names cargo's runner variable, for this program alone; the binaries must see neither.
 const OURS: &str = "ASYNQ_LANES_RUNNER";
 
 /// Writes down one binary as NUL-separated pieces: folder, number of arguments, arguments, variables.
@@ -38,16 +38,16 @@ pub(crate) fn write_down(folder: &Path, command: Vec<OsString>) {
     fs::write(path, bytes.join(&0)).expect("a file in the target folder can be written");
 }
 
-/// Returns all test binaries, built, and the doc tests; or what cargo printed when it could not build them.
+/// Returns all test binaries, built, and the doc tests; or the output of a failed build.
 pub(crate) fn suites(folder: &Path) -> Result<Vec<Suite>, String> {
     let host = Command::new("rustc").arg("-vV").output().expect("rustc runs").stdout;
     let host = String::from_utf8_lossy(&host).lines().find_map(|line| line.strip_prefix("host: ").map(str::to_owned));
     let triple = host.expect("rustc names its host").to_uppercase().replace('-', "_");
     let runner = format!("CARGO_TARGET_{triple}_RUNNER");
     let this = env::current_exe().expect("the path of this program");
-    // Cargo splits a runner at spaces.
+    // Cargo splits a runner at spaces, so the folder is passed by a variable.
     let folder = fs::canonicalize(folder).expect("the folder is there");
-    // Not `--quiet`, which cargo would hand on to the binaries.
+    // Not `--quiet`, which cargo would pass on to the binaries.
     let output = cargo()
         .args(["test", "--workspace", "--locked", "--tests"])
         .env(&runner, &this)

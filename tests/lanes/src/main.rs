@@ -1,8 +1,8 @@
-//! Runs what `cargo test --workspace` runs, several test binaries at a time: most tests wait for a lease, a server or a
+//! Runs the tests of `cargo test --workspace`, several test binaries at a time: most tests wait for a lease, a server or a
 //! browser, and one binary after another leaves the processors idle.
 //!
 //! Tests in a module named `timing` measure real time. They are left out of that and run at the end, one at a time, with
-//! nothing beside them. A test that hangs is named and its binary killed; a test that skips itself is counted and its
+//! no other test beside them. A test that hangs is named and its binary killed; a test that skips itself is counted and its
 //! reason printed. The last line is `N passed, N failed, N skipped`.
 
 mod collect;
@@ -85,7 +85,7 @@ fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
 }
 
-/// Cargo, as the environment names it.
+/// Cargo, by the name from the environment.
 fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -15,14 +15,14 @@ const TEST: Duration = Duration::from_secs(1_200);
 /// The longest that a whole binary may run.
 const BINARY: Duration = Duration::from_secs(3_600);
 
-/// How long before its line libtest had begun a test that it calls slow.
+/// How long libtest has been running a test when it calls the test slow.
 const SLOW: Duration = Duration::from_secs(60);
 
-/// What is to be done with a binary.
+/// The verdict on a binary.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     GoOn,
-    /// For this reason.
+    /// Kill the binary, for this reason.
     Kill(String),
 }
 
@@ -40,7 +40,7 @@ impl Monitor {
         Self { began, slow: BTreeMap::new(), ended: 0 }
     }
 
-    /// Takes a line in; returns the name of a test that the line calls slow.
+    /// Reads a line; returns the name of a test that the line calls slow.
     pub(crate) fn line<'a>(&mut self, line: &'a str, now: Instant) -> Option<&'a str> {
         let rest = line.strip_prefix("test ")?;
         if let Some(name) = rest.strip_suffix(" has been running for over 60 seconds") {
@@ -54,7 +54,7 @@ impl Monitor {
         None
     }
 
-    /// Compares with the limits.
+    /// Compares the running tests with the limits.
     pub(crate) fn verdict(&mut self, now: Instant) -> Verdict {
         let over: Vec<&str> =
             self.slow.iter().filter(|(_, since)| now - **since >= TEST).map(|(name, _)| name.as_str()).collect();
@@ -74,7 +74,7 @@ impl Monitor {
     }
 }
 
-/// The processes below `pid` with their command lines: what a test that hangs may be waiting for.
+/// The processes below `pid` with their command lines, because a test that hangs may be waiting for one of them.
 pub(crate) fn processes_of(pid: u32) -> String {
     let all = processes();
     let below = descendants(pid, &all);
@@ -83,20 +83,20 @@ pub(crate) fn processes_of(pid: u32) -> String {
     format!("      its processes:\n{}", text.join("\n"))
 }
 
-/// Processor time of `pid`, also if it has ended and was not waited for, and of the children that it waited for; on Linux.
+/// The processor time of `pid`, also if it has ended and was not awaited yet, and of the children that it awaited; on Linux.
 pub(crate) fn cpu_time(pid: u32) -> Option<Duration> {
     cpu_time_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
 /// Reads the fields 14 to 17 of proc_pid_stat(5), which are in hundredths of a second.
 fn cpu_time_in(stat: &str) -> Option<Duration> {
-    // The name of the program may contain anything, and ends with the last bracket.
+    // The name of the program may contain any character, and ends with the last bracket.
     let fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11).take(4);
     let hundredths: u64 = fields.map(|field| field.parse::<u64>().ok()).sum::<Option<u64>>()?;
     Some(Duration::from_millis(10 * hundredths))
 }
 
-/// Kills `pid` and all below it.
+/// Kills `pid` and all its descendants.
 pub(crate) fn kill_with_children(pid: u32) {
     let mut all = descendants(pid, &processes());
     all.push(pid);

@@ -1,17 +1,17 @@
-//! What is known of a binary before it runs: its place in the order, its threads and its niceness.
+//! The plan of a binary before its run: its place in the order, its threads and its niceness.
 
-/// How a binary runs.
+/// How a binary is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Plan {
     /// Lower numbers start earlier: the longest binaries go first, so that none is left over at the end.
     pub(crate) place: usize,
-    /// Tests at a time for each processor: many where tests wait, one where they compute.
+    /// Concurrent tests for each processor: many where tests wait, one where they compute.
     pub(crate) threads: usize,
-    /// Binaries that only compute step back for those that wait for events.
+    /// Binaries that only compute yield to those that wait for events.
     pub(crate) niceness: u32,
 }
 
-/// Name, threads, niceness of the binaries that take long; all others follow in any order.
+/// The name, the threads and the niceness of binaries that take long; all others follow in any order.
 const LONG: &[(&str, usize, u32)] = &[
     ("asynq-tests::browser", 1, 0),
     ("asynq-tests::conformance", 8, 5),

@@ -1,4 +1,4 @@
-//! What is printed: a line for each binary that ends, and at the end a table, the skips with their reasons, the failures.
+//! The printed report: a line for each binary that ends, and at the end a table, the skips with their reasons, the failures.
 
 use std::{
     collections::BTreeMap,
@@ -12,7 +12,7 @@ use crate::suite::{Ended, Part};
 /// The most lines of a failed binary that are printed; its log has all.
 const FAILED_LINES: usize = 150;
 
-/// What libtest counted.
+/// The counts of libtest.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Counts {
     passed: usize,
@@ -21,7 +21,7 @@ struct Counts {
     skipped: usize,
 }
 
-/// Collects what ended.
+/// Collects the runs that ended.
 #[derive(Debug)]
 pub(crate) struct Report {
     logs: PathBuf,
@@ -30,12 +30,12 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Whole outputs go to files in `logs`.
+    /// Reports into `logs`, which gets a file with the whole output of each run.
     pub(crate) fn new(logs: PathBuf) -> Self {
         Self { logs, began: Instant::now(), rows: Vec::new() }
     }
 
-    /// Prints and keeps a run that ended.
+    /// Prints a run that ended, and keeps it for the table.
     pub(crate) fn add(&mut self, ended: Ended) {
         let counts = count(&ended.said);
         let _ = fs::write(self.logs.join(format!("{}.log", title(&ended))), ended.said.join("\n") + "\n");
@@ -43,7 +43,7 @@ impl Report {
         self.rows.push((ended, counts));
     }
 
-    /// Prints the rest; returns whether everything ended well.
+    /// Prints the table and the failures; returns whether every run succeeded.
     pub(crate) fn close(mut self) -> bool {
         self.rows.sort_by_key(|(ended, _)| std::cmp::Reverse(ended.took));
         println!("\n        passed  failed ignored skipped  seconds      cpu");
@@ -68,7 +68,7 @@ impl Report {
         }
         let sum = self.rows.iter().fold(Counts::default(), |sum, (ended, counts)| Counts {
             passed: sum.passed + counts.passed,
-            // A binary that was killed or died has no line of its own for what failed.
+            // A binary that was killed or died prints no result, and counts as one failure at least.
             failed: sum.failed + counts.failed.max(usize::from(!ended.is_success)),
             ignored: sum.ignored + counts.ignored,
             skipped: sum.skipped + counts.skipped,
@@ -101,8 +101,8 @@ fn row(ended: &Ended, counts: Counts) -> String {
     format!("{verdict} {passed:>7} {failed:>7} {ignored:>7} {skipped:>7} {seconds:>8.1} {cpu:>8}  {}", title(ended))
 }
 
-/// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`. A test that skipped itself is not a passed
-/// one.
+/// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`. A test that skipped itself does not count as
+/// passed.
 fn count(said: &[String]) -> Counts {
     let mut counts = Counts { skipped: said.iter().filter(|line| line.starts_with(SKIP)).count(), ..Counts::default() };
     for line in said.iter().filter_map(|line| line.strip_prefix("test result: ")) {
@@ -118,14 +118,14 @@ fn count(said: &[String]) -> Counts {
     counts
 }
 
-/// What a skip prints before the name of its test.
+/// The text before the name of a test that skips itself.
 const SKIP: &str = "skip: ";
 
-/// How often each reason was given.
+/// The number of skips for each reason.
 fn reasons<'a>(said: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
     let mut reasons = BTreeMap::new();
     for line in said.filter_map(|line| line.strip_prefix(SKIP)) {
-        // The name of a test has two colons in a row, never one with a space behind it.
+        // The name of a test has two colons in a row, never one colon and a space.
         *reasons.entry(line.split_once(": ").map_or(line, |(_, reason)| reason)).or_insert(0) += 1;
     }
     reasons

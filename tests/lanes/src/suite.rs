@@ -1,4 +1,4 @@
-//! One test binary, and one run of it.
+//! A test binary, and a run of it.
 
 use std::{
     ffi::OsString,
@@ -18,18 +18,18 @@ use crate::{
 /// The name of the modules whose tests measure real time.
 const TIMING: &str = "timing::";
 
-/// How often the limits are looked at.
+/// How often the limits are checked.
 const TICK: Duration = Duration::from_secs(1);
 
-/// Which tests of a binary run.
+/// The part of a binary's tests that a run covers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// All but those that measure real time.
+    /// All tests that do not measure real time.
     Parallel {
         /// The processors of this machine.
         processors: usize,
     },
-    /// Those that measure real time, one at a time.
+    /// The tests that measure real time, one at a time.
     Timing,
 }
 
@@ -42,23 +42,23 @@ pub(crate) struct Suite {
     pub(crate) variables: Vec<(OsString, OsString)>,
 }
 
-/// A run that is over.
+/// A run that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) name: String,
     pub(crate) part: Part,
-    /// What it printed on both streams, in the order of arrival.
+    /// The output of both streams, in the order of arrival.
     pub(crate) said: Vec<String>,
     pub(crate) took: Duration,
-    /// Processor time of it and of the processes that it waited for, where the system tells.
+    /// The processor time of the binary and of the processes that it awaited, on systems that report it.
     pub(crate) cpu: Option<Duration>,
     pub(crate) is_success: bool,
-    /// Why it was killed, if it was.
+    /// The reason for a kill.
     pub(crate) killed: Option<String>,
 }
 
 impl Suite {
-    /// Returns whether it has tests that measure real time.
+    /// Returns whether the binary has tests that measure real time.
     pub(crate) fn has_timing(&self) -> bool {
         // An ignored test has a command of its own that runs it.
         let list = |more: &[&str]| {
@@ -129,7 +129,7 @@ fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
                 monitor::kill_with_children(child.id());
                 killed = Some(why);
             }
-            // A process that left the tree may still hold the pipe; nobody waits for it.
+            // A process that left the tree may still hold the pipe open, so its end is not awaited.
             Verdict::Kill(_) => return (said, killed),
         }
     }

@@ -1,4 +1,4 @@
-//! Jobs that block: their thread for ever, or the whole runtime for longer than a lease.
+//! Jobs that block: a thread for ever, or the whole runtime for longer than a lease.
 
 use std::{
     io::{Read as _, Write as _},
@@ -21,7 +21,7 @@ use crate::processes::{
 /// Longer than a lease on either broker.
 const BLOCKED: Duration = Duration::from_secs(45);
 
-/// What the worker serves at `/metrics`.
+/// The worker's answer to `/metrics`.
 fn metrics(address: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream
@@ -50,7 +50,7 @@ async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: Wo
         servers.iter().flat_map(|server| &server.workers).any(|run| run.is_stuck(Utc::now())).then_some(())
     })
     .await;
-    // The other slot works on.
+    // The second slot goes on running tasks.
     world.enqueue_records(5, 1).await;
     eventually("others are done", async || (world.history().ends().len() == 5).then_some(())).await;
     let asked = Instant::now();
@@ -113,7 +113,7 @@ async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor_on_sqlite() {
     a_worker_whose_jobs_are_given_up_ends_for_its_supervisor(World::sqlite().await).await;
 }
 
-/// A worker in whose runtime each thread is blocked; returns the number of its threads, too.
+/// Starts a worker whose runtime threads are all blocked; returns the number of threads as well.
 async fn blocked(world: &World) -> (Worker, usize) {
     let threads = std::thread::available_parallelism().unwrap().get();
     let worker = world.everyday_of(threads).await;
@@ -126,7 +126,7 @@ async fn blocked(world: &World) -> (Worker, usize) {
 
 async fn jobs_that_block_the_runtime_keep_their_leases(world: World) {
     let (_worker, threads) = blocked(&world).await;
-    // It has nothing to do, and would take whatever is let go.
+    // This worker is idle, and would take any task whose lease lapses.
     let _other = world.everyday_of(threads).await;
     tokio::time::sleep(BLOCKED).await;
     all_done(&world, threads).await;

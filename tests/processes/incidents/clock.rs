@@ -1,4 +1,4 @@
-//! The wall clock that tells the leases steps while workers have runs: that of the machine with a SQLite file, and Redis's own.
+//! The wall clock behind the leases steps while workers have runs: the machine's for a SQLite file, and Redis's own.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::processes::{incidents::all_done, world::World};
 
 const RUNS: usize = 6;
 
-/// How far the workers' clock is ahead of the machine's, as a task of theirs tells.
+/// How far the workers' clock is ahead of the machine's, according to a task that they run.
 async fn ahead(world: &World) -> TimeDelta {
     let id = world.enqueue_records(1, 0).await.remove(0).to_string();
     eventually("a task begins", async || {
@@ -28,7 +28,7 @@ async fn redis_is_ahead(world: &World) -> TimeDelta {
     TimeDelta::seconds(seconds - Utc::now().timestamp())
 }
 
-/// Two workers have runs; the clock goes ahead by so many seconds, and back so long afterwards. A task comes after each step.
+/// Two workers have runs; the clock steps `step` seconds ahead, and back `afterwards`. A task is enqueued after each step.
 async fn steps_take_nothing(
     world: &World,
     clock: &WallClock,
@@ -76,7 +76,7 @@ async fn a_wall_clock_that_steps_ahead_and_back_takes_nothing_from_two_workers()
 async fn a_clock_of_redis_that_steps_ahead_and_back_takes_nothing_from_two_workers() {
     let Some(clock) = WallClock::new() else { skip!("{}", WallClock::MISSING) };
     let world = World::redis_by_clock(&clock).await;
-    // Longer than the lease of 30 s; longer than lapses are not believed after a step, and than a lease.
+    // Longer than the lease of 30 s; longer than a lease and than the time after a step in which lapses do not count.
     let (step, afterwards) = (40, Duration::from_secs(35));
     let done = steps_take_nothing(&world, &clock, &[], (step, afterwards), redis_is_ahead).await;
     println!(

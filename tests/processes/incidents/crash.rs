@@ -1,4 +1,4 @@
-//! Workers that die: of everything at once, and of one task that kills them.
+//! Workers that die: all of them at once, and several in a row of one task that kills them.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +63,7 @@ async fn a_poison_takes_three_workers_and_marks_no_task_behind_it(world: World) 
             worker.has_ended().then_some(())
         })
         .await;
-        // What it had taken: no other worker lives.
+        // The tasks that the dead worker had taken: no other worker lives.
         beside.extend(world.tasks(TaskState::Active).await.iter().map(|task| task.id.to_string()));
         worker = world.everyday_of(CONCURRENCY).await;
     }

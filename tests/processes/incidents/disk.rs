@@ -1,4 +1,4 @@
-//! A SQLite file on a disk that gets full: by its own tasks, and by something else.
+//! A SQLite file on a disk that gets full: by its own tasks, and by another file.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -26,7 +26,7 @@ async fn story(folder: &Path) {
     };
     assert!(refused.is_full(), "{refused:?}");
     world.started(RUNS).await;
-    // Something else takes the rest of the disk, a log say, while runs end.
+    // Another file, such as a log, takes the rest of the disk while runs end.
     let filler = folder.join("filler");
     small_disk::fill(&filler);
     world.release();

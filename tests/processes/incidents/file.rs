@@ -1,4 +1,4 @@
-//! What happens to a SQLite file under running workers: it goes, another takes its place, a backup comes back, its disk is full.
+//! Changes of a SQLite file under running workers: deletion, replacement by another file, a restored backup, a second name.
 
 use std::{
     fs,
@@ -16,12 +16,12 @@ use crate::processes::{
 
 const RUNS: usize = 4;
 
-/// A name beside the file's own.
+/// The path of the file with `suffix` appended.
 fn beside(file: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}{suffix}", file.display()))
 }
 
-/// A worker in the middle of its runs.
+/// Starts a worker and returns with its runs under way.
 async fn at_work() -> (World, Worker) {
     let world = World::sqlite().await;
     let worker = world.everyday_of(RUNS).await;
@@ -31,7 +31,7 @@ async fn at_work() -> (World, Worker) {
     (world, worker)
 }
 
-/// The broker is gone for good: the worker says so and ends with an error, for its supervisor. The next one works.
+/// The broker is gone for good: the worker says so and ends with an error, for its supervisor. The next worker works.
 async fn the_worker_ends_and_the_next_one_works(
     world: &mut World,
     mut worker: Worker,
@@ -45,7 +45,7 @@ async fn the_worker_ends_and_the_next_one_works(
     let said = worker.tells("error: ").await;
     check();
     world.release();
-    // While another program lives that had the file open, the next one ends at its start, and says why.
+    // While another program still has the old file open, the next worker ends at its start with an error that says so.
     world.client = Client::connect("sqlite::memory:").await.unwrap();
     let mut next = world.launched(&[]);
     eventually("one that a supervisor starts again serves", async || {
@@ -76,7 +76,7 @@ async fn a_worker_whose_file_is_replaced_ends_with_an_error_and_does_not_touch_t
     let (mut world, worker) = at_work().await;
     let other = World::sqlite().await;
     let waiting = other.enqueue_records(1, 0).await.remove(0);
-    // A backup is a whole file of its own, without a log.
+    // A backup is a complete file without a write-ahead log.
     rusqlite::Connection::open(other.file())
         .unwrap()
         .execute("VACUUM INTO ?1", [beside(&world.file(), "-new").to_str().unwrap()])
@@ -98,11 +98,11 @@ async fn a_worker_whose_log_is_removed_ends_with_an_error() {
     the_worker_ends_and_the_next_one_works(&mut world, worker, "without its -wal", || {}).await;
 }
 
-/// How a backup comes back.
+/// How a backup is restored.
 enum Restored {
-    /// As the guide says: every program stops, the log goes, the copy takes the file's place.
+    /// As the guide says: every program stops, the log is deleted, and the copy replaces the file.
     ByTheGuide,
-    /// The worker stops, and the copy takes the file's place beside the log that is there.
+    /// The worker stops, and the copy replaces the file beside the log that is still there.
     BesideTheLog,
 }
 
@@ -122,7 +122,7 @@ async fn a_backup_that_is_put_in_place_is_worked_off(restored: Restored) {
             "worker killed, log removed"
         }
         Restored::BesideTheLog => {
-            // What it does after the backup is what the backup undoes.
+            // The worker's progress after the backup is lost with the restore.
             world.release();
             eventually("all is done", async || (world.history().ends().len() == 2 * RUNS).then_some(())).await;
             worker.signal("TERM");

@@ -1,4 +1,4 @@
-//! Lines to Redis that are long or thin.
+//! Network lines to Redis with a long latency or a low rate.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use crate::processes::{
     world::World,
 };
 
-/// Workers are far from Redis.
+/// The workers are far from Redis.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "one of the incidents: scripts/prove incidents"]
-async fn a_round_trip_of_a_quarter_of_a_second_is_no_outage() {
+async fn a_round_trip_of_a_quarter_of_a_second_is_not_an_outage() {
     const RUNS: usize = 20;
     let server = RedisServer::start(Persistence::None);
     let line =
@@ -26,7 +26,7 @@ async fn a_round_trip_of_a_quarter_of_a_second_is_no_outage() {
     println!("incident: Redis 250 ms away: {RUNS} tasks enqueued and done");
 }
 
-/// Three tasks of almost the largest size there is go to a worker over `line`.
+/// Three tasks of almost the largest possible size go to a worker over `line`.
 async fn large_tasks_arrive(megabits: f64) {
     const RUNS: usize = 3;
     let server = RedisServer::start(Persistence::None);

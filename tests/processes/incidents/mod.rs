@@ -1,5 +1,5 @@
 //! Incidents that every company meets in a year, with whole processes of a program of `main!`, default settings and the real lease.
-//! `scripts/prove incidents` runs them all and prints a line for each; those that take seconds run in every suite.
+//! `scripts/prove incidents` runs them all and prints a line for each; incidents that take seconds run in every suite.
 
 mod blocked;
 mod clock;
@@ -15,7 +15,7 @@ use asynq_runtime::TaskState;
 
 use crate::processes::world::World;
 
-/// Waits until nothing waits or runs, and looks that `runs` tasks ran once each and were done.
+/// Waits until the queue is idle, and asserts that `runs` tasks ran once each and were done.
 async fn all_done(world: &World, runs: usize) {
     let stats = world.settled().await;
     let history = world.history();
@@ -23,7 +23,7 @@ async fn all_done(world: &World, runs: usize) {
     assert_eq!((stats.processed_total, stats.failed_total, stats.archived), (runs as u64, 0, 0));
 }
 
-/// How often each task that runs has cost a worker its life, by the broker's count.
+/// The `crashes` count of each active task, by the broker.
 async fn crashes(world: &World) -> Vec<u32> {
     world.tasks(TaskState::Active).await.iter().map(|task| task.crashes).collect()
 }

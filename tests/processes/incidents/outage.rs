@@ -1,4 +1,4 @@
-//! A broker that nobody can use for longer than a lease.
+//! A broker that cannot be reached for longer than a lease.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::processes::{
     world::World,
 };
 
-/// Longer than the lease of 30 s, so that every lease lapses while nobody can extend one.
+/// Longer than the lease of 30 s, so that every lease lapses and no worker can extend one.
 const OUTAGE: Duration = Duration::from_secs(38);
 
-/// A worker that were wrong would take the runs back within this time after the outage.
+/// A worker that counted the outage as a death would requeue the runs within this time.
 const AFTERWARDS: Duration = Duration::from_secs(45);
 
-/// Between two outages: too short for what was wrong after one to be over before the next.
+/// Between two outages: too short for a mistake after the first to be corrected before the next.
 const BETWEEN: Duration = Duration::from_secs(8);
 
-/// Redis is away so often while `workers` have 20 runs under way.
+/// Redis is away `outages` times while `workers` have 20 runs under way.
 async fn outages_cost_nothing(outages: u32, workers: usize) {
     const RUNS: usize = 20;
     let mut world = World::redis().await;
@@ -79,7 +79,7 @@ async fn a_file_that_is_locked_for_longer_than_the_lease_takes_nothing_from_two_
         tokio::time::sleep(LOCKED).await;
         other.execute_batch("COMMIT").unwrap();
     }
-    // Two leases, after which a lapse would count.
+    // Two leases, after which a lapse would be counted as a crash.
     tokio::time::sleep(2 * world.broker().lease() + Duration::from_secs(5)).await;
     assert_eq!((world.history().repeated(), crashes(&world).await), (Vec::new(), vec![0; RUNS]));
     world.release();

@@ -1,4 +1,4 @@
-//! What happens to a Redis under running workers: it is emptied, full, demoted, killed.
+//! Failures of a Redis under running workers: it is emptied, full, demoted, killed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,7 +20,7 @@ fn command(server: &RedisServer, words: &[&str]) {
     ::redis::cmd(words[0]).arg(&words[1..]).exec(&mut server.connection()).unwrap();
 }
 
-/// Redis loses all that it has while a worker has 20 runs under way, and 20 tasks wait.
+/// Redis loses its whole data set while a worker has 20 runs under way, and 20 tasks wait.
 async fn an_emptied_redis_is_worked_on(mut world: World, what: &str, empty: impl FnOnce(&mut RedisServer)) {
     let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "20"), ("SCHEDULE", "* * * * * *")]).await;
     world.hold();
@@ -28,7 +28,7 @@ async fn an_emptied_redis_is_worked_on(mut world: World, what: &str, empty: impl
     world.started(RUNS).await;
     empty(world.redis.as_mut().unwrap());
     let said = worker.tells("WARN").await;
-    // What ran was ours alone, and is nobody's any more.
+    // The running tasks existed in Redis alone; their outcomes have no task any more.
     world.release();
     let new: BTreeSet<_> = world.enqueue_records(50, 1).await.iter().map(ToString::to_string).collect();
     eventually("new tasks are done", async || {
@@ -72,7 +72,7 @@ async fn a_full_redis_holds_up_outcomes_and_loses_none() {
     let world = World::redis().await;
     let workers = [world.everyday_of(RUNS).await, world.everyday_of(RUNS).await];
     world.hold();
-    // What is done is deleted, and what is completed is kept: its outcome takes room.
+    // A done task is deleted, and a completed one is kept, so that its outcome needs memory.
     world.enqueue_records(RUNS / 2, 0).await;
     for _ in 0..RUNS / 2 {
         world.client.enqueue(JobBuilder::new(Record { millis: 0 }).retention("1h")).await.unwrap();
@@ -97,7 +97,7 @@ async fn a_full_redis_holds_up_outcomes_and_loses_none() {
     );
 }
 
-/// The primary becomes the replica of another, and the primary again.
+/// The primary becomes the replica of another server, and then the primary again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes two minutes: scripts/prove incidents"]
 async fn a_demoted_redis_holds_up_outcomes_and_loses_none() {
@@ -138,7 +138,7 @@ async fn a_demoted_redis_holds_up_outcomes_and_loses_none() {
     );
 }
 
-/// Redis is killed three times under load and comes back with what it kept.
+/// Redis is killed three times under load and comes back with its persisted data.
 async fn a_killed_redis_loses_nothing_that_it_kept(persistence: Persistence) {
     let mut world = World::redis_keeping(persistence, "").await;
     let _workers = [world.everyday_of(4).await, world.everyday_of(4).await];
@@ -150,7 +150,7 @@ async fn a_killed_redis_loses_nothing_that_it_kept(persistence: Persistence) {
             let (id, begun) = (format!("n{number}"), Instant::now());
             loop {
                 match client.enqueue(JobBuilder::new(Record { millis: 1 }).task_id(&id).retention("1h")).await {
-                    // An earlier call has stored it, unanswered.
+                    // An earlier call, whose answer was lost, stored the task.
                     Ok(_) | Err(EnqueueError::IdConflict { .. }) => break,
                     Err(EnqueueError::Broker(error)) if error.is_ambiguous() => again += 1,
                     Err(error) => panic!("{error:?}"),
@@ -180,7 +180,7 @@ async fn a_killed_redis_loses_nothing_that_it_kept(persistence: Persistence) {
     let lost: Vec<_> = stored.iter().filter(|(id, _)| !ends.contains_key(id.as_str())).collect();
     let (gone, twice) = (lost.len(), history.repeated().len());
     if persistence == Persistence::EverySecond {
-        // Redis answers while a sync holds its log up, for two seconds at most: what it wrote then dies with it.
+        // Redis answers for up to two seconds while a sync delays its log: a kill loses the writes of that time.
         let is_held_up = |call: &RangeInclusive<Instant>| {
             kills.iter().any(|kill| *call.start() <= *kill && *kill <= *call.end() + Duration::from_secs(2))
         };
@@ -201,7 +201,7 @@ async fn a_killed_redis_loses_nothing_with_an_aof_that_is_written_always() {
     a_killed_redis_loses_nothing_that_it_kept(Persistence::Always).await;
 }
 
-/// The process dies, not the machine: what it has given to the operating system is there, and that is nearly always all.
+/// The process dies, not the machine: Redis's writes to the operating system survive, and those are nearly all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_loses_nothing_with_an_aof_that_is_synced_every_second() {
     a_killed_redis_loses_nothing_that_it_kept(Persistence::EverySecond).await;

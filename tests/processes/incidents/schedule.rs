@@ -1,4 +1,4 @@
-//! The schedule in its ordinary troubles: deploys, roll-backs, leaders that die or stand still, tables that do not answer.
+//! Ordinary failures of a schedule: deploys, roll-backs, leaders that die or stop, providers that do not answer.
 
 use std::time::Duration;
 
@@ -9,12 +9,12 @@ use crate::processes::world::{Worker, World};
 
 const EACH_SECOND: &str = "* * * * * *";
 
-/// A worker of this release with this schedule.
+/// Starts a worker of this release with this schedule.
 async fn deploy(world: &World, release: u32, schedule: &str) -> Worker {
     world.everyday(&[("ASYNQ_RELEASE", &release.to_string()), ("SCHEDULE", schedule)]).await
 }
 
-/// Waits until ticks have run of so many seconds after `second`, and returns all.
+/// Waits until ticks of `n` seconds after `second` have run, and returns all ticks.
 async fn ticks_after(world: &World, second: i64, n: usize) -> Ticks {
     eventually("ticks come", async || {
         let ticks = world.ticks();
@@ -23,7 +23,7 @@ async fn ticks_after(world: &World, second: i64, n: usize) -> Ticks {
     .await
 }
 
-/// Waits until the tick of this moment has come and nothing waits or runs: then what is missing does not come any more.
+/// Waits until the tick of this moment has come and the queue is idle: a tick that is missing then does not come any more.
 async fn until_now(world: &World) -> Ticks {
     let now = Utc::now().timestamp();
     eventually("the schedule has come to this moment", async || (world.ticks().last() >= Some(now)).then_some(()))
@@ -37,13 +37,13 @@ async fn until_now(world: &World) -> Ticks {
     world.ticks()
 }
 
-/// Returns the one that leads, and the others.
+/// Returns the worker that leads, and the others.
 async fn leader(mut workers: Vec<Worker>) -> (Worker, Vec<Worker>) {
     let at = eventually("a scheduler leads", async || workers.iter().position(Worker::leads)).await;
     (workers.swap_remove(at), workers)
 }
 
-/// How the release that is to go away goes.
+/// How the new release ends.
 #[derive(Clone, Copy, PartialEq)]
 enum Goes {
     InOrder,
@@ -104,7 +104,7 @@ async fn a_roll_back_from_a_killed_release_brings_the_old_schedule_back_on_sqlit
     a_roll_back_brings_the_old_schedule_back(World::sqlite().await, Goes::Killed).await;
 }
 
-/// Two releases run for a while, as in a canary; the newer one ticks every other second.
+/// Two releases run side by side for a while, as in a canary deploy; the newer one ticks every other second.
 async fn of_two_releases_one_fires(world: World) {
     const SECONDS: i64 = 20;
     let _old = [deploy(&world, 1, EACH_SECOND).await, deploy(&world, 1, EACH_SECOND).await];
@@ -116,7 +116,7 @@ async fn of_two_releases_one_fires(world: World) {
     eventually("both run for a while", async || (world.ticks().last() >= Some(end)).then_some(())).await;
     let ticks = world.ticks();
     assert_eq!(ticks.doubled(), [0; 0]);
-    // The tick of the moment itself may be of either.
+    // The tick of that second may come from either release.
     let mut since = ticks;
     since.0 = since.0.split_off(&(taken_over + 1));
     assert_eq!(since.missing(2), [0; 0]);
@@ -140,9 +140,9 @@ async fn of_two_releases_one_fires_on_sqlite() {
     of_two_releases_one_fires(World::sqlite().await).await;
 }
 
-/// The table of further periodic jobs is behind a connection on which no answer comes any more.
+/// The provider of further periodic jobs waits on a connection that does not answer any more.
 async fn a_provider_that_hangs_stops_no_other_job(world: World) {
-    // Longer than a scheduler would last that had room for 64 calls, one a second.
+    // Longer than a scheduler with room for 64 calls would last at one call a second.
     const SECONDS: i64 = 75;
     let worker = world.everyday(&[("SCHEDULE", EACH_SECOND), ("HANGING_PROVIDER", "1")]).await;
     ticks_after(&world, 0, 1).await;
@@ -179,7 +179,7 @@ async fn leaders_that_die_or_stand_still_cost_no_tick(world: World) {
     ticks_after(&world, 0, 2).await;
     let (killed, others) = leader(workers).await;
     killed.kill();
-    // What it ran is found when its lease is over.
+    // A tick that the killed leader was running is recovered when its lease is over.
     let (stopped, others) = leader(others).await;
     let ticks = until_now(&world).await;
     assert_eq!(ticks.doubled(), [0; 0]);
@@ -205,7 +205,8 @@ async fn leaders_that_die_or_stand_still_cost_no_tick(world: World) {
     );
 }
 
-/// A program that is stopped in the middle of a write to a SQLite file keeps its lock; the guide says so.
+/// Stops a worker outside of a write: a program that is stopped in the middle of one keeps the SQLite file's lock, as the guide
+/// says.
 async fn stop_outside_of_a_write(world: &World, worker: &Worker) {
     eventually("it is stopped while it does not write", async || {
         worker.signal("STOP");

@@ -1,8 +1,8 @@
-//! What is done to workers and to the broker, drawn from a seed.
+//! Faults of workers and of the broker, drawn from a seed.
 
 use std::time::Duration;
 
-/// One thing that goes wrong.
+/// A fault that the soak can inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Fault {
     /// kill -9 of one worker.
@@ -15,21 +15,21 @@ pub(super) enum Fault {
     StopShort,
     /// STOP of one worker for longer than its lease.
     StopLong,
-    /// kill -9 of Redis, which starts again soon.
+    /// kill -9 of Redis, which is started again soon.
     Restart,
     /// Redis ends every connection.
     Cut,
     /// Redis has no memory left for a while.
     Full,
-    /// Redis answers nobody for a while.
+    /// Redis does not answer for a while.
     Freeze,
     /// Redis is away for longer than the lease.
     Outage,
-    /// kill -9 of the Redis that has the tasks; its replica takes over, and it comes back as the replica of that.
+    /// kill -9 of the primary; its replica takes over, and the old primary comes back as a replica of that.
     FailOver,
     /// Another program holds SQLite's write lock for a while.
     Lock,
-    /// And for longer than the lease.
+    /// Another program holds SQLite's write lock for longer than the lease.
     LockLong,
     /// The wall clock of all workers steps ahead, by more than a lease, and back after a while.
     Step,
@@ -74,7 +74,7 @@ impl Fault {
         (1, Self::LockLong),
     ];
 
-    /// One of `weights`.
+    /// Draws one fault of `weights`.
     pub(super) fn drawn(weights: &[(u64, Self)], random: &mut Random) -> Self {
         let mut left = random.below(weights.iter().map(|(weight, _)| weight).sum());
         for &(weight, fault) in weights {
@@ -92,7 +92,7 @@ impl Fault {
 pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    /// A number below `n`, which is not 0.
+    /// Draws a number below `n`, which is not 0.
     pub(super) fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -101,7 +101,7 @@ impl Random {
         (z ^ (z >> 31)) % n
     }
 
-    /// A duration of less than `millis` milliseconds.
+    /// Draws a duration of less than `millis` milliseconds.
     pub(super) fn within(&mut self, millis: u64) -> Duration {
         Duration::from_millis(self.below(millis))
     }

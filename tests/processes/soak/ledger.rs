@@ -1,5 +1,5 @@
-//! What became of every task, told by a ledger that no broker owns: what the producers were told, what the jobs wrote, and what
-//! was done to the workers.
+//! A ledger of every task, independent of the broker: the producers' answers, the jobs' lines, and the incidents of
+//! workers.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -10,26 +10,26 @@ use asynq_tests::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// How long an outcome may be on its way to the broker: the longest outage, and some.
+/// How long an outcome may be on its way to the broker: the longest outage, and a margin.
 const ON_ITS_WAY: TimeDelta = TimeDelta::seconds(60);
 
-/// What was done to a worker.
+/// The kind of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Harm {
     /// kill -9.
     Killed,
-    /// TERM: what it cannot end in time goes back.
+    /// TERM: the worker requeues runs that do not end in time.
     Asked,
     /// STOP, and later CONT.
     Stopped,
-    /// Its Redis was killed and another took over, which may not have heard of the last that the dead one was told.
+    /// The worker's primary was killed and a replica took over, which may lack the last writes of the dead primary.
     FailedOver,
 }
 
-/// For so long workers may talk to a primary that is dead to the others, and a replica may lag behind.
+/// How long workers may talk to a primary that is dead to the other servers, and how long a replica may lag behind.
 const UNREPLICATED: TimeDelta = TimeDelta::seconds(5);
 
-/// To which worker, and when: it happened, or went on, between two moments. A failover concerns all.
+/// An incident of one worker between two moments; a failover concerns all workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Incident {
     pub(super) pid: u32,
@@ -39,24 +39,24 @@ pub(super) struct Incident {
 }
 
 impl Incident {
-    /// One that began at `from` and is over now.
+    /// An incident that began at `from` and is over now.
     pub(super) fn since(from: DateTime<Utc>, pid: u32, harm: Harm) -> Self {
         Self { pid, from, until: Utc::now(), harm }
     }
 }
 
-/// What the producers were told of the tasks that they enqueued, by id: how often each fails.
+/// The producers' answers.
 #[derive(Debug, Default)]
 pub(super) struct ProducerReport {
-    /// Stored.
+    /// Stored tasks by id, each with the number of its failures.
     pub(super) stored: BTreeMap<String, u32>,
-    /// Perhaps stored: the last answer did not come.
+    /// Tasks that may be stored: the last answer was lost.
     pub(super) unsure: BTreeSet<String>,
-    /// Notes that are stored, by their numbers.
+    /// The numbers of the stored notes.
     pub(super) notes: BTreeSet<u32>,
-    /// Refused, because an equal task was there.
+    /// The number of tasks refused because an equal task was stored.
     pub(super) refused: usize,
-    /// Calls that were made again.
+    /// The number of calls that were repeated.
     pub(super) again: usize,
 }
 
@@ -70,22 +70,22 @@ impl ProducerReport {
     }
 }
 
-/// The sums.
+/// The result of a run of the soak.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Verdict {
-    /// Stored, and neither ended nor archived as they should be.
+    /// Stored tasks that neither ended nor were archived as planned.
     pub(super) lost: Vec<String>,
-    /// Began again for no reason.
+    /// Tasks that began again without a reason.
     pub(super) unexplained: Vec<String>,
-    /// Began again because something was done to their worker.
+    /// The number of tasks that began again because of an incident of their worker.
     pub(super) again: usize,
-    /// Reached their end more than once; each is among those that began again.
+    /// The number of tasks that reached their end more than once; each also began again.
     pub(super) ended_twice: usize,
-    /// Failed as often as there are attempts, and are archived.
+    /// The number of tasks that failed in all attempts and are archived.
     pub(super) archived: usize,
-    /// Runs that failed as they were told to.
+    /// The number of runs that failed as planned.
     pub(super) failures: usize,
-    /// Archived because a worker was killed under each run, as often as a task may take one along.
+    /// The number of tasks archived because a worker was killed under each run, as often as the crash limit allows.
     pub(super) crashed: usize,
 }
 
@@ -97,14 +97,14 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Whether its worker was killed while it had the task.
+    /// Whether the run's worker was killed while it had the task.
     fn was_killed(&self, incidents: &[Incident]) -> bool {
         let killed = |incident: &Incident| incident.pid == self.start.pid && incident.harm == Harm::Killed;
         self.end.is_none()
             && incidents.iter().any(|incident| killed(incident) && incident.until >= self.start.asked_for())
     }
 
-    /// Whether something that was done to its worker is why the next run began.
+    /// Whether an incident of the run's worker is the reason for the next run.
     fn was_cut_off(&self, next: &Self, incidents: &[Incident]) -> bool {
         let concerns = |incident: &&Incident| incident.pid == self.start.pid || incident.harm == Harm::FailedOver;
         incidents.iter().filter(concerns).filter(|incident| incident.from <= next.start.at).any(|incident| {
@@ -118,7 +118,7 @@ impl Run<'_> {
     }
 }
 
-/// Judges what was told by what was written. `archived` are the ids that the broker has in its archive.
+/// Judges the producers' answers by the jobs' lines. `archived` are the ids in the broker's archive.
 pub(super) fn judge(
     report: &ProducerReport,
     lines: &[Line],
@@ -163,10 +163,10 @@ pub(super) fn judge(
     verdict
 }
 
-/// Notes that are stored and in no digest, and those that are in two. `text` is what the digests wrote: id and numbers of each
-/// that ran.
+/// Returns the stored notes that are in no digest, and the notes that are in two. `text` is the file of the digests, with the
+/// id and the numbers of each run.
 pub(super) fn misplaced(stored: &BTreeSet<u32>, text: &str) -> (Vec<u32>, Vec<u32>) {
-    // A digest that ran again after a kill is the same.
+    // A digest that ran again after a kill has the same notes.
     let digests: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(' ')).collect();
     let (mut seen, mut twice) = (BTreeSet::new(), Vec::new());
     for note in digests.values().flat_map(|notes| notes.split(' ')).filter_map(|note| note.parse().ok()) {
@@ -183,15 +183,15 @@ pub(super) fn ticks(history: &History) -> BTreeSet<i64> {
     history.ends().keys().filter_map(|id| seconds(id)).collect()
 }
 
-/// Those between the first and the last that are not there, of an entry with one every so many seconds.
+/// Returns the seconds without a tick between the first and the last, of an entry with one tick every `every` seconds.
 pub(super) fn missing(ticks: &BTreeSet<i64>, every: i64) -> Vec<i64> {
     let (Some(&first), Some(&last)) = (ticks.first(), ticks.last()) else { return Vec::new() };
     let due = (0..).map(|n| first + n * every).take_while(|&at| at <= last);
     due.filter(|at| !ticks.contains(at)).collect()
 }
 
-/// The runs of each task in the order in which they began. Their lines may be in another: a worker that is stopped between its look at
-/// the clock and its write has its line written when it goes on.
+/// The runs of each task in the order of their starts. The order of the lines may differ: a worker that is stopped between its
+/// reading of the clock and its write has its line written when it continues.
 fn runs(lines: &[Line]) -> HashMap<&str, Vec<Run<'_>>> {
     let mut runs: HashMap<&str, Vec<Run<'_>>> = HashMap::new();
     for line in lines {
@@ -219,7 +219,7 @@ mod tests {
         DateTime::from_timestamp(1_000 + second, 0).unwrap()
     }
 
-    /// A line of the process 7 about the task `a`.
+    /// A line of process 7 about the task `a`.
     fn line(event: Event, run: i64, retried: u32, second: i64) -> Line {
         let fence = (at(run).timestamp_nanos_opt()).unwrap();
         Line { event, id: "a".into(), fence, retried, pid: 7, at: at(second), clock: at(second) }

@@ -1,4 +1,4 @@
-//! A worker process, as its supervisor sees it.
+//! A worker process as a supervisor sees it.
 
 use std::{
     io::{BufRead as _, BufReader},
@@ -14,7 +14,7 @@ use asynq_tests::{PATIENCE, eventually, journal::written};
 #[derive(Debug)]
 pub struct Worker {
     pub(super) child: Option<Child>,
-    /// What the program `everyday` logs.
+    /// The log of the program `everyday`.
     pub(super) log: PathBuf,
 }
 
@@ -23,12 +23,12 @@ impl Worker {
         self.child.as_ref().unwrap().id()
     }
 
-    /// What it has logged.
+    /// The log so far.
     pub fn log(&self) -> String {
         written(&self.log)
     }
 
-    /// Waits until it logs a line with `text`, and returns that line.
+    /// Waits until the worker logs a line with `text`, and returns that line.
     pub async fn tells(&self, text: &str) -> String {
         eventually(&format!("the worker tells {text:?}"), async || {
             self.log().lines().find(|line| line.contains(text)).map(str::to_owned)
@@ -36,13 +36,13 @@ impl Worker {
         .await
     }
 
-    /// Whether its scheduler leads, by its own word.
+    /// Whether the worker's scheduler leads, by its own log.
     pub fn leads(&self) -> bool {
         let log = self.log();
         log.rfind("this scheduler leads") > log.rfind("this scheduler follows")
     }
 
-    /// kill -9, and waits until it is gone.
+    /// Sends kill -9, waits for the end, and returns the process id.
     pub fn kill(mut self) -> u32 {
         let mut child = self.child.take().unwrap();
         let pid = child.id();
@@ -51,19 +51,19 @@ impl Worker {
         pid
     }
 
-    /// Sends a signal by its name, such as `TERM`.
+    /// Sends a signal by name, such as `TERM`.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill").args([format!("-{name}"), self.pid().to_string()]).status().unwrap();
         assert!(status.success());
     }
 
-    /// Waits until it ends by itself.
+    /// Waits until the process ends by itself.
     pub async fn ended(&mut self) -> ExitStatus {
         let child = self.child.as_mut().unwrap();
         eventually("the worker ends", async || child.try_wait().unwrap()).await
     }
 
-    /// How it ended, if it did.
+    /// Whether the process has ended.
     pub fn has_ended(&mut self) -> bool {
         self.child.as_mut().unwrap().try_wait().unwrap().is_some()
     }
@@ -78,7 +78,7 @@ impl Drop for Worker {
     }
 }
 
-/// What a process says first.
+/// The first line that a process prints.
 pub(super) fn first_line(output: ChildStdout) -> String {
     let (tells, said) = mpsc::channel();
     thread::spawn(move || {

@@ -1,6 +1,6 @@
-//! A program as companies run it: `main!` with the dashboard, everything as by default. What the incidents are about is its jobs
-//! and what its environment says besides `ASYNQ_…`: `JOURNAL`, `TICKS` and `HOLD` name the files of its jobs, `SCHEDULE` is when it
-//! ticks, and with `HANGING_PROVIDER` the table of further periodic jobs answers once, and then never again.
+//! A program as companies run it: `main!` with the dashboard, and defaults for everything else. The incidents choose its jobs,
+//! and set variables besides `ASYNQ_…`: `JOURNAL`, `TICKS` and `HOLD` name the files of its jobs, `SCHEDULE` is its cron
+//! expression, and with `HANGING_PROVIDER` the provider of further periodic jobs answers once, and then never again.
 
 use std::{
     path::PathBuf,
@@ -27,7 +27,7 @@ async fn setup(mut app: App) -> Result<App, BoxError> {
 }
 
 fn scheduler(spec: &str) -> Result<SchedulerService, BoxError> {
-    // Every tick counts here, also those that nobody could fire in time.
+    // Every tick counts here, also ticks that no scheduler could fire in time.
     let tick = Periodic::new(CronSpec::parse(spec)?, Tock {})?.missed(Missed::All(1_000));
     let scheduler = asynq_cron::service().entry(tick);
     if std::env::var_os("HANGING_PROVIDER").is_none() {
@@ -36,7 +36,7 @@ fn scheduler(spec: &str) -> Result<SchedulerService, BoxError> {
     static HAS_ANSWERED: AtomicBool = AtomicBool::new(false);
     Ok(scheduler.provider(Duration::from_secs(1), || async {
         if HAS_ANSWERED.swap(true, Ordering::SeqCst) {
-            // As a database does that nobody reaches any more.
+            // As a database does that cannot be reached any more.
             std::future::pending::<()>().await;
         }
         Ok(Vec::new())

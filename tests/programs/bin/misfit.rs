@@ -1,17 +1,17 @@
-//! A program whose set-up does as `MISFIT` says: fails, or forgets a state.
+//! A program whose set-up is broken as `MISFIT` says: it fails, or forgets a state.
 
 use asynq_runtime::prelude::*;
 
 struct Mailer;
 
-/// Needs a state that nobody gives.
+/// Needs a state that the program lacks.
 #[job]
 async fn needs_mailer(mailer: State<Mailer>) -> JobResult {
     let Mailer = *mailer;
     Ok(())
 }
 
-/// Its arguments are only partly known to the fingerprint.
+/// Has an argument whose type the fingerprint covers only in part.
 #[job]
 async fn picky(word: Word) -> JobResult {
     println!("{}", word.0);

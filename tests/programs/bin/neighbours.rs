@@ -1,4 +1,4 @@
-//! Everything that `main!` can be told: where jobs are, a linked service with flags of its own, and a set-up.
+//! Every option of `main!`: where jobs are, a linked service with flags of its own, and a set-up.
 
 mod my_jobs {
     use asynq_runtime::prelude::*;
@@ -33,7 +33,7 @@ mod billing {
     }
 }
 
-/// As a crate would bring it: a service that is on when its flag is given.
+/// A service as a crate would bring it, which is on when its flag is given.
 mod greeter {
     use asynq_runtime::{
         job::{BoxError, BoxFuture},

@@ -1,8 +1,8 @@
-//! The words of other frameworks lead somewhere in the rustdoc, too.
+//! The rustdoc can be searched by the words of other frameworks.
 
 use crate::tree::{none, read};
 
-/// The pairs of a table in the macros: a word of another framework, and what it is called here.
+/// The pairs of a table in the macros: a word of another framework, and asynq's word.
 fn pairs(source: &str, table: &str) -> Vec<(String, String)> {
     let rows = source.split(&format!("const {table}: ")).nth(1).unwrap().split("];").next().unwrap();
     let quoted: Vec<&str> = rows.split('"').skip(1).step_by(2).collect();

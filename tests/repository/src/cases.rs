@@ -1,4 +1,4 @@
-//! The list of the conformance suite: each file of cases runs on every broker, or a reason says why not.
+//! The list of the conformance suite: each file of cases runs on every broker, or a reason explains the exception.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,17 +12,17 @@ use crate::tree::{none, read, rust_files};
 
 const FOLDER: &str = "tests/conformance";
 
-/// The brokers that every case was written for: they leave nothing out.
+/// The brokers on which every case must run.
 const COMPLETE: [&str; 2] = ["redis", "sqlite"];
 
-/// What stands in `cases! { … }`.
+/// The content of `cases! { … }`.
 #[derive(Debug)]
 pub(crate) struct Cases {
     all: Vec<String>,
     mounts: Vec<Mount>,
 }
 
-/// A broker, and which files run on it.
+/// A broker, and the files that run on it.
 #[derive(Debug)]
 struct Mount {
     broker: String,
@@ -32,7 +32,7 @@ struct Mount {
 
 #[derive(Debug)]
 enum Files {
-    /// The whole list but for these, each with its reason.
+    /// The whole list without these, each with its reason.
     Except(BTreeMap<String, String>),
     Only(Vec<String>, String),
 }
@@ -104,7 +104,7 @@ fn parse(main: &str) -> (Cases, Vec<String>) {
     (cases.expect("cases! { … }"), formatted.collect())
 }
 
-/// What is wrong with the text of `conformance/main.rs`, beside `files` of cases and the fixtures that there are.
+/// The faults in the text of `conformance/main.rs`, beside the given `files` of cases and `fixtures`.
 fn mistakes(main: &str, files: &BTreeSet<String>, fixtures: &BTreeSet<String>) -> Vec<String> {
     let (cases, formatted) = parse(main);
     let all: BTreeSet<String> = cases.all.iter().cloned().collect();
@@ -143,7 +143,7 @@ impl Mount {
 }
 
 impl Cases {
-    /// Those of `conformance/main.rs`.
+    /// The cases of `conformance/main.rs`.
     pub(crate) fn read() -> Self {
         parse(&read(&format!("{FOLDER}/main.rs"))).0
     }

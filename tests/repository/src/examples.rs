@@ -7,7 +7,7 @@ use crate::tree::{files, none, read};
 /// The packages that hold examples: all of them, those that need the dashboard, and one that needs OpenTelemetry.
 const FOLDERS: [&str; 3] = ["examples", "examples/web", "examples/tracing"];
 
-/// The items that everybody opens, and where they are written.
+/// The items that most readers open, and the files where they are defined.
 const OPENED: [(&str, &str); 21] = [
     ("App", "asynq-runtime/src/app/mod.rs"),
     ("Backoff", "asynq-runtime/src/job/backoff.rs"),
@@ -81,7 +81,7 @@ fn every_example_is_short_run_by_a_test_and_listed_in_the_readme() {
             // The newsletter is a whole application.
             let lines = read(&path).lines().count();
             assert!(lines <= 80 || name == "newsletter", "{path} has {lines} lines, at most 80 are allowed");
-            // Its own tests are run where the manifest says so.
+            // An example with tests of its own is run by its manifest.
             let is_run = tests.contains(&format!("\"{name}\"")) || section.contains("test = true");
             assert!(is_run, "no test in tests/examples runs `{name}`");
             assert!(readme.contains(&format!("`{name}`")), "the README's list of examples lacks `{name}`");

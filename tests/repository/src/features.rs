@@ -8,13 +8,13 @@ use crate::{
     tree::{none, read, root},
 };
 
-/// One row of a table.
+/// A row of a table.
 #[derive(Debug, PartialEq)]
 struct Row<'a> {
     feature: &'a str,
-    /// What is said of us.
+    /// The text about asynq-rs itself.
     here: &'a str,
-    /// The tests that it names: (file, test).
+    /// The tests that the row names: (file, test).
     tests: Vec<(&'a str, &'a str)>,
 }
 
@@ -39,7 +39,7 @@ fn links(text: &str) -> Vec<(&str, &str)> {
         .collect()
 }
 
-/// What a page is checked against.
+/// The parts of the repository that a page is checked against.
 struct Tree<'a> {
     /// The text of a file, if it exists.
     read: &'a dyn Fn(&str) -> Option<String>,
@@ -68,7 +68,7 @@ impl Tree<'_> {
         mistakes
     }
 
-    /// Why the test does not show the row.
+    /// The reason why the test does not show the row.
     fn mistake_of_test(&self, row: &Row<'_>, file: &str, test: &str) -> Option<String> {
         let Some(text) = (self.read)(file) else { return Some(format!("there is no {file}")) };
         let tests = functions_of(file, &text);
@@ -84,7 +84,7 @@ impl Tree<'_> {
         (is_ignored && !is_proved).then(|| format!("`{test}` is ignored, and no `scripts/prove` of the row runs it"))
     }
 
-    /// What the words of the row promise and the scripts and suites do not hold.
+    /// Promises in the words of the row that the scripts and suites do not keep.
     fn mistakes_of_words(&self, row: &Row<'_>) -> impl Iterator<Item = String> {
         let unknown = proofs(row.here).filter(|proof| self.command(proof).is_none());
         let mut mistakes: Vec<String> = unknown.map(|proof| format!("there is no `scripts/prove {proof}`")).collect();
@@ -101,7 +101,7 @@ impl Tree<'_> {
         mistakes.into_iter()
     }
 
-    /// What `scripts/prove <name>` runs.
+    /// The commands of `scripts/prove <name>`.
     fn command(&self, name: &str) -> Option<&str> {
         let (_, arm) = self.prove.split_once(&format!("\n    {name})\n"))?;
         arm.split("\n        ;;").next()

@@ -1,8 +1,8 @@
-//! How files are named, how long they are, and how they begin.
+//! The names, the lengths and the first lines of files.
 
 use crate::tree::{files, none, read, rust_files};
 
-/// Most lines of a source file.
+/// The most lines of a source file.
 const CEILING: usize = 500;
 
 #[test]

@@ -9,7 +9,7 @@ use crate::{
 
 const RUNTIME: &str = "asynq-runtime/src";
 
-/// asynq-runtime's modules, lowest first: each may use those in rows above it and its own row.
+/// asynq-runtime's modules, lowest first: each may use those in the rows above its own, and those of its own row.
 const LAYERS: [&[&str]; 7] = [
     &["clock", "task", "thread"],
     &["broker"],
@@ -29,7 +29,7 @@ fn module_of(path: &str) -> &str {
     path.strip_prefix(RUNTIME).unwrap().trim_start_matches('/').split(['/', '.']).next().unwrap()
 }
 
-/// What the root of the crate exports, and the module that it comes from: by a `use` in `lib.rs`, or as a macro.
+/// The exports of the crate's root, with the module of each: by a `use` in `lib.rs`, or as a macro.
 fn exports(sources: &[Source]) -> BTreeMap<String, String> {
     let mut exports = BTreeMap::new();
     for source in sources {
@@ -47,7 +47,7 @@ fn exports(sources: &[Source]) -> BTreeMap<String, String> {
     exports
 }
 
-/// Where `sources` import upwards, or something whose layer is not known.
+/// The places where `sources` import upwards, or an item whose layer is not known.
 fn upwards(sources: &[Source]) -> Vec<String> {
     let exports = exports(sources);
     let mut broken = Vec::new();
@@ -98,7 +98,7 @@ fn brokers_move_opaque_bytes() {
     none(mentions("asynq-runtime/src/broker", &forbidden), "brokers know messages, never jobs");
 }
 
-/// What the feature `main` brings, and who may name it.
+/// The files that belong to the feature `main`, and may use its dependencies.
 const OF_MAIN: [&str; 5] = ["app/cli.rs", "app/command/", "app/env.rs", "app/logs.rs", "app/main_macro.rs"];
 
 #[test]
@@ -178,7 +178,7 @@ fn no_type_has_a_broker_as_its_parameter() {
 fn only_one_file_of_the_macros_spells_a_runtime_path() {
     let mut broken = Vec::new();
     for source in sources("asynq-macros/src").into_iter().filter(|source| !source.path.ends_with("/paths.rs")) {
-        // Texts for people may name the crate.
+        // Texts for users may name the crate.
         for token in source.tokens.iter().filter(|token| token.kind != Kind::Literal) {
             if words(&token.text).any(|word| ["asynq_runtime", "asynq_cron", "asynq_jobs"].contains(&word)) {
                 broken.push(format!("{}:{} spells a path", source.path, token.line));

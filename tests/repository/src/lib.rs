@@ -1,4 +1,4 @@
-//! Checks what the repository says of itself: permitted imports, what both brokers have, how tests are written, that
+//! Checks of the repository's own rules: permitted imports, contracts of both brokers, how tests are written, that
 //! each row of docs/features.md is shown by a test, and that every reference to a page, a path or a test leads
 //! somewhere.
 //!

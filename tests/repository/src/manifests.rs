@@ -1,4 +1,4 @@
-//! What the manifests of the packages must say.
+//! The required contents of the packages' manifests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::tree::{files, none, read, root};
 
-/// Which of our crates each may depend on, dev-dependencies included.
+/// The crates of ours on which each may depend, dev-dependencies included.
 const CRATES: [(&str, &[&str]); 7] = [
     ("asynq-grammar", &[]),
     ("asynq-macros", &["asynq-grammar"]),
@@ -17,7 +17,7 @@ const CRATES: [(&str, &[&str]); 7] = [
     ("asynq-cli", &["asynq-cron", "asynq-dashboard", "asynq-grammar", "asynq-macros", "asynq-runtime"]),
 ];
 
-/// What cargo says of each package, ours and foreign.
+/// cargo's metadata of each package, ours and foreign.
 fn packages() -> Vec<Value> {
     let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
     let output = std::process::Command::new(cargo)
@@ -96,8 +96,8 @@ fn every_published_crate_says_what_a_registry_shows_and_can_be_packed() {
 
 #[test]
 fn every_package_takes_the_lints_of_the_workspace() {
-    // Programs of other libraries are workspaces of their own, built as their users build them, and a program that is made of a
-    // template has lints of its own.
+    // Programs of other libraries are workspaces of their own, built as their users build them, and a program from a template
+    // has lints of its own.
     let is_ours = |path: &String| !path.starts_with("bench/peers/") && !path.starts_with("template/");
     let manifests = files("").into_iter().filter(|path| path.ends_with("/Cargo.toml") && is_ours(path));
     let without = manifests.filter(|path| !read(path).contains("[lints]\nworkspace = true")).collect();

@@ -1,13 +1,13 @@
-//! How long the compiler's messages for wrong jobs are: one error of a few lines for each mistake.
+//! The length of the compiler's messages for wrong jobs: one error of a few lines for each mistake.
 
 use std::collections::BTreeMap;
 
 use crate::tree::{files, none, read};
 
-/// As many lines as somebody reads.
+/// A reader stops at longer messages.
 const MOST_LINES: usize = 15;
 
-/// Messages with more errors or lines, how many of both, and the reason. The list may only become shorter.
+/// Messages with more errors or lines, both numbers, and the reason. The list may only become shorter.
 const LONGER: [(&str, usize, usize, &str); 9] = [
     ("builder_with_a_deadline_that_is_a_number", 1, 19, BY_A_MACRO),
     ("builder_with_a_number_of_seconds", 1, 19, BY_A_MACRO),
@@ -40,12 +40,12 @@ const LONGER: [(&str, usize, usize, &str); 9] = [
     ),
 ];
 
-/// The methods of the three builders are made by one macro.
+/// One macro makes the methods of the three builders.
 const BY_A_MACRO: &str =
     "rustc shows where a macro made the method: four lines, for which three types have the same methods";
 
-/// The errors and the lines, blank ones left out, of each golden file of a mistake that the compiler finds. Those that the macros find
-/// are one error each by their making.
+/// The errors and the lines, blank ones left out, of each golden file of a mistake that the compiler finds. Mistakes that the
+/// macros find have one error each by construction.
 fn sizes() -> BTreeMap<String, (usize, usize)> {
     let goldens = files("tests/ui/fail").into_iter().filter(|path| path.ends_with(".stderr"));
     let size = |path: String| {

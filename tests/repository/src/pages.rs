@@ -1,4 +1,4 @@
-//! What the pages say of the tree is true: their links, the paths and tests that they name, and the keys that they list.
+//! The pages describe the real tree: their links, the paths and tests that they name, and the keys that they list.
 
 use std::collections::BTreeSet;
 
@@ -8,10 +8,10 @@ use crate::{
     tree::{files, none, read, root},
 };
 
-/// Most lines of a page of design.
+/// The most lines of a page of design.
 const LONGEST_PAGE: usize = 250;
 
-/// Where paths in prose begin, which need not say what the page is about.
+/// Folders where a path in prose may begin, besides the folder of the page's subject.
 const BASES: [&str; 8] = [
     "",
     "asynq-runtime/src/",
@@ -31,7 +31,7 @@ fn tests_of(page: &str) -> impl Iterator<Item = (&str, &str)> {
         .filter(|(path, _)| path.ends_with(".rs"))
 }
 
-/// The functions of a file that its `every_outcome!` makes tests of.
+/// The functions of a file that its `every_outcome!` turns into tests.
 fn attacks(text: &str) -> impl Iterator<Item = &str> {
     let call = text.split_once("\nevery_outcome! {").and_then(|(_, rest)| rest.split('}').next());
     call.unwrap_or_default().split_whitespace()
@@ -56,7 +56,7 @@ fn resolved(folder: &str, target: &str) -> String {
     parts.join("/")
 }
 
-/// Paths and names of files in prose: whatever has an ending of ours, or a slash at its end.
+/// Paths and names of files in prose: words with a known file extension, or a slash at the end.
 fn paths_of(text: &str) -> impl Iterator<Item = &str> {
     let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "/._-*".contains(c)));
     let words = words.map(|word| word.trim_end_matches('.')).filter(|word| !word.starts_with('.'));
@@ -66,7 +66,7 @@ fn paths_of(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Whether a path in prose names one of the files, or a folder of some.
+/// Whether a path in prose names one of the files, or a folder of files.
 fn is_there(path: &str, all: &[String]) -> bool {
     let matches = |file: &str, wanted: &str| match wanted.split_once('*') {
         Some((before, after)) => file.starts_with(before) && file.ends_with(after),

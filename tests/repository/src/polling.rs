@@ -1,4 +1,4 @@
-//! No example and no page shows how to poll: a program that waits is told.
+//! No example and no page shows how to poll: a program that waits is notified.
 
 use std::str::FromStr as _;
 
@@ -6,7 +6,7 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 use crate::tree::{files, none, read};
 
-/// Rust that users read, with the place where it begins.
+/// Rust code that users read, with the place where it begins.
 fn shown() -> Vec<(String, String)> {
     let mut shown = Vec::new();
     for path in files("examples").into_iter().filter(|path| path.ends_with(".rs")) {

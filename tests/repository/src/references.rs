@@ -6,7 +6,7 @@ use crate::tree::{files, none, read, root};
 pub(crate) const DESIGN: &str = "docs/design/";
 /// This file, which spells what it forbids.
 const HERE: &str = "tests/repository/src/references.rs";
-/// Pages that were read while this was built and are not part of it.
+/// Pages that existed while this was built and are not part of the repository.
 const ABSENT: [&str; 14] = [
     "PROTOCOL",
     "RELIABILITY",
@@ -23,7 +23,7 @@ const ABSENT: [&str; 14] = [
     "FLOW.md",
     "§",
 ];
-/// The paths of all files that people write: no golden data, no lock files, no pictures.
+/// The paths of all files that people write, without golden data, lock files and pictures.
 fn written() -> impl Iterator<Item = String> {
     let ends = [".rs", ".lua", ".sql", ".md", ".toml", ".txt", ".go", ".js", ".css", ".html", ".py", ".yml"];
     files("").into_iter().filter(move |path| {
@@ -33,7 +33,7 @@ fn written() -> impl Iterator<Item = String> {
     })
 }
 
-/// The anchors of the headings of a page, as GitHub makes them.
+/// The anchors of the headings of a page, by GitHub's rules.
 pub(crate) fn anchors(page: &str) -> Vec<String> {
     let mut is_code = false;
     let headings = page.lines().filter(|line| {
@@ -48,7 +48,7 @@ pub(crate) fn anchors(page: &str) -> Vec<String> {
     headings.map(|line| line.trim_start_matches('#').trim().chars().filter_map(kept).collect()).collect()
 }
 
-/// Why nothing is at `target`, a path from the root with or without an anchor. `text_of` is what is in a file.
+/// The reason why a path from the root, with or without an anchor, leads nowhere. `text_of` returns the text of a file.
 pub(crate) fn missing(target: &str, text_of: &dyn Fn(&str) -> Option<String>) -> Option<String> {
     let (path, anchor) = target.split_once('#').map_or((target, None), |(path, anchor)| (path, Some(anchor)));
     let Some(text) = text_of(path) else { return Some(format!("there is no {path}")) };
@@ -56,7 +56,7 @@ pub(crate) fn missing(target: &str, text_of: &dyn Fn(&str) -> Option<String>) ->
     (!anchors(&text).iter().any(|known| known == anchor)).then(|| format!("{path} has no heading #{anchor}"))
 }
 
-/// What is wrong with the references to pages of design in a text.
+/// The faults in a text's references to pages of design.
 fn mistakes(path: &str, text: &str, text_of: &dyn Fn(&str) -> Option<String>) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -72,7 +72,7 @@ fn mistakes(path: &str, text: &str, text_of: &dyn Fn(&str) -> Option<String>) ->
     found
 }
 
-/// Where a text names pages or codes that only those had who built this, or their folder.
+/// Places where a text names pages, codes or a folder that only the developers had.
 fn strangers(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
@@ -97,7 +97,7 @@ fn strangers(path: &str, text: &str) -> Vec<String> {
             let digits = line[begin + 1..].chars().take_while(char::is_ascii_digit).count();
             let mut end = begin + 1 + digits;
             end += usize::from(digits > 0 && line[end..].starts_with(|c: char| ('a'..='e').contains(&c)));
-            // Hosts of a URL are called so, too.
+            // Hosts of a URL have such names, too.
             let is_host = line[..begin].ends_with(['/', ',']);
             if (1..=2).contains(&digits) && is_word(begin, end) && !is_host {
                 tell(&line[begin..end]);
@@ -107,7 +107,7 @@ fn strangers(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// The text of a file, if it is there.
+/// The text of a file, if the file exists.
 pub(crate) fn text_of(path: &str) -> Option<String> {
     root().join(path).is_file().then(|| read(path))
 }

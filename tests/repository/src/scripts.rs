@@ -1,10 +1,10 @@
-//! What a script costs Redis is bounded by the ids that it touches: none reads or looks through a whole set, list, zset or keyspace.
+//! The ids that a script touches bound its cost to Redis: none reads a whole set, list, zset or keyspace.
 
 use crate::tree::{files, none, read};
 
 const SCRIPTS: &str = "asynq-runtime/src/broker/redis/lua";
 
-/// Reads without a bound, and why each of them has one all the same.
+/// Reads without a visible bound, and the reason why each has one.
 const BOUNDED: [(&str, &str, &str); 12] = [
     (
         "groups/finish.lua",
@@ -32,7 +32,7 @@ const BOUNDED: [(&str, &str, &str); 12] = [
     ("schedule/list.lua", "'ZRANGEBYSCORE', KEYS[1], whole(now_s), '+inf'", "the schedulers that live"),
 ];
 
-/// Commands whose cost is that of the whole key, or of all keys.
+/// Commands whose cost is that of a whole key, or of all keys.
 const WHOLE: [&str; 13] = [
     "'SMEMBERS'",
     "'HGETALL'",
@@ -49,7 +49,7 @@ const WHOLE: [&str; 13] = [
     "'ZDIFF'",
 ];
 
-/// Whether a line of a script reads something whole.
+/// Whether a line of a script reads a whole key.
 fn is_unbounded(line: &str) -> bool {
     let code = line.split("--").next().unwrap_or_default();
     let by_score = ["'ZRANGEBYSCORE'", "'ZRANGEBYLEX'", "'ZREVRANGEBYSCORE'"].iter().any(|name| code.contains(name));

@@ -14,10 +14,10 @@ use syn::{
 
 use crate::tree::{read, rust_files};
 
-/// One file of a crate's `src` folder.
+/// A file of a crate's `src` folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub(crate) path: String,
     /// Identifiers, literals and signs in their order.
     pub(crate) tokens: Vec<Token>,
@@ -47,7 +47,7 @@ pub(crate) struct Import {
     pub(crate) path: Vec<String>,
 }
 
-/// The files below `folder`, which lies in the `src` folder of a crate; files of unit tests are left out.
+/// The files below `folder`, which is in the `src` folder of a crate; files of unit tests are left out.
 pub(crate) fn sources(folder: &str) -> Vec<Source> {
     static READ: LazyLock<Mutex<BTreeMap<String, Vec<Source>>>> = LazyLock::new(Mutex::default);
     let end = folder.find("/src").expect("a folder of a crate's source") + "/src".len();
@@ -88,7 +88,7 @@ fn parse(path: &str, module: &[String], text: &str) -> (Source, Vec<Vec<String>>
     (Source { path: path.to_owned(), tokens: words.tokens, imports: words.imports }, tests.removed)
 }
 
-/// Takes everything off the tree that `cfg(test)` stands above.
+/// Removes everything from the tree that is below a `cfg(test)`.
 struct WithoutTests {
     module: Vec<String>,
     removed: Vec<Vec<String>>,
@@ -161,7 +161,7 @@ fn kept<T: Clone>(
     all.iter().filter(|one| !is_for_tests(attributes(one))).cloned().collect()
 }
 
-/// Whether only a build of tests compiles what these attributes stand above.
+/// Whether these attributes limit their item to builds of tests.
 pub(crate) fn is_for_tests(attributes: &[Attribute]) -> bool {
     fn needs_test(meta: &Meta) -> bool {
         let parts = || {
@@ -223,7 +223,7 @@ struct Words {
 }
 
 impl Words {
-    /// Reads `stream`, which stands in `module`. The members of a path's group are not paths of their own.
+    /// Reads `stream`, which is in `module`. The members of a path's group are not paths of their own.
     fn read(&mut self, stream: TokenStream, module: &mut Vec<String>, has_paths: bool) {
         let trees: Vec<TokenTree> = stream.into_iter().collect();
         let mut at = 0;
@@ -270,7 +270,7 @@ impl Words {
         self.tokens.push(Token { line, kind, text });
     }
 
-    /// Notes every path that `trees` begins with; of a group, those of its members.
+    /// Records every path at the beginning of `trees`, and for a group the paths of its members.
     fn follow(&mut self, trees: &[TokenTree], base: &mut Vec<String>) {
         let (mut at, mut line) = (0, 0);
         while let Some(TokenTree::Ident(segment)) = trees.get(at) {
@@ -314,7 +314,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// Where the files of `folder` use one of `forbidden` as a word, in code or in a text.
+/// The places where files of `folder` use one of `forbidden` as a word, in code or in a text.
 pub(crate) fn mentions(folder: &str, forbidden: &[&str]) -> Vec<String> {
     let mut found = Vec::new();
     for source in sources(folder) {

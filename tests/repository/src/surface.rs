@@ -1,7 +1,7 @@
-//! What the published crates offer, as text that is committed: a change of the public surface is seen in review.
+//! The public surface of the published crates, as text that is committed: a review shows every change of it.
 //!
-//! `BLESS=1 cargo test -p asynq-repository-tests surface` writes the texts anew; read the difference. They are read from the source
-//! by syn, so that they are the same on every compiler. What a macro of a crate makes is listed as the macro has it.
+//! `BLESS=1 cargo test -p asynq-repository-tests surface` writes the texts anew; read the difference. syn reads them from the
+//! source, so that they are the same on every compiler. Items that a macro of a crate makes are listed as the macro has them.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -44,10 +44,10 @@ fn the_public_surface_is_the_committed_one() {
 
 type Module = Vec<String>;
 
-/// A crate's modules, and what can be reached of them from outside.
+/// A crate's modules, and the items of them that can be reached from outside.
 struct Surface {
     modules: BTreeMap<Module, Vec<Item>>,
-    /// Where each item is listed: its first path, and `use` for the others.
+    /// The place where each item is listed: its first path, and `use` for the others.
     listed: BTreeMap<(Module, String), String>,
     lines: BTreeSet<String>,
 }
@@ -78,7 +78,7 @@ impl Surface {
         self.modules.entry(module).or_default().extend(items);
     }
 
-    /// Lists what `module` shows under the public path `shown`.
+    /// Lists the public items of `module` under the path `shown`.
     fn walk(&mut self, module: &Module, shown: &str) {
         let items = self.modules.get(module).cloned().unwrap_or_default();
         // The shortest path of an item is its first one.
@@ -109,7 +109,7 @@ impl Surface {
         }
     }
 
-    /// Lists what `pub use path` shows as `name`.
+    /// Lists the target of `pub use path` as `name`.
     fn reexport(&mut self, module: &Module, path: &[String], name: &str, shown: &str) {
         let Some((home, item)) = self.resolve(module, path) else {
             self.lines.insert(format!("use {shown}::{name} = {}", path.join("::")));
@@ -122,7 +122,7 @@ impl Surface {
         }
     }
 
-    /// The item that a path leads to, and its module; `None` for another crate's.
+    /// The item that a path leads to, and its module; `None` for an item of another crate.
     fn resolve(&self, from: &Module, path: &[String]) -> Option<(Module, Item)> {
         let (mut module, mut rest) = (from.clone(), path);
         match path.first()?.as_str() {
@@ -139,7 +139,7 @@ impl Surface {
             match (&item, more) {
                 (Item::Use(import), _) => {
                     let (target, _) = leaves(&import.tree, Vec::new()).into_iter().find(|(_, leaf)| leaf == name)?;
-                    // `pub use rusqlite`: another crate, by its own name.
+                    // `pub use rusqlite` names another crate.
                     let is_another_crate = target.len() == 1;
                     return if is_another_crate { None } else { self.resolve(&module, &[&target[..], more].concat()) };
                 }
@@ -231,7 +231,7 @@ impl Surface {
         }
     }
 
-    /// What is implemented on the type `name` that is declared in `home`, anywhere in the crate.
+    /// Lists the implementations of the type `name`, which is declared in `home`, from the whole crate.
     fn methods(&mut self, home: &Module, name: &str, shown: &str) {
         let is_declared = |items: &Vec<Item>| {
             items.iter().any(|item| {
@@ -269,7 +269,7 @@ impl Surface {
         }
     }
 
-    /// Exported macros, and the public functions that macros of the crate make.
+    /// Lists exported macros, and the public functions that macros of the crate make.
     fn macros(&mut self) {
         let items: Vec<_> = self.modules.values().flatten().cloned().collect();
         for item in items {
@@ -383,7 +383,7 @@ fn signature(sig: &syn::Signature) -> String {
     format!("{}{is_async}", text(&quote!(#generics (#inputs) #output #clause)))
 }
 
-/// Tokens with single spaces, and none where a reader expects none.
+/// Tokens with single spaces, and no space where a reader expects none.
 fn text(tokens: &impl ToTokens) -> String {
     let mut text = tokens.to_token_stream().to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     let tight = [

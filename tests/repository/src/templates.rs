@@ -1,4 +1,4 @@
-//! The templates of `cargo generate`: what they say beside their sources, which the tests build as they are.
+//! The templates of `cargo generate`: their files beside the sources, which other tests build unchanged.
 
 use crate::tree::{files, none, read};
 

@@ -8,7 +8,7 @@ use std::{
 /// Folders without source of ours.
 const SKIPPED: [&str; 3] = ["target", ".git", "node_modules"];
 
-/// The repository's root folder: as cargo says when it runs the tests, because two clones may share a target folder.
+/// The repository's root folder, from cargo's variable at run time, because two clones may share a target folder.
 pub(crate) fn root() -> PathBuf {
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&package).ancestors().nth(2).unwrap().to_owned()
@@ -35,7 +35,7 @@ pub(crate) fn files(folder: &str) -> Vec<String> {
     found.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-/// Those of [`files`] that are Rust.
+/// The Rust files of [`files`].
 pub(crate) fn rust_files(folder: &str) -> Vec<String> {
     files(folder).into_iter().filter(|path| path.ends_with(".rs")).collect()
 }
@@ -45,7 +45,7 @@ pub(crate) fn read(path: &str) -> String {
     fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// Fails with every place where `rule` is broken.
+/// Fails if `rule` is broken, and lists every place.
 #[track_caller]
 pub(crate) fn none(broken: Vec<String>, rule: &str) {
     assert!(broken.is_empty(), "{rule}:\n  {}", broken.join("\n  "));

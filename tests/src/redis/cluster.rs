@@ -15,17 +15,17 @@ use crate::Need;
 
 /// First slots of the three masters, and the end.
 const THIRDS: [u16; 4] = [0, 5461, 10_923, 16_384];
-/// How long a node may be silent before its replica takes over, where a test kills masters. A node that a busy machine stops for
-/// a moment is not taken for dead: what it has stored and not replicated would be lost, though no test killed it.
+/// How long a node may be silent before its replica takes over, where a test kills masters. The limit is above a pause of a busy
+/// machine: a failover that no test asked for would lose the writes that the node has not replicated.
 const QUICK: Duration = Duration::from_secs(5);
 
-/// A Redis Cluster; it ends with the test program.
+/// A Redis Cluster that ends with the test program.
 #[derive(Debug)]
 pub struct RedisCluster {
     nodes: Vec<Node>,
 }
 
-/// One process of the cluster.
+/// One redis-server of the cluster.
 #[derive(Debug)]
 struct Node {
     server: Guarded,
@@ -34,13 +34,13 @@ struct Node {
 }
 
 impl RedisCluster {
-    /// Three masters that keep nothing on disk, and believe each other alive for as long as a test waits: a node that a slow
-    /// machine stops for a moment does not stop the cluster.
+    /// Starts three masters that keep nothing on disk, and believe each other alive for as long as a test waits: a node that a
+    /// slow machine stops for a moment does not stop the cluster.
     pub fn start() -> Self {
         Self::with_nodes(3, PATIENCE)
     }
 
-    /// Three masters with a replica each, which takes over five seconds after its master is gone, or soon after that.
+    /// Starts three masters with a replica each, which takes over five seconds after its master is gone, or soon after that.
     pub fn with_replicas() -> Self {
         let cluster = Self::with_nodes(6, QUICK);
         for (replica, master) in (3..6).map(|replica| (replica, replica - 3)) {
@@ -97,7 +97,7 @@ impl RedisCluster {
         self.nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect::<Vec<_>>().join(",")
     }
 
-    /// Its URL, without a login.
+    /// The URL of the cluster, without a login.
     pub fn url(&self) -> String {
         format!("redis-cluster://{}", self.nodes())
     }
@@ -111,12 +111,12 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// What Redis says.
+    /// The error that Redis answers.
     pub fn try_command<T: FromRedisValue>(&self, node: usize, words: &[&str]) -> ::redis::RedisResult<T> {
         ::redis::cmd(words[0]).arg(&words[1..]).query(&mut self.nodes[node].server.connection())
     }
 
-    /// The same, expected to work.
+    /// Runs a command on one node and panics if it fails.
     pub fn command<T: FromRedisValue>(&self, node: usize, words: &[&str]) -> T {
         self.try_command(node, words).unwrap_or_else(|error| panic!("{words:?}: {error}"))
     }
@@ -125,17 +125,17 @@ impl RedisCluster {
         self.command(node, &["INFO", section])
     }
 
-    /// Waits until a replica has everything that this master has.
+    /// Waits until a replica has every write of this master.
     pub fn replicated(&self, master: usize) {
         eventually("the replica is in step", || self.nodes[master].server.is_replicated().then_some(()));
     }
 
-    /// The slot of a key, as Redis says it.
+    /// The slot of a key, computed by Redis.
     pub fn slot(&self, key: &str) -> u16 {
         self.command(0, &["CLUSTER", "KEYSLOT", key])
     }
 
-    /// How often all nodes together have run this command, those calls included that scripts made.
+    /// The number of calls of a command on all nodes together, calls by scripts included.
     pub fn calls(&self, command: &str) -> u64 {
         let of_node = |node| {
             let stats: String = self.command(node, &["INFO", "commandstats"]);
@@ -194,7 +194,7 @@ impl RedisCluster {
         self.nodes[node].server.kill();
     }
 
-    /// Kills the master of a key, waits until its replica has taken over, and starts it again as the replica of that.
+    /// Kills the master of a key, waits until its replica has taken over, and starts the old master again as its replica.
     pub fn fail_over(&mut self, key: &str) {
         let slot = self.slot(key);
         let master = self.owner(slot);
@@ -208,7 +208,7 @@ impl RedisCluster {
         });
     }
 
-    /// Starts it again.
+    /// Starts a killed node again.
     pub fn restart(&mut self, node: usize) {
         self.nodes[node].server.restart();
     }
@@ -238,7 +238,7 @@ fn start_node(silence: Duration) -> Option<Node> {
     Some(Node { server, port, id: String::new() })
 }
 
-/// Where the other nodes reach it.
+/// The port of the cluster bus, where the other nodes reach this one.
 fn bus_port(server: &Guarded) -> String {
     let pairs: Vec<String> =
         ::redis::cmd("CONFIG").arg("GET").arg("cluster-port").query(&mut server.connection()).unwrap();

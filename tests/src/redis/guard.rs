@@ -14,14 +14,14 @@ use ::redis::Connection;
 use asynq_test_support::{PATIENCE, eventually_blocking};
 use tempfile::TempDir;
 
-/// Ends the server when its standard input does: a pool of servers lives in a `static`, which nobody drops.
+/// Ends the server when the script's standard input ends: a pool of servers is a `static`, which is never dropped.
 const WATCH: &str = r#"folder=$1; shift; "$@" >/dev/null 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
 
-/// One redis-server with a folder of its own, and a socket in it for the test.
+/// One redis-server with a folder of its own, and a Unix socket in the folder for the test.
 #[derive(Debug)]
 pub(crate) struct Guarded {
     watcher: Child,
-    /// Closing it ends the server.
+    /// Dropping this pipe ends the server.
     leash: Option<ChildStdin>,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
@@ -29,13 +29,13 @@ pub(crate) struct Guarded {
 }
 
 impl Guarded {
-    /// Starts `redis-server` with these arguments in a new folder, and waits until it answers. `files` are put there first.
-    /// Not if it ends at once: then somebody took its port.
+    /// Starts `redis-server` with these arguments in a new folder, and waits until it answers. `files` are written there first.
+    /// Returns `None` if the server ends at once, because another process has taken its port.
     pub(crate) fn start(files: &[(&str, &str)], arguments: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         Self::start_in(files, arguments, Vec::new())
     }
 
-    /// The same in a process with these variables.
+    /// [`start`](Self::start) with these variables in the server's environment.
     pub(crate) fn start_in(
         files: &[(&str, &str)],
         arguments: impl FnOnce(&Path) -> Vec<String>,
@@ -55,7 +55,7 @@ impl Guarded {
         self.folder.join("redis.sock")
     }
 
-    /// Waits until it talks. That its socket accepts is not enough: a port that is taken may end it after that.
+    /// Waits until the server answers. An accepted connection is not enough: the server may still end because its port is taken.
     fn answers(&self) -> bool {
         let began = Instant::now();
         while !self.ping().is_ok_and(|said| !said.is_empty() && !said.starts_with("-LOADING")) {
@@ -67,7 +67,7 @@ impl Guarded {
         true
     }
 
-    /// The first line that it says; `+PONG`, or that it wants a password, or nothing if it has ended.
+    /// The first line of the server's answer: `+PONG`, or an error that asks for a password, or nothing if the server has ended.
     fn ping(&self) -> Result<String> {
         let mut stream = UnixStream::connect(self.socket())?;
         stream.set_read_timeout(Some(PATIENCE))?;
@@ -77,24 +77,24 @@ impl Guarded {
         Ok(said)
     }
 
-    /// Where its files are.
+    /// The folder of the server's files.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// What it says of itself.
+    /// The server's log.
     pub(crate) fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
-    /// A connection of the test's own, as the default user, past TLS and ports. It is asked for until it is there: a sentinel
-    /// that makes a server a replica closes the connections of everybody, also those that have only just come.
+    /// A connection of the test itself, as the default user, past TLS and ports. Tries until it succeeds: a sentinel that makes a
+    /// server a replica closes the connections of all clients, also those that have only just been accepted.
     pub(crate) fn connection(&self) -> Connection {
         let client = ::redis::Client::open(format!("unix://{}", self.socket().display())).unwrap();
         eventually_blocking("the private redis-server answers", || client.get_connection().ok())
     }
 
-    /// Whether a replica has said that it has everything. `WAIT` would not do: it is about writes of its own connection.
+    /// Whether a replica has acknowledged every write. `WAIT` would not do: it counts only writes of its own connection.
     pub(crate) fn is_replicated(&self) -> bool {
         let info: String = ::redis::cmd("INFO").arg("replication").query(&mut self.connection()).unwrap();
         let after = |word: &str| {
@@ -104,7 +104,7 @@ impl Guarded {
         after(",offset=").is_some_and(|acknowledged| Some(acknowledged) >= after("master_repl_offset:"))
     }
 
-    /// Kills it as a power cut would; its files stay.
+    /// Kills the server as a power cut would; its files stay.
     pub(crate) fn kill(&mut self) {
         if let Some(mut leash) = self.leash.take() {
             let _ = leash.write_all(b"keep\n");
@@ -112,15 +112,15 @@ impl Guarded {
         let _ = self.watcher.wait();
     }
 
-    /// From its next start on it is a replica of the server on `port`. One that came back with what it had long ago, and said that
-    /// it is the primary, could be believed.
+    /// Makes the server a replica of the server on `port` from its next start on. A server that returned as a primary with old
+    /// data could be believed.
     pub(crate) fn follow(&mut self, port: u16) {
         if !self.arguments.iter().any(|argument| argument == "--replicaof") {
             self.arguments.extend(["--replicaof".to_owned(), format!("127.0.0.1 {port}")]);
         }
     }
 
-    /// Starts it again after [`kill`](Self::kill).
+    /// Starts the server again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
         let _ = fs::remove_file(self.socket());
         let (watcher, leash) = spawn(&self.folder, &self.arguments, &self.environment);
@@ -140,7 +140,7 @@ impl Drop for Guarded {
 fn spawn(folder: &Path, arguments: &[String], environment: &[(&'static str, String)]) -> (Child, ChildStdin) {
     let mut command = Command::new("sh");
     command.args(["-c", WATCH, "sh"]).arg(folder).arg("redis-server").args(arguments);
-    // A sentinel takes no such options after `--sentinel`; its file says them.
+    // `redis-server` takes no such options after `--sentinel`; the sentinel's file has them.
     if !arguments.iter().any(|argument| argument == "--sentinel") {
         command.args(["--save", "", "--bind", "127.0.0.1", "--unixsocket", "redis.sock", "--logfile", "log", "--dir"]);
         command.arg(folder);
@@ -152,13 +152,13 @@ fn spawn(folder: &Path, arguments: &[String], environment: &[(&'static str, Stri
     (child, leash)
 }
 
-/// Tries other ports until the servers start.
+/// Calls `start` with other ports until the servers start.
 pub(crate) fn on_free_ports<T>(mut start: impl FnMut() -> Option<T>) -> T {
     assert!(is_installed(), "redis-server is needed for these tests; scripts/test installs it");
     (0..20).find_map(|_| start()).expect("redis-server starts on one of twenty ports")
 }
 
-/// Whether `redis-server` can be run at all: without it each start would be waited for in vain.
+/// Whether `redis-server` can be run at all: without the program each start would be awaited in vain.
 fn is_installed() -> bool {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let runs = || Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_ok();

@@ -10,19 +10,19 @@ use std::{
 
 use ::redis::Connection;
 
-/// Servers that can be lent.
+/// Servers that the pool lends to tests.
 pub trait Pooled: Sized + Send + std::fmt::Debug + 'static {
-    /// Those that are not lent now.
+    /// The servers that are not lent now.
     fn pool() -> &'static Mutex<Vec<Self>>;
-    /// Starts some more.
+    /// Starts servers for one more test.
     fn start() -> Self;
-    /// The test's own connections to all that keep data.
+    /// The test's connections to all servers that keep data.
     fn all(&self) -> Vec<Connection>;
 }
 
 /// Servers that one test has for itself until it drops them.
 ///
-/// Each test logs in as a user of its own, which is deleted afterwards: what an earlier test left running is locked
+/// Each test logs in as a user of its own, which is deleted afterwards, so that tasks that outlive their test are locked
 /// out.
 #[derive(Debug)]
 pub struct Lent<S: Pooled> {
@@ -33,7 +33,7 @@ pub struct Lent<S: Pooled> {
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 impl<S: Pooled> Lent<S> {
-    /// Takes servers from the pool, or starts some.
+    /// Takes servers from the pool, or starts new ones.
     pub fn take() -> Self {
         let idle = S::pool().lock().unwrap_or_else(PoisonError::into_inner).pop();
         let servers = idle.unwrap_or_else(Self::start_calm);
@@ -41,14 +41,14 @@ impl<S: Pooled> Lent<S> {
         for mut connection in servers.all() {
             let command = |words: &[&str]| ::redis::cmd(words[0]).arg(&words[1..]).to_owned();
             command(&["ACL", "SETUSER", &user, "on", ">once", "~*", "&*", "+@all"]).exec(&mut connection).unwrap();
-            // A replica empties itself as its primary does.
+            // A replica is emptied with its primary, and refuses the command itself.
             let _ = command(&["FLUSHALL"]).exec(&mut connection);
         }
         Self { servers: Some(servers), user }
     }
 
-    /// Starts some whose own timers run once a second instead of ten times. A suite has a hundred servers, most of them idle in the
-    /// pool, and the timers of an idle one take two milliseconds of a processor each second.
+    /// Starts servers whose own timers run once a second instead of ten times. A suite has a hundred servers, most of them idle
+    /// in the pool, and the timers of an idle one take two milliseconds of a processor each second.
     fn start_calm() -> S {
         let servers = S::start();
         for mut connection in servers.all() {
@@ -57,7 +57,7 @@ impl<S: Pooled> Lent<S> {
         servers
     }
 
-    /// The login of this test, for a URL.
+    /// The login of this test's user, for a URL.
     pub fn login(&self) -> String {
         format!("{}:once", self.user)
     }
@@ -75,7 +75,7 @@ impl<S: Pooled> Drop for Lent<S> {
     fn drop(&mut self) {
         let Some(servers) = self.servers.take() else { return };
         for mut connection in servers.all() {
-            // Ends its connections, too.
+            // Deleting the user also closes its connections.
             let _ = ::redis::cmd("ACL").arg("DELUSER").arg(&self.user).exec(&mut connection);
         }
         S::pool().lock().unwrap_or_else(PoisonError::into_inner).push(servers);

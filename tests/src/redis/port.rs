@@ -6,16 +6,16 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// Below the ports that a system gives to outgoing connections (Linux from 32768 on, macOS from 49152): between our look and
+/// Below the ports that a system gives to outgoing connections (Linux from 32768 on, macOS from 49152). Between the choice and
 /// the server's start, and while a server is down, another test's connection could be given such a port, and so could the
-/// connection that looks for the server: it would then have found itself.
+/// connection that looks for the server: it would then have connected to itself.
 const PORTS: Range<u16> = 12_000..32_000;
 
-/// How many were tried by this program.
+/// The number of ports that this program has tried.
 static TRIED: AtomicU64 = AtomicU64::new(0);
 
-/// A port without a listener now, which this program has not given to another test. Test programs that run at the same
-/// time begin at places of their own, but may meet: the start of a server tries again.
+/// Returns a port without a listener now, which this program has not given to another test. Test programs that run at the
+/// same time begin at different ports, but may meet; then the server fails to start and another port is tried.
 pub(crate) fn free_port() -> u16 {
     let first = u64::from(std::process::id()).wrapping_mul(7919);
     let mut tries = (0..PORTS.len()).map(|_| {

@@ -1,4 +1,4 @@
-//! One primary, one replica and three sentinels who watch them.
+//! One primary, one replica and three sentinels that watch both.
 
 use std::{fs, sync::Mutex, time::Duration};
 
@@ -13,15 +13,15 @@ use super::{
     port::free_port,
 };
 
-/// Their name for the master.
+/// The sentinels' name for the master.
 const MASTER: &str = "asynq";
 /// The sentinels' password.
 const WATCHWORD: &str = "watchword";
-/// How long the primary may be silent before the replica takes over, where a test kills it. A primary that a busy machine stops
-/// for a moment is not taken for dead: what it has stored and not replicated would be lost, though no test killed it.
+/// How long the primary may be silent before the replica takes over, where a test kills it. The limit is above a pause of a busy
+/// machine: a failover that no test asked for would lose the writes that the primary has not replicated.
 const QUICK: Duration = Duration::from_secs(5);
 
-/// A watched Redis; it ends with the test program.
+/// A Redis watched by sentinels; it ends with the test program.
 #[derive(Debug)]
 pub struct SentinelServers {
     servers: Vec<(Guarded, u16)>,
@@ -31,24 +31,24 @@ pub struct SentinelServers {
 }
 
 impl SentinelServers {
-    /// Starts all five and waits until they know each other. They believe the primary alive for as long as a test waits: one
-    /// that a slow machine stops for a moment stays the primary.
+    /// Starts all five and waits until the sentinels know each other. They believe the primary alive for as long as a test
+    /// waits: a primary that a slow machine stops for a moment stays the primary.
     pub fn start() -> Self {
         Self::with_silence(PATIENCE)
     }
 
-    /// The same, but the replica takes over five seconds after the primary is gone, or soon after that.
+    /// [`start`](Self::start), but the replica takes over five seconds after the primary is gone, or soon after that.
     pub fn failing_over() -> Self {
         Self::with_silence(QUICK)
     }
 
-    /// How many times a sentinel has seen another become the primary, by its own log: more often than a test killed one if they
-    /// took one for dead that only was slow.
+    /// The number of failovers by the log of a sentinel. The number exceeds that of the primaries killed if the sentinels took a
+    /// slow one for dead.
     pub fn switches(&self) -> usize {
         self.sentinels[0].0.log().matches("+switch-master").count()
     }
 
-    /// The same after so much silence of the primary.
+    /// [`start`](Self::start), but the replica takes over when the primary has been silent for `silence`.
     pub fn with_silence(silence: Duration) -> Self {
         let data = || on_free_ports(|| start_data(None));
         let primary = data();
@@ -75,22 +75,22 @@ impl SentinelServers {
         format!("{}/0?master={MASTER}&sentinel_pass={WATCHWORD}", hosts.join(","))
     }
 
-    /// Its URL, without a login of the primary's.
+    /// The URL of the sentinels, without a login of the primary.
     pub fn url(&self) -> String {
         format!("redis-sentinel://{}", self.hosts())
     }
 
-    /// Kills one of the two that keep data, 0 being the first primary, as a power cut would.
+    /// Kills one of the two data servers, 0 being the first primary, as a power cut would.
     pub fn kill(&mut self, n: usize) {
         self.servers[n].0.kill();
     }
 
-    /// Starts it again.
+    /// Starts a killed data server again.
     pub fn restart(&mut self, n: usize) {
         self.servers[n].0.restart();
     }
 
-    /// Kills the primary, waits until the replica has taken over, and starts it again as the replica of that.
+    /// Kills the primary, waits until the replica has taken over, and starts the old primary again as a replica of the new one.
     pub fn fail_over(&mut self) {
         let primary = self.master();
         self.kill(primary);
@@ -111,17 +111,17 @@ impl SentinelServers {
         self.sentinels[n].0.kill();
     }
 
-    /// Runs a command on one of the two that keep data.
+    /// Runs a command on one of the two data servers.
     pub fn command<T: FromRedisValue>(&self, n: usize, words: &[&str]) -> T {
         ::redis::cmd(words[0]).arg(&words[1..]).query(&mut self.servers[n].0.connection()).unwrap()
     }
 
-    /// Waits until the replica has everything that the first primary has.
+    /// Waits until the replica has every write of the first primary.
     pub fn replicated(&self) {
         eventually("the replica is in step", || self.servers[0].0.is_replicated().then_some(()));
     }
 
-    /// The master by the word of a sentinel: its place among the two.
+    /// The index of the data server that a sentinel calls the master.
     pub fn master(&self) -> usize {
         let mut connection = sentinel_connection(self.sentinels[2].1);
         let (_, port): (String, u16) =
@@ -129,7 +129,7 @@ impl SentinelServers {
         self.servers.iter().position(|(_, known)| *known == port).expect("one of the two")
     }
 
-    /// Waits until the sentinels know both servers as they are, so that the next failover can begin.
+    /// Waits until the sentinels see both servers as a primary and its replica, so that the next failover can begin.
     pub fn settled(&self) {
         for n in 0..3 {
             eventually("both servers are up again", || {

@@ -16,18 +16,18 @@ use super::{
     port::free_port,
 };
 
-/// An authority, and what it signed; all in PEM.
+/// A certificate authority and certificates that it signed; all in PEM.
 #[derive(Debug)]
 pub struct Authority {
-    /// Its own certificate.
+    /// The authority's own certificate.
     pub ca: String,
-    /// For `127.0.0.1` and `localhost`.
+    /// Valid for `127.0.0.1` and `localhost`.
     pub server: Signed,
-    /// For `elsewhere.example` alone.
+    /// Valid for `elsewhere.example` alone.
     pub elsewhere: Signed,
-    /// For the right host, but until the end of 2020.
+    /// Valid for the right host, but until the end of 2020.
     pub expired: Signed,
-    /// For a client.
+    /// A certificate for a client.
     pub client: Signed,
 }
 
@@ -36,18 +36,18 @@ pub struct Authority {
 pub struct Signed {
     /// The certificate.
     pub cert: String,
-    /// Its key.
+    /// The private key of the certificate.
     pub key: String,
 }
 
 impl Authority {
-    /// The one that the tests trust.
+    /// The authority that the tests trust.
     pub fn ours() -> &'static Self {
         static OURS: OnceLock<Authority> = OnceLock::new();
         OURS.get_or_init(|| Self::new("asynq tests"))
     }
 
-    /// One that nobody trusts.
+    /// An authority that no test trusts.
     pub fn stranger() -> &'static Self {
         static STRANGER: OnceLock<Authority> = OnceLock::new();
         STRANGER.get_or_init(|| Self::new("somebody"))
@@ -85,7 +85,7 @@ pub struct TlsServer {
 }
 
 impl TlsServer {
-    /// Starts one that shows this certificate.
+    /// Starts a server that shows this certificate.
     pub fn start(shown: &Signed) -> Self {
         let ours = Authority::ours();
         let files = [
@@ -120,12 +120,12 @@ impl TlsServer {
         self.server.folder().join(name)
     }
 
-    /// The port; it speaks TLS only.
+    /// The port, which accepts TLS only.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Its URL with these parameters, whose values are names of files.
+    /// The URL with these parameters, whose values are names of files.
     pub fn url(&self, parameters: &[(&str, &str)]) -> String {
         self.url_for("", parameters)
     }
@@ -136,7 +136,7 @@ impl TlsServer {
         format!("rediss://{login}127.0.0.1:{}/0?{}", self.port, parameters.join("&"))
     }
 
-    /// Shows another certificate from now on.
+    /// Makes the server show another certificate from now on.
     pub fn show(&self, shown: &Signed) {
         fs::write(self.file("cert.pem"), &shown.cert).unwrap();
         fs::write(self.file("key.pem"), &shown.key).unwrap();

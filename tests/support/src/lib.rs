@@ -1,4 +1,4 @@
-//! What every suite of tests needs: waits that end and name what was awaited, skips that are seen, and what is logged.
+//! Tools of every test suite: waits that end and name the event, skips that are counted, and captured logs.
 #![allow(clippy::missing_panics_doc)] // a wait that ends in vain is a failed test
 
 mod log;

@@ -1,4 +1,4 @@
-//! What is logged while a test runs, in the test's own thread and by the services of servers that it starts.
+//! Captures the log of a test, from the test's own thread and from the services of servers that it starts.
 
 use std::{
     fmt::{self, Write as _},
@@ -12,8 +12,8 @@ use tracing::{
     subscriber::DefaultGuard,
 };
 
-/// Keeps the lines of `INFO` and above that this thread logs, and the services of servers that it starts, until it is dropped:
-/// for tests whose runtime has one thread.
+/// Keeps the lines of `INFO` and above that this thread and the services of its servers log, until this guard is dropped.
+/// Meant for tests whose runtime has one thread.
 #[derive(Debug)]
 pub struct Log {
     lines: Lines,
@@ -23,19 +23,19 @@ pub struct Log {
 #[derive(Debug, Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
-/// A second subscriber, which lives as long as the process. While there is only one, tracing decides by the thread that meets
-/// a place in the code first whether anything is logged there, for ever: another test's thread has no subscriber.
+/// A second subscriber, which lives as long as the process. With only one subscriber, tracing caches at each callsite whether
+/// the thread that comes there first has a subscriber, and a thread of another test has none.
 static SECOND: LazyLock<Dispatch> = LazyLock::new(|| Dispatch::new(Lines::default()));
 
 impl Log {
-    /// Begins to keep them.
+    /// Begins to keep the lines of this thread.
     pub fn keep() -> Self {
         LazyLock::force(&SECOND);
         let lines = Lines::default();
         Self { _guard: tracing::subscriber::set_default(lines.clone()), lines }
     }
 
-    /// Those that contain `part`, in their order; the fields follow the text, as ` name=value`.
+    /// The kept lines that contain `part`, in their order; the fields follow the text, as ` name=value`.
     pub fn with(&self, part: &str) -> Vec<String> {
         let lines = self.lines.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.iter().filter(|line| line.contains(part)).cloned().collect()

@@ -1,4 +1,4 @@
-//! Waits for what is a matter of milliseconds on a quiet machine; a wait that lasts a minute fails and names its place.
+//! Waits for events that take milliseconds on a quiet machine; a wait that lasts a minute fails and names its place.
 //!
 //! The limit only ends a hang. It says nothing about how fast the product is: such a bound belongs into a module `timing`,
 //! which `scripts/lanes` runs alone at the end.
@@ -13,10 +13,10 @@ use std::{
 /// The longest that a test waits for one event.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The shortest and the longest pause between two looks at something that sends no signal.
+/// The shortest and the longest pause between two probes of a state that sends no signal.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(5), Duration::from_millis(100));
 
-/// The pause after a look that took so long: looks that are dear leave most of the time to what they wait for.
+/// The pause after a probe that took so long: costly probes leave most of the time to the awaited work.
 fn pause(look: Duration) -> Duration {
     (3 * look).clamp(PAUSES.0, PAUSES.1)
 }
@@ -58,8 +58,8 @@ pub fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> i
     }
 }
 
-/// Whether a server that began to leave then, and has left now, had time to requeue all that it had: it gives that up 700 ms
-/// after its shutdown timeout, as is documented, and what is left runs again when its leases are over.
+/// Whether a server that began to leave at `began`, and has left now, had time to requeue all its tasks. The server gives up on
+/// that 700 ms after its shutdown timeout, as documented, and the remaining tasks run again when their leases are over.
 pub fn has_time_to_leave(began: Instant, shutdown_timeout: Duration) -> bool {
     began.elapsed() < shutdown_timeout + Duration::from_millis(700)
 }

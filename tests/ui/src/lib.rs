@@ -1,7 +1,7 @@
 //! Programs that must compile as they are, under lints that are stricter than most programs'.
 //!
-//! They are modules of one library, so that one program links all of them. A library, because `missing_docs` is silent in
-//! a test.
+//! The modules belong to one library, so that one program links all of them. In a test, `missing_docs` would be
+//! silent.
 
 #![forbid(unsafe_code)]
 #![deny(

@@ -1,4 +1,4 @@
-//! `#[job]` needs nothing of the prelude.
+//! `#[job]` needs no item of the prelude.
 
 #![no_implicit_prelude]
 

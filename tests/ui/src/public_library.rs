@@ -11,7 +11,7 @@ pub mod mail {
     #[derive(Debug, Serialize, Deserialize)]
     pub struct Address(pub String);
 
-    /// What can go wrong.
+    /// The error of a mail job.
     #[derive(Clone, Copy, Debug)]
     pub struct MailError;
 

@@ -1,4 +1,4 @@
-//! What `#[job]` generates is clean under lints that are stricter than most programs'.
+//! The expansion of `#[job]` is clean under lints that are stricter than most programs'.
 
 use asynq_runtime::{Client, EnqueueError, JobContext, JobError, JobResult, State, TaskInfo, job};
 
@@ -63,7 +63,7 @@ async fn old(to: String) {
     drop(to);
 }
 
-/// Enqueues with every function there is.
+/// Enqueues with every function of the expansion.
 async fn enqueue(client: &Client) -> Result<TaskInfo, EnqueueError> {
     drop(everything::enqueue(client, "a", "b", &[1], "c".as_ref(), None).await?);
     drop(blocking::enqueue_in(client, "10m", 5).await?);

@@ -98,7 +98,7 @@ async fn secret(account: String, token: Secret<String>) -> JobResult {
     Ok(())
 }
 
-/// A type of one's own that is called as one of the prelude's.
+/// A user's type with the name of a type of the prelude.
 mod own_state {
     use asynq_runtime::job;
     use serde::{Deserialize, Serialize};
@@ -127,7 +127,7 @@ async fn shared_text(text: Box<str>, many: Box<[u8]>) -> JobResult {
     Ok(())
 }
 
-/// JSON leaves out what serde skips; postcard refuses it at the enqueue.
+/// JSON leaves out the fields that serde skips; postcard refuses them at the enqueue.
 #[derive(Debug, Serialize, Deserialize)]
 struct Patch {
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -152,7 +152,7 @@ async fn of_a_generic_type(page: Page<Address>) -> JobResult {
     Ok(())
 }
 
-/// Written and read in a way of one's own.
+/// A user's own way of writing and reading.
 mod seconds {
     use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! How jobs are enqueued.
+//! Ways to enqueue jobs.
 
 use std::time::{Duration, SystemTime};
 
@@ -37,7 +37,7 @@ async fn many(client: &Client) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The length of time and the text as a program's settings have them.
+/// A duration and a text as a program's settings have them.
 struct Settings {
     delay: String,
     footer: String,
@@ -49,7 +49,7 @@ async fn by_settings(client: &Client, settings: &Settings) -> Result<(), BoxErro
     Ok(())
 }
 
-/// The future of an enqueue holds all that it needs.
+/// The future of an enqueue owns all its data.
 async fn spawned_at_once(client: &Client) -> Result<(), BoxError> {
     tokio_like(two::enqueue(client, "ann", 1_u32)).await?;
     tokio_like(two { to: "ann".into(), n: 1 }.enqueue(client)).await?;
@@ -58,7 +58,7 @@ async fn spawned_at_once(client: &Client) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A task that is known by its id alone, as a web request names it.
+/// A task that is known by its id alone, as in a web request.
 async fn by_id(client: &Client, id: &str) -> Result<Option<u64>, BoxError> {
     match client.wait::<resize>(id, Duration::from_secs(5)).await? {
         asynq_runtime::Outcome::Done(width) => Ok(Some(width)),
@@ -72,7 +72,7 @@ async fn of_a_client_that_is_shared(client: std::sync::Arc<Client>) -> Result<()
 }
 
 async fn spawned(client: Client) -> Result<(), BoxError> {
-    // A task of tokio's own, with everything moved into it.
+    // Spawns a tokio task that owns its data.
     let ended: Result<(), EnqueueError> = tokio_like(async move {
         two::enqueue(&client, "ann", 1_u32).await?;
         Ok(())

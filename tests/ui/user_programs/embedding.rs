@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{calls::two, options::plain};
 
-/// The set-up knows the broker that the flags name.
+/// The set-up uses the broker that the flags name.
 async fn setup(app: App) -> Result<App, BoxError> {
     let client = app.client().await?;
     client.ping().await?;
@@ -21,7 +21,7 @@ async fn limited(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> Job
     Ok(token.release().await?)
 }
 
-/// Beside an HTTP server of one's own.
+/// Runs a server beside an HTTP server of the user.
 async fn beside_a_server(stopped: impl Future<Output = ()>) -> Result<(), BoxError> {
     let server = Server::builder("redis://127.0.0.1:6379").queue("low", 1).register::<plain>().build().await?;
     let running = server.start().await?;
@@ -34,7 +34,7 @@ fn chosen() -> Result<(Registry, Registry), BoxError> {
     Ok((Registry::only::<plain>()?, Registry::only::<(plain, two)>()?))
 }
 
-/// Written by hand, without the attribute.
+/// A job written by hand, without the attribute.
 #[derive(Debug, Serialize, Deserialize)]
 struct Handmade {
     to: String,

@@ -1,5 +1,5 @@
-//! What people write first, each a program of its own: those that must compile. Those that must not are in `fail`, and the
-//! repository tests hold their messages to one error of 15 lines.
+//! Programs that users write first: those that must compile. Programs that must not compile are in `fail`, and the
+//! repository tests limit their messages to one error of 15 lines.
 
 #![allow(dead_code, reason = "that they compile is the test")]
 
@@ -14,7 +14,7 @@ mod supplied;
 
 use asynq_runtime::{__private::inventory, JobDescriptor, Registry};
 
-/// Programs that must compile, at least; those of `fail` come besides.
+/// The least number of programs that must compile; those of `fail` come on top.
 const AT_LEAST: usize = 50;
 
 #[test]

@@ -1,4 +1,4 @@
-//! The words of the attribute.
+//! The options of the attribute.
 
 use std::time::Duration;
 

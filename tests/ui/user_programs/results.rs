@@ -1,4 +1,4 @@
-//! What a job returns.
+//! The return types of jobs.
 
 use asynq_runtime::{Outcome, prelude::*};
 use serde::{Deserialize, Serialize};

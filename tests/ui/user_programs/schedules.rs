@@ -1,4 +1,4 @@
-//! Jobs that run by themselves.
+//! Jobs with schedules.
 
 use asynq_cron::{Tick, periodic};
 use asynq_runtime::prelude::*;
@@ -25,7 +25,7 @@ fn blocking_schedule() -> Result<(), std::io::Error> {
     std::fs::metadata(".").map(drop)
 }
 
-/// A crate of a company that re-exports both.
+/// A company's crate that re-exports both crates.
 mod company {
     pub(super) use asynq_cron as schedules;
     pub(super) use asynq_runtime as jobs;

@@ -1,4 +1,4 @@
-//! Parameters that no caller gives.
+//! Parameters that the worker supplies and no caller passes.
 
 use std::sync::{LazyLock, Mutex};
 

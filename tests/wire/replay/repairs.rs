@@ -1,4 +1,4 @@
-//! The inspector's calls, made again through our contract.
+//! Repeats the inspector's calls through our contract.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use serde_json::Value as Json;
 use super::{Replay, group_of, id_of, locked};
 
 impl Replay {
-    /// A change from outside; the refusal, if it is one.
+    /// Makes an operator's change and returns the refusal, if there is one.
     pub(super) async fn repair(&mut self, op: &str, call: &Json) -> Option<String> {
-        // Remarks of the generator follow in brackets, ids after a space.
+        // Remarks of the generator follow in brackets, and ids after a space.
         let (word, rest) = op.split_once([' ', '(']).unwrap_or((op, ""));
         let id = id_of(&call["args"]);
         match word {
@@ -53,12 +53,12 @@ impl Replay {
         refusal(changed.unwrap())
     }
 
-    /// Go trims in the script that archives.
+    /// Trims the archive, as Go does in the script that archives.
     async fn trim(&self) {
         self.broker.trim_archive(&default_queue(), Duration::from_secs(90 * 86_400), 10_000, 500).await.unwrap();
     }
 
-    /// `RunAllScheduledTasks` and so on: how many were changed.
+    /// `RunAllScheduledTasks` and the like; returns the number of changed tasks.
     async fn change_all(&self, word: &str, rest: &str) -> Option<u64> {
         let (action, states) = [
             (BulkAction::Run, word.strip_prefix("RunAll")),
@@ -82,7 +82,7 @@ impl Replay {
         }
     }
 
-    /// A task for in an hour, with the message that Go's dumps show.
+    /// A task that is due in an hour, with the message from Go's dumps.
     fn scheduled(&self, id: &str, unique: bool) -> NewTask {
         let mut new = task(id);
         new.message = self.scenario.message(id).unwrap();
@@ -90,7 +90,7 @@ impl Replay {
         if unique { locked(new, Duration::ZERO) } else { new }
     }
 
-    /// A task in a group; of one that was deleted later no dump shows the message.
+    /// A task in a group; the dumps lack the message of a task that was deleted later.
     pub(super) fn grouped_task(&self, args: &Json) -> NewTask {
         let id = id_of(args);
         let mut new = match (self.scenario.message(id), args["group"].as_str()) {
@@ -101,7 +101,7 @@ impl Replay {
         new
     }
 
-    /// A task of which Go's dump shows the lock alone.
+    /// A task of which Go's dump has only the lock.
     fn unique(&self, id: &str) -> NewTask {
         let holds = |value: &Value| *value == Value::String(id.into());
         let (key, _) = self.scenario.end.iter().find(|(_, dumped)| holds(&dumped.value)).unwrap();
@@ -110,7 +110,7 @@ impl Replay {
         locked(new, Duration::from_secs(60))
     }
 
-    /// The counters of days; Go refuses to show none.
+    /// The counters of days; a Go call for no days is an error.
     pub(super) async fn history(&self, call: &Json) -> Option<String> {
         let days = call["args"].as_str().unwrap().strip_prefix("n=").unwrap().parse().unwrap();
         let ours = self.broker.history(&default_queue(), days).await.unwrap();

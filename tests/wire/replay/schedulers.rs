@@ -1,4 +1,4 @@
-//! What Go's schedulers write and its tools read of them.
+//! Data that Go's schedulers write and its tools read.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ impl Replay {
         recorded.err().map(|error| error.to_string())
     }
 
-    /// So many events, a second after each other, named by their number.
+    /// Records `events` events, a second apart, named by their number.
     pub(super) async fn record_many(&self, events: u32) -> Option<String> {
         for n in 0..events {
             let at = self.now() + TimeDelta::from_std(Duration::from_secs(n.into())).unwrap();
@@ -51,7 +51,7 @@ impl Replay {
         None
     }
 
-    /// The last call of its scenario, which then empties Redis.
+    /// The last call of its scenario, after which Redis is emptied.
     pub(super) async fn newest_enqueues(&self, size: usize, expected: &Json) -> Option<String> {
         let events = self.broker.enqueue_history(ENTRY, Page { number: 1, size }).await.unwrap();
         let ids: Vec<&str> = events.iter().map(|event| event.task_id.as_str()).collect();

@@ -1,4 +1,4 @@
-//! No test outside a module `timing` asserts that something was fast enough.
+//! No test outside a module `timing` asserts that a step was fast enough.
 
 use std::collections::BTreeSet;
 
@@ -15,11 +15,11 @@ use syn::{
 use super::{Function, functions, functions_of};
 use crate::tree::{none, read, rust_files};
 
-/// What measures real time.
+/// Functions that measure real time.
 const CLOCKS: [&str; 2] = ["elapsed", "duration_since"];
-/// What such a measurement is called where it comes from another function.
+/// Names of a measurement that another function returns.
 const MEASURED: [&str; 2] = ["took", "elapsed"];
-/// A span that is written down is a time limit where the function measures, or calls a function beside it that does.
+/// Constructors of a span: a literal span is a time limit where the function measures, or calls a function beside it that does.
 const SPANS: [&str; 5] = ["from_nanos", "from_micros", "from_millis", "from_secs", "from_secs_f64"];
 /// The limit that ends a hang.
 const LIMIT: &str = "PATIENCE";
@@ -37,9 +37,9 @@ fn mentions(tokens: &impl quote::ToTokens, any: impl Fn(&str) -> bool) -> bool {
 
 /// The bounds that a function asserts.
 struct Bounds {
-    /// Names of durations that were measured.
+    /// The names of measured durations.
     measured: Vec<String>,
-    /// Whether any span that is written down is a limit.
+    /// Whether every literal span is a limit.
     measures: bool,
     found: Vec<(usize, String)>,
 }
@@ -49,7 +49,7 @@ impl Bounds {
         mentions(expression, |word| CLOCKS.contains(&word) || self.measured.iter().any(|name| name == word))
     }
 
-    /// Notes every upper bound in what an `assert!` claims.
+    /// Records every upper bound in the claim of an `assert!`.
     fn claims(&mut self, claim: &Expr) {
         match claim {
             Expr::Binary(binary) => match binary.op {
@@ -123,14 +123,14 @@ impl<'ast> Visit<'ast> for Bounds {
     }
 }
 
-/// Where functions outside modules `timing` hold something to a time limit.
+/// The places where functions outside modules `timing` assert a time limit.
 fn bounds(functions: &[Function]) -> Vec<String> {
     let by_itself = |function: &Function| mentions(&function.body, |word| CLOCKS.contains(&word) || word == "Instant");
     let measuring = functions.iter().filter(|function| !function.is_method && by_itself(function));
     let measuring: BTreeSet<(&str, &str)> = measuring.map(|function| (&*function.path, &*function.name)).collect();
     let mut broken = Vec::new();
     for function in functions.iter().filter(|function| !function.timing) {
-        // tokio's own clock stands still there.
+        // tokio's own clock is paused in this test.
         let attributes = function.attributes.iter().any(|attribute| mentions(attribute, |word| word == "start_paused"));
         if attributes || mentions(&function.body, |word| word == "start_paused") {
             continue;

@@ -1,11 +1,11 @@
-//! An ignored test says why.
+//! An ignored test has a reason.
 
 use syn::{Expr, Lit, Meta};
 
 use super::{Function, functions, functions_of};
 use crate::tree::none;
 
-/// Those of `functions` that are ignored without a reason.
+/// The functions that are ignored without a reason.
 fn unexplained(functions: &[Function]) -> Vec<String> {
     let is_explained = |meta: &Meta| {
         let Meta::NameValue(pair) = meta else { return false };

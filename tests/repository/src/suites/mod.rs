@@ -1,4 +1,4 @@
-//! How tests are written: the rules that keep their results independent of the machine, and every skip visible.
+//! The rules for tests, which keep their results independent of the machine, and every skip visible.
 
 mod bounds;
 mod ignored;
@@ -16,28 +16,28 @@ use crate::tree::{read, rust_files};
 /// A function with its body.
 #[allow(missing_debug_implementations)] // syn has none without another feature
 pub(crate) struct Function {
-    /// From the root of the repository.
+    /// The path from the root of the repository.
     pub(crate) path: String,
     pub(crate) name: String,
     pub(crate) attributes: Vec<Attribute>,
     body: Block,
-    /// Whether the harness runs it: `#[test]`, `#[tokio::test]` and their kind, or `on_both_brokers!`.
+    /// Whether the harness runs this function: `#[test]`, `#[tokio::test]` and their kind, or `on_both_brokers!`.
     pub(crate) is_test: bool,
-    /// Whether it belongs to a type.
+    /// Whether the function belongs to a type.
     is_method: bool,
-    /// Whether it lies in a module `timing`, which runs alone.
+    /// Whether the function is in a module `timing`, which runs alone.
     timing: bool,
 }
 
-/// Every function, tests and all others, in the files whose text has one of `words`; programs that must not compile, in folders `fail`, are left
-/// out.
+/// Every function, tests and all others, in the files whose text has one of `words`. Programs that must not compile, in folders
+/// `fail`, are left out.
 fn functions(words: &[&str]) -> Vec<Function> {
     let files = rust_files("").into_iter().filter(|path| !path.contains("/fail/"));
     let texts = files.map(|path| (read(&path), path)).filter(|(text, _)| words.iter().any(|word| text.contains(word)));
     texts.flat_map(|(text, path)| functions_of(&path, &text)).collect()
 }
 
-/// The functions of a file, those in the calls of macros included.
+/// The functions of a file, including those in calls of macros.
 pub(crate) fn functions_of(path: &str, text: &str) -> Vec<Function> {
     let file = syn::parse_file(text).unwrap_or_else(|error| panic!("{path}:{}: {error}", error.span().start().line));
     let timing = path.trim_end_matches(".rs").split('/').any(|part| part == "timing");
@@ -84,7 +84,7 @@ impl<'ast> Visit<'ast> for Functions<'_> {
         self.note(&function.sig.ident, &function.attrs, &function.block).is_method = true;
     }
 
-    /// Of functions in a macro's call only attributes, name and body are read: an argument may have no type there.
+    /// In a macro's call only attributes, name and body of a function are read: an argument may have no type there.
     fn visit_item_macro(&mut self, call: &'ast syn::ItemMacro) {
         let makes_tests = call.mac.path.segments.last().is_some_and(|last| last.ident == "on_both_brokers");
         let (mut attributes, mut name) = (TokenStream::new(), None);

@@ -1,4 +1,4 @@
-//! A test is left out by `skip!` alone, which prints the reason where the harness cannot swallow it.
+//! A test may skip itself by `skip!` alone, which prints the reason where the harness cannot swallow it.
 
 use quote::ToTokens as _;
 use syn::{
@@ -9,13 +9,13 @@ use syn::{
 use super::{Function, functions, functions_of};
 use crate::tree::{none, read, rust_files};
 
-/// What stood at the head of a line that a test printed instead of a skip.
+/// The head of a line that a test formerly printed for a skip.
 const OLD: &str = concat!("ga", "p:");
 
-/// What notes a skip itself and tells the test to end.
+/// Functions that record a skip themselves and tell the test to end.
 const NOTED: [&str; 2] = ["lacks", "go"];
 
-/// Finds each `return` of a test that neither a skip nor an assertion precedes.
+/// Finds each `return` of a test without a skip or an assertion before it.
 struct Returns {
     lines: Vec<usize>,
 }
@@ -52,7 +52,7 @@ impl<'ast> Visit<'ast> for Returns {
         }
     }
 
-    // These leave something else than the test.
+    // A `return` in these does not leave the test.
     fn visit_expr_closure(&mut self, _: &'ast syn::ExprClosure) {}
     fn visit_expr_async(&mut self, _: &'ast syn::ExprAsync) {}
     fn visit_item(&mut self, _: &'ast syn::Item) {}
@@ -64,7 +64,7 @@ fn calls(expression: &Expr, names: &[&str]) -> bool {
     names.iter().any(|name| text.contains(&format!(" {name} (")))
 }
 
-/// Where tests end early without a skip.
+/// The places where tests end early without a skip.
 fn unseen(functions: &[Function]) -> Vec<String> {
     let mut broken = Vec::new();
     for function in functions.iter().filter(|function| function.is_test) {
