@@ -1,25 +1,25 @@
-//! Hears the signals by which the operating system asks a server to leave or to be quiet: SIGTERM, SIGINT and SIGTSTP.
+//! Receives the signals by which the operating system asks a server to leave or to be quiet: SIGTERM, SIGINT and SIGTSTP.
 
 use tokio::sync::mpsc;
 
-/// What the operating system may ask of a server.
+/// A request of the operating system to a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ShutdownRequest {
-    /// TSTP: fetch nothing more, go on with what runs.
+    /// TSTP: fetch no more tasks, and let the running ones end.
     Quiet,
     /// TERM or INT: leave.
     Leave,
 }
 
 /// Listens for the signals of the process and passes them on. Runs on the heartbeat runtime, so that jobs which block every
-/// thread of their runtime cannot delay it. Ends when nobody listens.
+/// thread of their runtime cannot delay it. Ends when the receiver is dropped.
 #[cfg(unix)]
 pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let streams = (
-        // SIGTSTP has the same number on every unix that Rust's standard library knows but two.
-        signal(SignalKind::from_raw(SIGTSTP)),
+        // tokio has no constructor for SIGTSTP.
+        signal(SignalKind::from_raw(libc::SIGTSTP)),
         signal(SignalKind::terminate()),
         signal(SignalKind::interrupt()),
     );
@@ -40,12 +40,7 @@ pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const SIGTSTP: i32 = 20;
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-const SIGTSTP: i32 = 18;
-
-/// Listens for Ctrl-C; there is no way to ask for quiet.
+/// Listens for Ctrl-C; this system has no signal that asks for quiet.
 #[cfg(not(unix))]
 pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
     loop {

@@ -19,12 +19,8 @@ const CRATES: [&str; 6] = [
 ];
 
 /// Folders whose modules still import each other; the list only becomes shorter.
-const CIRCULAR: [&str; 4] = [
-    "asynq-runtime/src/broker/sqlite",
-    "asynq-runtime/src/job",
-    "asynq-runtime/src/job/shape/of_type",
-    "asynq-runtime/src/server",
-];
+const CIRCULAR: [&str; 3] =
+    ["asynq-runtime/src/job", "asynq-runtime/src/job/shape/of_type", "asynq-runtime/src/server"];
 
 /// Every folder below `src` that holds modules, and `src` itself.
 fn folders(src: &str) -> BTreeSet<String> {

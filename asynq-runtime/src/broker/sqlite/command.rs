@@ -14,8 +14,8 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use crate::broker::BrokerError;
 
 use super::{
-    presence,
-    store::Common,
+    listed,
+    shared_state::SharedState,
     tx::{Tx, View},
     wake::process_notifier::NotifySender,
 };
@@ -245,7 +245,7 @@ impl<T: Send> Command for Call<T> {
 /// A read as a reader sees it.
 pub(super) trait ReadRequest: Send {
     fn begin(&self) -> bool;
-    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common);
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &SharedState);
 }
 
 /// A read with its caller.
@@ -261,7 +261,7 @@ impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest fo
         self.cancel_flag.begin()
     }
 
-    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &SharedState) {
         let Self { read, reply, .. } = *self;
         let answer = view.and_then(|view| view.at_one_moment(read).map_err(|error| common.explain(error)));
         let _ = reply.send(answer);
@@ -278,10 +278,10 @@ impl ReadRequest for NotifyProcesses {
         true
     }
 
-    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &Common) {
+    fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &SharedState) {
         if let (Ok(view), Some(liveness)) = (view, &common.liveness) {
             let notify_sender = NotifySender::ready();
-            presence::other_notifier_paths(&view, liveness)
+            listed::other_notifier_paths(&view, liveness)
                 .iter()
                 .for_each(|process_notifier| notify_sender.notify(process_notifier));
         }

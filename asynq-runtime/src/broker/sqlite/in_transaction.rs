@@ -10,12 +10,12 @@ use crate::broker::{BrokerError, BrokerErrorKind, NewTask, Placed, Refused, When
 use super::{
     SqliteBroker,
     disk_room::DiskRoom,
+    file_status::Identity,
     migrate,
     produce::Item,
     row::after,
     sql,
     tx::{Tx, View},
-    wake::watch::Identity,
 };
 
 /// Prepared statements that a connection keeps once it is attached; rusqlite's 16 are too few for ours and the program's.

@@ -10,9 +10,9 @@ use std::{
 
 use super::{
     beside::{belong_to, beside},
+    wake::NET,
     wake::process_notifier::ProcessNotifier,
     wake::waiter_notifiers::WaiterNotifiers,
-    wake::watch::NET,
 };
 
 /// The lock file and the socket of this broker object; both are created when its first server joins.

@@ -23,15 +23,12 @@ use super::{
     schedule,
     settle::lost,
     sql,
-    store::far,
+    store::{LOOK_AT_MANUAL_CLOCK, far},
     tx::{TaskToDelete, Tx, View, day},
 };
 
 /// Most tasks that one call touches per queue.
 const SLICE: usize = 100;
-
-/// How often a manual clock of a test is looked at, since it cannot notify of a change.
-pub(super) const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
 
 /// A lease that ends this much later than a new lease was given by a clock that has been set back since.
 const BELIEVABLE_LEASE_MS: i64 = 60_000;

@@ -7,6 +7,7 @@
 mod await_end;
 mod beside;
 mod command;
+
 mod connection;
 mod consume;
 mod diagnose;
@@ -14,9 +15,11 @@ mod disk;
 mod disk_room;
 mod error;
 mod fair_write_lock;
+mod file_status;
 mod groups;
 mod in_transaction;
 mod inspect;
+mod listed;
 mod liveness;
 mod maintain;
 mod migrate;
@@ -33,11 +36,13 @@ mod schedule;
 mod semaphore;
 mod settle;
 mod shapes;
+mod shared_state;
 mod sql;
 mod store;
 mod tx;
 mod url;
 mod wake;
+mod watch;
 mod writer;
 
 use std::{
@@ -61,7 +66,8 @@ use self::{
     error::{translate, translate_io},
     fair_write_lock::FairWriteLock,
     maintain::Lapses,
-    store::{Common, Store},
+    shared_state::SharedState,
+    store::Store,
     url::Location,
     writer::Writer,
 };
@@ -267,7 +273,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         let place = ":memory:";
         let mut connection = connection::open_memory().map_err(|error| translate(error, place))?;
         let names = migrate::settle_in(&mut connection, false, place, |_| Ok(()))?;
-        let common = Arc::new(Common::in_memory(names, clock));
+        let common = Arc::new(SharedState::in_memory(names, clock));
         let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, None, has_ended);
         return Ok((store, Writer::new(common, connection, names, None, None, inbox, ended)));
     };
@@ -286,10 +292,10 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
         tracing::warn!(%error, file = place, "the lock files that keep writers in turn cannot be used; goes on without them");
     });
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
-    let common = Common::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
+    let common = SharedState::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;
     let common = Arc::new(common);
     let (readers, running_reads) = reader::start(&common, names).map_err(no_thread)?;
-    wake::watch::start(&common, running_reads, inbox_sender.clone()).map_err(broken)?;
+    watch::start(&common, running_reads, inbox_sender.clone()).map_err(broken)?;
     let store = Store::new(Arc::clone(&common), options.call_timeout, inbox_sender, Some(readers), has_ended);
     Ok((store, Writer::new(common, connection, names, write_lock.ok(), disk, inbox, ended)))
 }

@@ -1,6 +1,6 @@
 //! The servers of the file, and the cancel requests in it (contract: `broker/presence.rs`).
 
-use std::{collections::VecDeque, path::PathBuf, sync::Arc};
+use std::{collections::VecDeque, sync::Arc};
 
 use prost::Message as _;
 use rusqlite::params;
@@ -14,10 +14,9 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     error::translate_io,
-    liveness::Liveness,
     sql,
     store::Store,
-    tx::{Tx, View},
+    tx::Tx,
     wake::notifier::Listener,
 };
 
@@ -189,46 +188,6 @@ impl SqliteBroker {
 /// Returns the boot id of the machine, where the system has one; for people, and to tell equal process ids apart.
 fn boot() -> String {
     std::fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|id| id.trim().to_owned()).unwrap_or_default()
-}
-
-/// A server on the list.
-#[derive(Debug)]
-pub(super) struct Listed {
-    pub(super) number: i64,
-    pub(super) file: String,
-    /// When the last beat of the server came, in Unix milliseconds.
-    pub(super) beat_at: i64,
-}
-
-/// Returns the sockets of the other programs on the file.
-pub(super) fn other_notifier_paths(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
-    let others = everyone(view).unwrap_or_default().into_iter().filter(|server| server.file != liveness.name());
-    others.map(|server| liveness.notifier_path(&server.file)).collect()
-}
-
-/// Returns every server on the list.
-pub(super) fn everyone(view: &View<'_>) -> rusqlite::Result<Vec<Listed>> {
-    view.list(&sql::PRESENCE_EVERYONE, [], |row| {
-        Ok(Listed { number: row.get(0)?, file: row.get(1)?, beat_at: row.get(2)? })
-    })
-}
-
-/// Whether a server holds a task.
-pub(super) fn runs_something(view: &View<'_>, server: i64) -> rusqlite::Result<bool> {
-    Ok(view.find(&sql::PRESENCE_RUNS_SOMETHING, [server], |row| row.get(0))?.unwrap_or(false))
-}
-
-/// Takes the servers of `file` that hold no task off the list; returns whether none of `file` is left on it.
-pub(super) fn forget_idle(view: &View<'_>, file: &str) -> rusqlite::Result<bool> {
-    let mut all = true;
-    for server in everyone(view)?.into_iter().filter(|server| server.file == file) {
-        if runs_something(view, server.number)? {
-            all = false;
-        } else {
-            view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
-        }
-    }
-    Ok(all)
 }
 
 fn pack(workers: &[WorkerInfo]) -> Vec<u8> {

@@ -10,7 +10,7 @@ use std::{
 
 use rusqlite::{Connection, InterruptHandle};
 
-use super::{command::ReadRequest, connection, sql::Names, store::Common, tx::View};
+use super::{command::ReadRequest, connection, shared_state::SharedState, sql::Names, tx::View};
 
 /// Readers per broker.
 const READERS: usize = 2;
@@ -131,7 +131,7 @@ impl ReadQueue {
 /// # Errors
 ///
 /// No thread can be started.
-pub(super) fn start(common: &Arc<Common>, names: Names) -> io::Result<(Readers, RunningReads)> {
+pub(super) fn start(common: &Arc<SharedState>, names: Names) -> io::Result<(Readers, RunningReads)> {
     let readers = Readers(Arc::default());
     let mut running_reads = RunningReads::default();
     for number in 0..READERS {
@@ -165,7 +165,12 @@ impl RunningRead {
     }
 }
 
-fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn ReadRequest>>, running_read: &RunningRead) {
+fn read(
+    common: &SharedState,
+    names: Names,
+    next: impl Fn() -> Option<Box<dyn ReadRequest>>,
+    running_read: &RunningRead,
+) {
     let mut connection: Option<Connection> = None;
     while let Some(query) = next() {
         if !query.begin() {
@@ -191,7 +196,7 @@ fn read(common: &Common, names: Names, next: impl Fn() -> Option<Box<dyn ReadReq
     }
 }
 
-fn open(common: &Common, running_read: &RunningRead) -> rusqlite::Result<Connection> {
+fn open(common: &SharedState, running_read: &RunningRead) -> rusqlite::Result<Connection> {
     let file = common.file.as_deref().ok_or(rusqlite::Error::InvalidQuery)?;
     // A file that has taken the place of ours must not be locked; the caller explains why.
     common.look_for_file();
@@ -224,7 +229,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         open_untouched(&file).unwrap().execute_batch("PRAGMA journal_mode = wal; CREATE TABLE a(x)").unwrap();
-        let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
+        let common = Arc::new(SharedState::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
         let (inbox, running_reads) = start(&common, Names::Plain).unwrap();
         (folder, inbox, running_reads)
     }
@@ -264,7 +269,7 @@ mod tests {
 
     #[test]
     fn all_that_one_query_reads_is_of_one_moment() {
-        let (folder, inbox, _desks) = start_on_a_file();
+        let (folder, inbox, _running_reads) = start_on_a_file();
         let writer = Mutex::new(open_untouched(&folder.path().join("jobs.db")).unwrap());
         let count = "SELECT count(*) FROM a";
         let came = ask(&inbox, move |view| {

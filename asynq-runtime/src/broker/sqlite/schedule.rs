@@ -21,10 +21,9 @@ use self::{entry::StoredEntry, lead::Leader, tick::Firing};
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    maintain::LOOK_AT_MANUAL_CLOCK,
     row::{after, instant},
     sql,
-    store::far,
+    store::{LOOK_AT_MANUAL_CLOCK, far},
 };
 
 /// A stored time that is this far ahead was written before the clock was set back.

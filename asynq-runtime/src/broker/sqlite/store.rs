@@ -1,235 +1,32 @@
 //! Passes async calls to the threads that own the connections, and their answers back within the call's deadline.
 
 use std::{
-    fs,
     future::Future,
-    io,
-    path::{Path, PathBuf},
     pin::pin,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
-        mpsc,
-    },
+    sync::{Arc, mpsc},
     time::Duration,
 };
 
 use chrono::{DateTime, Utc};
 use tokio::{
-    sync::{Notify, Semaphore, oneshot, watch},
+    sync::{Semaphore, oneshot, watch},
     time::{Instant, timeout_at},
 };
 
-use crate::{
-    broker::{BrokerError, BrokerErrorKind, timeouts},
-    clock::Clock,
-};
+use crate::broker::{BrokerError, BrokerErrorKind, timeouts};
 
 use super::{
-    beside::beside,
     command::{Call, CancelFlag, Command, NotifyProcesses, Priority, ReadCall, WriteCommand},
-    error::translate,
-    liveness::Liveness,
     reader::Readers,
-    sql::Names,
+    shared_state::SharedState,
     tx::View,
-    wake::notifier::Notifier,
-    wake::watch::{FileStatus, Identity, is_unreadable, restore},
 };
+
+/// How often a manual clock of a test is looked at, since it cannot notify of a change.
+pub(super) const LOOK_AT_MANUAL_CLOCK: Duration = Duration::from_millis(5);
 
 /// Calls of a kind that may wait for a thread; more wait for room, within their deadline.
 const ROOM: usize = 1_024;
-
-/// Moves the log of a file that was replaced away from the new file, into which SQLite would read it: a backup would get the
-/// commits that it was to undo. Another program may have moved the log already.
-fn set_log_aside(file: &Path, log: &Path) {
-    let aside = beside(file, "-wal-replaced");
-    match fs::rename(log, &aside) {
-        Ok(()) => {
-            // `-shm` is the index of the log, and is made anew from it.
-            let _ = fs::remove_file(beside(file, "-shm"));
-            tracing::warn!(kept = %aside.display(), "the log of the file that was replaced is set aside");
-        }
-        Err(error) => tracing::debug!("the log of the file that was replaced stays where it is: {error}"),
-    }
-}
-
-/// State that all threads and calls of one broker share.
-#[derive(Debug)]
-pub(super) struct Common {
-    /// The database as people know it.
-    pub(super) place: String,
-    /// The file, unless the database is in memory.
-    pub(super) file: Option<PathBuf>,
-    /// Identity of the file when it was opened.
-    pub(super) identity: Option<Identity>,
-    /// Path and identity of the log, if the file has one.
-    log: Option<(PathBuf, Option<Identity>)>,
-    /// Whether a power cut may take the last commits.
-    pub(super) normal: bool,
-    /// How our tables are called in the file.
-    pub(super) names: Names,
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) notifier: Notifier,
-    pub(super) liveness: Option<Liveness>,
-    /// Whether the writer is notified already that another program wrote something.
-    told: AtomicBool,
-    closed: AtomicBool,
-    broken: OnceLock<BrokerError>,
-    broke: Notify,
-}
-
-impl Common {
-    /// Returns the state of a database in memory.
-    pub(super) fn in_memory(names: Names, clock: Arc<dyn Clock>) -> Self {
-        Self {
-            place: ":memory:".to_owned(),
-            file: None,
-            identity: None,
-            log: None,
-            normal: false,
-            names,
-            clock,
-            notifier: Notifier::new(),
-            liveness: None,
-            told: AtomicBool::new(false),
-            closed: AtomicBool::new(false),
-            broken: OnceLock::new(),
-            broke: Notify::new(),
-        }
-    }
-
-    /// Returns the state of the database in `file`, which must be there.
-    ///
-    /// # Errors
-    ///
-    /// The file is not there.
-    pub(super) fn in_file(file: PathBuf, names: Names, normal: bool, clock: Arc<dyn Clock>) -> io::Result<Self> {
-        let log = beside(&file, "-wal");
-        Ok(Self {
-            place: file.display().to_string(),
-            identity: Identity::of(&file)?,
-            log: Identity::of(&log).ok().map(|found| (log, found)),
-            normal,
-            liveness: Some(Liveness::new(file.clone())),
-            file: Some(file),
-            ..Self::in_memory(names, clock)
-        })
-    }
-
-    /// The broker's time in Unix milliseconds.
-    pub(super) fn now(&self) -> i64 {
-        self.clock.now().timestamp_millis()
-    }
-
-    /// Checks that the broker can be used.
-    ///
-    /// # Errors
-    ///
-    /// The broker was closed, or its file is not there any more.
-    pub(super) fn check(&self) -> Result<(), BrokerError> {
-        if self.closed.load(Ordering::Acquire) {
-            return Err(self.closed_error());
-        }
-        self.broken.get().map_or(Ok(()), |error| Err(error.clone()))
-    }
-
-    /// Waits until every call fails for good, and returns why.
-    pub(super) async fn broken(&self) -> BrokerError {
-        loop {
-            let broke = self.broke.notified();
-            if let Some(error) = self.broken.get() {
-                return error.clone();
-            }
-            broke.await;
-        }
-    }
-
-    pub(super) fn is_broken(&self) -> bool {
-        self.broken.get().is_some()
-    }
-
-    /// Looks whether the file is still the one that was opened; if not, every call fails from now on.
-    pub(super) fn look_for_file(&self) {
-        let Some(file) = &self.file else { return };
-        let status = FileStatus::of_database(file, self.identity);
-        // Our connections keep the log open, so that SQLite itself never removes it.
-        let of_log = self.log.as_ref().map(|(log, identity)| (log, FileStatus::of(log, *identity)));
-        if let (FileStatus::Replaced, Some((log, FileStatus::Same))) = (status, of_log) {
-            set_log_aside(file, log);
-        }
-        let of_log = || of_log.and_then(|(log, status)| status.error(&log.display().to_string()));
-        if let Some(error) = status.error(&self.place).or_else(of_log) {
-            self.break_down(error);
-        }
-    }
-
-    /// Translates a failure for its caller. After a failure that says that the file is damaged as a whole, every call fails.
-    pub(super) fn explain(&self, error: rusqlite::Error) -> BrokerError {
-        self.look_for_file();
-        let error = translate(error, &self.place);
-        if let (BrokerErrorKind::Corrupt, false, Some(file)) = (error.kind(), self.is_broken(), &self.file)
-            && is_unreadable(file)
-        {
-            let place = &self.place;
-            let message = format!(
-                "{place} was overwritten or damaged while it was in use: the list of its tables cannot be read; {}",
-                restore(place)
-            );
-            self.break_down(BrokerError::with_source(BrokerErrorKind::Corrupt, message, error.clone()));
-        }
-        self.broken.get().cloned().unwrap_or(error)
-    }
-
-    /// Makes every call fail with `error` from now on.
-    pub(super) fn break_down(&self, error: BrokerError) {
-        let message = error.to_string();
-        if self.broken.set(error).is_ok() {
-            tracing::error!(error = message, "the SQLite broker stops");
-            self.broke.notify_waiters();
-            self.notifier.notify_all();
-        }
-    }
-
-    /// Notifies every wait in this process that another connection has written; the writer, in which claims wait, first. One
-    /// message to the writer at a time is enough.
-    pub(super) fn wake_waits(&self, writer: &mpsc::Sender<Message>) {
-        if !self.told.swap(true, Ordering::AcqRel) {
-            let _ = writer.send(Message::Notifier);
-        }
-        self.notifier.notify_all();
-    }
-
-    /// Notes that the writer received its notification, and looks from here on.
-    pub(super) fn notified(&self) {
-        self.told.store(false, Ordering::Release);
-    }
-
-    pub(super) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
-    }
-
-    /// Makes calls fail and threads end from now on.
-    pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
-        self.notifier.notify_all();
-    }
-
-    fn closed_error(&self) -> BrokerError {
-        BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.place))
-    }
-
-    fn timeout(&self, limit: Duration, unknown: bool) -> BrokerError {
-        let effect = if unknown { "whether the call took effect is unknown" } else { "nothing was changed" };
-        BrokerError::new(
-            BrokerErrorKind::Timeout,
-            format!(
-                "{}: no answer within {limit:?} (a slow disk, or another program holds the lock); {effect}",
-                self.place
-            ),
-        )
-    }
-}
 
 type Answer<T> = oneshot::Receiver<Result<T, BrokerError>>;
 
@@ -254,7 +51,7 @@ pub(super) enum Message {
 /// The async side of the broker's threads, which end by [`stop`](Self::stop).
 #[derive(Debug)]
 pub(super) struct Store {
-    pub(super) common: Arc<Common>,
+    pub(super) common: Arc<SharedState>,
     /// Longest time a call may take.
     pub(super) call_timeout: Duration,
     writer: mpsc::Sender<Message>,
@@ -270,7 +67,7 @@ pub(super) struct Store {
 impl Store {
     /// `readers` is absent for a database in memory, which has one connection; `ended` shows the writer's end.
     pub(super) fn new(
-        common: Arc<Common>,
+        common: Arc<SharedState>,
         call_timeout: Duration,
         writer: mpsc::Sender<Message>,
         readers: Option<Readers>,
@@ -403,7 +200,7 @@ impl Store {
     /// Wakes every wait in this process, and has a reader wake the other programs on the file, without waiting for it. If the
     /// readers have no room, the safety net of those programs wakes them.
     pub(super) fn wake_all_processes(&self) {
-        self.common.wake_waits(&self.writer);
+        self.common.wake_waits(|| drop(self.writer.send(Message::Notifier)));
         if let Some(readers) = &self.readers
             && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
         {

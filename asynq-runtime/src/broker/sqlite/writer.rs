@@ -26,10 +26,11 @@ use super::{
     disk_room::DiskRoom,
     error::{concerns_everyone, is_full, needs_new_connection, translate_sync},
     fair_write_lock::FairWriteLock,
+    listed,
     parked::Parked,
-    presence,
+    shared_state::SharedState,
     sql::Names,
-    store::{Common, Message},
+    store::Message,
     tx::{Effects, Tx, View},
     wake::process_notifier::NotifySender,
 };
@@ -48,7 +49,7 @@ const LONG: Duration = Duration::from_secs(3_600);
 
 /// The writer and all it owns.
 pub(super) struct Writer {
-    pub(super) common: Arc<Common>,
+    pub(super) common: Arc<SharedState>,
     /// Absent where no command waits for the disk: in memory, and with `durability=normal`. This field comes before
     /// `connection`, so that commits on their way to the disk are answered before the connection is closed.
     disk: Option<Disk>,
@@ -70,7 +71,7 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new(
-        common: Arc<Common>,
+        common: Arc<SharedState>,
         connection: Connection,
         names: Names,
         write_lock: Option<FairWriteLock>,
@@ -283,7 +284,7 @@ impl Writer {
         }
         // Reading inside the transaction costs no other look at the file.
         let notifiers = match &self.common.liveness {
-            Some(liveness) if tx.effects.any() => presence::other_notifier_paths(&tx.view, liveness),
+            Some(liveness) if tx.effects.any() => listed::other_notifier_paths(&tx.view, liveness),
             _ => Vec::new(),
         };
         let outcome = outcome.and_then(|()| tx.write_counts().map_err(everyone)).and_then(|()| {
@@ -421,7 +422,7 @@ impl Writer {
     fn say_goodbye(&mut self) {
         let common = Arc::clone(&self.common);
         let Some(liveness) = &common.liveness else { return };
-        let gone = !common.is_broken() && presence::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
+        let gone = !common.is_broken() && listed::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
         if liveness.is_shown() && !common.is_broken() && self.repair_log().is_ok() {
             let _ = connection::empty_wal(&mut self.connection);
         }

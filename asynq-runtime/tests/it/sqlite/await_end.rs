@@ -1,4 +1,4 @@
-//! Waits for the ends of tasks: one waiter looks for all, and hands that on when it leaves.
+//! Waits for the ends of tasks: one waiter looks for all, and passes this on when it leaves.
 
 use asynq_runtime::broker::{Broker, Inspect as _, TaskEnd};
 use asynq_test_support::{eventually, soon};
@@ -32,7 +32,7 @@ async fn when_the_waiter_that_looks_for_all_leaves_another_one_looks() {
     other.enqueue((0..TASKS).map(|n| kept(&format!("t{n:02}"))).collect()).await;
     let runs = dequeue(&other, &member, TASKS).await;
     let mut waiters: Vec<_> = runs.iter().map(|run| wait(&broker, run.key.id.as_str())).collect();
-    // The first waits leave, whichever of them looks for the others; then ends come one by one.
+    // The first waits are dropped, including the one that looks for the others; then tasks end one by one.
     while waiters.len() > 1 {
         waiters.remove(0).abort();
         let run = &runs[TASKS - waiters.len()];

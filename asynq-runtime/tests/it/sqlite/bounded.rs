@@ -1,4 +1,4 @@
-//! What the file costs: refusals write nothing, and what is deleted goes back to the file system.
+//! The cost of the file: refusals write nothing, and the room of deleted tasks goes back to the file system.
 
 use asynq_runtime::{
     broker::{BulkAction, Chosen, Inspect as _, Repair as _},
@@ -27,7 +27,7 @@ async fn a_refused_duplicate_writes_nothing() {
         assert!(matches!(&refused, Refused::Duplicate { holder: found } if *found == holder), "{refused:?}");
     }
     assert_eq!(length(&file, "-wal"), before);
-    // Beside one that is stored, and one whose id is taken.
+    // The refused task is enqueued beside one that is stored, and one whose id is taken.
     let answers = broker.enqueue(vec![unique("again", KEY), task("other"), unique("first", KEY)]).await;
     assert!(matches!(answers[0], Err(Refused::Duplicate { .. })), "{answers:?}");
     assert!(answers[1].is_ok() && !matches!(answers[2], Err(Refused::Duplicate { .. })), "{answers:?}");
@@ -46,7 +46,7 @@ async fn a_file_whose_tasks_are_gone_becomes_small_while_nothing_happens() {
     }
     let all = Chosen::InState(TaskState::Pending);
     soon(async { while broker.change_some(&queue(), &all, BulkAction::Delete, 100).await.unwrap().more {} }).await;
-    // It is as large as ever before the writer has time.
+    // The file is as large as ever before the writer has time.
     eventually("the log is in the file, and the file is small", async || {
         let (file, log) = (length(&file, ""), length(&file, "-wal"));
         (file + log < 12 << 20).then_some(())

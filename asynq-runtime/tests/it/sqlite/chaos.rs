@@ -1,4 +1,4 @@
-//! Programs that are killed in the middle of everything, again and again.
+//! Programs that are killed in the middle of all their work, again and again.
 
 use std::{
     collections::{BTreeMap, HashSet, VecDeque},
@@ -13,8 +13,8 @@ use asynq_test_support::{eventually, soon};
 use super::*;
 use crate::child::Program;
 
-/// A child's part until it is killed, on the file `jobs.db` beside its log. The child writes down the tasks that it is about
-/// to settle and those that were accepted and settled, so that the parent can add up.
+/// The child's part until it is killed, on the file `jobs.db` beside its log. The child writes down the tasks that it is about to
+/// settle, and the tasks that were accepted and settled, so that the parent can add up.
 pub(crate) async fn enqueues_and_settles(log: &Path) {
     let file = log.with_file_name("jobs.db");
     let mut log = File::create(log).unwrap();
@@ -75,7 +75,7 @@ impl Worker {
     }
 }
 
-/// Ids after a word, in the lines that were written whole.
+/// Returns the ids after a word, in the lines that were written whole.
 fn read(log: &Path, word: &str) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -128,7 +128,7 @@ async fn programs_killed_in_the_middle_lose_nothing_and_settle_nothing_twice() {
     }
     let twice: Vec<_> = done.iter().filter(|(_, times)| **times > 1).collect();
     assert!(twice.is_empty(), "settled twice: {twice:?}");
-    // A program killed between the commit and its note has settled without saying so.
+    // A program that was killed between the commit and its note has settled a task without a note.
     let unsaid: Vec<_> = accepted.iter().filter(|id| !done.contains_key(*id)).collect();
     let lost: Vec<_> = unsaid.iter().filter(|id| !settling.contains(**id)).collect();
     assert!(lost.is_empty(), "lost: {lost:?}");

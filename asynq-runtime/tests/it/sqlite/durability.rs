@@ -1,4 +1,4 @@
-//! What is answered was committed before.
+//! A call is answered only after its commit.
 //!
 //! `scripts/prove disk` runs this under strace and looks for a sync of the log before each answer. The answers are there as
 //! writes to the files `one-by-one` and `together`.
@@ -7,7 +7,7 @@ use std::{fs::File, io::Write as _};
 
 use super::*;
 
-/// How many tasks are enqueued and settled in each way.
+/// Returns how many tasks are enqueued and settled in each way.
 fn count() -> usize {
     std::env::var("DURABLE_TASKS").map_or(20, |count| count.parse().expect("DURABLE_TASKS is a number"))
 }

@@ -20,7 +20,7 @@ fn mount(folder: &Path) -> Vec<String> {
     ["mount"].into_iter().chain(options).map(str::to_owned).chain([folder.display().to_string()]).collect()
 }
 
-/// The child's part, in a mount namespace of its own, which ends with the child.
+/// The child's part, in a mount namespace that ends with the child.
 pub(crate) async fn fills_a_disk(folder: &Path) {
     let mount = mount(folder);
     assert!(Command::new(&mount[0]).args(&mount[1..]).status().unwrap().success());
@@ -46,7 +46,7 @@ pub(crate) async fn fills_a_disk(folder: &Path) {
     let pending = broker.queue_stats(&queue()).await.unwrap().pending;
     assert_eq!(pending, stored.len() as u64, "what was refused is not stored");
 
-    // Everything that was accepted can still be taken and settled, though a call may have to be repeated.
+    // All accepted tasks can still be taken and settled, though a call may have to be repeated.
     let mut done = Vec::new();
     soon(async {
         while done.len() < stored.len() {

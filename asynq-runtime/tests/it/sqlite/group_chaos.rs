@@ -21,7 +21,7 @@ fn group() -> GroupName {
     GroupName::new("g").unwrap()
 }
 
-/// What is made of a set says which tasks it is made of.
+/// Makes a task of a set that names the tasks which it is made of.
 fn sum(set: &TaskSet) -> NewTask {
     let mut sum = task(set.task_id(0).as_str());
     let ids: Vec<_> = set.members.iter().map(|member| member.id.as_str()).collect();
@@ -30,7 +30,7 @@ fn sum(set: &TaskSet) -> NewTask {
     sum
 }
 
-/// A child's part until it is killed, on the file `jobs.db` beside its log of accepted tasks.
+/// The child's part until it is killed, on the file `jobs.db` beside its log of accepted tasks.
 pub(crate) async fn aggregates(log: &Path) {
     let broker = open(&log.with_file_name("jobs.db")).await;
     let mut log = File::create(log).unwrap();
@@ -57,7 +57,7 @@ fn start(folder: &Path, number: usize) -> (Program, PathBuf) {
     (Program::start("group_chaos", &log), log)
 }
 
-/// The ids of accepted tasks, in the lines that were written whole.
+/// Returns the ids of accepted tasks, in the lines that were written whole.
 fn accepted(log: &Path) -> Vec<String> {
     let text = fs::read_to_string(log).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -74,7 +74,7 @@ async fn programs_killed_amid_their_sets_make_every_task_a_part_of_one_thing() {
     let mut logs = Vec::new();
     for round in 0..rounds + workers.len() {
         let (program, log) = workers.pop_front().unwrap();
-        // Eight in each round, after each of which two sets are taken.
+        // Each round enqueues eight tasks, and then two sets are taken.
         eventually("the child aggregates", async || (accepted(&log).len() > 40).then_some(())).await;
         program.kill();
         logs.push(log);

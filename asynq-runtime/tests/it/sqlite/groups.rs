@@ -30,7 +30,7 @@ fn rules() -> GroupRules {
     GroupRules::default()
 }
 
-/// Ripe as soon as there is one task.
+/// Returns rules by which a group is ripe as soon as it has one task.
 fn at_once() -> GroupRules {
     GroupRules { max_delay: Some(Duration::ZERO), ..GroupRules::default() }
 }
@@ -100,7 +100,7 @@ impl World {
         [stats.aggregating, stats.pending, stats.archived, stats.size]
     }
 
-    /// Everything that the tables about tasks hold.
+    /// Returns the contents of all tables about tasks.
     fn dump(&self) -> Vec<String> {
         let connection = self.sql();
         let mut lines = Vec::new();
@@ -291,7 +291,7 @@ async fn a_second_send_of_the_end_is_recognised_for_ten_minutes() {
     w.finish(&set, &end).await.unwrap();
     assert!(matches!(w.finish(&set, &end).await, Err(SetError::Lost)), "nobody said that it was sent before");
     end.resend = true;
-    // Even when the task that was made has come and gone.
+    // The repeat succeeds even when the task that was made has come and gone.
     let member = join(&w.broker).await;
     let run = dequeue(&w.broker, &member, 1).await.remove(0);
     assert_eq!(settle(&w.broker, outcome(&run, Action::Done)).await, Settled::Ok);
@@ -403,7 +403,7 @@ async fn a_shared_file_has_groups_too() {
     broker.close().await;
 }
 
-/// Several programs work on one group at once: what comes out of it is every task, once.
+/// Several programs work on one group at once: together their results have every task, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn programs_that_share_a_group_make_every_task_a_part_of_one_thing() {
     let folder = tempfile::tempdir().unwrap();
@@ -450,7 +450,7 @@ async fn programs_that_share_a_group_make_every_task_a_part_of_one_thing() {
         all.extend(joined);
         broker.close().await;
     }
-    // A claim that gave up early left what the last one released.
+    // A claim that gave up early left the tasks that the last program released.
     while let Some(set) = feeder.claim_set(&queue(), &group(), &rules).await.unwrap() {
         feeder.finish_set(&set, &of(made(&set))).await.unwrap();
         all.extend(members(&set).into_iter().map(str::to_owned));

@@ -25,7 +25,7 @@ enum Way {
 
 const WAYS: [Way; 2] = [Way::Function, Way::View];
 
-/// How a task was refused, however that was said.
+/// The reason why a task was refused, in either way.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Refusal {
     Id,
@@ -52,7 +52,7 @@ impl Way {
     }
 }
 
-/// What a UNIQUE error of the view means.
+/// Returns the meaning of a UNIQUE error of the view.
 fn unique_error(error: &Error) -> Refusal {
     let Error::SqliteFailure(code, Some(text)) = error else { panic!("{error:?}") };
     let unique = [ffi::SQLITE_CONSTRAINT_UNIQUE, ffi::SQLITE_CONSTRAINT_PRIMARYKEY];
@@ -79,7 +79,7 @@ impl World {
         Self::at("").await
     }
 
-    /// `query` is that of the URL.
+    /// `query` is the query of the URL.
     async fn at(query: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let clock = ManualClock::new(chrono::DateTime::from_timestamp(2_000_000_000, 678_912_345).unwrap());
@@ -94,7 +94,7 @@ impl World {
         self.folder.path().join("jobs.db")
     }
 
-    /// A connection of the user's own, with a table of theirs.
+    /// Opens a connection of the user, with a table of the user's own.
     fn theirs(&self) -> Connection {
         let connection = Connection::open(self.file()).unwrap();
         connection.execute_batch("CREATE TABLE IF NOT EXISTS person(name TEXT)").unwrap();
@@ -224,7 +224,7 @@ async fn a_lock_whose_time_has_passed_is_free() {
     }
 }
 
-/// Every way stores the same: each column of each table, for tasks with every option.
+/// Every way stores the same rows: each column of each table, for tasks with every option.
 #[tokio::test]
 async fn a_task_is_stored_as_an_enqueue_stores_it() {
     let tasks = |clock: &ManualClock| -> Vec<RawTask> {
@@ -245,7 +245,7 @@ async fn a_task_is_stored_as_an_enqueue_stores_it() {
         for way in [None, Some(Way::Function), Some(Way::View)] {
             let t = World::at(query).await;
             let mut theirs = t.theirs();
-            // The last place in line lies in the future once somebody has put the clock back.
+            // After a step of the clock backwards, the last place in the queue lies in the future.
             t.clock.advance(Duration::from_secs(60));
             t.client.enqueue(raw("first")).await.unwrap();
             t.clock.set(t.clock.now() - Duration::from_secs(60));

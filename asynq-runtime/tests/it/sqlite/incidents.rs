@@ -1,5 +1,5 @@
-//! What happens to a file in ordinary operation: a backup is restored, the file or its log is taken away, and a wall clock or a
-//! locked file makes every lease look lapsed.
+//! Events of ordinary operation: a backup is restored, the file or its log is taken away, and a wall clock or a locked file makes
+//! every lease look lapsed.
 
 use std::fs;
 
@@ -49,7 +49,7 @@ async fn a_worker_that_leaves_in_order_leaves_an_empty_log() {
     super::others::check_whole(&file);
 }
 
-/// SQLite would read the log of the old file into the new one, which then has what the old one had.
+/// SQLite would read the log of the old file into the new one, which then has the contents of the old one.
 #[tokio::test]
 async fn a_backup_that_replaces_a_file_in_use_is_not_overwritten_by_the_log_of_that_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -60,7 +60,7 @@ async fn a_backup_that_replaces_a_file_in_use_is_not_overwritten_by_the_log_of_t
     rusqlite::Connection::open(&other).unwrap().execute("VACUUM INTO ?1", [copy.to_str().unwrap()]).unwrap();
     broker.close().await;
 
-    // It lives on, as a web server does that only enqueues.
+    // The broker lives on, as in a web server that only enqueues.
     let broker = open(&file).await;
     enqueue(&broker, task("lost")).await.unwrap();
     fs::rename(&copy, &file).unwrap();
@@ -70,14 +70,14 @@ async fn a_backup_that_replaces_a_file_in_use_is_not_overwritten_by_the_log_of_t
     let restored = open(&file).await;
     let member = join(&restored).await;
     assert_eq!(ids(&dequeue(&restored, &member, 9).await), ["kept"]);
-    // Nothing is deleted that somebody may miss.
+    // No file is deleted that an operator may miss.
     assert!(fs::metadata(folder.path().join("jobs.db-wal-replaced")).unwrap().len() > 0);
     broker.close().await;
     restored.close().await;
     super::others::check_whole(&file);
 }
 
-/// As a damaged page under one row does.
+/// A damaged page under one row has this effect.
 #[tokio::test]
 async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
     let folder = tempfile::tempdir().unwrap();
@@ -128,7 +128,7 @@ async fn a_worker_whose_file_or_log_is_gone_ends_with_the_error() {
     }
 }
 
-/// A broker with a short lease by the machine's clock, and a run that its member took.
+/// Returns a broker with a short lease by the machine's clock, and a run that its member took.
 async fn one_run(file: &Path) -> (SqliteBroker, Run) {
     let mut options = patient();
     options.lease = Duration::from_secs(2);
@@ -139,7 +139,7 @@ async fn one_run(file: &Path) -> (SqliteBroker, Run) {
     (broker, run)
 }
 
-/// What a step of the wall clock, a machine that resumes, or a file that was locked for long does to a lease.
+/// Makes the lease lapse, as a step of the wall clock, a machine that resumes, or a file that was locked for long does.
 fn lapse(file: &Path) {
     let other = rusqlite::Connection::open(file).unwrap();
     other.busy_timeout(PATIENCE).unwrap();
@@ -153,7 +153,7 @@ async fn a_lease_that_lapsed_by_the_clock_alone_is_extended_and_the_run_goes_on(
     let (broker, run) = one_run(&file).await;
     let other = open(&file).await;
     lapse(&file);
-    // Its server holds its lock, so that one look proves nothing: neither to itself nor to another program.
+    // The server of the run holds its lock, so that one look proves nothing: neither to itself nor to another program.
     for recoverer in [&broker, &other] {
         assert!(recoverer.recover(&[queue()]).await.unwrap().tasks.is_empty());
     }
@@ -163,7 +163,7 @@ async fn a_lease_that_lapsed_by_the_clock_alone_is_extended_and_the_run_goes_on(
 }
 
 #[tokio::test]
-async fn a_lease_that_nobody_extends_for_another_lease_is_lapsed() {
+async fn a_lease_that_is_not_extended_for_another_lease_is_lapsed() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let (broker, run) = one_run(&file).await;
@@ -219,5 +219,5 @@ async fn a_lease_is_extended_before_thousands_of_enqueues_that_wait() {
     while let Some(enqueued) = enqueues.try_join_next() {
         enqueued.unwrap();
     }
-    // The test ends here, which aborts the rest of them: to wait for sixty thousand tasks is to measure this machine.
+    // The end of the test aborts the rest of the calls: a wait for sixty thousand tasks would measure this machine.
 }

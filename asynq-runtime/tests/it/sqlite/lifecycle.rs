@@ -130,7 +130,7 @@ async fn a_wait_for_a_due_time_follows_a_clock_turned_by_hand() {
     let clock = ManualClock::default();
     let broker = Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap());
     enqueue(&broker, NewTask { when: When::In(Duration::from_secs(3_600)), ..task("a") }).await.unwrap();
-    // The limit is real time.
+    // The limit of this wait is real time.
     soon(broker.wait_for_due(&[queue()], Duration::from_millis(20))).await.unwrap();
     assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0);
     let waiting = tokio::spawn({
@@ -150,7 +150,7 @@ async fn of_several_requeued_tasks_the_last_is_the_next() {
         enqueue(&broker, task(id)).await.unwrap();
     }
     let runs = dequeue(&broker, &member, 2).await;
-    // In the order in which a server requeues tasks, so that their old order is kept.
+    // A server requeues tasks in this order, so that their old order is kept.
     let requeues: Vec<_> = runs.iter().rev().map(|run| outcome(run, Action::Requeue)).collect();
     broker.settle(&requeues).await.into_iter().for_each(|settled| assert_eq!(settled.unwrap(), Settled::Ok));
     assert_eq!(ids(&dequeue(&broker, &member, 3).await), ["a", "b", "c"]);

@@ -1,4 +1,4 @@
-//! What a file remembers beside its tasks: failures, counters, locks that end early or late, tokens.
+//! The facts that a file keeps beside its tasks: failures, counters, locks that end early or late, tokens.
 
 use asynq_runtime::{
     broker::{HeldLock, Inspect as _, Maintain as _, RetryOrder, Semaphores as _},
@@ -46,7 +46,7 @@ async fn the_last_ten_failures_of_a_task_are_kept_and_go_with_it() {
         clock.advance(SECOND);
         let ended = outcome(&run, retry(Some(&format!("error {n}"))));
         assert_eq!(settle(&broker, ended.clone()).await, Settled::Ok);
-        // The same outcome once more, as after a lost answer.
+        // The outcome is sent once more, as after a lost answer.
         assert_eq!(settle(&broker, Settlement { resend: true, ..ended }).await, Settled::Ok);
         broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
     }
@@ -138,7 +138,7 @@ async fn a_lock_lasts_as_long_as_its_run_is_extended_and_never_shorter_than_it_w
     assert_eq!(holder(&broker, "short").await.unwrap(), "short");
     enqueue(&broker, unique("after stale", "stale")).await.unwrap();
     clock.advance(MS);
-    // Its time has passed before it was extended again: the next caller may have it.
+    // The time of the lock has passed before it was extended again: the next caller may have it.
     broker.extend_locks(&locks).await.unwrap();
     enqueue(&broker, unique("after short", "short")).await.unwrap();
     clock.advance(49 * SECOND);

@@ -1,7 +1,8 @@
-//! What only the SQLite broker does; what every broker must do is the conformance suite's business.
+//! Tests of the SQLite broker alone; the conformance suite tests what every broker must do.
 
 mod await_end;
 mod bounded;
+mod broken_file;
 pub(crate) mod chaos;
 mod durability;
 mod fence;
@@ -19,7 +20,6 @@ mod pages;
 mod repair;
 mod schedule;
 mod timing;
-mod trouble;
 
 use std::{path::Path, sync::Arc, time::Duration};
 
@@ -34,11 +34,11 @@ use asynq_runtime::{
 };
 use asynq_test_support::PATIENCE;
 
-/// Longer than any test lasts. A wait that may take so long, and ends, was woken.
+/// Longer than any test lasts: a wait with this limit that ends was woken.
 const HOUR: Duration = Duration::from_secs(3_600);
 
-/// How long a call takes at most where a test waits for a time-out: the calls that are answered take a fraction of it on a
-/// busy machine too. A stuck writer gives a call up that waited longer.
+/// The time-out of calls where a test waits for one: calls that are answered take a fraction of it on a busy machine too. A stuck
+/// writer gives up a call that waited longer.
 const BRIEF: Duration = Duration::from_secs(3);
 
 fn queue() -> QueueName {
@@ -99,7 +99,7 @@ fn ids(runs: &[Run]) -> Vec<&str> {
     runs.iter().map(|run| run.key.id.as_str()).collect()
 }
 
-/// A clock that stands at a whole millisecond, which is what the file keeps.
+/// Returns a clock that stands at a whole millisecond, which is the precision of the file.
 fn clock() -> ManualClock {
     ManualClock::new(chrono::DateTime::from_timestamp(1_893_553_445, 678_000_000).unwrap())
 }
@@ -108,14 +108,14 @@ fn url(file: &Path) -> String {
     format!("sqlite://{}", file.display())
 }
 
-/// For a machine that does much else besides: no call may run into a time-out.
+/// Returns options for a busy machine: no call may run into a time-out.
 pub(crate) fn patient() -> SqliteOptions {
     let mut options = SqliteOptions::default();
     options.call_timeout = PATIENCE;
     options
 }
 
-/// The same with a clock of the test.
+/// Returns such options with a clock of the test.
 pub(crate) fn with_clock(clock: ManualClock) -> SqliteOptions {
     let mut options = patient();
     options.clock = Some(Arc::new(clock));
@@ -126,7 +126,7 @@ async fn open(file: &Path) -> SqliteBroker {
     SqliteBroker::open(&url(file), patient()).await.unwrap()
 }
 
-/// A broker whose calls end after [`BRIEF`]. Another one makes the file before, which may take longer.
+/// Opens a broker whose calls end after [`BRIEF`]. Another broker makes the file before, which may take longer.
 async fn open_brief(file: &Path) -> SqliteBroker {
     open(file).await.close().await;
     let mut options = SqliteOptions::default();
@@ -134,7 +134,7 @@ async fn open_brief(file: &Path) -> SqliteBroker {
     SqliteBroker::open(&url(file), options).await.unwrap()
 }
 
-/// A broker whose leases last an hour. In a test only its end gives its tasks back.
+/// Opens a broker whose leases last an hour. In a test its tasks are requeued only when it ends.
 async fn open_tenacious(file: &Path) -> SqliteBroker {
     let mut options = patient();
     options.lease = HOUR;

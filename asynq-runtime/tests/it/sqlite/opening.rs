@@ -18,7 +18,7 @@ fn sqlite(file: &Path, sql: &str) {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_named_and_left_as_it_is() {
+async fn a_file_that_is_not_a_database_is_named_and_left_as_it_is() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("notes.txt");
     for content in ["dear diary, this is long enough to be taken for a header", "short", "SQLite format 3\0abc"] {
@@ -104,7 +104,7 @@ async fn a_missing_folder_and_a_folder_are_told_apart() {
     assert!(text.contains("is not a folder"), "{text}");
 }
 
-/// Has permissions hold for this thread, and for the threads that it starts, where they are the superuser's.
+/// Makes permissions hold for this thread, and for the threads that it starts, if these are the superuser's.
 #[cfg(target_os = "linux")]
 fn obey_permissions() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
@@ -132,7 +132,7 @@ async fn a_place_that_cannot_be_written_is_denied() {
     }
     let (kind, text) = refusal(&file).await;
     assert_eq!(kind, BrokerErrorKind::Denied, "{text}");
-    // Nor is a new file made where none may be made.
+    // No new file is made either in a folder where none may be made.
     let closed = folder.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
@@ -140,10 +140,10 @@ async fn a_place_that_cannot_be_written_is_denied() {
     assert_eq!(kind, BrokerErrorKind::Denied, "{text}");
 }
 
-/// Where nobody may make a file, the superuser neither: tests in containers run as that.
+/// The superuser may not make a file there either: tests in containers run as the superuser.
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn a_folder_that_nobody_can_write_to_is_denied_whoever_asks() {
+async fn a_folder_that_cannot_be_written_to_is_denied_to_every_user() {
     let file = Path::new("/sys/asynq-test.db");
     assert!(fs::write(file, "").is_err(), "the case needs a folder without files of its own");
     let (kind, text) = refusal(file).await;

@@ -47,13 +47,13 @@ async fn tasks_of_a_killed_program_come_back_with_the_next_call_and_wait_for_no_
 }
 
 #[tokio::test]
-async fn nothing_can_be_recovered_before_the_first_lease_passes_unless_somebody_else_is_there() {
+async fn nothing_can_be_recovered_before_the_first_lease_passes_unless_another_program_is_there() {
     let folder = tempfile::tempdir().unwrap();
     let (file, clock) = (folder.path().join("jobs.db"), clock());
     let broker = SqliteBroker::open(&url(&file), with_clock(clock.clone())).await.unwrap();
     let quiet = async || broker.until_lapse(&[queue()]).await.unwrap();
     let member = join(&broker).await;
-    // Somebody may come and die meanwhile.
+    // Another program may come and die meanwhile.
     let longest = quiet().await;
     assert!(!longest.is_zero() && longest < Duration::from_secs(1), "{longest:?}");
     enqueue(&broker, task("a")).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_
     assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
 }
 
-/// A socket in the place of the one by which a program that has joined is notified of commits.
+/// Puts a socket in the place of the one by which a program that has joined is notified of commits.
 pub(super) fn intercept(folder: &Path) -> UnixDatagram {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let sockets: Vec<_> = names.filter(|path| path.extension().is_some_and(|end| end == "sock")).collect();
@@ -162,7 +162,7 @@ pub(super) fn intercept(folder: &Path) -> UnixDatagram {
     intercepted
 }
 
-// That the notification alone wakes a program is tested beside the thread that receives it.
+// The wake-up by a notification alone is tested beside the thread that receives it.
 #[tokio::test]
 async fn a_commit_notifies_the_other_programs_and_a_call_that_changes_nothing_does_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -200,14 +200,14 @@ async fn a_commit_of_another_program_wakes_a_waiting_worker() {
 }
 
 #[tokio::test]
-async fn a_writer_that_notifies_nobody_is_noticed_by_the_safety_net() {
+async fn a_writer_without_notifications_is_noticed_by_the_safety_net() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let broker = open(&file).await;
     enqueue(&broker, task("a")).await.unwrap();
     broker.pause(&queue()).await.unwrap();
     let write = async {
-        // Most likely the worker waits by then; it has to be woken in either case.
+        // The worker most likely waits by then; it has to be woken in either case.
         tokio::time::sleep(Duration::from_millis(50)).await;
         rusqlite::Connection::open(&file).unwrap().execute("UPDATE queue SET paused_at = NULL", []).unwrap();
     };
@@ -264,7 +264,7 @@ async fn writers_that_share_the_file_leave_it_whole() {
     check_whole(&file);
 }
 
-/// Enqueues, takes and settles 16 tasks. They may be tasks of other writers.
+/// Enqueues, takes and settles 16 tasks. The settled tasks may be those of other writers.
 async fn cycle(broker: &SqliteBroker, member: &Member, writer: usize, number: usize) {
     let batch = (0..16).map(|n| task(&format!("{writer}-{number}-{n}"))).collect();
     assert!(broker.enqueue(batch).await.iter().all(Result::is_ok));
@@ -275,7 +275,7 @@ async fn cycle(broker: &SqliteBroker, member: &Member, writer: usize, number: us
     }
 }
 
-/// What `integrity_check` cannot know: every task has its body, and the counts are right.
+/// Checks facts that `integrity_check` cannot know: every task has its body, and the counts are right.
 pub(super) fn check_whole(file: &Path) {
     let connection = rusqlite::Connection::open(file).unwrap();
     let text = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();

@@ -31,7 +31,7 @@ impl World {
         .unwrap()
     }
 
-    /// Checks that pages of every size make up `expected`, and that nothing comes after the last.
+    /// Checks that pages of every size make up `expected`, and that the last has no successor.
     async fn expect(&self, list: List, expected: &[String]) {
         for size in 1..=expected.len() + 1 {
             let mut found = Vec::new();
@@ -66,7 +66,7 @@ async fn pages_of_groups_leave_out_what_sets_have_taken_out_of_the_middle() {
     let w = World::new().await;
     let mut added = Vec::new();
     for n in 0..24 {
-        // Two share each millisecond; every third task is in the group that is taken out.
+        // Two tasks share each millisecond; every third task is in the group that is taken out.
         let name = ["a", "b", "gone"][n % 3];
         let mut task = task(&format!("{name}{n:02}"));
         task.group = Some(group(name));

@@ -1,5 +1,5 @@
-//! What people do to tasks, as the file shows it: counts, locks and bodies stay right. What every broker must do is in
-//! the conformance suite.
+//! Repairs of tasks by an operator, as the file shows them: counts, locks and bodies stay right. The conformance suite has the
+//! cases of every broker.
 
 use asynq_runtime::{
     broker::{
@@ -76,7 +76,7 @@ impl World {
         tasks.iter().map(|task| task.id.to_string()).collect()
     }
 
-    /// The states of the default queue that hold the task.
+    /// Returns the state of the task in the default queue.
     async fn state(&self, id: &str) -> Option<TaskState> {
         self.broker.task(&queue(), &TaskId::new(id).unwrap()).await.unwrap().map(|task| task.state)
     }
@@ -328,7 +328,7 @@ async fn a_bulk_call_goes_on_slice_by_slice_in_the_order_of_the_list() {
 }
 
 #[tokio::test]
-async fn members_of_a_set_are_left_to_whoever_holds_it() {
+async fn members_of_a_set_are_left_to_its_holder() {
     let t = World::new().await;
     let group = GroupName::new("g").unwrap();
     let join = async |id: &str| {
@@ -390,7 +390,7 @@ async fn an_empty_queue_is_deleted_with_all_that_is_left_of_it() {
 async fn a_queue_deleted_in_the_middle_of_a_commit_leaves_no_counts_behind() {
     let t = World::new().await;
     enqueue(&t.broker, task("a")).await.unwrap();
-    // While somebody holds the lock, everything below queues up for one commit.
+    // While another connection holds the lock, all calls below queue up for one commit.
     let holder = rusqlite::Connection::open(t.file()).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (queue, a) = (queue(), id("a"));

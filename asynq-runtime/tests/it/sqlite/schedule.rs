@@ -29,7 +29,7 @@ fn plan() -> EntryPlan {
     }
 }
 
-/// The tick at this Unix second.
+/// Returns the tick at this Unix second.
 fn tick(at: i64, overlap: Overlap) -> Tick {
     let (plan, at) = (plan(), DateTime::from_timestamp(at, 0).unwrap());
     let mut task = task(plan.entry.task_id(at).as_str());
@@ -93,7 +93,7 @@ impl World {
         self.broker.tick(&tick(self.start + after, overlap)).await.unwrap()
     }
 
-    /// Fires the first tick; its task waits then.
+    /// Fires the first tick, whose task waits then.
     async fn first(&self) -> TaskId {
         assert!(matches!(self.fire(0, Overlap::Skip).await, Ticked::Enqueued(_)));
         self.clock.advance(SECOND);
@@ -151,7 +151,7 @@ async fn a_run_of_a_living_program_is_asked_to_stop_and_one_of_a_dead_program_is
     let member = join(&worker).await;
     assert_eq!(dequeue(&worker, &member, 1).await.len(), 1);
     assert!(matches!(w.fire(1, Overlap::Skip).await, Ticked::Skipped(running) if running == id));
-    // It goes away with its task, long before the lease has passed.
+    // The worker closes while it has the task, long before the lease has passed.
     worker.close().await;
     w.clock.advance(SECOND);
     assert!(matches!(w.fire(2, Overlap::Skip).await, Ticked::Skipped(waiting) if waiting == id));
@@ -182,7 +182,7 @@ async fn what_is_replaced_goes_with_its_lock_and_its_failures() {
     assert!(matches!(w.broker.tick(&locked(1, &w)).await.unwrap(), Ticked::Enqueued(_)));
     assert_eq!(w.state(&first).await, None);
     assert_eq!((w.rows("failure"), w.rows("task"), w.rows("ulock")), (0, 1, 1));
-    // The one that runs now holds the lock, and is left alone.
+    // The task that runs now holds the lock, and is left alone.
     dequeue(&w.broker, &member, 1).await;
     w.clock.advance(SECOND);
     assert!(matches!(w.broker.tick(&locked(2, &w)).await.unwrap(), Ticked::Refused(Refused::Duplicate { .. })));
@@ -221,7 +221,7 @@ async fn the_janitor_takes_away_whatever_is_over_and_nothing_else() {
     w.broker.record_enqueue("e", &event(1)).await.unwrap();
     w.broker.lead(&candidate("a", 1), TTL / 2).await.unwrap();
     w.broker.lead(&candidate("b", 2), TTL).await.unwrap();
-    // As a program of an earlier version left it.
+    // A program of an earlier version left this row.
     let until = w.broker.now() + 30 * DAY;
     let left = "INSERT INTO program_entry(program, n, info, until) VALUES ('shop', 0, x'', ?1)";
     w.sql().execute(left, [until.timestamp_millis()]).unwrap();
@@ -255,7 +255,7 @@ async fn what_is_over_is_not_seen_before_the_janitor_comes() {
     assert_eq!(w.broker.enqueue_history("e", Page::default()).await.unwrap(), []);
     assert_eq!(w.broker.entry(&queue(), &plan().entry).await.unwrap(), None);
     assert!(!w.broker.pause_entry(&queue(), &plan().entry, true).await.unwrap());
-    // What is added afterwards does not bring the old back.
+    // Later rows do not bring the old ones back.
     w.broker.record_enqueue("e", &event(2)).await.unwrap();
     assert_eq!(w.broker.enqueue_history("e", Page::default()).await.unwrap(), [event(2)]);
     w.broker.show_entries("t", &[shown("b")], TTL).await.unwrap();
@@ -269,7 +269,7 @@ async fn a_waiter_in_another_program_is_notified_of_a_resignation_at_once() {
     let file = folder.path().join("jobs.db");
     let (leader, waiter) = (open(&file).await, Arc::new(open(&file).await));
     let (old, new) = (candidate("old", 1), candidate("new", 1));
-    // With a notification, and without one: then the safety net sees it.
+    // The first round has no notification, so that the safety net sees the change; the second has one.
     for with_notification in [false, true] {
         if with_notification {
             join(&waiter).await;
@@ -290,7 +290,7 @@ async fn a_waiter_in_another_program_is_notified_of_a_resignation_at_once() {
 
 #[tokio::test]
 async fn a_waiter_in_the_same_program_needs_no_safety_net() {
-    // In memory there is none.
+    // A broker in memory has no safety net.
     let broker = SqliteBroker::in_memory(patient()).await.unwrap();
     let leader = candidate("a", 1);
     broker.lead(&leader, HOUR).await.unwrap();
@@ -302,7 +302,7 @@ async fn a_waiter_in_the_same_program_needs_no_safety_net() {
 }
 
 #[tokio::test]
-async fn a_lead_that_nobody_renews_is_free_when_its_time_is_over() {
+async fn a_lead_that_is_not_renewed_is_free_when_its_time_is_over() {
     let w = World::new().await;
     let other = w.another_broker().await;
     w.broker.lead(&candidate("a", 0), TTL).await.unwrap();

@@ -1,4 +1,4 @@
-//! How long wake-ups take. `scripts/lanes` runs these tests alone, one at a time.
+//! The duration of wake-ups. `scripts/lanes` runs these tests alone, one at a time.
 
 use std::{fs, time::Instant};
 
@@ -12,7 +12,7 @@ use asynq_test_support::{eventually, soon};
 use super::*;
 use crate::timing::half_are_below;
 
-/// A wake-up by a notification; the safety net alone takes 50 ms on average.
+/// The limit for a wake-up by a notification; the safety net alone takes 50 ms on average.
 const QUIET: Duration = Duration::from_millis(20);
 
 /// Waits in the other program, while `write` commits a task; returns how long after `write` began the wait ended, and how
@@ -25,7 +25,7 @@ async fn wake_up(worker: &Arc<SqliteBroker>, write: impl AsyncFnOnce()) -> (Dura
             Instant::now()
         }
     });
-    // The worker sleeps by then.
+    // The worker sleeps after this time.
     tokio::time::sleep(Duration::from_millis(5)).await;
     let begun = Instant::now();
     write().await;
@@ -87,6 +87,6 @@ async fn a_deleted_file_is_noticed_within_seconds() {
     let begun = Instant::now();
     let error = eventually("the watch notices it", async || broker.ping().await.err()).await;
     assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
-    // The watch looks once a second.
+    // The file watcher looks once a second.
     assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
 }

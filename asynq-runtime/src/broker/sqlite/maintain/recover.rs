@@ -14,8 +14,9 @@ use crate::{
 use super::{
     super::{
         command::{Priority, WriteCommand},
+        listed,
         liveness::{Liveness, Sign, StaleLock},
-        presence, sql,
+        sql,
         store::Store,
         tx::{Tx, View},
     },
@@ -38,7 +39,7 @@ pub(super) async fn until_lapse(store: &Store, queues: &[QueueName]) -> Result<D
     store
         .read(move |view| {
             if let Some(liveness) = &common.liveness
-                && presence::everyone(view)?.iter().any(|server| server.file != liveness.name())
+                && listed::everyone(view)?.iter().any(|server| server.file != liveness.name())
             {
                 return Ok(Duration::ZERO);
             }
@@ -120,7 +121,7 @@ impl Lost {
 
 fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>> {
     let mut dead: Vec<Dead> = Vec::new();
-    for server in presence::everyone(view)? {
+    for server in listed::everyone(view)? {
         if server.file == liveness.name() {
             continue;
         }
@@ -191,7 +192,7 @@ fn requeue(
     let mut emptied = Vec::new();
     for server in dead {
         // Other queues of the dead server are recovered by the servers of those queues.
-        if !presence::runs_something(&tx.view, server.number)? {
+        if !listed::runs_something(&tx.view, server.number)? {
             tx.view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
             emptied.push(server.number);
         }

@@ -21,7 +21,7 @@ pub(super) struct Leader {
     /// The newest revision that wants the lead, until `wanted_until`.
     wanted: u64,
     wanted_until: i64,
-    log_watcher: i64,
+    touched: i64,
 }
 
 impl Leader {
@@ -34,10 +34,10 @@ impl Leader {
                 until: row.get(2)?,
                 wanted: row.get::<_, i64>(3)?.cast_unsigned(),
                 wanted_until: row.get(4)?,
-                log_watcher: row.get(5)?,
+                touched: row.get(5)?,
             })
         })?;
-        Ok(found.filter(|leader| leader.log_watcher <= view.now.saturating_add(CLOCK_WENT_BACK_MS)))
+        Ok(found.filter(|leader| leader.touched <= view.now.saturating_add(CLOCK_WENT_BACK_MS)))
     }
 
     /// Writes the row.
@@ -51,7 +51,7 @@ impl Leader {
                 self.until,
                 self.wanted.cast_signed(),
                 self.wanted_until,
-                self.log_watcher
+                self.touched
             ],
         )?;
         Ok(())
@@ -66,18 +66,18 @@ pub(super) fn decide(found: Option<&Leader>, candidate: &Candidate, now: i64, tt
     let newer = request.filter(|(wanted, _)| *wanted > candidate.revision);
     match found.filter(|leader| leader.until > now) {
         Some(leader) if leader.token == candidate.token => {
-            let renewed = Leader { revision: candidate.revision, until: end, log_watcher: now, ..leader.clone() };
+            let renewed = Leader { revision: candidate.revision, until: end, touched: now, ..leader.clone() };
             (Some(renewed), Lead::Ours { wanted: newer.is_some() })
         }
         Some(leader) => {
             let wants = candidate.revision > leader.revision && newer.is_none();
-            let asked = Leader { wanted: candidate.revision, wanted_until: end, log_watcher: now, ..leader.clone() };
+            let asked = Leader { wanted: candidate.revision, wanted_until: end, touched: now, ..leader.clone() };
             (wants.then_some(asked), left(leader.until))
         }
         None => {
             let (wanted, wanted_until) = newer.unwrap_or((0, 0));
             let (token, revision) = (candidate.token.clone(), candidate.revision);
-            let taken = Leader { token, revision, until: end, wanted, wanted_until, log_watcher: now };
+            let taken = Leader { token, revision, until: end, wanted, wanted_until, touched: now };
             (Some(taken), Lead::Ours { wanted: newer.is_some() })
         }
     }

@@ -11,6 +11,7 @@ use crate::{
 
 use super::{
     super::{
+        listed,
         liveness::{Liveness, Sign},
         presence,
         produce::Item,
@@ -244,7 +245,7 @@ impl Previous {
 
 /// Whether the program of a server is dead. Where its file cannot tell, the lease will.
 fn is_dead(view: &View<'_>, liveness: &Liveness, server: i64) -> rusqlite::Result<bool> {
-    let listed = presence::everyone(view)?.into_iter().find(|listed| listed.number == server);
+    let listed = listed::everyone(view)?.into_iter().find(|listed| listed.number == server);
     Ok(listed
         .is_some_and(|listed| listed.file != liveness.name() && matches!(liveness.look(&listed.file), Sign::Dead(_))))
 }

@@ -101,7 +101,7 @@ impl LogWatcher {
     ) -> bool {
         match self.wait(process_notifier, limit) {
             // A notification that is there already is taken without a wait.
-            Ok(rings) => rings && process_notifier.is_some_and(ProcessNotifier::was_notified),
+            Ok(is_notified) => is_notified && process_notifier.is_some_and(ProcessNotifier::was_notified),
             Err(_) => {
                 // A wait that fails at once must not become a busy loop.
                 std::thread::sleep(limit);
@@ -139,7 +139,7 @@ mod tests {
                 assert!(log_watcher.or_notified(Some(&process_notifier), LONG));
             }
             drop(writer);
-            assert!(!log_watcher.or_notified(Some(&process_notifier), LONG), "whoever closes it ends the wait too");
+            assert!(!log_watcher.or_notified(Some(&process_notifier), LONG), "a close of the file ends the wait, too");
             assert!(!log_watcher.or_notified(Some(&process_notifier), Duration::from_millis(1)));
             assert!(!log_watcher.or_notified(None, Duration::from_millis(1)));
         });

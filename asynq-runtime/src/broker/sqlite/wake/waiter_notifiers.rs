@@ -12,8 +12,8 @@ use std::{
 
 use super::{
     super::beside::{belong_to, beside, folder_belongs_to},
+    NET,
     process_notifier::{NotifySender, ProcessNotifier},
-    watch::NET,
 };
 
 /// The sockets of the waiting programs on one database, and whether this one is among them.

@@ -29,7 +29,7 @@ use super::super::{
 fn writer() -> Writer {
     let mut connection = connection::open_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, ":memory:", |_| Ok(())).unwrap();
-    let common = Arc::new(Common::in_memory(Names::Plain, Arc::new(SystemClock)));
+    let common = Arc::new(SharedState::in_memory(Names::Plain, Arc::new(SystemClock)));
     let writer = Writer::new(common, connection, names, None, None, mpsc::channel().1, watch::channel(false).0);
     uncut(writer)
 }
@@ -202,7 +202,7 @@ fn writer_of(folder: &tempfile::TempDir, syncs: &Arc<AtomicU32>, refuses: &Arc<A
         if refuses.load(Ordering::SeqCst) { Err(io::Error::other("the disk is gone")) } else { Ok(()) }
     });
     let write_lock = FairWriteLock::open(&file).unwrap();
-    let common = Arc::new(Common::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
+    let common = Arc::new(SharedState::in_file(file, Names::Plain, false, Arc::new(SystemClock)).unwrap());
     let (inbox, ended) = (mpsc::channel().1, watch::channel(false).0);
     uncut(Writer::new(common, connection, names, Some(write_lock), Some(disk), inbox, ended))
 }

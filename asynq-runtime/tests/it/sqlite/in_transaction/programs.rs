@@ -6,7 +6,7 @@ use asynq_test_support::soon;
 use super::{super::others::intercept, *};
 use crate::child::Program;
 
-/// The child's part: enqueues, commits or does not, and waits to be killed. `told` says when, and names the file.
+/// The child's part: enqueues, commits or does not, and waits to be killed. `told` names the moment and the file.
 pub(crate) async fn begins_a_transaction(told: &str) {
     let (when, file) = told.split_once(':').unwrap();
     let client = Client::new(Arc::new(open(Path::new(file)).await));
@@ -42,7 +42,7 @@ async fn a_program_killed_before_its_commit_leaves_nothing_and_after_it_everythi
 }
 
 #[tokio::test]
-async fn a_commit_notifies_nobody_until_it_is_told_to_and_wakes_a_worker_all_the_same() {
+async fn a_commit_notifies_no_program_until_it_is_told_to_and_wakes_a_worker_all_the_same() {
     for way in WAYS {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");

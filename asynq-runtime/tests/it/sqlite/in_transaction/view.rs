@@ -4,7 +4,7 @@ use asynq_runtime::broker::{GroupRules, Groups as _};
 
 use super::*;
 
-/// What the smallest insert names.
+/// The smallest insert with its columns.
 const INSERT: &str = "INSERT INTO enqueue(queue, id, type, msg) VALUES ('default', ?1, 'mail', ?2)";
 
 fn message(id: &str) -> Vec<u8> {
@@ -15,7 +15,7 @@ fn message(id: &str) -> Vec<u8> {
 async fn four_columns_are_enough() {
     let t = World::new().await;
     let theirs = t.theirs();
-    // It keeps SQLite's time; the broker's clock stands still long ago.
+    // The view reads SQLite's time; the broker's clock stands still at another.
     let now = || t.number("SELECT CAST(unixepoch('subsec') * 1000 AS INTEGER)");
     let before = now();
     theirs.execute(INSERT, params!["a", message("a")]).unwrap();

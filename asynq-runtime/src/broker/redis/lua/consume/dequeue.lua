@@ -1,7 +1,7 @@
 -- Takes up to n pending tasks of one queue, oldest first (docs/design/fence.md#taking-a-task).
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease · 5 x:orphans
 -- ARGV     1 now · 2 prefix of task hashes · 3 n (at most 64) · 4 run token · 5 lease seconds
---          · 6 bytes of messages after which it stops · 7 most quarantined tasks · 8 crash limit of a task that has none of its own
+--          · 6 bytes of messages after which it stops · 7 most quarantined tasks · 8 crash limit of a task without its own
 --          · 9 bytes of a message that is read here; the caller reads longer ones itself
 -- Returns  { id, msg, id, msg, .. }, with nil for a message that is longer,
 --          { number of the task, crashes, x, .. } for tasks with crashes or x, and in one text, with a space between: now, and

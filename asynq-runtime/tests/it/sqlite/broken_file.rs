@@ -1,4 +1,4 @@
-//! What goes wrong: locks held by others, files that vanish, contents that are damaged.
+//! Faults of a file: locks held by others, files that vanish, contents that are damaged.
 
 use std::fs;
 
@@ -78,7 +78,7 @@ async fn the_write_ahead_log_is_emptied_when_there_is_time() {
     };
     assert!(broker.enqueue((0..600).map(large).collect()).await.iter().all(Result::is_ok));
     assert!(fs::metadata(&wal).unwrap().len() > 8 << 20, "the reader keeps it from being emptied");
-    // The writer tidies up after one idle second, and must not wait for the reader then, which reads until this call is done.
+    // The writer checkpoints after one idle second, and must not wait for the reader then, which reads until this call is done.
     tokio::time::sleep(Duration::from_millis(1_300)).await;
     enqueue(&broker, task("small")).await.unwrap();
     reader.execute_batch("COMMIT").unwrap();
@@ -113,7 +113,7 @@ async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
         if replace {
             fs::write(&file, "").unwrap();
         }
-        // Nothing is written meanwhile, so only the watch can notice it.
+        // No call writes meanwhile, so only the file watcher can notice it.
         let error = eventually("the watch notices it", async || broker.ping().await.err()).await;
         assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
         let what = if replace { "was replaced" } else { "was deleted or moved away" };
@@ -128,7 +128,7 @@ async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
     }
 }
 
-/// As `cp` does with the wrong file: the name stays, and so does the number of the file.
+/// `cp` of the wrong file has this effect: the name stays, and so does the inode.
 #[tokio::test]
 async fn a_file_that_is_overwritten_stops_every_call_with_the_reason() {
     for (bytes, reason) in [("the wrong file", "was overwritten or damaged"), ("", "was emptied")] {
@@ -143,11 +143,11 @@ async fn overwritten(bytes: &str, reason: &str) {
     let member = join(&broker).await;
     enqueue(&broker, task("a")).await.unwrap();
     if !bytes.is_empty() {
-        // All of it is in the file, and nothing in the log.
+        // All tasks are in the file, and none in the log.
         rusqlite::Connection::open(&file).unwrap().execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
     }
     fs::write(&file, bytes).unwrap();
-    // The first to look into the file is told. Until then the pages that a connection keeps may do for an answer.
+    // The first read of the file fails. Until then a connection may answer from the pages that it keeps.
     eventually("it is noticed", async || broker.queue_stats(&queue()).await.err()).await;
     let stopped = soon(broker.broken()).await;
     assert_eq!(stopped.kind(), BrokerErrorKind::Corrupt);
@@ -157,7 +157,7 @@ async fn overwritten(bytes: &str, reason: &str) {
     let wanted = [Wanted { queue: queue(), n: 1 }];
     assert_eq!(broker.dequeue(&member, &wanted).await.unwrap_err().to_string(), stopped.to_string());
     assert_eq!(broker.ping().await.unwrap_err().to_string(), stopped.to_string());
-    // What was committed and is in the log alone is not deleted with it.
+    // Commits that are in the log alone are not deleted with the file.
     let log = fs::metadata(folder.path().join("jobs.db-wal")).unwrap();
     assert_eq!(log.len() > 0, bytes.is_empty());
     broker.close().await;
@@ -228,7 +228,7 @@ async fn a_sweep_removes_tasks_without_their_message_and_ends_leases_of_another_
     damage.execute_batch("UPDATE task SET at = at + 86400000 WHERE id = 'a'").unwrap();
     let swept = broker.sweep(&queue()).await.unwrap();
     assert_eq!((swept.leases_restored, swept.ghosts_removed), (1, 2));
-    // Its server lives, so that a second look is needed, a lease later.
+    // The server of the run lives, so that a second look is needed, a lease later.
     let recovered = eventually("the run is recovered", async || {
         let recovered = broker.recover(&[queue()]).await.unwrap();
         (!recovered.tasks.is_empty()).then_some(recovered)

@@ -1,0 +1,102 @@
+//! Whether a file is still the one that was opened.
+
+use std::{fs, io, path::Path};
+
+use rusqlite::ErrorCode;
+
+use super::connection;
+use crate::broker::{BrokerError, BrokerErrorKind};
+
+/// Identity of a file, whatever its name: a device and a number on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity(u64, u64);
+
+impl Identity {
+    /// Reads the identity of the file at `path`; `None` where std shows none.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be found.
+    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+        let found = fs::metadata(path)?;
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::MetadataExt as _;
+            Ok(Some(Self(found.dev(), found.ino())))
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = found;
+            Ok(None)
+        }
+    }
+}
+
+/// Status of a file since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileStatus {
+    /// The file is still there, or the system cannot tell.
+    Same,
+    /// Another file has its name.
+    Replaced,
+    /// No file has its name.
+    Gone,
+    /// The file has no bytes any more.
+    Emptied,
+}
+
+impl FileStatus {
+    /// Looks at `path`, where the file with `identity` was.
+    pub(super) fn of(path: &Path, identity: Option<Identity>) -> Self {
+        match Identity::of(path) {
+            Ok(found) if found == identity => Self::Same,
+            Ok(_) => Self::Replaced,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Self::Gone,
+            // Not being allowed to look for a moment says nothing about the file.
+            Err(_) => Self::Same,
+        }
+    }
+
+    /// Looks at a database as [`of`](Self::of) does; a database always has bytes. SQLite would delete the log of an empty
+    /// database, with the commits in it.
+    pub(super) fn of_database(path: &Path, identity: Option<Identity>) -> Self {
+        let is_empty = || fs::metadata(path).is_ok_and(|found| found.len() == 0);
+        match Self::of(path, identity) {
+            Self::Same if is_empty() => Self::Emptied,
+            status => status,
+        }
+    }
+
+    /// Returns the error of all calls from now on: SQLite would go on writing into a file without a name.
+    pub(super) fn error(self, place: &str) -> Option<BrokerError> {
+        let what = match self {
+            Self::Same => return None,
+            Self::Replaced => "was replaced",
+            Self::Gone => "was deleted or moved away",
+            Self::Emptied => {
+                let message = format!("{place} was emptied while it was in use; {}", restore(place));
+                return Some(BrokerError::new(BrokerErrorKind::Corrupt, message));
+            }
+        };
+        Some(BrokerError::new(
+            BrokerErrorKind::Corrupt,
+            format!("{place} {what} while it was in use; tasks written since are lost, restart this program"),
+        ))
+    }
+}
+
+/// Returns advice about a file without its tables. SQLite would read the log that is left into whatever file it lies beside.
+pub(super) fn restore(place: &str) -> String {
+    format!(
+        "stop every program on this file, delete {place}-wal and {place}-shm, put a backup in its place, then start them again"
+    )
+}
+
+/// Whether a new connection cannot read the list of tables. Damage to one page does not stop the broker: the tasks in other
+/// pages are still worked off.
+pub(super) fn is_unreadable(file: &Path) -> bool {
+    let schema = connection::open_watch(file)
+        .and_then(|open| open.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0)));
+    let code = schema.err().and_then(|error| error.sqlite_error_code());
+    matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
+}

@@ -1,0 +1,45 @@
+//! The list of servers in the file, as the threads and the housekeeping of a broker read it.
+
+use std::path::PathBuf;
+
+use super::{liveness::Liveness, sql, tx::View};
+
+/// A server on the list.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) number: i64,
+    pub(super) file: String,
+    /// When the last beat of the server came, in Unix milliseconds.
+    pub(super) beat_at: i64,
+}
+
+/// Returns the sockets of the other programs on the file.
+pub(super) fn other_notifier_paths(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
+    let others = everyone(view).unwrap_or_default().into_iter().filter(|server| server.file != liveness.name());
+    others.map(|server| liveness.notifier_path(&server.file)).collect()
+}
+
+/// Returns every server on the list.
+pub(super) fn everyone(view: &View<'_>) -> rusqlite::Result<Vec<Listed>> {
+    view.list(&sql::PRESENCE_EVERYONE, [], |row| {
+        Ok(Listed { number: row.get(0)?, file: row.get(1)?, beat_at: row.get(2)? })
+    })
+}
+
+/// Whether a server holds a task.
+pub(super) fn runs_something(view: &View<'_>, server: i64) -> rusqlite::Result<bool> {
+    Ok(view.find(&sql::PRESENCE_RUNS_SOMETHING, [server], |row| row.get(0))?.unwrap_or(false))
+}
+
+/// Takes the servers of `file` that hold no task off the list; returns whether none of `file` is left on it.
+pub(super) fn forget_idle(view: &View<'_>, file: &str) -> rusqlite::Result<bool> {
+    let mut all = true;
+    for server in everyone(view)?.into_iter().filter(|server| server.file == file) {
+        if runs_something(view, server.number)? {
+            all = false;
+        } else {
+            view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
+        }
+    }
+    Ok(all)
+}
