@@ -1,17 +1,17 @@
-//! Aggregation as in Go's asynq: a function from a group and its tasks to one task. For types that have no Rust function.
+//! Aggregation as in Go's asynq: a function makes one task of a group of tasks, also of types that have no Rust function.
 
 use std::time::Duration;
 
 use asynq_runtime::{prelude::*, task::GroupName};
 
-/// What runs at the end; it could as well be a Go program's.
+/// Handles the task that `join` makes; a Go program could handle it as well.
 #[job(name = "log:write", codec = "json")]
 async fn write_log(lines: Vec<String>) -> JobResult {
     println!("wrote {} lines: {}", lines.len(), lines.join(" | "));
     Ok(())
 }
 
-/// All lines of a group. An error, or a panic, leaves the tasks in their group, to be tried again later.
+/// Joins all lines of a group. After an error or a panic the tasks stay in their group, to be tried again later.
 fn join(group: GroupName, tasks: Vec<TaskInfo>) -> Result<RawTask, BoxError> {
     let mut lines = vec![format!("[{group}]")];
     for task in &tasks {
@@ -24,9 +24,9 @@ fn join(group: GroupName, tasks: Vec<TaskInfo>) -> Result<RawTask, BoxError> {
 async fn main() -> Result<(), BoxError> {
     let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
     let server = Server::builder(url)
-        // For all groups whose name begins so; the longest beginning counts, and "" would be for every group.
+        // `join` aggregates all groups whose name begins with "log:". The longest prefix wins, and "" is for every group.
         .aggregate("log:", join)
-        // An `async` block does as well.
+        // A closure with an `async` block works as well.
         .aggregate("log:audit", |group, tasks| async move {
             tokio::task::yield_now().await;
             Ok::<_, BoxError>(write_log::job(vec![format!("{group}: {} tasks", tasks.len())]))

@@ -1,10 +1,10 @@
-//! Back-off: how long a failed task waits for its next attempt, by the job, by a function, or by the server.
+//! Back-off: the job, a function or the server decides how long a failed task waits for its next attempt.
 
 use std::time::{Duration, Instant};
 
 use asynq_runtime::prelude::*;
 
-/// Always the same pause; `"linear(10s)"` and `"exponential(1s, 10m)"` grow.
+/// Waits equally long before each retry; the pauses of `"linear(10s)"` and `"exponential(1s, 10m)"` grow.
 #[job(retry = 2, backoff = "100ms")]
 async fn poll(ctx: &JobContext, door: String) -> JobResult {
     println!("poll {door}: attempt {}", ctx.retried() + 1);
@@ -15,7 +15,8 @@ async fn poll(ctx: &JobContext, door: String) -> JobResult {
 #[error("busy for {0:?}")]
 struct Busy(Duration);
 
-/// A pause that depends on the error. It is never longer than 10 days, and a panic here counts as not said.
+/// Returns a pause that depends on the error. No pause is longer than 10 days. If this function panics, the server's back-off
+/// counts.
 fn as_told(retried: u32, error: &JobError) -> Duration {
     match error.source().downcast_ref::<Busy>() {
         Some(Busy(time)) => *time,
@@ -40,7 +41,8 @@ async fn plain(ctx: &JobContext) -> JobResult {
 async fn main() -> Result<(), BoxError> {
     let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
     let server = Server::builder(url)
-        // For jobs that say nothing; without it asynq's: 15 s at first, growing with the fourth power.
+        // Decides for jobs without a back-off. The default is asynq's: 15 s at first, growing with the fourth power of the
+        // retries.
         .backoff(|_retried, _error, task| Duration::from_millis(task.r#type.len() as u64))
         .build()
         .await?;
@@ -51,7 +53,7 @@ async fn main() -> Result<(), BoxError> {
     poll::enqueue(&client, "front").await?;
     call::enqueue(&client, "555-0100").await?;
     plain::enqueue(&client).await?;
-    // 3 and 2 and 2 attempts.
+    // `poll` makes 3 attempts, `call` and `plain` make 2 each.
     tokio::time::timeout(Duration::from_secs(60), running.signals().settled.reached(7)).await?;
     println!("all given up in time: {}", began.elapsed() >= Duration::from_millis(200));
     running.shutdown().await?;

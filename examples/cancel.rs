@@ -1,8 +1,8 @@
-//! Cancel from elsewhere: a program that knows a task's id can ask its worker to stop it.
+//! Cancellation: a program that knows the id of a task can ask its worker to stop it.
 
 use asynq_runtime::{Outcome, prelude::*};
 
-/// An `async` job is dropped at its next await; what it holds is dropped with it.
+/// An `async` job is dropped at its next await, with all values that it holds.
 #[job(queue = "cancel", retry = 0)]
 async fn endless() -> JobResult {
     println!("endless started");
@@ -10,7 +10,7 @@ async fn endless() -> JobResult {
     Ok(())
 }
 
-/// A blocking job runs on a thread, which nobody can stop: it has to look.
+/// A blocking job runs on a thread, which cannot be stopped from outside: the job itself has to check `is_cancelled`.
 #[job(queue = "cancel", retry = 0)]
 fn polite(ctx: &JobContext) -> JobResult {
     println!("polite started");
@@ -31,7 +31,7 @@ async fn main() -> Result<(), BoxError> {
     let endless = endless::enqueue(&client).await?;
     let polite = polite::job().awaited().enqueue(&client).await?;
 
-    // Nobody is told where no worker runs the task yet, so ask again until it is heard.
+    // A cancellation has no effect before a worker runs the task, so ask again until the task has ended.
     let outcome = loop {
         client.inspector().cancel(&endless.id).await?;
         match endless.wait("20ms").await? {

@@ -1,8 +1,8 @@
-//! A program that enqueues a job and leaves it to another one: `contract_worker` is that one.
+//! A program that enqueues a job and leaves the run to another program, `contract_worker`.
 
 use asynq_runtime::prelude::*;
 
-/// No body: nothing that makes pictures is linked here. Name, parameters and codec are those of the job that has one.
+/// Declares a job without a body: no code for pictures is linked here. Name, parameters and codec are those of the worker's job.
 #[job(queue = "images")]
 async fn resize(path: String, width: u32) -> JobResult<u64>;
 

@@ -1,4 +1,4 @@
-//! The worker of `contract`: it has the body, and whatever the body needs.
+//! The worker of `contract`: it has the body of the job, and links the code that the body needs.
 
 use asynq_runtime::prelude::*;
 

@@ -1,8 +1,8 @@
-//! Inside an application you already have: producer and worker in one process, the queue in one file beside it.
+//! A queue inside an application you already have: producer and worker are one process, and the queue is one file beside it.
 
 use asynq_runtime::prelude::*;
 
-/// Counts the words of a text: work that burns CPU, so a plain `fn`, which runs on threads of its own.
+/// Counts the words of a text. The work burns CPU, so the job is a plain `fn`, which runs on threads of its own.
 #[job]
 fn count_words(title: String, text: String) -> JobResult {
     println!("{title}: {} words", text.split_whitespace().count());
@@ -11,8 +11,8 @@ fn count_words(title: String, text: String) -> JobResult {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    // A file of its own. Every enqueue that returned is on disk; `?durability=normal` trades the last moments before
-    // a power cut for speed. Several processes may share the file.
+    // The queue has a file of its own. Every enqueue that returned is on disk; `?durability=normal` trades the last moments
+    // before a power cut for speed. Several processes may share the file.
     let server = Server::builder("sqlite://words.db").queue("default", 1).concurrency(4).build().await?;
     let running = server.start().await?;
     let client = running.client();
@@ -23,7 +23,7 @@ async fn main() -> Result<(), BoxError> {
         println!("enqueued {}", outcome?.id);
     }
 
-    // Your application goes on here. This one waits until nothing is left.
+    // Your application goes on here. This example waits until no task is left.
     running.drained().await?;
     running.shutdown().await?;
     println!("nothing left");

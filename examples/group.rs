@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use asynq_runtime::prelude::*;
 
-/// Somebody commented; the article's authors hear of it with all other comments of that time.
+/// Notes a comment. The article's authors hear of it together with all other comments of that time.
 #[job(queue = "mails", group = "comments")]
 async fn comment(author: String, text: String) -> JobResult {
-    // Runs only where no `aggregates = comment` is served: a task in a group is otherwise a part of another.
+    // This runs only if no server has `aggregates = comment`: otherwise the tasks of a group become a part of another task.
     println!("{author}: {text}");
     Ok(())
 }
 
-/// One mail with all comments that waited together, in the order in which they came.
+/// Sends one mail with all comments that waited together, in the order in which they came.
 #[job(aggregates = comment, retry = 3)]
 async fn comments_mail(ctx: &JobContext, comments: Vec<comment>) -> JobResult {
     println!("one mail for group {} with {} comments:", ctx.group().unwrap_or_default(), comments.len());
@@ -30,7 +30,7 @@ async fn main() -> Result<(), BoxError> {
         let task = comment::enqueue(&client, author, text).await?;
         println!("{author}'s comment is {}", task.state);
     }
-    // Any group, for one enqueue.
+    // The builder sets any group, for one enqueue.
     comment::job("Zoe", "About something else.").group("comments:other").enqueue(&client).await?;
 
     let server = Server::builder(url)
@@ -41,7 +41,7 @@ async fn main() -> Result<(), BoxError> {
         .build()
         .await?;
     let running = server.start().await?;
-    // Both mails, done.
+    // Both mails are done.
     tokio::time::timeout(Duration::from_secs(60), running.signals().settled.reached(2)).await?;
     running.shutdown().await?;
     Ok(())

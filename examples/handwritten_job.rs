@@ -5,7 +5,7 @@ use std::time::Duration;
 use asynq_runtime::prelude::*;
 use serde::{Deserialize, Serialize};
 
-/// The arguments of the job, which are the job.
+/// The job; its fields are the arguments.
 #[derive(Serialize, Deserialize)]
 struct Welcome {
     to: String,
@@ -34,7 +34,7 @@ async fn main() -> Result<(), BoxError> {
 
     let task = Welcome { to: "Ann".to_owned() }.enqueue(&client).await?;
 
-    // A type that only a program in another language handles: its name and its bytes.
+    // A task that only a program in another language handles has a name and bytes.
     let other = RawTask::new("invoice:print", br#"{"number":4711}"#.as_slice()).queue("printer");
     let other = client.enqueue_raw(other).await?;
     println!("{} waits in queue {} for its own worker", other.r#type, other.queue);

@@ -1,4 +1,4 @@
-//! Health check: the broker is asked for a sign of life, and the program is told.
+//! Health check: the server asks the broker for a sign of life, and reports each answer to the program.
 
 use asynq_runtime::prelude::*;
 use tokio::sync::watch;
@@ -8,11 +8,11 @@ async fn work() {}
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    // What a probe of your orchestrator would read.
+    // A probe of your orchestrator would read this value.
     let (healthy, mut is_healthy) = watch::channel(false);
     let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
         .queue("health", 1)
-        // asynq asks every 15 s (`Server::HEALTH_CHECK`).
+        // asynq's interval is 15 s (`Server::HEALTH_CHECK`).
         .health_check("50ms", move |result| match result {
             Ok(()) => drop(healthy.send_replace(true)),
             Err(error) => {

@@ -6,7 +6,7 @@ use asynq_runtime::prelude::*;
 async fn charge(card: String) -> JobResult {
     match card.as_str() {
         "stolen" => Err(JobError::skip_retry("the card is stolen")),
-        // Deferred and tried again, but no retry is spent and no failure counted; see `is_failure` below.
+        // This task is deferred and tried again, but no retry is spent and no failure counted; see `is_failure` below.
         "bank closed" => Err("the bank is closed")?,
         _ => Ok(()),
     }
@@ -34,7 +34,7 @@ async fn main() -> Result<(), BoxError> {
 
     let stolen = charge::enqueue(&client, "stolen").await?;
     let later = charge::enqueue(&client, "bank closed").await?;
-    // Both have had their attempt; one of them waits for the bank.
+    // Both tasks have had their attempt; one of them waits for the bank.
     running.signals().settled.reached(2).await;
     for task in [stolen, later] {
         let task = client.inspector().task("hooks", &task.id).await?;

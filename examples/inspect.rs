@@ -1,4 +1,4 @@
-//! Looking: what is in the queues, why tasks were given up, and one task repaired by hand.
+//! Inspection: shows the queues and the errors of archived tasks, and repairs one task by hand.
 
 use asynq_runtime::prelude::*;
 
@@ -31,12 +31,12 @@ async fn main() -> Result<(), BoxError> {
         println!("{} was given up: {}", task.r#type, task.last_error.unwrap_or_default());
     }
 
-    // What is wrong can be repaired with the types of the job, and tried again.
+    // Wrong arguments can be edited with the type of the job, and the task tried again.
     inspector.edit::<print>("printer", &task.id, |job| job.number = 17).await?;
     inspector.run("printer", &task.id).await?;
     task.wait("1m").await?;
 
-    // A paused queue takes tasks and gives none away. What it has can be moved.
+    // A paused queue accepts tasks and gives none to workers. Its tasks can be moved.
     inspector.pause("printer").await?;
     let waiting = print::enqueue(&client, 18, "Bob").await?;
     println!("paused: {}", inspector.queue("printer").await?.paused);

@@ -1,4 +1,4 @@
-//! Layers: tower middleware around every attempt, and around every enqueue. The first that is added is the outermost.
+//! Layers: tower middleware around every attempt, and around every enqueue. The layer that is added first is the outermost.
 
 use std::{
     task::{Context, Poll},
@@ -13,7 +13,7 @@ use asynq_runtime::{
 };
 use tower::{Service, layer::layer_fn, limit::RateLimitLayer, timeout::TimeoutLayer, util::MapRequestLayer};
 
-/// The user behind a request, put beside the attempt by a layer.
+/// The user behind a request, which a layer adds to the attempt.
 struct Caller(String);
 
 #[job(queue = "layers")]
@@ -23,7 +23,7 @@ async fn greet(ctx: &JobContext, name: String) -> JobResult {
     Ok(())
 }
 
-/// A layer of one's own: reads a header, and takes the time.
+/// A custom layer: reads a header, and measures the time.
 struct Timed(JobService);
 
 impl Service<JobRequest> for Timed {
@@ -57,7 +57,7 @@ impl Service<JobRequest> for Timed {
 async fn main() -> Result<(), BoxError> {
     let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
         .queue("layers", 1)
-        // While this one is not ready, nothing is fetched: tasks wait in their queue, where other workers may take them.
+        // While this layer is not ready, no task is fetched: tasks wait in their queue, where other workers may take them.
         .layer(RateLimitLayer::new(100, Duration::from_secs(1)))
         .layer(layer_fn(Timed))
         .layer(TimeoutLayer::new(Duration::from_secs(5)))

@@ -1,10 +1,10 @@
-//! Options: declared once on the job, changed for one enqueue by the builder. One word for one thing in both places.
+//! Options: declared once on the job, changed for one enqueue by the builder. An option has the same name in both places.
 
 use std::time::Duration;
 
 use asynq_runtime::prelude::*;
 
-/// Renders a report. Whatever is not said here has asynq's default: 25 retries, 30 minutes per attempt.
+/// Renders a report. Options that are not set here have asynq's default: 25 retries, 30 minutes per attempt.
 #[job(queue = "reports", retry = 3, timeout = "90s", retention = "1h")]
 async fn render_report(title: String) -> JobResult {
     println!("rendered {title}");
@@ -15,15 +15,15 @@ async fn render_report(title: String) -> JobResult {
 async fn main() -> Result<(), BoxError> {
     let client = Client::from_env().await?;
 
-    // As declared.
+    // All options are as declared.
     let task = render_report::enqueue(&client, "Sales").await?;
     println!("declared: queue {}, {} retries, timeout {:?}", task.queue, task.max_retry, task.timeout);
 
-    // Later.
+    // The task runs later.
     let task = render_report::enqueue_in(&client, Duration::from_secs(3600), "Sales, an hour later").await?;
     println!("later: {}", task.state);
 
-    // With options of this call alone; later wins.
+    // The builder sets options of this call alone; the last value of an option wins.
     let task = render_report::job("Sales, now")
         .queue("reports-urgent")
         .retry(0)
@@ -34,12 +34,12 @@ async fn main() -> Result<(), BoxError> {
         .await?;
     println!("this call: queue {}, {} retries, timeout {:?}", task.queue, task.max_retry, task.timeout);
 
-    // Many at once: few round trips, one answer per task.
+    // Many tasks are enqueued at once: few round trips, one answer per task.
     let reports = ["North", "South", "East", "West"];
     let outcomes = client.enqueue_many(reports.map(render_report::job)).await?;
     println!("in bulk: {} of {}", outcomes.iter().filter(|outcome| outcome.is_ok()).count(), reports.len());
 
-    // A mistake is a typed error that says what to write.
+    // A wrong value is a typed error that says what to write.
     match render_report::job("Never").timeout("3 parsecs").enqueue(&client).await {
         Err(error) => println!("refused: {error}"),
         Ok(task) => println!("accepted as {}", task.id),

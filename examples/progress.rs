@@ -1,16 +1,16 @@
-//! Progress: while a job runs it shows how far it is, and stores what it has so far.
+//! Progress: a running job shows how far it is, and stores the result that it has so far.
 
 use std::sync::Arc;
 
 use asynq_runtime::prelude::*;
 use tokio::sync::Notify;
 
-/// Copies a book, page by page. What it writes as its result on the way is what it returns in the end.
+/// Copies a book, page by page. The results on the way have the same type as the one that it returns in the end.
 #[job(queue = "scriptorium", retention = "1h")]
 async fn copy(ctx: &JobContext, seen: State<Arc<Notify>>, pages: u32) -> JobResult<u32> {
     for page in 1..=pages {
         ctx.progress(f64::from(page) / f64::from(pages), format!("page {page} of {pages}")).await?;
-        // Kept if this attempt fails: the next one could go on from here.
+        // The result is kept if this attempt fails: the next one could go on from here.
         ctx.write_result(&page).await?;
         seen.notified().await;
     }
@@ -30,7 +30,7 @@ async fn main() -> Result<(), BoxError> {
 
     let task = copy::enqueue(&client, 4_u32).await?;
     let mut shown = 0.0;
-    // The end is told at once; how far the job is, a page of yours would look at now and then.
+    // `wait` returns as soon as the task ends; a page of yours would look at the progress now and then.
     let outcome = loop {
         let now = client.inspector().task("scriptorium", &task.id).await?;
         if let Some(progress) = now.progress.filter(|progress| progress.fraction > shown && now.result.is_some()) {

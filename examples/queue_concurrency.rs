@@ -7,7 +7,7 @@ use std::{
 
 use asynq_runtime::prelude::*;
 
-/// How many calls there are at a time, and how many there were at most.
+/// The number of calls at a time, and the highest so far.
 #[derive(Default)]
 struct Calls(AtomicUsize, AtomicUsize);
 

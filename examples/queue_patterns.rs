@@ -1,4 +1,4 @@
-//! Queue patterns: one queue per tenant, served as they appear, none more than one task at a time.
+//! Queue patterns: one queue per tenant, served as soon as it appears, and never more than one task of a tenant at a time.
 
 use std::{
     collections::HashSet,
@@ -8,7 +8,7 @@ use std::{
 
 use asynq_runtime::{Server, prelude::*};
 
-/// Whose tasks run at the moment.
+/// The tenants whose tasks run at the moment.
 #[derive(Default)]
 struct Busy(Mutex<HashSet<String>>);
 
@@ -32,8 +32,8 @@ async fn import(ctx: &JobContext, busy: State<Busy>, file: String) -> JobResult 
 async fn main() -> Result<(), BoxError> {
     let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
         .state(Busy::default())
-        // The weight is that of all tenants together, so that a thousand of them do not drown `default`; the limit is
-        // each one's own. On the command line: --queues 'default=3,tenant:*=1/1'
+        // All tenants share one weight, so that a thousand of them do not drown `default`; the limit is for each tenant. On the
+        // command line: --queues 'default=3,tenant:*=1/1'
         .queue("default", 3)
         .queue("tenant:*", 1)
         .queue_concurrency("tenant:*", 1)
@@ -43,7 +43,7 @@ async fn main() -> Result<(), BoxError> {
     let running = server.start().await?;
     let client = running.client();
 
-    // Queues that nobody has heard of when the server starts.
+    // These queues did not exist when the server started.
     for tenant in ["ann", "bob"] {
         let queue = format!("tenant:{tenant}");
         let jobs = ["a.csv", "b.csv", "c.csv"].map(|file| import::job(file).queue(&queue));

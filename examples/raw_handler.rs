@@ -14,14 +14,14 @@ async fn main() -> Result<(), BoxError> {
     let server = Server::builder(std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned()))
         .queue("images", 1)
         .concurrency(1)
-        // The exact name counts first, and then the longest beginning.
+        // An exact name wins, and then the longest prefix.
         .handle("image:", |task: RawTask| async move {
             println!("any image: {} with {}", task.name(), String::from_utf8_lossy(task.payload()));
             JobResult::Ok(())
         })
         .handle("image:crop", |task: RawTask| async move {
             println!("crop, trace {}", task.header_value("trace").unwrap_or("none"));
-            // What Go's ResultWriter writes, and what its inspector reads.
+            // Go's ResultWriter writes such a result, and Go's inspector reads it.
             task.context().write_result_raw("cropped").await?;
             JobResult::Ok(())
         })
@@ -29,7 +29,7 @@ async fn main() -> Result<(), BoxError> {
         .await?;
     let client = Client::new(server.broker().clone());
 
-    // As a Go program would.
+    // A Go program would enqueue the same tasks.
     let task = |name: &str, payload: &'static str| RawTask::new(name, payload).queue("images").retention("1h");
     let mut last = client.enqueue_raw(task("image:resize", "80")).await?;
     for (name, payload) in [("image:blur", r#"{"by":3}"#), ("image:crop", "{}")] {

@@ -1,4 +1,4 @@
-//! Repairing: hundreds of tasks at once, with a progress bar, and a queue that is not needed any more.
+//! Repair: changes hundreds of tasks at once, with a progress bar, and deletes a queue that is not needed any more.
 
 use asynq_runtime::{
     inspector::{BulkProgress, Force},
@@ -6,7 +6,7 @@ use asynq_runtime::{
 };
 use indicatif::ProgressBar;
 
-/// Nobody runs it here: what is enqueued stays until it is treated.
+/// Never runs here, because this program has no worker: tasks stay until the inspector changes them.
 #[job(queue = "letters")]
 async fn write_letter(number: u32) -> JobResult {
     let _ = number;
@@ -33,12 +33,12 @@ async fn main() -> Result<(), BoxError> {
         outcome?;
     }
 
-    // All of them, in slices of 100. What came meanwhile is left, and counted. More than the archive keeps is an error, unless
-    // `.beyond_archive()` allows it.
+    // All tasks are archived, in slices of 100. Tasks that came meanwhile are left, and counted. More tasks than the archive
+    // keeps are an error, unless `.beyond_archive()` allows them.
     let report = inspector.archive_all("letters", TaskState::Scheduled).on_progress(bar()).await?;
     println!("{} archived, {} left", report.changed, report.left);
 
-    // Slice by slice, for a program that wants to stop in between. The same call goes on later.
+    // A program that wants to stop in between goes slice by slice. The same call goes on later.
     let mut running = inspector.run_all("letters", TaskState::Archived).start().await?;
     while let Some(progress) = running.slice().await? {
         if progress.done >= 200 {
@@ -49,7 +49,7 @@ async fn main() -> Result<(), BoxError> {
     let report = inspector.run_all("letters", TaskState::Archived).await?;
     println!("and {} more", report.changed);
 
-    // A queue that has tasks is deleted only by force; a dry run says what that would mean.
+    // A queue that has tasks is deleted only by force; a dry run counts the tasks that would be deleted.
     if let Err(error) = inspector.delete_queue("letters", Force::No).await {
         println!("refused: {error}");
     }

@@ -1,16 +1,16 @@
-//! Results: what a job returns is kept with its task for as long as its retention says.
+//! Results: the return value of a job is kept with its task for as long as the task's retention says.
 
 use asynq_runtime::{Outcome, prelude::*};
 use serde::{Deserialize, Serialize};
 
-/// One struct as the only argument is the payload itself; with JSON, a Go program can enqueue and read it.
+/// A struct as the only argument is the payload itself; with JSON, a Go program can enqueue and read it.
 #[derive(Serialize, Deserialize)]
 struct Resize {
     path: String,
     width: u32,
 }
 
-/// "Resizes" a picture and says how many bytes came out.
+/// "Resizes" a picture and returns how many bytes came out.
 #[job(name = "image:resize", codec = "json", queue = "pictures", retention = "1h")]
 async fn resize(args: Resize) -> JobResult<u64> {
     println!("resizing {}", args.path);
@@ -27,13 +27,14 @@ async fn main() -> Result<(), BoxError> {
     let client = running.client();
 
     let task = resize::enqueue(&client, Resize { path: "cat.png".to_owned(), width: 80 }).await?;
-    // Told by the broker, whichever program runs the task. Without `retention`, `resize::job(..).awaited()` keeps the result.
+    // The broker notifies the client, whichever program runs the task. Without `retention`, `resize::job(..).awaited()` keeps the
+    // result.
     match task.wait("1m").await? {
         Outcome::Done(size) => println!("the result is {size}"),
         Outcome::StillRunning => println!("task {} takes longer", task.id),
         other => println!("there is no result: {other:?}"),
     }
-    // The same by its id, which a web page could have been given.
+    // The id, which a web page could have been given, leads to the same result.
     println!("and once more: {}", client.result::<resize>(&task.id).await?);
 
     running.shutdown().await?;

@@ -1,4 +1,4 @@
-//! Failure: an error says what becomes of its task.
+//! Failure: an error decides whether its task is retried, archived or dropped.
 
 use asynq_runtime::{Outcome, prelude::*};
 
@@ -8,13 +8,13 @@ async fn fetch(ctx: &JobContext, url: String) -> JobResult {
     let attempt = ctx.retried() + 1;
     println!("attempt {attempt} at {url}");
     match url.as_str() {
-        // Tried again after the back-off, as often as `retry` says, then archived. `?` on any error does the same.
+        // The task is tried again after the back-off, as often as `retry` says, then archived. `?` on any error does the same.
         "busy" if attempt == 1 => Err(JobError::fail("503")),
-        // Tried again after a time of its own.
+        // The task is tried again after the time that the error names.
         "throttled" if attempt == 1 => Err(JobError::retry_in("1s", "429, come back in a second")),
-        // Archived at once: no retry can repair it.
+        // The task is archived at once: no retry can repair it.
         "missing" => Err(JobError::skip_retry("404")),
-        // Dropped: nobody wants it any more.
+        // The task is dropped: its work is not needed any more.
         "withdrawn" => Err(JobError::revoke("the order was cancelled")),
         _ => Ok(()),
     }

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use asynq_runtime::{prelude::*, rate::Semaphore};
 
-/// How many calls are under way, and how many there ever were at a time.
+/// The number of calls under way, and the highest so far.
 #[derive(Default)]
 struct Line {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
-/// Needs a token; without one it is deferred, which is not a failure and spends no retry.
+/// Places an order with a token. Without one the task is deferred, which is not a failure and spends no retry.
 #[job(timeout = "1m")]
 async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, line: State<Line>, order: u32) -> JobResult {
     let Some(token) = partner.acquire(ctx).await? else {
@@ -22,7 +22,7 @@ async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, line: State<L
     tokio::time::sleep(Duration::from_millis(100)).await;
     line.now.fetch_sub(1, SeqCst);
     println!("order {order} is placed; at most {} at a time so far", line.most.load(SeqCst));
-    // A token that is dropped, by `?` for example, goes back too; a worker that dies holds it until the attempt's deadline.
+    // A token that is dropped, by `?` for example, is released too; a worker that dies holds it until the attempt's deadline.
     token.release().await?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Shared state: a database pool, an HTTP client, settings. Given once, asked for by type.
+//! Shared state: a database pool, an HTTP client, settings. The server is given a value once, and jobs ask for it by type.
 //!
 //! ```text
 //! cargo run --example state -- enqueue greet '"Ann"'
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use asynq_runtime::prelude::*;
 
-/// What every job may need; here a greeting and a counter, in your program a pool of connections.
+/// State that every job may need; here a greeting and a counter, in your program a pool of connections.
 struct Greeter {
     greeting: String,
     greeted: AtomicU64,
@@ -24,7 +24,7 @@ async fn greet(greeter: State<Greeter>, name: String) -> JobResult {
     Ok(())
 }
 
-/// Runs once at start, before the first task. A job whose state is missing here stops the program with its name.
+/// Runs once at start, before the first task. If the state of a job is missing here, the program stops and names the job.
 async fn setup(app: App) -> Result<App, BoxError> {
     Ok(app.state(Greeter { greeting: "Hello".to_owned(), greeted: AtomicU64::new(0) }))
 }

@@ -1,4 +1,4 @@
-//! Statistics: everything that goes on, as one typed value and as JSON, for a status page or a monitor.
+//! Statistics: queues, servers and running tasks, as one typed value and as JSON, for a status page or a monitor.
 
 use asynq_runtime::prelude::*;
 
@@ -28,7 +28,7 @@ async fn main() -> Result<(), BoxError> {
         if !statistics.running.is_empty() {
             break statistics;
         }
-        // Servers tell every five seconds what they run.
+        // Servers write every five seconds which tasks they run.
         running.signals().beat.wait().await;
     };
     for task in &statistics.running {

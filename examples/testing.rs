@@ -1,4 +1,4 @@
-//! Testing one's own jobs: in memory, no service, with a clock that the test turns.
+//! Tests of your own jobs: in memory, without a service, with a clock that the test advances.
 //!
 //! ```text
 //! cargo test --example testing
@@ -6,7 +6,7 @@
 
 use asynq_runtime::prelude::*;
 
-/// Reminds a guest, and archives what cannot be an address.
+/// Reminds a guest, or archives the task if the text cannot be an address.
 #[job(retry = 2)]
 async fn remind(to: String) -> JobResult {
     if !to.contains('@') {

@@ -37,17 +37,17 @@ async fn main() -> Result<(), BoxError> {
 }
 
 fn order(shop: &mut Connection, client: &Client, customer: &str, cents: i64) -> Result<i64, BoxError> {
-    // IMMEDIATE: a transaction that begins by reading may find, when it writes, that somebody else was faster.
+    // IMMEDIATE locks at once: a transaction that begins by reading may find, when it writes, that another writer was faster.
     let tx = shop.transaction_with_behavior(Immediate)?;
     tx.execute("INSERT INTO orders(customer, cents) VALUES (?1, ?2)", (customer, cents))?;
     let id = tx.last_insert_rowid();
     client.enqueue_in_tx(&tx, confirm::job(id, customer))?;
     if cents > 100_000 {
-        // The transaction is rolled back where it is dropped: the row and the task never were.
+        // The transaction is rolled back where it is dropped: neither the row nor the task exists.
         return Err("that is too much for one card".into());
     }
     tx.commit()?;
-    // Workers would find the task within a tenth of a second; now they look at once.
+    // Workers would find the task within a tenth of a second; `wake` makes them look at once.
     client.wake();
     Ok(id)
 }

@@ -1,4 +1,4 @@
-//! Uniqueness: while an equal task waits or runs, another is refused; and an id of one's own is taken once.
+//! Uniqueness: while an equal task waits or runs, another one is refused; and an id of your own is taken once.
 
 use asynq_runtime::prelude::*;
 
@@ -9,8 +9,9 @@ async fn reindex(shop: String, reason: String) -> JobResult {
     Ok(())
 }
 
-/// Until it starts: what is asked for while it runs is done once more. `"success"` is asynq's way, where an archived task
-/// keeps its lock; the default is any end. With `unique_extend = true` the lock outlasts a long run.
+/// Unique until it starts: a refresh that is enqueued during a run is done once more. `"success"` is asynq's way, where an
+/// archived task keeps its lock; by default the lock ends with the task. With `unique_extend = true` the lock outlasts a long
+/// run.
 #[job(queue = "search", unique = "10m", unique_until = "start")]
 async fn refresh(shop: String) -> JobResult {
     println!("refreshed {shop}");
@@ -25,7 +26,7 @@ async fn main() -> Result<(), BoxError> {
     tell("bakery again", reindex::enqueue(&client, "bakery", "new photos").await)?;
     tell("butcher", reindex::enqueue(&client, "butcher", "new prices").await)?;
 
-    // An id of one's own: refused even after the first has succeeded, for as long as its retention keeps it.
+    // An id of your own is refused even after its first task has succeeded, for as long as the retention keeps that task.
     let order = |shop: &str| reindex::job(shop, "order 4711").task_id("order-4711").retention("1d");
     tell("order 4711", order("florist").enqueue(&client).await)?;
     tell("order 4711 again", order("florist's brother").enqueue(&client).await)?;
@@ -35,7 +36,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A duplicate is an answer, not a breakdown. Run the program twice and everything is one.
+/// Prints the answer to an enqueue: a duplicate is not a failure. Run the program twice, and every task is a duplicate.
 fn tell<J>(what: &str, outcome: Result<Enqueued<J>, EnqueueError>) -> Result<(), EnqueueError> {
     match outcome {
         Ok(task) => println!("{what}: accepted, {}", task.state),

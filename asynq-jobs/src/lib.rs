@@ -1,20 +1,20 @@
 #![doc = include_str!("../README.md")]
 //!
-//! Everything of [`asynq_runtime`] is here under this crate's name, with the two attributes whose expansions name this crate. Of
-//! the attributes' options two differ: `crate`, for a renamed or re-exported facade, is `::asynq_jobs` by default, and
+//! This crate re-exports everything of [`asynq_runtime`] under its own name, with the two attributes whose expansions name this
+//! crate. Two options of the attributes differ: `crate`, for a renamed or re-exported facade, is `::asynq_jobs` by default, and
 //! `cron_crate` is its `cron`.
 
 /// Periodic jobs: schedules and their entries.
 #[cfg(feature = "cron")]
 #[doc(no_inline)]
 pub use asynq_cron as cron;
-/// The web dashboard, metrics and health checks: with the feature a worker of `main!` has their flags, and `services:` need
-/// not name them.
+/// The web dashboard, metrics and health checks. With this feature a worker of `main!` has their flags, and `services:` need not
+/// name them.
 #[cfg(feature = "dashboard")]
 #[doc(no_inline)]
 pub use asynq_dashboard as dashboard;
-/// Makes a typed background job of a free function, as [`asynq_runtime::job`](macro@asynq_runtime::job) does, whose page has its
-/// options; the expansion reaches the runtime by way of this crate.
+/// Makes a typed background job of a free function, as [`asynq_runtime::job`](macro@asynq_runtime::job) does, which documents the
+/// options. The expansion reaches the runtime by way of this crate.
 ///
 /// ```
 /// use asynq_jobs::prelude::*;
@@ -32,7 +32,8 @@ pub use asynq_dashboard as dashboard;
 /// ```
 #[doc(inline)]
 pub use asynq_macros::facade_job as job;
-/// Makes a periodic job of a free function, as [`asynq_cron::periodic`](macro@asynq_cron::periodic) does, whose page has its options.
+/// Makes a periodic job of a free function, as [`asynq_cron::periodic`](macro@asynq_cron::periodic) does, which documents the
+/// options.
 ///
 /// ```
 /// use asynq_jobs::prelude::*;
@@ -48,7 +49,7 @@ pub use asynq_macros::facade_job as job;
 pub use asynq_macros::facade_periodic as periodic;
 pub use asynq_runtime::*;
 
-/// What a file with jobs needs: `use asynq_jobs::prelude::*;`.
+/// The imports of a file with jobs: `use asynq_jobs::prelude::*;`.
 pub mod prelude {
     pub use asynq_runtime::prelude::*;
 

@@ -7,7 +7,7 @@ use quote::ToTokens;
 
 /// The mistakes found so far.
 ///
-/// Dropping it without [`Errors::into_tokens`] panics: a forgotten check would compile a wrong program.
+/// Dropping an `Errors` without [`Errors::into_tokens`] panics: a forgotten check would compile a wrong program.
 pub(crate) struct Errors {
     found: RefCell<Option<Vec<(Position, syn::Error)>>>,
 }
@@ -38,7 +38,7 @@ impl Errors {
         }
     }
 
-    /// The messages alone, in source order.
+    /// Returns the messages alone, in source order.
     #[cfg(test)]
     pub(crate) fn messages(self) -> Vec<String> {
         let mut found = self.found.borrow_mut().take().unwrap_or_default();
@@ -46,7 +46,7 @@ impl Errors {
         found.iter().map(|(_, error)| error.to_string()).collect()
     }
 
-    /// All mistakes as `compile_error!` items; empty when there are none.
+    /// Returns all mistakes as `compile_error!` items; empty when there are none.
     pub(crate) fn into_tokens(self) -> TokenStream {
         let mut found = self.found.borrow_mut().take().unwrap_or_default();
         found.sort_by_key(|(position, _)| *position);

@@ -1,4 +1,5 @@
-//! Compares what `#[job]` generates with the golden files in `tests/expansion`: two whole ones, and how the others differ.
+//! Compares the expansions of `#[job]` with the golden files in `tests/expansion`: two are whole, the others show
+//! differences.
 //!
 //! A golden file begins with its input. `BLESS=1 cargo test -p asynq-macros` writes them anew; read the difference.
 
@@ -408,8 +409,8 @@ fn golden(feature: &str, input: &str) {
     assert!(expected == actual, "{} differs; BLESS=1 writes it anew. The file is now:\n{actual}", path.display());
 }
 
-/// How the expansion differs from that of the same job without options, or, where it has none, from that of a plain job of its
-/// name. There are no line numbers, which every change would move.
+/// Returns the difference to the expansion of the same job without options, or, for a job without options, of a plain job of
+/// its name. There are no line numbers, which every change would move.
 fn difference(input: &str, expansion: &str) -> String {
     let plain = match (input.split_once("#[job("), input.split_once(")]")) {
         (Some((before, _)), Some((_, after))) => expand(&format!("{before}#[job]{after}")),
@@ -427,7 +428,7 @@ fn difference(input: &str, expansion: &str) -> String {
     lines.collect()
 }
 
-/// What the compiler does: takes the first `#[job(…)]` away and hands its inside and the rest to the macro.
+/// Expands `source` as the compiler does: takes the first `#[job(…)]` away and passes its inside and the rest to the macro.
 fn expand(source: &str) -> String {
     let mut rest: Vec<TokenTree> = source.parse::<TokenStream>().expect("tokens").into_iter().collect();
     let is_job = |token: &TokenTree| match token {

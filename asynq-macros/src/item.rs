@@ -18,7 +18,7 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    /// Whether a semicolon stands where the body would.
+    /// Returns whether a semicolon stands where the body would.
     pub(crate) fn is_without_body(&self) -> bool {
         matches!(self.body.clone().into_iter().next(), Some(TokenTree::Punct(punct)) if punct.as_char() == ';')
     }

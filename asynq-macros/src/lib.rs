@@ -1,9 +1,9 @@
 //! The `#[job]` attribute of `asynq-runtime` and the `#[periodic]` of `asynq-cron`, which re-export them, and both for
-//! `asynq-jobs`; nobody depends on this crate directly.
+//! `asynq-jobs`; no program depends on this crate directly.
 //!
-//! Tokens in, tokens out: parse the attribute and the signature, make a model of which nothing can be wrong any more,
-//! print it. The expansion holds no logic, only calls into `asynq_runtime::__private`, under the name of the crate whose
-//! attribute was written.
+//! Tokens in, tokens out: parse the attribute and the signature, make a model that cannot be wrong any more, and print it.
+//! The expansion holds no logic, only calls into `asynq_runtime::__private`, under the name of the crate whose attribute was
+//! written.
 
 mod errors;
 #[cfg(test)]
@@ -18,48 +18,47 @@ use proc_macro::TokenStream;
 
 /// Makes a typed background job of a free function; `async fn` runs on the async threads, `fn` on the blocking pool.
 ///
-/// The function stays as it is written. Beside it stands a struct of the same name whose fields are the function's
-/// arguments: it is the payload, the handle to enqueue it, and the implementation of the `Job` trait.
+/// The function stays as it is written. A struct of the same name, whose fields are the function's arguments, is made beside
+/// it: this struct is the payload, has the functions that enqueue the job, and implements the `Job` trait.
 ///
-/// `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name), `Checkpoint<T>` and what is marked with
-/// `#[from_context]`, whose type implements `FromContext`, are supplied by the worker; every other parameter is an argument
-/// and is stored, and one whose type happens to be called `State` is marked with `#[arg]`. A
-/// borrowed argument is stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is
-/// stored as it is, several as an object with their names. `#[serde(…)]` and doc comments on a parameter move to its
-/// field.
+/// The worker supplies `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name), `Checkpoint<T>` and each
+/// parameter that is marked with `#[from_context]`, whose type implements `FromContext`. Every other parameter is an argument
+/// and is stored; one whose type happens to be called `State` is marked with `#[arg]`. A borrowed argument is stored in its
+/// owned form, and a `String` is taken as `impl Into<String>`. One argument is stored as it is, several as an object with
+/// their names. `#[serde(…)]` and doc comments on a parameter move to its field.
 ///
 /// | option | value | default |
 /// |---|---|---|
-/// | `queue` | the queue it waits in | `"default"` |
-/// | `retry` | how often it is tried again after a failure | 25 |
+/// | `queue` | the queue of the tasks | `"default"` |
+/// | `retry` | how often a task is tried again after a failure | 25 |
 /// | `timeout` | how long one attempt may take, in whole seconds | asynq's |
-/// | `deadline` | how long after the enqueue it may still run | none |
-/// | `expires` | how long after the enqueue it may still be started | never |
-/// | `group` | the group that it waits in to be aggregated | runs by itself |
-/// | `aggregates` | the job whose tasks become one of this; the argument is `Vec` of it | none |
+/// | `deadline` | how long after the enqueue a task may still run | none |
+/// | `expires` | how long after the enqueue a task may still be started | never |
+/// | `group` | the group in which a task waits to be aggregated | runs by itself |
+/// | `aggregates` | the job whose tasks become one task of this job; the argument is `Vec` of that job | none |
 /// | `unique` | how long an equal task is refused | not unique |
-/// | `debounce` | how long it has to be quiet: an equal task that waits takes the new arguments and this time again | runs at once |
-/// | `debounce_max` | how long at most such a task waits, from the first of those enqueues on | as long as they come |
+/// | `debounce` | how long no equal task is enqueued before a task runs: an equal enqueue gives the waiting task new arguments and starts this time again | runs at once |
+/// | `debounce_max` | how long at most a debounced task waits, from the first of those enqueues on | as long as they come |
 /// | `unique_by` | the arguments that make two tasks equal: `"to, campaign"` | all |
-/// | `unique_until` | what frees the lock: any `"end"`, `"success"` as in asynq, or its `"start"` | `"end"` |
+/// | `unique_until` | the event that frees the lock: any `"end"`, `"success"` as in asynq, or the `"start"` of the task | `"end"` |
 /// | `unique_extend` | `true`: the lock lasts at least as long as the task runs | `false` |
 /// | `retention` | how long the finished task and its result are kept | not kept |
 /// | `backoff` | the pause before a retry: `"30s"`, `"linear(10s)"`, `"exponential(1s, 10m)"`, or a function `fn(u32, &JobError) -> Duration` | the server's |
-/// | `name` | its name on the wire | the function's name |
+/// | `name` | the name on the wire | the function's name |
 /// | `codec` | `"postcard"`, or `"json"` for queues shared with other languages | `"postcard"` |
 /// | `fingerprint` | the shape of a postcard payload, named by hand | computed from the types of the arguments |
-/// | `on_error` | a function `fn(&E) -> Policy` for one's own error type | retry |
+/// | `on_error` | a function `fn(&E) -> Policy` for the job's own error type | retry |
 /// | `on_archive` | a function `async fn(ArchivedTask<job>)` that the worker calls when a task is given up | none |
-/// | `max_crashes` | how often it may take a worker down before it is archived | the server's |
-/// | `kill_after` | for an `fn`: how long after its timeout or a cancel it is given up if its thread has not returned | never |
-/// | `derive(…)` | what the struct derives besides, such as `derive(Debug, Clone, PartialEq)` | nothing |
+/// | `max_crashes` | how often a task may take a worker down before it is archived | the server's |
+/// | `kill_after` | for an `fn`: how long after its timeout or a cancel a run is given up if its thread has not returned | never |
+/// | `derive(…)` | traits that the struct derives besides, such as `derive(Debug, Clone, PartialEq)` | nothing |
 /// | `crate` | the path of `asynq-runtime` when it is renamed or re-exported | `::asynq_runtime` |
 ///
 /// Durations are text: `"90s"`, `"3m"`, `"1h30m"`, `"7d"`. Everything is checked while compiling.
 ///
-/// A semicolon instead of the body, `#[job] async fn resize(path: String) -> JobResult<u64>;`, makes a *contract*: the same struct with
-/// the same functions, for a program that enqueues the job and leaves it to another one to run. Both write the same name,
-/// parameters and codec; a task that does not fit is requeued like any of an unknown shape.
+/// A semicolon instead of the body, `#[job] async fn resize(path: String) -> JobResult<u64>;`, makes a *contract*: the same
+/// struct with the same functions, for a program that enqueues the job and leaves it to another program to run. Both programs
+/// write the same name, parameters and codec; a task that does not fit is requeued like any task of an unknown shape.
 ///
 /// Because the struct and the function share their name, a file `send_email.rs` declared as `mod send_email;` beside
 /// the job clashes with it (E0428): name files by topic (`email.rs`).
@@ -68,10 +67,10 @@ pub fn job(options: TokenStream, item: TokenStream) -> TokenStream {
     job::expand(job::Attribute::Job, paths::Home::Runtime, options.into(), item.into()).into()
 }
 
-/// Puts what stands in its parentheses in the place of the item; for the expansion of the others alone.
+/// Replaces the item by the tokens in the parentheses; for the expansion of the other attributes alone.
 ///
-/// Where no struct may stand, as in an `impl`, and where the path to the runtime leads nowhere, the compiler says so once, and
-/// everything that hangs on it goes with it.
+/// If no struct may stand there, as in an `impl`, or if the path to the runtime leads nowhere, the compiler says so once, and
+/// drops everything that depends on it.
 #[doc(hidden)]
 #[proc_macro_attribute]
 pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
@@ -81,20 +80,20 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
 /// Makes a periodic job of a free function: [`#[job]`](macro@job) with a schedule, of which each time fires once, however
 /// many copies of the program run.
 ///
-/// The schedule is checked while compiling: five fields (`minute hour day month weekday`) or six with the seconds first,
-/// `L`, `W` and `#` in the days, `@daily` and the like, or `@every 30s`. The function takes what the worker supplies, each
-/// or none of `Tick`, `&JobContext` and `State<T>`.
+/// The schedule is checked while compiling: five fields (`minute hour day month weekday`) or six with the seconds first, `L`,
+/// `W` and `#` in the days, `@daily` and the like, or `@every 30s`. The function takes parameters that the worker supplies,
+/// each or none of `Tick`, `&JobContext` and `State<T>`.
 ///
 /// | option | value | default |
 /// |---|---|---|
 /// | `tz` | the time zone of the schedule: `"Europe/Berlin"` | UTC |
-/// | `missed` | what becomes of times at which no scheduler lived: `"skip"`, `"once"` for the newest, `"all(n)"` for the newest n | `"once"` |
+/// | `missed` | the times at which no scheduler ran: `"skip"` them, `"once"` for the newest, `"all(n)"` for the newest n | `"once"` |
 /// | `overlap` | while the previous task waits or runs: `"allow"`, `"skip"` this time, or `"replace"` the previous task | `"allow"` |
 /// | `cron_crate` | the path of `asynq-cron` when it is renamed or re-exported | `::asynq_cron` |
 /// | `jitter` | each time is deferred by up to this, the same in every replica | none |
 ///
-/// And every option of `#[job]`. Beside the function stands the same struct as for any job, so that it can also be
-/// enqueued by hand.
+/// Every option of `#[job]` is valid, too. The same struct as for any job is made beside the function, so that the job can
+/// also be enqueued by hand.
 #[proc_macro_attribute]
 pub fn periodic(options: TokenStream, item: TokenStream) -> TokenStream {
     job::expand(job::Attribute::Periodic, paths::Home::Runtime, options.into(), item.into()).into()

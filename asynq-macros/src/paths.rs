@@ -13,7 +13,7 @@ pub(crate) enum Home {
     Facade,
 }
 
-/// The way from the user's crate to the runtime.
+/// The path from the user's crate to the runtime.
 pub(crate) struct Paths {
     home: Home,
     given: Option<TokenStream>,
@@ -21,7 +21,7 @@ pub(crate) struct Paths {
 }
 
 impl Paths {
-    /// The user's `crate = …` and `cron_crate = …`, for renamed or re-exported dependencies.
+    /// Takes the user's `crate = …` and `cron_crate = …`, for renamed or re-exported dependencies.
     pub(crate) fn new(home: Home, crate_path: Option<&Path>, cron_crate: Option<&Path>) -> Self {
         let cron = match (cron_crate, home, crate_path) {
             (Some(cron), ..) => quote!(#cron),
@@ -32,12 +32,12 @@ impl Paths {
         Self { home, given: crate_path.map(ToTokens::to_token_stream), cron }
     }
 
-    /// The module for generated code alone.
+    /// Returns the path of the module for generated code alone.
     pub(crate) fn private(&self) -> TokenStream {
         self.private_at(Span::call_site())
     }
 
-    /// The same at this place in the source. A path that the user gave stays at its own, where `$crate` may stand in it.
+    /// [`private`](Self::private) with `span`. A path that the user gave keeps its own span, because it may hold `$crate`.
     pub(crate) fn private_at(&self, span: Span) -> TokenStream {
         match (&self.given, self.home) {
             (Some(root), _) => quote!(#root::__private),
@@ -46,13 +46,13 @@ impl Paths {
         }
     }
 
-    /// What the expansion of a schedule needs besides.
+    /// Returns the path of the module that the expansion of a schedule uses besides.
     pub(crate) fn cron(&self) -> TokenStream {
         let cron = &self.cron;
         quote!(#cron::__private)
     }
 
-    /// serde by way of the runtime, as `#[serde(crate = "…")]` wants it.
+    /// Returns the path of serde through the runtime, as `#[serde(crate = "…")]` wants it.
     pub(crate) fn serde(&self) -> String {
         self.private_text() + "::serde"
     }

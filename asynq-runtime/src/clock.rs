@@ -1,4 +1,4 @@
-//! Tells the time: the system's, or one that a test turns by hand.
+//! Clocks: the system's, or one that a test sets.
 
 use std::{
     fmt,
@@ -10,10 +10,10 @@ use chrono::{DateTime, Utc};
 
 /// A source of the current instant.
 ///
-/// Brokers keep their own time: Redis scripts use `TIME`, SQLite the machine's clock. A clock given to a
-/// broker replaces that, which is what tests with a [`ManualClock`] do.
+/// Brokers keep their own time: Redis scripts use `TIME`, SQLite the machine's clock. A clock that a broker is given replaces
+/// that, as in tests with a [`ManualClock`].
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The current instant.
+    /// Returns the current instant.
     fn now(&self) -> DateTime<Utc>;
 }
 
@@ -27,17 +27,17 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock that stands still until it is turned; clones share one hand.
+/// A clock that stands still until it is moved; clones share one time.
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<DateTime<Utc>>>);
 
 impl ManualClock {
-    /// A clock that shows `now`.
+    /// Creates a clock that shows `now`.
     pub fn new(now: DateTime<Utc>) -> Self {
         Self(Arc::new(Mutex::new(now)))
     }
 
-    /// Turns the clock forward by `by`; beyond chrono's last instant it stays there.
+    /// Moves the clock forward by `by`; beyond chrono's last instant it stays there.
     pub fn advance(&self, by: Duration) {
         let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let by = chrono::TimeDelta::from_std(by).unwrap_or(chrono::TimeDelta::MAX);
@@ -51,7 +51,7 @@ impl ManualClock {
 }
 
 impl Default for ManualClock {
-    /// A clock that shows the system's time of this moment.
+    /// Creates a clock that shows the system's current time.
     fn default() -> Self {
         Self::new(Utc::now())
     }

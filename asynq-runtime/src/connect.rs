@@ -9,14 +9,14 @@ use crate::{
 
 /// The variable that names the broker.
 pub const URL_VARIABLE: &str = "ASYNQ_URL";
-/// The broker of a program that was told nothing.
+/// The URL of the broker of a program that names none.
 pub const DEFAULT_URL: &str = "sqlite://asynq.db";
 
-/// The URL in `ASYNQ_URL`, or [`DEFAULT_URL`].
+/// Returns the URL in `ASYNQ_URL`, or [`DEFAULT_URL`].
 ///
 /// # Errors
 ///
-/// The variable is not text: another broker must not be taken in its place.
+/// The variable is not text: another broker must not take its place.
 pub(crate) fn url_from_env() -> Result<String, BrokerError> {
     let not_text =
         |_| BrokerError::new(BrokerErrorKind::Config, format!("{URL_VARIABLE}: its value is not UTF-8 text"));
@@ -27,7 +27,7 @@ pub(crate) fn url_from_env() -> Result<String, BrokerError> {
     })
 }
 
-/// Whether each connection to `url` has a database of its own.
+/// Returns whether each connection to `url` has a database of its own.
 pub(crate) fn is_in_memory(url: &str) -> bool {
     url.split('?').next().is_some_and(|place| matches!(place, "sqlite::memory:" | "sqlite://:memory:"))
 }
@@ -36,12 +36,12 @@ pub(crate) fn is_in_memory(url: &str) -> bool {
 ///
 /// # Errors
 ///
-/// A scheme that is unknown or not compiled in, or whatever the broker says.
+/// The scheme is unknown or not compiled in, or the broker refuses or does not answer.
 pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     connect_on(None, url).await
 }
 
-/// The same; a broker that needs a thread for its I/O takes this one, if there is one, else one of its own.
+/// Connects to the broker at `url`. A broker that needs a thread for its I/O takes `thread`, or starts one if there is none.
 ///
 /// # Errors
 ///
@@ -63,7 +63,7 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
                 None => RedisBroker::connect(url, Default::default()).await?,
             }))
         }
-        // The URL itself is not shown: whatever it is, there may be a password in it.
+        // The URL itself is not shown: there may be a password in it.
         "sqlite" | "redis" | "redis+unix" | "redis-socket" | "rediss" | "redis-cluster" | "rediss-cluster"
         | "redis-sentinel" | "rediss-sentinel" => Err(BrokerError::new(
             BrokerErrorKind::Config,

@@ -19,7 +19,7 @@
 //! # fn main() {}
 //! ```
 //!
-//! The same job on a broker in memory, from enqueue to the end:
+//! A job on a broker in memory, from enqueue to the end:
 //!
 //! ```standalone_crate
 //! use asynq_runtime::prelude::*;
@@ -48,8 +48,8 @@
 //! | | |
 //! |---|---|
 //! | [`job`](macro@job) | every option of the attribute |
-//! | [`Enqueued`] | waiting for a task and reading what its job returned |
-//! | [`JobError`] | what becomes of a task when its job fails |
+//! | [`Enqueued`] | waiting for a task and reading the result of its job |
+//! | [`JobError`] | retry, archive, snooze or revoke a task when its job fails |
 //! | [`app`] | settings of a program of [`main!`]: flags, environment, set-up |
 //! | [`Client::connect`] | URLs of brokers |
 //! | [`testing`] | a whole application in memory, for tests of your own jobs |
@@ -63,7 +63,7 @@
 //! - [`task`]: the wire side. A *task* is one instance of a job in a queue.
 //! - [`broker`]: where tasks are kept: the contract, and Redis and SQLite behind it.
 //! - [`Client`] enqueues, [`inspector`] looks and repairs, [`rate`] limits across programs.
-//! - [`server`] works, [`app`] is what [`main!`] runs, [`metrics`](mod@metrics) says what is measured.
+//! - [`server`] works, [`app`] is the program of [`main!`], [`metrics`](mod@metrics) lists the metrics.
 //!
 //! # Features
 //!
@@ -76,7 +76,7 @@
 //! | `otel` | the trace of an enqueue goes on in its runs, by OpenTelemetry |
 //! | `tls` | `rediss://`, `rediss-cluster://` and `rediss-sentinel://` URLs, by rustls; needs a C compiler |
 //!
-//! A feature adds, and never changes behaviour.
+//! A feature adds to this crate, and never changes its behaviour.
 
 pub mod app;
 pub mod broker;
@@ -137,7 +137,7 @@ pub use self::{
     task::{TaskId, TaskInfo, TaskState, UniqueUntil},
 };
 
-/// What a file with jobs needs: `use asynq_runtime::prelude::*;`.
+/// The names that a file with jobs needs: `use asynq_runtime::prelude::*;`.
 pub mod prelude {
     pub use crate::{
         App, ArchivedTask, Backoff, BoxError, Checkpoint, Client, Enqueue, EnqueueError, Enqueued, Job, JobContext,
@@ -146,7 +146,7 @@ pub mod prelude {
     };
 }
 
-/// What expansions reach; no other code should.
+/// The names that expansions of the macros use; other code should not use them.
 #[doc(hidden)]
 pub mod __private {
     pub use std::{

@@ -1,8 +1,8 @@
-//! Limits how many tasks do something at a time, over all programs: asynq's `x/rate`.
+//! Limits how many tasks do something at a time, in all programs together: asynq's `x/rate`.
 //!
-//! Concurrency settings limit one server. A [`Semaphore`] limits all of them together: of the tasks that ask for a token
-//! of one scope, at most so many hold one at a time, wherever they run. On Redis, Go programs and ours share the tokens of
-//! a scope.
+//! Concurrency settings limit one server. A [`Semaphore`] limits all of them together: of the tasks that ask for a token of one
+//! scope, at most so many hold one at a time, wherever they run. On Redis, Go programs and Rust programs share the tokens of a
+//! scope.
 //!
 //! ```no_run
 //! use asynq_runtime::{prelude::*, rate::Semaphore};
@@ -37,7 +37,7 @@ use crate::{
     task::TaskId,
 };
 
-/// Tokens of one scope, of which at most `max` are out at a time. They are kept by the broker that a task comes from. Cheap to
+/// Tokens of one scope, of which at most `max` are out at a time. The broker that a task comes from keeps them. Cheap to
 /// clone; keep one in the server's states.
 ///
 /// ```
@@ -57,21 +57,21 @@ pub struct Semaphore(Arc<Inner>);
 struct Inner {
     scope: String,
     max: usize,
-    /// Tokens on their way back that were dropped, not released; they end with the last clone.
+    /// Releases of tokens that were dropped; they end with the last clone.
     returning: Mutex<JoinSet<()>>,
 }
 
-/// Why there is no token to have or to give back.
+/// Why a token cannot be acquired or released.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum SemaphoreError {
     /// The scope has no name.
     #[error("the scope of a semaphore must not be blank")]
     BlankScope,
-    /// No caller could ever have a token.
+    /// The semaphore has no tokens: no caller could ever have one.
     #[error("a semaphore must have at least 1 token")]
     NoTokens,
-    /// The attempt may take for ever, and the token with it.
+    /// The attempt may take for ever, and its token would be out as long.
     #[error(
         "task `{id}` has neither a timeout nor a deadline, so its token would never come back: give it a `timeout`"
     )]
@@ -79,7 +79,7 @@ pub enum SemaphoreError {
         /// The task.
         id: TaskId,
     },
-    /// The token was gone when it was released: its time was over, or somebody else released it.
+    /// The token was gone when it was released: its time was over, or another program released it.
     #[error("task `{id}` had lost its token of scope `{scope}`; the limit may have been exceeded meanwhile")]
     Gone {
         /// The scope.
@@ -93,12 +93,12 @@ pub enum SemaphoreError {
 }
 
 impl Semaphore {
-    /// The tokens of `scope`, of which at most `max` are out. Every program should give the same `max`: each looks only at
+    /// Returns the tokens of `scope`, of which at most `max` are out. Every program should give the same `max`: each applies only
     /// its own.
     ///
     /// # Errors
     ///
-    /// A blank scope, or no tokens.
+    /// The scope is blank, or `max` is 0.
     pub fn new(scope: impl Into<String>, max: usize) -> Result<Self, SemaphoreError> {
         let scope = scope.into();
         if scope.trim().is_empty() {
@@ -110,11 +110,11 @@ impl Semaphore {
         Ok(Self(Arc::new(Inner { scope, max, returning: Mutex::default() })))
     }
 
-    /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. It is out until it is released,
-    /// at the latest until the attempt's deadline, so that a worker that dies blocks nobody for ever.
+    /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. The token is out until it is released,
+    /// at the latest until the attempt's deadline, so that a worker that dies blocks no other for ever.
     ///
-    /// `None`: as many as there may be are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or
-    /// an error to spend a retry. A task has at most one token of a scope.
+    /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
+    /// error to spend a retry. A task has at most one token of a scope.
     ///
     /// # Errors
     ///
@@ -127,12 +127,12 @@ impl Semaphore {
         Ok(got.then(|| Token { held: Some((self.clone(), broker)), id, until }))
     }
 
-    /// The name of what is limited.
+    /// Returns the name of the scope.
     pub fn scope(&self) -> &str {
         &self.0.scope
     }
 
-    /// How many tokens are out at most.
+    /// Returns how many tokens are out at most.
     pub fn max(&self) -> usize {
         self.0.max
     }
@@ -140,28 +140,28 @@ impl Semaphore {
 
 /// A token of a [`Semaphore`], for one attempt.
 ///
-/// [`release`](Self::release) it. One that is dropped instead, because the attempt failed by `?`, panicked, was cancelled or
-/// timed out, is given back behind its back: that is tried once, as long as a clone of the semaphore lives (in the server's
-/// states, one does). Where it fails, or the process dies, the token is out until the attempt's deadline.
+/// [`release`](Self::release) it. A token that is dropped instead, because the attempt failed by `?`, panicked, was cancelled or
+/// timed out, is released in the background: once, as long as a clone of the semaphore lives (in the server's states, one
+/// does). Where that fails, or the process dies, the token is out until the attempt's deadline.
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
-    /// What it is a token of, and where; `None` once it was released.
+    /// The semaphore of the token, and the broker that keeps it; `None` once it was released.
     held: Option<(Semaphore, Arc<dyn Broker>)>,
     id: TaskId,
     until: DateTime<Utc>,
 }
 
 impl Token {
-    /// When it comes back by itself: the attempt's deadline.
+    /// Returns when the token is free again by itself: the attempt's deadline.
     pub fn until(&self) -> DateTime<Utc> {
         self.until
     }
 
-    /// Gives it back.
+    /// Releases the token.
     ///
     /// # Errors
     ///
-    /// [`SemaphoreError::Gone`], or the broker failed: then it is tried once more, as for one that is dropped.
+    /// [`SemaphoreError::Gone`], or the broker failed: then the release is tried once more, as for a token that is dropped.
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
         let Some((semaphore, broker)) = self.held.clone() else { return Ok(()) };
         let scope = &semaphore.0.scope;

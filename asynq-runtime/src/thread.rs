@@ -1,6 +1,6 @@
 //! An OS thread with a current-thread runtime, for tasks that jobs must not hold up.
 //!
-//! A server's heartbeat runtime and the connections of its broker share one: an answer of Redis then reaches the
+//! A server's heartbeat runtime and the connections of its broker share one thread: an answer of Redis then reaches the
 //! waiting task without waking another thread.
 
 use std::{future::Future, io, sync::Arc, thread};
@@ -27,13 +27,13 @@ impl Thread {
         let ended = end.clone();
         thread::Builder::new().name(name.to_owned()).spawn(move || {
             runtime.block_on(ended.cancelled());
-            // Not a plain drop: that would wait for a name look-up that hangs.
+            // A plain drop would wait for a name look-up that hangs.
             runtime.shutdown_background();
         })?;
         Ok(Self(Arc::new(Inner { runtime: handle, end })))
     }
 
-    /// What runs tasks on the thread without keeping it.
+    /// Returns a handle that runs tasks on the thread and does not keep it alive.
     pub(crate) fn tasks(&self) -> Tasks {
         Tasks { runtime: self.0.runtime.clone(), end: CancellationToken::new() }
     }
@@ -53,7 +53,7 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    /// Runs `task` until it ends, [`end`](Self::end) is called, or the thread ends; after that, not at all.
+    /// Runs `task` until it ends, [`end`](Self::end) is called, or the thread ends. After that no task runs.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         let end = self.end.clone();
         self.runtime.spawn(async move {
@@ -65,12 +65,12 @@ impl Tasks {
         });
     }
 
-    /// The same owner's tasks on another runtime; they end with those here.
+    /// Returns a handle for tasks of the same owner on another runtime; they end together with the others.
     pub(crate) fn on(&self, runtime: runtime::Handle) -> Self {
         Self { runtime, end: self.end.clone() }
     }
 
-    /// The runtime of these tasks, for tasks that their owner ends by itself.
+    /// Returns the runtime of these tasks, for tasks that their owner ends by itself.
     pub(crate) fn runtime(&self) -> &runtime::Handle {
         &self.runtime
     }
@@ -87,7 +87,7 @@ mod tests {
 
     use super::*;
 
-    /// A task that goes on until it is ended, and how to learn of that.
+    /// Spawns a task that goes on until it is ended, and returns a receiver that learns of its end.
     fn endless(tasks: &Tasks) -> oneshot::Receiver<()> {
         let (sender, ended) = oneshot::channel::<()>();
         tasks.spawn(async move {

@@ -1,4 +1,4 @@
-//! What the programs of the libraries in Rust have in common: the order, the answer, and the tasks.
+//! The parts that the programs of the libraries in Rust share: the order, the answer, and the tasks.
 
 use std::{
     sync::{
@@ -15,13 +15,13 @@ pub type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// Callers that enqueue before a drain and in the end-to-end workload, as asynq-bench has.
 pub const PRODUCERS: u64 = 64;
-/// Between two tasks of the latency workload, and how many of them are not measured.
+/// The time between two tasks of the latency workload, and how many of them are not measured.
 pub const BETWEEN: Duration = Duration::from_millis(137);
 pub const WARM_UP: u64 = 10;
-/// Nothing may stand still for this long.
+/// A workload without progress for this long has failed.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What asynq-bench asks for.
+/// The order of asynq-bench.
 #[derive(Debug, Clone, Deserialize)]
 pub struct Order {
     pub workload: String,
@@ -36,7 +36,7 @@ pub struct Order {
     pub among: u64,
 }
 
-/// What asynq-bench reads.
+/// The answer that asynq-bench reads.
 #[derive(Debug, Default, Serialize)]
 pub struct Answer {
     #[serde(skip_serializing_if = "str::is_empty")]
@@ -55,7 +55,7 @@ impl Answer {
     }
 }
 
-/// Role, order and URL of this process.
+/// Returns the role, the order and the URL of this process.
 pub fn arguments() -> Result<(String, Order, String), Failure> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
     let [role, order, url]: [String; 3] = arguments.try_into().map_err(|_| "usage: ROLE ORDER URL")?;
@@ -72,7 +72,7 @@ pub struct Note {
 }
 
 impl Order {
-    /// Task `number`, as long as the order says.
+    /// Returns task `number`, as long as the order says.
     pub fn note(&self, number: u64) -> Note {
         let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
         let frame = r#"{"number":,"to":"ann@example.com","subject":"Hi","body":""}"#.len() + digits;
@@ -85,12 +85,12 @@ impl Note {
         Self { number, to: "ann@example.com".into(), subject: "Hi".into(), body }
     }
 
-    /// A task of the latency workload that is enqueued now.
+    /// Returns a task of the latency workload that is enqueued now.
     pub fn stamp(number: u64) -> Self {
         Self::new(number, now().to_string())
     }
 
-    /// Microseconds since then.
+    /// Returns the microseconds since the enqueue.
     pub fn age(&self) -> u64 {
         now().saturating_sub(self.body.parse().unwrap_or(0)) / 1_000
     }
@@ -100,7 +100,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos() as u64
 }
 
-/// Which tasks have run.
+/// The set of tasks that have run.
 #[derive(Debug, Clone)]
 pub struct Seen(Arc<Inner>);
 
@@ -114,7 +114,7 @@ struct Inner {
 }
 
 impl Seen {
-    /// Waits for `n` different ones of so many tasks.
+    /// Waits for `n` different tasks out of `among`.
     pub fn new(n: u64, among: u64) -> Self {
         let bits = (0..among.max(n) / 64 + 1).map(|_| AtomicU64::new(0)).collect();
         Self(Arc::new(Inner { n, bits, ran: AtomicU64::new(0), again: AtomicU64::new(0), all: Notify::new() }))
@@ -145,13 +145,13 @@ impl Seen {
         self.0.ran.load(Ordering::Acquire)
     }
 
-    /// Adds what ran, without what ran beyond `n`.
+    /// Adds the runs to `answer`, without tasks that ran beyond `n`.
     pub fn tell(&self, answer: Answer) -> Answer {
         Answer { ran: self.ran().min(self.0.n), again: self.0.again.load(Ordering::Relaxed), ..answer }
     }
 }
 
-/// Time and CPU from its start on.
+/// Measures time and CPU from its start on.
 pub struct Clock(Instant, f64);
 
 impl Clock {
@@ -164,7 +164,7 @@ impl Clock {
     }
 }
 
-/// CPU time of this process in microseconds, in steps of the kernel's clock tick of 10 ms.
+/// Returns the CPU time of this process in microseconds, in steps of the kernel's clock tick of 10 ms.
 fn cpu_us() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit_once(')').map_or("", |(_, after)| after);

@@ -1,12 +1,12 @@
-//! What it costs that arguments carry their shape: through the codec and back, beside plain postcard without checks.
+//! Measures the cost of arguments that carry their shape: through the codec and back, beside plain postcard without checks.
 
 use std::{hint::black_box, time::Instant};
 
 use asynq_runtime::{prelude::*, testing};
 
-/// How often both ways are measured, in turns, and the round trips of each time.
+/// How often both ways are measured, in turns, and the round trips of each measurement.
 const EXTENT: (usize, u32) = (21, 1_000);
-/// The same of a quick run.
+/// The extent of a quick run.
 const QUICK: (usize, u32) = (3, 10);
 
 #[job(derive(Clone))]
@@ -24,11 +24,11 @@ async fn hundred_texts(texts: Vec<String>) {
     black_box(texts);
 }
 
-/// Prints a line for each kind of arguments. What is `quick` shows that everything works.
+/// Prints a line for each kind of arguments. A `quick` run shows only that everything works.
 ///
 /// # Errors
 ///
-/// None of these arguments can fail.
+/// The function never fails: none of these arguments can.
 pub(crate) async fn compare(quick: bool) -> Result<(), BoxError> {
     println!(
         "{:<16}{:>8}{:>10}{:>14}{:>10}{:>16}",
@@ -41,7 +41,7 @@ pub(crate) async fn compare(quick: bool) -> Result<(), BoxError> {
     line(hundred_texts { texts: vec![text; 100] }, extent).await
 }
 
-/// An enqueue encodes and an attempt decodes: one task pays one round trip.
+/// Prints the line of one job. An enqueue encodes and an attempt decodes: one task pays one round trip.
 async fn line<J: Job + Clone>(job: J, (rounds, trips): (usize, u32)) -> Result<(), BoxError> {
     let ctx = JobContext::detached();
     let (mut ours, mut plain) = (Vec::new(), Vec::new());

@@ -28,15 +28,15 @@ use self::{
     workload::Workload,
 };
 
-/// The subcommand that stands for everything.
+/// The subcommand that measures everything.
 const ALL: &str = "all";
-/// The subcommand that compares.
+/// The subcommand that compares ours with other libraries.
 const PEERS: &str = "peers";
-/// The subcommand that looks at arguments alone.
+/// The subcommand that measures the codec of arguments.
 const CODEC: &str = "codec";
-/// The subcommand that makes things grow.
+/// The subcommand that measures one call while something grows.
 const COST: &str = "cost";
-/// The subcommand that stands for every limit.
+/// The subcommand that measures every limit.
 const LIMIT: &str = "limit";
 const LIMIT_ABOUT: &str = "What a broker itself can do for the same tasks: scripts or statements with asynq's work on its data, and nothing else";
 
@@ -63,7 +63,7 @@ fn command() -> Command {
         )
 }
 
-/// The options of a command that compares ours with other libraries.
+/// Returns the options of [`PEERS`].
 fn peers_command() -> Command {
     Command::new(PEERS)
         .about("Ours beside Go asynq and other libraries on one redis-server, in turns; puts its table into RESULTS.md")
@@ -85,7 +85,7 @@ fn peers_command() -> Command {
         )
 }
 
-/// The options of a command that makes things grow.
+/// Returns the options of [`COST`].
 fn cost_command() -> Command {
     Command::new(COST)
         .about(
@@ -119,7 +119,7 @@ fn quick() -> Arg {
     Arg::new("quick").long("quick").action(ArgAction::SetTrue).help("Once, with few tasks: shows that everything works")
 }
 
-/// An option that is a number.
+/// Returns an option that is a number.
 fn size(name: &'static str, help: &'static str) -> Arg {
     Arg::new(name).long(name).help(help).value_parser(value_parser!(u64).range(1..=100_000_000))
 }
@@ -155,7 +155,8 @@ fn options(command: Command) -> Command {
 async fn main() -> ExitCode {
     let ended = match run::role() {
         Some((role, order)) => Box::pin(play(role, order)).await,
-        // On the heap: the states of the whole suite would be on the stack of each process that is measured.
+        // The future is on the heap: otherwise the states of the whole suite would be on the stack of each process that is
+        // measured.
         None => Box::pin(run(&command().get_matches())).await,
     };
     match ended {
@@ -167,7 +168,7 @@ async fn main() -> ExitCode {
     }
 }
 
-/// What a process does that another of this program started.
+/// Plays the role of a process that another process of this program started.
 async fn play(role: Role, order: Result<Order, BoxError>) -> Result<(), BoxError> {
     let order = order?;
     match role {
@@ -219,19 +220,19 @@ fn growth(matches: &ArgMatches) -> Result<cost::Extent, BoxError> {
     })
 }
 
-/// How often each run is made: with `--quick` once.
+/// Returns how often each run is made: with `--quick` once.
 fn runs(matches: &ArgMatches) -> Result<usize, BoxError> {
     let runs = *matches.get_one::<u64>("runs").ok_or("how often?")?;
     Ok(if matches.get_flag("quick") { 1 } else { usize::try_from(runs)? })
 }
 
-/// Where the page goes.
+/// Returns the folder of the page.
 fn folder(matches: &ArgMatches) -> PathBuf {
     let quick = matches.get_flag("quick").then(|| suite::folder().join("../target/bench"));
     matches.get_one("out").cloned().or(quick).unwrap_or_else(|| suite::folder().to_owned())
 }
 
-/// Runs these workloads on each broker, in turns, and prints what was found.
+/// Runs these workloads on each broker, in turns, and prints the results.
 async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), BoxError> {
     let number = |name| matches.get_one::<u64>(name).copied();
     let chosen = ["url", "broker"].iter().find_map(|name| matches.get_one::<String>(name)).map(String::as_str);

@@ -1,4 +1,4 @@
-//! What one run found, as a JSON line and as a row of a table.
+//! The result of one run, as a JSON line and as a row of a table.
 
 use std::collections::BTreeMap;
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::order::Order;
 
-/// One run. `None`: it says nothing about that.
+/// The figures of one run; `None` for a figure that the run does not have.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Measured {
-    /// What was asked.
+    /// The order of the run.
     #[serde(flatten)]
     pub(crate) order: Order,
     /// Tasks per second.
     pub(crate) rate: Option<f64>,
-    /// Milliseconds, of what the workload measures one by one.
+    /// Milliseconds of the single times that the workload measures.
     pub(crate) p50: Option<f64>,
     pub(crate) p90: Option<f64>,
     pub(crate) p99: Option<f64>,
@@ -29,17 +29,17 @@ pub(crate) struct Measured {
     pub(crate) own_cpu_us: Option<f64>,
     /// Most memory that the measured process had.
     pub(crate) peak_rss_mib: Option<f64>,
-    /// What only this workload measures.
+    /// Figures that only this workload has.
     pub(crate) more: BTreeMap<String, f64>,
 }
 
 impl Measured {
-    /// Nothing measured yet.
+    /// Returns a result without figures.
     pub(crate) fn of(order: &Order) -> Self {
         Self { order: order.clone(), ..Self::default() }
     }
 
-    /// Adds the spread of what took these microseconds.
+    /// Adds the quantiles of these microseconds.
     #[must_use]
     pub(crate) fn spread(mut self, micros: &Histogram<u64>) -> Self {
         let at = |quantile| Some(micros.value_at_quantile(quantile) as f64 / 1e3);
@@ -55,7 +55,7 @@ impl Measured {
         self
     }
 
-    /// Every figure by itself the median of these runs of one order.
+    /// Returns the median of these runs of one order, for every figure by itself.
     ///
     /// # Errors
     ///
@@ -83,7 +83,7 @@ impl Measured {
         })
     }
 
-    /// The cells of its row, under [`HEAD`].
+    /// Returns the cells of its row, under [`HEAD`].
     pub(crate) fn cells(&self) -> [String; HEAD.len()] {
         let shown =
             |figure: Option<f64>, digits| figure.map_or_else(String::new, |figure| format!("{figure:.digits$}"));
@@ -125,7 +125,7 @@ pub(crate) const HEAD: [&str; 14] = [
     "more",
 ];
 
-/// A figure with as many digits as mean something.
+/// Writes a figure with as many digits as mean something.
 pub(crate) fn short(figure: f64) -> String {
     match figure.abs() {
         size if size >= 100.0 || figure.fract() == 0.0 => format!("{figure:.0}"),
@@ -134,7 +134,7 @@ pub(crate) fn short(figure: f64) -> String {
     }
 }
 
-/// Aligned columns for a terminal.
+/// Writes aligned columns for a terminal.
 pub(crate) fn table(runs: &[Measured]) -> String {
     let rows: Vec<[String; HEAD.len()]> =
         std::iter::once(HEAD.map(str::to_owned)).chain(runs.iter().map(Measured::cells)).collect();

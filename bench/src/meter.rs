@@ -1,4 +1,4 @@
-//! What a run costs: time, CPU of this process and of the broker, commands, memory.
+//! Measures the cost of a run: time, CPU of this process and of the broker, commands, memory.
 
 use std::{fs, time::Instant};
 
@@ -16,16 +16,16 @@ pub(crate) struct Meter {
     began: Instant,
 }
 
-/// What a run has used in all.
+/// The usage of a whole run.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Usage {
     pub(crate) seconds: f64,
     pub(crate) own_cpu_us: f64,
-    /// None for a broker that is not a program of its own.
+    /// `None` for a broker that is not a program of its own.
     pub(crate) redis: Option<RedisUsage>,
 }
 
-/// What a Redis uses.
+/// The usage of a Redis server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RedisUsage {
     pub(crate) cpu_us: f64,
@@ -35,7 +35,7 @@ pub(crate) struct RedisUsage {
 }
 
 impl Meter {
-    /// Starts the clock; the broker's own figures are read before.
+    /// Starts the clock, after a reading of the broker's own figures.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Meter {
 }
 
 impl Usage {
-    /// Per task of the order.
+    /// Returns the usage per task of the order.
     pub(crate) fn per_task(self, order: &Order) -> Measured {
         let n = order.n as f64;
         Measured {
@@ -83,7 +83,7 @@ impl Usage {
 }
 
 impl RedisUsage {
-    /// Since it started; the reading itself is not counted.
+    /// Reads the usage since Redis started; the reading itself is not counted.
     fn read(redis: &mut Connection) -> Result<Self, BoxError> {
         let info: String = redis::cmd("INFO").arg("everything").query(redis)?;
         let number = |name: &str| {
@@ -100,13 +100,13 @@ impl RedisUsage {
     }
 }
 
-/// CPU time of this process and all its threads, in microseconds.
+/// Returns the CPU time of this process and all its threads, in microseconds.
 fn own_cpu_us() -> f64 {
     let used = clock_gettime(ClockId::ProcessCPUTime);
     used.tv_sec as f64 * 1e6 + used.tv_nsec as f64 / 1e3
 }
 
-/// Most memory that this process ever had, where the system tells it.
+/// Returns the most memory that this process ever had, where the system reports it.
 pub(crate) fn peak_rss_mib() -> Option<f64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

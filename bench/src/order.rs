@@ -1,22 +1,22 @@
-//! What one run is asked to do; it travels to the measured process as JSON, and back with what was found.
+//! The order of one run. It travels to the measured process as JSON, and back with the figures.
 
 use serde::{Deserialize, Serialize};
 
 /// One run of one workload on one broker.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Order {
-    /// Name of the workload.
+    /// The name of the workload.
     pub(crate) workload: String,
-    /// `redis`, `sqlite`, or before the run the URL of somebody's broker.
+    /// `redis`, `sqlite`, or before the run the URL of a broker of the caller.
     pub(crate) broker: String,
-    /// Where the broker is.
+    /// The URL of the broker.
     #[serde(skip)]
     pub(crate) url: String,
-    /// How many tasks.
+    /// The number of tasks.
     pub(crate) n: u64,
-    /// Most tasks at a time, or how many callers enqueue.
+    /// The most tasks that run at a time, or the number of callers that enqueue.
     pub(crate) concurrency: usize,
-    /// Length of a task's JSON.
+    /// The length of a task's JSON.
     pub(crate) payload_bytes: usize,
     /// Tasks per call, where one call takes several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -33,10 +33,10 @@ pub(crate) struct Order {
     /// Waiting tasks in all, where more wait than the `n` whose runs are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) among: Option<u64>,
-    /// Queues that the tasks are spread over; one if nothing is said.
+    /// Queues that the tasks are spread over; one by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) queues: Option<u64>,
-    /// How long, where time is what ends it.
+    /// The length of a run that ends by time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) seconds: Option<u64>,
 }
@@ -49,27 +49,27 @@ pub(crate) enum Source {
     Same,
     /// Another process with our client.
     Process,
-    /// Another process with nothing of ours but the keys: it stands for Go.
+    /// Another process that knows only the keys of ours: it stands for a Go program.
     Script,
 }
 
 impl Order {
-    /// Whether it is about Redis and not about SQLite.
+    /// Returns whether the run is on Redis and not on SQLite.
     pub(crate) fn on_redis(&self) -> bool {
         !self.broker.starts_with("sqlite")
     }
 
-    /// Tasks that wait before a drain.
+    /// Returns the number of tasks that wait before a drain.
     pub(crate) fn waiting(&self) -> u64 {
         self.among.unwrap_or(self.n).max(self.n)
     }
 
-    /// Tasks per script of the limit.
+    /// Returns the number of tasks per script of the limit.
     pub(crate) fn group(&self) -> usize {
         if self.concurrency <= 10 { 16 } else { 64 }
     }
 
-    /// What tells this run from others of its workload, for people.
+    /// Returns a text that tells this run from others of its workload.
     pub(crate) fn label(&self) -> String {
         let mut label = self.workload.clone();
         if let Some(of) = &self.of {

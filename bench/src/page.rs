@@ -2,14 +2,14 @@
 
 use std::{fs, io, path::Path};
 
-/// Their headings.
+/// The headings of the sections.
 pub(crate) const SECTIONS: [&str; 2] = [PEERS, COST];
 /// The table of `scripts/bench peers`.
 pub(crate) const PEERS: &str = "Beside other libraries";
 /// The tables of `scripts/bench cost`.
 pub(crate) const COST: &str = "What a call costs";
 
-/// What a page without a run of the whole suite begins with.
+/// The beginning of a page without a run of the whole suite.
 const TITLE: &str = "# Measured\n\nWritten by `scripts/bench`; not by hand.\n";
 
 /// Replaces the section of this heading, or appends it.
@@ -25,7 +25,7 @@ pub(crate) fn put(path: &Path, heading: &str, text: &str) -> io::Result<()> {
     fs::write(path, with(&page, heading, text))
 }
 
-/// The page with this section.
+/// Returns the page with this section.
 pub(crate) fn with(page: &str, heading: &str, text: &str) -> String {
     let section = format!("\n## {heading}\n\n{}\n", text.trim());
     match bounds(page, heading) {
@@ -34,13 +34,13 @@ pub(crate) fn with(page: &str, heading: &str, text: &str) -> String {
     }
 }
 
-/// The text of the section of this heading.
+/// Returns the text of the section of this heading.
 pub(crate) fn section<'a>(page: &'a str, heading: &str) -> Option<&'a str> {
     let (from, to) = bounds(page, heading)?;
     Some(page[from..to].trim().strip_prefix(&format!("## {heading}"))?.trim())
 }
 
-/// From the line break before the heading to that before the next one.
+/// Returns the range from the line break before the heading to that before the next heading.
 fn bounds(page: &str, heading: &str) -> Option<(usize, usize)> {
     let head = format!("\n## {heading}\n");
     let from = page.find(&head)?;

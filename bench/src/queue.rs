@@ -1,4 +1,4 @@
-//! The queues that everything runs in: filled before a run, and looked into after it.
+//! The queues that everything runs in: filled before a run, and checked after it.
 
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ use crate::{
     task::{PATIENCE, task},
 };
 
-/// The queue, where there is one.
+/// The queue of runs with a single one.
 pub(crate) const QUEUE: &str = "bench";
 /// Tasks and bytes per call before a measurement.
 const FILL: u64 = 1_000;
 const FILL_BYTES: u64 = 4_000_000;
-/// More than any run archives.
+/// More tasks than any run archives.
 const MANY: usize = 100_000_000;
-/// Before this time no scheduled task is due.
+/// No scheduled task is due before this time.
 const FAR_AWAY: Duration = Duration::from_secs(30 * 86_400);
 
 /// The tasks of all queues of an order.
@@ -38,7 +38,7 @@ pub(crate) struct QueueCounts {
     pub(crate) failed: u64,
 }
 
-/// Name of the queue that task `number` goes to.
+/// Returns the name of the queue that task `number` goes to.
 pub(crate) fn name(order: &Order, number: u64) -> String {
     match order.queues {
         Some(queues) if queues > 1 => format!("{QUEUE}-{}", number % queues),
@@ -46,23 +46,23 @@ pub(crate) fn name(order: &Order, number: u64) -> String {
     }
 }
 
-/// Names of all queues.
+/// Returns the names of all queues.
 fn names(order: &Order) -> impl Iterator<Item = String> {
     (0..order.queues.unwrap_or(1)).map(|number| name(order, number))
 }
 
-/// A worker that serves them, for one job; its handlers tell `state`.
+/// Returns a worker that serves the queues, for one job; its handlers report to `state`.
 pub(crate) fn worker<J: Job>(order: &Order, state: impl Send + Sync + 'static) -> ServerBuilder {
     let server = Server::builder(&order.url).queues(names(order).map(|name| (name, 1)));
-    // What is archived stays.
+    // Archived tasks are never trimmed.
     server.archive("*", MANY, FAR_AWAY).concurrency(order.concurrency).only([J::NAME]).state(state)
 }
 
-/// Puts the order's tasks there.
+/// Enqueues the tasks of the order.
 ///
 /// # Errors
 ///
-/// One was refused.
+/// A task was refused.
 pub(crate) async fn fill(client: &Client, order: &Order) -> Result<(), BoxError> {
     let at_once = (FILL_BYTES / order.payload_bytes as u64).clamp(1, FILL);
     for first in (0..order.waiting()).step_by(at_once as usize) {
@@ -75,11 +75,11 @@ pub(crate) async fn fill(client: &Client, order: &Order) -> Result<(), BoxError>
     Ok(())
 }
 
-/// Puts tasks there that no run touches: `n` scheduled ones, and on SQLite as many that are archived.
+/// Stores tasks that no run touches: `n` scheduled ones, and on SQLite as many that are archived.
 ///
 /// # Errors
 ///
-/// One was refused.
+/// A task was refused.
 pub(crate) async fn crowd(client: &Client, order: &Order, n: u64) -> Result<(), BoxError> {
     let schedule = async || -> Result<(), BoxError> {
         for first in (0..n).step_by(FILL as usize) {
@@ -101,7 +101,7 @@ pub(crate) async fn crowd(client: &Client, order: &Order, n: u64) -> Result<(), 
     Ok(())
 }
 
-/// What the queues hold.
+/// Counts the tasks of the queues.
 ///
 /// # Errors
 ///
@@ -120,21 +120,22 @@ pub(crate) async fn counts(client: &Client, order: &Order) -> Result<QueueCounts
     Ok(counts)
 }
 
-/// Waits until the broker has taken the outcomes of `n` tasks, as the worker counts them: to ask thousands of queues would be measured, too.
+/// Waits until the broker has taken the outcomes of `n` tasks, as the worker counts them. Questions to thousands of queues would
+/// be measured, too.
 ///
 /// # Errors
 ///
-/// That is not so after [`PATIENCE`].
+/// The outcomes are not there after [`PATIENCE`].
 pub(crate) async fn acknowledged(running: &Running, n: u64) -> Result<(), BoxError> {
     let all = timeout(PATIENCE, running.signals().settled.reached(n)).await;
     all.map_err(|_| "the last tasks were not acknowledged".into())
 }
 
-/// Whether the queues hold `pending` waiting tasks, those that are always there, and nothing else.
+/// Checks that the queues hold `pending` waiting tasks, those that are always there, and no other.
 ///
 /// # Errors
 ///
-/// It says what they hold.
+/// The queues hold other tasks; the error has the counts.
 pub(crate) async fn expect(client: &Client, order: &Order, pending: u64) -> Result<(), BoxError> {
     let counts = counts(client, order).await?;
     let present = order.present.unwrap_or(0);
@@ -148,7 +149,7 @@ pub(crate) async fn expect(client: &Client, order: &Order, pending: u64) -> Resu
     }
 }
 
-/// Takes the waiting tasks away.
+/// Deletes the waiting tasks.
 ///
 /// # Errors
 ///
@@ -158,7 +159,7 @@ pub(crate) async fn clear(client: &Client) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Takes the queues away with all that is in them.
+/// Deletes the queues with all their tasks.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! One run: a broker, the measurement in a process of its own, and the check that it was honest.
+//! One run: a broker, the measurement in a process of its own, and the check that the work was done.
 
 use std::{collections::HashMap, process::Stdio};
 
@@ -7,11 +7,11 @@ use tokio::process::{Child, Command};
 
 use crate::{measured::Measured, order::Order, queue, run_broker::RunBroker, workload};
 
-/// What this program starts itself for. It is not part of the command line, so that a process that is measured holds no
-/// memory for reading one.
+/// The role of a process that this program starts. Roles are not part of the command line, so that a process that is measured
+/// holds no memory for reading one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// Measures, and says on standard output what was found.
+    /// Measures, and writes the figures to standard output.
     Measure,
     /// Enqueues for another process that measures.
     Produce,
@@ -19,7 +19,7 @@ pub(crate) enum Role {
     Work,
 }
 
-/// The role of this process and its order, if another of this program started it.
+/// Returns the role of this process and its order, if another process of this program started it.
 pub(crate) fn role() -> Option<(Role, Result<Order, BoxError>)> {
     let [name, order, url] = std::env::args().skip(1).collect::<Vec<_>>().try_into().ok()?;
     let role = [Role::Measure, Role::Produce, Role::Work].into_iter().find(|role| role.name() == name)?;
@@ -35,20 +35,20 @@ impl Role {
         }
     }
 
-    /// Its arguments.
+    /// Returns the arguments of such a process.
     ///
     /// # Errors
     ///
-    /// The order is not JSON.
+    /// The order cannot be written as JSON.
     pub(crate) fn arguments(self, order: &Order) -> Result<[String; 3], BoxError> {
         Ok([self.name().to_owned(), serde_json::to_string(order)?, order.url.clone()])
     }
 
-    /// Starts such a process; it ends with its handle.
+    /// Starts a process of this role; it ends with its handle.
     ///
     /// # Errors
     ///
-    /// It cannot be started.
+    /// The process cannot be started.
     pub(crate) fn start(self, order: &Order) -> Result<Child, BoxError> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(self.arguments(order)?).stdin(Stdio::null()).stdout(Stdio::piped()).kill_on_drop(true);
@@ -56,11 +56,11 @@ impl Role {
     }
 }
 
-/// What a measuring process has found.
+/// Returns the figures of a measuring process.
 ///
 /// # Errors
 ///
-/// It failed; it has told why on standard error.
+/// The process failed; it has written the reason to standard error.
 pub(crate) async fn answer(process: Child) -> Result<Measured, BoxError> {
     let output = process.wait_with_output().await?;
     if !output.status.success() {
@@ -77,11 +77,11 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    /// Measures once. What is at a URL of somebody's is left as it was found.
+    /// Measures once. At a URL that the caller gave, all is left as it was found.
     ///
     /// # Errors
     ///
-    /// The broker or a process failed, or something else happened than what was to be measured.
+    /// The broker or a process failed, or the work was not done as ordered.
     pub(crate) async fn once(&mut self, order: &Order) -> Result<Measured, BoxError> {
         let label = format!("{} on {}", order.label(), order.broker);
         self.measured(order).await.map_err(|error| format!("{label}: {error}").into())
@@ -92,7 +92,7 @@ impl Runner {
             let broker = RunBroker::start(&order.broker)?;
             let order = broker.order(order);
             let client = Client::connect(&order.url).await?;
-            // Nothing of anybody else's is run, or taken away below.
+            // Tasks of others would be run, or deleted below, so there must be none.
             queue::expect(&client, &order, 0).await?;
             let measured = measured(&order, &client).await;
             if matches!(broker, RunBroker::Given(_)) {
@@ -116,7 +116,7 @@ impl Runner {
         measured
     }
 
-    /// Tidies up at the brokers that were kept.
+    /// Deletes the queues of the brokers that were kept.
     ///
     /// # Errors
     ///
@@ -131,16 +131,16 @@ impl Runner {
     }
 }
 
-/// Prepares a broker that is empty, measures, and checks what happened.
+/// Prepares an empty broker, measures, and checks the outcome.
 ///
 /// # Errors
 ///
-/// The broker or a process failed, or something else happened than what was to be measured.
+/// The broker or a process failed, or the work was not done as ordered.
 pub(crate) async fn measured(order: &Order, client: &Client) -> Result<Measured, BoxError> {
     let workload = workload::named(&order.workload)?;
     workload.prepare(order, client).await?;
     let mut measured = answer(Role::Measure.start(order)?).await?;
-    // It does not travel.
+    // The URL does not travel.
     measured.order.url.clone_from(&order.url);
     workload.verify(&measured, client).await?;
     Ok(measured)

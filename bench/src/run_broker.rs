@@ -6,22 +6,22 @@ use tempfile::TempDir;
 
 use crate::order::Order;
 
-/// Where a run's tasks are; what is private is gone when dropped.
+/// The broker of a run; a private one is deleted on drop.
 #[derive(Debug)]
 pub(crate) enum RunBroker {
-    /// Named by the caller.
+    /// A URL that the caller named.
     Given(String),
     Redis(RedisServer),
     Sqlite(TempDir),
 }
 
 impl RunBroker {
-    /// A new one: `redis` keeps nothing on disk, `sqlite` writes every commit through, as it does for users; anything else
+    /// Starts a broker: `redis` keeps nothing on disk, `sqlite` writes every commit through, as it does for users; any other text
     /// is a URL.
     ///
     /// # Errors
     ///
-    /// No place for temporary files.
+    /// There is no place for temporary files.
     pub(crate) fn start(broker: &str) -> Result<Self, BoxError> {
         Ok(match broker {
             "redis" => Self::Redis(RedisServer::start(Persistence::None)),
@@ -30,7 +30,7 @@ impl RunBroker {
         })
     }
 
-    /// The order, to be carried out here.
+    /// Returns the order with the name and URL of this broker.
     pub(crate) fn order(&self, order: &Order) -> Order {
         let (broker, url) = match self {
             Self::Given(url) => (if order.on_redis() { "redis" } else { "sqlite" }, url.clone()),

@@ -1,4 +1,4 @@
-//! The tasks of the workloads: about 100 bytes of JSON, and a handler that only says that it was here.
+//! The tasks of the workloads: about 100 bytes of JSON, and a handler that only notes its run.
 
 use std::{
     sync::{
@@ -14,10 +14,10 @@ use tokio::{
     time::timeout,
 };
 
-/// Nothing may stand still for this long.
+/// A workload without progress for this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Counts that its task was here.
+/// Counts its run.
 #[job(queue = "bench", codec = "json")]
 pub(crate) async fn note(seen: State<Seen>, number: u64, to: String, subject: String, body: String) -> JobResult {
     let _ = (to, subject, body);
@@ -25,7 +25,7 @@ pub(crate) async fn note(seen: State<Seen>, number: u64, to: String, subject: St
     Ok(())
 }
 
-/// Task `number`, whose JSON has `bytes` bytes, or as few as there can be.
+/// Returns task `number`, whose JSON has `bytes` bytes, or as few as there can be.
 pub(crate) fn task(number: u64, bytes: usize) -> note {
     let mut task = note { number, to: "ann@example.com".into(), subject: "Hi".into(), body: String::new() };
     let digits = number.checked_ilog10().unwrap_or(0) as usize + 1;
@@ -34,33 +34,33 @@ pub(crate) fn task(number: u64, bytes: usize) -> note {
     task
 }
 
-/// Which tasks have run. Cheap to clone.
+/// The set of tasks that have run. Cheap to clone.
 #[derive(Debug, Clone)]
 pub(crate) struct Seen(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     bits: Vec<AtomicU64>,
-    /// Tasks that are waited for; below zero where more have run.
+    /// Tasks that are waited for; below zero if more have run.
     missing: AtomicI64,
     again: AtomicU64,
     all: Notify,
 }
 
 impl Seen {
-    /// None of `n` tasks yet.
+    /// Returns an empty set that waits for all of `n` tasks.
     pub(crate) fn none_of(n: u64) -> Self {
         Self::first(n, n)
     }
 
-    /// None of so many tasks yet, of which any `n` are waited for.
+    /// Returns an empty set of `among` tasks that waits for any `n` of them.
     pub(crate) fn first(n: u64, among: u64) -> Self {
         let bits = (0..among.div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
         let missing = AtomicI64::new(n.cast_signed());
         Self(Arc::new(Inner { bits, missing, again: AtomicU64::new(0), all: Notify::new() }))
     }
 
-    /// Task `number` has run.
+    /// Notes a run of task `number`.
     pub(crate) fn mark(&self, number: u64) {
         let bit = 1 << (number % 64);
         let word = usize::try_from(number / 64).ok().and_then(|at| self.0.bits.get(at));
@@ -75,7 +75,7 @@ impl Seen {
     ///
     /// # Errors
     ///
-    /// None ran within [`PATIENCE`], and some have not.
+    /// No task ran within [`PATIENCE`], and some have not run.
     pub(crate) async fn all(&self) -> Result<(), BoxError> {
         loop {
             let before = self.missing();
@@ -88,11 +88,11 @@ impl Seen {
         }
     }
 
-    /// Whether each task has run once and only once.
+    /// Checks that each task has run once and only once.
     ///
     /// # Errors
     ///
-    /// It says how many have not.
+    /// The error says how many have not.
     pub(crate) fn exactly_once(&self) -> Result<(), BoxError> {
         match (self.missing(), self.again()) {
             (0, 0) => Ok(()),
@@ -104,13 +104,13 @@ impl Seen {
         self.0.missing.load(Ordering::Acquire).max(0).cast_unsigned()
     }
 
-    /// How many runs there were of tasks that had run.
+    /// Returns how many runs repeated a task that had run.
     pub(crate) fn again(&self) -> u64 {
         self.0.again.load(Ordering::Relaxed)
     }
 }
 
-/// Says how long after `moment`, Unix nanoseconds, it started. Every process reads the clock of one machine.
+/// Reports how long after `moment`, Unix nanoseconds, it started. Every process reads the clock of one machine.
 #[job(queue = "bench", codec = "json", retry = 0)]
 pub(crate) async fn stamp(starts: State<Starts>, number: u64, moment: u64) -> JobResult {
     starts.0.send((number, unix_nanos().cast_signed() - moment.cast_signed()))?;
@@ -123,20 +123,20 @@ pub(crate) async fn finish() -> JobResult<u64> {
     Ok(unix_nanos())
 }
 
-/// Where starts are reported: number of the task, nanoseconds after its moment.
+/// The channel on which starts are reported: number of the task, nanoseconds after its moment.
 #[derive(Debug)]
 pub(crate) struct Starts(pub(crate) mpsc::UnboundedSender<(u64, i64)>);
 
-/// The next start.
+/// Returns the next start.
 ///
 /// # Errors
 ///
-/// There was none within [`PATIENCE`].
+/// No task started within [`PATIENCE`].
 pub(crate) async fn next_start(starts: &mut mpsc::UnboundedReceiver<(u64, i64)>) -> Result<(u64, i64), BoxError> {
     timeout(PATIENCE, starts.recv()).await.ok().flatten().ok_or_else(|| "a task did not start".into())
 }
 
-/// Now.
+/// Returns the Unix nanoseconds of now.
 pub(crate) fn unix_nanos() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)

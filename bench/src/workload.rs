@@ -20,19 +20,19 @@ pub(crate) use self::{
 };
 use crate::{limit, measured::Measured, order::Order, queue};
 
-/// One thing to measure.
+/// A workload that can be measured.
 #[async_trait]
 pub(crate) trait Workload: Sync {
-    /// As it is called on the command line.
+    /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// One line of help.
+    /// A line of help.
     fn about(&self) -> &'static str;
 
-    /// How many tasks and what concurrency, unless somebody says otherwise.
+    /// The default number of tasks, and the default concurrency.
     fn sizes(&self) -> (u64, usize);
 
-    /// The runs that its name stands for, on the order's broker; none where there is nothing to measure.
+    /// Returns the runs that its name stands for, on the order's broker; none where there is nothing to measure.
     fn orders(&self, order: Order) -> Vec<Order> {
         vec![order]
     }
@@ -45,13 +45,13 @@ pub(crate) trait Workload: Sync {
     /// Measures, in a process of its own.
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError>;
 
-    /// Checks that what was measured happened: unless said otherwise, that nothing is left.
+    /// Checks that the measured work was done: by default, that no task is left.
     async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
         queue::expect(client, &measured.order, 0).await
     }
 }
 
-/// All of them, in the order of the report.
+/// All workloads, in the order of the report.
 pub(crate) static ALL: &[&dyn Workload] = &[
     &enqueue::ONE,
     &enqueue::CONCURRENT,
@@ -67,11 +67,11 @@ pub(crate) static ALL: &[&dyn Workload] = &[
     &processes::Processes,
 ];
 
-/// The workload of this name, a limit included.
+/// Returns the workload of this name, a limit included.
 ///
 /// # Errors
 ///
-/// There is none.
+/// There is no workload of this name.
 pub(crate) fn named(name: &str) -> Result<&'static dyn Workload, BoxError> {
     let mut all = ALL.iter().chain(limit::ALL).copied();
     all.find(|workload| workload.name() == name).ok_or_else(|| format!("there is no workload {name}").into())

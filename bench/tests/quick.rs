@@ -7,7 +7,7 @@ use asynq_test_support::skip;
 #[test]
 fn a_quick_run_measures_every_row_of_the_page() {
     let folder = tempfile::tempdir().unwrap();
-    // What another command measured stands on the same page.
+    // A section of another command stands on the same page.
     std::fs::write(folder.path().join("RESULTS.md"), "# Old\n\n## Beside other libraries\n\nkept\n\n## Old\n").unwrap();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
     let output = bench.args(["all", "--quick", "--out"]).arg(folder.path()).output().unwrap();

@@ -1,4 +1,4 @@
-//! Decides whether an e-mail address can be delivered to, and says what is wrong with one that cannot.
+//! Decides whether mail can be delivered to an address, and says what is wrong with a broken one.
 
 use std::fmt;
 

@@ -5,22 +5,22 @@ use serde::{Deserialize, Serialize};
 /// One mailing to the whole list, on one broker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Campaign {
-    /// The moment it began, such as `20261124-091500-250`.
+    /// The moment when the campaign began, such as `20261124-091500-250`.
     pub(crate) id: String,
-    /// Where its tasks are.
+    /// The location of the broker that has its tasks.
     pub(crate) broker: String,
     /// Whether all its tasks were settled when a run ended.
     pub(crate) finished: bool,
 }
 
-/// How chrono writes the moment that names a campaign.
+/// The format in which chrono writes the moment that names a campaign.
 pub(crate) const ID_FORMAT: &str = "%Y%m%d-%H%M%S-%3f";
 
 impl Campaign {
-    /// The campaign that a run works on.
+    /// Chooses the campaign that a run works on.
     ///
-    /// `kept` is what the last run wrote down, `left_over` the id of any task that is not settled yet. Such a task
-    /// knows its campaign better than a folder that may have been deleted.
+    /// `kept` is the note of the last run, `left_over` the id of any task that is not settled yet. The id of such a task names
+    /// its campaign, even if the folder with the note was deleted.
     pub(crate) fn choose(kept: Option<Self>, left_over: Option<&str>, broker: &str, fresh: String) -> (Self, Begun) {
         let campaign = |id| Self { id, broker: broker.to_owned(), finished: false };
         if let Some(id) = left_over.and_then(campaign_of) {
@@ -32,13 +32,13 @@ impl Campaign {
         }
     }
 
-    /// Id of the task that sends this campaign to `to`: the same for the same address in every run, and a file name on
-    /// every system.
+    /// Returns the id of the task that sends this campaign to `to`: the same for the same address in every run, and a file name
+    /// on every system.
     pub(crate) fn task_id(&self, to: &str) -> String {
         format!("{}.{}", self.id, file_safe(to))
     }
 
-    /// Whether the task of this id belongs to this campaign.
+    /// Returns whether the task of this id belongs to this campaign.
     pub(crate) fn owns(&self, task_id: &str) -> bool {
         campaign_of(task_id) == Some(&self.id)
     }
@@ -61,7 +61,7 @@ fn campaign_of(task_id: &str) -> Option<&str> {
 /// name's ending come on top.
 const LONGEST: usize = 180;
 
-/// `text` as a piece of a file name, different for different texts.
+/// Returns `text` as a piece of a file name, different for different texts.
 fn file_safe(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for byte in text.bytes() {

@@ -1,5 +1,5 @@
-//! Sends a newsletter to every row of a CSV file: bulk enqueue, duplicates, retries, bad rows, progress, and a run that
-//! was cut off and goes on.
+//! Sends a newsletter to every row of a CSV file: bulk enqueue, duplicates, retries, bad rows, progress, and a run that goes on
+//! after it was cut off.
 //!
 //! ```text
 //! cargo run --example newsletter                                          # the queue is the file asynq.db
@@ -8,7 +8,7 @@
 //! cargo run --example newsletter -- my-subscribers.csv
 //! ```
 //!
-//! Stop it with Ctrl-C or kill -9 and run it again: it finishes what is left, and no message that was settled goes out
+//! Stop the program with Ctrl-C or kill -9 and run it again: it finishes the tasks that are left, and no settled message goes out
 //! twice.
 
 mod address;
@@ -54,8 +54,8 @@ const CHUNK: usize = 500;
 
 /// Sends this campaign to one subscriber.
 ///
-/// One task per address and campaign: its id names both, and `retention` keeps it longer than the campaign takes, so that
-/// the id refuses a second one even after the first was sent. `unique_by = "to"` refuses one under any other id too, as
+/// There is one task per address and campaign: its id names both, and `retention` keeps it longer than the campaign takes, so
+/// that the id refuses a second task even after the first was sent. `unique_by = "to"` also refuses a task under any other id, as
 /// long as the first waits or runs.
 #[job(queue = "newsletter", retry = 5, timeout = "30s", unique = "1d", unique_by = "to", retention = "1d")]
 async fn send_issue(
@@ -131,7 +131,7 @@ async fn run() -> Result<ExitCode, BoxError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the command line and the environment say.
+/// The settings of the command line and the environment.
 struct Settings {
     list: PathBuf,
     url: String,
@@ -150,7 +150,7 @@ impl Settings {
     }
 }
 
-/// The campaign to work on: the last one while anything of it is left, otherwise a new one in an outbox made new.
+/// Returns the campaign to work on: the last one while any task of it is left, otherwise a new one with an empty outbox.
 async fn begin(
     client: &Client,
     queue: &QueueName,
@@ -172,7 +172,7 @@ async fn begin(
     Ok(campaign)
 }
 
-/// Enqueues one task per row. What an earlier run enqueued or settled is refused, and counted as such.
+/// Enqueues one task per row. Tasks that an earlier run enqueued or settled are refused, and counted as such.
 async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> Result<Counting, BoxError> {
     let mut counting = Counting::default();
     for chunk in rows.chunks(CHUNK) {
@@ -190,14 +190,14 @@ async fn enqueue(client: &Client, campaign: &Campaign, rows: &[Subscriber]) -> R
     Ok(counting)
 }
 
-/// How the work came to its end.
+/// The reason why the work ended.
 #[derive(PartialEq, Eq)]
 enum Ended {
     Settled,
     Interrupted,
 }
 
-/// Runs a worker until every task is settled or somebody presses Ctrl-C; a second Ctrl-C leaves at once.
+/// Runs a worker until every task is settled or the user presses Ctrl-C; a second Ctrl-C leaves at once.
 async fn work(
     url: &str,
     client: &Client,
@@ -205,7 +205,7 @@ async fn work(
     post: PostOffice,
     total: usize,
 ) -> Result<Ended, BoxError> {
-    // Whatever is active before our own server starts is another worker's, most likely a dead one's.
+    // Tasks that are active before our own server starts are another worker's, most likely a dead one's.
     let theirs = active(client.broker().as_ref(), queue).await?;
     let server = Server::builder(url).queue(QUEUE, 1).concurrency(CONCURRENCY).state(post).build().await?;
     let running = server.start().await?;
@@ -223,7 +223,7 @@ async fn work(
     Ok(ended)
 }
 
-/// Returns when every task is sent or archived, and shows the way there.
+/// Shows the progress, and returns when every task is sent or archived.
 async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<TaskId, DateTime<Utc>>, total: usize) {
     let total = total as u64;
     let mut progress = Progress::start(total);
@@ -242,7 +242,7 @@ async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<Tas
     }
 }
 
-/// How far the campaign is. `theirs` are the tasks that another worker held when this run began; those that have moved on
+/// Reads how far the campaign is. `theirs` are the tasks that another worker held when this run began; tasks that have moved on
 /// since are taken out.
 async fn moment(
     broker: &dyn Broker,
@@ -263,18 +263,18 @@ async fn moment(
     Ok(Moment { total, settled: total.saturating_sub(left(&stats)), retry: stats.retry, elsewhere })
 }
 
-/// The tasks that some worker holds, and until when unless it extends its lease.
+/// Returns the tasks that some worker holds, each with the end of its lease.
 async fn active(broker: &dyn Broker, queue: &QueueName) -> Result<HashMap<TaskId, DateTime<Utc>>, BrokerError> {
     let tasks = broker.tasks(queue, TaskState::Active, Page { number: 1, size: 500 }).await?;
     Ok(tasks.into_iter().filter_map(|task| Some((task.id, task.lease_until?))).collect())
 }
 
-/// How many tasks are neither sent nor archived.
+/// Returns how many tasks are neither sent nor archived.
 fn left(stats: &asynq_runtime::broker::QueueStats) -> u64 {
     stats.pending + stats.active + stats.scheduled + stats.retry
 }
 
-/// Id of some task that is not settled, if there is one.
+/// Returns the id of some task that is not settled, if there is one.
 async fn any_left_over(client: &Client, queue: &QueueName) -> Result<Option<String>, BrokerError> {
     for state in [TaskState::Pending, TaskState::Active, TaskState::Retry, TaskState::Scheduled] {
         let first = client.broker().tasks(queue, state, Page { number: 1, size: 1 }).await?.into_iter().next();
@@ -285,7 +285,7 @@ async fn any_left_over(client: &Client, queue: &QueueName) -> Result<Option<Stri
     Ok(None)
 }
 
-/// What became of the campaign's tasks, whichever worker ran them.
+/// Counts the settled tasks of the campaign, whichever worker ran them.
 async fn settled(client: &Client, queue: &QueueName, campaign: &Campaign) -> Result<Settled, BrokerError> {
     const PAGE: usize = 500;
     let mut settled = Settled::default();

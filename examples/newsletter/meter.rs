@@ -15,18 +15,18 @@ struct Inner {
     began: Option<Instant>,
 }
 
-/// What was measured so far.
+/// The measurements so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Readings {
-    /// From enqueue to start, one per first attempt.
+    /// Times from enqueue to start, one per first attempt.
     pub(crate) waits: Vec<Duration>,
     /// First attempts that ended.
     pub(crate) ended: usize,
-    /// From the start of the first of them to the end of the last.
+    /// The time from the start of the first of them to the end of the last.
     pub(crate) took: Duration,
 }
 
-/// One attempt that is being measured; its end is its drop, however it ends.
+/// An attempt that is being measured; it ends where this value is dropped, however it ends.
 #[derive(Debug)]
 pub(crate) struct Attempt<'a> {
     meter: &'a Meter,
@@ -34,7 +34,7 @@ pub(crate) struct Attempt<'a> {
 }
 
 impl Meter {
-    /// Measures an attempt until the result is dropped. `enqueued` is the moment in Unix milliseconds that the enqueue
+    /// Measures an attempt until the returned value is dropped. `enqueued` is the moment in Unix milliseconds that the enqueue
     /// noted, `first` whether the task never ran before.
     pub(crate) fn start(&self, enqueued: Option<&str>, first: bool) -> Attempt<'_> {
         let mut inner = self.lock();
@@ -66,12 +66,12 @@ impl Drop for Attempt<'_> {
 }
 
 impl Readings {
-    /// First attempts per second, if there were enough to speak of.
+    /// Returns the first attempts per second, or `None` for fewer than two.
     pub(crate) fn rate(&self) -> Option<f64> {
         (self.ended > 1 && !self.took.is_zero()).then(|| self.ended as f64 / self.took.as_secs_f64())
     }
 
-    /// The wait that this share of the tasks did not exceed (nearest rank).
+    /// Returns the wait that this share of the tasks did not exceed (nearest rank).
     pub(crate) fn percentile(&self, share: f64) -> Option<Duration> {
         let mut waits = self.waits.clone();
         waits.sort_unstable();
@@ -80,7 +80,7 @@ impl Readings {
     }
 }
 
-/// Now, as the enqueue notes it.
+/// Returns the Unix milliseconds of now, as the enqueue notes them.
 pub(crate) fn unix_millis() -> u64 {
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)

@@ -18,7 +18,7 @@ pub(crate) struct Outbox {
 const NOTE: &str = "campaign.json";
 
 impl Outbox {
-    /// The outbox in `folder`, which need not exist, with the campaign that the last run left there.
+    /// Opens the outbox in `folder`, which need not exist, and returns the campaign that the last run left there.
     ///
     /// # Errors
     ///
@@ -26,7 +26,7 @@ impl Outbox {
     pub(crate) fn open(folder: impl Into<PathBuf>) -> Result<(Self, Option<Campaign>), BoxError> {
         let outbox = Self { folder: folder.into() };
         match fs::read(outbox.folder.join(NOTE)) {
-            // A note that cannot be read is as good as none: the tasks that are left over name their campaign too.
+            // A note that cannot be read counts as none: the tasks that are left over name their campaign too.
             Ok(note) => Ok((outbox, serde_json::from_slice(&note).ok())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::create_dir_all(&outbox.folder)?;
@@ -64,7 +64,7 @@ impl Outbox {
         Ok(())
     }
 
-    /// Writes the message of one task, whole or not at all. Called again it replaces the file.
+    /// Writes the message of one task, whole or not at all. A second call replaces the file.
     ///
     /// # Errors
     ///
@@ -73,7 +73,7 @@ impl Outbox {
         self.put(&format!("{task_id}.eml"), message)
     }
 
-    /// Some message, to show one: the first whose name is easy to type.
+    /// Returns a message to show: the first whose name is easy to type.
     pub(crate) fn sample(&self) -> Option<PathBuf> {
         let plain = |path: &PathBuf| path.to_str().is_some_and(|name| name.ends_with(".eml") && !name.contains('%'));
         self.entries().ok()?.into_iter().filter(plain).min()
@@ -83,8 +83,8 @@ impl Outbox {
         &self.folder
     }
 
-    /// A file appears under its name only when it is whole, so that a kill in the middle leaves no half message. There
-    /// is not an fsync: it would protect against a power cut, which this example does not.
+    /// Writes a file that appears under its name only when it is whole, so that a kill in the middle leaves no half message.
+    /// There is no fsync: it would protect against a power cut, which this example does not.
     fn put(&self, name: &str, bytes: &[u8]) -> io::Result<PathBuf> {
         let path = self.folder.join(name);
         let part = self.folder.join(format!("{name}.{}.part", std::process::id()));

@@ -7,7 +7,7 @@ use lettre::{AsyncSmtpTransport, AsyncTransport, Message, Tokio1Executor};
 
 use crate::{meter::Meter, outbox::Outbox};
 
-/// What every run of the job needs: its `State`.
+/// The `State` of the job, which every run needs.
 #[derive(Debug)]
 pub(crate) struct PostOffice {
     outbox: Outbox,
@@ -16,15 +16,15 @@ pub(crate) struct PostOffice {
 }
 
 impl PostOffice {
-    /// A post office that sends to `smtp_url`, if there is one, and otherwise writes into `outbox`.
+    /// Opens a post office that sends to `smtp_url`, if there is one, and otherwise writes into `outbox`.
     ///
     /// # Errors
     ///
-    /// The URL is none that lettre reads. Without the feature `smtp-tls` that includes every URL that asks for TLS.
+    /// The URL cannot be used. Without the feature `smtp-tls` this includes every URL that asks for TLS.
     pub(crate) fn open(outbox: Outbox, smtp_url: Option<&str>, meter: Arc<Meter>) -> Result<Self, BoxError> {
         let smtp = match smtp_url {
             None => None,
-            // The URL may hold a password: it is not shown.
+            // The URL may hold a password, so the error does not show it.
             Some(url) => Some(smtp_at(url).map_err(|error| format!("SMTP_URL cannot be used: {error}"))?),
         };
         Ok(Self { outbox, smtp, meter })
@@ -34,7 +34,7 @@ impl PostOffice {
     ///
     /// # Errors
     ///
-    /// Archived at once where the mail server says that it will never take this message; tried again otherwise.
+    /// The task is archived at once if the mail server says that it will never take this message; otherwise it is tried again.
     pub(crate) async fn deliver(&self, task_id: &str, message: Message) -> Result<(), JobError> {
         if let Some(smtp) = &self.smtp {
             return match smtp.send(message).await {
@@ -49,13 +49,13 @@ impl PostOffice {
     }
 }
 
-/// Any URL that lettre reads: `smtps://user:password@host`, `smtp://host?tls=required`, `smtp://localhost:1025`.
+/// Takes any URL that lettre reads: `smtps://user:password@host`, `smtp://host?tls=required`, `smtp://localhost:1025`.
 #[cfg(feature = "smtp-tls")]
 fn smtp_at(url: &str) -> Result<AsyncSmtpTransport<Tokio1Executor>, BoxError> {
     Ok(AsyncSmtpTransport::<Tokio1Executor>::from_url(url)?.build())
 }
 
-/// `smtp://host:port` alone: lettre reads URLs only when it is built with TLS, and without TLS no password is sent.
+/// Takes `smtp://host:port` alone: lettre reads URLs only when it is built with TLS, and without TLS no password is sent.
 #[cfg(not(feature = "smtp-tls"))]
 fn smtp_at(url: &str) -> Result<AsyncSmtpTransport<Tokio1Executor>, BoxError> {
     let (host, port) = host_and_port(url).ok_or(

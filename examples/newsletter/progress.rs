@@ -12,15 +12,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub(crate) struct Moment {
     /// Tasks of the campaign.
     pub(crate) total: u64,
-    /// Of these, sent or archived.
+    /// Tasks that are sent or archived.
     pub(crate) settled: u64,
-    /// Waiting for their next attempt.
+    /// Tasks that wait for their next attempt.
     pub(crate) retry: u64,
-    /// Held by a worker that is not this process.
+    /// Tasks that another process holds.
     pub(crate) elsewhere: Option<Elsewhere>,
 }
 
-/// Tasks that another worker holds; if it is dead, they come back when its lease ends.
+/// Tasks that another worker holds; if the worker is dead, they come back when its lease ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Elsewhere {
     pub(crate) tasks: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Elsewhere {
 }
 
 impl Moment {
-    /// What is being waited for, in words.
+    /// Says in words which tasks the run waits for.
     pub(crate) fn note(&self) -> String {
         let mut notes = Vec::new();
         if self.retry > 0 {
@@ -72,7 +72,7 @@ impl Progress {
         }
     }
 
-    /// Shows that the broker cannot be asked; the work itself may well go on.
+    /// Shows that the broker does not answer; the work itself may well go on.
     pub(crate) fn unknown(&mut self, error: &dyn std::error::Error) {
         let note = format!("the broker does not answer: {error}");
         match self {

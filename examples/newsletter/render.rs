@@ -10,7 +10,7 @@ use crate::address::Address;
 
 const FROM: &str = "The Weekly <weekly@newsletter.example>";
 
-/// What the template needs to know about its reader.
+/// The facts about a reader that the template needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reader<'a> {
     pub(crate) name: &'a str,
@@ -18,11 +18,12 @@ pub(crate) struct Reader<'a> {
     pub(crate) plan: &'a str,
 }
 
-/// The message to `to`. `task_id` becomes its Message-ID, so that a mailbox that gets it twice after a crash can tell.
+/// Builds the message to `to`. `task_id` becomes its Message-ID, so that a mailbox can tell if it gets the message twice after a
+/// crash.
 ///
 /// # Errors
 ///
-/// The address is none that a mail server takes.
+/// The address is not one that a mail server takes.
 pub(crate) fn message(task_id: &str, to: &Address, reader: Reader<'_>) -> Result<Message, BoxError> {
     let name = one_line(reader.name);
     let to = Mailbox::new(Some(name.clone()).filter(|name| !name.is_empty()), to.as_str().parse()?);
@@ -63,7 +64,7 @@ fn offer(plan: &str) -> &'static str {
     }
 }
 
-/// Names come from a file that anyone may have typed: no line break reaches a header.
+/// Joins words with single spaces. Names come from a file that anyone may have typed: no line break reaches a header.
 fn one_line(text: &str) -> String {
     text.split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())

@@ -1,4 +1,4 @@
-//! The table at the end: what became of the campaign, however many runs it took.
+//! The table at the end: the outcome of the campaign, however many runs it took.
 
 use std::{collections::BTreeMap, fmt, time::Duration};
 
@@ -6,7 +6,7 @@ use asynq_runtime::prelude::{TaskInfo, TaskState};
 
 use crate::{campaign::Campaign, meter::Readings, tally::Tally};
 
-/// What the table shows.
+/// The content of the table.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) campaign: Campaign,
@@ -17,13 +17,13 @@ pub(crate) struct Report {
     pub(crate) settled: Settled,
 }
 
-/// What the broker says of a campaign's tasks.
+/// The settled tasks of a campaign, as the broker has them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Settled {
     pub(crate) sent: usize,
-    /// Of the sent ones, those that were refused before.
+    /// Sent tasks that were refused before.
     pub(crate) retried: usize,
-    /// How many were given up for which reason.
+    /// The number of archived tasks for each reason.
     pub(crate) archived: BTreeMap<String, usize>,
 }
 
@@ -86,7 +86,7 @@ fn row(f: &mut fmt::Formatter<'_>, what: &str, count: usize, note: &str) -> fmt:
     writeln!(f, "{}", line.trim_end())
 }
 
-/// `1234567` as `1,234,567`.
+/// Writes `1234567` as `1,234,567`.
 fn grouped(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);

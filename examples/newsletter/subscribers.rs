@@ -15,13 +15,13 @@ pub(crate) struct Subscriber {
 }
 
 impl Subscriber {
-    /// The address by which two rows are one subscriber: lower case, otherwise as written.
+    /// Returns the address by which two rows are one subscriber: lower case, otherwise as written.
     pub(crate) fn to(&self) -> String {
         self.email.to_lowercase()
     }
 }
 
-/// Every row of the file, in order.
+/// Reads every row of the file, in order.
 ///
 /// # Errors
 ///

@@ -1,10 +1,10 @@
-//! Counts what became of the rows when they were enqueued.
+//! Counts the answers to the rows when they are enqueued.
 
 use std::collections::HashSet;
 
 use asynq_runtime::prelude::{EnqueueError, TaskInfo};
 
-/// What became of the rows.
+/// The number of rows by outcome.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
     /// Rows read.
@@ -13,21 +13,21 @@ pub(crate) struct Tally {
     pub(crate) enqueued: usize,
     /// Rows whose address stands in an earlier row.
     pub(crate) duplicates: usize,
-    /// Addresses that an earlier run enqueued and nobody has settled.
+    /// Addresses that an earlier run enqueued and no run has settled.
     pub(crate) left_over: usize,
     /// Addresses that an earlier run settled.
     pub(crate) already_done: usize,
 }
 
 impl Tally {
-    /// How many tasks the campaign has, however often it was interrupted.
+    /// Returns how many tasks the campaign has, however often it was interrupted.
     pub(crate) fn tasks(&self) -> usize {
         self.rows - self.duplicates
     }
 }
 
-/// Counts answers row by row. A refusal, by the id or by the unique lock, says that a task of this address is there: of an
-/// earlier row if this list has named it before, and otherwise of an earlier run.
+/// Counts answers row by row. A refusal, by the id or by the unique lock, says that a task of this address exists: of an earlier
+/// row if this list has named the address before, and otherwise of an earlier run.
 #[derive(Debug, Default)]
 pub(crate) struct Counting {
     rows: usize,
@@ -52,7 +52,7 @@ impl Counting {
         Ok(())
     }
 
-    /// The sum, where `unsettled` tasks wait or run before this run has started any.
+    /// Returns the sum, if `unsettled` tasks wait or run before this run has started any.
     pub(crate) fn sum(self, unsettled: usize) -> Tally {
         let tasks = self.seen.len();
         let left_over = unsettled.saturating_sub(self.enqueued).min(tasks - self.enqueued);
@@ -89,7 +89,7 @@ mod tests {
         for (id, answer) in [("a", held()), ("b", taken()), ("a", taken()), ("c", taken()), ("c", held())] {
             counting.count(id, answer).unwrap();
         }
-        // Of the three addresses, two still wait.
+        // Two of the three addresses still wait.
         let expected = Tally { rows: 5, enqueued: 0, duplicates: 2, left_over: 2, already_done: 1 };
         assert_eq!(counting.sum(2), expected);
         assert_eq!(expected.tasks(), 3);

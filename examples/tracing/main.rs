@@ -1,4 +1,4 @@
-//! Traces: the request that enqueued, the run, and what the run enqueued are one trace, by OpenTelemetry.
+//! Traces: OpenTelemetry shows the request that enqueued, the run, and the tasks that the run enqueued as one trace.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +13,7 @@ use tracing_subscriber::prelude::*;
 
 #[job(queue = "traced")]
 async fn order(client: State<Client>, number: u32) -> JobResult {
-    // A child of this run.
+    // The span of this task's run is a child of the span of this run.
     receipt::enqueue(&client, number).await?;
     Ok(())
 }

@@ -1,7 +1,7 @@
-//! An axum application that enqueues, and reads the result when somebody asks for it: the worker runs beside it.
+//! An axum application that enqueues, and reads the result when a request asks for it: the worker runs beside it.
 //!
-//! `curl -X POST http://127.0.0.1:PORT/thumbnails/80` says where the result will be; `curl` that, and it answers as soon as the
-//! task has ended, or after 20 s with 202: ask again.
+//! `curl -X POST http://127.0.0.1:PORT/thumbnails/80` answers with the path of the result. A request for that path is answered as
+//! soon as the task has ended, or after 20 s with 202: ask again.
 
 use asynq_runtime::{Outcome, ResultError, prelude::*};
 use axum::{
@@ -43,7 +43,7 @@ async fn main() -> Result<(), BoxError> {
     let app = Router::new().route("/thumbnails/{width}", post(begin)).route("/results/{id}", get(result));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
-    // Requests that are under way are answered, and then the worker leaves in order.
+    // Requests that are under way are answered, and then the worker shuts down in order.
     let ctrl_c = async { drop(tokio::signal::ctrl_c().await) };
     axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(ctrl_c).await?;
     running.shutdown().await?;

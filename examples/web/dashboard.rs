@@ -1,7 +1,7 @@
 //! A worker with its own dashboard: `cargo run --example dashboard -- --dashboard 127.0.0.1:8080 --metrics 9090`.
 //!
-//! It knows its jobs, so their arguments are readable in the pages, and a secret is `***`. For others to reach it, it needs
-//! a login (`ASYNQ_DASHBOARD_PASSWORD_HASH_FILE` or `ASYNQ_DASHBOARD_TOKEN_FILE`) and `--dashboard-host`.
+//! The dashboard knows the jobs of its program, so their arguments are readable in the pages, and a secret is `***`. Other
+//! machines reach it with a login (`ASYNQ_DASHBOARD_PASSWORD_HASH_FILE` or `ASYNQ_DASHBOARD_TOKEN_FILE`) and `--dashboard-host`.
 
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
-//! Metrics: a worker with `/metrics`, `/healthz`, `/readyz` and `/stats`, scraped by itself.
+//! Metrics: a worker with `/metrics`, `/healthz`, `/readyz` and `/stats`, which the program scrapes itself.
 //!
-//! A program of `main!` needs no line for that: `asynq_runtime::main!(services: [asynq_dashboard])` has `--metrics ADDR`.
+//! A program of `main!` needs no code for metrics: `asynq_runtime::main!(services: [asynq_dashboard])` has `--metrics ADDR`.
 
 use asynq_dashboard::Dashboard;
 use asynq_runtime::prelude::*;
@@ -11,7 +11,7 @@ use tokio::{
 
 #[job(queue = "measured", retry = 0)]
 async fn resize(width: u32) -> JobResult {
-    // Metrics of your own go to the same place.
+    // Metrics of your own go to the same endpoint.
     metrics::histogram!("pictures_width_pixels").record(width);
     if width == 0 { Err("no picture is so narrow".into()) } else { Ok(()) }
 }
@@ -44,7 +44,7 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// What Prometheus does every so often.
+/// Requests a page, as Prometheus does every so often.
 async fn get(address: std::net::SocketAddr, path: &str) -> Result<String, BoxError> {
     let mut stream = TcpStream::connect(address).await?;
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");

@@ -1,4 +1,4 @@
-//! The dashboard inside an axum application of one's own, below `/jobs`, beside a worker in the same process.
+//! The dashboard inside your own axum application, below `/jobs`, beside a worker in the same process.
 //!
 //! `TOKEN=$(openssl rand -hex 16) cargo run --example mounted`, then
 //! `curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:PORT/jobs/api/queues`.
@@ -7,7 +7,7 @@ use asynq_dashboard::Dashboard;
 use asynq_runtime::prelude::*;
 use axum::{Router, routing::get};
 
-/// What the application does in the background.
+/// The background work of the application.
 #[job]
 async fn greet(name: String) -> JobResult {
     println!("hello {name}");

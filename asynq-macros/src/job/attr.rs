@@ -17,7 +17,7 @@ use super::{
 };
 use crate::errors::{Errors, Position};
 
-/// What the attribute says. An option that is absent or wrong is `None`; durations that are numbers are whole seconds.
+/// The options of the attribute. An option that is absent or wrong is `None`; durations that are numbers are whole seconds.
 #[derive(Default)]
 pub(super) struct Attr {
     pub(super) queue: Option<Setting<String>>,
@@ -44,15 +44,15 @@ pub(super) struct Attr {
     pub(super) on_archive: Option<Setting<ExprPath>>,
     pub(super) max_crashes: Option<Setting<u32>>,
     pub(super) kill_after: Option<Setting<Duration>>,
-    /// What the struct derives besides serde's traits.
+    /// Traits that the struct derives besides serde's.
     pub(super) derives: Vec<Path>,
     pub(super) crate_path: Option<Setting<Path>>,
     pub(super) cron_crate: Option<Setting<Path>>,
-    /// What only `#[periodic]` says.
+    /// The options that only `#[periodic]` has.
     pub(super) schedule: ScheduleAttr,
-    /// `unique` is written, right or wrong: what needs it must not complain a second time.
+    /// Whether `unique` is written, right or wrong: options that need it must not complain a second time.
     pub(super) mentions_unique: bool,
-    /// The same of `debounce`.
+    /// Whether `debounce` is written, right or wrong.
     pub(super) mentions_debounce: bool,
 }
 
@@ -82,7 +82,7 @@ impl Attr {
             let Some(entry) = Entry::begin(input, errors, position, attribute) else { continue };
             if seen.contains(&entry.key) {
                 entry.wrong(&entry.key, format!("`{}` specified twice", entry.key));
-                // Its value is checked all the same.
+                // The value of the second one is checked all the same.
                 Self::default().set(&entry);
             } else {
                 seen.push(entry.key.clone());
@@ -143,7 +143,7 @@ impl Attr {
 mod tests {
     use super::*;
 
-    /// The messages for these options, in the order they are reported.
+    /// Returns the messages for these options, in the order they are reported.
     fn mistakes(options: &str) -> Vec<String> {
         let errors = Errors::new();
         Attr::parse(options.parse().expect("tokens"), Attribute::Job, &errors);

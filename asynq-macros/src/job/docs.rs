@@ -1,4 +1,4 @@
-//! Writes the documentation of what is generated.
+//! Writes the documentation of the generated items.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{
     setting::{Codec, Pause, UniqueUntil},
 };
 
-/// The paragraph under the user's own words on the struct.
+/// Returns the paragraph under the user's own words on the struct.
 pub(super) fn of_struct(job: &JobModel) -> String {
     let mut facts = vec![format!("Job `{}`", job.name)];
     facts.extend(facts_of(&job.options));
@@ -99,7 +99,7 @@ pub(super) fn of_enqueue_at() -> String {
 const ERRORS: &str = "# Errors\n\nWhen the task is a duplicate, an option or argument is not valid, or the broker \
                       cannot be reached.";
 
-/// The function as a link, where rustdoc can follow one.
+/// Returns the function as a link, if rustdoc can follow one.
 fn function(job: &JobModel) -> String {
     let ident = job.ident().to_string();
     if ident.starts_with("r#") || job.is_contract {

@@ -1,4 +1,4 @@
-//! Reads one `key = value` of the attribute and says what to write when it is not one.
+//! Reads one `key = value` of the attribute, and says what to write instead of anything else.
 
 use std::{cell::Cell, fmt::Display, time::Duration};
 
@@ -18,19 +18,19 @@ use super::{
 };
 use crate::errors::{Errors, Position};
 
-/// One option being read. A reader that returns `None` has recorded why.
+/// One option being read. A reader that returns `None` has recorded a mistake.
 pub(super) struct Entry<'a> {
     pub(super) key: Ident,
     known: &'static Known,
     input: ParseStream<'a>,
     errors: &'a Errors,
     position: Position,
-    /// The stream does not stand right behind a value, so what follows is not a second mistake.
+    /// Whether the stream is not right behind a value, so that the next tokens are not a second mistake.
     stuck: Cell<bool>,
 }
 
 impl<'a> Entry<'a> {
-    /// Reads `derive(Debug, Clone)`, the one option that is written like an attribute; `None` where it is another one.
+    /// Reads `derive(Debug, Clone)`, the one option that is written like an attribute; `None` for any other option.
     pub(super) fn derives(
         input: ParseStream<'a>,
         errors: &'a Errors,
@@ -65,7 +65,7 @@ impl<'a> Entry<'a> {
         Some(derives)
     }
 
-    /// Reads `key =`; when that is not what stands there, records it and goes to the next option.
+    /// Reads `key =`; records other tokens as a mistake and goes to the next option.
     pub(super) fn begin(
         input: ParseStream<'a>,
         errors: &'a Errors,
@@ -121,7 +121,7 @@ impl<'a> Entry<'a> {
         value.map(|value| Setting { value, key: self.key.clone(), position: self.position })
     }
 
-    /// Text in quotes.
+    /// Reads text in quotes.
     pub(super) fn text(&self) -> Option<LitStr> {
         match self.literal()? {
             Lit::Str(text) => Some(text),
@@ -129,7 +129,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A name that passes one of the grammar's checks.
+    /// Reads a name that passes one of the grammar's checks.
     pub(super) fn name(&self, check: fn(&str) -> Result<(), NameError>) -> Option<String> {
         self.checked(&self.text()?, check)
     }
@@ -141,7 +141,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Any text that is not blank.
+    /// Reads any text that is not blank.
     pub(super) fn label(&self) -> Option<String> {
         let literal = self.text()?;
         if literal.value().trim().is_empty() {
@@ -150,7 +150,7 @@ impl<'a> Entry<'a> {
         Some(literal.value())
     }
 
-    /// One of a few words.
+    /// Reads one of a few words.
     pub(super) fn one_of<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let literal = self.text()?;
         let found = literal.value();
@@ -172,7 +172,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A duration of at least one second and of whole seconds; `instead_of_zero` says what zero was probably meant to be.
+    /// Reads a duration of whole seconds, at least one; `instead_of_zero` says what to write instead of zero.
     pub(super) fn seconds(&self, instead_of_zero: &str) -> Option<u64> {
         let key = &self.key;
         let (literal, value) = self.duration()?;
@@ -189,7 +189,7 @@ impl<'a> Entry<'a> {
         self.refuse(&literal, format_args!("`{key}` is kept in whole seconds; write {choice}"))
     }
 
-    /// A duration of at least one millisecond.
+    /// Reads a duration of at least one millisecond.
     pub(super) fn span(&self, instead_of_zero: &str) -> Option<Duration> {
         let (literal, value) = self.duration()?;
         if value.is_zero() {
@@ -199,7 +199,7 @@ impl<'a> Entry<'a> {
         Some(value)
     }
 
-    /// Any duration, with its literal.
+    /// Reads any duration, and returns it with its literal.
     fn duration(&self) -> Option<(LitStr, Duration)> {
         let key = &self.key;
         let literal = match self.literal()? {
@@ -216,12 +216,12 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A back-off in quotes, or the path of a function.
+    /// Reads a back-off in quotes, or the path of a function.
     pub(super) fn pause(&self) -> Option<Pause> {
         if self.input.peek(Token![|])
             && let Ok(closure) = self.input.fork().parse::<ExprClosure>()
         {
-            // Taken in one piece: its commas begin no options.
+            // The closure is taken in one piece, because its commas begin no options.
             let _ = self.input.parse::<ExprClosure>();
             return self.refuse(&closure, self.known.takes());
         }
@@ -243,7 +243,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(super) fn flag(&self) -> Option<bool> {
         match self.literal()? {
             Lit::Bool(flag) => Some(flag.value),
@@ -251,7 +251,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A whole number between `least` and what 32 bits on the wire can hold.
+    /// Reads a whole number between `least` and the maximum of the wire's 32 bits.
     pub(super) fn number(&self, least: u32) -> Option<u32> {
         const MOST: u32 = i32::MAX.unsigned_abs();
         let key = &self.key;
@@ -269,7 +269,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The path of a function.
+    /// Reads the path of a function.
     pub(super) fn path(&self) -> Option<ExprPath> {
         match self.input.fork().parse::<ExprPath>() {
             Ok(_) => self.input.parse().ok(),
@@ -277,7 +277,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The path of a function, or a list of them in brackets.
+    /// Reads the path of a function, or a list of them in brackets.
     pub(super) fn paths(&self) -> Option<Vec<ExprPath>> {
         match self.list()? {
             None => self.path().map(|path| vec![path]),
@@ -288,7 +288,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// A name that passes one of the grammar's checks, or a list of them in brackets.
+    /// Reads a name that passes one of the grammar's checks, or a list of them in brackets.
     pub(super) fn names(&self, check: fn(&str) -> Result<(), NameError>) -> Option<Vec<String>> {
         match self.list()? {
             None => self.name(check).map(|name| vec![name]),
@@ -299,7 +299,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The list that stands here; the inner `None` is for anything that does not begin with a bracket.
+    /// Reads a list in brackets; the inner `None` is for anything that does not begin with a bracket.
     fn list(&self) -> Option<Option<ExprArray>> {
         if !self.input.peek(syn::token::Bracket) {
             return Some(None);
@@ -310,7 +310,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// Reads all elements, so that each mistake is told.
+    /// Reads all elements, so that each mistake is reported.
     fn each<T>(&self, list: &ExprArray, read: impl Fn(&Expr) -> Option<T>) -> Option<Vec<T>> {
         if list.elems.is_empty() {
             return self.refuse(list, self.known.takes());
@@ -319,7 +319,7 @@ impl<'a> Entry<'a> {
         read.into_iter().collect()
     }
 
-    /// The path of a type.
+    /// Reads the path of a type.
     pub(super) fn type_path(&self) -> Option<Path> {
         match self.input.fork().call(Path::parse_mod_style) {
             Ok(_) => self.input.call(Path::parse_mod_style).ok(),
@@ -327,7 +327,7 @@ impl<'a> Entry<'a> {
         }
     }
 
-    /// The path of a crate or module.
+    /// Reads the path of a crate or module.
     pub(super) fn crate_path(&self) -> Option<Path> {
         match self.input.fork().call(Path::parse_mod_style) {
             Ok(path) if path.segments.iter().any(|segment| segment.ident == "$crate") => {
@@ -366,7 +366,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Digits alone: unit and quotes were forgotten.
+/// Returns whether the number is digits alone: unit and quotes were forgotten.
 fn is_plain(number: &LitInt) -> bool {
     number.suffix().is_empty() && number.base10_parse::<u64>().is_ok()
 }
@@ -375,7 +375,7 @@ fn next_token(input: ParseStream<'_>) -> Option<TokenTree> {
     input.cursor().token_tree().map(|(token, _)| token)
 }
 
-/// Leaves the rest of this option out, its comma included.
+/// Skips the rest of this option, its comma included.
 fn skip<T>(input: ParseStream<'_>) -> Option<T> {
     while !input.is_empty() {
         if input.parse::<Token![,]>().is_ok() || input.parse::<TokenTree>().is_err() {

@@ -1,4 +1,4 @@
-//! Prints the model: the struct, what users call on it, the `Job` implementation and the registration.
+//! Prints the model: the struct, its functions for users, the `Job` implementation and the registration.
 
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::paths::Paths;
 
-/// Everything beside the function.
+/// Prints everything beside the function.
 pub(super) fn job(job: &JobModel) -> TokenStream {
     let payload = payload(job, true);
     let handle = handle(job, &Handle::of(job));
@@ -26,7 +26,7 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     let entry = job.schedule.as_ref().map(|schedule| periodic::entry(schedule, job));
     let check = check(job);
     let scoped = scoped(job, &quote!(#check #implementation #registration #aggregation #entry));
-    // The golden files show what stands beside the struct behind it.
+    // In the golden files the other items follow the struct, without `instead`.
     if cfg!(test) {
         return quote!(#payload #handle #scoped);
     }
@@ -35,7 +35,7 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     quote!(#[#private::instead(#payload #handle #scoped)] #allow #vis struct #ident {})
 }
 
-/// The impls, in a scope of their own: `__rt` is not a name in the user's.
+/// Prints the impls in a scope of their own, so that `__rt` is not a name in the user's.
 pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
     let (private, shared, allow) = (job.paths.private(), job.shared_attrs(), allow());
     quote! {
@@ -48,7 +48,7 @@ pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
     }
 }
 
-/// The struct: the job's arguments by name, in their owned forms.
+/// Prints the struct: the job's arguments by name, in their owned forms.
 pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let (private, serde) = (job.paths.private(), job.paths.serde());
     let (ident, vis) = (job.ident(), job.vis());
@@ -56,7 +56,7 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let doc = doc(&docs::of_struct(job));
     let times =
         job.schedule.as_ref().and_then(periodic::next_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
-    // One argument is the payload itself: what Go's `json.Unmarshal` into that type expects.
+    // One argument is the payload itself, as Go's `json.Unmarshal` into its type expects.
     let transparent = (job.arguments().count() == 1).then(|| quote!(#[serde(transparent)]));
     let fields = job.arguments().map(|argument| {
         let (ident, attrs, ty) = (&argument.ident, &argument.attrs, stored(argument, &private));
@@ -81,7 +81,7 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     }
 }
 
-/// What the functions on the struct take, and how they make the builder.
+/// The parameters of the functions on the struct, and the expression that makes the builder.
 pub(super) struct Handle {
     pub(super) parameters: Vec<TokenStream>,
     pub(super) forwarded: Vec<TokenStream>,
@@ -100,14 +100,14 @@ impl Handle {
     }
 }
 
-/// The functions users call.
+/// Prints the functions that users call.
 pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
     let private = job.paths.private();
     let (ident, vis) = (job.ident(), job.vis());
     let (shared, allow) = (job.shared_attrs(), allow());
     let Handle { parameters, forwarded, builder } = handle;
     let (delay, when) = (local("delay"), local("when"));
-    // The names and bounds are written at the name of the function, so that a wrong call is told beside the job and in few lines.
+    // The names and bounds have the function's span, so that a wrong call is reported beside the job and in few lines.
     let span = ident.span();
     let client = Ident::new("client", at(span));
     let [of_job, enqueue, enqueue_in, enqueue_at] =
@@ -116,7 +116,8 @@ pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
     let (length, moment) =
         (quote_spanned!(span=> impl #there::IntoSpan), quote_spanned!(span=> impl #there::IntoInstant));
     let taken_client = quote_spanned!(at(span)=> #client: &#private::Client);
-    // A type that does not depend on the caller's: otherwise a wrong one is told once more for the future, and for its `.await`.
+    // The future's type holds no type of the caller, because a wrong one would be reported again for the future and its
+    // `.await`.
     let enqueued = quote!(#private::Result<#private::Enqueued<Self>, #private::EnqueueError>);
     let future = quote!(#private::BoxFuture<'static, #enqueued>);
     let doc_job = doc(docs::of_job());
@@ -192,7 +193,7 @@ fn implementation(job: &JobModel) -> TokenStream {
     }
 }
 
-/// What lets this job run tasks of earlier versions.
+/// Prints the constants that let this job run tasks of earlier versions.
 fn evolution(job: &JobModel) -> TokenStream {
     let mut arguments = job.arguments();
     let argument = match (arguments.next(), arguments.next()) {
@@ -206,7 +207,7 @@ fn evolution(job: &JobModel) -> TokenStream {
     let aliases = (!aliases.is_empty()).then(|| quote!(const ALIASES: &'static [&'static str] = &[#(#aliases),*];));
     let upgrades = job.upgrades.iter().map(|path| {
         let earlier = local("earlier");
-        // A value of this type, because the compiler says less of one than of an argument.
+        // A variable of this type, because the compiler says less of a wrong variable than of a wrong argument.
         quote_spanned! {at(path.span())=>
             __rt::Upgrade::new(|#earlier| {
                 let upgrade: fn(_) -> Self = #path;
@@ -228,12 +229,12 @@ fn registration(job: &JobModel) -> TokenStream {
     }
 }
 
-/// How tasks of another job become one of this.
+/// Prints the conversion of another job's tasks into one task of this job.
 fn aggregation(job: &JobModel) -> Option<TokenStream> {
     let (path, ident) = (job.aggregates.as_ref()?, job.ident());
     let argument = job.arguments().next()?;
     let (field, name, ok) = (&argument.ident, local("tasks"), ok(job));
-    // At the parameter's type: there the compiler says that it is another one.
+    // The span is that of the parameter's type, where the compiler reports another type.
     let made = Ident::new("tasks", at(argument.ty.span()));
     Some(quote! {
         impl __rt::Aggregates for #ident {
@@ -264,7 +265,7 @@ fn backoff(pause: &Pause) -> TokenStream {
             let (first, most) = (time(*first), time(*most));
             quote!(__rt::Backoff::exponential(#first, #most))
         }
-        // As above.
+        // A variable, as for an upgrade.
         Pause::By(path) => quote_spanned! {at(path.span())=>
             __rt::Backoff::by({
                 let decide: fn(u32, &__rt::JobError) -> __rt::Duration = #path;
@@ -329,7 +330,7 @@ fn options(options: &Options) -> Option<TokenStream> {
     (!calls.is_empty()).then(|| quote!(const OPTIONS: __rt::JobOptions = __rt::JobOptions::new()#(#calls)*;))
 }
 
-/// The type of the result. Where nothing else can fail it is the function's own, so that a wrong one is told once.
+/// Prints the type of the result. If nothing else can fail it is the function's own, so that a wrong one is reported once.
 fn output_type(job: &JobModel) -> TokenStream {
     let ty = &job.output;
     if job.is_direct() {
@@ -348,7 +349,7 @@ fn unique_by(job: &JobModel) -> Option<TokenStream> {
     })
 }
 
-/// An argument as a parameter of the functions users call.
+/// Prints an argument as a parameter of the functions that users call.
 pub(super) fn taken(argument: &Argument, paths: &Paths) -> TokenStream {
     let (ident, ty) = (&argument.ident, &argument.ty);
     match argument.form {
@@ -361,7 +362,7 @@ pub(super) fn taken(argument: &Argument, paths: &Paths) -> TokenStream {
     }
 }
 
-/// An argument's field in a struct literal, made of what the caller gave.
+/// Prints an argument's field in a struct literal, made of the caller's value.
 fn field_value(argument: &Argument, private: &TokenStream) -> TokenStream {
     let ident = &argument.ident;
     match &argument.form {

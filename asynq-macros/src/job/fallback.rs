@@ -1,4 +1,4 @@
-//! Stands in for a job whose signature is wrong, so that the places which use it stay quiet.
+//! Prints a stub for a job whose signature is wrong, so that the places that use the job cause no further errors.
 
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
@@ -10,7 +10,7 @@ use super::{
     tokens::local,
 };
 
-/// A job that has everything but a body. It never runs: the mistakes that lead here stop the compilation.
+/// Prints a job that has everything but a body. The job never runs: the mistakes that lead here stop the compilation.
 pub(super) fn stub(job: &JobModel) -> TokenStream {
     let (ident, name) = (job.ident(), &job.name);
     let payload = payload(job, false);
@@ -31,7 +31,7 @@ pub(super) fn stub(job: &JobModel) -> TokenStream {
     quote!(#payload #handle #scoped)
 }
 
-/// As many parameters as the function has arguments; the wrong ones take any value.
+/// Returns as many parameters as the function has arguments; the wrong ones take any value.
 fn anything(job: &JobModel) -> Handle {
     let mut parameters = Vec::new();
     let mut forwarded = Vec::new();

@@ -32,7 +32,7 @@ use crate::{
     paths::Home,
 };
 
-/// Which of the two is written.
+/// The attribute that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Attribute {
     /// `#[job]`
@@ -41,8 +41,8 @@ pub(crate) enum Attribute {
     Periodic,
 }
 
-/// The whole pipeline. When something is wrong, everything that is wrong is reported, and what can still be generated
-/// is, so that the rest of the user's program stays quiet.
+/// Runs the whole pipeline. All mistakes are reported at once, and the parts that can still be made are printed, so that the
+/// rest of the user's program causes no further errors.
 pub(crate) fn expand(attribute: Attribute, home: Home, options: TokenStream, item: TokenStream) -> TokenStream {
     let errors = Errors::new();
     let attr = Attr::parse(options, attribute, &errors);
@@ -60,9 +60,9 @@ pub(crate) fn expand(attribute: Attribute, home: Home, options: TokenStream, ite
     tokens
 }
 
-/// The function as it was written, and what stands beside it.
+/// Prints the function as it was written, and the items beside it.
 fn printed(job: &JobModel) -> TokenStream {
-    // Of a contract only its struct is there; `fn` without a body is not Rust.
+    // A contract has only its struct: an `fn` without a body is not valid Rust.
     let function = (!job.is_contract).then_some(&job.function);
     let beside = match job.health {
         Health::Sound => expand::job(job),

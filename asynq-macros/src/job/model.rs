@@ -29,31 +29,31 @@ pub(super) struct JobModel {
     pub(super) parameters: Vec<Parameter>,
     pub(super) output: Type,
     pub(super) is_blocking: bool,
-    /// This program enqueues it, and another one runs it.
+    /// Whether this program only enqueues the job, and another one runs it.
     pub(super) is_contract: bool,
     pub(super) options: Options,
     /// The arguments that make two tasks equal; `None` means all of them.
     pub(super) unique_by: Option<Vec<Ident>>,
-    /// The names that it had before.
+    /// The earlier names of the job.
     pub(super) aliases: Vec<String>,
-    /// What makes this job of the arguments of earlier versions.
+    /// The functions that make this job of the arguments of earlier versions.
     pub(super) upgrades: Vec<ExprPath>,
     pub(super) codec: Codec,
     pub(super) fingerprint: Option<String>,
     pub(super) backoff: Option<Pause>,
     pub(super) on_error: Option<ExprPath>,
     pub(super) on_archive: Option<ExprPath>,
-    /// The job whose tasks become one of this.
+    /// The job whose tasks become one task of this job.
     pub(super) aggregates: Option<Path>,
-    /// What the struct derives besides.
+    /// Traits that the struct derives besides serde's.
     pub(super) derives: Vec<Path>,
-    /// When it runs by itself.
+    /// The times at which the job runs by itself.
     pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
     pub(super) health: Health,
 }
 
-/// What becomes `JobOptions`; durations that are numbers in seconds.
+/// The values of `JobOptions`; durations that are numbers are in seconds.
 pub(super) struct Options {
     pub(super) queue: Option<String>,
     pub(super) retry: Option<u32>,
@@ -72,7 +72,7 @@ pub(super) struct Options {
 }
 
 impl JobModel {
-    /// Puts the two halves together and records where they contradict each other.
+    /// Combines the attribute and the signature, and records where they contradict each other.
     pub(super) fn new(
         mut function: Item,
         mut attr: Attr,
@@ -97,7 +97,7 @@ impl JobModel {
         for (ty, parameter) in types.zip(&signature.parameters) {
             if let Parameter::Incomplete(error) = parameter {
                 ty.clone_from(error);
-                // The body would be told what it does with a parameter of no type.
+                // The compiler would report each use in the body of a parameter without a type.
                 function.body = quote!({ ::core::unimplemented!() });
                 function.attrs.push(parse_quote!(#[allow(unused)]));
             }
@@ -154,7 +154,7 @@ impl JobModel {
         &self.function.vis
     }
 
-    /// What is stored, in the order of the signature.
+    /// Returns the arguments, which are stored, in the order of the signature.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &Argument> {
         self.parameters.iter().filter_map(|parameter| match parameter {
             Parameter::Argument(argument) => Some(&**argument),
@@ -162,17 +162,17 @@ impl JobModel {
         })
     }
 
-    /// The function's attributes that hold for everything that is generated beside it.
+    /// Returns the function's attributes that hold for everything that is generated beside it.
     pub(super) fn shared_attrs(&self) -> impl Iterator<Item = &Attribute> {
         self.attrs_named(&["cfg", "allow"])
     }
 
-    /// The function's attributes that the struct has besides.
+    /// Returns the function's attributes that the struct has besides.
     pub(super) fn struct_attrs(&self) -> impl Iterator<Item = &Attribute> {
         self.attrs_named(&["deprecated", "doc"])
     }
 
-    /// Whether the function's result is the job's, with nothing between them.
+    /// Returns whether the function's result is the job's, with nothing between them.
     pub(super) fn is_direct(&self) -> bool {
         let may_lack = self.parameters.iter().any(|parameter| {
             matches!(parameter, Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_))
@@ -204,7 +204,7 @@ fn check_unique(attr: &Attr, errors: &Errors) {
     }
 }
 
-/// A task that waits for quiet waits by itself, and somebody enqueues it again and again.
+/// Refuses `debounce` with a group or a schedule: a debounced task waits by itself, and callers enqueue it again and again.
 fn check_debounce(attr: &Attr, errors: &Errors) {
     if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions_debounce) {
         let message = "`debounce_max` needs `debounce`: say how long it has to be quiet, as in `debounce = \"30s\"`";
@@ -232,7 +232,7 @@ fn check_fingerprint(attr: &Attr, errors: &Errors) {
     }
 }
 
-/// What only the program can say that runs the job.
+/// Refuses options of a contract that only the program that runs the job can set.
 fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     if !signature.is_contract {
         return;
@@ -265,7 +265,7 @@ fn check_on_error(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     }
 }
 
-/// One argument takes the arguments of all tasks, and the new task has a group no more.
+/// Checks that one argument takes the arguments of all tasks, and that the new task has no group.
 fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     let Some(aggregates) = &attr.aggregates else { return };
     if let Some(group) = &attr.group {
@@ -289,7 +289,7 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
     }
 }
 
-/// The arguments named in `"to, campaign"`.
+/// Returns the arguments named in `"to, campaign"`.
 fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &Errors) -> Option<Vec<Ident>> {
     let arguments: Vec<&Argument> = parameters
         .iter()

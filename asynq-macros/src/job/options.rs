@@ -1,4 +1,4 @@
-//! Knows the options of `#[job]` and `#[periodic]`: what each one takes, and what was meant by one that does not exist.
+//! The options of `#[job]` and `#[periodic]`: the values that each takes, and the likely meaning of one that does not exist.
 
 use asynq_grammar::nearest;
 
@@ -47,7 +47,7 @@ const OPTIONS: [Known; 26] = [
 /// The only option without `=`.
 pub(super) const DERIVE: &str = "derive";
 
-/// What only a schedule has.
+/// The options that only a schedule has.
 const OF_SCHEDULES: [Known; 5] = [
     Known { name: "tz", takes: "a time zone in quotes", example: "\"Europe/Berlin\"" },
     Known { name: "missed", takes: "\"skip\", \"once\" or \"all(n)\"", example: "\"once\"" },
@@ -56,7 +56,7 @@ const OF_SCHEDULES: [Known; 5] = [
     Known { name: "cron_crate", takes: "a path without quotes", example: "::renamed_cron" },
 ];
 
-/// Words of other frameworks, and of the builder, for what is called otherwise here.
+/// Words of other frameworks and of the builder, with the options that mean the same here.
 const ELSEWHERE: [(&str, &str); 38] = [
     ("max_retry", "retry"),
     ("max_retries", "retry"),
@@ -110,17 +110,17 @@ const SCHEDULES_ELSEWHERE: [(&str, &str); 9] = [
     ("splay", "jitter"),
 ];
 
-/// What only one enqueue can say, because it differs from one task to the next.
+/// Settings of one enqueue alone, because they differ from one task to the next.
 const PER_CALL: [&str; 6] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace"];
 
 impl Known {
-    /// How it is written: `` `retry = 5` ``.
+    /// Returns the option as it is written: `` `retry = 5` ``.
     pub(super) fn example(&self) -> String {
         let equals = if self.name == DERIVE { "" } else { " = " };
         format!("`{}{equals}{}`", self.name, self.example)
     }
 
-    /// What it takes, with an example.
+    /// Returns the values that the option takes, with an example.
     pub(super) fn takes(&self) -> String {
         format!("`{}` takes {}: {}", self.name, self.takes, self.example())
     }
@@ -138,7 +138,7 @@ fn all(attribute: Attribute) -> impl Iterator<Item = &'static Known> {
     of_schedules.iter().chain(&OPTIONS)
 }
 
-/// The message for an option that does not exist.
+/// Returns the message for an option that does not exist.
 pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
     if attribute == Attribute::Job && OF_SCHEDULES.iter().any(|known| known.name == name) {
         return format!("`{name}` belongs to a schedule: write `#[periodic(\"0 9 * * *\", {name} = …)]`");

@@ -1,4 +1,4 @@
-//! Understands one parameter: supplied by the worker, or an argument and in which form it is stored.
+//! Reads one parameter: supplied by the worker, or an argument in one of the forms in which it is stored.
 
 mod form;
 mod mistake;
@@ -32,11 +32,11 @@ pub(super) enum Parameter {
     Checkpoint(Box<Type>),
     /// `tick: Tick` of a periodic job; holds the type as it is written.
     Tick(Box<Type>),
-    /// What is stored in the payload.
+    /// A value that is stored in the payload.
     Argument(Box<Argument>),
-    /// `mailer: State`; holds an error to stand in the place of the type, which the compiler then says nothing about.
+    /// `mailer: State`; holds an error in the place of the type, about which the compiler then says nothing.
     Incomplete(Box<Type>),
-    /// A mistake has been recorded; whether the caller gives something here all the same.
+    /// A mistake has been recorded; `is_argument` says whether the caller gives a value here all the same.
     Broken { is_argument: bool },
 }
 
@@ -138,7 +138,7 @@ impl Parameter {
 }
 
 impl Parameter {
-    /// The type of what is made of the context, as it is written.
+    /// Returns the type of a parameter that is made of the context, as it is written.
     pub(super) fn supplied(&self) -> Option<&Type> {
         match self {
             Self::State(state) => Some(&state.ty),
@@ -154,8 +154,8 @@ impl Parameter {
 }
 
 impl Argument {
-    /// Whether its type alone decides how it is stored: no `#[serde(with = …)]` or the like, and no `$crate`, which cannot be
-    /// written in quotes.
+    /// Returns whether the type alone decides how the argument is stored: no `#[serde(with = …)]` or the like, and no
+    /// `$crate`, which cannot be written in quotes.
     pub(super) fn is_plain(&self) -> bool {
         const BY_OTHERS: [&str; 7] =
             ["with", "serialize_with", "deserialize_with", "skip", "skip_serializing", "skip_deserializing", "getter"];
@@ -166,7 +166,7 @@ impl Argument {
         !self.attrs.iter().any(by_others) && !self.ty.to_token_stream().to_string().contains('$')
     }
 
-    /// The name of the argument as a user says it: without `r#`.
+    /// Returns the name of the argument as a user says it: without `r#`.
     pub(super) fn name(&self) -> String {
         self.ident.unraw().to_string()
     }
@@ -177,12 +177,12 @@ const FROM_CONTEXT: &str = "from_context";
 /// The mark of a parameter that is an argument, whatever its type is called.
 const ARG: &str = "arg";
 
-/// Whether an attribute of a parameter speaks to the macro alone.
+/// Returns whether an attribute of a parameter is for the macro alone.
 pub(super) fn is_mark(attr: &Attribute) -> bool {
     attr.path().is_ident(FROM_CONTEXT) || attr.path().is_ident(ARG)
 }
 
-/// Whether an attribute of a parameter belongs on the field and not on the function.
+/// Returns whether an attribute of a parameter belongs on the field and not on the function.
 pub(super) fn moves_to_field(attr: &Attribute) -> bool {
     attr.path().is_ident("serde") || attr.path().is_ident("doc")
 }

@@ -12,13 +12,13 @@ use super::{
     tokens::{at, time},
 };
 
-/// The entry in the program's inventory.
+/// Prints the entry in the program's inventory.
 pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
     let (cron, ident, text) = (job.paths.cron(), job.ident(), &schedule.text);
     let zone = schedule.zone.as_ref().map(|zone| {
         let variant = &zone.variant;
         let tz = quote_spanned!(at(variant.span())=> __cron::Tz);
-        // A zone in the text is read from there again; here the compiler only looks whether it exists.
+        // The runtime reads a zone in the text again; here the compiler only checks that the zone exists.
         match zone.is_option {
             true => (quote!(.zone(#tz::#variant)), TokenStream::new()),
             false => (TokenStream::new(), quote!(const _: __cron::Tz = #tz::#variant;)),
@@ -60,7 +60,7 @@ pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
     }
 }
 
-/// A paragraph with the next times, for documentation alone: an ordinary build must not depend on the clock.
+/// Returns a paragraph with the next times, for documentation alone: an ordinary build must not depend on the clock.
 pub(super) fn next_times(schedule: &Schedule) -> Option<String> {
     let cron::Schedule::Fields(fields) = schedule.spec else { return None };
     let now = civil(now());
@@ -82,7 +82,7 @@ pub(super) fn next_times(schedule: &Schedule) -> Option<String> {
     ))
 }
 
-/// Unix seconds: as `SOURCE_DATE_EPOCH` says, or the clock.
+/// Returns Unix seconds: those of `SOURCE_DATE_EPOCH`, or of the clock.
 fn now() -> i64 {
     if cfg!(test) {
         return 1_767_225_600;
@@ -95,7 +95,7 @@ fn moment(given: Option<&str>, clock: SystemTime) -> i64 {
     given.and_then(|text| text.trim().parse().ok()).or_else(clock).unwrap_or(0)
 }
 
-/// The moment on a clock of UTC.
+/// Returns the moment on a clock of UTC.
 fn civil(unix: i64) -> Civil {
     let (mut days, seconds) = (unix.div_euclid(86_400).clamp(0, 3_000_000), unix.rem_euclid(86_400));
     let mut date = Civil::midnight(1970, 1, 1);

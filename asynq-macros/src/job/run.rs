@@ -1,4 +1,4 @@
-//! Prints the call of the function: what is passed to it, and its result as the framework's.
+//! Prints the call of the function: its parameters, and its result as the framework's.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
@@ -22,8 +22,8 @@ pub(super) fn run(job: &JobModel) -> TokenStream {
     };
     let this = this();
     let output = quote_spanned!(at(job.output.span())=> Self::Output);
-    // The name of the function itself: here the compiler says that a future is not `Send`. It says more of an `async fn`, and of
-    // what a macro wrote.
+    // The span is the name of the function, where the compiler reports a future that is not `Send`. The report would be
+    // longer for an `async fn`, and for code with the span of a macro.
     let future = quote_spanned!(job.ident().span()=> impl __rt::Future<Output = #output> + ::core::marker::Send);
     quote_spanned! {at(job.ident().span())=>
         fn run(#this, #ctx: &__rt::JobContext) -> #future {
@@ -66,7 +66,7 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
     }
 }
 
-/// The function's result as the framework's.
+/// Prints the function's result as the framework's.
 fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     match &job.on_error {
         None if job.is_direct() => call,
@@ -82,7 +82,7 @@ fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
     }
 }
 
-/// What the worker supplies and may lack: then the function is not called.
+/// Prints a value that the worker supplies and may lack; without it the function is not called.
 fn supplied(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> Option<TokenStream> {
     match parameter {
         Parameter::State(_) | Parameter::FromContext(_) => parameter.supplied().map(|ty| from_context(job, ty, ctx)),
@@ -93,7 +93,7 @@ fn supplied(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> Option<TokenS
     }
 }
 
-/// Any other parameter, as it is handed to the function.
+/// Prints any other parameter as it is passed to the function.
 fn passed(job: &JobModel, parameter: &Parameter, ctx: &Ident) -> TokenStream {
     if let Parameter::Tick(ty) = parameter {
         let cron = job.paths.cron();

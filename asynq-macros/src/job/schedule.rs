@@ -1,4 +1,4 @@
-//! What `#[periodic]` has besides: the schedule, checked here.
+//! The schedule of `#[periodic]`, checked here, and its options.
 
 use std::time::Duration;
 
@@ -9,11 +9,11 @@ use syn::{Lit, LitStr, Token, parse::ParseStream};
 use super::{entry::Entry, literal::within, setting::Setting};
 use crate::errors::{Errors, Position};
 
-/// So many missed ticks are made up for one by one at most.
+/// Most missed ticks that are made up for one by one.
 const MOST_REPLAYED: u32 = 10_000;
 const FIRST: Position = Position::Option(0);
 
-/// What the attribute says; what is absent or wrong is `None`.
+/// The schedule and its options in the attribute; an option that is absent or wrong is `None`.
 #[derive(Default)]
 pub(super) struct ScheduleAttr {
     spec: Option<(LitStr, cron::Spec)>,
@@ -23,7 +23,7 @@ pub(super) struct ScheduleAttr {
     jitter: Option<Setting<Duration>>,
 }
 
-/// A schedule of which nothing can be wrong but the name of its zone, which the compiler checks.
+/// A schedule in which only the name of the zone can still be wrong, which the compiler checks.
 pub(super) struct Schedule {
     pub(super) text: LitStr,
     pub(super) spec: cron::Schedule,
@@ -37,7 +37,7 @@ pub(super) struct Schedule {
 pub(super) struct Zone {
     pub(super) name: String,
     pub(super) variant: Ident,
-    /// In `tz`, not in the text of the schedule.
+    /// Whether the zone is in `tz`, not in the text of the schedule.
     pub(super) is_option: bool,
 }
 
@@ -74,7 +74,7 @@ impl ScheduleAttr {
             Err(error) => {
                 let message = format!("the schedule comes first, as text in quotes: {EXAMPLE}");
                 errors.push(FIRST, syn::Error::new(error.span(), message));
-                // What follows may be an option, which is checked all the same.
+                // The next tokens may be an option, which is checked all the same.
                 if !(input.peek(syn::Ident) && input.peek2(Token![=])) {
                     skip_to_comma(input);
                 } else {
@@ -133,7 +133,7 @@ impl ScheduleAttr {
         }
     }
 
-    /// Whether it says when the job runs.
+    /// Returns whether there is a valid schedule.
     pub(super) fn is_there(&self) -> bool {
         self.spec.is_some()
     }
@@ -192,7 +192,7 @@ impl Zone {
     }
 }
 
-/// How chrono-tz spells a zone.
+/// Returns the name of a zone as chrono-tz spells it.
 fn variant(name: &str) -> String {
     let mut variant = String::new();
     let mut chars = name.chars().peekable();
@@ -209,7 +209,7 @@ fn variant(name: &str) -> String {
 }
 
 impl Schedule {
-    /// The schedule in English.
+    /// Returns the schedule in English.
     pub(super) fn sentence(&self) -> String {
         let zone = self.zone.as_ref().filter(|zone| zone.name != "UTC" && !self.is_interval());
         let zone = zone.map(|zone| format!(", {} time", zone.name)).unwrap_or_default();

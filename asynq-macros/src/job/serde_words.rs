@@ -1,4 +1,4 @@
-//! Finds slips of the pen in `#[serde(…)]`, which serde tells together with errors about the whole job.
+//! Finds misspelt words in `#[serde(…)]`, which serde reports together with errors about the whole job.
 
 use asynq_grammar::nearest;
 use proc_macro2::TokenTree;
@@ -22,8 +22,9 @@ const OF_SERDE: [&str; 14] = [
     "getter",
 ];
 
-/// A word in `#[serde(…)]` that is nearly one of serde's, and that one. serde would tell it, and the compiler then that the job
-/// is neither `Serialize` nor `Deserialize`. Other unknown words are left to serde: a newer one may know them.
+/// Returns a word in `#[serde(…)]` that is nearly one of serde's, and serde's word. serde would report it, and the compiler
+/// would add that the job is neither `Serialize` nor `Deserialize`. Other unknown words are left to serde: a newer one may
+/// know them.
 pub(super) fn misspelt_in(attr: &Attribute) -> Option<(Ident, &'static str)> {
     let list = attr.meta.require_list().ok()?;
     let mut begins = true;

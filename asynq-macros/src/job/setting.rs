@@ -1,4 +1,4 @@
-//! What options of the attribute may be set to.
+//! The values of the attribute's options.
 
 use asynq_grammar::Backoff;
 use syn::{ExprPath, Ident};
@@ -24,7 +24,7 @@ pub(super) enum Codec {
     Json,
 }
 
-/// What frees the lock of a unique task.
+/// The event that frees the lock of a unique task.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum UniqueUntil {
     End,
@@ -34,8 +34,8 @@ pub(super) enum UniqueUntil {
 
 /// How long a failed task waits.
 pub(super) enum Pause {
-    /// As the text says.
+    /// By a back-off in text.
     Declared(Backoff),
-    /// As this function says.
+    /// By this function.
     By(ExprPath),
 }

@@ -1,4 +1,4 @@
-//! Reads the signature of a job's function and refuses what cannot be a job.
+//! Reads the signature of a job's function and refuses functions that cannot be a job.
 
 use quote::ToTokens;
 use syn::{Attribute, FnArg, GenericParam, ReturnType, Safety, Signature, Type, parse_quote};
@@ -12,22 +12,22 @@ use crate::{
     item::Item,
 };
 
-/// What the signature says.
+/// The facts of the signature.
 pub(super) struct JobSignature {
     pub(super) parameters: Vec<Parameter>,
     /// The return type; `()` when none is written.
     pub(super) output: Type,
-    /// A `fn` without `async`, which runs on the blocking pool.
+    /// Whether this is an `fn` without `async`, which runs on the blocking pool.
     pub(super) is_blocking: bool,
-    /// A semicolon instead of a body: what another program runs.
+    /// Whether a semicolon stands instead of a body: another program runs the job.
     pub(super) is_contract: bool,
-    /// How much of it could be understood.
+    /// How much of the signature could be understood.
     pub(super) health: Health,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Health {
-    /// A job can be made of it.
+    /// A job can be made of the function.
     Sound,
     /// Mistakes were recorded; only a stub can stand in for the job.
     Broken,
@@ -55,7 +55,7 @@ impl JobSignature {
     }
 }
 
-/// Whether this makes a job of the function, too.
+/// Returns whether this attribute makes a job of the function, too.
 pub(super) fn is_job(attr: &Attribute) -> bool {
     attr.path().segments.last().is_some_and(|segment| segment.ident == "job" || segment.ident == "periodic")
 }
@@ -147,7 +147,7 @@ impl Reader<'_> {
                 }
                 Parameter::Checkpoint(_) => has_checkpoint = true,
                 Parameter::Incomplete(_) | Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
-                // The types of the others may name a parameter that does not exist outside the function.
+                // The types of arguments may name a parameter that does not exist outside the function.
                 Parameter::Argument(_) if !sig.generics.params.is_empty() => {
                     parameter = Parameter::Broken { is_argument: true };
                 }

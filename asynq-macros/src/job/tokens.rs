@@ -7,17 +7,17 @@ use quote::{ToTokens, quote, quote_spanned};
 
 use super::parameter::{Argument, Form};
 
-/// A name that cannot meet one of the user's.
+/// Returns a name that cannot collide with one of the user's.
 pub(super) fn local(name: &str) -> Ident {
     Ident::new(name, Span::mixed_site())
 }
 
-/// `self` is hygienic too: where it is declared and where it is used it must come from the same place.
+/// Returns `self`, which is hygienic too: its declaration and its uses must come from the same place.
 pub(super) fn this() -> Ident {
     local("self")
 }
 
-/// The user's place in the source, with the macro's names.
+/// Returns the user's place in the source, with the macro's names.
 pub(super) fn at(span: Span) -> Span {
     Span::mixed_site().located_at(span)
 }
@@ -31,7 +31,7 @@ pub(super) fn doc_at(span: Span, text: &str) -> TokenStream {
     quote_spanned!(span=> #(#[doc = #lines])*)
 }
 
-/// What users forbid in their own code and cannot repair in ours. Everything public is documented all the same.
+/// Prints the lints that users may forbid and cannot repair in our code. Everything public is documented all the same.
 pub(super) fn allow() -> TokenStream {
     quote! {
         #[allow(
@@ -51,7 +51,7 @@ pub(super) fn allow() -> TokenStream {
     }
 }
 
-/// A duration of whole milliseconds.
+/// Prints a duration of whole milliseconds.
 pub(super) fn time(span: Duration) -> TokenStream {
     if span.subsec_millis() == 0 {
         let seconds = Literal::u64_unsuffixed(span.as_secs());
@@ -61,7 +61,7 @@ pub(super) fn time(span: Duration) -> TokenStream {
     quote!(__rt::Duration::from_millis(#ms))
 }
 
-/// The type of an argument's field.
+/// Returns the type of an argument's field.
 pub(super) fn stored(argument: &Argument, private: &TokenStream) -> TokenStream {
     match &argument.form {
         Form::Owned | Form::Text => argument.ty.to_token_stream(),

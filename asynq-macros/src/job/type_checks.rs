@@ -1,4 +1,4 @@
-//! What a job asks of the types in its signature: checked in one place, taken for granted everywhere else.
+//! The traits that a job asks of the types in its signature: checked in one place, taken for granted everywhere else.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{quote, quote_spanned};
@@ -10,7 +10,7 @@ use super::{
     tokens::{at, stored},
 };
 
-/// The one place where the compiler is asked whether the types fit; see `job/type_checks.rs` of the runtime.
+/// Prints the one place where the compiler is asked whether the types fit; see `job/type_checks.rs` of the runtime.
 pub(super) fn check(job: &JobModel) -> TokenStream {
     let (ident, private) = (job.ident(), quote!(__rt));
     let arguments = job.arguments().filter(|argument| argument.is_plain()).map(|argument| {
@@ -24,7 +24,7 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
     let part =
         job.aggregates.as_ref().map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
-    // Elsewhere `Job::Output` asks.
+    // In a direct job `Job::Output` asks.
     let output = (!job.is_direct()).then(|| {
         let ty = &job.output;
         quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
@@ -42,17 +42,17 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
     }
 }
 
-/// What serde's derive may take for granted of an argument's type.
+/// Prints the bounds that serde's derive may take for granted of an argument's type.
 pub(super) fn bound(job: &JobModel, argument: &Argument) -> TokenStream {
     let (ident, private) = (job.ident(), job.paths.private_text());
     let ty = stored(argument, &job.paths.private());
     let bound = format!("for<'__job> {ty}: {private}::Stored<'__job, {{ <{ident} as {private}::Checked>::OK }}>");
-    // At the user's own place, so that what is wrong with the name of the type is told once.
+    // The bound has the span of the user's type, so that a wrong name of the type is reported once.
     let bound = LitStr::new(&bound, argument.ty.span());
     quote!(#[serde(bound(serialize = #bound, deserialize = #bound))])
 }
 
-/// The constant that silences what a wrong type would break besides.
+/// Prints the constant that silences further errors of a wrong type.
 pub(super) fn ok(job: &JobModel) -> TokenStream {
     let ident = job.ident();
     quote!({ <#ident as __rt::Checked>::OK })
@@ -87,7 +87,7 @@ pub(super) fn requires(job: &JobModel) -> Option<TokenStream> {
     })
 }
 
-/// What the worker supplies, by the type as it is written: a stranger of the same name is told at its place.
+/// Prints a supplied value by its type as written: a foreign type of the same name is reported at its place.
 pub(super) fn from_context(job: &JobModel, ty: &Type, ctx: &Ident) -> TokenStream {
     let ok = ok(job);
     quote_spanned!(at(ty.span())=> <#ty as __rt::Supplied<#ok>>::from_context(#ctx).await?)

@@ -17,7 +17,7 @@ pub(super) struct Diagnostic {
     pub(super) call_site: Option<&'static str>,
 }
 
-/// The mistakes in a file, in the order of the compiler's messages.
+/// Returns the mistakes in a file, in the order of the compiler's messages.
 pub(super) fn diagnostics(source: &str) -> Vec<Diagnostic> {
     let tokens: TokenStream = source.parse().expect("the case consists of tokens");
     let mut expander = Expander { ranges: TokenRanges::of(&tokens), diagnostics: Vec::new() };
@@ -83,7 +83,7 @@ impl Expander {
     }
 }
 
-/// The name, the kind and the options of `job` or `periodic` in the brackets of an attribute.
+/// Returns the name, the kind and the options of `job` or `periodic` in the brackets of an attribute.
 fn ours(brackets: &Group) -> Option<(&'static str, Attribute, TokenStream)> {
     let mut tokens = brackets.stream().into_iter();
     let Some(TokenTree::Ident(name)) = tokens.next() else { return None };

@@ -82,7 +82,7 @@ fn a_case_that_differs_shows_both_messages() {
     assert_eq!(difference(&before, now), changed.to_owned() + &same);
 }
 
-/// The files of this kind without their extension, sorted.
+/// Returns the files of this kind without their extension, sorted.
 fn names(folder: &Path, extension: &str) -> Vec<String> {
     let files = fs::read_dir(folder).expect("read the folder").map(|entry| entry.expect("an entry").path());
     let files = files.filter(|path| path.extension().is_some_and(|found| found == extension));
@@ -92,7 +92,7 @@ fn names(folder: &Path, extension: &str) -> Vec<String> {
     names
 }
 
-/// All messages that the compiler prints for a case.
+/// Returns all messages that the compiler prints for a case.
 fn messages(case: &str, source: &str) -> String {
     let diagnostics = expand::diagnostics(source);
     assert!(!diagnostics.is_empty(), "{case} has no mistake that a macro finds");
@@ -101,7 +101,7 @@ fn messages(case: &str, source: &str) -> String {
     messages.join("\n")
 }
 
-/// The lines of both texts; `-` and `+` mark those between the first and the last difference.
+/// Returns the lines of both texts; `-` and `+` mark those between the first and the last difference.
 fn difference(expected: &str, actual: &str) -> String {
     let (expected, actual): (Vec<_>, Vec<_>) = (expected.lines().collect(), actual.lines().collect());
     let is_same = |(expected, actual): &(&&str, &&str)| expected == actual;

@@ -1,7 +1,7 @@
 //! Hides passwords in text that quotes user input.
 
-/// The text without passwords of URLs in it: what stands between a colon and an at sign in one word, and the value of any
-/// `…pass=` or `…password=`. For whatever prints a mistake on a command line, which may be a URL in the wrong place.
+/// Returns the text without passwords of URLs: the part between a colon and an at sign in one word, and the value of any
+/// `…pass=` or `…password=`. Messages that quote a command line need it, because a URL may be in the wrong place.
 pub fn without_passwords(text: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
     let mut clean = String::with_capacity(text.len());
@@ -14,7 +14,7 @@ pub fn without_passwords(text: &str) -> String {
 fn of_word(word: &str) -> String {
     let mut word = word.to_owned();
     if let Some(at) = word.rfind('@') {
-        // Behind the scheme, if there is one. Where an at sign was not encoded, the last one counts.
+        // The search begins after the scheme, if there is one. Where an at sign was not encoded, the last one counts.
         let start = word[..at].find("://").map_or(0, |scheme| scheme + 3);
         if let Some(colon) = word[start..at].find(':') {
             word.replace_range(start + colon + 1..at, "***");
@@ -52,7 +52,7 @@ mod tests {
             ("x?sentinel_pass=a&password=b'", "x?sentinel_pass=***&password=***'"),
             ("--queues: \"redis://u:p@h\"", "--queues: \"redis://u:***@h\""),
             ("pass= password=", "pass=*** password=***"),
-            // What is not a password stays.
+            // Other text is kept.
             ("mail to ann@example.com", "mail to ann@example.com"),
             ("redis://127.0.0.1:6379/0", "redis://127.0.0.1:6379/0"),
             ("{\"to\":\"a@b.c\"}", "{\"to\":\"a@b.c\"}"),

@@ -1,4 +1,4 @@
-//! The command line of a program: what it understands, and which command that is.
+//! Parses the command line of a program, and runs the command that it names.
 
 use std::{ffi::OsString, io::Write as _, process::ExitCode};
 
@@ -44,7 +44,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
         let given = given(services, flags);
         let ended = runtime.block_on(command::worker(settings, format, given, setup));
-        // The worker has requeued what did not end in time; a blocking job that never returns must not hold the process.
+        // The worker has requeued tasks that did not end in time; a blocking job that never returns must not hold the process.
         runtime.shutdown_background();
         return ended;
     }
@@ -116,7 +116,7 @@ fn command(program: Program, services: &[&ServiceEntry]) -> Command {
     worker(root)
 }
 
-/// A service's flag as clap knows it.
+/// Returns a service's flag as an argument of clap.
 fn arg(flag: Flag) -> Arg {
     let arg = Arg::new(flag.name).long(flag.name).help(flag.help).hide(flag.is_hidden);
     match (flag.value_name, flag.is_repeated) {
@@ -126,7 +126,7 @@ fn arg(flag: Flag) -> Arg {
     }
 }
 
-/// What was given for the flags of services.
+/// Returns the values that were given for the flags of services.
 fn given(services: &[&ServiceEntry], matches: &ArgMatches) -> Flags {
     let mut given = Flags::default();
     for flag in services.iter().flat_map(|service| (service.flags)()) {
@@ -163,7 +163,7 @@ fn value(id: &'static str, value_name: &'static str, help: &str) -> Arg {
     Arg::new(id).long(id).value_name(value_name).help(help.to_owned())
 }
 
-/// A flag that may name a file: `--lock` or `--lock=FILE`.
+/// Returns a flag that may name a file: `--lock` or `--lock=FILE`.
 fn lock_file(id: &'static str, help: &str) -> Arg {
     value(id, "FILE", help).num_args(0..=1).require_equals(true).default_missing_value("jobs.lock")
 }
@@ -181,7 +181,7 @@ impl Usage {
         if let Some(line) = self.missing_service() {
             let _ = writeln!(std::io::stderr(), "error: {line}");
         } else if self.0.use_stderr() {
-            // It quotes what it did not understand, which may be a URL in the wrong place.
+            // clap quotes the argument that it did not understand, which may be a URL in the wrong place.
             let _ = write!(std::io::stderr(), "{}", without_passwords(&self.0.to_string()));
         } else {
             let _ = self.0.print();
@@ -189,7 +189,7 @@ impl Usage {
         ExitCode::from(u8::try_from(self.0.exit_code()).unwrap_or(2))
     }
 
-    /// What to write so that a flag of a service that is not linked exists.
+    /// Returns how to link the service whose flag was not understood, if the flag is one of [`BROUGHT_BY`].
     fn missing_service(&self) -> Option<String> {
         if self.0.kind() != ErrorKind::UnknownArgument {
             return None;
@@ -205,7 +205,7 @@ impl Usage {
     }
 }
 
-/// Flags of services of ours, and the crates that bring them.
+/// Flags of services of this project, and the crates that bring them.
 const BROUGHT_BY: [(&str, &str); 2] = [("--dashboard", "asynq-dashboard"), ("--metrics", "asynq-dashboard")];
 
 #[cfg(test)]

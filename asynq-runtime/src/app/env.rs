@@ -1,11 +1,11 @@
-//! Reads settings from flags and environment variables: the first that says something counts.
+//! Reads settings from flags and environment variables: the first one that has a setting counts.
 
 use std::{ffi::OsString, time::Duration};
 
 use super::error::AppError;
 use crate::{connect::URL_VARIABLE, job::IntoSpan, task::QueueName};
 
-/// What flags and environment can say. `None` leaves it to the set-up, and then to the default.
+/// The settings that flags and environment can have. `None` leaves one to the set-up, and then to the default.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) url: Option<String>,
@@ -17,44 +17,44 @@ pub(super) struct Settings {
     pub(super) log_format: Option<LogFormat>,
 }
 
-/// One entry of `--queues`.
+/// An entry of `--queues`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Queue {
     /// A queue or a pattern.
     pub(super) name: String,
     pub(super) weight: u32,
-    /// Most tasks at a time.
+    /// How many tasks run at a time at most.
     pub(super) limit: Option<usize>,
 }
 
 /// How log lines are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LogFormat {
-    /// For people.
+    /// Lines for people.
     Text,
     /// One JSON object per line.
     Json,
 }
 
-/// A variable of this process; blank counts as not set.
+/// Returns a variable of this process.
 pub(super) fn variable(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
 impl Settings {
-    /// What the environment says; `get` reads a variable.
+    /// Reads the settings of the environment; `get` returns a variable. A blank variable counts as not set.
     pub(super) fn from_env(get: impl Fn(&str) -> Option<OsString>) -> Result<Self, AppError> {
         Self::read(|field| (field.variable, get(field.variable)))
     }
 
-    /// What the flags say.
+    /// Reads the settings of the flags.
     #[cfg(feature = "main")]
     pub(super) fn from_flags(flags: &clap::ArgMatches) -> Result<Self, AppError> {
         Self::read(|field| (field.flag, flags.try_get_one::<String>(field.id).ok().flatten().map(OsString::from)))
     }
 
     #[cfg(any(feature = "main", test))]
-    /// These settings, and `lower` where they say nothing.
+    /// Returns these settings, and those of `lower` where these have none.
     pub(super) fn or(self, lower: Self) -> Self {
         Self {
             url: self.url.or(lower.url),
@@ -72,7 +72,7 @@ impl Settings {
             (what, text): (&'static str, Option<OsString>),
             parse: impl FnOnce(&str) -> Result<T, String>,
         ) -> Result<Option<T>, AppError> {
-            // Not shown: there may be a password in it.
+            // The value is not shown: there may be a password in it.
             let not_text = |_| AppError::setting(what, "its value is not UTF-8 text");
             let text = text.map(OsString::into_string).transpose().map_err(not_text)?;
             match text.as_deref().map(str::trim) {
@@ -92,7 +92,7 @@ impl Settings {
     }
 }
 
-/// One setting's names.
+/// The names of a setting.
 #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "there are no flags without `main!`"))]
 pub(super) struct Field {
     /// The id of the flag.
@@ -112,7 +112,7 @@ pub(super) const SHUTDOWN_TIMEOUT: Field =
     Field { id: "shutdown-timeout", flag: "--shutdown-timeout", variable: "ASYNQ_SHUTDOWN_TIMEOUT" };
 pub(super) const LOG_FORMAT: Field = Field { id: "log-format", flag: "--log-format", variable: "ASYNQ_LOG_FORMAT" };
 
-/// `critical=6,default=3/10,tenant:*`: name, weight and most tasks at a time; without a weight it is 1.
+/// Parses `critical=6,default=3/10,tenant:*`: name, weight and most tasks at a time; the default weight is 1.
 fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
     let mut queues: Vec<Queue> = Vec::new();
     for entry in text.split(',') {
@@ -144,7 +144,7 @@ fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
     Ok(queues)
 }
 
-/// `send_email,mail:*`.
+/// Parses `send_email,mail:*`.
 fn parse_names(text: &str) -> Result<Vec<String>, String> {
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
     match names.iter().any(String::is_empty) {

@@ -1,4 +1,4 @@
-//! Why a program's command did not do its work, in one line.
+//! Why a command of a program failed, in one line.
 
 use std::error::Error;
 
@@ -11,16 +11,16 @@ use crate::{
     task::InvalidName,
 };
 
-/// A worker that could not be set up or had to stop, or a command that was refused. No text carries a password.
+/// Why a worker could not be set up or had to stop, or a command was refused. No text carries a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AppError {
-    /// A flag, a variable or an argument that cannot be read.
+    /// A flag, a variable or an argument cannot be read.
     #[error("{what}: {reason}")]
     Setting {
-        /// Which one, such as `--queues` or `ASYNQ_QUEUES`.
+        /// Name of the setting, such as `--queues` or `ASYNQ_QUEUES`.
         what: &'static str,
-        /// What to write instead.
+        /// Why it cannot be read, and how to write it.
         reason: String,
     },
     /// The jobs of this program cannot be served.
@@ -29,56 +29,56 @@ pub enum AppError {
     /// The program's own set-up function failed.
     #[error("the set-up of this program failed: {0}")]
     SetUp(#[source] BoxError),
-    /// The server.
+    /// The server could not be built or started, or had to stop.
     #[error(transparent)]
     Server(#[from] ServerError),
-    /// The broker.
+    /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
-    /// What should be shown cannot be.
+    /// The facts to show cannot be read.
     #[error(transparent)]
     Inspect(#[from] InspectError),
     /// No job has this name.
     #[error("this program has no job `{name}`{hint}")]
     UnknownJob {
-        /// What was asked for.
+        /// The name that was asked for.
         name: String,
-        /// What there is.
+        /// The names of the jobs that exist.
         hint: String,
     },
-    /// Arguments that do not fit the job.
+    /// The arguments do not fit the job.
     #[error("`{job}` does not take these arguments: {reason}; it takes {shape}")]
     Arguments {
         /// The job.
         job: &'static str,
-        /// What is wrong.
+        /// Why the arguments do not fit.
         reason: String,
-        /// What to write.
+        /// The shape of the job's arguments.
         shape: String,
     },
     /// The task was refused.
     #[error(transparent)]
     Enqueue(#[from] EnqueueError),
-    /// A name that cannot be.
+    /// A name is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// A `jobs.lock` that cannot be read.
+    /// A `jobs.lock` cannot be read.
     #[error(transparent)]
     Lock(#[from] InvalidLock),
     /// A deploy of this program would strand tasks, or its shapes are not locked.
     #[error("{found} of the shapes in {file} are unsafe")]
     UnsafeDeploy {
-        /// How many.
+        /// How many shapes are unsafe.
         found: usize,
         /// The file.
         file: String,
     },
-    /// The operating system.
+    /// The operating system refused an operation.
     #[error("{what}: {source}")]
     System {
-        /// What was tried.
+        /// The operation that failed.
         what: &'static str,
-        /// What it says.
+        /// The error of the system.
         source: std::io::Error,
     },
 }
@@ -88,7 +88,7 @@ impl AppError {
         Self::Setting { what, reason: reason.to_string() }
     }
 
-    /// Its text with every cause that the text does not name already, on one line.
+    /// Returns the text of the error with every cause that it does not name already, on one line.
     #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` prints it"))]
     pub(super) fn line(&self) -> String {
         let mut line = self.to_string();

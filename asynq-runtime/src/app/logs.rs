@@ -6,8 +6,8 @@ use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use super::env::LogFormat;
 
-/// Starts writing what `RUST_LOG` lets through, and `default` where it says nothing. A program that has installed a
-/// subscriber of its own keeps it.
+/// Starts to write the events that `RUST_LOG` lets through, or those of the level `default` where it does not decide. A
+/// program that has installed a subscriber of its own keeps that.
 pub(super) fn start(format: LogFormat, default: LevelFilter) {
     let filter = EnvFilter::builder().with_default_directive(default.into()).from_env_lossy();
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

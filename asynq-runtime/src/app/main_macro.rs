@@ -28,10 +28,10 @@ use crate::job::BoxError;
 /// - `jobs: [my_jobs, billing::jobs],` names crates or modules that hold jobs. A crate that is only listed in
 ///   `Cargo.toml` is not linked, and its jobs are not there.
 /// - `services: [asynq_dashboard],` names crates that bring a service and its flags.
-/// - the set-up: an `async fn setup(app: App) -> Result<App, BoxError>`, run before the worker starts; not by the
-///   commands `jobs`, `enqueue` and `stats`.
+/// - the set-up: an `async fn setup(app: App) -> Result<App, BoxError>`, run before the worker starts; the commands `jobs`,
+///   `enqueue` and `stats` do not run it.
 ///
-/// The program needs no dependency on tokio: a multi-threaded runtime is started here.
+/// The program needs no dependency on tokio: `main!` starts a multi-threaded runtime.
 #[macro_export]
 macro_rules! main {
     (@link [$($link:path,)*] jobs: [$($more:path),* $(,)?] $(, $($rest:tt)*)?) => {
@@ -82,13 +82,13 @@ macro_rules! main {
     };
 }
 
-/// The body of a `main` without set-up.
+/// Runs the body of a `main` without set-up.
 #[doc(hidden)]
 pub fn main_without(program: Program) -> ExitCode {
     cli::run(program, None)
 }
 
-/// The body of a `main` with one.
+/// Runs the body of a `main` with a set-up.
 #[doc(hidden)]
 pub fn main_with<F, R>(program: Program, setup: F) -> ExitCode
 where

@@ -1,4 +1,4 @@
-//! What `main!()` runs: a worker and the few commands beside it, set up by flags, environment and the program's own
+//! The program that `main!()` runs: a worker and the few commands beside it, set up by flags, environment and the program's own
 //! set-up function.
 //!
 //! | flag | environment | in the set-up | default |
@@ -12,7 +12,7 @@
 //! | `--log-format text\|json` | `ASYNQ_LOG_FORMAT` | – | `text` |
 //! | – | `RUST_LOG` | – | `info` |
 //!
-//! `main!` and the flags are there with the feature `main`, which is on by default. The leftmost that is given counts. An entry
+//! `main!` and the flags come with the feature `main`, which is on by default. Of each row the leftmost setting counts. An entry
 //! of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after `=` and the most tasks at a time after `/`.
 
 mod censor;
@@ -45,9 +45,9 @@ use crate::{
     task::{GroupName, TaskInfo},
 };
 
-/// A worker in the making: what a set-up function is given and gives back.
+/// The options of a worker, which a set-up function receives and returns.
 ///
-/// Flags and environment variables win over what is said here.
+/// Flags and environment variables override the options that are set here.
 ///
 /// ```no_run
 /// # mod program {
@@ -68,12 +68,12 @@ use crate::{
 /// ```
 #[must_use = "a set-up function gives it back"]
 pub struct App {
-    /// What flags and environment say, where the program of [`main!`](crate::main) has read them already.
+    /// The settings of flags and environment, where the program of [`main!`](crate::main) has read them already.
     settings: Option<Settings>,
     url: Option<String>,
     /// The client of a `TestApp`, whatever the URL says.
     client: Option<Client>,
-    /// The URL of the client that was asked for, once it was.
+    /// The URL of the client, once [`client`](Self::client) has connected.
     client_url: OnceLock<String>,
     queues: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
@@ -82,12 +82,12 @@ pub struct App {
     concurrency: Option<usize>,
     shutdown_timeout: Option<Result<Duration, InvalidSpan>>,
     states: StateMap,
-    // What no flag overrides, applied to the server's builder in order.
+    // Options that no flag overrides, applied to the server's builder in order.
     rest: Vec<Box<dyn FnOnce(ServerBuilder) -> ServerBuilder + Send>>,
 }
 
 impl App {
-    /// A worker with all defaults.
+    /// Returns a worker with all defaults.
     pub fn new() -> Self {
         Self {
             settings: None,
@@ -111,20 +111,20 @@ impl App {
         self
     }
 
-    /// A worker to which flags and environment say this.
+    /// Returns a worker with these settings of flags and environment.
     #[cfg(any(feature = "main", test))]
     fn with_settings(settings: Settings) -> Self {
         Self { settings: Some(settings), ..Self::new() }
     }
 
-    /// A worker for a test: `client` is its client, and neither flags nor environment say anything.
+    /// Returns a worker for a test: `client` is its client, and it reads neither flags nor environment.
     #[cfg(feature = "sqlite")]
     pub(crate) fn in_test(client: Client) -> Self {
         Self { settings: Some(Settings::default()), client: Some(client), ..Self::new() }
     }
 
-    /// Connects a client to the broker of this worker: the one that flags, environment and [`url`](Self::url) name. For
-    /// whatever the set-up enqueues or hands to others; jobs have `State<Client>` without it.
+    /// Connects a client to the broker of this worker: the one that flags, environment and [`url`](Self::url) name. The client is
+    /// for tasks that the set-up enqueues; jobs have `State<Client>` without it.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;
@@ -139,8 +139,8 @@ impl App {
     ///
     /// # Errors
     ///
-    /// A variable that cannot be read, a broker that is not there, or a database in memory, which only the worker itself
-    /// can reach. [`url`](Self::url) comes before this: a worker whose URL changes afterwards does not start.
+    /// A variable cannot be read, the broker is not reachable, or the database is in memory, where only the worker itself can
+    /// reach it. Call [`url`](Self::url) first: a worker whose URL changes after this call does not start.
     pub async fn client(&self) -> Result<Client, AppError> {
         let from_env;
         let settings = match &self.settings {
@@ -169,14 +169,14 @@ impl App {
     }
 
     /// Serves a queue with this weight, at least 1. The default is `default` and every queue that a job names, weight 1
-    /// each; naming one here leaves out those that are not named.
+    /// each; with a queue that is named here, only the named ones are served.
     pub fn queue(mut self, name: impl Into<String>, weight: u32) -> Self {
         self.queues.push((name.into(), weight));
         self
     }
 
-    /// Most tasks of one queue at a time; see [`ServerBuilder::queue_concurrency`]. With `--queues` the limits written
-    /// there count, and these for the queues that are named there without one.
+    /// Sets how many tasks of one queue run at a time at most; see [`ServerBuilder::queue_concurrency`]. With `--queues` the
+    /// limits in that flag count, and these for the queues that it names without a limit.
     pub fn queue_concurrency(mut self, name: impl Into<String>, limit: usize) -> Self {
         self.limits.push((name.into(), limit));
         self
@@ -194,7 +194,7 @@ impl App {
         self
     }
 
-    /// Whatever else a server may be told: layers, handlers, hooks, a health check.
+    /// Applies further options of a server: layers, handlers, hooks, a health check.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;
@@ -211,25 +211,25 @@ impl App {
         self.with(ServerBuilder::strict_priority)
     }
 
-    /// Most tasks at a time; default the number of processors.
+    /// Sets how many tasks run at a time at most; default the number of processors.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
     }
 
-    /// Most blocking jobs at a time, within the concurrency; default 512.
+    /// Sets how many blocking jobs run at a time at most, within the concurrency; default 512.
     pub fn blocking_limit(self, limit: usize) -> Self {
         self.with(move |builder| builder.blocking_limit(limit))
     }
 
-    /// How long a stopping worker lets running jobs go on before it requeues them; default 8 s.
+    /// Sets how long a stopping worker lets running jobs go on before it requeues them; default 8 s.
     pub fn shutdown_timeout(mut self, timeout: impl IntoSpan) -> Self {
         self.shutdown_timeout = Some(timeout.into_span());
         self
     }
 
-    /// Gives the jobs a shared state; a second one of the same type replaces the first. A [`Client`] of the worker's broker
-    /// is there without it.
+    /// Gives the jobs a shared state; a second state of the same type replaces the first. Jobs have a [`Client`] of the worker's
+    /// broker without it.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
@@ -245,7 +245,7 @@ impl App {
         self.with(ServerBuilder::register::<J>)
     }
 
-    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
+    /// Sets the policy for a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
     pub fn on_unknown(self, policy: OnUnknown) -> Self {
         self.with(move |builder| builder.on_unknown(policy))
     }
@@ -275,17 +275,17 @@ impl App {
         self.with(move |builder| builder.group_grace(grace))
     }
 
-    /// … or when its first task has waited for this long; at least 1 s, default never.
+    /// Aggregates a group when its first task has waited for this long; at least 1 s, default never.
     pub fn group_max_delay(self, delay: impl IntoSpan + Send + 'static) -> Self {
         self.with(move |builder| builder.group_max_delay(delay))
     }
 
-    /// … or when it has so many tasks, at least 1, and never makes one of more; default 1000, which is also the most.
+    /// Aggregates a group when it has so many tasks, at least 1, and never more into one; default 1000, which is also the most.
     pub fn group_max_size(self, size: usize) -> Self {
         self.with(move |builder| builder.group_max_size(size))
     }
 
-    /// Runs a neighbour beside the jobs for as long as the worker lives.
+    /// Runs a service beside the jobs for as long as the worker lives.
     pub fn service(self, service: impl Service) -> Self {
         self.with(move |builder| builder.service(service))
     }
@@ -294,16 +294,16 @@ impl App {
     ///
     /// # Errors
     ///
-    /// A variable that cannot be read, or whatever [`ServerBuilder::build`] says.
+    /// A variable cannot be read, or [`ServerBuilder::build`] fails.
     pub async fn build(self) -> Result<Server, AppError> {
         Ok(self.into_builder()?.build().await?)
     }
 
-    /// [`build`](Self::build), then works until it is told to stop.
+    /// Makes the server as [`build`](Self::build) does, then works until it is asked to stop.
     ///
     /// # Errors
     ///
-    /// As there, or what ended the worker.
+    /// As [`build`](Self::build), or the error that ended the worker.
     pub async fn run(self) -> Result<(), AppError> {
         Ok(self.build().await?.run().await?)
     }

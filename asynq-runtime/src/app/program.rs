@@ -1,14 +1,14 @@
-//! What `main!` tells the commands of the program it is written in.
+//! The facts that `main!` gives to the commands about the program in which it is written.
 
 use super::App;
 use crate::job::{BoxError, BoxFuture};
 
-/// How the program calls itself, filled in by [`main!`](crate::main).
+/// The name and version of the program, filled in by [`main!`](crate::main).
 #[derive(Debug, Clone, Copy)]
 pub struct Program {
-    /// Its file's name.
+    /// Name of the program's file.
     pub name: &'static str,
-    /// Its version.
+    /// Version of the program.
     pub version: &'static str,
 }
 

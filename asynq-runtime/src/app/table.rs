@@ -10,12 +10,12 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// A table with these headings.
+    /// Creates a table with these headings.
     pub(super) fn new(headings: &[&str]) -> Self {
         Self { rows: vec![headings.iter().map(ToString::to_string).collect()], right: Vec::new() }
     }
 
-    /// Writes these columns, counted from 0, to the right: numbers.
+    /// Aligns these columns, counted from 0, to the right: numbers.
     pub(super) fn right(mut self, columns: impl IntoIterator<Item = usize>) -> Self {
         self.right.extend(columns);
         self

@@ -9,12 +9,12 @@ use crate::{
 };
 
 impl PreparedTask {
-    /// The task as it would be stored if it were enqueued at `now`, with a payload of at most `limit` bytes. Its id is a
+    /// Returns the task as it would be stored if it were enqueued at `now`, with a payload of at most `limit` bytes. Its id is a
     /// new random one unless it was given.
     ///
     /// # Errors
     ///
-    /// An option is wrong, the name cannot be one, or the payload is larger.
+    /// An option or the name is not valid, or the payload is larger.
     pub fn bind(self, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
         prepare::new_task(self, now, limit)
     }

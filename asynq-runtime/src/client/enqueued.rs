@@ -45,7 +45,7 @@ pub struct Enqueued<J> {
     job: PhantomData<fn() -> J>,
 }
 
-/// How a wait for the end of a task came out.
+/// The outcome of a wait for the end of a task.
 ///
 /// ```
 /// # use asynq_runtime::{Outcome, prelude::*};
@@ -69,20 +69,20 @@ pub struct Enqueued<J> {
 pub enum Outcome<T> {
     /// The job succeeded and returned this.
     Done(T),
-    /// The task was given up and will not run again by itself; this is its last error. It is empty where a person archived a task
-    /// that had not failed.
+    /// The task was given up and will not run again by itself; this is its last error. The text is empty where a person
+    /// archived a task that had not failed.
     Archived(String),
-    /// The job revoked the task ([`JobError::revoke`](crate::JobError::revoke)). Told of a task that was enqueued with
-    /// [`awaited`](JobBuilder::awaited) and ran in a Rust worker; any other is [`Gone`](Self::Gone) or, as far as a Go worker
-    /// revoked it, [`Deleted`](Self::Deleted).
+    /// The job revoked the task ([`JobError::revoke`](crate::JobError::revoke)). Only a task that was enqueued with
+    /// [`awaited`](JobBuilder::awaited) and ran in a Rust worker has this outcome; any other is [`Gone`](Self::Gone) or, if a Go
+    /// worker revoked it, [`Deleted`](Self::Deleted).
     Revoked,
     /// The task was archived without being started, because the time that `expires` had set was over.
     Expired,
-    /// The task was removed while this program waited for it: somebody deleted it. Told of a task that was enqueued with
-    /// [`awaited`](JobBuilder::awaited); any other is [`Gone`](Self::Gone).
+    /// The task was deleted while this program waited for it. Only a task that was enqueued with
+    /// [`awaited`](JobBuilder::awaited) has this outcome; any other is [`Gone`](Self::Gone).
     Deleted,
-    /// The task has ended and left nothing: it succeeded, was revoked or was deleted, and was not kept, or not as long as until
-    /// now. Ask for [`awaited`](JobBuilder::awaited) or a `retention` to learn more.
+    /// The task has ended and left nothing: it succeeded, was revoked or was deleted, and was not kept, or not until now. Ask for
+    /// [`awaited`](JobBuilder::awaited) or a `retention` to learn more.
     Gone,
     /// The time is over, and the task still waits or runs.
     StillRunning,
@@ -93,7 +93,7 @@ pub enum Outcome<T> {
 pub struct NotDone(Outcome<std::convert::Infallible>);
 
 impl<T> Outcome<T> {
-    /// Returns what the job returned.
+    /// Returns the value that the job returned.
     ///
     /// # Errors
     ///
@@ -140,8 +140,8 @@ impl<J> Enqueued<J> {
         Self { info, client, job: PhantomData }
     }
 
-    /// The task that was waiting already and has these arguments and this time now (`debounce`, `or_replace`); `None` where the
-    /// enqueue stored a new task.
+    /// Returns the id of the task that was waiting already and has these arguments and this time now (`debounce`, `or_replace`);
+    /// `None` where the enqueue stored a new task.
     pub fn replaced(&self) -> Option<&TaskId> {
         self.info.replaced.then_some(&self.info.id)
     }
@@ -153,16 +153,16 @@ impl<J> Enqueued<J> {
 }
 
 impl<J: Job> Enqueued<J> {
-    /// Waits until the task has ended, at most for `limit`: a `Duration`, or text such as `"30s"`. Any number of tasks may be awaited
-    /// at a time. Where the task has ended already, or `limit` is zero, the answer comes at once.
+    /// Waits until the task has ended, at most for `limit`: a `Duration`, or text such as `"30s"`. Any number of tasks may
+    /// be awaited at a time. Where the task has ended already, or `limit` is zero, the answer comes at once.
     ///
-    /// Nothing is polled: the broker tells of the end, whichever program ran the task. If the broker is away meanwhile, it is asked
-    /// again when it is back.
+    /// Nothing is polled: the broker notifies of the end, whichever program ran the task. If the broker is unreachable
+    /// meanwhile, it is asked again when it is back.
     ///
     /// # Errors
     ///
-    /// `limit` is not a length of time, the broker was away when the time was over, or the job succeeded and left something that is
-    /// not a result of `J`.
+    /// `limit` is not a length of time, the broker was unreachable when the time was over, or the job succeeded and left
+    /// something that is not a result of `J`.
     pub fn wait(&self, limit: impl IntoSpan) -> BoxFuture<'_, Result<Outcome<Value<J>>, ResultError>>
     where
         Value<J>: ReadResult,
@@ -174,11 +174,11 @@ impl<J: Job> Enqueued<J> {
         })
     }
 
-    /// The result of the task, if it has ended with success by now.
+    /// Returns the result of the task, if the task has ended with success by now.
     ///
     /// # Errors
     ///
-    /// [`ResultError`] tells what is missing.
+    /// A [`ResultError`] that says why there is no result.
     pub async fn result(&self) -> Result<Value<J>, ResultError>
     where
         Value<J>: ReadResult,
@@ -188,13 +188,13 @@ impl<J: Job> Enqueued<J> {
 }
 
 impl Client {
-    /// A task that was enqueued before as one of the job `J`, such as one of [`enqueue_many`](Self::enqueue_many).
+    /// Returns a task that was enqueued before as one of the job `J`, such as one of [`enqueue_many`](Self::enqueue_many).
     pub fn handle<J: Job>(&self, task: TaskInfo) -> Enqueued<J> {
         Enqueued::new(task, self.clone())
     }
 
-    /// Waits for the end of a task that is known by its id alone, such as the one that a web request names. It is looked for in the
-    /// queue that the job `J` declares, and then in all others. See [`Enqueued::wait`].
+    /// Waits for the end of a task that is known by its id alone, such as the one that a web request names. The task is
+    /// looked for in the queue that the job `J` declares, and then in all others. See [`Enqueued::wait`].
     ///
     /// # Errors
     ///
@@ -216,11 +216,11 @@ impl Client {
         })
     }
 
-    /// Waits for the end of a task whose type has no job here; its result comes as it is stored. See [`Enqueued::wait`].
+    /// Waits for the end of a task whose type has no job here, and returns its result as stored. See [`Enqueued::wait`].
     ///
     /// # Errors
     ///
-    /// As [`Enqueued::wait`]. A task that succeeded without a result has an empty one.
+    /// As [`Enqueued::wait`]. The result of a task that succeeded without one is empty.
     pub fn wait_raw<'a>(
         &'a self,
         task: &'a TaskInfo,

@@ -21,7 +21,7 @@ use crate::{
 /// Tasks of one call that are on their way through the layers at a time.
 const TOGETHER: usize = 256;
 
-/// What a layer around enqueueing wraps: sends tasks to the broker, or is a layer around that.
+/// The service that a layer around enqueueing wraps: it sends tasks to the broker, or is another layer around such a service.
 pub struct EnqueueService(Box<dyn Erased>);
 
 type Answer = Result<TaskInfo, BoxError>;
@@ -115,14 +115,14 @@ impl Client {
     /// Puts a tower layer around [`enqueue`](Self::enqueue), [`enqueue_raw`](Self::enqueue_raw) and
     /// [`enqueue_many`](Self::enqueue_many) of this client and of clones that are made afterwards, and so around every
     /// `job::enqueue(&client, …)`. The layer may change headers or the queue, refuse, wait, and see the outcome. The
-    /// layer that was added first is the outermost, as around the server's jobs: it is the first to see a task and the
-    /// last to see its outcome.
+    /// layer that was added first is the outermost, as around the server's jobs: it sees a task first and its outcome
+    /// last.
     ///
     /// `enqueue_in_tx` and `row` of a client with layers refuse every task (`EnqueueError::LayersInTransaction`): a
     /// transaction cannot wait for a layer. [`without_layers`](Self::without_layers) is the client for them.
     ///
     /// No layer sees a task that no client enqueues: the tick of a periodic entry and its `run_now`, the task that the
-    /// aggregation of a group makes, and what other programs such as the command line enqueue.
+    /// aggregation of a group makes, and tasks of other programs such as the command line.
     ///
     /// The service is one for all clones and need not be `Clone`; each task waits for its readiness. Tasks of one
     /// [`enqueue_many`](Self::enqueue_many) go through it side by side, each with an outcome of its own. An error of a
@@ -148,14 +148,14 @@ impl Client {
         Self { layered: None, ..self }.wrapped(wraps)
     }
 
-    /// The same client without its layers: for transactions, and for tasks that are to go past them. The connection is
+    /// Returns the same client without its layers: for transactions, and for tasks that are to bypass them. The connection is
     /// shared.
     #[must_use]
     pub fn without_layers(&self) -> Self {
         Self { layered: None, ..self.clone() }
     }
 
-    /// This client, which has no layers, in the given ones.
+    /// Puts the given layers around this client, which has none.
     fn wrapped(self, wraps: Vec<Wrap>) -> Self {
         let innermost = EnqueueService(Box::new(Inner(self.clone())));
         let service = wraps.iter().rev().fold(innermost, |inner, wrap| wrap(inner));
@@ -163,7 +163,7 @@ impl Client {
         Self { layered: Some(layered), ..self }
     }
 
-    /// The same layers around what is true of this client by now.
+    /// Puts the layers around the client anew, after one of its options has changed.
     pub(super) fn wrapped_again(mut self) -> Self {
         match self.layered.take() {
             Some(layered) => self.wrapped(layered.wraps),
@@ -176,11 +176,11 @@ impl Layered {
     pub(super) async fn enqueue(&self, task: PreparedTask) -> Result<TaskInfo, EnqueueError> {
         let waker = Waker::from(Arc::clone(&self.ready));
         let sent = loop {
-            // Listens before it asks, so that no wake-up is missed.
+            // The task listens before it polls the service, so that no wake-up is missed.
             let ready = self.ready.0.notified();
             {
-                // Let go of before the wait: a caller that is not polled any more holds up no other. Where a layer
-                // panicked, it is the layer's to say so again.
+                // The lock is released before the wait, so that a caller that is not polled any more delays no other. A
+                // layer that panicked may panic again.
                 let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
                 match service.poll_ready(&mut Context::from_waker(&waker)) {
                     Poll::Ready(Ok(())) => break service.call(task),
@@ -204,7 +204,7 @@ impl Layered {
     }
 }
 
-/// An error of our own comes out of the layers as it went in.
+/// Unwraps an [`EnqueueError`] that came through the layers.
 fn error_of(error: BoxError) -> EnqueueError {
     match error.downcast::<EnqueueError>() {
         Ok(own) => *own,
@@ -212,7 +212,7 @@ fn error_of(error: BoxError) -> EnqueueError {
     }
 }
 
-/// Waits for all of some futures, which go on side by side.
+/// Waits for all of some futures, which it polls side by side.
 struct AllOf<F: Future> {
     waiting: Vec<Outcome<F>>,
 }

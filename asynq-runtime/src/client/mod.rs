@@ -54,14 +54,14 @@ pub struct Client {
 impl Client {
     /// Largest payload unless [`payload_limit`](Self::payload_limit) says otherwise: 1 MiB.
     pub const DEFAULT_PAYLOAD_LIMIT: usize = 1024 * 1024;
-    /// What no limit can exceed: 64 MiB.
+    /// Largest value of [`payload_limit`](Self::payload_limit): 64 MiB.
     pub const MAX_PAYLOAD_LIMIT: usize = 64 * 1024 * 1024;
 
     /// Connects to the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
     ///
     /// # Errors
     ///
-    /// A URL that cannot be used, a broker that is not there or refuses the password. The text never shows a password.
+    /// The URL cannot be used, or the broker is not reachable or refuses the password. The text never shows a password.
     pub async fn connect(url: &str) -> Result<Self, BrokerError> {
         Ok(Self::new(connect::connect(url).await?))
     }
@@ -75,7 +75,7 @@ impl Client {
         Self::connect(&connect::url_from_env()?).await
     }
 
-    /// A client of a broker that is connected already.
+    /// Returns a client of a broker that is connected already.
     pub fn new(broker: Arc<dyn Broker>) -> Self {
         Self { broker, payload_limit: Self::DEFAULT_PAYLOAD_LIMIT, layered: None }
     }
@@ -87,11 +87,11 @@ impl Client {
         self.wrapped_again()
     }
 
-    /// Asks the broker for a sign of life.
+    /// Checks that the broker answers.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from answering.
+    /// The broker does not answer.
     pub async fn ping(&self) -> Result<(), BrokerError> {
         self.broker.ping().await
     }
@@ -164,7 +164,7 @@ impl Client {
         })
     }
 
-    /// The broker, for what this client does not offer.
+    /// Returns the broker, for calls that this client does not offer.
     pub fn broker(&self) -> &Arc<dyn Broker> {
         &self.broker
     }
@@ -198,7 +198,7 @@ impl Client {
         let answers = if shapes.is_empty() {
             self.broker.enqueue(batch).await
         } else {
-            // At the same time: the first enqueue of a process is not slower for it.
+            // Both calls run at the same time, so that the first enqueue of a process is not slower for the second call.
             tokio::join!(self.broker.enqueue(batch), shapes.keep()).0
         };
         let mut answers = answers.into_iter();
@@ -217,17 +217,17 @@ impl Client {
     }
 }
 
-/// What the broker said of a task that it took.
+/// Adds the facts to `info` that the broker returned for a task that it took.
 fn note_placed(info: &mut TaskInfo, placed: Placed) {
     info.state = placed.state;
-    // It is unknown when a group will be ripe.
+    // It is unknown when a group will be aggregated.
     info.next_process_at = (placed.state != TaskState::Aggregating).then_some(placed.process_at);
     if let Some(id) = placed.replaced {
         (info.id, info.replaced) = (id, true);
     }
 }
 
-/// A broker that breaks its contract must not make a task look stored.
+/// Returns the error for a broker that breaks its contract and leaves an answer out: the task must not look stored.
 fn unanswered() -> EnqueueError {
     EnqueueError::Broker(BrokerError::new(BrokerErrorKind::Unexpected, "the broker gave no answer for the task"))
 }
@@ -243,7 +243,7 @@ pub trait Enqueue: Job {
         self.into_job().enqueue(client)
     }
 
-    /// The job, ready for per-call options.
+    /// Returns the job, ready for per-call options.
     fn into_job(self) -> JobBuilder<Self> {
         JobBuilder::new(self)
     }
@@ -252,8 +252,8 @@ pub trait Enqueue: Job {
 impl<J: Job> Enqueue for J {}
 
 impl JobContext {
-    /// Returns a client of the very broker that this task came from: a job that enqueues another one with it never sends it
-    /// elsewhere, whatever the environment says. It has the default payload limit and no layers.
+    /// Returns a client of the very broker that this task came from: a job that enqueues another task with it never sends that
+    /// elsewhere, whatever the environment says. The client has the default payload limit and no layers.
     ///
     /// # Errors
     ///

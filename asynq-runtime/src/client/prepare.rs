@@ -1,4 +1,4 @@
-//! From what the caller said to what is stored: a pure function of task, moment and limit.
+//! Turns the caller's task into the one to store: a pure function of task, moment and limit.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     task::{Extra, Header, QueueName, TaskId, TaskMessage, UniqueUntil},
 };
 
-/// The task to store.
+/// Returns the task to store.
 pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
     let mut task = task.into_result()?;
     propagation::inject(&mut task.headers);
@@ -76,10 +76,10 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     })
 }
 
-/// How long the lock of a debounced task lasts that names no time of its own.
+/// How long the lock of a debounced task lasts whose `unique` is not given.
 const DEBOUNCED: Duration = Duration::from_secs(86_400);
 
-/// Whether the task takes the place of an equal one, and within which time.
+/// Returns whether the task takes the place of an equal one, and within which time.
 fn replaces(task: &Prepared) -> Result<Option<Replaces>, EnqueueError> {
     let wrong = |option, reason: &str| Err(EnqueueError::Option { option, reason: reason.to_owned() });
     let option = if task.debounce.is_some() { "debounce" } else { "or_replace" };
@@ -103,7 +103,7 @@ fn replaces(task: &Prepared) -> Result<Option<Replaces>, EnqueueError> {
     Ok(Some(Replaces { within: task.debounce_max }))
 }
 
-/// What only a lock can have needs a lock, and one that is free from the start on has nothing to be extended.
+/// Checks that the options of a lock come with a lock, and that a lock which the start frees is not extended.
 fn check_unique(task: &Prepared) -> Result<(), EnqueueError> {
     let wrong = |option, reason: &str| Err(EnqueueError::Option { option, reason: reason.to_owned() });
     match (task.unique.is_some() || task.debounce.is_some(), task.unique_until, task.unique_extend) {
@@ -120,7 +120,7 @@ fn check_unique(task: &Prepared) -> Result<(), EnqueueError> {
     }
 }
 
-/// A task in a group has no end of its own.
+/// Checks that an awaited task is in no group, where it would have no end of its own.
 fn check_awaited(task: &Prepared) -> Result<(), EnqueueError> {
     if task.awaited && task.group.is_some() {
         let reason = "a task in a group becomes part of another and has no end of its own; leave one out".to_owned();
@@ -129,13 +129,13 @@ fn check_awaited(task: &Prepared) -> Result<(), EnqueueError> {
     Ok(())
 }
 
-/// How long the task is kept after success; one that a program waits for is kept long enough to be read.
+/// Returns how long the task is kept after success. An awaited task is kept long enough to be read.
 fn retention(task: &Prepared) -> Duration {
     let asked = task.retention.unwrap_or_default();
     if task.awaited { asked.max(Duration::from_secs(Extra::AWAITED_RETENTION)) } else { asked }
 }
 
-/// A task that is due later must be able to run then.
+/// Checks that a task which is due later does not expire before.
 fn check_expires(expires: Option<DateTime<Utc>>, when: When, now: DateTime<Utc>) -> Result<(), EnqueueError> {
     let due = match when {
         When::Now => return Ok(()),
@@ -149,13 +149,13 @@ fn check_expires(expires: Option<DateTime<Utc>>, when: When, now: DateTime<Utc>)
     Ok(())
 }
 
-/// The key of the lock of a task that is enqueued.
+/// Returns the key of the lock of a task that is enqueued.
 fn unique_key(queue: &QueueName, task: &Prepared) -> String {
     lock_key(queue, &task.name, task.unique_bytes.as_ref().or(task.payload.as_ref()).map(AsRef::as_ref))
 }
 
-/// The key of the lock of tasks that these bytes make equal: nothing follows the last colon for a
-/// payload that was never given.
+/// Returns the key of the lock of tasks that these bytes make equal. The key of a payload that was never given ends with the
+/// last colon.
 pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> String {
     use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! Reads what a finished task returned, with the type of its job.
+//! Reads the result of a finished task, with the type of its job.
 
 use std::any::TypeId;
 
@@ -11,14 +11,14 @@ use crate::{
     task::{Ending, QueueName, TaskId, TaskInfo, TaskState},
 };
 
-/// What the job `J` returns when it succeeds.
+/// The value that the job `J` returns when it succeeds.
 pub(crate) type Value<J> = <<J as Job>::Output as IntoJobResult>::Value;
 
 /// Why there is no result to read.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum ResultError {
-    /// No such task in this queue: a wrong id or queue, or it succeeded and is not kept (any longer).
+    /// The queue has no such task: the id or the queue is wrong, or the task succeeded and is not kept (any longer).
     #[error(
         "task `{id}` is not in queue `{queue}`: it never was, or its retention is over; \
          give the job a `retention` to keep its results"
@@ -38,42 +38,42 @@ pub enum ResultError {
         /// The id.
         id: TaskId,
     },
-    /// It waits or runs; [`wait`](crate::Enqueued::wait) for it, or ask again later.
+    /// The task waits or runs; [`wait`](crate::Enqueued::wait) for it, or ask again later.
     #[error("task `{id}` has not finished: it is {state}")]
     NotFinished {
         /// The id.
         id: TaskId,
-        /// Where it is.
+        /// The state of the task.
         state: TaskState,
     },
-    /// Its job revoked it.
+    /// The job revoked the task.
     #[error("task `{id}` was revoked by its job")]
     Revoked {
         /// The id.
         id: TaskId,
     },
-    /// It was given up and will not run again by itself.
+    /// The task was given up and will not run again by itself.
     #[error("task `{id}` was archived without a result{}", error.as_ref().map(|e| format!(": {e}")).unwrap_or_default())]
     Archived {
         /// The id.
         id: TaskId,
-        /// Its last error.
+        /// The last error of the task.
         error: Option<String>,
     },
-    /// It succeeded, but nothing was written: a worker of another program, or of a job that returned nothing.
+    /// The task succeeded without a result: its worker was another program, or its job returned nothing.
     #[error("task `{id}` succeeded, but its worker kept no result")]
     NoResult {
         /// The id.
         id: TaskId,
     },
-    /// What it left is not a result of this job.
+    /// The result of the task cannot be read as one of this job.
     #[error("the result of task `{id}` cannot be read as one of `{job}`: {reason}")]
     Undecodable {
         /// The id.
         id: TaskId,
         /// The job.
         job: &'static str,
-        /// What the decoder says.
+        /// The text of the decoder's error.
         reason: String,
         /// The bytes, for a caller that knows their format.
         raw: Bytes,
@@ -91,7 +91,7 @@ pub enum ResultError {
     /// The longest time of a wait is not a length of time.
     #[error("the limit of the wait cannot be used: {reason}")]
     Limit {
-        /// What is wrong with it.
+        /// Why the limit cannot be used.
         reason: String,
     },
     /// The broker failed.
@@ -100,7 +100,7 @@ pub enum ResultError {
 }
 
 impl ResultError {
-    /// Whether the same call may succeed later without anybody's help: the task waits or runs, or the broker did not answer.
+    /// Returns whether the same call may succeed later without a repair: the task waits or runs, or the broker did not answer.
     pub fn is_not_yet(&self) -> bool {
         match self {
             Self::NotFinished { .. } => true,
@@ -111,12 +111,12 @@ impl ResultError {
 }
 
 impl Client {
-    /// The kept result of a task, wherever it is: it is looked for in the queue that the job declares, and then in all others. See
-    /// [`result_in`](Self::result_in). To wait for it, see [`wait`](Self::wait).
+    /// Returns the kept result of a task in any queue: first it is looked for in the queue that the job declares, then in all
+    /// others. See [`result_in`](Self::result_in). To wait for it, see [`wait`](Self::wait).
     ///
     /// # Errors
     ///
-    /// [`ResultError`]; [`Nowhere`](ResultError::Nowhere) if no queue has such a task.
+    /// A [`ResultError`]; [`Nowhere`](ResultError::Nowhere) if no queue has such a task.
     pub async fn result<J: Job>(&self, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
     where
         Value<J>: ReadResult,
@@ -124,12 +124,12 @@ impl Client {
         read::<J>(self.find::<J>(id).await?.into_info())
     }
 
-    /// Finds a task of the job `J` by its id, wherever it is: in the queue that the job declares, or else in any other.
+    /// Finds a task of the job `J` by its id in any queue: first in the queue that the job declares, then in all others.
     ///
     /// # Errors
     ///
-    /// [`ResultError::Nowhere`] if no queue has such a task; [`ResultError::OtherJob`] if only tasks of other jobs have this id; or
-    /// the broker failed.
+    /// [`ResultError::Nowhere`] if no queue has such a task; [`ResultError::OtherJob`] if only tasks of other jobs have this
+    /// id; or the broker failed.
     pub async fn find<J: Job>(&self, id: impl AsRef<str>) -> Result<Enqueued<J>, ResultError> {
         let (declared, id) = (QueueName::from_wire(J::OPTIONS.queue), TaskId::from_wire(id.as_ref()));
         let mut other = None;
@@ -151,17 +151,17 @@ impl Client {
         })
     }
 
-    /// The kept result of a task that was enqueued into `queue`, read by the job's codec. A job that returns `()` has
+    /// Returns the kept result of a task that was enqueued into `queue`, read by the job's codec. A job that returns `()` has
     /// the result `()` as soon as its task is completed. Results are kept as long as the job's `retention` says.
     ///
     /// # Errors
     ///
-    /// [`ResultError`] tells what is missing.
+    /// A [`ResultError`] that says why there is no result.
     pub async fn result_in<J: Job>(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
     where
         Value<J>: ReadResult,
     {
-        // Names of other programs may break our rules, and yet there may be such a queue.
+        // Names that other programs chose may break our rules, and yet there may be such a queue.
         let (queue, id) = (QueueName::from_wire(queue.as_ref()), TaskId::from_wire(id.as_ref()));
         match self.broker.task(&queue, &id).await? {
             Some(task) => read::<J>(task),
@@ -170,7 +170,7 @@ impl Client {
     }
 }
 
-/// The result in what is known of a task.
+/// Reads the result from the facts of a task.
 pub(super) fn read<J: Job>(task: TaskInfo) -> Result<Value<J>, ResultError>
 where
     Value<J>: ReadResult,

@@ -10,24 +10,24 @@ use crate::{
 
 use super::{Client, prepare};
 
-/// In the caller's own SQLite transaction (feature `sqlite`): see the repository's `docs/transactions.md`.
+/// Enqueues in the caller's own SQLite transaction (feature `sqlite`): see the repository's `docs/transactions.md`.
 impl Client {
-    /// Looks whether tasks can be enqueued in transactions of `connection`: it must have the client's own file open.
-    /// [`enqueue_in_tx`](Self::enqueue_in_tx) looks as well; this finds a mistake when the program starts, and lets the
+    /// Checks that tasks can be enqueued in transactions of `connection`: it must have the client's own file open.
+    /// [`enqueue_in_tx`](Self::enqueue_in_tx) checks that as well. `attach` finds a mistake when the program starts, and lets the
     /// connection keep up to 128 prepared statements.
     ///
     /// # Errors
     ///
-    /// It has another file open, or the client's tasks are not in SQLite.
+    /// The connection has another file open, or the client's tasks are not in SQLite.
     pub fn attach(&self, connection: &Connection) -> Result<(), TransactionError> {
         self.sqlite()?.attach(connection)
     }
 
-    /// Enqueues one task in the transaction that is open on `connection`: it is there when that commits, and never was
-    /// when it rolls back. Takes what [`enqueue`](Self::enqueue) takes. Call [`wake`](Self::wake) after the commit.
+    /// Enqueues one task in the transaction that is open on `connection`: the task exists once the transaction commits, and never
+    /// existed if it rolls back. Takes the same tasks as [`enqueue`](Self::enqueue). Call [`wake`](Self::wake) after the commit.
     ///
-    /// The transaction should begin with `BEGIN IMMEDIATE` and be short: it holds the one write lock of the file. How safe
-    /// its commit is against a power cut is decided by the connection's `synchronous`.
+    /// The transaction should begin with `BEGIN IMMEDIATE` and be short: it holds the one write lock of the file. The
+    /// `synchronous` setting of the connection decides how safe its commit is against a power cut.
     ///
     /// # Errors
     ///
@@ -47,17 +47,17 @@ impl Client {
         }
     }
 
-    /// Tells waiting workers, of this program and of others, to look for tasks at once. For after the commit of a
-    /// transaction that enqueued; without it they look within 100 ms. Where the tasks are not in SQLite it does nothing.
+    /// Notifies waiting workers, of this program and of others, to look for tasks at once. Call it after the commit of a
+    /// transaction that enqueued; otherwise they look within 100 ms. Where the tasks are not in SQLite it does nothing.
     pub fn wake(&self) {
         if let Some(broker) = self.broker.as_sqlite() {
             broker.wake();
         }
     }
 
-    /// One task as a row, for connections of other libraries than rusqlite: they execute its statement with its three
-    /// values. A taken id and a held unique lock are UNIQUE errors of that statement alone, which name `task.id` or
-    /// `ulock.key`.
+    /// Returns one task as a row, for connections of other libraries than rusqlite: they execute its statement with its three
+    /// values. If the id or the unique lock of the task is taken, only that statement fails, with a UNIQUE error that names
+    /// `task.id` or `ulock.key`.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Client {
         })
     }
 
-    /// The broker, for a task that no layer will see.
+    /// Returns the broker, for a task that no layer will see.
     fn sqlite_without_layers(&self) -> Result<&SqliteBroker, EnqueueError> {
         let broker = self.sqlite()?;
         if self.layered.is_some() {
@@ -120,9 +120,9 @@ pub struct EnqueueRow {
     pub sql: &'static str,
     /// `?1`, text: queue, id, type, times, lock and options, as JSON.
     pub facts: String,
-    /// `?2`, blob: the task as it travels.
+    /// `?2`, blob: the encoded message.
     pub message: Vec<u8>,
-    /// `?3`, blob or null: what the message cannot carry.
+    /// `?3`, blob or null: facts that the message cannot carry.
     pub extra: Option<Vec<u8>>,
     /// The task's id.
     pub id: TaskId,

@@ -1,4 +1,4 @@
-//! Jobs that are made of many tasks of another: what `#[job(aggregates = …)]` writes.
+//! Jobs that are made of many tasks of another job, as `#[job(aggregates = …)]` writes them.
 
 use std::{any::TypeId, fmt, ops::Range};
 
@@ -22,16 +22,16 @@ pub trait Aggregates: Job {
     /// The job whose tasks wait in a group.
     type Of: Job;
 
-    /// One job of them, in the order in which they joined their group.
+    /// Makes one job of the tasks, which come in the order in which they joined their group.
     fn aggregate(tasks: Vec<Self::Of>) -> Self;
 }
 
-/// An aggregation with its types erased: what the inventory holds and the server uses.
+/// An aggregation with its types erased, as the inventory holds it and the server uses it.
 #[derive(Clone, Copy)]
 pub struct Aggregation {
     /// Name of the job whose tasks wait in a group.
     pub of: &'static str,
-    /// The job that is made of them.
+    /// The job that is made of those tasks.
     pub job: JobDescriptor,
     of_type: fn() -> TypeId,
     make: fn(&[Bytes], Limits) -> Made,
@@ -42,42 +42,42 @@ inventory::collect!(Aggregation);
 /// How many bytes the payload of a new task may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
-    /// More are shared by several tasks.
+    /// The limit of a payload made of several tasks, which are shared out among more payloads above it.
     pub(crate) together: usize,
-    /// Of one that is made of a single task, which cannot be shared.
+    /// The limit of a payload made of a single task, which cannot be shared out.
     pub(crate) alone: usize,
 }
 
-/// What was made of the payloads of tasks; a place is a position in the slice.
+/// The result of an aggregation; an index is a position in the slice of payloads.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     /// The new tasks, within the limits.
     pub(crate) tasks: Vec<PreparedTask>,
-    /// What is a part of none.
+    /// The payloads that are not a part of a new task.
     pub(crate) left_out: Vec<(usize, LeftOut)>,
 }
 
 /// Why a payload is a part of no new task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LeftOut {
-    /// It has a shape that another version of the program may know.
+    /// The payload has a shape that another version of the program may know.
     OtherShape,
-    /// It cannot be read.
+    /// The payload cannot be read, or alone makes a task above the limit; with the reason.
     Rejected(String),
 }
 
 impl Aggregation {
-    /// That of `J`, written at `file`:`line`. `const`, because the inventory is made of statics.
+    /// Returns the aggregation of `J`, written at `file`:`line`; `const`, because the inventory is made of statics.
     pub const fn of<J: Aggregates>(file: &'static str, line: u32) -> Self {
         Self { of: J::Of::NAME, job: JobDescriptor::of::<J>(file, line), of_type: TypeId::of::<J::Of>, make: make::<J> }
     }
 
-    /// Every aggregation that is linked into this program. The order of linking means nothing.
+    /// Returns every aggregation that is linked into this program; the order of linking means nothing.
     pub fn linked() -> impl Iterator<Item = Self> {
         inventory::iter::<Self>().copied()
     }
 
-    /// Whether both make the same job of the same tasks.
+    /// Returns whether both make the same job of the same tasks.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         self.job.is_same_job(&other.job) && (self.of_type)() == (other.of_type)()
     }
@@ -108,7 +108,7 @@ fn make<J: Aggregates>(payloads: &[Bytes], limits: Limits) -> Made {
     made
 }
 
-/// One task of these payloads, or as many as the limits ask for: an encoding may be longer than its parts.
+/// Makes one task of these payloads, or several if the limits ask for it: an encoding may be longer than its parts.
 fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits, made: &mut Made) {
     let (mut jobs, mut left_out) = (Vec::with_capacity(places.len()), Vec::new());
     for place in places.clone() {
@@ -137,7 +137,7 @@ fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits,
     }
 }
 
-/// Reading runs user code: one task that makes it panic must not keep its group from being aggregated.
+/// Reads a payload and catches panics: reading runs user code, and one such task must not block its whole group.
 fn read<J: Job>(payload: &[u8]) -> Result<J, LeftOut> {
     match panics::catch(|| decode_arguments(payload)) {
         Ok(Ok(job)) => Ok(job),
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Its JSON is longer than the postcard of its parts.
+    /// A job whose JSON is longer than the postcard of its parts.
     #[derive(Debug, Serialize, Deserialize)]
     #[serde(transparent)]
     struct Digest {
@@ -194,7 +194,7 @@ mod tests {
         encode_arguments(&Note { text: text.into() }).unwrap()
     }
 
-    /// The texts in each task, and what was left out.
+    /// Returns the texts in each task, and the payloads that were left out.
     fn made(payloads: &[Bytes], together: usize) -> (Vec<Vec<String>>, Vec<(usize, LeftOut)>) {
         let limits = Limits { together, alone: 2 * together };
         let made = Aggregation::of::<Digest>("here", 1).make(payloads, limits);
@@ -235,7 +235,7 @@ mod tests {
         let all: Vec<_> = tasks.into_iter().flatten().collect();
         assert_eq!(all, (0..20).map(|n| n.to_string()).collect::<Vec<_>>());
         assert!(left_out.is_empty());
-        // A single one cannot be shared, and has a limit of its own.
+        // A single payload cannot be shared out, and has a limit of its own.
         let (tasks, left_out) = made(&[note("a"), note(&"x".repeat(70)), note("b")], 60);
         assert_eq!((tasks.concat().len(), left_out), (3, vec![]));
         let (tasks, left_out) = made(&[note("a"), note(&"x".repeat(120)), note("b")], 60);

@@ -1,4 +1,4 @@
-//! What a job says of its archived tasks: a function that the worker calls when one is given up.
+//! The function of a job for its archived tasks, which the worker calls when a task is given up.
 
 use std::{fmt, future::Future};
 
@@ -7,20 +7,20 @@ use super::{
     resolve::{ShapeLookup, resolve},
 };
 
-/// A task of `J` that is given up, as the job's `on_archive` function is told of it.
+/// A task of `J` that is given up, as the job's `on_archive` function gets it.
 #[non_exhaustive]
 pub struct ArchivedTask<J> {
-    /// The arguments, or why this program cannot read them.
+    /// The arguments, or the reason why this program cannot read them.
     pub job: Result<J, PayloadError>,
     /// The task, the states of the server and its client. The attempt has ended: its deadline, its cancellation and the
     /// values that layers put beside it are not here.
     pub ctx: JobContext,
-    /// Why it is given up. The error that the job returned, with [`source`](JobError::source) to get at its own type; a text
-    /// where the job returned none: a panic, a timeout, a task that was never started.
+    /// Why the task is given up: the error that the job returned, whose [`source`](JobError::source) has its own type, or a
+    /// text if the job returned no error: after a panic or a timeout, or for a task that was never started.
     pub error: JobError,
 }
 
-/// What is called with the archived tasks of a job. `#[job(on_archive = refund)]` writes it; by hand:
+/// The function that is called with the archived tasks of a job. `#[job(on_archive = refund)]` writes it; by hand:
 ///
 /// ```
 /// use asynq_runtime::{job::OnArchive, prelude::*};
@@ -47,7 +47,7 @@ pub struct ArchivedTask<J> {
 pub struct OnArchive<J: Job>(fn(ArchivedTask<J>) -> BoxFuture<'static, ()>);
 
 impl<J: Job> OnArchive<J> {
-    /// A function that passes the task on with [`ArchivedTask::tell`].
+    /// Wraps a function that passes the task on with [`ArchivedTask::tell`].
     pub const fn new(tell: fn(ArchivedTask<J>) -> BoxFuture<'static, ()>) -> Self {
         Self(tell)
     }
@@ -68,7 +68,7 @@ impl<J: Job> ArchivedTask<J> {
 }
 
 impl<J> fmt::Debug for ArchivedTask<J> {
-    /// Without the arguments, which may hold secrets.
+    /// Omits the arguments, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ArchivedTask").field("ctx", &self.ctx).field("error", &self.error).finish_non_exhaustive()
     }

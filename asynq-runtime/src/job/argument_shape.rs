@@ -1,4 +1,4 @@
-//! Keeps the shapes of arguments in the broker, so that programs of other versions can read what this one enqueues.
+//! Keeps the shapes of arguments in the broker, so that programs of other versions can read the tasks of this one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ impl ArgumentShape {
         Self { job: J::NAME, codec: J::CODEC, argument: J::ARGUMENT, fingerprint: Fingerprint::of::<J> }
     }
 
-    /// What has to be kept now. Payloads in JSON say their shape themselves, but for the name of a lone argument.
+    /// Returns the shape if it must be kept now. JSON payloads say their shape themselves, except the name of a lone
+    /// argument.
     fn due(self, broker: &dyn Broker) -> Option<NewShape> {
         let fingerprint = match (self.codec, self.argument) {
             (Codec::Postcard, _) => Some((self.fingerprint)().value),
@@ -43,7 +44,7 @@ impl ArgumentShape {
     }
 }
 
-/// The shapes that this caller has to keep now; no other one does so meanwhile.
+/// The shapes that this caller has to keep now; no other caller does so meanwhile.
 #[derive(Debug)]
 pub(crate) struct DueShapes<'b> {
     broker: &'b dyn Broker,
@@ -51,7 +52,7 @@ pub(crate) struct DueShapes<'b> {
 }
 
 impl<'b> DueShapes<'b> {
-    /// Those that this process has not kept for a day, each once.
+    /// Returns the shapes that this process has not kept for a day, each once.
     pub(crate) fn among(broker: &'b dyn Broker, shapes: impl IntoIterator<Item = ArgumentShape>) -> Self {
         let mut due = Self { broker, shapes: Vec::new() };
         for shape in shapes {
@@ -67,7 +68,7 @@ impl<'b> DueShapes<'b> {
         self.shapes.is_empty()
     }
 
-    /// Keeps them. A failure is not an error: tasks are enqueued all the same, and a later use tries again.
+    /// Keeps the shapes. A failure is not an error: tasks are enqueued all the same, and a later use tries again.
     pub(crate) async fn keep(mut self) {
         if self.is_empty() {
             return;
@@ -82,7 +83,7 @@ impl<'b> DueShapes<'b> {
 }
 
 impl Drop for DueShapes<'_> {
-    /// Those that were not kept, because that failed or its caller gave up, are soon due again.
+    /// Makes shapes that were not kept, because the broker failed or the caller gave up, due again soon.
     fn drop(&mut self) {
         self.broker.stored_shapes().note(&self.shapes, false);
     }

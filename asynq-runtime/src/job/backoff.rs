@@ -26,28 +26,28 @@ enum Kind {
 }
 
 impl Backoff {
-    /// The same pause before every retry.
+    /// Returns a back-off with the same pause before every retry.
     pub const fn constant(delay: Duration) -> Self {
         Self(Kind::Declared(backoff::Backoff::Constant(delay)))
     }
 
-    /// Once, twice, three times this.
+    /// Returns a back-off with pauses of once, twice, three times `step`, and so on.
     pub const fn linear(step: Duration) -> Self {
         Self(Kind::Declared(backoff::Backoff::Linear(step)))
     }
 
-    /// Twice as long each time, from `first` up to `most`.
+    /// Returns a back-off whose pause doubles each time, from `first` up to `most`.
     pub const fn exponential(first: Duration, most: Duration) -> Self {
         Self(Kind::Declared(backoff::Backoff::Exponential { first, most }))
     }
 
-    /// What this function says of how often the task had failed before (0 at its first failure) and of the error. A
-    /// panic or a timeout is an error whose text says so. Where the function panics, the server's own pause counts.
+    /// Returns a back-off by a function of how often the task had failed before (0 at its first failure) and of the error. A
+    /// panic or a timeout is an error whose text says so. If the function panics, the server's own pause counts.
     pub const fn by(decide: fn(u32, &JobError) -> Duration) -> Self {
         Self(Kind::By(decide))
     }
 
-    /// The pause of a task that had failed `retried` times before it failed with `error`.
+    /// Returns the pause of a task that had failed `retried` times before it failed with `error`.
     pub fn delay(&self, retried: u32, error: &JobError) -> Duration {
         match self.0 {
             Kind::Declared(backoff) => backoff.delay(retried),
@@ -57,7 +57,7 @@ impl Backoff {
 }
 
 impl fmt::Display for Backoff {
-    /// As the attribute takes it; a function is `by a function`.
+    /// Writes the back-off as the attribute takes it; a function is `by a function`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Kind::Declared(backoff) => backoff.fmt(f),

@@ -1,4 +1,4 @@
-//! Where jobs run that block: threads of their own, never the async ones, with a limit of their own.
+//! Blocking jobs run on threads of their own, never on the async ones, up to a limit of their own.
 
 use std::{
     any::Any,
@@ -23,11 +23,11 @@ use crate::propagation;
 
 /// The limit of blocking jobs that run at the same time.
 ///
-/// A blocking job keeps its place until its thread returns, even after its attempt has timed out: there is no way to stop
-/// a thread, and starting another would exceed what the machine was asked to carry.
+/// A blocking job keeps its permit until its thread returns, even after its attempt has timed out: a thread cannot be
+/// stopped, and starting another would exceed the limit.
 ///
-/// The threads are not those of the jobs' runtime, whose drop would wait for each of them for ever. A current-thread runtime
-/// lends its own: its clock may be paused, and would run away while another runtime's thread works.
+/// The threads do not belong to the jobs' runtime, whose drop would wait for each of them for ever. Jobs of a current-thread
+/// runtime use its own threads: its clock may be paused, and would advance while a thread of another runtime works.
 #[derive(Debug, Clone)]
 pub struct BlockingPool {
     places: Arc<Semaphore>,
@@ -35,7 +35,7 @@ pub struct BlockingPool {
     threads: Arc<Threads>,
 }
 
-/// The threads, started as they are needed. Dropping this waits for none of them.
+/// The threads, started when needed. Dropping this value waits for none of them.
 #[derive(Debug)]
 struct Threads {
     limit: usize,
@@ -43,7 +43,7 @@ struct Threads {
 }
 
 impl Threads {
-    /// Where to run what `jobs` runs and what blocks.
+    /// Returns the runtime whose threads run the blocking jobs of the runtime `jobs`.
     fn handle<'a>(&'a self, jobs: &'a Handle) -> &'a Handle {
         if jobs.runtime_flavor() == RuntimeFlavor::CurrentThread {
             return jobs;
@@ -51,7 +51,7 @@ impl Threads {
         if let Some(runtime) = self.runtime.get() {
             return runtime.handle();
         }
-        // It has no I/O and no timers, so the operating system has nothing to refuse.
+        // A runtime without I/O and timers asks for nothing that the operating system could refuse.
         let Ok(runtime) =
             Builder::new_current_thread().thread_name("asynq-blocking").max_blocking_threads(self.limit).build()
         else {
@@ -76,11 +76,11 @@ impl Drop for Threads {
 #[derive(Default)]
 struct Busy {
     threads: AtomicUsize,
-    /// The last one has returned.
+    /// Notified when the last thread has returned.
     none: Notify,
-    /// Dropped when the last one returns.
+    /// Dropped when the last thread returns.
     kept: Mutex<Vec<Box<dyn Any + Send>>>,
-    /// How many results a thread was started for and nobody has taken or dropped.
+    /// How many results were neither taken nor dropped since their threads were started.
     results: AtomicUsize,
 }
 
@@ -98,7 +98,7 @@ impl Busy {
 }
 
 impl BlockingPool {
-    /// At most `limit` jobs at a time; at least one.
+    /// Returns a pool for at most `limit` jobs at a time; at least one.
     pub fn new(limit: usize) -> Self {
         let limit = limit.clamp(1, Semaphore::MAX_PERMITS);
         Self {
@@ -108,7 +108,7 @@ impl BlockingPool {
         }
     }
 
-    /// A handle for one attempt: it shares the places and counts its own threads.
+    /// Returns a handle for one attempt, which shares the permits and counts its own threads.
     pub(crate) fn for_attempt(&self) -> Self {
         Self { places: Arc::clone(&self.places), busy: Arc::default(), threads: Arc::clone(&self.threads) }
     }
@@ -121,13 +121,13 @@ impl BlockingPool {
         }
     }
 
-    /// How many threads of this handle have not returned yet.
+    /// Returns how many threads of this handle have not returned yet.
     pub(crate) fn busy(&self) -> usize {
         self.busy.threads.load(Ordering::Acquire)
     }
 
-    /// Whether a result may still come that a thread of this handle was started for: it may have returned, and its result not have
-    /// been taken.
+    /// Returns whether a thread of this handle may still deliver a result: the thread may have returned already if its result
+    /// was not taken.
     pub(crate) fn owes_a_result(&self) -> bool {
         self.busy.results.load(Ordering::Acquire) > 0
     }
@@ -149,20 +149,20 @@ impl BlockingPool {
         Some(ThreadPermit { _permit: permit, busy: Arc::clone(&self.busy) })
     }
 
-    /// How many more could start now.
+    /// Returns how many more jobs could start now.
     pub fn available(&self) -> usize {
         self.places.available_permits()
     }
 }
 
 impl Default for BlockingPool {
-    /// 512, tokio's own number of blocking threads.
+    /// Returns a pool of 512 threads, tokio's own number of blocking threads.
     fn default() -> Self {
         Self::new(512)
     }
 }
 
-/// One thread's right to run, given back when the thread returns.
+/// The permit of one thread, released when the thread returns.
 struct ThreadPermit {
     _permit: OwnedSemaphorePermit,
     busy: Arc<Busy>,
@@ -197,11 +197,11 @@ impl Drop for OwedResult {
 ///
 /// # Errors
 ///
-/// What the body returned, or that the runtime is ending.
+/// The error of the body, or that the runtime is ending.
 ///
 /// # Panics
 ///
-/// Goes on with a panic of the body, so that it is told like a panic of any other job.
+/// Resumes a panic of the body, so that it is reported like a panic of any other job.
 pub async fn run_blocking<R: Send + 'static>(
     ctx: &JobContext,
     body: impl FnOnce(&JobContext) -> JobResult<R> + Send + 'static,
@@ -219,7 +219,8 @@ pub async fn run_blocking<R: Send + 'static>(
         let _runtime = entered.enter();
         let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));
         let result = panics::catch_with_place(run);
-        // The caller who has the result sees no thread any more. Where the attempt was given up nobody waits for it.
+        // The permit is released first, so that a caller that has the result sees no running thread. The send fails if the
+        // attempt was given up.
         drop(permit);
         drop(ends.send((result, owed)));
     });

@@ -1,4 +1,4 @@
-//! One enqueue: a job with its arguments and what this call says differently.
+//! One enqueue: a job with its arguments and the options of this call.
 
 use std::{fmt, marker::PhantomData, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     task::{GroupName, QueueName, TaskId, UniqueUntil},
 };
 
-/// A job with its arguments, ready for per-call options. Later wins: attribute, then builder.
+/// A job with its arguments, ready for per-call options. An option of the builder overrides that of the attribute.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -33,7 +33,7 @@ pub struct JobBuilder<J> {
 }
 
 impl<J: Job> JobBuilder<J> {
-    /// The job with its declared options.
+    /// Returns the job with its declared options.
     pub fn new(job: J) -> Self {
         Self { task: PreparedTask::of(&job), job: PhantomData }
     }
@@ -47,7 +47,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// How often a failed task is tried again; 0 = never.
+        /// Sets how often a failed task is tried again; 0 = never.
         #[doc(alias("max_retry", "max_retries", "retries", "max_attempts", "attempts"))]
         pub fn retry(mut self, retry: u32) -> Self {
             self$(.$task)?.set(|p| {
@@ -57,28 +57,29 @@ macro_rules! option_methods {
             self
         }
 
-        /// Longest time of one attempt; at least 1 s, rounded up to whole seconds.
+        /// Sets the longest time of one attempt; at least 1 s, rounded up to whole seconds.
         #[doc(alias("time_limit"))]
         pub fn timeout(mut self, timeout: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("timeout", timeout).map(|timeout| p.timeout = Some(timeout)));
             self
         }
 
-        /// No attempt may run after this: a moment, or a length of time from the enqueue on. Rounded up to a whole second.
+        /// Sets the end after which no attempt may run: a moment, or a length of time from the enqueue on. Rounded up to a
+        /// whole second.
         pub fn deadline(mut self, deadline: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("deadline", deadline).map(|end| p.deadline = Some(end)));
             self
         }
 
-        /// After this the task is archived instead of started: a moment, or a length of time from the enqueue on. Kept
-        /// to the millisecond, rounded up; it must lie behind the time when the task is due.
+        /// Sets the end after which the task is archived instead of started: a moment, or a length of time from the enqueue
+        /// on. Kept to the millisecond, rounded up; it must lie behind the time when the task is due.
         #[doc(alias("expires_in", "expiry", "expire"))]
         pub fn expires(mut self, expires: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("expires", expires).map(|end| p.expires = Some(end)));
             self
         }
 
-        /// Lets the task wait in this group of its queue, to be aggregated with the others there. One that is due later
+        /// Lets the task wait in this group of its queue, to be aggregated with the others there. A task that is due later
         /// joins its group then.
         #[doc(alias("batch", "group_by", "group_key"))]
         pub fn group(mut self, group: impl AsRef<str>) -> Self {
@@ -86,17 +87,18 @@ macro_rules! option_methods {
             self
         }
 
-        /// How long at most the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
+        /// Sets how long at most the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
         #[doc(alias("unique_for", "unique_ttl", "ttl", "lock_ttl"))]
         pub fn unique(mut self, ttl: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));
             self
         }
 
-        /// Lets an equal task that waits (pending, scheduled or for its next attempt) take these arguments, these options and this time,
-        /// instead of refusing this one; needs `unique`. The task keeps its id, see [`Enqueued::replaced`](crate::Enqueued::replaced).
-        /// While an equal task runs, this one is stored to run after it, and the running one is not tried again with its older arguments.
-        /// An archived task that keeps its lock, and one in a group, refuses this one as ever.
+        /// Lets an equal task that waits (pending, scheduled or for its next attempt) take the arguments, the options and the
+        /// time of this one, instead of refusing this one; needs `unique`. The waiting task keeps its id, see
+        /// [`Enqueued::replaced`](crate::Enqueued::replaced). While an equal task runs, this one is stored to run after it,
+        /// and the running one is not tried again with its older arguments. An archived task that keeps its lock, and one in
+        /// a group, still refuses this one.
         pub fn or_replace(mut self) -> Self {
             self$(.$task)?.set(|p| {
                 p.or_replace = true;
@@ -105,23 +107,23 @@ macro_rules! option_methods {
             self
         }
 
-        /// Runs the task when it has been quiet for this long: as [`or_replace`](Self::or_replace) with `process_in(quiet)`, so
-        /// that each equal enqueue begins the time anew. A lock of a day where `unique` says nothing else. A `process_in` or
-        /// `process_at` counts more.
+        /// Runs the task `quiet` after the last equal enqueue: as [`or_replace`](Self::or_replace) with `process_in(quiet)`,
+        /// so that each equal enqueue begins the time anew. The lock lasts a day unless `unique` sets its time. A
+        /// `process_in` or `process_at` counts more.
         #[doc(alias("debounce_delay"))]
         pub fn debounce(mut self, quiet: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| exact("debounce", quiet).map(|quiet| p.debounce = Some(quiet)));
             self
         }
 
-        /// … but at most this long after the first of those enqueues; needs `debounce`.
+        /// Sets how long at most `debounce` defers the task after the first of those enqueues; needs `debounce`.
         #[doc(alias("max_wait"))]
         pub fn debounce_max(mut self, most: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| exact("debounce_max", most).map(|most| p.debounce_max = Some(most)));
             self
         }
 
-        /// What frees the lock of a unique task before its time; needs `unique`.
+        /// Sets the event that frees the lock of a unique task before its TTL ends; needs `unique`.
         #[doc(alias("unique_while"))]
         pub fn unique_until(mut self, until: UniqueUntil) -> Self {
             self$(.$task)?.set(|p| {
@@ -141,16 +143,17 @@ macro_rules! option_methods {
             self
         }
 
-        /// How long the task is kept after success; rounded up to whole seconds.
+        /// Sets how long the task is kept after success; rounded up to whole seconds.
         #[doc(alias("keep", "result_ttl"))]
         pub fn retention(mut self, retention: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("retention", retention).map(|retention| p.retention = Some(retention)));
             self
         }
 
-        /// Keeps the task for at least a minute after its end, so that a program that waits for it learns how it ended, whatever the
-        /// retention says: see [`Enqueued::wait`](crate::Enqueued::wait). A task that its job revokes is kept as well, as
-        /// completed without a result. A task in a group cannot be awaited, because it becomes part of another.
+        /// Keeps the task for at least a minute after its end, whatever the retention says, so that a program that waits for
+        /// the task learns how it ended: see [`Enqueued::wait`](crate::Enqueued::wait). A task that its job revokes is kept
+        /// as well, as completed without a result. A task in a group cannot be awaited, because it becomes part of another
+        /// task.
         pub fn awaited(mut self) -> Self {
             self$(.$task)?.set(|p| {
                 p.awaited = true;
@@ -159,7 +162,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// How often a worker may die while it runs the task before it is archived; at least 1.
+        /// Sets how often a worker may die while it runs the task before the task is archived; at least 1.
         pub fn max_crashes(mut self, max_crashes: u32) -> Self {
             self$(.$task)?.set(|p| match max_crashes {
                 0 => Err(option("max_crashes", "it must be at least 1")),
@@ -171,7 +174,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Runs the task after this time; the last of this and `process_at` counts.
+        /// Runs the task after `delay`; the last of `process_in` and `process_at` counts.
         #[doc(alias("delay", "perform_in", "countdown", "schedule_in"))]
         pub fn process_in(mut self, delay: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
@@ -186,15 +189,15 @@ macro_rules! option_methods {
             self
         }
 
-        /// Runs the task at this moment; one that has passed means now.
+        /// Runs the task at `when`; a moment that has passed means now.
         #[doc(alias("perform_at", "eta", "run_at"))]
         pub fn process_at(mut self, when: impl IntoInstant) -> Self {
             self$(.$task)?.set(|p| instant("process_at", when).map(|at| p.when = Some(When::At(at))));
             self
         }
 
-        /// Gives the task an id instead of a random one; it must be free in its queue. Ids that begin with `agg:` or
-        /// `cron:` are reserved: aggregated and periodic tasks are stored once by them.
+        /// Gives the task an id instead of a random one; the id must be free in its queue. Ids that begin with `agg:` or
+        /// `cron:` are reserved: by them, aggregated and periodic tasks are stored once.
         pub fn task_id(mut self, id: impl AsRef<str>) -> Self {
             self$(.$task)?.set(|p| {
                 let id = TaskId::new(id.as_ref())?;
@@ -210,7 +213,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Adds a header; one of the same name is replaced.
+        /// Adds a header; a header of the same name is replaced.
         pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
             self$(.$task)?.set(|p| {
                 let (key, value) = (key.into(), value.into());
@@ -233,8 +236,8 @@ impl RawTask {
     option_methods!(task);
 }
 
-/// A task that is ready to be enqueued, whatever it was made of; what
-/// [`Client::enqueue_many`](crate::Client::enqueue_many) takes. An option that was wrong is told when it is enqueued.
+/// A task that is ready to be enqueued, as [`Client::enqueue_many`](crate::Client::enqueue_many) takes it. An option that is
+/// wrong is reported by the enqueue.
 #[derive(Debug, Clone)]
 pub struct PreparedTask(Result<Prepared, EnqueueError>);
 
@@ -259,48 +262,48 @@ pub(crate) struct Prepared {
     pub(crate) retention: Option<Duration>,
     pub(crate) awaited: bool,
     pub(crate) max_crashes: Option<u32>,
-    /// `None` for now, or for when a debounce says.
+    /// `None` for now, or for the time that a debounce sets.
     pub(crate) when: Option<When>,
     pub(crate) id: Option<TaskId>,
     pub(crate) headers: Vec<(String, String)>,
-    /// The shape of its arguments, where they come from a job.
+    /// The shape of the arguments, if they come from a job.
     pub(crate) shape: Option<ArgumentShape>,
 }
 
 impl PreparedTask {
-    /// Bytes of its payload; 0 where there is none.
+    /// Returns the number of bytes of the payload; 0 if there is none.
     pub(crate) fn payload_len(&self) -> usize {
         self.0.as_ref().ok().and_then(|task| task.payload.as_ref()).map_or(0, Bytes::len)
     }
 
-    /// One whose options have been looked at.
+    /// Returns a task whose options have been checked.
     pub(crate) fn ready(task: Prepared) -> Self {
         Self(Ok(task))
     }
 
     option_methods!();
 
-    /// Name of the job; empty if an option was wrong.
+    /// Returns the name of the job; empty if an option was wrong.
     pub fn name(&self) -> &str {
         self.facts().map(|facts| facts.name.as_str()).unwrap_or_default()
     }
 
-    /// The queue that it goes to, if one was named.
+    /// Returns the queue of the task, if one was named.
     pub fn queue_name(&self) -> Option<&QueueName> {
         self.facts()?.queue.as_ref()
     }
 
-    /// Its encoded arguments.
+    /// Returns the encoded arguments.
     pub fn payload(&self) -> &[u8] {
         self.facts().and_then(|facts| facts.payload.as_ref()).map(Bytes::as_ref).unwrap_or_default()
     }
 
-    /// The value of a header.
+    /// Returns the value of a header.
     pub fn header_value(&self, key: &str) -> Option<&str> {
         self.facts()?.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
     }
 
-    /// The shape of its arguments, where they come from a job.
+    /// Returns the shape of the arguments, if they come from a job.
     pub(crate) fn shape(&self) -> Option<ArgumentShape> {
         self.facts()?.shape
     }
@@ -309,7 +312,7 @@ impl PreparedTask {
         self.0
     }
 
-    /// What is known of it; `None` if an option was wrong.
+    /// Returns the facts; `None` if an option was wrong.
     pub(crate) fn facts(&self) -> Option<&Prepared> {
         self.0.as_ref().ok()
     }
@@ -392,7 +395,7 @@ impl<J: Job> fmt::Debug for JobBuilder<J> {
     }
 }
 
-/// Everything but the bytes of the payload: they may hold secrets, and a log line does not need them.
+/// Omits the bytes of the payload: they may hold secrets, and a log line does not need them.
 impl fmt::Debug for Prepared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let length = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()));
@@ -426,7 +429,7 @@ fn option(option: &'static str, reason: impl fmt::Display) -> EnqueueError {
     EnqueueError::Option { option, reason: reason.to_string() }
 }
 
-/// What the framework makes itself, so that nobody else's task can stand in its place.
+/// The prefixes of ids that the framework makes itself, so that no other task can take their place.
 const RESERVED_IDS: [&str; 2] = ["agg:", "cron:"];
 
 fn until(name: &'static str, end: impl IntoUntil) -> Result<Until, EnqueueError> {
@@ -441,7 +444,7 @@ fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, 
     when.into_instant().map_err(|error| option(name, error))
 }
 
-/// A time that is kept to the millisecond, and is never zero, which would mean none.
+/// Returns a time that is kept to the millisecond. Zero is refused, because it would mean none.
 fn exact(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
     match span.into_span().map_err(|error| option(name, error))? {
         span if span.is_zero() => Err(option(name, "it must be longer than zero")),
@@ -450,7 +453,7 @@ fn exact(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueErr
     }
 }
 
-/// A time that the wire keeps in whole seconds: rounded up, and never zero, which would mean none.
+/// Returns a time rounded up to whole seconds, as the wire keeps it. Zero is refused, because it would mean none.
 fn span(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
     let span = span.into_span().map_err(|error| option(name, error))?;
     if name == "unique" && span < Duration::from_secs(1) {

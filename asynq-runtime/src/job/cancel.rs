@@ -1,36 +1,36 @@
-//! Tells an attempt to stop, and costs nothing until a task waits for it.
+//! The request to an attempt to stop, which costs nothing until a task waits for it.
 
 use std::sync::{Arc, OnceLock};
 
 use tokio_util::sync::CancellationToken;
 
-/// Whether an attempt should stop. Clones are the same.
+/// The request to an attempt to stop. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct Cancel(Arc<Request>);
 
-/// A request that most attempts never get: its token is made by the first who asks or waits.
+/// A request that most attempts never get: its token is made by the first caller that makes the request or waits for it.
 #[derive(Debug, Default)]
 pub(crate) struct Request(OnceLock<CancellationToken>);
 
 impl Cancel {
-    /// Asks for it.
+    /// Makes the request.
     pub fn cancel(&self) {
         self.0.make();
     }
 
-    /// Whether it was asked for.
+    /// Returns whether the request was made.
     pub fn is_cancelled(&self) -> bool {
         self.0.is_made()
     }
 
-    /// Waits until it is asked for.
+    /// Waits until the request is made.
     pub async fn cancelled(&self) {
         self.0.made().await;
     }
 }
 
 impl From<CancellationToken> for Cancel {
-    /// Asked for by this token.
+    /// Returns a request that is made when `token` is cancelled.
     fn from(token: CancellationToken) -> Self {
         Self(Arc::new(Request::from(token)))
     }
@@ -42,12 +42,12 @@ impl Request {
         self.token().cancel();
     }
 
-    /// Whether it was made.
+    /// Returns whether the request was made.
     pub(crate) fn is_made(&self) -> bool {
         self.0.get().is_some_and(CancellationToken::is_cancelled)
     }
 
-    /// Waits until it is made.
+    /// Waits until the request is made.
     pub(crate) async fn made(&self) {
         self.token().cancelled().await;
     }

@@ -14,15 +14,15 @@ use super::{
 };
 use crate::broker::{BrokerError, BrokerErrorKind, Settled};
 
-/// Most bytes of a checkpoint, encoded: 1 MiB, as of a result.
+/// Most bytes of a checkpoint, encoded: 1 MiB, as for a result.
 const LIMIT: usize = 1 << 20;
 
-/// How far a job has got, as its parameter: what an earlier attempt at the same task [saved](Self::save) last.
+/// How far a job has got, as its parameter: the value that an earlier attempt at the same task [saved](Self::save) last.
 ///
-/// It stays with the task over retries, snoozes, deploys and the death of a worker, and when an archived task is run again. It ends
-/// with the task: when the task succeeds or is deleted, and when somebody edits its payload or replaces its arguments.
-/// It is encoded by the job's codec, at most 1 MiB. Where its type has changed since it was saved, the task is requeued
-/// for a worker that knows the old one, as a task whose arguments have another shape is.
+/// A checkpoint stays with the task over retries, snoozes, deploys and the death of a worker, and when an archived task is
+/// run again. It ends with the task: when the task succeeds or is deleted, and when the payload is edited or the arguments
+/// are replaced. It is encoded by the job's codec, at most 1 MiB. If its type has changed since it was saved, the task is
+/// requeued for a worker that knows the old type, like a task whose arguments have another shape.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -46,32 +46,34 @@ const LIMIT: usize = 1 << 20;
 /// ```
 pub struct Checkpoint<T> {
     saved: Mutex<Option<T>>,
-    /// Where it is kept; none for one of somebody's own.
+    /// The attempt that keeps the checkpoint; `None` after [`new`](Checkpoint::new).
     ctx: Option<JobContext>,
 }
 
 impl<T> Checkpoint<T> {
-    /// One of one's own that is kept nowhere, for calling a job's function directly in a test: `None` where the job has not run
-    /// before.
+    /// Returns a checkpoint that is kept nowhere, for calling a job's function directly in a test: `None` if the job has not
+    /// run before.
     pub fn new(saved: Option<T>) -> Self {
         Self { saved: Mutex::new(saved), ctx: None }
     }
 }
 
 impl<T: Clone> Checkpoint<T> {
-    /// What was saved last, by this attempt or an earlier one; `None` where nothing was.
+    /// Returns the value that was saved last, by this attempt or an earlier one; `None` if there is none.
     pub fn get(&self) -> Option<T> {
         self.saved.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
-    /// Keeps `value` in place of what was saved before. It is stored when this returns, for as long as this attempt holds the
-    /// task: one that has lost it changes nothing. It is one write to the broker, so save every second rather than every row.
+    /// Replaces the saved value by `value`. The value is stored when this returns, if this attempt still holds the task: an
+    /// attempt that lost it changes nothing. Each call is one write to the broker, so save every second rather than every
+    /// row.
     ///
     /// # Errors
     ///
-    /// [`CheckpointError`] says whether the run is still ours; nothing was written, and what was saved before stays.
+    /// [`CheckpointError`] says whether this attempt still holds the task. Nothing was written, and the value saved before
+    /// stays.
     pub async fn save(&self, value: T) -> Result<(), CheckpointError> {
         if let Some(ctx) = &self.ctx
             && let Some(broker) = ctx.broker()
@@ -94,7 +96,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
     ///
     /// # Errors
     ///
-    /// As there; also when called outside a tokio runtime.
+    /// As [`save`](Self::save); also when called outside a tokio runtime.
     pub fn save_blocking(&self, value: T) -> Result<(), CheckpointError> {
         if self.ctx.as_ref().and_then(JobContext::broker).is_none() {
             *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
@@ -123,10 +125,10 @@ pub enum CheckpointError {
     /// The value is too large.
     #[error("the checkpoint has {size} bytes, more than the limit of {LIMIT}; store it elsewhere and save its place")]
     TooLarge {
-        /// Its bytes.
+        /// The size in bytes.
         size: usize,
     },
-    /// Somebody else runs the task by now: stop.
+    /// Another worker runs the task by now: stop.
     #[error("this run has ended: the task was taken over by another worker")]
     Fenced,
     /// The task was deleted: stop.
@@ -137,10 +139,10 @@ pub enum CheckpointError {
     Broker(#[from] BrokerError),
 }
 
-/// Why an attempt could not begin, whose job asks for its checkpoint. The server recognises it among the errors of jobs.
+/// Why a job that asks for its checkpoint could not get it. The server recognises this type among the errors of jobs.
 #[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum Unloaded {
-    /// It was saved by a program whose job keeps another type.
+    /// The checkpoint was saved by a program whose job keeps another type.
     #[error(
         "the checkpoint of `{job}` cannot be read: {reason}; run a version that knows it, or enqueue the task anew to begin \
          without it"
@@ -148,23 +150,24 @@ pub(crate) enum Unloaded {
     Shape {
         /// The job.
         job: String,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
-    /// The broker did not say it.
+    /// The broker could not be asked for the checkpoint.
     #[error("the checkpoint could not be asked for: {0}")]
     Broker(BrokerError),
 }
 
 impl JobContext {
-    /// How far an earlier attempt at this task got, if one has [saved](Checkpoint::save) it: what a parameter
-    /// `Checkpoint<T>` of `#[job]` is given. It is one read from the broker. A task has one checkpoint, so ask once.
+    /// Returns the checkpoint of this task, with the value that an earlier attempt [saved](Checkpoint::save), if any; a
+    /// parameter `Checkpoint<T>` of `#[job]` gets it from here. Each call is one read from the broker. A task has one
+    /// checkpoint, so ask once.
     ///
     /// A [detached](Self::detached) context has none and keeps none.
     ///
     /// # Errors
     ///
-    /// What was saved is of another type, or the broker failed. Return it as it is: then the task is requeued without
+    /// The saved value is of another type, or the broker failed. Return the error as it is: then the task is requeued without
     /// spending a retry.
     pub async fn checkpoint<T>(&self) -> Result<Checkpoint<T>, JobError>
     where

@@ -1,8 +1,8 @@
 //! Arguments and results as bytes, in postcard or JSON.
 //!
-//! A postcard payload starts with one format byte and the four bytes of the [`Fingerprint`] of the arguments' shape, so
-//! that a program whose arguments have another shape notices instead of reading nonsense. A JSON payload carries no
-//! prefix: it is what Go's `json.Unmarshal` reads.
+//! A postcard payload starts with one format byte and the four bytes of the [`Fingerprint`] of the arguments' shape, so that
+//! a program whose arguments have another shape notices instead of reading nonsense. A JSON payload has no prefix, because
+//! Go's `json.Unmarshal` reads it.
 
 mod checked;
 mod checkpoint;
@@ -27,7 +27,7 @@ pub enum Codec {
 }
 
 impl Codec {
-    /// `postcard` or `json`.
+    /// Returns `postcard` or `json`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Postcard => "postcard",
@@ -76,7 +76,7 @@ pub enum PayloadError {
     Unfit {
         /// The job.
         job: &'static str,
-        /// What does not fit.
+        /// The mismatch.
         reason: String,
     },
     /// Arguments of another shape, which is known and cannot become this program's.
@@ -91,7 +91,7 @@ pub enum PayloadError {
         expected: u32,
         /// Fingerprint in the payload.
         found: u32,
-        /// What stands in the way.
+        /// Why the arguments cannot be read.
         reason: String,
     },
     /// Bytes that no version of this job writes.
@@ -99,18 +99,18 @@ pub enum PayloadError {
     Undecodable {
         /// The job.
         job: &'static str,
-        /// What the decoder says.
+        /// The decoder's error.
         reason: String,
     },
 }
 
 impl PayloadError {
-    /// Whether another version of the program may take the payload.
+    /// Returns whether another version of the program may take the payload.
     pub(crate) fn is_of_another_version(&self) -> bool {
         !matches!(self, Self::Undecodable { .. })
     }
 
-    /// What stands in the way, without the job and what to do.
+    /// Returns why the payload cannot be read, without the job and the advice.
     pub(crate) fn reason(&self) -> &str {
         match self {
             Self::UnknownFingerprint { .. } => "its shape is not known",
@@ -127,7 +127,7 @@ pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
     }
     let fingerprint = Fingerprint::of::<J>();
     if let Some(kind) = &fingerprint.self_describing {
-        // It would be written, and no worker could ever read it.
+        // Postcard would write the value, and no worker could ever read it.
         let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`");
         return Err(CodecError { what: what(), codec: J::CODEC.as_str(), reason });
     }
@@ -136,7 +136,7 @@ pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
 }
 
 /// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil. A payload of an earlier version
-/// is read where it says enough by itself; [`resolve`](super::resolve) reads more.
+/// is read if it says enough by itself; [`resolve`](super::resolve) reads more.
 pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
     if Fingerprint::of::<J>().no_arguments {
         let undecodable = |e: postcard::Error| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() };
@@ -148,7 +148,7 @@ pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError
     }
 }
 
-/// The fingerprint and the arguments of a postcard payload.
+/// Returns the fingerprint and the arguments of a postcard payload; `None` for any other payload.
 pub(super) fn split(payload: &[u8]) -> Option<(u32, &[u8])> {
     let [POSTCARD, a, b, c, d, arguments @ ..] = payload else { return None };
     Some((u32::from_le_bytes([*a, *b, *c, *d]), arguments))
@@ -177,12 +177,12 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
 
 fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
     let undecodable = |reason: String| PayloadError::Undecodable { job: J::NAME, reason };
-    // Only a job that was JSON before has JSON payloads, or one whose tasks come from another language.
+    // A postcard job has JSON payloads only if it was JSON before, or if its tasks come from another language.
     if J::CODEC == Codec::Postcard && !is_json(payload) {
         return Err(undecodable(not_postcard(payload)));
     }
     serde_json::from_slice(payload).or_else(|error| {
-        // Somebody sent no arguments at all; no version of a job that has some does.
+        // `null` says that there are no arguments, which no version of a job with arguments sends.
         if payload == b"null" || !error.is_data() || !is_json(payload) {
             return Err(undecodable(reason(&error)));
         }
@@ -198,26 +198,27 @@ fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
     })
 }
 
-/// Whether these bytes are one JSON value: a value of another type may be met before a mistake in the syntax.
+/// Returns whether these bytes are one JSON value: a value of another type may come before a mistake in the syntax.
 pub(super) fn is_json(payload: &[u8]) -> bool {
     serde_json::from_slice::<serde::de::IgnoredAny>(payload).is_ok()
 }
 
-/// The format byte and the fingerprint of a postcard payload; `None` for any other payload. Bytes of a foreign program
-/// that begin like one are taken for one.
+/// Returns the format byte and the fingerprint of a postcard payload; `None` for any other payload. Bytes of a foreign
+/// program that begin like a postcard payload are taken for one.
 pub(crate) fn postcard_header(payload: &[u8]) -> Option<&[u8]> {
     if payload.first() == Some(&POSTCARD) { payload.get(..PREFIX) } else { None }
 }
 
-/// The fingerprint that a postcard payload carries, as [`postcard_header`].
+/// Returns the fingerprint that a postcard payload carries, as [`postcard_header`] does.
 pub(crate) fn fingerprint_of(payload: &[u8]) -> Option<u32> {
     split(payload).map(|(fingerprint, _)| fingerprint)
 }
 
-/// What is said of JSON where postcard is expected.
+/// The reason for JSON where postcard is expected.
 const JSON_FOUND: &str = "it looks like JSON; write `codec = \"json\"` if it should be";
 
-/// Most often the sender wrote JSON: another language, or the same job with another `codec`.
+/// Returns why bytes are not a postcard payload. Most often they are JSON of another language, or of the job with another
+/// `codec`.
 fn not_postcard(payload: &[u8]) -> String {
     let found = match payload {
         [] => "it is empty",
@@ -228,12 +229,12 @@ fn not_postcard(payload: &[u8]) -> String {
     format!("not a postcard payload of asynq-runtime: {found} ({} bytes)", payload.len())
 }
 
-/// Encodes what a job returned; postcard results carry the format byte, without a fingerprint.
+/// Encodes the result of a job; postcard results carry the format byte, without a fingerprint.
 pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     encode(|| format!("the result of `{job}`"), codec, &[POSTCARD], value, None)
 }
 
-/// Reads what a job returned. `None` is what a job without a result leaves behind.
+/// Reads the result of a job. `None` is the stored result of a job that returns `()`.
 pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, result: Option<&[u8]>) -> Result<T, String> {
     match codec {
         Codec::Json => serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e)),
@@ -256,13 +257,13 @@ pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, result: Option<&[
 ///
 /// # Errors
 ///
-/// A value whose `Serialize` refuses.
+/// The `Serialize` of a value refuses it.
 pub fn encode_key<J: Job>(fields: &impl Serialize) -> Result<Bytes, CodecError> {
     encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields, None)
 }
 
-/// `prefix` stands before postcard only: JSON is what other languages read. `reads` is what will be read back, where it is
-/// known.
+/// Encodes `value`. Only postcard has the `prefix`, because other languages read the JSON. `reads` says how the type is read
+/// back, if that is known.
 fn encode(
     what: impl FnOnce() -> String,
     codec: Codec,

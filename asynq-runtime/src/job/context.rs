@@ -1,4 +1,4 @@
-//! What a running job knows about its task, and what it can say about itself.
+//! The context of a running job: its task, its attempt, and reports about itself.
 
 use std::{
     fmt,
@@ -19,7 +19,7 @@ use crate::{
     task::{Header, Progress, QueueName, TaskId, TaskMessage},
 };
 
-/// One attempt at one task, as its job sees it. Clones are the same attempt.
+/// One attempt at one task, as its job sees it. Clones refer to the same attempt.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -39,11 +39,11 @@ pub struct JobContext(Arc<Attempt>);
 
 struct Attempt {
     parts: ContextParts,
-    /// What layers have put beside it.
+    /// The values that layers have put beside the attempt.
     beside: Mutex<StateMap>,
 }
 
-/// What a [`JobContext`] is made of.
+/// The parts of a [`JobContext`].
 pub struct ContextParts {
     /// The run.
     pub run: RunKey,
@@ -63,7 +63,7 @@ pub struct ContextParts {
     pub states: Arc<StateMap>,
     /// Where blocking jobs run.
     pub blocking: BlockingPool,
-    /// Where progress goes; `None` in a detached context.
+    /// The broker that stores progress; `None` in a detached context.
     pub broker: Option<Arc<dyn Broker>>,
 }
 
@@ -71,19 +71,19 @@ impl JobContext {
     /// The header in which a task that `#[job(aggregates = …)]` made carries the name of its group.
     pub const GROUP_HEADER: &'static str = "asynq:group";
 
-    /// A context from its parts; the server makes one per attempt.
+    /// Returns a context of its parts; the server makes one per attempt.
     #[doc(hidden)]
     pub fn new(parts: ContextParts) -> Self {
         Self(Arc::new(Attempt { parts, beside: Mutex::default() }))
     }
 
-    /// A context that belongs to no task, for calling a job's function directly in a test. It has no states, is never
-    /// cancelled, and swallows progress.
+    /// Returns a context that belongs to no task, for calling a job's function directly in a test. It has no states, is never
+    /// cancelled, and discards progress.
     pub fn detached() -> Self {
         Self::detached_with(StateMap::default())
     }
 
-    /// The same with states.
+    /// [`detached`](Self::detached) with states.
     pub fn detached_with(states: StateMap) -> Self {
         Self::new(ContextParts {
             run: RunKey {
@@ -105,59 +105,59 @@ impl JobContext {
         })
     }
 
-    /// Name of the job, which is the task's type on the wire.
+    /// Returns the name of the job, which is the task's type on the wire.
     pub fn name(&self) -> &str {
         &self.0.parts.message.r#type
     }
 
-    /// The encoded arguments.
+    /// Returns the encoded arguments.
     pub fn payload(&self) -> &Bytes {
         &self.0.parts.message.payload
     }
 
-    /// Whether the value that the job returns is kept: with its task after success, or by a caller that runs it without
+    /// Returns whether the value that the job returns is kept: with its task after success, or by a caller that runs it without
     /// a task.
     pub(crate) fn keeps_result(&self) -> bool {
         self.0.parts.broker.is_none() || self.0.parts.message.retention > 0
     }
 
-    /// Id of the task.
+    /// Returns the id of the task.
     pub fn id(&self) -> &TaskId {
         &self.0.parts.run.id
     }
 
-    /// Queue of the task.
+    /// Returns the queue of the task.
     pub fn queue(&self) -> &QueueName {
         &self.0.parts.run.queue
     }
 
-    /// How often the task has failed before this attempt.
+    /// Returns how often the task has failed before this attempt.
     pub fn retried(&self) -> u32 {
         u32::try_from(self.0.parts.message.retried).unwrap_or(0)
     }
 
-    /// Which attempt this is, counted from 1: one more than [`retried`](Self::retried). An attempt after a snooze, a deploy or the
-    /// death of a worker has the number of the one before, because none of them spends a retry.
+    /// Returns the number of this attempt, counted from 1: one more than [`retried`](Self::retried). An attempt after a
+    /// snooze, a deploy or the death of a worker has the number of the one before, because none of them spends a retry.
     pub fn attempt(&self) -> u32 {
         self.retried().saturating_add(1)
     }
 
-    /// How often the task may be retried.
+    /// Returns how often the task may be retried.
     pub fn max_retry(&self) -> u32 {
         u32::try_from(self.0.parts.message.retry).unwrap_or(0)
     }
 
-    /// How often a worker died while it ran this task, since an attempt last ended by itself.
+    /// Returns how often a worker died while it ran this task, since an attempt last ended by itself.
     pub fn crashes(&self) -> u32 {
         self.0.parts.crashes
     }
 
-    /// When this attempt must end.
+    /// Returns when this attempt must end.
     pub fn deadline(&self) -> Option<DateTime<Utc>> {
         self.0.parts.deadline
     }
 
-    /// Every header of the task, in the order in which they were given; Go writes them in any order.
+    /// Returns every header of the task, in the order in which they were given; Go writes them in any order.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0
             .parts
@@ -167,41 +167,40 @@ impl JobContext {
             .map(|Header { key, value }| (key.as_deref().unwrap_or_default(), value.as_deref().unwrap_or_default()))
     }
 
-    /// The value of a header given at the enqueue.
+    /// Returns the value of a header given at the enqueue.
     pub fn header(&self, key: &str) -> Option<&str> {
         self.0.parts.message.header(key)
     }
 
-    /// The group that the task was in, or whose tasks it was made of (`#[job(aggregates = …)]`).
+    /// Returns the group that the task was in, or whose tasks it was made of (`#[job(aggregates = …)]`).
     pub fn group(&self) -> Option<&str> {
         let own = Some(self.0.parts.message.group_key.as_str()).filter(|group| !group.is_empty());
         own.or_else(|| self.header(Self::GROUP_HEADER))
     }
 
-    /// Puts a value beside this attempt, for whatever is further in: a layer for the job. A second one of the same type
-    /// replaces the first.
+    /// Puts a value beside this attempt, for inner layers and the job. A second value of the same type replaces the first.
     pub fn insert<T: Send + Sync + 'static>(&self, value: T) {
         self.0.beside.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
     }
 
-    /// The value of type `T` that somebody further out has put beside this attempt.
+    /// Returns the value of type `T` that an outer layer has put beside this attempt.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
         self.0.beside.lock().unwrap_or_else(PoisonError::into_inner).get::<T>()
     }
 
-    /// A number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a store
-    /// that can refuse an older one, and a worker that was thought dead cannot overwrite what its successor wrote.
+    /// Returns a number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a
+    /// store that can refuse an older number, and a worker that was thought dead cannot overwrite the data of its successor.
     pub fn fence(&self) -> i64 {
         self.0.parts.run.token.0
     }
 
-    /// Names this run of this task among all runs of all tasks; an idempotency key for one attempt.
+    /// Returns the name of this run among all runs of all tasks; an idempotency key for one attempt.
     pub fn run_id(&self) -> String {
         format!("{}:{}:{}", self.0.parts.run.queue, self.0.parts.run.id, self.0.parts.run.token)
     }
 
-    /// Whether the attempt should stop: it was cancelled, its time is over, the worker lost it or is shutting down.
-    /// An `async` job is dropped at its next await anyway; a blocking one must look.
+    /// Returns whether the attempt should stop: it was cancelled, its time is over, or the worker lost it or is shutting
+    /// down. An `async` job is dropped at its next await anyway; a blocking one must ask here.
     pub fn is_cancelled(&self) -> bool {
         self.0.parts.cancel.is_cancelled()
     }
@@ -211,9 +210,9 @@ impl JobContext {
         self.0.parts.cancel.cancelled().await;
     }
 
-    /// Whether the worker is leaving, as on every deploy, or the attempt [should stop](Self::is_cancelled) for any other reason:
-    /// the moment to save a [`Checkpoint`](super::Checkpoint) and return, best with `JobError::snooze("0s")`. What still runs
-    /// when the shutdown timeout of the server is over is stopped and requeued.
+    /// Returns whether the worker is leaving, as on every deploy, or the attempt [should stop](Self::is_cancelled) for any
+    /// other reason: the moment to save a [`Checkpoint`](super::Checkpoint) and return, best with `JobError::snooze("0s")`. A
+    /// job that still runs when the shutdown timeout of the server is over is stopped and requeued.
     pub fn is_stopping(&self) -> bool {
         self.0.parts.stopping.is_cancelled() || self.is_cancelled()
     }
@@ -226,16 +225,16 @@ impl JobContext {
         }
     }
 
-    /// The state of type `T` that the server was given.
+    /// Returns the state of type `T` that the server was given.
     pub fn state<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
         self.0.parts.states.get::<T>()
     }
 
-    /// Shows how far the job is: `fraction` from 0.0 to 1.0, with a short text for people.
+    /// Reports how far the job is: `fraction` from 0.0 to 1.0, with a short text for people.
     ///
     /// # Errors
     ///
-    /// The broker failed, or the task was taken over meanwhile ([`BrokerErrorKind::Closed`]): then stop.
+    /// The broker failed, or the task was taken over or deleted meanwhile ([`BrokerErrorKind::Closed`]): then stop.
     pub async fn progress(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
         let Some(broker) = &self.0.parts.broker else { return Ok(()) };
         match broker.write_progress(&self.0.parts.run, &Progress::new(fraction, note)).await? {
@@ -250,7 +249,7 @@ impl JobContext {
     ///
     /// # Errors
     ///
-    /// As there; also when called outside a tokio runtime.
+    /// As [`progress`](Self::progress); also when called outside a tokio runtime.
     pub fn progress_blocking(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
         if self.0.parts.broker.is_none() {
             return Ok(());
@@ -378,7 +377,7 @@ mod tests {
             let pool = ctx.blocking_pool();
             assert_eq!((looked.is_pending(), pool.busy(), pool.owes_a_result()), (true, 1, true), "round {round}");
             open.send(()).unwrap();
-            // Its clone of the context goes when the thread has sent its result.
+            // The thread drops its clone of the context after it has sent its result.
             let has_returned = || (Arc::strong_count(&ctx.0) == 1).then_some(());
             eventually_blocking("the thread has returned", has_returned);
             assert_eq!((pool.busy(), pool.owes_a_result()), (0, true), "round {round}");
@@ -414,7 +413,7 @@ mod tests {
         other.insert(8_u16);
         assert_eq!(ctx.extension::<u16>().map(|value| *value), Some(8));
         assert_eq!(ctx.extension::<&str>().map(|value| *value), Some("span"));
-        // A state of the server is something else.
+        // A state of the server is not such a value.
         assert!(ctx.extension::<u8>().is_none() && ctx.state::<u16>().is_none());
     }
 

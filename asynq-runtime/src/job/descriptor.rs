@@ -1,4 +1,4 @@
-//! A job with its type erased: what the inventory holds and the server runs.
+//! A job with its type erased, as the inventory holds it and the server runs it.
 
 use std::{
     any::{TypeId, type_name},
@@ -22,13 +22,13 @@ use super::{
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// What an attempt gives: the encoded result (`None` for `()`), or the error with its policy.
+/// The outcome of an attempt: the encoded result (`None` for `()`), or the error with its policy.
 pub type RunResult = JobResult<Option<Bytes>>;
 
-/// An attempt, not yet polled, or why there is none.
+/// An attempt, not yet polled, or the reason why the payload cannot be read.
 type Started = Result<BoxFuture<'static, RunResult>, PayloadError>;
 
-/// Calls a job's own function for archived tasks, with what the broker keeps of the shape of the arguments.
+/// Calls a job's own function for archived tasks, with the shape of the arguments that the broker keeps.
 pub(crate) type TellArchived = fn(JobContext, Option<&ShapeLookup>, JobError) -> BoxFuture<'static, ()>;
 
 /// Everything a program knows about a job, without its type.
@@ -36,21 +36,21 @@ pub(crate) type TellArchived = fn(JobContext, Option<&ShapeLookup>, JobError) ->
 pub struct JobDescriptor {
     /// Name on the wire.
     pub name: &'static str,
-    /// Other names that its tasks may have.
+    /// Other names that tasks of the job may have.
     pub aliases: &'static [&'static str],
     /// Declared options.
     pub options: JobOptions,
-    /// States that it needs.
+    /// States that the job needs.
     pub requires: &'static [StateKey],
-    /// How its arguments are encoded.
+    /// How the arguments are encoded.
     pub codec: Codec,
-    /// How long a failed task waits, where it is not the server's own way.
+    /// How long a failed task waits, if not by the server's own back-off.
     pub backoff: Option<Backoff>,
-    /// Whether another program runs it ([`Job::IS_CONTRACT`]).
+    /// Whether another program runs the job ([`Job::IS_CONTRACT`]).
     pub is_contract: bool,
-    /// Where it is written; the path of its type if it was registered by hand.
+    /// The file of the job; the path of its type if it was registered by hand.
     pub file: &'static str,
-    /// The line there; 0 if it was registered by hand.
+    /// The line in that file; 0 if the job was registered by hand.
     pub line: u32,
     type_id: fn() -> TypeId,
     type_name: fn() -> &'static str,
@@ -67,7 +67,7 @@ pub struct JobDescriptor {
 inventory::collect!(JobDescriptor);
 
 impl JobDescriptor {
-    /// The descriptor of `J`, written at `file`:`line`. `const`, because the inventory is made of statics.
+    /// Returns the descriptor of `J`, written at `file`:`line`; `const`, because the inventory is made of statics.
     pub const fn of<J: Job>(file: &'static str, line: u32) -> Self {
         Self {
             name: J::NAME,
@@ -96,16 +96,16 @@ impl JobDescriptor {
     ///
     /// # Errors
     ///
-    /// The payload is none of this job's.
+    /// The payload is not one of this job.
     pub fn start(&self, payload: &[u8], ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
         (self.start)(payload, ctx)
     }
 
-    /// The same for a payload of another shape, with what the broker keeps of that.
+    /// [`start`](Self::start) for a payload of another shape, with the shape that the broker keeps.
     ///
     /// # Errors
     ///
-    /// Nothing turns those arguments into this job's.
+    /// Those arguments cannot become this job's.
     pub(crate) fn start_earlier(
         &self,
         payload: &[u8],
@@ -115,22 +115,22 @@ impl JobDescriptor {
         (self.start_earlier)(payload, kept, ctx)
     }
 
-    /// Whether it can run a payload of this shape.
+    /// Checks that the job can run a payload of this shape.
     ///
     /// # Errors
     ///
-    /// Nothing turns those arguments into this job's.
+    /// Those arguments cannot become this job's.
     pub(crate) fn reads(&self, payload: &[u8], kept: Option<&ShapeLookup>) -> Result<(), PayloadError> {
         (self.reads)(payload, kept)
     }
 
-    /// What its own function for archived tasks is called by, if it has one.
+    /// Returns the function that calls the job's own function for archived tasks, if the job has one.
     pub(crate) fn tell_archived(&self) -> Option<TellArchived> {
         self.tell_archived
     }
 
-    /// A task from arguments written as JSON, checked against the argument types: what `enqueue` on the command line
-    /// takes.
+    /// Returns a task of arguments written as JSON, such as those of `enqueue` on the command line, checked against the
+    /// argument types.
     ///
     /// # Errors
     ///
@@ -139,21 +139,21 @@ impl JobDescriptor {
         (self.prepare)(arguments)
     }
 
-    /// The arguments in a payload, for people; a [`Secret`](crate::Secret) is `***`.
+    /// Returns the arguments in a payload for people; a [`Secret`](crate::Secret) is `***`.
     ///
     /// # Errors
     ///
-    /// The payload is none of this job's.
+    /// The payload is not one of this job.
     pub fn show(&self, payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
         (self.show)(payload)
     }
 
-    /// Whether both describe one and the same Rust type.
+    /// Returns whether both describe one and the same Rust type.
     pub fn is_same_job(&self, other: &Self) -> bool {
         (self.type_id)() == (other.type_id)()
     }
 
-    /// Where it is written, for people: `FILE:LINE`. One that was registered by hand has the path of its type instead.
+    /// Returns the place of the job for people: `FILE:LINE`, or the path of its type if it was registered by hand.
     pub fn place(&self) -> String {
         match self.line {
             0 => self.file.to_owned(),
@@ -161,12 +161,12 @@ impl JobDescriptor {
         }
     }
 
-    /// The path of its Rust type, for people.
+    /// Returns the path of the job's Rust type, for people.
     pub fn type_name(&self) -> &'static str {
         (self.type_name)()
     }
 
-    /// The shape of its arguments.
+    /// Returns the shape of the job's arguments.
     pub fn fingerprint(&self) -> Arc<Fingerprint> {
         (self.fingerprint)()
     }
@@ -211,7 +211,7 @@ fn attempt<J: Job>(job: J, ctx: JobContext) -> BoxFuture<'static, RunResult> {
     })
 }
 
-/// What a job returned, encoded. A result that is not kept is dropped: nobody reads it, so it need not be readable.
+/// Encodes the result of a job. A result that is not kept is dropped: no program reads it, so it need not be encodable.
 fn result_bytes<J: Job, T: serde::Serialize + 'static>(ctx: &JobContext, value: &T) -> RunResult {
     if !ctx.keeps_result() || TypeId::of::<T>() == TypeId::of::<()>() {
         return Ok(None);
@@ -228,7 +228,7 @@ fn prepare<J: Job>(arguments: &serde_json::Value) -> Result<PreparedTask, serde_
     Ok(job.into())
 }
 
-/// What people write for no arguments.
+/// Returns whether people write this value for no arguments.
 fn is_nothing(arguments: &serde_json::Value) -> bool {
     match arguments {
         serde_json::Value::Null => true,

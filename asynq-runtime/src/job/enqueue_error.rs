@@ -8,23 +8,23 @@ use crate::{
     task::{InvalidName, QueueName, TaskId},
 };
 
-/// A task that was not enqueued. Nothing of it is stored, except where
-/// [`is_ambiguous`](Self::is_ambiguous) says that this is not known.
+/// A task that was not enqueued. Nothing of the task is stored, unless [`is_ambiguous`](Self::is_ambiguous) says that this is
+/// not known.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EnqueueError {
     /// The arguments cannot be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// A queue, a task id or a type that cannot be.
+    /// The name of a queue or a group, a task id or a type is not valid.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// An option that cannot be.
+    /// The value of an option is not valid.
     #[error("invalid option `{option}`: {reason}")]
     Option {
-        /// Which.
+        /// The option.
         option: &'static str,
-        /// Why, and what to write.
+        /// The reason, and what to write instead.
         reason: String,
     },
     /// The payload is larger than the client allows.
@@ -32,7 +32,7 @@ pub enum EnqueueError {
         "the payload has {size} bytes, more than the limit of {limit}; store it elsewhere and enqueue its place, or raise `payload_limit`"
     )]
     TooLarge {
-        /// Its bytes.
+        /// The size in bytes.
         size: usize,
         /// The client's limit.
         limit: usize,
@@ -48,10 +48,10 @@ pub enum EnqueueError {
     /// An equal task holds the unique lock.
     #[error("an equal task is already waiting or running{}", holder.as_ref().map(|id| format!(" (id {id})")).unwrap_or_default())]
     Duplicate {
-        /// The task that holds it, where the broker could tell.
+        /// The task that holds the lock, if the broker could tell.
         holder: Option<TaskId>,
     },
-    /// A layer of the client refused it.
+    /// A layer of the client refused the task.
     #[error("{0}")]
     Layer(#[source] Arc<dyn std::error::Error + Send + Sync>),
     /// The client has layers, which are asynchronous: a transaction cannot wait for them.
@@ -61,27 +61,27 @@ pub enum EnqueueError {
          `client.without_layers()` if it needs none of them, or by `enqueue` after the commit"
     )]
     LayersInTransaction,
-    /// The caller's transaction cannot take the task; its text says what to do.
+    /// The caller's transaction cannot take the task; the error's text says what to do.
     #[cfg(feature = "sqlite")]
     #[error(transparent)]
     Transaction(#[from] crate::broker::sqlite::TransactionError),
-    /// The broker failed; its text says what to do.
+    /// The broker failed; the error's text says what to do.
     #[error(transparent)]
     Broker(#[from] BrokerError),
 }
 
 impl EnqueueError {
-    /// Whether the task, or one equal to it, is there already: a taken id or a held unique lock.
+    /// Returns whether the task, or one equal to it, is stored already: a taken id or a held unique lock.
     pub fn is_duplicate(&self) -> bool {
         matches!(self, Self::IdConflict { .. } | Self::Duplicate { .. })
     }
 
-    /// Whether the id is taken.
+    /// Returns whether the id is taken.
     pub fn is_id_conflict(&self) -> bool {
         matches!(self, Self::IdConflict { .. })
     }
 
-    /// The task that is there already.
+    /// Returns the task that is stored already.
     pub fn existing_id(&self) -> Option<&TaskId> {
         match self {
             Self::IdConflict { id, .. } => Some(id),
@@ -90,7 +90,7 @@ impl EnqueueError {
         }
     }
 
-    /// Whether the task may be stored although the call failed: the broker did not answer in time.
+    /// Returns whether the task may be stored although the call failed: the broker did not answer in time.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Broker(error) if error.is_ambiguous())
     }

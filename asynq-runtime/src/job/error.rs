@@ -1,4 +1,4 @@
-//! How a job fails: any error, with a policy that says what becomes of the task.
+//! Errors of jobs: any error, with a policy for the task.
 
 use std::{error::Error, fmt, iter, time::Duration};
 
@@ -7,34 +7,34 @@ use super::{times::IntoSpan, type_checks::Failed};
 /// Any error that a job may return with `?`.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
-/// What a job returns.
+/// The return type of most jobs.
 pub type JobResult<T = ()> = Result<T, JobError>;
 
-/// What becomes of a task whose job returned an error.
+/// The policy for a task whose job returned an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Policy {
-    /// Try again later, as often as the task may be retried; then archive it. The default.
+    /// The task is tried again later, as often as it may be retried, and then archived. The default.
     #[default]
     Fail,
-    /// Archive it at once.
+    /// The task is archived at once.
     SkipRetry,
-    /// Drop it: deleted, counted as processed, not as failed.
+    /// The task is deleted, and counted as processed, not as failed.
     Revoke,
-    /// A failure that is tried again after this time instead of the usual back-off.
+    /// A failure: the task is tried again after this time instead of the usual back-off.
     RetryIn(Duration),
-    /// Not a failure: run it again after this time, no retry spent.
+    /// Not a failure: the task runs again after this time, and no retry is spent.
     Snooze(Duration),
-    /// Not a failure: run it again after the usual back-off, its text kept, no retry spent and not counted as failed.
-    /// After 25 such ends in a row the next one counts as a failure, so that nothing goes on for ever.
+    /// Not a failure: the task runs again after the usual back-off. The error's text is kept, no retry is spent and nothing
+    /// is counted as failed. After 25 such ends in a row the next one counts as a failure, so that nothing goes on for ever.
     NotAFailure,
 }
 
-/// Why a job did not succeed, and what becomes of its task.
+/// Why a job did not succeed, with the [`Policy`] for its task.
 ///
-/// Every error converts into it, so `?` works on anything, anyhow's included; such an error has [`Policy::Fail`]. For
-/// that it does not implement [`std::error::Error`] itself; [`into_error`](Self::into_error) gives an error that does
-/// and keeps the policy through a later `?`.
+/// Every error converts into a `JobError`, so `?` works on anything, anyhow's included; such an error has [`Policy::Fail`].
+/// To allow that, `JobError` does not implement [`std::error::Error`] itself; [`into_error`](Self::into_error) returns an
+/// error that does and keeps the policy through a later `?`.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -57,24 +57,24 @@ pub struct JobError {
 }
 
 impl JobError {
-    /// An ordinary failure: tried again, then archived.
+    /// Returns an ordinary failure: the task is tried again, then archived.
     pub fn fail(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::Fail)
     }
 
-    /// A failure that no retry can repair: archived at once.
+    /// Returns a failure that no retry can repair: the task is archived at once.
     #[doc(alias("discard", "dead_letter", "abort"))]
     pub fn skip_retry(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::SkipRetry)
     }
 
-    /// The task is not wanted any more: dropped.
+    /// Returns the error of a task that is not wanted any more: the task is deleted.
     pub fn revoke(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::Revoke)
     }
 
-    /// A failure that is tried again after `delay`. A delay that cannot be read makes it an ordinary failure whose text
-    /// quotes the delay.
+    /// Returns a failure after which the task is tried again after `delay`. A delay that cannot be read makes an ordinary
+    /// failure whose text quotes the delay.
     pub fn retry_in(delay: impl IntoSpan, error: impl Into<BoxError>) -> Self {
         match delay.into_span() {
             Ok(delay) => Self::with(error, Policy::RetryIn(delay)),
@@ -82,8 +82,8 @@ impl JobError {
         }
     }
 
-    /// Not a failure: the task runs again after `delay`, no retry spent. A delay that cannot be read makes it an
-    /// ordinary failure whose text quotes the delay.
+    /// Returns an error that is not a failure: the task runs again after `delay`, and no retry is spent. A delay that cannot
+    /// be read makes an ordinary failure whose text quotes the delay.
     #[doc(alias("reschedule", "release"))]
     pub fn snooze(delay: impl IntoSpan) -> Self {
         match delay.into_span() {
@@ -92,30 +92,30 @@ impl JobError {
         }
     }
 
-    /// Not a failure: the task runs again after the usual back-off, with this text as its last error; no retry is spent
-    /// and nothing is counted as failed. What a server's `is_failure` decides for all errors. asynq goes on like that for
-    /// ever; here every 26th such end in a row is a failure.
+    /// Returns an error that is not a failure: the task runs again after the usual back-off, with this text as its last
+    /// error; no retry is spent and nothing is counted as failed. A server's `is_failure` decides the same for all errors.
+    /// asynq goes on like that for ever; here every 26th such end in a row is a failure.
     pub fn not_a_failure(error: impl Into<BoxError>) -> Self {
         Self::with(error, Policy::NotAFailure)
     }
 
-    /// The same error with another policy.
+    /// Returns this error with another policy.
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
         self
     }
 
-    /// What becomes of the task.
+    /// Returns the policy for the task.
     pub fn policy(&self) -> Policy {
         self.policy
     }
 
-    /// The error itself.
+    /// Returns the error itself.
     pub fn source(&self) -> &(dyn Error + Send + Sync + 'static) {
         &*self.source
     }
 
-    /// An ordinary error that still carries the policy: `?` on it, even through anyhow, restores this one.
+    /// Returns an ordinary error that carries the policy: `?` on it, even through anyhow, restores this `JobError`.
     pub fn into_error(self) -> BoxError {
         match self.policy {
             Policy::Fail => self.source,
@@ -152,23 +152,23 @@ impl fmt::Debug for JobError {
     }
 }
 
-/// What a job without a body returns to a caller that runs it all the same, such as a test.
+/// Returns the error of a job without a body, for a caller that runs the job all the same, such as a test.
 pub fn no_handler<J: super::Job>() -> JobError {
     JobError::skip_retry(format!("job `{}` has no body: another program runs it", J::NAME))
 }
 
-/// What a job of an own error type returned, and its `on_error` function. A struct, because the compiler says less of a wrong field
-/// than of a wrong argument.
+/// The result of a job with an error type of its own, and the job's `on_error` function. `OnError` is a struct, because the
+/// compiler says less of a wrong field than of a wrong argument.
 #[allow(missing_debug_implementations, reason = "expansions make it and use it up")]
 pub struct OnError<T, E> {
-    /// What the function returned.
+    /// The result of the job's function.
     pub result: Result<T, E>,
-    /// What becomes of a task whose job failed so.
+    /// The `on_error` function, which returns the policy for the task.
     pub policy: fn(&E) -> Policy,
 }
 
 impl<T, E> OnError<T, E> {
-    /// Gives the error the policy that the function decides.
+    /// Gives the error the policy that the `on_error` function returns.
     ///
     /// # Errors
     ///
@@ -208,10 +208,10 @@ fn policy_in_chain(error: &(dyn Error + 'static)) -> Policy {
     carrier.map_or(Policy::Fail, |carrier| carrier.policy)
 }
 
-/// How deep causes are followed. An error may say that it is its own cause.
+/// How deep causes are followed, because an error may be its own cause.
 const DEEPEST_CAUSE: usize = 32;
 
-/// An error and its causes, the nearest first, as far as it makes sense to follow them.
+/// Returns an error and its causes, the nearest first, at most [`DEEPEST_CAUSE`] of them.
 pub(crate) fn chain<'e>(first: Option<&'e (dyn Error + 'static)>) -> impl Iterator<Item = &'e (dyn Error + 'static)> {
     iter::successors(first, |&error| error.source()).take(DEEPEST_CAUSE)
 }

@@ -1,4 +1,4 @@
-//! The shape of a job's arguments in four bytes, computed from what serde asks for.
+//! The shape of a job's arguments in four bytes, computed from the requests that their `Deserialize` makes.
 
 use std::{
     any::TypeId,
@@ -19,12 +19,12 @@ use super::{
 
 /// The shape that serde sees, nested types included.
 ///
-/// Made of field names, order and kinds and of every variant of every enum; not of the names of types, so that
-/// `String` and `std::string::String` are one, and so are a struct and the same struct elsewhere.
+/// The shape is made of field names, order and kinds and of every variant of every enum. The names of types are not part of
+/// it, so that `String` and `std::string::String` are one, and so are a struct and the same struct elsewhere.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Fingerprint {
-    /// What a payload carries.
+    /// The number that a payload carries.
     pub value: u32,
     /// The shape for people, such as `{to: str, lines: [u32]}`.
     pub shape: String,
@@ -38,26 +38,26 @@ pub struct Fingerprint {
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
     /// cannot read it back.
     pub self_describing: Option<String>,
-    /// What is read of the structs and enums inside; `None` where the recorder was stopped.
+    /// How the structs and enums inside are read; `None` if the recorder was stopped.
     pub(crate) reads: Option<Reads>,
     /// The shape for programs of other versions.
     pub(crate) document: ShapeDocument,
 }
 
 impl Fingerprint {
-    /// The fingerprint of `J`'s arguments, computed once per job.
+    /// Returns the fingerprint of `J`'s arguments, computed once per job.
     pub fn of<J: Job>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
         cached_or(&CACHE, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
     }
 
-    /// The fingerprint of a value that is kept in postcard beside a job's arguments, computed once per type.
+    /// Returns the fingerprint of a value that is kept in postcard beside a job's arguments, computed once per type.
     pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
         cached_or(&CACHE, TypeId::of::<T>(), || fingerprint(of_type::shape_of::<T>(false), None, &short_name::<T>()))
     }
 
-    /// The fingerprint of `J`'s arguments in postcard, whatever its codec is.
+    /// Returns the fingerprint of `J`'s arguments in postcard, whatever its codec is.
     pub(crate) fn in_postcard<J: Job>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
         match J::CODEC {
@@ -66,7 +66,7 @@ impl Fingerprint {
         }
     }
 
-    /// The fingerprint in postcard of the arguments `T` that an earlier version of the job `J` had.
+    /// Returns the fingerprint in postcard of the arguments `T` that an earlier version of the job `J` had.
     pub(crate) fn of_earlier<J: Job, T: DeserializeOwned + 'static>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
         // The name of the job is part of a fingerprint that is known in part.
@@ -91,7 +91,7 @@ fn cached_or(cache: &FingerprintCache, of: TypeId, make: impl FnOnce() -> Finger
 }
 
 impl PartialEq for Fingerprint {
-    /// Whether the shapes are the same. The names of types, which `reads` goes by, are not part of a shape.
+    /// Returns whether the shapes are the same. The names of types, by which `reads` is keyed, are not part of a shape.
     fn eq(&self, other: &Self) -> bool {
         let shape = |of: &Self| (of.value, of.complete, of.no_arguments);
         shape(self) == shape(other)
@@ -130,7 +130,7 @@ fn fingerprint(type_shape: of_type::TypeShape, by_hand: Option<&str>, name: &str
     }
 }
 
-/// The first four bytes of the MD5: tasks carry it, so it must never change.
+/// Returns the first four bytes of the MD5. Tasks carry this number, so it must never change.
 fn hash(basis: &str) -> u32 {
     let [a, b, c, d, ..] = <[u8; 16]>::from(Md5::digest(basis.as_bytes()));
     u32::from_le_bytes([a, b, c, d])

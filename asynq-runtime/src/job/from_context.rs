@@ -1,12 +1,12 @@
-//! What a job's parameter can be that no caller gives.
+//! Parameters of a job that the worker supplies, not the caller.
 
 use std::future::{Future, ready};
 
 use super::{JobContext, JobError, State, StateKey, state::state};
 
-/// What a job takes as a parameter without storing it: made of the attempt's context before the job runs.
+/// A parameter of a job that is not stored: it is made of the attempt's context before the job runs.
 ///
-/// `State<T>` is one. One's own is marked on the parameter with `#[from_context]`:
+/// `State<T>` is such a parameter. A parameter of the program's own type is marked with `#[from_context]`:
 ///
 /// ```
 /// use asynq_runtime::{FromContext, job::StateKey, prelude::*};
@@ -37,18 +37,18 @@ use super::{JobContext, JobError, State, StateKey, state::state};
     note = "shared state is `asynq_runtime::State<T>`, or `Shared<T>` where another `State` is imported; an argument called so is marked with `#[arg]`"
 )]
 pub trait FromContext: Sized {
-    /// The shared states that it needs; a server without one of them refuses to start.
+    /// The shared states that the parameter needs; a server without one of them refuses to start.
     const REQUIRES: &'static [StateKey] = &[];
 
-    /// Makes it for one attempt. Its time counts as the attempt's.
+    /// Makes the parameter for one attempt. The time of this call counts as the attempt's.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the job from running: the attempt fails with it, and its policy says what becomes of the task.
+    /// Any error that keeps the job from running: the attempt fails with it, and its policy decides about the task.
     fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send;
 }
 
-// The note of the trait says it.
+// The note of the trait says what to write.
 #[diagnostic::do_not_recommend]
 impl<T: Send + Sync + 'static> FromContext for State<T> {
     const REQUIRES: &'static [StateKey] = &[StateKey::of::<T>()];

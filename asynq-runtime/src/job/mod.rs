@@ -1,7 +1,7 @@
-//! The typed side: what user code and the macro speak.
+//! The typed side, for user code and the macro.
 //!
-//! A job is a Rust type that holds its arguments and knows how to run. `#[job]` writes that type from a function; by
-//! hand it is a struct and one `impl`:
+//! A job is a Rust type that holds its arguments and can run. `#[job]` writes that type from a function; by hand it is a
+//! struct and one `impl`:
 //!
 //! ```
 //! use asynq_runtime::prelude::*;
@@ -93,7 +93,7 @@ pub(crate) use self::{
     results::RESULT_LIMIT,
     shape::{ShapeCache, encode as encode_by_shape, show as show_by_shape},
 };
-/// What expansions reach by `__private`, and what a server makes a context of.
+/// Items that expansions reach by `__private`, and the parts of which a server makes a context.
 #[doc(hidden)]
 pub use self::{
     blocking::{BlockingPool, run_blocking},
@@ -104,14 +104,14 @@ pub use self::{
     type_checks::{Argument, Checked, Failed, IntoText, Part, PartOf, Returned, Stored, Supplied},
 };
 
-/// Whether tasks of this name are tasks of `J`.
+/// Returns whether tasks of this name are tasks of `J`.
 pub(crate) fn is_named<J: Job>(name: &str) -> bool {
     name == J::NAME || J::ALIASES.contains(&name)
 }
 
-/// A typed job: its arguments, its options, and what it does.
+/// A typed job: its arguments, its options, and its work.
 ///
-/// Everything `#[job]` generates can be written by hand against this trait; see the [module](self) for one.
+/// Everything `#[job]` generates can be written by hand against this trait; see the [module](self) for an example.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -143,11 +143,11 @@ pub(crate) fn is_named<J: Job>(name: &str) -> bool {
     note = "put `#[job]` on a function and name it here, or write `impl Job for {Self}`"
 )]
 pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
-    /// Name on the wire, which routes a task to its job. Tasks that are queued under an earlier one need it among the
+    /// Name on the wire, which routes a task to its job. Tasks that are queued under an earlier name need that name among the
     /// [`ALIASES`](Self::ALIASES).
     const NAME: &'static str;
 
-    /// What applies unless an enqueue says otherwise.
+    /// The options that apply unless an enqueue sets others.
     const OPTIONS: JobOptions = JobOptions::new();
 
     /// The shared states that [`run`](Self::run) needs; a server without one of them refuses to start.
@@ -159,35 +159,35 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// Replaces the computed fingerprint of the arguments, for types whose shape their `Deserialize` hides.
     const FINGERPRINT: Option<&'static str> = None;
 
-    /// The name of the argument where there is exactly one and the payload is that value itself, as `#[job]` makes it: a
-    /// version with more arguments finds it by its name. `None` for a struct with fields.
+    /// The name of the argument, if there is exactly one and the payload is that value itself, as `#[job]` makes it: a
+    /// version with more arguments finds the value by this name. `None` for a struct with fields.
     const ARGUMENT: Option<&'static str> = None;
 
-    /// Other names that tasks of this job may have: those that it had before (`alias`).
+    /// Other names that tasks of this job may have: the earlier names of the job (`alias`).
     const ALIASES: &'static [&'static str] = &[];
 
-    /// How tasks of earlier versions become this job, where serde's rules do not say it (`upgrade`). The first that takes
-    /// a task's arguments is used.
+    /// Functions from the arguments of earlier versions to this job, for changes that serde's rules do not cover (`upgrade`).
+    /// The first one that takes a task's arguments is used.
     const UPGRADES: &'static [Upgrade<Self>] = &[];
 
-    /// How long a failed task waits for its next attempt, where it is not the server's own way.
+    /// How long a failed task waits for its next attempt; `None` for the server's own back-off.
     const BACKOFF: Option<Backoff> = None;
 
-    /// What is called in the worker when a task is given up (`on_archive`): about to be archived, whatever the reason. Like the
-    /// [server's](crate::server::ServerBuilder::on_archive), and after it.
+    /// The function that the worker calls when a task is given up (`on_archive`): about to be archived, whatever the reason.
+    /// It is like the [server's](crate::server::ServerBuilder::on_archive), and called after it.
     const ON_ARCHIVE: Option<OnArchive<Self>> = None;
 
-    /// Whether another program runs it (`#[job] async fn name(..);`, without a body): a server refuses to serve it.
+    /// Whether another program runs the job (`#[job] async fn name(..);`, without a body): a server refuses to serve it.
     const IS_CONTRACT: bool = false;
 
-    /// What [`run`](Self::run) returns: `()`, or `Result<T, E>` where `E` is any error.
+    /// The return type of [`run`](Self::run): `()`, or `Result<T, E>` where `E` is any error.
     type Output: IntoJobResult;
 
-    /// The bytes that make a task of this job unique, where not all its arguments do (`unique_by`).
+    /// Returns the bytes that make a task of this job unique, if not all its arguments do (`unique_by`).
     fn unique_by(&self) -> Option<Result<Bytes, CodecError>> {
         None
     }
 
-    /// Does the work. Dropped at an await point when the attempt is cancelled or times out.
+    /// Runs the job. The future is dropped at an await point when the attempt is cancelled or times out.
     fn run(self, ctx: &JobContext) -> impl Future<Output = Self::Output> + Send;
 }

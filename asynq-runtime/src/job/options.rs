@@ -1,4 +1,4 @@
-//! What applies to every task of a job unless an enqueue says otherwise.
+//! The options of every task of a job, unless an enqueue sets others.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::task::{Extra, UniqueUntil};
 
 /// The declared options of a job, as `#[job(…)]` writes them.
 ///
-/// Every method is `const`, so that the options of a job are a constant. Whatever is not set has the default of asynq:
+/// Every method is `const`, so that the options of a job are a constant. An option that is not set has the default of asynq:
 /// queue `default`, 25 retries, 30 minutes per attempt (unless a deadline is set), not unique, deleted on success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -15,45 +15,45 @@ pub struct JobOptions {
     pub queue: &'static str,
     /// How often a failed task is tried again; default 25.
     pub retry: u32,
-    /// Longest time one attempt may take, whole seconds; default 30 minutes where there is no deadline either.
+    /// Longest time one attempt may take, whole seconds; default 30 minutes if there is no deadline either.
     pub timeout: Option<Duration>,
-    /// From the enqueue on; after it no attempt may run. Default none.
+    /// The time from the enqueue on after which no attempt may run. Default none.
     pub deadline: Option<Duration>,
-    /// From the enqueue on; after it the task is archived instead of started. Default none.
+    /// The time from the enqueue on after which the task is archived instead of started. Default none.
     pub expires: Option<Duration>,
     /// The group that a task waits in to be aggregated; default none.
     pub group: Option<&'static str>,
     /// How long at most a waiting or running task keeps an equal one out; at least 1 s. Default none.
     pub unique: Option<Duration>,
-    /// How long it has to be quiet before a task runs: an equal one that is enqueued while it waits gives it new arguments and this
-    /// time again. The lock lasts a day where `unique` is not set. Default none.
+    /// How long without an equal enqueue a task waits before it runs: an equal enqueue gives the waiting task new arguments
+    /// and starts this time again. The lock lasts a day if `unique` is not set. Default none.
     pub debounce: Option<Duration>,
-    /// How long at most such a task waits from the first of those enqueues on; default as long as they keep coming.
+    /// How long at most a debounced task waits from the first of those enqueues on; default as long as they keep coming.
     pub debounce_max: Option<Duration>,
-    /// What frees that lock before its time; default any end of the task.
+    /// The event that frees the unique lock before its TTL ends; default any end of the task.
     pub unique_until: UniqueUntil,
-    /// Whether that lock lasts at least as long as the task runs; default no.
+    /// Whether the unique lock lasts at least as long as the task runs; default no.
     pub unique_extend: bool,
     /// How long a task is kept after success, with its result; default not at all.
     pub retention: Option<Duration>,
-    /// How often a worker may die while it runs this task before it is archived; default 3.
+    /// How often a worker may die while it runs a task before the task is archived; default 3.
     pub max_crashes: Option<u32>,
-    /// How long after its time is over, or after it was cancelled, a blocking job is given up whose thread has not returned: it
-    /// fails, and its thread is left to itself. Default never.
+    /// How long after its timeout or its cancellation a blocking job is given up if its thread has not returned: the job
+    /// fails, and the thread is abandoned. Default never.
     pub kill_after: Option<Duration>,
 }
 
 impl JobOptions {
-    /// The queue of tasks that name none.
+    /// The queue of tasks that name no queue.
     pub const DEFAULT_QUEUE: &'static str = "default";
     /// asynq's number of retries.
     pub const DEFAULT_RETRY: u32 = 25;
     /// asynq's limit of an attempt that has neither a timeout nor a deadline.
     pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(1800);
-    /// How often a worker may die while it runs a task.
+    /// How often a worker may die while it runs a task, by default.
     pub const DEFAULT_MAX_CRASHES: u32 = Extra::DEFAULT_MAX_CRASHES;
 
-    /// The defaults.
+    /// Returns the defaults.
     pub const fn new() -> Self {
         Self {
             queue: Self::DEFAULT_QUEUE,
@@ -115,7 +115,7 @@ impl JobOptions {
         self
     }
 
-    /// Sets how long it has to be quiet before a task runs.
+    /// Sets how long without an equal enqueue a task waits before it runs.
     pub const fn debounce(mut self, quiet: Duration) -> Self {
         self.debounce = Some(quiet);
         self
@@ -127,7 +127,7 @@ impl JobOptions {
         self
     }
 
-    /// Sets what frees the lock of a unique task before its time.
+    /// Sets the event that frees the lock of a unique task before its TTL ends.
     pub const fn unique_until(mut self, until: UniqueUntil) -> Self {
         self.unique_until = until;
         self
@@ -151,7 +151,7 @@ impl JobOptions {
         self
     }
 
-    /// Sets how long after its time is over a blocking job is given up whose thread has not returned.
+    /// Sets how long after its timeout or its cancellation a blocking job is given up if its thread has not returned.
     pub const fn kill_after(mut self, after: Duration) -> Self {
         self.kill_after = Some(after);
         self

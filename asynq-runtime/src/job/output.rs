@@ -1,4 +1,4 @@
-//! What a job may return.
+//! The return types of jobs.
 
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -13,22 +13,22 @@ use super::error::{JobError, JobResult};
     note = "a job returns `()`, or `Result<T, E>`: `T` derives `serde::Serialize`, and `E` implements `std::error::Error`, as `thiserror::Error` derives it, or is `JobError`"
 )]
 pub trait IntoJobResult {
-    /// What is stored.
+    /// The type of the stored result.
     type Value: Serialize + Send + 'static;
 
-    /// Names the place that is checked; nobody else needs it.
+    /// Names the place that is checked; only expansions use it.
     #[doc(hidden)]
     const FITS: () = ();
 
-    /// The result in the one form that the server works with.
+    /// Returns the result in the one form that the server works with.
     ///
     /// # Errors
     ///
-    /// The job's own, with its policy.
+    /// The job's own error, with its policy.
     fn into_job_result(self) -> JobResult<Self::Value>;
 }
 
-/// A result that its caller can read: whatever serde can.
+/// A result that its caller can read: any type that serde can read.
 #[diagnostic::on_unimplemented(
     message = "the result `{Self}` can be written and not read",
     label = "reads the result",

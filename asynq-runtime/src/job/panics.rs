@@ -1,8 +1,8 @@
-//! Catches the panics of jobs with their place and message, and leaves everybody's panic hook in force.
+//! Catches the panics of jobs with their place and message, and leaves the program's panic hook in force.
 //!
-//! A caught panic carries only its value; where it happened is known to the panic hook alone. So ours is put in front of
-//! the one that is there, notes the place for its thread, and the backtrace where `RUST_BACKTRACE` asks for one, and goes on to
-//! it.
+//! A caught panic carries only its value; only the panic hook knows where it happened. So the hook of this module is put in
+//! front of the existing one: it notes the place for its thread, and the backtrace where `RUST_BACKTRACE` asks for one, and
+//! calls the existing one.
 
 use std::{
     any::Any,
@@ -28,51 +28,51 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// What the panic hook knows of a panic.
+/// The facts of a panic that the hook knows.
 struct Noted {
     /// `FILE:LINE`.
     place: Option<String>,
     backtrace: Backtrace,
 }
 
-/// Notes from now on where panics happen. A hook that is set later and does not go on to this one hides the places.
+/// Notes from now on where panics happen. A hook that is set later and does not call this one hides the places.
 pub(crate) fn note_places() {
     HOOK.call_once(|| {
         let next = take_hook();
         set_hook(Box::new(move |info| {
             let place = info.location().map(|at| format!("{}:{}", at.file(), at.line()));
             let noted = Noted { place, backtrace: Backtrace::capture() };
-            // A thread that is ending has no place to note it.
+            // A thread that is ending may have dropped its thread-local storage already.
             let _ = LAST.try_with(|last| last.replace(Some(noted)));
             next(info);
         }));
     });
 }
 
-/// Runs `f`; a panic in it comes back as a text in asynq's words: `panic [FILE:LINE]: VALUE`. Where the environment asks for
+/// Runs `f` and returns a panic in it as a text in asynq's words: `panic [FILE:LINE]: VALUE`. Where the environment asks for
 /// a backtrace, its newest frames follow on lines of their own.
 ///
 /// # Errors
 ///
-/// It panicked.
+/// `f` panicked.
 // Not inlined: a backtrace is cut at this frame where the compiler has inlined `catch_unwind`.
 #[inline(never)]
 pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(text)
 }
 
-/// Runs `f`; a panic in it comes back with its place, so that [`catch`] on another thread, on which it is resumed, can tell it.
+/// Runs `f` and returns a panic in it with its place, for [`catch`] on another thread, which resumes the panic.
 ///
 /// # Errors
 ///
-/// It panicked.
-// As for `catch`.
+/// `f` panicked.
+// Not inlined, as `catch`.
 #[inline(never)]
 pub(super) fn catch_with_place<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Box::new(RenderedPanic(text(panic))) as Box<dyn Any + Send>)
 }
 
-/// A future whose panics, when it is polled, end it with their text; one when it is dropped is told in the log.
+/// A future that ends with the text of a panic when polling it panics; a panic when it is dropped is logged.
 pub(crate) struct Caught<T>(Option<BoxFuture<'static, T>>);
 
 impl<T> Caught<T> {
@@ -127,13 +127,13 @@ fn text(panic: Box<dyn Any + Send>) -> String {
         text.push('\n');
         text.push_str(cut(frames(&backtrace.to_string()), LONGEST_BACKTRACE).trim_end());
     }
-    // The value's own drop may panic too; that one has nothing to add.
+    // The value's own drop may panic too; such a panic has nothing to add.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(panic)));
     text
 }
 
-/// The frames of the program in a backtrace as the standard library prints it: without those of the panic itself above them,
-/// and without those that called the job below. A backtrace without names stays as it is.
+/// Returns the frames of the program in a backtrace that the standard library printed: without the frames of the panic itself
+/// above them, and without those of the job's callers below. A backtrace without names stays as it is.
 fn frames(backtrace: &str) -> &str {
     const OF_THE_PANIC: [&str; 4] =
         ["core::panicking::", "std::panicking::", "rust_begin_unwind", "__rust_end_short_backtrace"];
@@ -165,7 +165,7 @@ mod tests {
 
     use super::*;
 
-    /// A text without the backtrace that the environment may ask for.
+    /// Returns a text without the backtrace that the environment may ask for.
     fn first_line(text: &str) -> &str {
         text.lines().next().unwrap_or_default()
     }

@@ -23,28 +23,28 @@ use super::{JobContext, PreparedTask};
 #[derive(Debug, Clone)]
 pub struct RawTask {
     pub(super) task: PreparedTask,
-    /// The attempt that it was delivered for, if it was.
+    /// The attempt for which the task was delivered, if it was.
     pub(super) context: Option<JobContext>,
 }
 
 impl RawTask {
-    /// A task of type `name` with this payload and asynq's default options.
+    /// Returns a task of type `name` with this payload and asynq's default options.
     pub fn new(name: impl Into<String>, payload: impl Into<Bytes>) -> Self {
         Self::from_prepared(PreparedTask::raw(name.into(), Some(payload.into())))
     }
 
-    /// A task without a payload: Go's nil, whose unique key has no checksum.
+    /// Returns a task without a payload: Go's nil, whose unique key has no checksum.
     pub fn without_payload(name: impl Into<String>) -> Self {
         Self::from_prepared(PreparedTask::raw(name.into(), None))
     }
 
-    /// Per-call options for a task that was prepared elsewhere.
+    /// Wraps a task that was prepared elsewhere, for per-call options.
     pub(crate) fn from_prepared(task: PreparedTask) -> Self {
         Self { task, context: None }
     }
 
-    /// A task that was taken out of its queue, for the handler that runs it. Enqueued again it is a new task of the same
-    /// name, payload and headers in the same queue.
+    /// Returns a task that was taken out of its queue, for the handler that runs it. Enqueued again, it makes a new task of
+    /// the same name, payload and headers in the same queue.
     pub(crate) fn delivered(ctx: JobContext) -> Self {
         let mut task = Self::new(ctx.name(), ctx.payload().clone()).queue(ctx.queue());
         for (key, value) in ctx.headers() {
@@ -54,29 +54,29 @@ impl RawTask {
         task
     }
 
-    /// Name of its type; empty if an option of a task that is being built was wrong.
+    /// Returns the name of the task's type; empty if an option of a task that is being built was wrong.
     pub fn name(&self) -> &str {
         self.task.name()
     }
 
-    /// Its encoded arguments; empty for Go's nil, too.
+    /// Returns the encoded arguments; empty for Go's nil, too.
     pub fn payload(&self) -> &[u8] {
         self.task.payload()
     }
 
-    /// The value of one of its headers.
+    /// Returns the value of a header.
     pub fn header_value(&self, key: &str) -> Option<&str> {
         self.task.header_value(key)
     }
 
-    /// Its headers.
+    /// Returns the headers.
     pub fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
         let headers = self.task.facts().map(|facts| facts.headers.as_slice()).unwrap_or_default();
         headers.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// The attempt that a handler runs: id, counters, cancellation, progress, result. A task that nobody delivered has a
-    /// [detached](JobContext::detached) one.
+    /// Returns the attempt that a handler runs: id, counters, cancellation, progress, result. A task that was not delivered
+    /// has a [detached](JobContext::detached) context.
     pub fn context(&self) -> JobContext {
         self.context.clone().unwrap_or_else(JobContext::detached)
     }

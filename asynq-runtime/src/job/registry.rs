@@ -1,4 +1,4 @@
-//! Which job runs a task: name → descriptor, checked once at start.
+//! The registry finds the job of a task: name → descriptor, checked once at start.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -26,7 +26,7 @@ pub struct Registry(Arc<Jobs>);
 #[derive(Debug, Clone, Default)]
 struct Jobs {
     by_name: BTreeMap<&'static str, JobDescriptor>,
-    /// The names of the jobs that have another one.
+    /// The name of the job of each alias.
     by_alias: BTreeMap<&'static str, &'static str>,
 }
 
@@ -34,7 +34,7 @@ struct Jobs {
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// Two jobs answer to one name.
+    /// Two jobs have one name or alias.
     #[error(
         "two jobs are named `{name}`: {}; rename one of the functions or give it `name = \"…\"`",
         JobPair(first, second)
@@ -42,9 +42,9 @@ pub enum RegistryError {
     DuplicateName {
         /// The name.
         name: &'static str,
-        /// One of them.
+        /// One of the jobs.
         first: Box<JobDescriptor>,
-        /// The other.
+        /// The other job.
         second: Box<JobDescriptor>,
     },
     /// A job asks for a state that the server was not given.
@@ -55,7 +55,7 @@ pub enum RegistryError {
         /// The state.
         state: StateKey,
     },
-    /// Tasks of one job would become two different ones.
+    /// Tasks of one job would be aggregated into two different jobs.
     #[error(
         "tasks of `{of}` would be aggregated into two jobs: {}; leave one `aggregates` out",
         JobPair(first, second)
@@ -63,9 +63,9 @@ pub enum RegistryError {
     AggregatedTwice {
         /// The job whose tasks wait in groups.
         of: &'static str,
-        /// One of those that would be made of them.
+        /// One of the jobs that would be made of the tasks.
         first: Box<JobDescriptor>,
-        /// The other.
+        /// The other job.
         second: Box<JobDescriptor>,
     },
     /// A job without a body: this program may enqueue it, not run it.
@@ -87,7 +87,7 @@ pub enum RegistryError {
         /// The type that asks for a self-describing format.
         type_name: String,
     },
-    /// There is nothing to serve.
+    /// The program has no jobs.
     #[error(
         "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
          `main!(jobs: [that_crate])` or `use that_crate as _;`"
@@ -109,7 +109,7 @@ impl fmt::Display for JobPair<'_> {
 }
 
 impl Registry {
-    /// Every job that is linked into this program. The order of linking means nothing.
+    /// Returns every job that is linked into this program; the order of linking means nothing.
     ///
     /// # Errors
     ///
@@ -118,7 +118,7 @@ impl Registry {
         Self::from_descriptors(inventory::iter::<JobDescriptor>().copied())
     }
 
-    /// Just these jobs, such as `Registry::only::<(send_email, resize)>()`, or just one.
+    /// Returns just these jobs, such as `Registry::only::<(send_email, resize)>()`, or just one.
     ///
     /// # Errors
     ///
@@ -127,7 +127,7 @@ impl Registry {
         Self::from_descriptors(S::descriptors())
     }
 
-    /// The jobs of these descriptors; one job twice counts once.
+    /// Returns the jobs of these descriptors; a job that is there twice counts once.
     ///
     /// # Errors
     ///
@@ -142,7 +142,7 @@ impl Registry {
                 Entry::Vacant(free) => {
                     free.insert(job);
                 }
-                // The first stays: what is linked knows its file and line.
+                // The first descriptor stays, because that of a linked job has its file and line.
                 Entry::Occupied(known) if known.get().is_same_job(&job) => {}
                 Entry::Occupied(known) => return Err(duplicate(job.name, known.get(), &job)),
             }
@@ -159,23 +159,23 @@ impl Registry {
         Ok(Self(Arc::new(Jobs { by_name: map, by_alias })))
     }
 
-    /// The job of this name, or the one that has it as an alias.
+    /// Returns the job that has this name, or has it as an alias.
     pub fn get(&self, name: &str) -> Option<&JobDescriptor> {
         let Jobs { by_name, by_alias } = &*self.0;
         by_name.get(name).or_else(|| by_name.get(by_alias.get(name)?))
     }
 
-    /// Every job, by name.
+    /// Returns every job, in the order of the names.
     pub fn iter(&self) -> impl Iterator<Item = &JobDescriptor> {
         self.0.by_name.values()
     }
 
-    /// How many there are.
+    /// Returns the number of jobs.
     pub fn len(&self) -> usize {
         self.0.by_name.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no jobs.
     pub fn is_empty(&self) -> bool {
         self.0.by_name.is_empty()
     }
@@ -184,7 +184,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// The first job, by name, with an argument that it cannot.
+    /// The first job, by name, with an argument that postcard cannot carry.
     pub(crate) fn check_codecs(&self) -> Result<(), RegistryError> {
         for job in self.iter().filter(|job| job.codec == Codec::Postcard) {
             if let Some(type_name) = &job.fingerprint().self_describing {
@@ -198,7 +198,7 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// The first job, by name, that lacks one.
+    /// The first job, by name, that lacks a state.
     pub(crate) fn check_states(&self, states: &StateMap, supplied: StateKey) -> Result<(), RegistryError> {
         let is_there = |state: StateKey| state == supplied || states.contains(state);
         for job in self.iter() {
@@ -210,7 +210,7 @@ impl Registry {
     }
 }
 
-/// The order of linking means nothing, so that of the places makes the text the same every time.
+/// Sorts both jobs by their places, so that the text does not depend on the order of linking.
 fn duplicate(name: &'static str, one: &JobDescriptor, other: &JobDescriptor) -> RegistryError {
     let mut places = [Box::new(*one), Box::new(*other)];
     places.sort_by_key(|job| (job.file, job.line, job.type_name()));
@@ -225,7 +225,7 @@ fn duplicate(name: &'static str, one: &JobDescriptor, other: &JobDescriptor) -> 
     note = "write jobs, such as `(send_email, resize)`"
 )]
 pub trait JobSet {
-    /// Their descriptors.
+    /// Returns the descriptors of the jobs.
     fn descriptors() -> Vec<JobDescriptor>;
 }
 

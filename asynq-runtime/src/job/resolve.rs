@@ -9,17 +9,17 @@ use super::{
     upgrade::Earlier,
 };
 
-/// Which kept shape a payload needs.
+/// The kept shape that a payload needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Needs {
-    /// That of its fingerprint.
+    /// The shape of its fingerprint.
     Fingerprint(u32),
-    /// The last one of this job with a single argument, in JSON: such a payload is the bare value and says no name.
+    /// The last shape of this job with a single argument, in JSON: such a payload is the bare value without a name.
     Argument,
 }
 
 impl Needs {
-    /// What a payload needs that its job cannot take as it is; `None` for bytes that no version of a job writes.
+    /// Returns the shape for a payload that its job cannot take as it is; `None` for bytes that no version of a job writes.
     pub(crate) fn of(payload: &[u8]) -> Option<Self> {
         match split(payload) {
             Some((fingerprint, _)) => Some(Self::Fingerprint(fingerprint)),
@@ -27,7 +27,7 @@ impl Needs {
         }
     }
 
-    /// The number by which the broker keeps the shape.
+    /// Returns the number by which the broker keeps the shape.
     pub(crate) fn id(self) -> Option<u32> {
         match self {
             Self::Fingerprint(fingerprint) => Some(fingerprint),
@@ -39,11 +39,11 @@ impl Needs {
 /// A shape that the broker keeps, or why it cannot be used.
 pub(crate) type ShapeLookup = Result<ShapeDocument, String>;
 
-/// Reads arguments of another shape, by serde's rules or by an upgrade. `kept` is what the broker keeps of their shape.
+/// Reads arguments of another shape, by serde's rules or by an upgrade. `kept` is their shape as the broker keeps it.
 ///
 /// # Errors
 ///
-/// As [`decode_arguments`], if nothing is kept; [`PayloadError::Unresolved`] if what is kept does not help.
+/// As [`decode_arguments`], if no shape is kept; [`PayloadError::Unresolved`] if the kept shape does not help.
 pub(crate) fn resolve<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>) -> Result<J, PayloadError> {
     let unknown = match decode_arguments::<J>(payload) {
         Err(error) if error.is_of_another_version() => error,
@@ -62,7 +62,7 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>) -> Res
     read.map_err(|reason| PayloadError::Unresolved { job: J::NAME, expected: expected(), found, reason })
 }
 
-/// Arguments in postcard whose shape is known.
+/// Reads arguments in postcard whose shape is known.
 fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, String> {
     let value = shape::decode(document, arguments)?;
     let upgraded = |exactly| {
@@ -88,13 +88,13 @@ fn from_value<T: DeserializeOwned>(value: &Value<'_>) -> Result<T, String> {
     T::deserialize(FromValue(value)).map_err(|error| error.to_string())
 }
 
-/// Whether today's arguments have this name, or follow it as an alias.
+/// Returns whether one of today's arguments has this name or alias.
 fn has_field<J: Job>(name: &str) -> bool {
     Fingerprint::in_postcard::<J>().fields.as_ref().is_some_and(|fields| fields.contains(&name))
 }
 
-/// Arguments in JSON that do not fit as they are: a lone one that has become one of several (`before` is its name), or the
-/// other way round.
+/// Reads arguments in JSON that do not fit as they are: a lone argument that has become one of several (`before` is its
+/// name), or the other way round.
 fn by_name<J: Job>(payload: &[u8], before: Option<&str>) -> Option<J> {
     let mut value: serde_json::Value = serde_json::from_slice(payload).ok()?;
     let argument = match (before, J::ARGUMENT) {

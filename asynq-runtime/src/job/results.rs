@@ -6,14 +6,14 @@ use serde::Serialize;
 use super::{CodecError, JobContext, codec::encode_result};
 use crate::broker::{BrokerError, BrokerErrorKind, Settled};
 
-/// Most bytes of a result: as many as a payload has unless the client says otherwise.
+/// Most bytes of a result: as many as a payload may have by default.
 pub(crate) const RESULT_LIMIT: usize = 1 << 20;
 
-/// A result that is larger than what is kept: 1 MiB, encoded.
+/// A result that is larger than the limit of 1 MiB, encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the result has {size} bytes, more than the limit of {RESULT_LIMIT}; store it elsewhere and return its place")]
 pub struct ResultTooLarge {
-    /// Its bytes.
+    /// The size in bytes.
     pub size: usize,
 }
 
@@ -24,7 +24,7 @@ pub enum WriteResultError {
     /// The value cannot be encoded.
     #[error(transparent)]
     Codec(#[from] CodecError),
-    /// The value is too large. Nothing was written; what was written before stays.
+    /// The value is too large. Nothing was written; an earlier result stays.
     #[error(transparent)]
     TooLarge(#[from] ResultTooLarge),
     /// Another server runs the task by now: stop. Nothing was written.
@@ -39,19 +39,20 @@ pub enum WriteResultError {
 }
 
 impl JobContext {
-    /// Stores a result while the job runs, encoded as what the job returns (of a raw handler: as JSON); the last one
-    /// counts, and what the job returns counts more. At most 1 MiB. Kept after success only where the task has a retention.
+    /// Stores a result while the job runs, encoded like the value that the job returns (as JSON for a raw handler). The last
+    /// result counts, and the value that the job returns replaces it. At most 1 MiB. The result is kept after success only if
+    /// the task has a retention.
     ///
-    /// A [detached](Self::detached) context swallows it.
+    /// A [detached](Self::detached) context discards the result.
     ///
     /// # Errors
     ///
-    /// [`WriteResultError`] says whether the run is still ours.
+    /// [`WriteResultError`] says whether this attempt still holds the task.
     pub async fn write_result<T: Serialize + Sync>(&self, value: &T) -> Result<(), WriteResultError> {
         self.write_result_raw(self.encoded(value)?).await
     }
 
-    /// The same with bytes that are encoded already, for handlers: what Go's `ResultWriter` takes.
+    /// [`write_result`](Self::write_result) with encoded bytes, as Go's `ResultWriter` takes them, for handlers.
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl JobContext {
     ///
     /// # Errors
     ///
-    /// As there; also when called outside a tokio runtime.
+    /// As [`write_result`](Self::write_result); also when called outside a tokio runtime.
     pub fn write_result_blocking<T: Serialize>(&self, value: &T) -> Result<(), WriteResultError> {
         let result = self.encoded(value)?;
         if self.broker().is_none() {

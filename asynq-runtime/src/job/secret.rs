@@ -29,13 +29,13 @@ use super::shape::{HIDDEN, of_type};
 /// # }
 /// ```
 ///
-/// On the wire it is exactly its value, in JSON as in postcard, and the fingerprint of the arguments is the same with and
-/// without it: Go programs read and write it, and an argument can become a secret while tasks wait. It is hidden where a
+/// On the wire a secret is exactly its value, in JSON as in postcard, and the fingerprint of the arguments is the same with
+/// and without it: Go programs read and write it, and an argument can become a secret while tasks wait. It is hidden where a
 /// program shows arguments: `Debug` and `Display`, [`JobDescriptor::show`](crate::JobDescriptor::show) and so the dashboard of
 /// a worker, and errors about arguments that cannot be read. With the default codec `asynq` and a dashboard that does not know
 /// the job hide it too, by the shape that the broker keeps.
 ///
-/// It is **not** encrypted, and not hidden from
+/// A secret is **not** encrypted, and not hidden from
 ///
 /// - a person or program that can read the broker: the payload holds the value itself, as do files and backups of SQLite and Redis;
 /// - tools that do not know the job's type, such as asynqmon and the Go command line, and with JSON `asynq` on its own: they
@@ -43,7 +43,7 @@ use super::shape::{HIDDEN, of_type};
 /// - your own `serde_json::to_string(&job)`, which is the wire form, and `Debug` of a [`TaskInfo`](crate::TaskInfo), which
 ///   has the payload's bytes;
 /// - error texts and log lines of your job that print the [exposed](Self::expose) value;
-/// - memory dumps: it is not overwritten when it is dropped.
+/// - memory dumps: the value is not overwritten when it is dropped.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Secret<T>(T);
 
@@ -53,12 +53,12 @@ impl<T> Secret<T> {
         Self(value)
     }
 
-    /// The value itself.
+    /// Returns the value itself.
     pub const fn expose(&self) -> &T {
         &self.0
     }
 
-    /// The value, given away.
+    /// Returns the value and consumes the secret.
     pub fn into_inner(self) -> T {
         self.0
     }
@@ -99,7 +99,7 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for Secret<T> {
     }
 }
 
-/// Tells the recorder that a secret stands here.
+/// Reports to the recorder that a secret stands here.
 struct SecretVisitor<T>(PhantomData<T>);
 
 impl<'de, T: Deserialize<'de>> Visitor<'de> for SecretVisitor<T> {
@@ -115,13 +115,13 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for SecretVisitor<T> {
 }
 
 thread_local! {
-    /// Whether what is serialised here and now is for people.
+    /// Whether this thread serialises for people now.
     static SHOWN: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Serialises something for people: secrets in it are hidden.
+/// Serialises a value for people: secrets in it are hidden.
 pub(super) fn for_people<T>(serialise: impl FnOnce() -> T) -> T {
-    /// Also when the code of the program panics.
+    /// Restores the flag, also when the code of the program panics.
     struct Before(bool);
 
     impl Drop for Before {

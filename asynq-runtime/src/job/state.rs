@@ -1,4 +1,4 @@
-//! Shared state: what a server is given once and every job may ask for.
+//! Shared states: values that a server is given once and every job may ask for.
 
 use std::{
     any::{Any, TypeId, type_name},
@@ -12,7 +12,7 @@ use super::{context::JobContext, error::JobError};
 
 /// A value that all jobs of a server share, as a job's parameter.
 ///
-/// Cloning it clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`]. A
+/// Cloning a `State` clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`]. A
 /// `State<Client>` need not be given: it is a client of the server's own broker, unless the program gives another.
 ///
 /// ```
@@ -38,7 +38,7 @@ pub struct State<T: ?Sized>(Arc<T>);
 pub type Shared<T> = State<T>;
 
 impl<T> State<T> {
-    /// A state of one's own, for calling a job's function directly in a test.
+    /// Returns a state that holds `value`, for calling a job's function directly in a test.
     pub fn new(value: T) -> Self {
         Self(Arc::new(value))
     }
@@ -72,12 +72,12 @@ pub struct StateKey {
 }
 
 impl StateKey {
-    /// The key of `State<T>`. What a state must be besides is asked for where it is given and where it is taken.
+    /// Returns the key of `State<T>`. The other bounds of a state are checked where it is given and where it is taken.
     pub const fn of<T: 'static>() -> Self {
         Self { id: TypeId::of::<T>, name: type_name::<T> }
     }
 
-    /// How many keys there are in all lists.
+    /// Returns the number of keys in all lists.
     pub const fn count(lists: &[&[Self]]) -> usize {
         let (mut n, mut at) = (0, 0);
         while at < lists.len() {
@@ -87,7 +87,7 @@ impl StateKey {
         n
     }
 
-    /// The keys of all lists in one, of which there are `N` ([`count`](Self::count)); surplus places name no state, `()`.
+    /// Returns the `N` keys ([`count`](Self::count)) of all lists in one; surplus places name no state, `()`.
     pub const fn all<const N: usize>(lists: &[&[Self]]) -> [Self; N] {
         let mut all = [Self::of::<()>(); N];
         let (mut n, mut at) = (0, 0);
@@ -102,7 +102,7 @@ impl StateKey {
         all
     }
 
-    /// The type's name, for people.
+    /// Returns the type's name, for people.
     pub fn name(self) -> &'static str {
         (self.name)()
     }
@@ -132,13 +132,13 @@ impl StateMap {
         self.0.insert(TypeId::of::<T>(), (Arc::new(value), type_name::<T>()));
     }
 
-    /// The state of type `T`.
+    /// Returns the state of type `T`.
     pub fn get<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
         let (value, _) = self.0.get(&TypeId::of::<T>())?;
         Arc::clone(value).downcast().ok().map(State)
     }
 
-    /// Whether the state that `key` names is there.
+    /// Returns whether the state that `key` names is there.
     pub fn contains(&self, key: StateKey) -> bool {
         self.0.contains_key(&(key.id)())
     }
@@ -150,11 +150,11 @@ impl fmt::Debug for StateMap {
     }
 }
 
-/// The state that a job's parameter asks for.
+/// Returns the state that a job's parameter asks for.
 ///
 /// # Errors
 ///
-/// The program never gave a `T`; only a test can meet this, since a server checks it at start.
+/// The program gave no `T`; only a test can meet this error, since a server checks its states at start.
 pub(super) fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
     ctx.state::<T>().ok_or_else(|| {
         JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))

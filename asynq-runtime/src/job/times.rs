@@ -11,7 +11,7 @@ use chrono::{DateTime, TimeZone, Utc};
     note = "write a `Duration`, or text such as `\"90s\"`, `\"3m\"` or `\"1h30m\"`"
 )]
 pub trait IntoSpan {
-    /// The length.
+    /// Returns the length.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl IntoSpan for &String {
     note = "write a `DateTime` or a `SystemTime`; for a delay from now there are `process_in` and `enqueue_in`"
 )]
 pub trait IntoInstant {
-    /// The moment in UTC.
+    /// Returns the moment in UTC.
     ///
     /// # Errors
     ///
@@ -107,21 +107,21 @@ impl IntoInstant for SystemTime {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
-    /// So long after the enqueue.
+    /// This long after the enqueue.
     In(Duration),
     /// At this moment.
     At(DateTime<Utc>),
 }
 
-/// What says when something ends: any [`DateTime`] or a [`SystemTime`]; or, from the enqueue on, a [`Duration`] or a text
-/// such as `"10m"`.
+/// The end of something: any [`DateTime`] or a [`SystemTime`]; or, from the enqueue on, a [`Duration`] or a text such as
+/// `"10m"`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a moment nor a length of time",
     label = "expected a moment or a length of time",
     note = "write a `DateTime` or a `SystemTime`, or from the enqueue on a `Duration` or text such as `\"10m\"`"
 )]
 pub trait IntoUntil {
-    /// The end.
+    /// Returns the end.
     ///
     /// # Errors
     ///
@@ -129,7 +129,7 @@ pub trait IntoUntil {
     fn into_until(self) -> Result<Until, InvalidUntil>;
 }
 
-/// An end that cannot be.
+/// An end that is not valid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidUntil {

@@ -1,8 +1,9 @@
-//! Tells once what is wrong with a type of a job, in words of ours.
+//! Reports a wrong type of a job once, in the words of this crate.
 //!
 //! serde's derive and the job's own code would each complain about a type that does not fit, at length. So the expansion of
-//! `#[job]` asks [`Argument`] and [`IntoJobResult`] in one constant, [`Checked::OK`], and everything else by a trait with that
-//! constant as its parameter. Where the constant failed to compile, the compiler says nothing about what depends on it.
+//! `#[job]` asks [`Argument`] and [`IntoJobResult`] in one constant, [`Checked::OK`], and everything else by a trait with
+//! that constant as its parameter. If the constant fails to compile, the compiler says nothing about the code that depends on
+//! it.
 
 use std::future::Future;
 
@@ -10,7 +11,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{FromContext, Job, JobContext, JobError, JobResult, StateKey, output::IntoJobResult};
 
-/// What can be stored as an argument of a job: whatever serde can write and read.
+/// A type that can be stored as an argument of a job: any type that serde can write and read.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an argument of a job",
     label = "cannot be stored in a task",
@@ -24,14 +25,14 @@ pub trait Argument {
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Argument for T {}
 
-/// What a text argument takes: text of any kind, which becomes the type that is stored.
+/// A value that a text argument takes: text of any kind, which becomes the type that is stored.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot become the `{T}` that is stored",
     label = "expected text",
     note = "give a `&str` or a `{T}`, such as `value.to_string()`"
 )]
 pub trait IntoText<T> {
-    /// The text as it is stored.
+    /// Returns the text as it is stored.
     fn into_text(self) -> T;
 }
 
@@ -42,7 +43,7 @@ impl<T, S: Into<T>> IntoText<T> for S {
     }
 }
 
-/// The job whose tasks another one is made of (`aggregates`).
+/// A job whose tasks another one is made of (`aggregates`).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a job",
     label = "expected a job",
@@ -69,12 +70,12 @@ impl<J: Job, const OK: usize> PartOf<OK> for J {
 
 /// A job whose types were checked.
 pub trait Checked {
-    /// Does not compile where one of them does not fit.
+    /// Does not compile if one of the types does not fit.
     const OK: usize;
 }
 
-/// [`Argument`] for serde's derive. A bound `for<'a> Address: Stored<'a, ..>` is not refused where it does not hold, as one without a
-/// lifetime would be.
+/// [`Argument`] for serde's derive. Unlike a bound without a lifetime, `for<'a> Address: Stored<'a, ..>` is not refused if it
+/// does not hold.
 pub trait Stored<'a, const OK: usize>: Serialize + DeserializeOwned {}
 
 #[diagnostic::do_not_recommend]
@@ -82,14 +83,14 @@ impl<'a, T: Serialize + DeserializeOwned, const OK: usize> Stored<'a, OK> for T 
 
 /// [`IntoJobResult`] for the job's own code.
 pub trait Returned<const OK: usize> {
-    /// What is stored.
+    /// The type of the stored result.
     type Value: Serialize + Send + 'static;
 
-    /// The result in the one form that the server works with.
+    /// Returns the result in the one form that the server works with.
     ///
     /// # Errors
     ///
-    /// The job's own, with its policy.
+    /// The job's own error, with its policy.
     fn into_job_result(self) -> JobResult<Self::Value>;
 }
 
@@ -104,14 +105,14 @@ impl<R: IntoJobResult, const OK: usize> Returned<OK> for R {
 
 /// [`FromContext`] for the job's own code.
 pub trait Supplied<const OK: usize>: Sized {
-    /// The shared states that it needs.
+    /// The shared states that the parameter needs.
     const REQUIRES: &'static [StateKey];
 
-    /// Makes it for one attempt.
+    /// Makes the parameter for one attempt.
     ///
     /// # Errors
     ///
-    /// Whatever keeps the job from running.
+    /// Any error that keeps the job from running.
     fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send;
 }
 
@@ -126,7 +127,7 @@ impl<T: FromContext, const OK: usize> Supplied<OK> for T {
 
 /// An error of a job, for the job's own code.
 pub trait Failed<const OK: usize> {
-    /// The error as the framework's.
+    /// Returns the error as the framework's.
     fn into_job_error(self) -> JobError;
 }
 

@@ -1,4 +1,4 @@
-//! What a program says of the earlier versions of its jobs: a function from the old arguments to today's job.
+//! Upgrades of a job: functions from the arguments of an earlier version to today's job.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::{
     shape::{self, FromValue, ShapeDocument, Value},
 };
 
-/// How the arguments of an earlier version become today's job. `#[job(upgrade = from_v1)]` writes it; by hand:
+/// A function from the arguments of an earlier version to today's job. `#[job(upgrade = from_v1)]` writes it; by hand:
 ///
 /// ```
 /// use asynq_runtime::{job::{Earlier, Upgrade}, prelude::*};
@@ -37,7 +37,7 @@ use super::{
 pub struct Upgrade<J: Job>(fn(&Earlier<'_>) -> Option<Result<J, PayloadError>>);
 
 impl<J: Job> Upgrade<J> {
-    /// An upgrade that reads with [`Earlier::through`].
+    /// Returns an upgrade that reads with [`Earlier::through`].
     pub const fn new(read: fn(&Earlier<'_>) -> Option<Result<J, PayloadError>>) -> Self {
         Self(read)
     }
@@ -60,7 +60,7 @@ pub struct Earlier<'p>(Content<'p>);
 enum Content<'p> {
     Postcard(u32, &'p [u8]),
     Json(&'p [u8]),
-    /// A payload of another shape, which the broker knows; and whether that shape must be exactly the upgrade's.
+    /// A payload of another shape, which the broker keeps, and whether that shape must be exactly the upgrade's.
     Known {
         shape: &'p ShapeDocument,
         value: &'p Value<'p>,
@@ -81,9 +81,9 @@ impl<'p> Earlier<'p> {
         Self(Content::Known { shape, value, exactly })
     }
 
-    /// Today's job, if the arguments are those that `upgrade` takes: a payload of the default codec must have exactly the
-    /// shape of `T`, or, where nothing else reads it, become `T` by serde's rules; a JSON payload must be readable as `T`.
-    /// `None` for all others.
+    /// Returns today's job if `upgrade` takes the arguments: a payload of the default codec must have exactly the shape of
+    /// `T`, or, if nothing else reads it, become `T` by serde's rules; a JSON payload must be readable as `T`. Returns `None`
+    /// for all others.
     pub fn through<T: DeserializeOwned + 'static, J: Job>(
         &self,
         upgrade: impl FnOnce(T) -> J,
@@ -99,13 +99,13 @@ impl<'p> Earlier<'p> {
                     let expected = Fingerprint::in_postcard::<J>().value;
                     PayloadError::Unresolved { job: J::NAME, expected, found, reason }
                 };
-                // As any other payload of another shape, so that its bytes are all read.
+                // The payload is decoded like any other of another shape, so that all of its bytes are read.
                 match shape::decode(&fingerprint.document, arguments) {
                     Ok(value) => match T::deserialize(FromValue(&value)) {
                         Ok(old) => old,
                         Err(error) => return Some(Err(unreadable(error.to_string()))),
                     },
-                    // A type that is known in part.
+                    // The shape of `T` is known in part.
                     Err(reason) => match postcard::take_from_bytes(arguments) {
                         Ok((old, [])) => old,
                         _ => return Some(Err(unreadable(reason))),
@@ -124,7 +124,7 @@ impl<'p> Earlier<'p> {
 }
 
 impl fmt::Debug for Earlier<'_> {
-    /// Without the arguments, which may hold secrets.
+    /// Omits the arguments, which may hold secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Earlier").finish_non_exhaustive()
     }

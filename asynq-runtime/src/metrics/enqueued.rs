@@ -1,4 +1,4 @@
-//! What is counted of enqueues.
+//! The metrics of enqueues.
 
 use std::{
     collections::HashMap,
@@ -13,18 +13,18 @@ use super::{
 };
 use crate::{job::EnqueueError, task::TaskInfo};
 
-/// So many types that are enqueued have a label of their own.
+/// How many types that are enqueued have a label of their own.
 pub const MOST_TYPES: usize = 1000;
-/// The label of all further ones.
+/// The label of all further types.
 pub const OTHER: &str = "other";
 
-/// Counts the tasks of one call by what came of them.
+/// Counts the tasks of one call by their outcomes.
 pub(crate) fn enqueued(outcomes: &[Result<TaskInfo, EnqueueError>]) {
     let mut outcomes = outcomes.iter().peekable();
     while let Some(outcome) = outcomes.next() {
         match outcome {
             Ok(info) => {
-                // Tasks of one call are most often of one type.
+                // The tasks of one call are most often of one type.
                 let mut n = 1;
                 while outcomes.next_if(|next| next.as_ref().is_ok_and(|next| next.r#type == info.r#type)).is_some() {
                     n += 1;
@@ -53,7 +53,7 @@ struct Enqueued {
     counter: Resolved<Counter>,
 }
 
-/// The counter of this type.
+/// Returns the counter of this type.
 fn of(r#type: &str) -> Arc<Enqueued> {
     static ALL: RwLock<Option<HashMap<Arc<str>, Arc<Enqueued>>>> = RwLock::new(None);
     if let Some(known) = ALL.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|all| all.get(r#type)) {
@@ -66,7 +66,7 @@ fn of(r#type: &str) -> Arc<Enqueued> {
     Arc::clone(all.entry(Arc::clone(&name)).or_insert_with(fresh))
 }
 
-/// One word per error, for the label.
+/// Returns one word per error, for the label.
 fn reason(error: &EnqueueError) -> &'static str {
     match error {
         EnqueueError::Broker(_) => "broker",

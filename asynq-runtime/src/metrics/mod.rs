@@ -1,14 +1,14 @@
-//! What this program counts and measures, by the [`metrics`](https://docs.rs/metrics) facade.
+//! The metrics of this program, by the [`metrics`](https://docs.rs/metrics) facade.
 //!
-//! A program that installs a recorder, or serves `/metrics` by asynq-dashboard, gets these; one that does not pays for a
-//! few atomic operations per task. They are this process's own view; what a broker knows about its queues comes from the
-//! [inspector](crate::inspector). [`described`] lists them all.
+//! A program that installs a recorder, or serves `/metrics` by asynq-dashboard, gets these metrics; for any other program they
+//! cost a few atomic operations per task. They are this process's own view; the facts that a broker has about its queues come
+//! from the [inspector](crate::inspector). [`described`] lists all metrics.
 //!
-//! The label `type` is the name of a job, or the pattern of a handler. A task that nothing here knows is counted as
-//! [`UNKNOWN`], and of types that are enqueued the first [`MOST_TYPES`] have a label of their own and all others
-//! [`OTHER`]: a producer cannot fill the recorder.
+//! The label `type` is the name of a job, or the pattern of a handler. A task of an unknown type is counted as [`UNKNOWN`]. Of
+//! the types that are enqueued, the first [`MOST_TYPES`] have a label of their own and all others [`OTHER`]: a producer cannot
+//! fill the recorder.
 //!
-//! Histograms are in seconds. A recorder may be installed at any time: what is counted from then on is in it.
+//! Histograms are in seconds. A recorder may be installed at any time: it has all values that are recorded from then on.
 
 mod enqueued;
 mod job;
@@ -27,7 +27,7 @@ pub use self::{
     job::UNKNOWN,
     names::{Described, Kind, described},
 };
-/// What asynq-cron counts with.
+/// The metrics of asynq-cron.
 #[doc(hidden)]
 pub use self::{
     ticks::{TickOutcome, last_tick, tick_lateness, ticks},
@@ -35,13 +35,13 @@ pub use self::{
 };
 use crate::broker::BrokerErrorKind;
 
-/// A component of a server met an error of the broker.
+/// Counts an error of the broker in a component of a server.
 pub(crate) fn broker_failed(component: &'static str, kind: BrokerErrorKind) {
     names::describe_once();
     metrics::counter!(names::BROKER_ERRORS, "component" => component, "kind" => kind_name(kind)).increment(1);
 }
 
-/// Outcomes came too late: another server has the tasks, or they are gone.
+/// Counts outcomes that came too late: another server has the tasks, or they are gone.
 pub(crate) fn fenced(outcomes: u64) {
     if outcomes > 0 {
         names::describe_once();
@@ -49,19 +49,19 @@ pub(crate) fn fenced(outcomes: u64) {
     }
 }
 
-/// The broker said of a run that is going on that it is not ours any more.
+/// Counts a run that had lost its lease while it was going on.
 pub(crate) fn lease_lost() {
     names::describe_once();
     metrics::counter!(names::LEASES_LOST).increment(1);
 }
 
-/// Archived tasks were deleted because there were more than the archive of their queue keeps.
+/// Counts archived tasks that were deleted because there were more than the archive of their queue keeps.
 pub(crate) fn archive_dropped(queue: &str, tasks: u64) {
     names::describe_once();
     metrics::counter!(names::ARCHIVE_DROPPED, "queue" => queue.to_owned()).increment(tasks);
 }
 
-/// Tells a recorder that was installed meanwhile what does not change often.
+/// Shows the metrics that change rarely to a recorder that was installed meanwhile.
 pub(crate) fn refresh() {
     names::describe_once();
     for counter in [names::FENCED, names::LEASES_LOST] {
@@ -70,7 +70,7 @@ pub(crate) fn refresh() {
     total::show_all();
 }
 
-/// One word per kind, for the label.
+/// Returns one word per kind, for the label.
 fn kind_name(kind: BrokerErrorKind) -> &'static str {
     match kind {
         BrokerErrorKind::Unavailable => "unavailable",

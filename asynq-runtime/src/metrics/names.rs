@@ -1,4 +1,4 @@
-//! The names, with what each means, and their descriptions for the recorder.
+//! The names of the metrics, and their descriptions for the recorder.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -21,33 +21,33 @@ pub(super) const ENQUEUED: &str = "asynq_enqueued_total";
 pub(super) const ENQUEUE_FAILURES: &str = "asynq_enqueue_failures_total";
 pub(super) const BROKER_ERRORS: &str = "asynq_broker_errors_total";
 
-/// One metric and what it means.
+/// The description of one metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Described {
-    /// Its name.
+    /// Name of the metric.
     pub name: &'static str,
-    /// What kind it is.
+    /// Kind of the metric.
     pub kind: Kind,
-    /// Its labels.
+    /// Labels of the metric.
     pub labels: &'static [&'static str],
-    /// What it means.
+    /// Meaning of the metric.
     pub help: &'static str,
 }
 
-/// What kind a metric is.
+/// The kind of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Kind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// Goes up and down.
+    /// A value that goes up and down.
     Gauge,
-    /// How often values of which size came, in seconds.
+    /// Counts values by their size, in seconds.
     Histogram,
 }
 
-/// Every metric of this crate.
+/// Returns every metric of this crate.
 pub fn described() -> &'static [Described] {
     &[
         Described {
@@ -139,15 +139,15 @@ pub fn described() -> &'static [Described] {
     ]
 }
 
-/// Whose descriptions were given last.
+/// Address of the recorder that was given the descriptions last.
 static DESCRIBED_TO: AtomicUsize = AtomicUsize::new(0);
 
-/// Describes everything to the recorder of this moment, unless it was the last one that was told.
+/// Describes all metrics to the current recorder, unless it was the last one that was given the descriptions.
 pub(super) fn describe_once() {
     metrics::with_recorder(describe_to);
 }
 
-/// The same where the recorder is at hand.
+/// Describes all metrics to `recorder`, unless it was the last one that was given the descriptions.
 pub(super) fn describe_to(recorder: &dyn Recorder) {
     if DESCRIBED_TO.swap(place(recorder), Ordering::Relaxed) == place(recorder) {
         return;
@@ -162,7 +162,7 @@ pub(super) fn describe_to(recorder: &dyn Recorder) {
     }
 }
 
-/// Tells recorders apart: there is one per program, which is never freed, and before it the one that does nothing.
+/// Returns the address of a recorder, which tells recorders apart: a program has one, never freed, and before it the no-op one.
 pub(super) fn place(recorder: &dyn Recorder) -> usize {
     (recorder as *const dyn Recorder).addr()
 }

@@ -1,4 +1,4 @@
-//! Handles that are asked of the recorder once, and again only when another recorder was installed.
+//! Handles that are taken from the recorder once, and again only when another recorder was installed.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -6,7 +6,7 @@ use metrics::{Key, Level, Metadata, Recorder};
 
 use super::names;
 
-/// What registering wants to know about the place in the program.
+/// The place in the program that a recorder is given with each metric.
 pub(super) const METADATA: Metadata<'static> = Metadata::new("asynq_runtime", Level::INFO, None);
 
 /// Handles of one recorder.
@@ -18,7 +18,7 @@ impl<T> Resolved<T> {
         Self(RwLock::new(None))
     }
 
-    /// The handles of the recorder of this moment, made by `make` when it is another one than last time.
+    /// Returns the handles of the current recorder, made by `make` if it is another one than last time.
     pub(super) fn get(&self, make: impl FnOnce(&dyn Recorder) -> T) -> Arc<T> {
         metrics::with_recorder(|recorder| {
             let place = names::place(recorder);
@@ -34,7 +34,7 @@ impl<T> Resolved<T> {
     }
 }
 
-/// A key with one label.
+/// Returns a key with one label.
 pub(super) fn key(name: &'static str, label: &'static str, value: &Arc<str>) -> Key {
     Key::from_parts(name, vec![metrics::Label::new(label, Arc::clone(value))])
 }

@@ -9,9 +9,9 @@ use crate::{
     task::{Extra, QueueName, TaskId, TaskInfo, TaskMessage, TaskState},
 };
 
-/// What a recorder of its own has after `act`.
+/// Returns the text of a recorder of its own after `act`.
 fn recorded(act: impl FnOnce()) -> String {
-    // Leaked as a program's recorder is: another is never at its place.
+    // The recorder is leaked, as a program's recorder is: another one never has its address.
     let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
     metrics::with_local_recorder(recorder, act);
     recorder.handle().render()
@@ -31,7 +31,7 @@ fn a_run_is_in_flight_until_it_ends_and_then_an_outcome_with_its_times() {
         under.start();
         assert!(recorded(|| drop(job.begin(None))).contains("asynq_job_in_flight{type=\"metrics:run\"} 1"));
         under.end(Outcome::Retry);
-        // One that never started has no time of its own, and one that was dropped no outcome.
+        // An attempt that never started has no time of its own, and a dropped one has no outcome.
         job.begin(None).end(Outcome::Requeued);
         drop(job.begin(None));
     });

@@ -1,4 +1,4 @@
-//! Numbers that several servers of one program add up to.
+//! Gauges to which several servers of one program add.
 
 use std::{
     fmt,
@@ -29,7 +29,7 @@ impl Total {
         Self { name, sum: AtomicI64::new(0), gauge: Resolved::new() }
     }
 
-    /// A share of it, 0 at first.
+    /// Returns a share of the total, 0 at first.
     pub(crate) const fn share(&'static self) -> Share {
         Share { of: self, value: AtomicI64::new(0) }
     }
@@ -40,13 +40,13 @@ impl Total {
     }
 }
 
-/// Shows all totals, to a recorder that was installed after their last change as well.
+/// Shows all totals, also to a recorder that was installed after their last change.
 pub(super) fn show_all() {
     OUTBOX.show();
     LEADERS.show();
 }
 
-/// One owner's part of a number of the whole program. Dropped it counts no more.
+/// One owner's part of a total of the whole program. The drop subtracts it.
 #[non_exhaustive]
 pub struct Share {
     of: &'static Total,
@@ -54,7 +54,7 @@ pub struct Share {
 }
 
 impl Share {
-    /// This owner's part is `value` from now on.
+    /// Sets this owner's part to `value`.
     pub fn set(&self, value: usize) {
         let value = i64::try_from(value).unwrap_or(i64::MAX);
         let before = self.value.swap(value, Ordering::Relaxed);
@@ -75,7 +75,7 @@ impl fmt::Debug for Share {
     }
 }
 
-/// A scheduler's share of `asynq_leader`: it sets 1 when it begins to lead, and 0 when it ends.
+/// Returns a scheduler's share of `asynq_leader`: the scheduler sets 1 when it begins to lead, and 0 when it ends.
 pub fn leader() -> Share {
     LEADERS.share()
 }

@@ -1,15 +1,15 @@
-//! One trace from the enqueue to the run: W3C trace context in the headers of a task.
+//! Keeps the enqueue and the runs of a task in one trace: W3C trace context in the headers of a task.
 //!
 //! With the feature `otel`, and a subscriber that has a layer of tracing-opentelemetry, an enqueue writes the context of the
 //! current span into the headers `traceparent` and `tracestate`, and the span of every run of the task has it as its parent:
-//! retries, ticks of periodic jobs and whatever a job enqueues are in the same trace. Go programs that keep headers carry
-//! it on.
+//! retries, ticks of periodic jobs and all tasks that a job enqueues are in the same trace. Go programs that keep headers
+//! carry the trace on.
 //!
-//! Without either, a program is a hop that forwards: the headers stay with the task, and what its job enqueues gets them as
-//! they are, so that a trace goes through.
+//! Without either, a program forwards the trace: the headers stay with the task, and tasks that its job enqueues get them
+//! unchanged.
 //!
-//! A task that was given a `traceparent` keeps it. At most these two headers are added; what is not a trace context, or
-//! longer than the standard lets it be, is left where it is and goes nowhere.
+//! A task that was given a `traceparent` keeps it. At most these two headers are added. A header that is not a trace context,
+//! or is longer than the standard allows, stays with its task and is not forwarded.
 
 #[cfg(feature = "otel")]
 mod otel;
@@ -23,7 +23,7 @@ use crate::task::TaskMessage;
 const TRACEPARENT: &str = "traceparent";
 const TRACESTATE: &str = "tracestate";
 
-/// A trace context as headers have it.
+/// A trace context in the form of headers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TraceHeaders {
     traceparent: String,
@@ -31,12 +31,12 @@ pub(crate) struct TraceHeaders {
 }
 
 tokio::task_local! {
-    /// What the task that runs here carries.
+    /// The trace context of the task that runs here.
     static CARRIED: Option<Arc<TraceHeaders>>;
 }
 
 impl TraceHeaders {
-    /// Those of a task, if they are any.
+    /// Returns the trace context of a task, if its headers have one.
     fn of(message: &TaskMessage) -> Option<Self> {
         let traceparent = message.header(TRACEPARENT)?;
         traceparent::parse(traceparent)?;
@@ -51,7 +51,7 @@ pub(crate) fn inject(headers: &mut Vec<(String, String)>) {
         return;
     }
     let Some(TraceHeaders { traceparent, tracestate }) = current() else { return };
-    // A state without its parent means nothing.
+    // A `tracestate` without its `traceparent` means nothing.
     headers.retain(|(name, _)| name != TRACESTATE);
     headers.push((TRACEPARENT.to_owned(), traceparent));
     headers.extend(tracestate.map(|state| (TRACESTATE.to_owned(), state)));
@@ -79,18 +79,18 @@ pub(crate) fn adopt(span: &tracing::Span, message: &TaskMessage) {
     }
 }
 
-/// Runs `run` so that what it enqueues can have the context that the task carries.
+/// Runs `run` so that tasks which it enqueues can have the trace context of `message`.
 pub(crate) fn carrying<F: Future>(message: &TaskMessage, run: F) -> impl Future<Output = F::Output> {
     let headers = if message.headers.is_empty() { None } else { TraceHeaders::of(message).map(Arc::new) };
     CARRIED.scope(headers, run)
 }
 
-/// What the task carries that runs here, to be taken along to another thread.
+/// Returns the trace context of the task that runs here, for use on another thread.
 pub(crate) fn carried() -> Option<Arc<TraceHeaders>> {
     CARRIED.try_with(Clone::clone).ok().flatten()
 }
 
-/// The same as [`carrying`] on a thread that blocks.
+/// Runs `run` with a trace context as [`carrying`] does, on a thread that blocks.
 pub(crate) fn carrying_along<T>(carried: Option<Arc<TraceHeaders>>, run: impl FnOnce() -> T) -> T {
     CARRIED.sync_scope(carried, run)
 }

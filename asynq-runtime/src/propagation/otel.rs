@@ -1,4 +1,4 @@
-//! Between headers and the spans of OpenTelemetry.
+//! Converts between headers and the spans of OpenTelemetry.
 
 use std::str::FromStr as _;
 
@@ -13,7 +13,7 @@ use super::{
     traceparent::{self, TraceParent, is_tracestate},
 };
 
-/// The context of the current span, if some layer gives it one; else the one that the program made current by itself.
+/// Returns the context of the current span, if a layer gives it one, else the one that the program itself made current.
 pub(super) fn current() -> Option<TraceHeaders> {
     let of_span = tracing::Span::current().context();
     headers_of(&of_span).or_else(|| Context::map_current(headers_of))
@@ -37,6 +37,6 @@ pub(super) fn adopt(span: &tracing::Span, headers: &TraceHeaders) {
     let flags = if is_sampled { TraceFlags::SAMPLED } else { TraceFlags::default() };
     let state = headers.tracestate.as_deref().and_then(|state| TraceState::from_str(state).ok()).unwrap_or_default();
     let parent = SpanContext::new(TraceId::from(trace_id), SpanId::from(span_id), flags, true, state);
-    // The error says that no layer wants it, or that nobody looks at the span.
+    // The error says that no layer uses the context, or that the span is not observed.
     let _ = span.set_parent(Context::new().with_remote_span_context(parent));
 }

@@ -1,6 +1,6 @@
-//! Reads `traceparent` as <https://www.w3.org/TR/trace-context/> defines it; whatever else it is, it is none.
+//! Reads `traceparent` as <https://www.w3.org/TR/trace-context/> defines it; any other text is not one.
 
-/// What a `traceparent` names.
+/// The parts of a `traceparent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct TraceParent {
     pub(super) trace_id: u128,
@@ -8,10 +8,10 @@ pub(super) struct TraceParent {
     pub(super) is_sampled: bool,
 }
 
-/// Longest `tracestate` that is carried on: what everybody must be able to carry.
+/// Longest `tracestate` that is forwarded, in bytes: the standard obliges every program to forward as many.
 const LONGEST_STATE: usize = 512;
 
-/// The parts of version 00, or of a later version that begins alike.
+/// Returns the parts of version 00, or of a later version that begins like it.
 pub(super) fn parse(text: &str) -> Option<TraceParent> {
     let hex = |range: std::ops::Range<usize>| {
         let part = text.get(range)?;
@@ -34,7 +34,7 @@ pub(super) fn parse(text: &str) -> Option<TraceParent> {
     })
 }
 
-/// Whether this may be carried on: printable, and not too long.
+/// Returns whether a `tracestate` may be forwarded: it is printable and not too long.
 pub(super) fn is_tracestate(text: &str) -> bool {
     !text.is_empty() && text.len() <= LONGEST_STATE && text.bytes().all(|byte| matches!(byte, b' '..=b'~'))
 }

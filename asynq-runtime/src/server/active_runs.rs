@@ -417,7 +417,7 @@ mod tests {
         assert!(runs.quarantined_runs(), "its outcome is not settled");
         runs.forget([&held[0].attempt.key]);
         assert!(!runs.quarantined_runs());
-        // After a lost quarantined task, the next one only waits for its job to end.
+        // The next quarantined task waits only for the job of a lost one to end.
         assert!(runs.start(&held[2]) && runs.lose(&held[2].attempt.key) && runs.quarantined_runs());
         runs.release(&held[2]);
         assert!(!runs.quarantined_runs());

@@ -1,7 +1,7 @@
-//! Makes of the tasks of a set what shall become of them: by the functions and the typed aggregations of a server.
+//! Turns the tasks of a set into new tasks, by the functions and the typed aggregations of a server.
 //!
-//! A function that was given for the group's name decides alone. Without one, the tasks of each aggregated job become one
-//! task, those of other jobs run by themselves, and a set with a task that nothing here knows is left to others.
+//! A function that was given for the group's name decides alone. Without one, the tasks of each aggregated job become one task,
+//! and those of other jobs run by themselves. A set with a task that this server does not know is left to other servers.
 
 use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, time::Duration};
 
@@ -19,19 +19,19 @@ use crate::{
     task::{GroupName, TaskId, TaskInfo, TaskState},
 };
 
-/// The payload limits of the clients are not known here: many tasks stay below the limit of every client, and a single
-/// one that was let in stays in.
+/// The payload limits of the clients are not known here: tasks that are joined stay below the limit of every client, and a
+/// single task that a client accepted is kept.
 const LIMITS: Limits = Limits { together: Client::DEFAULT_PAYLOAD_LIMIT, alone: Client::MAX_PAYLOAD_LIMIT };
 
-/// What a function given to [`ServerBuilder::aggregate`](super::ServerBuilder::aggregate) may return: a `Result` of a task
-/// and any error, at once or from an `async` block.
+/// The result of a function given to [`ServerBuilder::aggregate`](super::ServerBuilder::aggregate): a `Result` of a task and
+/// any error, at once or from an `async` block.
 #[diagnostic::on_unimplemented(
     message = "an aggregation cannot return `{Self}`",
     label = "not what an aggregation returns",
     note = "return `Result<RawTask, E>`, or an `async` block that does, where `E` is any error"
 )]
 pub trait IntoAggregated<How> {
-    /// The one task that is made of all, in the one form that the server works with.
+    /// Returns the one task that is made of all, in the one form that the server works with.
     fn into_aggregated(self) -> BoxFuture<'static, Result<PreparedTask, BoxError>>;
 }
 
@@ -68,7 +68,7 @@ where
 type Function =
     Arc<dyn Fn(GroupName, Vec<TaskInfo>) -> BoxFuture<'static, Result<PreparedTask, BoxError>> + Send + Sync>;
 
-/// What a server aggregates, and by which rules. Cheap to clone.
+/// The aggregations of a server, and its rules for groups. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct Aggregations {
     functions: Vec<(String, Function)>,
@@ -76,7 +76,7 @@ pub(crate) struct Aggregations {
     pub(crate) rules: GroupRules,
 }
 
-/// An option's name, and why it cannot be what it is.
+/// An option's name, and why its value is not valid.
 pub(crate) type WrongRule = (&'static str, String);
 
 fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRule> {
@@ -87,7 +87,7 @@ fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRul
     }
 }
 
-/// Why a set could not be aggregated; it goes back to its group.
+/// Why a set could not be aggregated; the set is released to its group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unaggregated {
     #[error("this server has no job for its tasks of type {0:?}; another server may")]
@@ -116,19 +116,19 @@ impl Aggregations {
     ///
     /// # Errors
     ///
-    /// The name of the option, and why it cannot be.
+    /// The name of the option, and why its value is not valid.
     pub(crate) fn set_grace(&mut self, grace: impl IntoSpan) -> Result<(), WrongRule> {
         self.rules.grace = seconds("group_grace", grace)?;
         Ok(())
     }
 
-    /// The same for the longest wait of the first task of a group.
+    /// Sets the longest wait of the first task of a group, in whole seconds, rounded up; see [`set_grace`](Self::set_grace).
     pub(crate) fn set_max_delay(&mut self, delay: impl IntoSpan) -> Result<(), WrongRule> {
         self.rules.max_delay = Some(seconds("group_max_delay", delay)?);
         Ok(())
     }
 
-    /// The same for the number of tasks.
+    /// Sets the largest number of tasks in a set; see [`set_grace`](Self::set_grace).
     pub(crate) fn set_max_size(&mut self, size: usize) -> Result<(), WrongRule> {
         if size == 0 {
             return Err(("group_max_size", "a set has at least 1 task".to_owned()));
@@ -137,7 +137,7 @@ impl Aggregations {
         Ok(())
     }
 
-    /// Settles what is aggregated by type: those of these aggregations whose job is served.
+    /// Sets the typed aggregations: those of `given` whose job is served.
     ///
     /// # Errors
     ///
@@ -154,7 +154,8 @@ impl Aggregations {
             }
             match self.typed.get(aggregation.of) {
                 Some(known) if !known.is_same(&aggregation) => {
-                    // The order of linking means nothing, so that of the places makes the text the same every time.
+                    // The order of linking means nothing. The order of the places in the source makes the text the same
+                    // every time.
                     let mut jobs = [Box::new(known.job), Box::new(aggregation.job)];
                     jobs.sort_by_key(|job| (job.file, job.line, job.type_name()));
                     let [first, second] = jobs;
@@ -166,13 +167,13 @@ impl Aggregations {
         Ok(())
     }
 
-    /// Whether there is nothing to be aggregated by.
+    /// Returns whether there is neither a function nor a typed aggregation.
     pub(crate) fn is_empty(&self) -> bool {
         self.functions.is_empty() && self.typed.is_empty()
     }
 
-    /// What becomes of a set, where `knows` says which types can run here. Runs user code: the caller catches its panics
-    /// and gives it a time.
+    /// Returns the outcome of a set, where `knows` says which types can run here. Runs user code: the caller catches its panics
+    /// and limits its time.
     pub(crate) async fn aggregate(
         &self,
         set: &TaskSet,
@@ -219,7 +220,7 @@ impl fmt::Debug for Aggregations {
     }
 }
 
-/// The tasks of a set: what nothing can be made of, and the others as they are shown to user code.
+/// The tasks of a set: those that cannot be aggregated, and the others as user code sees them.
 struct Sorted {
     rejected: Vec<Rejected>,
     sound: Vec<(TaskId, TaskInfo)>,
@@ -245,7 +246,7 @@ fn sort(members: &[SetMember], now_ms: i64) -> Sorted {
     sorted
 }
 
-/// Adds what is made of the tasks of one job.
+/// Adds the new tasks that are made of the tasks of one job.
 fn add_typed(
     outcome: &mut SetOutcome,
     set: &TaskSet,
@@ -256,14 +257,14 @@ fn add_typed(
     let payloads: Vec<Bytes> = tasks.iter().map(|(_, payload)| payload.clone()).collect();
     let made = aggregation.make(&payloads, LIMITS);
     for task in made.tasks {
-        // For the job's context; what a function makes is enqueued as it is.
+        // The job's context reads this header. A task that a function makes is enqueued as it is.
         let task = RawTask::from_prepared(task).header(JobContext::GROUP_HEADER, set.group.as_str());
         add(outcome, set, task.into(), now)?;
     }
     for (place, why) in made.left_out {
         let id = tasks[place].0.clone();
         match why {
-            // By itself it meets a worker, which requeues it until one comes that knows its shape.
+            // Alone, the task is requeued by workers until one comes that knows its shape.
             LeftOut::OtherShape => outcome.alone.push(id),
             LeftOut::Rejected(error) => outcome.rejected.push(Rejected { id, error, raw: None }),
         }

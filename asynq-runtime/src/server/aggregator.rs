@@ -80,7 +80,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 struct Passed {
     /// Whether there may be more full sets.
     has_more: bool,
-    /// Time that the broker took to tell which groups are ripe.
+    /// Time that the broker took to return the ripe groups.
     walked: Duration,
 }
 

@@ -6,12 +6,12 @@ use asynq_grammar::Pattern;
 
 use crate::task::ArchiveLimit;
 
-/// What an archive may hold.
+/// The limits of one archive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Room {
-    /// Most tasks.
+    /// How many tasks are kept at most.
     pub(crate) size: usize,
-    /// Longest time.
+    /// How long a task is kept at most.
     pub(crate) age: Duration,
 }
 
@@ -20,12 +20,12 @@ impl Room {
     pub(crate) const DEFAULT: Self = Self { size: 10_000, age: Duration::from_secs(90 * 24 * 3600) };
 }
 
-/// The rooms of queues and patterns.
+/// The limits by queue or pattern.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Archives(Vec<(Pattern, Room)>);
 
 impl Archives {
-    /// Sets the room; one that was set for the same name or pattern before is replaced.
+    /// Sets limits, which replace those that were set for the same name or pattern before.
     pub(crate) fn set(&mut self, pattern: Pattern, room: Room) {
         match self.0.iter_mut().find(|(known, _)| *known == pattern) {
             Some(entry) => entry.1 = room,
@@ -33,7 +33,7 @@ impl Archives {
         }
     }
 
-    /// The sizes as others see them: names before patterns, so that the first which means a queue holds.
+    /// Returns the sizes as beats show them: names before patterns, so that the first match of a queue holds.
     pub(crate) fn shown(&self) -> Vec<ArchiveLimit> {
         let (names, patterns): (Vec<_>, Vec<_>) = self.0.iter().partition(|(pattern, _)| pattern.is_exact());
         let limit = |(pattern, room): &(Pattern, Room)| ArchiveLimit {
@@ -43,7 +43,7 @@ impl Archives {
         names.into_iter().chain(patterns).map(limit).collect()
     }
 
-    /// The room of a queue: by its name, or else by the first pattern that fits, or else asynq's.
+    /// Returns the limits of a queue: by its name, or else by the first pattern that matches, or else asynq's.
     pub(crate) fn room(&self, queue: &str) -> Room {
         let named = self.0.iter().find(|(pattern, _)| pattern.is_exact() && pattern.matches(queue));
         let found = named.or_else(|| self.0.iter().find(|(pattern, _)| pattern.matches(queue)));
@@ -67,7 +67,7 @@ mod tests {
         }
         for (queue, size) in [("tenant:a", 1), ("tenant:vip", 3), ("mails", 4)] {
             assert_eq!(archives.room(queue).size, size, "{queue}");
-            // What others are told of it means the same.
+            // The shown limits mean the same to other programs.
             let info = ServerInfo { archives: archives.shown(), ..ServerInfo::default() };
             assert_eq!(info.archive_limit(&QueueName::from_wire(queue)), size as u64, "{queue}");
         }

@@ -10,29 +10,29 @@ use crate::{
     task::{Extra, TaskMessage},
 };
 
-/// One dequeued task. What could not be read is a message made in its place, with the bytes as its payload, so that
-/// nothing is lost.
+/// One dequeued task. A message that could not be read is replaced by one that has its bytes as the payload, so that nothing
+/// is lost.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub(crate) key: RunKey,
     pub(crate) message: Arc<TaskMessage>,
     pub(crate) crashes: u32,
     pub(crate) extra: Extra,
-    /// How long it had been pending.
+    /// How long the task had been pending.
     pub(crate) waited: Option<Duration>,
-    /// When the broker was asked for it.
+    /// When the broker was asked for the task.
     pub(crate) asked: Instant,
-    /// Why it could not be read, if so.
+    /// Why the message could not be read, if so.
     pub(crate) defect: Option<String>,
 }
 
 impl Attempt {
-    /// Returns whether workers died too often while this ran.
+    /// Returns whether workers crashed too often while this task ran.
     pub(crate) fn is_poison(&self) -> bool {
         self.extra.is_poison(self.crashes)
     }
 
-    /// Returns whether this runs as the only quarantined task of its server: the next death would archive it.
+    /// Returns whether this runs as the only quarantined task of its server: the next crash would archive it.
     pub(crate) fn is_quarantined(&self) -> bool {
         self.extra.is_quarantined(self.crashes) && self.defect.is_none()
     }

@@ -15,7 +15,8 @@ pub(crate) struct AttemptDeadline {
 }
 
 impl AttemptDeadline {
-    /// The sooner of now + timeout and the task's deadline; with neither, which no client should write, asynq's 30 minutes.
+    /// Returns the sooner of now + timeout and the task's deadline. With neither, which no client should write, an attempt has
+    /// asynq's 30 minutes.
     pub(crate) fn of(message: &TaskMessage, now: DateTime<Utc>) -> Self {
         let timeout = u64::try_from(message.timeout).ok().filter(|&seconds| seconds > 0).map(Duration::from_secs);
         let deadline = (message.deadline != 0).then(|| instant(message.deadline));
@@ -28,22 +29,22 @@ impl AttemptDeadline {
         }
     }
 
-    /// When the attempt must end.
+    /// Returns when the attempt must end.
     pub(crate) fn moment(&self) -> DateTime<Utc> {
         self.moment
     }
 
-    /// How long the attempt may take.
+    /// Returns how long the attempt may take.
     pub(crate) fn remaining(&self) -> Duration {
         self.remaining
     }
 
-    /// Whether it has passed already.
+    /// Returns whether the deadline has passed already.
     pub(crate) fn is_over(&self) -> bool {
         self.remaining.is_zero()
     }
 
-    /// Whether it is the task's own deadline, after which no attempt may run at all.
+    /// Returns whether this is the task's own deadline, after which no attempt may run at all.
     pub(crate) fn is_final(&self) -> bool {
         self.is_final
     }

@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use crate::task::{GroupName, QueueName};
 
-/// At first, and at most, doubling in between.
+/// The first back-off of a group, and the longest; it doubles in between.
 pub(crate) const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
-/// So many groups are remembered; beyond them the one whose time is over first is forgotten.
+/// How many groups are remembered at most; beyond that the group whose back-off ends first is forgotten.
 const MOST: usize = 10_000;
 
 /// The groups that are backed off.
@@ -23,7 +23,7 @@ struct Rest {
 }
 
 impl BackedOff {
-    /// Backs off from a group from now on; returns for how long.
+    /// Backs off from a group from now on. Returns for how long.
     pub(crate) fn add(&mut self, queue: &QueueName, group: &GroupName, now: Instant) -> Duration {
         let key = (queue.clone(), group.clone());
         let times = self.0.get(&key).map_or(0, |rest| rest.times);
@@ -38,12 +38,12 @@ impl BackedOff {
         pause
     }
 
-    /// Whether a group is backed off now.
+    /// Returns whether a group is backed off now.
     pub(crate) fn contains(&self, queue: &QueueName, group: &GroupName, now: Instant) -> bool {
         !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
 
-    /// It worked: the next time is the first again.
+    /// Forgets a group after a success: its next back-off is the first again.
     pub(crate) fn forget(&mut self, queue: &QueueName, group: &GroupName) {
         if !self.0.is_empty() {
             self.0.remove(&(queue.clone(), group.clone()));

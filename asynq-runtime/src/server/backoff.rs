@@ -13,19 +13,19 @@ pub(crate) struct Backoff {
 }
 
 impl Backoff {
-    /// From `first`, doubling up to `most`.
+    /// Creates pauses from `first`, doubling up to `most`.
     pub(crate) fn new(first: Duration, most: Duration) -> Self {
         Self { first, most, step: first }
     }
 
-    /// The next pause: half of the step for sure, the other half by chance, so that servers spread out.
+    /// Returns the next pause: half of the step for sure, the other half by chance, so that servers spread out.
     pub(crate) fn pause(&mut self, random: &mut Rng) -> Duration {
         let pause = self.step.mul_f64(0.5 + 0.5 * random.f64());
         self.step = self.step.saturating_mul(2).min(self.most);
         pause
     }
 
-    /// It worked: the next pause is the first again.
+    /// Makes the next pause the first again, after a success.
     pub(crate) fn reset(&mut self) {
         self.step = self.first;
     }

@@ -1,7 +1,7 @@
-//! How many tasks are fetched for one permit of the layers.
+//! Decides how many tasks are fetched for one permit of the layers.
 
-/// How many tasks are fetched for one permit: one, unless the layers have been ready at once for a while. Then twice as
-/// many each time, until they are not.
+/// Decides how many tasks are fetched for one permit: one, unless the layers have been ready at once for a while. Then each
+/// batch is up to twice as large, until the layers are not ready.
 #[derive(Debug, Default)]
 pub(crate) struct BatchController {
     /// Starts in a row for which the layers were ready at once.
@@ -9,21 +9,21 @@ pub(crate) struct BatchController {
 }
 
 impl BatchController {
-    /// So many starts in a row come one by one.
+    /// How many starts in a row come one by one.
     const PROBATION: usize = 64;
 
-    /// Most tasks to fetch.
+    /// Returns how many tasks to fetch at most.
     pub(crate) fn most(&self) -> usize {
-        // As many as were started in batches so far, and one more: each full batch doubles the next.
+        // As many tasks as were started in batches so far, and one more: each full batch doubles the next.
         self.ready.saturating_sub(Self::PROBATION).saturating_add(1)
     }
 
-    /// A task was started.
+    /// Notes that a task was started.
     pub(crate) fn started(&mut self) {
         self.ready = self.ready.saturating_add(1);
     }
 
-    /// The layers were not ready.
+    /// Notes that the layers were not ready.
     pub(crate) fn stalled(&mut self) {
         self.ready = 0;
     }

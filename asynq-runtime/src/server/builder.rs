@@ -1,4 +1,4 @@
-//! Collects what a server is told.
+//! Collects the options of a server.
 
 mod around;
 mod build;
@@ -26,7 +26,7 @@ use crate::{
     task::{GroupName, TaskInfo},
 };
 
-/// Builds a [`Server`](super::Server). Mistakes are told by [`build`](Self::build), the first one first.
+/// Builds a [`Server`](super::Server). [`build`](Self::build) returns the first mistake in the options.
 #[must_use = "nothing happens until `.build().await`"]
 pub struct ServerBuilder {
     source: BrokerSource,
@@ -42,7 +42,7 @@ pub struct ServerBuilder {
     registered: Vec<JobDescriptor>,
     aggregations: Aggregations,
     aggregated: Vec<Aggregation>,
-    /// The first rule of groups that cannot be.
+    /// The first rule of groups that is not valid.
     wrong_rule: Option<WrongRule>,
     on_unknown: OnUnknown,
     backoff: Option<ServerBackoff>,
@@ -95,13 +95,13 @@ impl ServerBuilder {
         }
     }
 
-    /// Serves a queue with this weight, at least 1; a queue that is named again gets the later weight. Without any, the
+    /// Serves a queue with this weight, at least 1; a queue that is named again gets the later weight. Without any queue, the
     /// server serves `default` and every queue that one of its jobs names, weight 1 each; with a choice of jobs
-    /// ([`only`](Self::only), [`except`](Self::except)) just the queues that those name.
+    /// ([`only`](Self::only), [`except`](Self::except)) just the queues that those jobs name.
     ///
-    /// In the name a `*` stands for any text: `tenant:*` serves every queue whose name begins with `tenant:`, those that
-    /// appear later within about half a second, and each as long as it exists. The weight of a pattern is shared by all its
-    /// queues. A queue that is also named by itself is served as that says; of several patterns the first one counts.
+    /// In the name a `*` stands for any text: `tenant:*` serves every queue whose name begins with `tenant:`. Queues that appear
+    /// later are served within about half a second, and each as long as it exists. All queues of a pattern share its weight. A
+    /// queue that is also named by itself has that name's weight; of several patterns the first one counts.
     ///
     /// With weights 6, 3 and 1 the next task comes from the first queue in 6 of 10 cases as long as all have some; with
     /// [`strict_priority`](Self::strict_priority) a weight is a rank instead.
@@ -125,19 +125,20 @@ impl ServerBuilder {
         self
     }
 
-    /// Puts a retry task that is due before all that wait in its queue, not behind them as Go's asynq does: where a queue is long,
-    /// a second attempt does not wait for all that was enqueued after the first. Of several that are due at once, the one that
-    /// was due first comes first. A task that fails again and again delays the others by as much as it runs, so keep `retry` low.
+    /// Puts a retry task that is due before all tasks that wait in its queue, not behind them as Go's asynq does: in a long
+    /// queue, a second attempt does not wait for all tasks that were enqueued after the first. Of several tasks that are due
+    /// at once, the one that was due first comes first. A task that fails again and again delays the others by as much as it
+    /// runs, so keep `retry` low.
     ///
-    /// Any server of a queue moves what is due in it: give the option to all of them. Go workers, which have no such option, move
+    /// Any server of a queue moves its due tasks: give the option to all of them. Go workers, which have no such option, move
     /// tasks to the end.
     pub fn retries_first(mut self) -> Self {
         self.retries = RetryOrder::First;
         self
     }
 
-    /// Most tasks of one queue at a time on this server, at least 1; other queues take the slots that this leaves. `name`
-    /// is written as it was given to [`queue`](Self::queue); of a pattern, each of its queues has this limit.
+    /// Sets how many tasks of one queue run at a time on this server at most, at least 1; other queues take the slots that
+    /// are left. `name` is written as it was given to [`queue`](Self::queue). Each queue of a pattern has this limit.
     pub fn queue_concurrency(mut self, name: impl Into<String>, limit: usize) -> Self {
         let name = name.into();
         self.limits.retain(|(known, _)| *known != name);
@@ -145,8 +146,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Runs only jobs of these names, in which a `*` stands for any text (`mail:*`); a name that no job has is an error.
-    /// Tasks of the others are unknown here, so give the jobs of a choice queues of their own.
+    /// Runs only jobs of these names, in which a `*` stands for any text (`mail:*`); a name that no job has is an error. Tasks of
+    /// other jobs are unknown here, so give the jobs of a choice queues of their own.
     pub fn only<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
         self.choice.only.extend(names.into_iter().map(Into::into));
         self
@@ -158,9 +159,9 @@ impl ServerBuilder {
         self
     }
 
-    /// How many archived tasks a queue keeps at most, and for how long; asynq's 10,000 and 90 days otherwise. In the name
-    /// a `*` stands for any text. What is beyond it is deleted, the oldest first; that an archive was full is a warning
-    /// with the number of tasks.
+    /// Sets how many archived tasks a queue keeps at most, and for how long; default asynq's 10,000 and 90 days. In the name
+    /// a `*` stands for any text. Tasks beyond the limits are deleted, the oldest first; a warning with their number says that an
+    /// archive was full.
     pub fn archive(mut self, queue: impl AsRef<str>, max_size: usize, max_age: impl IntoSpan) -> Self {
         let read = || -> Result<_, ServerError> {
             let age = max_age.into_span().map_err(|error| ServerError::option("archive", error))?;
@@ -169,33 +170,33 @@ impl ServerBuilder {
         match (read(), &mut self.archives) {
             (Ok((pattern, room)), Ok(archives)) => archives.set(pattern, room),
             (Err(error), Ok(_)) => self.archives = Err(error),
-            // The first mistake is told.
+            // The first mistake is kept.
             (_, Err(_)) => {}
         }
         self
     }
 
-    /// Most tasks at a time; 0, as the default, is the number of processors.
+    /// Sets how many tasks run at a time at most; 0, as the default, is the number of processors.
     #[doc(alias("workers", "max_workers", "pool_size"))]
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency).filter(|&n| n > 0);
         self
     }
 
-    /// Most blocking jobs at a time, within the concurrency; default 512, at least 1.
+    /// Sets how many blocking jobs run at a time at most, within the concurrency; default 512, at least 1.
     pub fn blocking_limit(mut self, limit: usize) -> Self {
         self.blocking_limit = limit;
         self
     }
 
-    /// How long a stopping server lets running jobs go on before it requeues them; default 8 s.
+    /// Sets how long a stopping server lets running jobs go on before it requeues them; default 8 s.
     pub fn shutdown_timeout(mut self, timeout: impl IntoSpan) -> Self {
         self.shutdown_timeout = timeout.into_span().map_err(|error| ServerError::option("shutdown_timeout", error));
         self
     }
 
-    /// Gives the jobs a shared state; a second one of the same type replaces the first. A [`Client`](crate::Client) of this server's broker
-    /// is there without it.
+    /// Gives the jobs a shared state; a second state of the same type replaces the first. Jobs have a
+    /// [`Client`](crate::Client) of this server's broker without it.
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
@@ -207,8 +208,8 @@ impl ServerBuilder {
         self
     }
 
-    /// Serves exactly these jobs, and those given to [`register`](Self::register), instead of all that are linked. Services
-    /// that are linked are left out with them: give those that are wanted to [`service`](Self::service).
+    /// Serves exactly these jobs, and those given to [`register`](Self::register), instead of all that are linked. The linked
+    /// services are left out with the linked jobs: give the wanted ones to [`service`](Self::service).
     pub fn registry(mut self, registry: Registry) -> Self {
         self.registry = Some(registry);
         self
@@ -226,13 +227,13 @@ impl ServerBuilder {
         self.register::<J>()
     }
 
-    /// Makes one task of all tasks that wait together in a group of this name, or of a name that begins so; the name that
-    /// fits exactly counts, else the longest that fits, and `""` fits all (Go's mux rule).
+    /// Makes one task of all tasks that wait together in a group of this name, or of a name that begins with it. A name that
+    /// matches exactly counts, else the longest that matches, and `""` matches all (Go's mux rule).
     ///
-    /// The function is given the group and its tasks, in the order in which they joined, and returns the new task, or an
-    /// `async` block that does. That task goes to the queue of the group, with an id of its own: whatever it says about
-    /// these is not heeded. It must not name a group. Where the function fails or panics, or takes longer than 100 s, the tasks
-    /// go back to their group, which is backed off for a while.
+    /// The function receives the group and its tasks, in the order in which they joined, and returns the new task, or an
+    /// `async` block that does. The new task goes to the queue of the group, with an id of its own: a queue or an id that it
+    /// names is ignored. It must not name a group. Where the function fails or panics, or takes longer than 100 s, the tasks
+    /// return to their group, which is backed off for a while.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;
@@ -256,12 +257,12 @@ impl ServerBuilder {
         self.rule(|groups| groups.set_grace(grace))
     }
 
-    /// … or when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds.
+    /// Aggregates a group when its first task has waited for this long; at least 1 s, default never, rounded up to whole seconds.
     pub fn group_max_delay(self, delay: impl IntoSpan) -> Self {
         self.rule(|groups| groups.set_max_delay(delay))
     }
 
-    /// … or when it has so many tasks, at least 1, and never makes one of more; default 1000, which is also the most.
+    /// Aggregates a group when it has so many tasks, at least 1, and never more into one; default 1000, which is also the most.
     pub fn group_max_size(self, size: usize) -> Self {
         self.rule(|groups| groups.set_max_size(size))
     }
@@ -273,15 +274,16 @@ impl ServerBuilder {
         self
     }
 
-    /// What to do with a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
+    /// Sets the policy for a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
     pub fn on_unknown(mut self, policy: OnUnknown) -> Self {
         self.on_unknown = policy;
         self
     }
 
     /// Decides how long a failed task waits for its next attempt, where its job has no `backoff` of its own: asynq's
-    /// `RetryDelayFunc`. It is given how often the task had failed before, the error and the task; at most 10 days. The
-    /// default is asynq's: 15 s at first, growing with the fourth power. Where the function panics, the default counts.
+    /// `RetryDelayFunc`. The arguments of the function are how often the task had failed before, the error and the task; its
+    /// result is at most 10 days. The default is asynq's: 15 s at first, growing with the fourth power. Where the function
+    /// panics, the default counts.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;
@@ -296,26 +298,27 @@ impl ServerBuilder {
         self
     }
 
-    /// Runs a neighbour beside the jobs for as long as the server lives. It takes the place of a linked one of its name.
+    /// Runs a service beside the jobs for as long as the server lives. It takes the place of a linked service of its name.
     pub fn service(mut self, service: impl Service) -> Self {
         self.services.push(Box::new(service));
         self
     }
 
-    /// The same for one that is boxed already, as [`ServiceEntry::make`](super::ServiceEntry) returns it.
+    /// Runs a service that is boxed already, as [`ServiceEntry::make`](super::ServiceEntry) returns it; see
+    /// [`service`](Self::service).
     pub fn boxed_service(mut self, service: Box<dyn Service>) -> Self {
         self.services.push(service);
         self
     }
 
     /// Leaves out the services that linked crates bring: the scheduler of `#[periodic]` jobs, and a dashboard that the
-    /// environment asks for. Without this they run in every server of the program whose jobs are the linked ones.
+    /// environment asks for. Otherwise they run in every server of the program whose jobs are the linked ones.
     pub fn without_linked_services(mut self) -> Self {
         self.linked_services = false;
         self
     }
 
-    /// Adds the linked services, as their flags say, and returns the entries of those that were added. Once is enough.
+    /// Adds the linked services, as their flags say, and returns the entries of those that were added. A second call adds none.
     pub(crate) fn add_linked_services(&mut self) -> Vec<&'static ServiceEntry> {
         if !std::mem::take(&mut self.linked_services) {
             return Vec::new();
@@ -326,7 +329,7 @@ impl ServerBuilder {
             if self.services.iter().any(|other| other.name() == made.name()) {
                 return false;
             }
-            // Jobs that were chosen by hand come with services that were chosen by hand.
+            // A program that chooses its jobs chooses its services as well.
             if self.registry.is_some() {
                 let advice = "add it with `service(..)`, or call `without_linked_services()`";
                 tracing::info!(
@@ -341,14 +344,14 @@ impl ServerBuilder {
         entries
     }
 
-    /// What the program was given for the flags of its services; default nothing.
+    /// Sets the values that the program was given for the flags of its services; default none.
     pub fn flags(mut self, flags: Flags) -> Self {
         self.flags = flags;
         self
     }
 
     /// Works on a broker that is connected already instead of the URL's: for tests and for embedding. The caller closes
-    /// it.
+    /// the broker.
     pub fn broker(mut self, broker: Arc<dyn Broker>) -> Self {
         self.source = BrokerSource::Broker(broker);
         self

@@ -1,4 +1,4 @@
-//! Which of a program's jobs a server runs: `only` these, all `except` those.
+//! The jobs of a program that a server runs: `only` these, all `except` those.
 
 use asynq_grammar::{Pattern, names::check_job, nearest};
 
@@ -11,7 +11,7 @@ pub(crate) struct Choice {
     pub(crate) except: Vec<String>,
 }
 
-/// The same, checked.
+/// A [`Choice`] whose names and patterns were checked.
 #[derive(Debug)]
 pub(crate) struct Chosen {
     only: Vec<Pattern>,
@@ -19,16 +19,16 @@ pub(crate) struct Chosen {
 }
 
 impl Choice {
-    /// Whether nothing was chosen: everything runs.
+    /// Returns whether there is no choice, so that everything runs.
     pub(crate) fn is_everything(&self) -> bool {
         self.only.is_empty() && self.except.is_empty()
     }
 
-    /// Checks the choice against what there is.
+    /// Checks the choice against the names of the program's jobs and handlers.
     ///
     /// # Errors
     ///
-    /// A name that nothing has, with the one that may be meant; a pattern that fits nothing; nothing is left.
+    /// A name that no job has, with the one that may be meant; a pattern that matches no job; or no job is left.
     pub(crate) fn check(&self, names: &[&str]) -> Result<Chosen, ServerError> {
         let chosen = Chosen { only: read("only", &self.only, names)?, except: read("except", &self.except, names)? };
         if !names.is_empty() && !names.iter().any(|name| chosen.keeps(name)) {
@@ -39,7 +39,7 @@ impl Choice {
 }
 
 impl Chosen {
-    /// Whether the job of this name runs.
+    /// Returns whether the job of this name runs.
     pub(crate) fn keeps(&self, name: &str) -> bool {
         let is_in = |patterns: &[Pattern]| patterns.iter().any(|pattern| pattern.matches(name));
         (self.only.is_empty() || is_in(&self.only)) && !is_in(&self.except)

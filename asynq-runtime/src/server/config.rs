@@ -1,4 +1,4 @@
-//! What a server was told, with every default and its reason.
+//! The checked options of a server, with every default and its reason.
 
 use std::{fmt, num::NonZero, str::FromStr, time::Duration};
 
@@ -10,34 +10,36 @@ use crate::broker::RetryOrder;
 /// How long a stopping server lets running jobs go on before it requeues them: asynq's 8 s, which leaves 2 s of the
 /// 10 s that Docker and most supervisors grant.
 pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
-/// Blocking jobs at a time: tokio's own number of blocking threads.
+/// Default number of blocking jobs at a time: tokio's own number of blocking threads.
 pub(crate) const BLOCKING_LIMIT: usize = 512;
-/// Fewest outcomes that may wait for the broker before fetching stops; above it, a whole concurrency's worth may wait.
+/// How many outcomes may wait for the broker before fetching stops; a higher concurrency allows as many as it has tasks.
 /// Measured as enough to keep fetch and settle overlapping.
 pub(crate) const OUTBOX_ROOM: usize = 512;
-/// Between beats: asynq's 5 s, half of what makes a server disappear from the list.
+/// Time between beats: asynq's 5 s, half of the time after which a silent server disappears from the list.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
-/// Between passes of the janitor, asynq's 8 s.
+/// Time between passes of the janitor: asynq's 8 s.
 pub(crate) const JANITOR: Duration = Duration::from_secs(8);
-/// Tasks that one call of housekeeping touches at most.
+/// How many tasks one call of housekeeping touches at most.
 pub(crate) const SLICE: usize = 100;
-/// The net under every wait for a notification: a lost wake-up costs no more than this.
+/// Limit of every wait for a notification: a lost wake-up costs no more than this.
 pub(crate) const SAFETY_NET: Duration = Duration::from_secs(10);
-/// Longest wait for one answer of the broker, above the brokers' own limits; the last net under "every call ends".
+/// Longest wait for one answer of the broker, above the brokers' own limits, so that every call ends.
 pub(crate) const ANSWER: Duration = Duration::from_secs(15);
 
-/// What a worker does with a task whose type, or whose arguments' shape, it does not know: a rolling deploy, usually.
+/// The policy of a worker for a task whose type, or whose arguments' shape, it does not know: usually during a rolling deploy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum OnUnknown {
-    /// Requeues it for others: 5 s, doubling to 10 minutes, no retry spent; archived with the reason after a day.
+    /// Requeues the task for other workers: after 5 s, doubling to 10 minutes, no retry spent; archived with the reason
+    /// after a day.
     #[default]
     Requeue,
-    /// The same, archived after this time: longer for programs that are deployed or rolled back over days.
+    /// As [`Requeue`](Self::Requeue), but archived after this time: longer for programs that are deployed or rolled back
+    /// over days.
     RequeueFor(Duration),
-    /// Archives it at once.
+    /// Archives the task at once.
     Archive,
-    /// Counts it as a failure, as Go does: retried, then archived.
+    /// Counts an attempt as failed, as Go does: the task is retried, then archived.
     Retry,
 }
 
@@ -52,10 +54,10 @@ impl fmt::Display for OnUnknown {
     }
 }
 
-/// What stands before the time of [`OnUnknown::RequeueFor`].
+/// The text before the time of [`OnUnknown::RequeueFor`].
 const FOR: &str = "requeue for ";
 
-/// A text that names no [`OnUnknown`].
+/// The error for a text that is not a valid [`OnUnknown`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{0:?} is not a valid policy for unknown tasks: write \"requeue\", \"requeue for 7d\", \"archive\" or \"retry\""
@@ -78,15 +80,15 @@ impl FromStr for OnUnknown {
     }
 }
 
-/// What a server was told, checked.
+/// The checked options of a server.
 #[derive(Debug, Clone)]
 pub(crate) struct Config {
     /// Queues and patterns with weight or priority; never empty.
     pub(crate) queues: Vec<Entry>,
     pub(crate) strict: bool,
-    /// Where retry tasks that are due queue up.
+    /// Where in their queues retry tasks go that are due.
     pub(crate) retries: RetryOrder,
-    /// Most tasks at a time.
+    /// How many tasks run at a time at most.
     pub(crate) concurrency: usize,
     pub(crate) shutdown_timeout: Duration,
     pub(crate) on_unknown: OnUnknown,
@@ -95,13 +97,13 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    /// Outcomes that may wait for the broker before fetching stops.
+    /// Returns how many outcomes may wait for the broker before fetching stops.
     pub(crate) fn outbox_room(&self) -> usize {
         self.concurrency.max(OUTBOX_ROOM)
     }
 }
 
-/// Tasks at a time unless told otherwise: the number of processors, as in asynq.
+/// Returns the default number of tasks at a time: the number of processors, as in asynq.
 pub(crate) fn default_concurrency() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }

@@ -1,4 +1,4 @@
-//! Finds what runs a task, and starts it: the innermost part of every attempt, inside all layers.
+//! Finds the job or handler of a task, and starts it: the innermost part of every attempt, inside all layers.
 
 use std::{
     collections::HashSet,
@@ -16,7 +16,7 @@ use crate::metrics::{JobMetrics, JobMetricsMap};
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1000;
 
-/// What a server can run.
+/// The jobs and handlers that a server can run.
 #[derive(Debug)]
 pub(crate) struct Dispatcher {
     pub(crate) registry: Registry,
@@ -33,7 +33,7 @@ pub(crate) struct Dispatcher {
 pub(crate) enum NotRun {
     /// Nothing here knows its type or the shape of its arguments.
     Unknown(String),
-    /// No retry can change it.
+    /// No retry can change the reason.
     Hopeless(String),
 }
 
@@ -44,20 +44,20 @@ impl Dispatcher {
         Self { registry, handlers, on_unknown, metrics, shapes: ShapeCache::default(), warned: Mutex::default() }
     }
 
-    /// Whether a job or a handler answers to this type.
+    /// Returns whether a job or a handler answers to this type.
     pub(crate) fn knows(&self, r#type: &str) -> bool {
         self.registry.get(r#type).is_some() || self.handlers.find(r#type).is_some()
     }
 
-    /// The metrics of the job or handler that answers to this type.
+    /// Returns the metrics of the job or handler that answers to this type.
     pub(crate) fn metrics(&self, r#type: &str) -> &Arc<JobMetrics> {
         let by_pattern = || self.metrics.get(self.handlers.pattern_of(r#type)?);
         let known = self.registry.get(r#type).and_then(|job| self.metrics.get(job.name));
         known.or_else(by_pattern).unwrap_or(self.metrics.unknown())
     }
 
-    /// Reads the arguments and returns the attempt, not yet polled. A job answers to its name and its aliases; what no job
-    /// knows goes to the handlers. Reading runs code of the program, which may panic.
+    /// Reads the arguments and returns the attempt, not yet polled. A job answers to its name and its aliases; a task that no job
+    /// answers to goes to the handlers. Reading runs code of the program, which may panic.
     pub(crate) fn start(self: &Arc<Self>, ctx: JobContext) -> Result<BoxFuture<'static, RunResult>, NotRun> {
         if let Some(job) = self.registry.get(ctx.name()) {
             let payload = ctx.payload().clone();
@@ -77,7 +77,7 @@ impl Dispatcher {
         Err(NotRun::Unknown(format!("handler not found for task {:?}", ctx.name())))
     }
 
-    /// Starts a job whose arguments have another shape, if what the broker keeps of that helps.
+    /// Starts a job whose arguments have another shape, if the shape that the broker keeps of them helps.
     async fn start_earlier(
         self: Arc<Self>,
         job: JobDescriptor,
@@ -113,13 +113,13 @@ impl Dispatcher {
         tell(ctx, kept.as_deref(), error).await;
     }
 
-    /// What the broker keeps of the shape of these arguments, as far as it can be asked.
+    /// Returns the shape that the broker keeps of these arguments; `None` if it keeps none or cannot be asked.
     async fn kept(&self, ctx: &JobContext) -> Option<Arc<ShapeLookup>> {
         let (broker, needs) = (ctx.broker()?, Needs::of(ctx.payload())?);
         self.shapes.find(broker, ctx.name(), needs).await.ok()?
     }
 
-    /// One warning per type: a deploy of minutes must not fill the log.
+    /// Warns once per type: a deploy of minutes must not fill the log.
     fn warn_of(&self, r#type: &str, why: &str) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() < WARNED && warned.insert(r#type.to_owned()) {

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::{error::ServerError, running::Running, server_context::ServerContext};
 use crate::broker::BrokerError;
 
-/// So long one call waits at most; then the queues of patterns are looked up again.
+/// How long one call waits at most, before the queues of patterns are looked up again.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Before a broker that is away is asked again.
+/// Pause before an unreachable broker is asked again.
 const AGAIN: Duration = Duration::from_millis(200);
 
 impl Running {
@@ -16,9 +16,9 @@ impl Running {
     /// enqueued it and whichever server runs it. Archived and completed tasks are not left to do. Queues that match a
     /// pattern of the server count from when they exist.
     ///
-    /// It waits for as long as that takes: for a task that is due tomorrow until tomorrow, and for ever in a paused queue that
-    /// has tasks, or after [`quiet`](Self::quiet). Wrap it in [`tokio::time::timeout`] where that is too long. Nothing is polled, and
-    /// an outage of the broker is waited out.
+    /// The wait has no limit: a task that is due tomorrow makes it last until tomorrow, and a paused queue that has tasks, or an
+    /// earlier [`quiet`](Self::quiet), for ever. [`tokio::time::timeout`] sets a limit. Nothing is polled, and an outage of the
+    /// broker is waited out.
     ///
     /// ```standalone_crate
     /// use asynq_runtime::prelude::*;
@@ -66,7 +66,7 @@ async fn until_drained(context: &ServerContext) -> Result<(), BrokerError> {
     }
 }
 
-/// Waits for a while until nothing is left, and returns whether that is so.
+/// Waits for up to [`LIMIT`] until no task is left. Returns whether none is left.
 async fn is_drained(context: &ServerContext) -> Result<bool, BrokerError> {
     let served = context.queues.now();
     let is_idle = context.broker.wait_until_idle(served.names(), LIMIT).await?;

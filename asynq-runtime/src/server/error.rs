@@ -8,7 +8,7 @@ use crate::{
     task::InvalidName,
 };
 
-/// A server that cannot be built or started, or that had to stop. No text carries a password.
+/// Why a server cannot be built or started, or had to stop. No text carries a password.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerError {
@@ -21,53 +21,54 @@ pub enum ServerError {
     /// A queue's name breaks a rule.
     #[error(transparent)]
     Name(#[from] InvalidName),
-    /// An option has a value that cannot be.
+    /// The value of an option is not valid.
     #[error("invalid option `{option}`: {reason}")]
     Option {
-        /// Which one.
+        /// Name of the option.
         option: &'static str,
-        /// What to write instead.
+        /// Why the value is not valid, and how to mend it.
         reason: String,
     },
     /// A service beside the jobs failed.
     #[error("service `{name}` failed: {source}")]
     Service {
-        /// Which one.
+        /// Name of the service.
         name: &'static str,
-        /// Its error.
+        /// Error of the service.
         source: SharedError,
     },
     /// A hook of the program failed.
     #[error("the hook `{name}` failed: {source}")]
     Hook {
-        /// Which one.
+        /// Name of the hook.
         name: &'static str,
-        /// Its error.
+        /// Error of the hook.
         source: BoxError,
     },
     /// The operating system refused the server's own thread.
     #[error("the server's I/O thread cannot be started: {0}")]
     Thread(#[source] std::io::Error),
-    /// As many blocking jobs as the server has slots were given up (`kill_after`), and their threads have not returned. The
-    /// process should end, and its supervisor start another one.
+    /// As many blocking jobs as the server runs at a time were given up (`kill_after`), and their threads have not returned. The
+    /// process should end, and its supervisor should start another one.
     #[error("{threads} blocking jobs were given up and their threads have not returned; start this program again")]
     Stuck {
-        /// How many.
+        /// How many threads have not returned.
         threads: usize,
     },
     /// `start` was called outside a tokio runtime, so there is nowhere to run jobs.
     #[error("jobs need a tokio runtime: call `start` or `run` inside one, such as `#[tokio::main]`")]
     NoRuntime,
-    /// The server's own thread ended, which only happens while the program ends.
+    /// The server's own thread ended, which happens only while the program ends.
     #[error("the server's I/O thread has ended")]
     Gone,
 }
 
-/// The error of a service, which every call that tells of it shares. It reads and is downcast as that error itself.
+/// The error of a service, shared by all calls that return it. It displays and downcasts as the error itself.
 #[derive(Debug, Clone)]
 pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
-// It does not implement `Error`: it would be the source of a `ServerError` then, in place of what the service returned.
+// `SharedError` does not implement `Error`: otherwise it, and not the error of the service, would be the source of a
+// `ServerError`.
 impl Deref for SharedError {
     type Target = dyn Error + Send + Sync;
 

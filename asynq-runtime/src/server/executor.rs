@@ -42,7 +42,7 @@ pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// The parts of an [`Executor`].
 pub(crate) struct ExecutorParts {
-    /// The jobs.
+    /// The jobs to run.
     pub(crate) registry: Registry,
     /// Handlers of the tasks whose types no job has.
     pub(crate) handlers: Handlers,
@@ -103,22 +103,22 @@ impl Executor {
         }))
     }
 
-    /// The jobs.
+    /// Returns the jobs.
     pub(crate) fn registry(&self) -> &Registry {
         &self.0.dispatcher.registry
     }
 
-    /// What the layers are built around.
+    /// Returns the dispatcher, which the layers wrap.
     pub(crate) fn dispatcher(&self) -> &Arc<Dispatcher> {
         &self.0.dispatcher
     }
 
-    /// Cancelled when the server begins to leave: jobs that ask for it see that.
+    /// Returns the token that is cancelled when the server begins to leave: jobs that ask for it see that.
     pub(super) fn closing(&self) -> &CancellationToken {
         &self.0.closing
     }
 
-    /// The threads that were given up.
+    /// Returns the threads that were given up.
     pub(super) fn given_up(&self) -> &Arc<GivenUp> {
         &self.0.given_up
     }
@@ -187,7 +187,7 @@ impl Executor {
         if let Some(why) = hopeless(attempt, &deadline, now) {
             return why.into();
         }
-        // The run that was replaced ended without an outcome: its worker died or was a Go program's. The broker deletes the
+        // The run that was replaced ended without an outcome: its worker crashed or was a Go program's. The broker deletes the
         // task when it is requeued.
         if attempt.extra.replaced {
             return Ended::Interrupted.into();

@@ -1,17 +1,17 @@
 //! Takes tasks for free slots and starts them.
 //!
-//! It never asks for more than it can start (Go shows prefetched tasks as running), has one call in flight, and asks all
-//! queues in it. When there is nothing it sleeps until the broker says otherwise: nothing polls. While too many outcomes
-//! wait for the broker it fetches nothing; with layers it fetches nothing before they are ready, and no more than they are
-//! trusted with.
+//! The fetcher never asks for more tasks than it can start (Go shows prefetched tasks as running), has one call in flight,
+//! and asks all queues in it. While all queues are empty it sleeps until the broker notifies: nothing polls. While too many
+//! outcomes wait for the broker it fetches nothing. With layers it fetches nothing before they are ready, and no more than
+//! their batch controller allows.
 //!
-//! Where the broker's calls run in the calling task, the fetcher lives beside the jobs: the thread that reads an answer
-//! runs its tasks, and no other thread has to be woken. A job that blocks that thread holds the fetcher up; the
-//! heartbeat runtime then requeues what it took.
+//! Where the broker's calls run in the calling task, the fetcher runs beside the jobs: the thread that reads an answer runs
+//! its tasks, and no other thread has to be woken. A job that blocks that thread delays the fetcher; the heartbeat runtime
+//! then requeues the tasks of its unanswered call.
 //!
-//! A task that the next death of a worker would archive is *quarantined*. One of them runs at a time, and no other is even
-//! taken: a death is charged to everything that the worker holds, waiting or not. Tasks that merely ran beside a poison
-//! task then clear themselves, and the poison task dies alone.
+//! A task that the next crash of a worker would archive is *quarantined*. One quarantined task runs at a time, and no other is
+//! even taken, because a crash is charged to every task that the worker holds, waiting or not. Tasks that merely ran beside a
+//! poison task then end without a crash, and the poison task crashes alone.
 
 mod pace;
 mod ready_queues;
@@ -41,11 +41,11 @@ use super::{
 use crate::broker::{BrokerError, Quarantined, Run, Wanted};
 use fastrand::Rng;
 
-/// A queue that gave so many at once is busy: it is asked again, and its changes need not be heard of.
+/// A queue that gave so many tasks at once is busy: it is asked again without a notification.
 const BUSY: usize = 8;
-/// Most tasks of one call: while these run, the next are fetched.
+/// How many tasks one call takes at most: while these run, the next are fetched.
 const MOST_FETCHED: usize = 128;
-/// For fewer free slots the fetcher waits until the tasks that were started have been polled once: some end in that and free more.
+/// With fewer free slots the fetcher waits until the started tasks have been polled once: some end in that poll and free more.
 const FEW: usize = 16;
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(2);
@@ -55,21 +55,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(2);
 pub(crate) struct Fetcher {
     context: Arc<ServerContext>,
     queues: Arc<Queues>,
-    /// Whether it lives where the jobs do.
+    /// Whether the fetcher runs on the jobs' runtime.
     is_beside_jobs: bool,
-    /// Per queue: when it last gave less than it was asked for, and little, if it did since the last notification.
+    /// Per queue: when it last gave fewer tasks than asked for and than [`BUSY`], or was found empty; `None` if it may have work.
     short: Vec<Option<Instant>>,
-    /// The last look at all queues, where they are many.
+    /// The last look at all queues, if they are many.
     looked: Option<Look>,
     pace: Pace,
-    /// What the layers gave for the next task.
+    /// The permit of the layers for the next task.
     permit: Option<Permit>,
     random: Rng,
     wakeups: SpuriousWakeups,
 }
 
 impl Fetcher {
-    /// Fetches until the server is quiet. A call in flight is waited for: its tasks are ours.
+    /// Fetches until the server is quiet. A call in flight is waited for: its tasks belong to this server.
     pub(crate) async fn run(context: Arc<ServerContext>) {
         let _ended = Ended(Arc::clone(&context));
         let queues = context.queues.now();
@@ -99,7 +99,7 @@ impl Fetcher {
         }
     }
 
-    /// One pass: room, fetch, start; or a wait for a notification.
+    /// Makes one pass: finds room, fetches and starts; or waits for a notification. Returns the kind of the next pass.
     async fn pass(&mut self, mut next: Next) -> Result<Next, BrokerError> {
         let queues = self.context.queues.now();
         if !Arc::ptr_eq(&queues, &self.queues) {
@@ -151,13 +151,14 @@ impl Fetcher {
         }
     }
 
-    /// Slots that may be filled, as far as their outcomes would find room.
+    /// Returns how many free slots may be filled, as far as the outbox has room for their outcomes.
     fn room(&self) -> usize {
         let outcomes = self.context.config.outbox_room().saturating_sub(self.context.outbox.len());
         self.context.runs.free().min(outcomes).min(MOST_FETCHED)
     }
 
-    /// Waits until the layers take a task. `false` if the server became quiet meanwhile, or they failed and a pause is over.
+    /// Waits until the layers take a task. Returns `false` if the server became quiet meanwhile, or if the layers failed and a
+    /// pause is over.
     async fn is_permitted(&mut self, layer_stack: &Arc<LayerStack>) -> bool {
         if self.permit.is_none() {
             tokio::select! {
@@ -168,7 +169,7 @@ impl Fetcher {
         self.permit.is_some()
     }
 
-    /// Asks the queues by rank, each only for what those above it left free. Returns how many tasks came.
+    /// Asks the queues by rank, each only for the slots that those above it left free. Returns how many tasks came.
     async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
         let queues = Arc::clone(&self.queues);
         let mut left = room;
@@ -184,7 +185,7 @@ impl Fetcher {
         Ok(room - left)
     }
 
-    /// One call to the broker, and the start of what it gave. Returns how many tasks came.
+    /// Makes one call to the broker, and starts the tasks that it returns. Returns how many tasks came.
     async fn fetch(&mut self, asked: &[(usize, usize)]) -> Result<usize, BrokerError> {
         if asked.is_empty() {
             return Ok(0);
@@ -197,7 +198,7 @@ impl Fetcher {
         Ok(self.took(asked, runs).await)
     }
 
-    /// Starts what the broker gave. Returns how many tasks that were.
+    /// Starts the tasks that the broker gave. Returns how many there were.
     async fn took(&mut self, asked: &[(usize, usize)], runs: Vec<Run>) -> usize {
         let context = Arc::clone(&self.context);
         let queues = Arc::clone(&self.queues);
@@ -230,7 +231,7 @@ impl Fetcher {
     }
 }
 
-/// Goes to the end of the runtime's queue, from where its other threads may take it, unlike one that yields.
+/// Moves the task to the end of the runtime's queue, from where other threads may take it, unlike after `yield_now`.
 async fn go_last() {
     let mut has_gone = false;
     poll_fn(|context| {
@@ -243,12 +244,12 @@ async fn go_last() {
     .await;
 }
 
-/// Tells that nothing more is fetched, also where the runtime has ended around the fetcher.
+/// Announces on its drop that nothing more is fetched, also where the runtime has ended around the fetcher.
 struct Ended(Arc<ServerContext>);
 
 impl Drop for Ended {
     fn drop(&mut self) {
-        // One that panicked is started again.
+        // A fetcher that panicked is started again.
         if !std::thread::panicking() {
             self.0.runtime_has_ended();
             self.0.fetched_last.cancel();
@@ -261,13 +262,13 @@ fn wanted(queues: &Queues, asked: &[(usize, usize)]) -> Vec<Wanted> {
     asked.iter().map(|&(queue, n)| Wanted { queue: queues.names()[queue].clone(), n }).collect()
 }
 
-/// What the next pass is about.
+/// The kind of a pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Some queue had work: go on by weight.
     Fetch,
-    /// Nobody knows: ask all queues at once.
+    /// It is unknown which queues have work: ask all queues at once.
     Probe,
-    /// Nothing was there a moment ago: wait, which looks again first.
+    /// All queues were empty a moment ago: wait, which looks at them again first.
     Wait,
 }

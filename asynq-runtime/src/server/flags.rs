@@ -1,4 +1,4 @@
-//! The flags that a service brings, and what was given for them.
+//! The flags that a service adds to the command line, and their values.
 
 use std::collections::BTreeMap;
 
@@ -7,58 +7,58 @@ use std::collections::BTreeMap;
 pub struct Flag {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
-    /// What stands for the value in the help; `None` for a flag without one.
+    /// The placeholder of the value in the help; `None` for a flag without one.
     pub(crate) value_name: Option<&'static str>,
     pub(crate) is_repeated: bool,
     pub(crate) is_hidden: bool,
 }
 
 impl Flag {
-    /// `--name`, which is given or not.
+    /// Returns the flag `--name`, which is given or not.
     pub fn switch(name: &'static str, help: &'static str) -> Self {
         Self { name, help, value_name: None, is_repeated: false, is_hidden: false }
     }
 
-    /// `--name VALUE`; `value_name` stands for the value in the help.
+    /// Returns the flag `--name VALUE`; `value_name` stands for the value in the help.
     pub fn value(name: &'static str, value_name: &'static str, help: &'static str) -> Self {
         Self { value_name: Some(value_name), ..Self::switch(name, help) }
     }
 
-    /// It may be given several times, each with a value; default once.
+    /// Allows the flag several times, each with a value; default once.
     pub fn repeated(mut self) -> Self {
         self.is_repeated = true;
         self
     }
 
-    /// The help leaves it out; default no.
+    /// Sets whether the help leaves the flag out; default no.
     pub fn hidden(mut self, is_hidden: bool) -> Self {
         self.is_hidden = is_hidden;
         self
     }
 }
 
-/// What was given for the flags of services; nothing, where the program has no command line.
+/// The values that were given for the flags of services; empty where the program has no command line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Flags(BTreeMap<String, Vec<String>>);
 
 impl Flags {
-    /// Adds a flag as if it were given: `value` is left out for a switch.
+    /// Adds a flag as if it were given; a switch has no `value`.
     pub fn set(mut self, name: impl Into<String>, value: Option<String>) -> Self {
         self.0.entry(name.into()).or_default().extend(value);
         self
     }
 
-    /// Whether the flag was given.
+    /// Returns whether the flag was given.
     pub fn is_set(&self, name: &str) -> bool {
         self.0.contains_key(name)
     }
 
-    /// The value that was given first.
+    /// Returns the value that was given first.
     pub fn value(&self, name: &str) -> Option<&str> {
         self.values(name).next()
     }
 
-    /// Every value that was given, in order.
+    /// Returns every value that was given, in order.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &str> {
         self.0.get(name).into_iter().flatten().map(String::as_str)
     }

@@ -1,7 +1,7 @@
-//! Moves scheduled and retry tasks whose time has come to pending, the latter before or behind those that wait.
+//! Moves scheduled and retry tasks whose time has come to pending; retry tasks go before or behind the tasks that wait.
 //!
-//! It sleeps until the next task is due or the broker notifies. Losing it delays tasks but never loses them; several
-//! servers may do it at once, because the broker moves each task once.
+//! The forwarder sleeps until the next task is due or the broker notifies. Without a forwarder tasks are late, but never lost.
+//! Several servers may forward at once, because the broker moves each task once.
 
 use std::{
     sync::Arc,
@@ -30,7 +30,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Moves a slice of what is due, of each queue where something is, as soon as something is. More than a slice is due at once.
+/// Waits until tasks are due, and moves a slice of them from each queue. The next pass moves the rest at once.
 async fn pass(context: &ServerContext, wakeups: &mut SpuriousWakeups) -> Result<(), BrokerError> {
     let queues = context.queues.now();
     let since = Instant::now();

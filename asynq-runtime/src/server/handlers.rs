@@ -17,7 +17,7 @@ impl Handlers {
     ///
     /// # Errors
     ///
-    /// A blank one, or one that is there twice.
+    /// A pattern is blank, or is given twice.
     pub(crate) fn new(given: Vec<(String, Handler)>) -> Result<Self, ServerError> {
         let mut handlers = BTreeMap::new();
         for (pattern, handler) in given {
@@ -35,12 +35,12 @@ impl Handlers {
         Ok(Self(handlers))
     }
 
-    /// The handler of this type.
+    /// Returns the handler of this type.
     pub(crate) fn find(&self, r#type: &str) -> Option<&Handler> {
         mux::find(&self.0, r#type)
     }
 
-    /// The pattern by which this type has its handler.
+    /// Returns the pattern by which this type has its handler.
     pub(crate) fn pattern_of(&self, r#type: &str) -> Option<&str> {
         mux::find(self.0.keys().map(|pattern| (pattern, pattern.as_str())), r#type)
     }
@@ -53,7 +53,7 @@ impl Handlers {
         self.0.is_empty()
     }
 
-    /// Only those whose patterns `keeps` accepts.
+    /// Keeps only the handlers whose patterns `keeps` accepts.
     pub(crate) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
         self.0.retain(|pattern, _| keeps(pattern));
     }
@@ -65,7 +65,7 @@ impl fmt::Debug for Handlers {
     }
 }
 
-/// A handler of any function of a raw task.
+/// Makes a handler of a function of a raw task.
 pub(crate) fn handler<F, R>(run: F) -> Handler
 where
     F: Fn(RawTask) -> R + Send + Sync + 'static,

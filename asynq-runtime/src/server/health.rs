@@ -1,19 +1,19 @@
-//! Asks the broker for a sign of life now and then, and tells the program what it got.
+//! Pings the broker now and then, and passes its answer to the program.
 
 use std::{fmt, sync::Arc, time::Duration};
 
 use super::server_context::ServerContext;
 use crate::broker::BrokerError;
 
-/// What to do every so often.
+/// The interval of the health check and its callback.
 #[derive(Clone)]
 pub(crate) struct HealthCheck {
     pub(crate) every: Duration,
     pub(crate) told: Arc<dyn Fn(Result<(), BrokerError>) + Send + Sync>,
 }
 
-/// Checks until it is dropped. The program is told on a thread of the jobs' runtime that may block; while it is busy with
-/// one answer there is no other.
+/// Checks until it is dropped. The callback runs on a thread of the jobs' runtime that may block. The next ping waits until the
+/// callback has returned.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let Some(HealthCheck { every, told }) = context.config.health_check.clone() else { return };
     loop {

@@ -1,4 +1,4 @@
-//! Shows that the server lives and what it runs.
+//! Shows to other programs that the server is alive, and which tasks it runs.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("heartbeat", BEAT / 2);
     loop {
         crate::metrics::refresh();
-        // Read before the beat: what changes while it is under way is shown by another one at once.
+        // Read before the beat: a change during the beat makes the next one come at once.
         let (was_quiet, was_closing) = (context.quiet.is_cancelled(), context.closing.is_cancelled());
         let (info, workers) = (context.shown(), context.runs.shown(&context.member.name));
         let beat = context.broker.beat(&context.member, &info, &workers);
@@ -38,7 +38,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// The server as it shows itself when it joins.
+/// Returns the facts that the server shows when it joins.
 pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime<Utc>) -> ServerInfo {
     ServerInfo {
         host: name.host.clone(),
@@ -51,18 +51,18 @@ pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime
         start_time: Some(started.into()),
         active_worker_count: 0,
         rust_version: env!("CARGO_PKG_VERSION").to_owned(),
-        // The broker knows.
+        // The broker sets it.
         clock_ahead_ms: None,
         archives: config.archives.shown(),
     }
 }
 
-/// The name of a new server: this host, this process, a fresh UUID.
+/// Returns the name of a new server: this host, this process, a fresh UUID.
 pub(crate) fn new_name() -> ServerName {
     ServerName { host: host_name(), pid: std::process::id(), server_id: uuid::Uuid::new_v4().to_string() }
 }
 
-/// What the system calls this machine. Colons separate the parts of a server's name, so that there are none in this one.
+/// Returns the host name of this machine. A dash replaces each colon, because colons separate the parts of a server's name.
 fn host_name() -> String {
     let name = gethostname::gethostname().to_string_lossy().trim().replace(':', "-");
     if name.is_empty() { "unknown-host".to_owned() } else { name }

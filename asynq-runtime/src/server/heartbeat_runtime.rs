@@ -1,6 +1,6 @@
-//! The server's own thread: outcomes, leases and beats live here, on a runtime that no job can block.
+//! The server's own thread: outcomes, leases and beats run here, on a runtime that no job can block.
 //!
-//! A job that burns the processor or blocks every thread of its runtime cannot cost a lease: nothing that keeps tasks ours
+//! A job that burns the processor or blocks every thread of its runtime cannot cost a lease: no component that keeps leases
 //! runs where jobs run (docs/design/recovery.md#the-heartbeat-runtime).
 
 use std::{future::Future, io, sync::Arc, time::Duration};
@@ -14,7 +14,7 @@ use crate::{
     thread::{Tasks, Thread},
 };
 
-/// Before a component that panicked is started again.
+/// Pause before a component that panicked is started again.
 const AFTER_PANIC: Duration = Duration::from_secs(1);
 
 /// The components on the thread; dropping it ends them.
@@ -31,22 +31,23 @@ impl HeartbeatRuntime {
         Ok(Self { tasks: thread.tasks(), thread })
     }
 
-    /// The thread, for the connections of the server's broker.
+    /// Returns the thread, for the connections of the server's broker.
     pub(crate) fn thread(&self) -> Thread {
         self.thread.clone()
     }
 
-    /// The runtime of the thread, for what ends by itself.
+    /// Returns the runtime of the thread, for tasks that end by themselves.
     pub(crate) fn runtime(&self) -> &tokio::runtime::Handle {
         self.tasks.runtime()
     }
 
-    /// Runs `future` over there until this is dropped.
+    /// Spawns `future` on the thread. It runs until the `HeartbeatRuntime` is dropped.
     pub(crate) fn spawn_on(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.tasks.spawn(future);
     }
 
-    /// Runs a component on the heartbeat runtime until `until`, or until this is dropped. One that panics is started again.
+    /// Runs a component on the heartbeat runtime until `until`, or until the `HeartbeatRuntime` is dropped. A component that
+    /// panics is started again.
     pub(crate) fn tend<F, R>(&self, name: &'static str, context: &Arc<ServerContext>, until: &CancellationToken, run: F)
     where
         F: Fn(Arc<ServerContext>) -> R + Send + 'static,
@@ -55,7 +56,7 @@ impl HeartbeatRuntime {
         self.tasks.spawn(tended(name, Arc::clone(context), until.clone(), run));
     }
 
-    /// The same where jobs run, for what need not go on while a job blocks it.
+    /// Like [`tend`](Self::tend), but on the jobs' runtime, for a component that need not go on while a job blocks it.
     pub(crate) fn tend_beside_jobs<F, R>(
         &self,
         name: &'static str,
@@ -69,7 +70,7 @@ impl HeartbeatRuntime {
         self.tasks.on(context.jobs.clone()).spawn(tended(name, Arc::clone(context), until.clone(), run));
     }
 
-    /// Runs `future` over there and waits for what it returns. Dropping this drops it.
+    /// Runs `future` on the thread and returns its output. Dropping the returned future drops `future`.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl HeartbeatRuntime {
                 outcome = future => outcome,
                 () = sender.closed() => return,
             };
-            // The caller has gone: there is nothing to tell.
+            // The caller has dropped its future: there is no receiver for the outcome.
             let _ = sender.send(outcome);
         });
         receiver.await.map_err(|_| ServerError::Gone)
@@ -99,7 +100,7 @@ where
 {
     loop {
         let ended = tokio::select! {
-            // First: what it did next would only find that the broker has closed meanwhile.
+            // `until` comes first: another step of the component would only find that the broker has closed meanwhile.
             biased;
             () = until.cancelled() => return,
             ended = panics::Caught::new(run(Arc::clone(&context))) => ended,

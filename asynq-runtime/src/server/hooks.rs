@@ -1,7 +1,7 @@
-//! What a program wants to be told: before the start, while the server drains, when an attempt failed.
+//! Functions of the program that the server calls: before the start, while the server drains, when an attempt failed.
 //!
-//! Hooks run on the runtime that runs the jobs. A hook that panics is told in the log; one that is slow is dropped after
-//! its time: neither changes what becomes of a task.
+//! Hooks run on the runtime that runs the jobs. A panic of a hook is logged, and a slow hook is dropped after its time: neither
+//! changes the outcome of a task.
 
 use std::{fmt, future::Future, sync::Arc, time::Duration};
 
@@ -20,23 +20,23 @@ use crate::{
 /// unless the server leaves.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A failed attempt, as hooks are told of it.
+/// A failed attempt, as hooks receive it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FailedTask {
     /// Id of the task.
     pub id: TaskId,
-    /// Its queue.
+    /// Queue of the task.
     pub queue: QueueName,
     /// Name of its job.
     pub name: String,
-    /// Its encoded arguments.
+    /// Encoded arguments of the task.
     pub payload: Bytes,
-    /// Its headers.
+    /// Headers of the task.
     pub headers: Vec<Header>,
-    /// How often it had failed before.
+    /// How often the task had failed before.
     pub retried: u32,
-    /// How often it may be retried.
+    /// How often the task may be retried.
     pub max_retry: u32,
     /// The text of the error.
     pub error: String,
@@ -65,7 +65,7 @@ pub(crate) struct Hooks {
     pub(crate) is_failure: Option<IsFailure>,
 }
 
-/// A hook to call once before the start.
+/// Boxes a hook to call once before the start.
 pub(crate) fn starting<F, R>(hook: F) -> Once<Result<(), BoxError>>
 where
     F: FnOnce(Client) -> R + Send + 'static,
@@ -75,7 +75,7 @@ where
     Box::new(move |client| Box::pin(async move { hook(client).await.into_job_result().map_err(JobError::into_error) }))
 }
 
-/// A hook to call once while the server drains.
+/// Boxes a hook to call once while the server drains.
 pub(crate) fn draining<F, R>(hook: F) -> Once<()>
 where
     F: FnOnce(Client) -> R + Send + 'static,
@@ -84,14 +84,14 @@ where
     Box::new(move |client| Box::pin(async move { hook(client).await }))
 }
 
-/// A hook to call with every failed task.
+/// Boxes a hook to call with every failed task.
 pub(crate) fn told<F, R>(hook: F) -> TaskHook
 where
     F: Fn(FailedTask) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send + 'static,
 {
     let hook = Arc::new(hook);
-    // Called inside, so that a panic of the call itself is caught too.
+    // The hook is called inside the future, so that a panic of the call itself is caught too.
     Arc::new(move |task| {
         let hook = Arc::clone(&hook);
         Box::pin(async move { hook(task).await })
@@ -99,11 +99,11 @@ where
 }
 
 impl LifecycleHooks {
-    /// Calls those of the start, one after the other.
+    /// Calls the hooks of the start, one after the other.
     ///
     /// # Errors
     ///
-    /// The first that failed or panicked: the server does not start.
+    /// The first hook that failed or panicked: the server does not start.
     pub(crate) async fn start(&mut self, client: &Client) -> Result<(), ServerError> {
         for hook in self.before_start.drain(..) {
             let ended = Caught::new(hook(client.clone())).await.unwrap_or_else(|panic| Err(panic.into()));
@@ -112,7 +112,7 @@ impl LifecycleHooks {
         Ok(())
     }
 
-    /// Calls those of the drain, one after the other.
+    /// Calls the hooks of the drain, one after the other.
     pub(crate) async fn drain(self, client: Client) {
         for hook in self.on_drain {
             if let Err(panic) = Caught::new(hook(client.clone())).await {
@@ -123,7 +123,7 @@ impl LifecycleHooks {
 }
 
 impl Hooks {
-    /// Tells of an attempt that failed, and calls `own`, what the job itself says of that. Ends early when the server is leaving.
+    /// Calls the hooks about a failed attempt, and then `own`, the job's own hook. Ends early when the server is leaving.
     pub(crate) async fn tell(&self, failed: FailedTask, own: Option<Caught<()>>, stop: &Stop) {
         let hooks = self.about_errors(failed.is_archived);
         let hooks = hooks.map(|(name, hook)| (name, Caught::new(hook(failed.clone()))));
@@ -147,7 +147,7 @@ impl Hooks {
     }
 }
 
-/// What hooks are told of an attempt that ended so; nothing of one that did not fail.
+/// Returns the facts of an attempt that ended with `action`, for hooks; `None` if the attempt did not fail.
 pub(crate) fn failed(attempt: &Attempt, action: &Action) -> Option<FailedTask> {
     let (error, is_archived) = match action {
         Action::Retry { error: Some(error), counted: true, .. } => (error, false),

@@ -1,7 +1,7 @@
-//! Deletes completed tasks past their retention, trims the archive, releases sets that nobody ended to their groups, and
-//! repairs what crashes left behind.
+//! Deletes completed tasks past their retention, trims the archive, releases abandoned sets to their groups, and repairs
+//! traces of crashes.
 //!
-//! In slices with breaks between them: housekeeping never holds up work, and an outcome never fails because of it.
+//! It works in slices with breaks between them: housekeeping never delays tasks, and an outcome never fails because of it.
 
 use std::{sync::Arc, time::Duration};
 
@@ -17,7 +17,7 @@ use crate::{
     task::QueueName,
 };
 
-/// Between two slices of one pass.
+/// Break between two slices of one pass.
 const BREATH: Duration = Duration::from_millis(5);
 /// Every so many passes the janitor sweeps: about once a minute.
 const SWEEP_EVERY: u64 = 8;
@@ -38,7 +38,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Cleans every queue once in which there is something to clean.
+/// Cleans once every queue that the broker finds worth cleaning.
 async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError> {
     let queues = context.queues.now();
     let policy = |queue: &QueueName| {
@@ -68,8 +68,8 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
     Ok(())
 }
 
-/// Keeps the shapes of the jobs that run here. Those of tasks that come from elsewhere than a client of this version, such
-/// as a schedule or a transaction, are kept by nobody else.
+/// Keeps the shapes of the jobs that run here. Clients of this version keep those of the tasks that they enqueue, but a task
+/// may come from elsewhere, such as a schedule or a transaction.
 async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
     let jobs = context.executor.dispatcher().registry.iter();
     let due = DueShapes::among(&*context.broker, jobs.map(|job| job.shape));

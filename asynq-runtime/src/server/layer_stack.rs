@@ -1,9 +1,9 @@
 //! The layers around execution: any tower layers over a service of one attempt (`ServerBuilder::layer`).
 //!
-//! The service is one and owned: a layer such as tower's `RateLimit` cannot be cloned. So it is asked whether it takes
-//! another task before one is fetched, and each task that starts has a permit: back-pressure holds tasks in their queues,
-//! and none waits inside the server. Layers that have been ready for a while are trusted with a batch ([`BatchController`]); what
-//! they do not take at once goes back. All code of a layer runs on the runtime that runs the jobs.
+//! There is one service, which is owned: a layer such as tower's `RateLimit` cannot be cloned. So the service is polled for
+//! readiness before a task is fetched, and each task that starts has a permit: back-pressure holds tasks in their queues, and
+//! none waits inside the server. Layers that have been ready for a while get a batch ([`BatchController`]); tasks that they do
+//! not take at once are requeued. All code of a layer runs on the runtime that runs the jobs.
 
 use std::{
     fmt,
@@ -22,7 +22,7 @@ use tower_service::Service;
 use super::{batch_controller::BatchController, dispatcher::Dispatcher, server_context::ServerContext};
 use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
 
-/// Before layers that failed are asked again.
+/// Pause before layers that failed are asked again.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
 
 /// One attempt at one task on its way through the layers.
@@ -33,24 +33,24 @@ pub struct JobRequest {
 }
 
 impl JobRequest {
-    /// The task's facts, its headers, and the place to put what jobs further in should find
+    /// Returns the context of the attempt: the task's facts, its headers, and values that outer layers pass on
     /// ([`JobContext::insert`]).
     pub fn context(&self) -> &JobContext {
         &self.ctx
     }
 
-    /// Name of the job.
+    /// Returns the name of the job.
     pub fn name(&self) -> &str {
         self.ctx.name()
     }
 
-    /// The encoded arguments.
+    /// Returns the encoded arguments.
     pub fn payload(&self) -> &Bytes {
         self.ctx.payload()
     }
 }
 
-/// How an attempt ended well. One that did not is an error, with its [`Policy`](crate::Policy) inside.
+/// The response of an attempt that succeeded. A failed attempt is an error, with its [`Policy`](crate::Policy) inside.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct JobResponse {
@@ -58,19 +58,19 @@ pub struct JobResponse {
 }
 
 impl JobResponse {
-    /// A success of a layer's own, without a result: the job is not run.
+    /// Returns the success of a layer that does not run the job, without a result.
     pub fn done() -> Self {
         Self { result: None }
     }
 
-    /// What the job returned, encoded; `None` for `()`.
+    /// Returns the encoded result of the job; `None` for `()`.
     pub fn result(&self) -> Option<&Bytes> {
         self.result.as_ref()
     }
 }
 
-/// What a layer wraps: runs attempts, or is a layer around that. Its errors may carry a policy through
-/// [`JobError::into_error`].
+/// The service that a layer wraps: it runs attempts, or is another layer around such a service. Its errors may carry a policy
+/// through [`JobError::into_error`].
 pub struct JobService(Box<dyn Erased>);
 
 type Answer = Result<JobResponse, BoxError>;
@@ -95,7 +95,7 @@ impl fmt::Debug for JobService {
     }
 }
 
-/// A service whose type is forgotten.
+/// A service whose type is erased.
 trait Erased: Send {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
     fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer>;
@@ -119,7 +119,7 @@ where
     }
 }
 
-/// Runs the job itself: what the innermost layer wraps.
+/// The service that the innermost layer wraps: it runs the job itself.
 struct Innermost(Arc<Dispatcher>);
 
 impl Erased for Innermost {
@@ -143,7 +143,7 @@ pub(crate) struct Layers(Vec<Wrap>);
 type Wrap = Box<dyn FnOnce(JobService) -> JobService + Send>;
 
 impl Layers {
-    /// Adds a layer inside those that are there.
+    /// Adds a layer inside the earlier ones.
     pub(crate) fn push<L>(&mut self, layer: L)
     where
         L: Layer<JobService> + Send + 'static,
@@ -154,7 +154,8 @@ impl Layers {
         self.0.push(Box::new(move |inner| JobService(Box::new(Typed(layer.layer(inner))))));
     }
 
-    /// Builds them around `dispatcher`, on the runtime that runs the jobs: layers have timers. `None` if there are none.
+    /// Builds the layers around `dispatcher`, on the runtime that runs the jobs: layers have timers. Returns `None` if there
+    /// are none.
     pub(crate) fn build(self, dispatcher: &Arc<Dispatcher>) -> Option<Arc<LayerStack>> {
         if self.0.is_empty() {
             return None;
@@ -191,7 +192,7 @@ struct Inside {
 }
 
 impl LayerStack {
-    /// Waits until the layers take a task, and gives the right to hand one over. `None` if they failed; then a pause has
+    /// Waits until the layers take a task, and returns the permit to call them. Returns `None` if they failed; then a pause has
     /// passed, or the jobs' runtime has ended.
     pub(crate) async fn permit(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
         if let Some(permit) = self.permit_at_once(context).await {
@@ -214,7 +215,7 @@ impl LayerStack {
         None
     }
 
-    /// The same if the layers are ready now; waits no longer than until the holder of the permit has used it.
+    /// Returns the permit if the layers are ready now. Waits no longer than until the holder of the permit has used it.
     pub(crate) async fn permit_at_once(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
         let layer_stack = Arc::clone(self);
         let asked = AbortOnDropHandle::new(context.jobs.spawn(async move {
@@ -222,16 +223,16 @@ impl LayerStack {
             let ready = poll_fn(|cx| Poll::Ready(layer_stack.lock().service.poll_ready(cx))).await;
             matches!(ready, Poll::Ready(Ok(()))).then(|| layer_stack.give())
         }));
-        // The waiting caller meets the same error or panic again.
+        // `permit` meets the same error or panic again, and reports it.
         asked.await.ok().flatten()
     }
 
-    /// How many tasks may be fetched for one permit.
+    /// Returns the controller of how many tasks may be fetched for one permit.
     pub(crate) fn batch_controller(&self) -> MutexGuard<'_, BatchController> {
         self.batch_controller.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until the layers take a task, on the runtime of the jobs; fails where a layer does.
+    /// Waits until the layers take a task, on the runtime of the jobs. Fails where a layer fails.
     pub(crate) async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
         self.is_back().await;
         poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
@@ -259,12 +260,12 @@ impl LayerStack {
     }
 }
 
-/// The right to hand one task to the layers; dropped unused it is given back.
+/// The right to pass one task to the layers; its drop returns it.
 #[derive(Debug)]
 pub(crate) struct Permit(Arc<LayerStack>);
 
 impl Permit {
-    /// Hands a task over. May panic where a layer does.
+    /// Passes a task to the layers. Panics where a layer does.
     pub(crate) fn call(self, ctx: JobContext) -> BoxFuture<'static, RunResult> {
         let answer = self.0.lock().service.call(JobRequest { ctx });
         Box::pin(async move { answer.await.map(|response| response.result).map_err(JobError::from) })

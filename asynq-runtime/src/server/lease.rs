@@ -1,10 +1,10 @@
-//! Extends the leases of all that is in hand, running or waiting to be settled, and the unique locks that ask for it.
+//! Extends the leases of all tasks that the server holds, and the unique locks that ask for it.
 //!
 //! Tasks of a dequeue whose answer did not arrive, because a job blocks the thread or the connection failed, return to their
 //! queues before their leases end. They never began, so no crash is counted.
 //!
-//! An answer other than ok means that somebody else has the task: its job is stopped at once. No answer means nothing:
-//! a lease that lapsed while nobody took the task is still ours.
+//! An answer other than ok means that another server has the task, or that it is gone: its job is stopped at once. Without an
+//! answer nothing changes: the server keeps a task with an expired lease as long as no other server has taken it.
 
 use std::{
     slice,
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::broker::{BrokerError, RunKey, Settled};
 
-/// A task that starts after this part of its lease has it extended first.
+/// A task has its lease extended before its start if more than the lease divided by this has passed.
 const LATE: u32 = 6;
 
 /// Extends leases until it is dropped.
@@ -44,9 +44,9 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Extends the leases of these runs, and stops those that are not ours any more, or have them not start.
+/// Extends the leases of these runs, and stops those that were lost, or prevents their start.
 ///
-/// All in one call, of which the broker makes as many as it needs: where a part of a cluster is away, the rest is extended.
+/// One call takes all runs, and the broker splits it as it needs: where a part of a cluster is unreachable, the rest is extended.
 async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
     let extended = timeout(limit(context), context.broker.extend(keys));
     for (key, answer) in keys.iter().zip(extended.await.unwrap_or_else(|_| Err(no_answer()))?) {
@@ -59,14 +59,15 @@ async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerEr
     Ok(())
 }
 
-/// Whether a task that is about to start is still ours. A good part of its lease may be over, because this process was stopped after it
-/// had asked for the task, and another server have it: the broker is asked then. Without an answer the task goes back.
+/// Returns whether the server still has the lease of a task that is about to start. If a good part of the lease has passed, it
+/// asks the broker: this process may have been stopped after it asked for the task, and another server may have the task.
+/// Without an answer the task is requeued.
 pub(super) async fn still_ours(context: &ServerContext, task: &Arc<ActiveRun>) -> bool {
     if !task.is_late(context.broker.now(), context.broker.lease() / LATE) {
         return true;
     }
     let key = &task.attempt.key;
-    // Rare, and large beside what an ordinary start keeps.
+    // Boxed: this is rare, and large beside the state of an ordinary start.
     if let Err(error) = Box::pin(extend(context, slice::from_ref(key))).await {
         tracing::warn!(id = %key.id, queue = %key.queue, "the task is requeued before a late start: its lease cannot be extended: {error}");
         context.requeue(slice::from_ref(task));
@@ -74,12 +75,12 @@ pub(super) async fn still_ours(context: &ServerContext, task: &Arc<ActiveRun>) -
     task.is_running()
 }
 
-/// A call that takes longer is given up while there is time for another.
+/// Returns the longest time of a call: a slower one is given up while there is time for another.
 fn limit(context: &ServerContext) -> Duration {
     context.broker.lease() / 3
 }
 
-/// Extends everything once.
+/// Extends all leases and locks once.
 async fn pass(context: &ServerContext) -> Result<(), BrokerError> {
     extend(context, &context.runs.keys()).await?;
     let limit = limit(context);

@@ -1,4 +1,4 @@
-//! The worker process: takes tasks, runs their jobs, and keeps queues healthy. Each component has a file with asynq's name.
+//! The worker process: takes tasks, runs their jobs, and keeps queues healthy. Each component has a file, named as in asynq.
 //!
 //! ```text
 //! heartbeat runtime                                                           the runtime that called `start`

@@ -1,10 +1,9 @@
-//! Keeps outcomes until the broker says ok, fenced or gone, and sends what has queued up in one call.
+//! Keeps outcomes until the broker answers ok, fenced or gone, and sends those that have queued up in one call.
 //!
-//! One call is in flight at a time; what ends meanwhile goes out together in the next one, so batches grow with the load
-//! and an outcome on an idle server waits for nothing. An outcome whose call failed stays in front and is sent again,
-//! marked as such, for as long as it takes: the run's fence makes that safe (docs/design/fence.md#outbox). One that
-//! cannot be written holds up no other: where a whole call is refused for something in it, its outcomes are sent again one
-//! by one.
+//! One call is in flight at a time. Outcomes that are added meanwhile go out together in the next call, so batches grow with
+//! the load, and an outcome on an idle server is sent at once. An outcome whose call failed stays in front and is sent again,
+//! marked as a resend, for as long as it takes: the run's fence makes that safe (docs/design/fence.md#outbox). An outcome that
+//! cannot be written delays no other: where a whole call is refused for one of its outcomes, they are sent again one by one.
 
 use std::{
     collections::VecDeque,
@@ -39,13 +38,14 @@ pub(crate) struct Outbox {
 #[derive(Debug, Default)]
 struct Items {
     waiting: VecDeque<Item>,
-    /// Sent and not answered, with what each met before: older than what waits.
+    /// Outcomes that were sent and not answered, with the history of each: older than the waiting ones.
     sent: Option<(Arc<Vec<Settlement>>, Vec<SendHistory>)>,
-    /// Requeued by a server that is leaving, with their places: sent together, so that their order stays.
+    /// Outcomes that requeue the tasks of a leaving server, with their places: sent together, so that their order is kept.
     requeued: Vec<(u64, Item)>,
     /// Whether requeued outcomes are gathered instead of sent.
     gathers: bool,
-    /// Refused while others of the same call were taken; the broker lives, so they must not hold up the rest.
+    /// Outcomes that were refused while others of their call were taken, with the time of the next try. The broker answers, so
+    /// they must not delay the rest.
     deferred: Vec<(Instant, Item)>,
     told: Option<Share>,
 }
@@ -56,18 +56,18 @@ struct Item {
     history: SendHistory,
 }
 
-/// What an outcome met before.
+/// The earlier tries to send an outcome.
 #[derive(Debug, Clone, Copy, Default)]
 struct SendHistory {
-    /// How often it was refused while others of the same call were taken.
+    /// How often the outcome was refused while others of the same call were taken.
     refused: u32,
-    /// Whether it is sent alone: it was in a call that was refused for what it held, and may be the cause.
+    /// Whether the outcome is sent alone: it was in a call that was refused for its contents, and may be the cause.
     is_sent_alone: bool,
 }
 
 impl Outbox {
-    /// Adds what `settlement` says of the task that was the `place`th that this server took. The outbox is locked meanwhile: a task
-    /// that is settled is in here before any other call, such as [`send_requeued`](Self::send_requeued), sees the outbox.
+    /// Adds the result of `settlement`, if any, for the task that this server took as its `place`th. The outbox is locked
+    /// meanwhile: no other call, such as [`send_requeued`](Self::send_requeued), sees a settled task that is not in the outbox.
     pub(crate) fn add(&self, place: u64, settlement: impl FnOnce() -> Option<Settlement>) {
         let mut items = self.lock();
         let Some(settlement) = settlement() else { return };
@@ -82,13 +82,13 @@ impl Outbox {
         self.added.notify_one();
     }
 
-    /// From now on what is requeued waits for [`send_requeued`](Self::send_requeued).
+    /// Gathers outcomes that requeue tasks from now on, until [`send_requeued`](Self::send_requeued) is called.
     pub(crate) fn gather(&self) {
         self.lock().gathers = true;
     }
 
-    /// Sends what was gathered. The last one to be requeued is the first to be taken again: so in reverse, and the tasks
-    /// of a queue stand in it as they did before.
+    /// Sends the gathered outcomes, the last one first, so that the tasks of a queue have their former order: the task that is
+    /// requeued last is taken first.
     pub(crate) fn send_requeued(&self) {
         let mut items = self.lock();
         items.gathers = false;
@@ -99,7 +99,7 @@ impl Outbox {
         self.added.notify_one();
     }
 
-    /// How many outcomes wait, those in flight included.
+    /// Returns how many outcomes wait, those in flight included.
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
     }
@@ -137,7 +137,7 @@ impl Outbox {
         }
     }
 
-    /// Takes out what was answered. Returns an error if the whole call failed: then all of it stays in front.
+    /// Removes the outcomes that were answered. Returns an error if the whole call failed: then all of them stay in front.
     fn answered(&self, context: &ServerContext, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
         let was_full = items.len() >= context.config.outbox_room();
@@ -159,7 +159,7 @@ impl Outbox {
                     items.waiting.push_front(again(history));
                     error = Some(failed);
                 }
-                // One of them is the cause: the others are taken when they come alone.
+                // One outcome of the call is the cause: the others are taken when they are sent alone.
                 Err(_) if all_failed && sent.len() > 1 => {
                     items.waiting.push_front(again(SendHistory { is_sent_alone: true, ..history }));
                 }
@@ -183,7 +183,7 @@ impl Outbox {
             context.note_idle();
         }
         if was_full {
-            // The fetcher may be waiting for room in here.
+            // The fetcher may be waiting for room in the outbox.
             context.runs.poke();
         }
         error
@@ -200,19 +200,19 @@ impl Items {
         self.waiting.len() + sent + self.requeued.len() + self.deferred.len()
     }
 
-    /// Lets outcomes wait that were refused, longer each time; those that were refused together go again in their order.
+    /// Defers outcomes that were refused, longer each time. Outcomes that were refused together are sent again in their order.
     fn defer(&mut self, refused: impl Iterator<Item = Item>, now: Instant) {
         let pause = |refused: u32| FIRST_REFUSAL.saturating_mul(1 << refused.min(10)).min(LONGEST_REFUSAL);
         self.deferred.extend(refused.map(|item| (now + pause(item.history.refused), item)));
     }
 
-    /// Shows how many there are.
+    /// Shows in the metrics how many outcomes there are.
     fn tell(&mut self) {
         let n = self.len();
         self.told.get_or_insert_with(|| metrics::OUTBOX.share()).set(n);
     }
 
-    /// The oldest outcomes, which stay here until they are answered; and when the next one that was deferred is due.
+    /// Returns the oldest outcomes, which stay here until they are answered, and when the next deferred one is due.
     fn next(&mut self, now: Instant) -> (Arc<Vec<Settlement>>, Option<Instant>) {
         if let Some((sent, history)) = self.sent.take() {
             // The call that sent these has panicked, and they are sent again.
@@ -240,17 +240,17 @@ impl Items {
     }
 }
 
-/// Whether a call failed because of something that it held, and not because of the broker as a whole.
+/// Returns whether a call failed because of its contents, and not because of the broker as a whole.
 fn is_about_items(error: &BrokerError) -> bool {
     matches!(error.kind(), BrokerErrorKind::Corrupt | BrokerErrorKind::Unexpected)
 }
 
-/// Stands for never: an hour, because an `Instant` far in the future may not be representable.
+/// Returns an instant that stands for never: in an hour, because an `Instant` far in the future may not be representable.
 fn far_off() -> Instant {
     Instant::now() + Duration::from_secs(3600)
 }
 
-/// One answer per outcome, also when the call as a whole got none.
+/// Sends a batch. Returns one answer per outcome, also when the whole call failed.
 async fn answers(context: &ServerContext, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
     let call = async { Ok(context.broker.settle(batch).await) };
     let mut answers = match context.answer(call).await {
@@ -309,7 +309,7 @@ mod tests {
         let (first, next_due) = items.next(now);
         assert_eq!(ids(&first), [("a".to_owned(), false), ("b".to_owned(), false)]);
         assert_eq!((items.len(), next_due), (2, None));
-        // The call that had sent it has panicked.
+        // The call that sent the first batch has panicked.
         items.waiting.push_back(item("c"));
         let (again, _) = items.next(now);
         assert_eq!(ids(&again), [("a".to_owned(), true), ("b".to_owned(), true), ("c".to_owned(), false)]);

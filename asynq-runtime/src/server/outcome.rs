@@ -1,4 +1,4 @@
-//! Decides what becomes of a task whose attempt has ended: a pure function, tested as a table.
+//! Decides the action for a task whose attempt has ended: a pure function, tested as a table.
 
 use std::time::Duration;
 
@@ -14,11 +14,11 @@ use crate::{
 
 /// A task of an unknown type is requeued after this time at first, and after twice as long each further time.
 const FIRST_REQUEUE_DELAY: Duration = Duration::from_secs(5);
-/// … but never after more than this.
+/// The longest delay before a task of an unknown type is requeued.
 const LONGEST_REQUEUE_DELAY: Duration = Duration::from_secs(600);
-/// So many attempts in a row may end as not a failure.
+/// How many attempts in a row may end with "not a failure".
 const MOST_DEFERRALS: u32 = 25;
-/// A task whose type stays unknown for so long is archived, unless the server says otherwise.
+/// A task whose type stays unknown for so long is archived, unless the server is configured otherwise.
 const GIVE_UP_UNKNOWN: Duration = Duration::from_secs(24 * 3600);
 
 /// How an attempt ended.
@@ -26,22 +26,22 @@ const GIVE_UP_UNKNOWN: Duration = Duration::from_secs(24 * 3600);
 pub(crate) enum Ended {
     /// The job returned, with this result.
     Succeeded(Option<Bytes>),
-    /// It returned an error, panicked, took too long, or was cancelled.
+    /// The job returned an error, panicked, took too long, or was cancelled.
     Failed {
         policy: Policy,
         error: String,
-        /// How long to wait for the next attempt, where it is not asynq's formula.
+        /// How long to wait for the next attempt; `None` is asynq's formula.
         delay: Option<Duration>,
     },
     /// The server is leaving.
     Interrupted,
-    /// It did not start, and may after this time.
+    /// The attempt did not start, and may start after this time.
     Deferred(Duration),
-    /// It did not start: nothing here knows its type or the shape of its arguments.
+    /// The attempt did not start: this server does not know the task's type or the shape of its arguments.
     Unknown(String),
-    /// It did not start, or must not start again, and no retry can change that.
+    /// The attempt did not start, or the task must not start again, and no retry can change that.
     Hopeless(String),
-    /// It did not start, because its time to start was over.
+    /// The attempt did not start, because the task had expired.
     Expired(String),
 }
 
@@ -51,19 +51,19 @@ impl Ended {
     }
 }
 
-/// What the decision depends on beside how the attempt ended.
+/// The facts on which the decision depends beside the end of the attempt.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Facts<'a> {
     pub(crate) message: &'a TaskMessage,
     pub(crate) extra: &'a Extra,
     pub(crate) on_unknown: OnUnknown,
-    /// The broker's now, Unix milliseconds.
+    /// The broker's time, in Unix milliseconds.
     pub(crate) now_ms: i64,
-    /// Which of 30 steps of jitter the retry delay gets.
+    /// Which of 30 steps of jitter is added to the retry delay.
     pub(crate) jitter_step: u32,
 }
 
-/// What becomes of the task.
+/// Returns the action for the task.
 pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
     match ended {
         Ended::Succeeded(Some(result)) if facts.message.retention > 0 && result.len() > RESULT_LIMIT => {
@@ -90,7 +90,7 @@ fn failed(policy: Policy, error: String, delay: Option<Duration>, facts: Facts<'
             Action::Revoke { extra: Extra { ending: Ending::Revoked.into(), ..known(facts.extra) } }
         }
         Policy::Revoke => Action::Done,
-        // Before the retry limit is checked: a snooze is not a failure, and asynq has no rule for it.
+        // This precedes the check of the retry limit: a snooze is not a failure, and asynq has no rule for it.
         Policy::Snooze(delay) => Action::Retry { delay, error: None, counted: false, extra: known(facts.extra) },
         Policy::SkipRetry => archive(error, facts),
         Policy::NotAFailure if facts.extra.deferrals < MOST_DEFERRALS => not_a_failure(error, delay, facts),
@@ -100,7 +100,7 @@ fn failed(policy: Policy, error: String, delay: Option<Duration>, facts: Facts<'
     }
 }
 
-/// No job here has this type; during a deploy another worker may have it.
+/// Returns the action for a task of a type that no job here has. During a deploy another worker may have it.
 fn unknown(error: String, facts: Facts<'_>) -> Action {
     match facts.on_unknown {
         OnUnknown::Archive => archive(error, facts),
@@ -119,12 +119,12 @@ fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
     }
     let delay = FIRST_REQUEUE_DELAY.saturating_mul(1 << times.min(16)).min(LONGEST_REQUEUE_DELAY);
     let extra = Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
-    // The task shows why it waits, as with asynq; noted once, so that the last ten failures stay.
+    // The task shows why it waits, as in asynq. The reason is noted once, so that the last ten failures stay.
     let error = (facts.message.error_msg != shortened(&error)).then_some(error);
     Action::Retry { delay, error, counted: false, extra }
 }
 
-/// asynq's `IsFailure` = false, but not for ever, and on the last retry too.
+/// Returns the action for asynq's `IsFailure` = false: not counted, also on the last retry, but not for ever.
 fn not_a_failure(error: String, delay: Option<Duration>, facts: Facts<'_>) -> Action {
     let deferrals = facts.extra.deferrals;
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
@@ -141,7 +141,7 @@ fn archive(error: String, facts: Facts<'_>) -> Action {
     Action::Archive { error, extra: known(facts.extra) }
 }
 
-/// The extra facts without what counts from the last end of another kind.
+/// Returns the extra facts without those that an end of another kind resets.
 fn known(extra: &Extra) -> Extra {
     Extra { unknown: None, deferrals: 0, ending: Ending::Plain.into(), ..extra.clone() }
 }
@@ -191,12 +191,12 @@ mod tests {
         let too_large = |size| Action::Archive { error: ResultTooLarge { size }.to_string(), extra: Extra::default() };
         let snoozed = || Action::Retry { delay: secs(9), error: None, counted: false, extra: Extra::default() };
         let table = [
-            // how it ended                          retried, max   kept   what becomes of it
+            // end                                   retried, max   kept   action
             (Ended::Succeeded(None), (0, 25), 0, Action::Done),
             (Ended::Succeeded(result()), (0, 25), 0, Action::Done),
             (Ended::Succeeded(result()), (25, 25), 60, Action::Complete { result: result() }),
             (Ended::Succeeded(None), (0, 25), 60, Action::Complete { result: None }),
-            // Whatever is not kept may be of any size; a retry would return the same.
+            // A result that is not kept may be of any size; a retry would return the same.
             (Ended::Succeeded(bytes(RESULT_LIMIT + 1)), (0, 25), 0, Action::Done),
             (Ended::Succeeded(bytes(RESULT_LIMIT)), (0, 25), 60, Action::Complete { result: bytes(RESULT_LIMIT) }),
             (Ended::Succeeded(bytes(RESULT_LIMIT + 1)), (0, 25), 60, too_large(RESULT_LIMIT + 1)),
@@ -242,11 +242,11 @@ mod tests {
         for (ended, retention, awaited, expected) in [
             (fails(Policy::Revoke), 60, true, Action::Revoke { extra: marked(true, Ending::Revoked) }),
             (fails(Policy::Revoke), 60, false, Action::Done),
-            // It cannot be kept: a program of before, or somebody's edit, left no retention.
+            // This task cannot be kept: an older program, or an edit by a person, left no retention.
             (fails(Policy::Revoke), 0, true, Action::Done),
             (Ended::Expired("why".into()), 0, false, archive(false, Ending::Expired)),
             (Ended::Expired("why".into()), 60, true, archive(true, Ending::Expired)),
-            // A mark of an earlier end goes with the next.
+            // The next end removes the mark of an earlier one.
             (Ended::Hopeless("why".into()), 60, true, archive(true, Ending::Plain)),
         ] {
             let case = format!("{ended:?} {retention} {awaited}");
@@ -342,7 +342,7 @@ mod tests {
         let Action::Retry { counted: true, extra, .. } = at_last((0, 25)) else { panic!("it counts") };
         assert_eq!(extra, deferrals(0));
         assert_eq!(at_last((25, 25)), Action::Archive { error: "why".into(), extra: deferrals(0) });
-        // Another end begins the count anew.
+        // An end of another kind resets the count.
         let action = decide_with(fails(Policy::Fail), (0, 25), 0, OnUnknown::Requeue, deferrals(9));
         let Action::Retry { extra, .. } = action else { panic!("{action:?}") };
         assert_eq!(extra, deferrals(0));

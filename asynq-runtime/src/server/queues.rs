@@ -1,7 +1,7 @@
-//! Which queues to ask for how much: by weight or strictly by rank, within the limit of each.
+//! Decides how many tasks to ask of each queue: by weight or strictly by rank, within the limit of each queue.
 //!
-//! A server is told *entries*: queues, and patterns that stand for all queues of such a name. The weight of a pattern is
-//! that of all its queues together, so that a thousand tenants do not drown the rest; its limit is that of each of them.
+//! A server serves *entries*: queues, and patterns that stand for all queues of such a name. The queues of a pattern share
+//! its weight, so that a thousand tenants do not drown the rest; its limit holds for each of them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,17 +10,17 @@ use asynq_grammar::Pattern;
 use crate::task::{QueueName, QueueWeight};
 use fastrand::Rng;
 
-/// Most queues that one call asks.
+/// How many queues one call asks at most.
 pub(crate) const MOST_ASKED: usize = 100;
 
-/// One entry of what a server was told to serve.
+/// A queue that a server serves, or a pattern of such queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
-    /// A queue, or all that match.
+    /// The name of a queue, or a pattern that matches names.
     pub(crate) pattern: Pattern,
     /// At least 1.
     pub(crate) weight: u32,
-    /// Most tasks of one queue at a time on this server.
+    /// How many tasks of one queue run at a time on this server at most.
     pub(crate) limit: Option<usize>,
 }
 
@@ -29,17 +29,17 @@ pub(crate) struct Entry {
 pub(crate) struct Queues {
     names: Vec<QueueName>,
     positions: HashMap<QueueName, usize>,
-    /// Per queue: by which entry it is served.
+    /// Per queue: the entry by which it is served.
     entry_of: Vec<usize>,
     entries: Vec<Entry>,
-    /// Per entry: its weight, divided by the greatest common divisor of all.
+    /// Per entry: its weight, divided by the greatest common divisor of all weights.
     weights: Vec<u64>,
-    /// The queues of each entry, greatest weight first; equal ones as declared.
+    /// The queues of each entry, by descending weight of the entries; entries of one weight stay as declared.
     ranked: Vec<Vec<usize>>,
     strict: bool,
 }
 
-/// A queue that may be asked, and for how much at most.
+/// A queue that may be asked for tasks, and for how many at most.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Open {
     pub(crate) queue: usize,
@@ -47,8 +47,8 @@ pub(crate) struct Open {
 }
 
 impl Queues {
-    /// The queues of `entries`, `known` being those that exist. A queue that is named is served by its own entry and
-    /// need not exist; of several patterns the one that was given first counts.
+    /// Returns the queues of `entries`, where `known` are the queues that exist. A queue that is named is served by its own
+    /// entry and need not exist; of several patterns that match, the first one counts.
     pub(crate) fn new<'a>(entries: &[Entry], known: impl IntoIterator<Item = &'a QueueName>, strict: bool) -> Self {
         let named = entries.iter().enumerate().filter(|(_, entry)| entry.pattern.is_exact());
         let mut found: Vec<(usize, QueueName)> =
@@ -79,7 +79,7 @@ impl Queues {
         &self.names
     }
 
-    /// Where it stands among the [`names`](Self::names).
+    /// Returns the position of a queue among the [`names`](Self::names).
     pub(crate) fn position(&self, name: &QueueName) -> Option<usize> {
         self.positions.get(name).copied()
     }
@@ -92,18 +92,18 @@ impl Queues {
         self.strict
     }
 
-    /// Most tasks of this queue at a time; `None` = as many as there are slots.
+    /// Returns how many tasks of this queue run at a time at most; `None` = as many as there are slots.
     pub(crate) fn limit(&self, queue: usize) -> Option<usize> {
         self.entries[self.entry_of[queue]].limit
     }
 
-    /// The queues by rank: those of one entry are equal.
+    /// Returns the queues by rank: queues of one entry have one rank.
     pub(crate) fn ranked(&self) -> &[Vec<usize>] {
         &self.ranked
     }
 
-    /// The open queues in an order drawn by weight, without replacement: one comes first with the chance of its weight,
-    /// and so on among the rest.
+    /// Returns the open queues in an order drawn by weight, without replacement: the chance of a queue to come first is its share
+    /// of the weights, and so on among the rest.
     pub(crate) fn order(&self, open: &[Open], random: &mut Rng) -> Vec<Open> {
         let open_of = self.count_by_entry(open);
         let mut keyed: Vec<(f64, Open)> = open
@@ -120,11 +120,10 @@ impl Queues {
         keyed.into_iter().map(|(_, open)| open).collect()
     }
 
-    /// Shares `free` slots among the open queues by weight, as far as they have room; what it returns never asks for more
-    /// than `free` in all, asks no more than [`MOST_ASKED`] queues, and leaves a slot out only when none of those has room
-    /// for it.
+    /// Shares `free` slots among the open queues by weight, as far as they have room. The shares are at most `free` in all and go
+    /// to at most [`MOST_ASKED`] queues. A slot is left over only when none of those queues has room for it.
     ///
-    /// One throw decides: on average each queue gets exactly its share, and never differs from it by a whole slot.
+    /// One random number decides: on average each queue gets exactly its share, and never differs from it by a whole slot.
     pub(crate) fn share(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
         if free.min(open.len()) > MOST_ASKED {
             let mut some = self.order(open, random);
@@ -147,8 +146,9 @@ impl Queues {
         open.iter().map(|open| open.queue).zip(asked).filter(|&(_, n)| n > 0).collect()
     }
 
-    /// [`share`](Self::share) in whole chunks, so that fewer queues are asked: on average each gets its share all the same. Slots
-    /// that are left, because a queue has no room for a chunk, are shared one by one. The `open` queues come by their numbers.
+    /// Shares slots as [`share`](Self::share) does, but in whole chunks, so that fewer queues are asked. On average each queue
+    /// still gets its share. Slots that are left, because a queue has no room for a chunk, are shared one by one. `open` must be
+    /// sorted by queue.
     pub(crate) fn share_in_chunks(
         &self,
         free: usize,
@@ -156,7 +156,7 @@ impl Queues {
         chunk: usize,
         random: &mut Rng,
     ) -> Vec<(usize, usize)> {
-        // Without chunks each would get as much.
+        // Without chunks each queue would get as many slots.
         if chunk <= 1 || free >= open.len().saturating_mul(chunk) {
             return self.share(free, open, random);
         }
@@ -164,7 +164,7 @@ impl Queues {
         let mut asked = self.share(free.div_ceil(chunk), &in_chunks, random);
         let room_of = |queue| open.binary_search_by_key(&queue, |open| open.queue).map_or(0, |place| open[place].room);
         let chunks: usize = asked.iter().map(|(_, n)| n).sum();
-        // One of them may not be whole, and any of them is that one.
+        // The last chunk may not be whole; the queue that gets it is drawn at random.
         let (over, mut whole) = ((chunks * chunk).saturating_sub(free), random.usize(..chunks.max(1)));
         for (queue, n) in &mut asked {
             let is_short = whole < *n;
@@ -188,7 +188,7 @@ impl Queues {
     }
 
     /// Shares `free` slots so that as many open queues as possible are asked at all, in one round trip: for a server that
-    /// knows of no work anywhere, where a weight has nothing to decide yet.
+    /// knows of no work anywhere, where weights need not decide yet.
     pub(crate) fn probe(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
         let mut reached = self.order(open, random);
         reached.retain(|open| open.room > 0);
@@ -202,7 +202,7 @@ impl Queues {
         asked
     }
 
-    /// `slots` shared by weight among the open queues at `places`, the weight of an entry equally among its queues.
+    /// Shares `slots` by weight among the open queues at `places`. The queues of an entry share its weight equally.
     fn split(&self, slots: usize, open: &[Open], places: &[usize], random: &mut Rng) -> Vec<(usize, usize)> {
         let mut queues_of = vec![0_u64; self.entries.len()];
         places.iter().for_each(|&place| queues_of[self.entry_of[open[place].queue]] += 1);
@@ -224,7 +224,7 @@ impl Queues {
     }
 }
 
-/// The entries with their weights as they were declared, which is what asynq shows; a pattern as it is written.
+/// Returns the entries with their weights as they were declared, as asynq shows them; a pattern is shown as written.
 pub(crate) fn shown(entries: &[Entry]) -> Vec<QueueWeight> {
     let one = |entry: &Entry| QueueWeight {
         queue: Some(entry.pattern.as_str().to_owned()),
@@ -233,15 +233,15 @@ pub(crate) fn shown(entries: &[Entry]) -> Vec<QueueWeight> {
     entries.iter().map(one).collect()
 }
 
-/// `slots` in whole portions by weight, with one throw: the borders between the portions are moved together by the same
-/// fraction of a slot (systematic sampling).
+/// Divides `slots` into whole portions by weight, with one random number: it moves all borders between the portions by the
+/// same fraction of a slot (systematic sampling).
 fn portions(slots: usize, weights: &[f64], random: &mut Rng) -> Vec<usize> {
     let total: f64 = weights.iter().sum();
     let shift = random.f64();
     let (mut below, mut before, last) = (0.0, 0, weights.len().saturating_sub(1));
     let portion = |(place, weight): (usize, &f64)| {
         below += weight;
-        // The last border is exact, whatever the sum was rounded to.
+        // The last border is exact, however the sum was rounded.
         let border = if place == last { slots } else { ((slots as f64 * below / total + shift) as usize).min(slots) };
         border - std::mem::replace(&mut before, border)
     };

@@ -1,8 +1,8 @@
-//! Requeues the tasks of workers that died at the head of their queues, first of all at the start.
+//! Requeues the tasks of crashed workers at the heads of their queues; the first pass comes at the start.
 //!
-//! It looks again when the first of the leases that it saw has passed. A crash is not a failure: no retry is spent.
+//! The next pass comes when the first lease that the last pass saw has expired. A crash is not a failure: no retry is spent.
 //!
-//! A server that cannot extend its own leases does not judge those of others: the cause is then the broker, or the way to it.
+//! A server that cannot extend its own leases does not recover those of others: the cause is then the broker or the network.
 
 use std::{
     sync::{Arc, atomic::Ordering},
@@ -14,11 +14,11 @@ use fastrand::Rng;
 use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
-/// Soonest and latest pass while a lease may have passed. A dead worker's task starts again this much after the broker can
-/// tell that it is dead.
+/// Bounds of the pause while a lease may have expired. The task of a crashed worker starts again this much after its lease has
+/// expired.
 const SOONEST: Duration = Duration::from_millis(250);
 const LATEST: Duration = Duration::from_secs(1);
-/// Longest pause while none can have passed, as a part of a lease: another server's leases may be shorter.
+/// The lease divided by this is the longest pause while no lease can have expired: another server's leases may be shorter.
 const QUIET: u32 = 6;
 
 /// Recovers until it is dropped.
@@ -32,7 +32,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         let pause = match pass(&context).await {
             Ok(quiet) => {
                 retry_backoff.on_success();
-                // Many servers spread out.
+                // A random part spreads many servers out.
                 let spread = between.mul_f64(0.2 * random.f64());
                 quiet.min(longest).max(between.mul_f64(0.8)) + spread
             }
@@ -42,7 +42,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Recovers all that can be. Returns how long there can be nothing more.
+/// Recovers all tasks whose leases have expired. Returns how long no other lease can expire.
 async fn pass(context: &ServerContext) -> Result<Duration, BrokerError> {
     let queues = context.queues.now();
     let quiet = context.answer(context.broker.until_lapse(queues.names())).await?;

@@ -1,4 +1,4 @@
-//! What a component does when the broker does not answer: says so now and then, and pauses ever longer.
+//! Handles errors of the broker in a component: logs them now and then, and pauses ever longer.
 
 use std::time::{Duration, Instant};
 
@@ -9,12 +9,12 @@ use crate::broker::BrokerError;
 
 /// asynq's limit: one line per 3 s and component.
 const BETWEEN_LINES: Duration = Duration::from_secs(3);
-/// A wait that ends sooner than this has not waited.
+/// A wait that ends sooner than this counts as ended at once.
 const AT_ONCE: Duration = Duration::from_millis(2);
-/// So many waits in a row may end at once for nothing.
+/// So many waits in a row may end at once without work, before pauses begin.
 const SPURIOUS_WAKEUPS: u32 = 8;
 
-/// One component's trouble with the broker.
+/// The back-off of one component while the broker fails.
 #[derive(Debug)]
 pub(crate) struct RetryBackoff {
     component: &'static str,
@@ -25,7 +25,7 @@ pub(crate) struct RetryBackoff {
 }
 
 impl RetryBackoff {
-    /// Pauses from 100 ms up to `most`.
+    /// Creates a back-off whose pauses grow from 100 ms to `most`.
     pub(crate) fn new(component: &'static str, most: Duration) -> Self {
         Self {
             component,
@@ -36,7 +36,7 @@ impl RetryBackoff {
         }
     }
 
-    /// The broker failed; returns how long to wait before trying again.
+    /// Notes and logs that the broker failed. Returns how long to wait before the next try.
     pub(crate) fn on_error(&mut self, error: &BrokerError) -> Duration {
         if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
             self.last_line = Some(Instant::now());
@@ -47,7 +47,7 @@ impl RetryBackoff {
         self.backoff.pause(&mut self.random)
     }
 
-    /// The broker answered.
+    /// Notes that the broker answered: the next pause is the first again.
     pub(crate) fn on_success(&mut self) {
         if self.is_on {
             tracing::info!(component = self.component, "the broker answers again");
@@ -57,7 +57,7 @@ impl RetryBackoff {
     }
 }
 
-/// Keeps a wait that ends for nothing again and again from becoming a busy loop.
+/// Keeps a wait that ends without work again and again from becoming a busy loop.
 #[derive(Debug)]
 pub(crate) struct SpuriousWakeups {
     seen: u32,
@@ -71,13 +71,13 @@ impl SpuriousWakeups {
         Self { seen: 0, backoff, random: Rng::new() }
     }
 
-    /// There was work: the wake-up was justified.
+    /// Notes that there was work, so that the wake-up was justified.
     pub(crate) fn on_work(&mut self) {
         self.seen = 0;
         self.backoff.reset();
     }
 
-    /// Nothing was there after a wait of `waited`; returns how long to pause, usually not at all.
+    /// Notes that there was no work after a wait of `waited`. Returns how long to pause, usually not at all.
     pub(crate) fn on_nothing(&mut self, waited: Duration) -> Duration {
         if waited > AT_ONCE {
             self.on_work();

@@ -1,4 +1,4 @@
-//! How long a failed task waits: its job's own way, else the server's, else asynq's formula.
+//! Decides how long a failed task waits: by its job's back-off, else by the server's, else by asynq's formula.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -12,12 +12,13 @@ const LONGEST_RETRY_DELAY: Duration = asynq_grammar::backoff::LONGEST;
 
 type Decide = dyn Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync;
 
-/// How long failed tasks of a whole server wait, decided by a function: asynq's `RetryDelayFunc`.
+/// The retry delay of the failed tasks of a whole server, decided by a function: asynq's `RetryDelayFunc`.
 #[derive(Clone)]
 pub struct ServerBackoff(Arc<Decide>);
 
 impl ServerBackoff {
-    /// What this function says of how often the task had failed before, of the error, and of the task; at most 10 days.
+    /// Creates a back-off that calls `decide` with how often the task had failed before, the error and the task. A longer delay
+    /// than 10 days is cut to that.
     pub fn new(decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
         Self(Arc::new(decide))
     }
@@ -29,7 +30,7 @@ impl fmt::Debug for ServerBackoff {
     }
 }
 
-/// What decides how long one task waits after a failure.
+/// The back-offs that decide how long one task waits after a failure.
 #[derive(Debug, Clone)]
 pub(crate) struct RetryDelayRule {
     pub(crate) job: Option<Backoff>,
@@ -38,7 +39,7 @@ pub(crate) struct RetryDelayRule {
 }
 
 impl RetryDelayRule {
-    /// The delay after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task must
+    /// Returns the delay after `error`; `None` leaves it to asynq's formula. A function that panics is passed over: the task must
     /// not suffer for it.
     pub(crate) fn after(&self, error: &JobError) -> Option<Duration> {
         let retried = u32::try_from(self.message.retried).unwrap_or(0);
@@ -51,8 +52,8 @@ impl RetryDelayRule {
     }
 }
 
-/// asynq's delay before the next attempt of a task that has failed `retried` times before: n⁴ + 15 s,
-/// and up to 29·(n+1) s on top, as `jitter_step` says (0..30), so that tasks that failed together do not return together.
+/// Returns asynq's delay before the next attempt of a task that has failed `retried` times before: n⁴ + 15 s, and up to
+/// 29·(n+1) s more by `jitter_step` (0..30), so that tasks that failed together do not return together.
 pub(super) fn default_retry_delay(retried: u32, jitter_step: u32) -> Duration {
     let n = u64::from(retried);
     let jitter = u64::from(jitter_step % 30).saturating_mul(n + 1);

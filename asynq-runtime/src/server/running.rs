@@ -1,4 +1,4 @@
-//! A server that runs, held by its owner: look at it, quiet it, leave in order, or drop it.
+//! A running server: its owner inspects it, quiets it, shuts it down, or drops it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{broker::Broker, client::Client};
 
-/// A server that runs. Dropping it ends everything at once: what was running runs again when its lease is over. To
-/// leave in order, [`shutdown`](Self::shutdown).
+/// A running server. Dropping it ends everything at once: tasks that were running run again when their leases are over.
+/// [`shutdown`](Self::shutdown) leaves in order instead.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -38,33 +38,33 @@ pub struct Running {
 }
 
 impl Running {
-    /// A client of the server's broker.
+    /// Returns a client of the server's broker.
     pub fn client(&self) -> Client {
         Client::new(Arc::clone(&self.context.broker))
     }
 
-    /// The broker.
+    /// Returns the broker.
     pub fn broker(&self) -> &Arc<dyn Broker> {
         &self.context.broker
     }
 
-    /// Stops fetching, as TSTP does; what runs goes on.
+    /// Stops fetching, as TSTP does. Running jobs go on.
     pub fn quiet(&self) {
         self.context.quiet.cancel();
     }
 
-    /// How many tasks run at the moment.
+    /// Returns how many tasks run at the moment.
     pub fn running(&self) -> usize {
         self.context.runs.running()
     }
 
-    /// Named moments, for tests.
+    /// Returns the named moments of the server, for tests to await.
     pub fn signals(&self) -> &Signals {
         &self.context.signals
     }
 
     /// Waits until there is a reason to shut down: a service has failed, the broker is broken for good, or as many blocking jobs
-    /// were given up (`kill_after`) as the server has slots. Waits for ever if there is none.
+    /// as run at a time were given up (`kill_after`). Waits for ever if there is no such reason.
     pub async fn failed(&self) {
         tokio::select! {
             () = self.services.failed() => {}
@@ -74,9 +74,9 @@ impl Running {
     }
 
     /// Leaves in order: fetches nothing more, lets running jobs end within the shutdown timeout, requeues the rest at
-    /// the heads of their queues without spending a retry, and takes the server off the list. It returns at most a
+    /// the heads of their queues without spending a retry, and takes the server off the list. Returns at most a
     /// second after the timeout, even if the broker is dead or a blocking job does not return: the thread of such a job holds
-    /// neither this call nor the end of a multi-thread runtime. A current-thread runtime waits for it when it is dropped.
+    /// neither this call nor the end of a multi-thread runtime. A current-thread runtime waits for the thread when it is dropped.
     ///
     /// # Errors
     ///
@@ -89,9 +89,10 @@ impl Running {
         self.outcome()
     }
 
-    /// Serves until `asked` says to leave or there is a reason to shut down, as in [`failed`](Self::failed); then leaves in order.
+    /// Serves until `asked` receives a request to leave or there is a reason to shut down, as in [`failed`](Self::failed). Then
+    /// leaves in order.
     ///
-    /// The heartbeat runtime follows `asked`: a job that blocks the caller's thread delays no signal.
+    /// The heartbeat runtime receives from `asked`, so that a job which blocks the caller's thread delays no signal.
     ///
     /// # Errors
     ///
@@ -121,7 +122,7 @@ impl Running {
         std::mem::take(self.lifecycle_hooks.get_mut().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Ends everything at once; the same as dropping it.
+    /// Ends everything at once, as dropping the value does.
     pub fn abort(self) {}
 }
 

@@ -1,6 +1,7 @@
-//! The queues that the server serves at the moment: patterns are looked up in the broker again and again.
+//! The queues that the server serves at the moment. Patterns are matched against the broker's queues again and again.
 //!
-//! Redis and SQLite both tell only names, so this asks for the list; where no pattern was given, nobody asks.
+//! A broker only notifies that its queues may have changed, so each look reads the whole list. A server without patterns
+//! never looks.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
@@ -17,7 +18,7 @@ use crate::{broker::BrokerError, task::QueueName};
 /// Longest pause between two tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What is served, as the components see it: each takes [`now`](Self::now) for one pass.
+/// The queues to serve. Each component takes [`now`](Self::now) for one pass.
 #[derive(Debug)]
 pub(crate) struct ServedQueues {
     entries: Vec<Entry>,
@@ -26,7 +27,7 @@ pub(crate) struct ServedQueues {
 }
 
 impl ServedQueues {
-    /// The queues that are named; those of patterns come with the first [`learn`](Self::learn).
+    /// Starts with the queues that are named. Queues of patterns come with the first [`learn`](Self::learn).
     pub(crate) fn new(entries: Vec<Entry>, strict: bool) -> Self {
         let now = watch::Sender::new(Arc::new(Queues::new(&entries, [], strict)));
         Self { entries, strict, now }
@@ -36,19 +37,19 @@ impl ServedQueues {
         Arc::clone(&self.now.borrow())
     }
 
-    /// Waits until other queues are served than `these`.
+    /// Waits until the queues to serve are not `these` any more.
     pub(crate) async fn changed(&self, these: &Arc<Queues>) {
         let mut now = self.now.subscribe();
         // The sender is `self`, so this cannot end with an error.
         let _ = now.wait_for(|now| !Arc::ptr_eq(now, these)).await;
     }
 
-    /// Whether queues may come and go.
+    /// Returns whether queues may come and go.
     pub(crate) fn has_patterns(&self) -> bool {
         self.entries.iter().any(|entry| !entry.pattern.is_exact())
     }
 
-    /// These queues exist. Returns how many came and how many went, if any did.
+    /// Takes `known` as the queues that exist. Returns how many served queues came and how many went, if any did.
     pub(crate) fn learn(&self, known: &[QueueName]) -> Option<(usize, usize)> {
         // Other programs have other rules for names.
         let known = known.iter().filter(|name| QueueName::new(name.as_str()).is_ok());
@@ -63,7 +64,7 @@ impl ServedQueues {
     }
 }
 
-/// Looks for queues until it is dropped.
+/// Keeps the queues of patterns up to date until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("queue patterns", LONGEST_PAUSE);
     while context.queues.has_patterns() {
@@ -74,7 +75,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Looks which queues there are, and waits until there may be others.
+/// Reads which queues exist, and waits until there may be others.
 async fn look(context: &ServerContext) -> Result<(), BrokerError> {
     let known = context.answer(context.broker.queues()).await?;
     if let Some((came, went)) = context.queues.learn(&known) {

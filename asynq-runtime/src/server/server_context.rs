@@ -1,4 +1,4 @@
-//! What the components of one server share.
+//! The state that the components of one server share.
 
 use std::{
     future::Future,
@@ -30,10 +30,10 @@ use crate::{
     task::{Extra, ServerInfo},
 };
 
-/// Before a task is tried again that met a mistake of ours.
+/// Delay before the next try of a task whose attempt met a defect of this library.
 const AFTER_MISTAKE: Duration = Duration::from_secs(60);
 
-/// What the components of one server share.
+/// The state that the components of one server share.
 #[derive(Debug)]
 pub(crate) struct ServerContext {
     pub(crate) broker: Arc<dyn Broker>,
@@ -44,17 +44,17 @@ pub(crate) struct ServerContext {
     pub(crate) aggregations: Arc<Aggregations>,
     /// The layers around the executor's work, if there are any.
     pub(crate) layer_stack: Option<Arc<LayerStack>>,
-    /// Where jobs run.
+    /// The runtime on which jobs run.
     pub(crate) jobs: runtime::Handle,
     pub(crate) runs: ActiveRuns,
     pub(crate) outbox: Outbox,
     pub(crate) signals: Signals,
     pub(crate) started: DateTime<Utc>,
-    /// Whether the last extension of leases was answered; true before the first.
+    /// Whether the last extension of leases was answered; true before the first one.
     pub(crate) extends: AtomicBool,
     /// Whether the last fetch found nothing.
     pub(crate) found_nothing: AtomicBool,
-    /// Cancelled when nothing more may be fetched.
+    /// Cancelled when no more tasks may be fetched.
     pub(crate) quiet: CancellationToken,
     /// Cancelled when the server is leaving.
     pub(crate) closing: CancellationToken,
@@ -62,22 +62,22 @@ pub(crate) struct ServerContext {
     pub(crate) fetched_last: CancellationToken,
     /// Cancelled when the aggregator has ended, or if there is none.
     pub(crate) aggregated_last: CancellationToken,
-    /// Cancelled when the server takes itself off the list: a later beat would put it there again.
+    /// Cancelled when the server takes itself off the list of servers: a later beat would put it on the list again.
     pub(crate) leaving: CancellationToken,
     /// Cancelled when all services have ended.
     pub(crate) services_ended: CancellationToken,
 }
 
 impl ServerContext {
-    /// Gives a task in hand a slot, which is free again as soon as its job has ended or the slot is dropped; its outcome
-    /// goes on in the outbox. `None` if it was lost meanwhile.
+    /// Gives a held task a slot, which is free again as soon as its job has ended or the slot is dropped. The outbox then sends
+    /// the outcome of the task. Returns `None` if the task was lost meanwhile.
     pub(crate) fn slot(self: &Arc<Self>, task: Arc<ActiveRun>, permit: Option<Permit>) -> Option<Slot> {
         let starts = self.runs.start(&task);
         starts.then(|| Slot { context: Arc::clone(self), task, permit })
     }
 
-    /// Runs tasks on the jobs' runtime, each for itself. They go there together: each one that comes from another
-    /// thread takes a lock there and wakes a thread.
+    /// Spawns each task on the jobs' runtime. Several tasks are spawned from one task on that runtime: each spawn from another
+    /// thread takes a lock and wakes a thread.
     pub(crate) fn launch(&self, mut slots: Vec<Slot>) {
         if slots.len() > 1 {
             self.jobs.spawn(async move {
@@ -90,10 +90,10 @@ impl ServerContext {
         }
     }
 
-    /// Requeues what calls of the fetcher took that never returned at the heads of its queues, also that of calls which are
-    /// under way for longer than `older` where a job may block the fetcher's thread.
+    /// Requeues the tasks of dequeues that never returned, at the heads of their queues. Where a job may block the fetcher's
+    /// thread, the tasks of dequeues that have been under way for longer than `older` are requeued as well.
     pub(crate) async fn release_unanswered(&self, older: Duration) -> Result<(), BrokerError> {
-        // Where the fetcher has its thread to itself, a call that is under way is waited for.
+        // Where no job can block the fetcher's thread, a dequeue that is under way is waited for.
         let older = if self.broker.dequeues_beside_jobs() { older } else { Duration::MAX };
         let released = self.answer(self.broker.release_unanswered(&self.member, older)).await?;
         if !released.is_empty() {
@@ -107,22 +107,22 @@ impl ServerContext {
         Ok(())
     }
 
-    /// Has tasks requeued at the heads of their queues, unless they have been settled or were lost meanwhile; one whose attempt
-    /// has ended is settled as was decided. They come in the order in which they were taken, or the outbox gathers them and sees
-    /// to it: the last one to be requeued is the next to be taken.
+    /// Requeues tasks at the heads of their queues, unless they were settled or lost meanwhile. A task whose attempt has ended is
+    /// settled as was decided. The tasks come in the order in which they were taken, or the outbox gathers and orders them: the
+    /// task that is requeued last is taken next.
     pub(crate) fn requeue(&self, tasks: &[Arc<ActiveRun>]) {
         for task in tasks.iter().rev() {
             self.settle(task, || Self::requeue_settlement(&task.attempt));
         }
     }
 
-    /// Has a task settled as was decided at the end of its attempt, or as `undecided` says where that has not ended; not if
-    /// another did so, or if it was lost.
+    /// Settles a task as was decided at the end of its attempt, or with `undecided` if its attempt has not ended. Does nothing
+    /// if the task is settled already, or was lost.
     fn settle(&self, task: &ActiveRun, undecided: impl FnOnce() -> Settlement) {
         self.outbox.add(task.place, || task.settling().then(|| task.decided().unwrap_or_else(undecided)));
     }
 
-    /// The settlement that requeues a task at the head of its queue.
+    /// Returns the settlement that requeues a task at the head of its queue.
     pub(crate) fn requeue_settlement(attempt: &Attempt) -> Settlement {
         Settlement {
             run: attempt.key.clone(),
@@ -132,14 +132,14 @@ impl ServerContext {
         }
     }
 
-    /// Notifies `idle` if the server is.
+    /// Notifies `idle` if the last fetch found nothing and no run is active.
     pub(crate) fn note_idle(&self) {
         if self.found_nothing.load(Ordering::Acquire) && self.runs.is_empty() {
             self.signals.idle.notify();
         }
     }
 
-    /// The server as others see it.
+    /// Returns the facts of the server that its beats show to other programs.
     pub(crate) fn shown(&self) -> ServerInfo {
         let status = match (self.closing.is_cancelled(), self.quiet.is_cancelled()) {
             (true, _) => "closed",
@@ -154,7 +154,7 @@ impl ServerContext {
         }
     }
 
-    /// The jobs' runtime is ending, and would drop whatever came after this as well.
+    /// Makes the server quiet, because the jobs' runtime is ending and would drop any further task as well.
     pub(crate) fn runtime_has_ended(&self) {
         if !self.quiet.is_cancelled() {
             tracing::error!(
@@ -164,13 +164,13 @@ impl ServerContext {
         }
     }
 
-    /// Whether `error` says no more than that this server has left and closed its broker.
+    /// Returns whether `error` only says that this server has left and closed its broker.
     pub(crate) fn has_closed(&self, error: &BrokerError) -> bool {
         self.closing.is_cancelled() && error.kind() == BrokerErrorKind::Closed
     }
 
-    /// Waits for an answer of the broker, but not for ever. Brokers have shorter limits of their own; this one holds
-    /// even where a broker forgot one.
+    /// Waits for an answer of the broker, but not for ever. Brokers have shorter limits of their own; this limit holds even
+    /// where a broker has none.
     pub(crate) async fn answer<T>(&self, call: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
         timeout(self.longest_call(), call).await.unwrap_or_else(|_| Err(no_answer()))
     }
@@ -179,7 +179,7 @@ impl ServerContext {
         ANSWER.max(self.broker.call_limit() + Duration::from_secs(1))
     }
 
-    /// The same for a wait that ends by itself after [`SAFETY_NET`].
+    /// Like [`answer`](Self::answer), for a call that waits for up to [`SAFETY_NET`] before the broker answers.
     pub(crate) async fn notification<T>(
         &self,
         wait: impl Future<Output = Result<T, BrokerError>>,
@@ -192,7 +192,7 @@ pub(crate) fn no_answer() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "the broker gave no answer")
 }
 
-/// One task's hold on its slot. However its future ends, the slot is given back and the task is settled.
+/// The slot of one task. However the task's future ends, the drop frees the slot and settles the task.
 pub(crate) struct Slot {
     context: Arc<ServerContext>,
     task: Arc<ActiveRun>,
@@ -200,7 +200,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// Runs the task, if it is still ours.
+    /// Runs the task, if this server still has its lease.
     async fn run(mut self) {
         let (task, permit) = (&self.task, self.permit.take());
         if !lease::still_ours(&self.context, task).await {
@@ -219,7 +219,7 @@ impl Drop for Slot {
 }
 
 impl Slot {
-    /// What becomes of a task whose attempt was neither ended nor stopped.
+    /// Returns the settlement of a task whose attempt neither ended nor was stopped.
     fn unended(&self) -> Settlement {
         let settlement = ServerContext::requeue_settlement(&self.task.attempt);
         if std::thread::panicking() {
@@ -230,7 +230,7 @@ impl Slot {
     }
 }
 
-/// A defect of this library; going back to the head of the queue would meet it again at once.
+/// Returns the action after a defect of this library. A task at the head of its queue would meet the defect again at once.
 fn after_mistake(extra: &Extra) -> Action {
     let error =
         Some("the worker panicked outside of the job: this is a defect of asynq-runtime, please report it".to_owned());

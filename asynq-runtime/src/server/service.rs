@@ -1,4 +1,4 @@
-//! The slot for long-running neighbours of the jobs: cron, dashboard and metrics plug in here, unknown to this crate.
+//! Long-running services beside the jobs. Crates that this one does not depend on bring them: cron, dashboard, metrics.
 
 use std::{
     fmt,
@@ -23,30 +23,30 @@ use crate::{
     job::{BoxError, BoxFuture, Registry, panics::Caught},
 };
 
-/// A neighbour of the jobs that lives as long as the server. It runs on the runtime that runs the jobs, unless it asks for
-/// the thread of the heartbeat.
+/// Work beside the jobs that lasts as long as the server. A service runs on the runtime of the jobs, unless it asks for the
+/// thread of the heartbeat.
 pub trait Service: Send + 'static {
-    /// Its name, for messages.
+    /// Returns the name of the service, for messages.
     fn name(&self) -> &'static str;
 
-    /// Whether a server may run for it alone, without any job; default no. Such a server serves no queue.
+    /// Returns whether a server may run for this service alone, without any job; default no. Such a server serves no queue.
     fn stands_alone(&self) -> bool {
         false
     }
 
-    /// Whether it runs on the server's own thread beside the heartbeat, so that jobs which block every thread of their
-    /// runtime do not hold it up; default no. It must never block there, because that would cost the server its leases:
+    /// Returns whether the service runs on the server's own thread beside the heartbeat, so that jobs which block every thread of
+    /// their runtime do not delay it; default no. The service must never block there, because the server would lose its leases:
     /// code of the program that may block belongs on [`ServiceContext::jobs`].
     fn runs_beside_heartbeat(&self) -> bool {
         false
     }
 
-    /// Works until the context says that the server is stopping. An error stops the server; ending early without one
-    /// does not.
+    /// Works until the context says that the server is stopping. An error stops the server; an early end without an error does
+    /// not.
     fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>>;
 }
 
-/// What a service may use. Cheap to clone.
+/// The parts of a server that its services may use. Cheap to clone.
 #[derive(Clone)]
 pub struct ServiceContext {
     pub(super) client: Client,
@@ -57,32 +57,32 @@ pub struct ServiceContext {
 }
 
 impl ServiceContext {
-    /// A client of the server's broker.
+    /// Returns a client of the server's broker.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The jobs of the server.
+    /// Returns the jobs of the server.
     pub fn registry(&self) -> &Registry {
         &self.registry
     }
 
-    /// The runtime on which the jobs run.
+    /// Returns the runtime on which the jobs run.
     pub fn jobs(&self) -> &runtime::Handle {
         &self.jobs
     }
 
-    /// What was given for the flags of services.
+    /// Returns the values that were given for the flags of services.
     pub fn flags(&self) -> &Flags {
         &self.flags
     }
 
-    /// A name for a service that shows itself to asynq's tools besides the server: `HOST:PID:UUID`, new at every call.
+    /// Returns a name for a service that asynq's tools list besides the server: `HOST:PID:UUID`, new at every call.
     pub fn new_name(&self) -> ServerName {
         super::heartbeat::new_name()
     }
 
-    /// Whether the server is stopping.
+    /// Returns whether the server is stopping.
     pub fn is_stopping(&self) -> bool {
         self.stopping.is_cancelled()
     }
@@ -102,23 +102,23 @@ impl fmt::Debug for ServiceContext {
 /// A service that a linked crate offers to every server: `inventory::submit! { ServiceEntry { .. } }`.
 ///
 /// A program of `main!` starts it by its flags. A server of [`Server::builder`](super::Server::builder) starts it as if no
-/// flag was given, unless the server has a service of that name already or was told to leave linked services out.
+/// flag was given, unless the server has a service of that name already or leaves linked services out.
 #[derive(Clone, Copy)]
 pub struct ServiceEntry {
-    /// Its name.
+    /// Name of the service.
     pub name: &'static str,
-    /// Makes it from the values of its flags; `None` when they leave it off.
+    /// Makes the service from the values of its flags; `None` when they leave it off.
     pub make: fn(&Flags) -> Option<Box<dyn Service>>,
-    /// The flags that it adds to the program's command line.
+    /// The flags that the service adds to the program's command line.
     pub flags: fn() -> Vec<Flag>,
-    /// What it adds to the listing of `jobs`.
+    /// The rows that the service adds to the listing of `jobs`.
     pub rows: fn() -> Vec<ServiceRow>,
 }
 
 inventory::collect!(ServiceEntry);
 
 impl ServiceEntry {
-    /// Every service that is linked into this program, by name.
+    /// Returns every service that is linked into this program, by name.
     pub fn linked() -> Vec<&'static Self> {
         let mut entries: Vec<_> = inventory::iter::<Self>().collect();
         entries.sort_by_key(|entry| entry.name);
@@ -135,11 +135,11 @@ impl fmt::Debug for ServiceEntry {
 /// One line that a service adds to the listing of `jobs`, such as a periodic entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceRow {
-    /// What it is about: a job's name, an address.
+    /// Subject of the row: a job's name, an address.
     pub what: String,
     /// When or how, for people: a schedule, a port.
     pub detail: String,
-    /// Its next moments, soonest first; empty where it has none.
+    /// The next moments of the subject, soonest first; empty where it has none.
     pub next: Vec<DateTime<Utc>>,
 }
 
@@ -155,7 +155,7 @@ pub(super) struct Services {
 type Failure = (&'static str, SharedError);
 
 impl Services {
-    /// Starts them where jobs run, or on `heartbeat`; `ended` is cancelled when all have ended.
+    /// Starts each service on the runtime of the jobs, or on `heartbeat`; `ended` is cancelled when all services have ended.
     pub(super) fn start(
         services: Vec<Box<dyn Service>>,
         context: ServiceContext,
@@ -163,7 +163,7 @@ impl Services {
         ended: CancellationToken,
     ) -> Self {
         let (mut running, jobs) = (JoinSet::new(), context.jobs.clone());
-        // The other thread has no subscriber of its own: a service logs where the program that starts the server does.
+        // The thread of a service may have no subscriber: the service logs to that of the thread which starts the server.
         let subscriber = tracing::dispatcher::get_default(Dispatch::clone);
         let subscriber = Some(subscriber).filter(|subscriber| !subscriber.is::<NoSubscriber>());
         for service in services {
@@ -195,12 +195,12 @@ impl Services {
         Self { watcher: watcher.abort_handle(), failure, failed }
     }
 
-    /// Waits until one has failed.
+    /// Waits until a service has failed.
     pub(super) async fn failed(&self) {
         self.failed.cancelled().await;
     }
 
-    /// The first failure, if there was one.
+    /// Returns the first failure, if there was one.
     pub(super) fn outcome(&self) -> Result<(), ServerError> {
         match self.failure.get().cloned() {
             Some((name, source)) => Err(ServerError::Service { name, source }),

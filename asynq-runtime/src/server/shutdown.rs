@@ -1,6 +1,6 @@
 //! Leaves in order and in time, as SIGTERM and SIGINT ask for: quiet, drain, requeue, settle, leave.
 //!
-//! Whatever the broker does, the whole takes no longer than the shutdown timeout and a second (docs/design/recovery.md#shutdown).
+//! However the broker behaves, a shutdown takes no longer than its timeout and a second (docs/design/recovery.md#shutdown).
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -15,14 +15,14 @@ use crate::client::Client;
 
 /// A shutdown timeout beyond any process's life; a longer one would overflow the clock.
 const ENDLESS: Duration = Duration::from_secs(365 * 86_400);
-/// How long jobs that were told to stop may take to notice, from the end of the timeout on.
+/// How long jobs that were asked to stop may take to notice, from the end of the timeout on.
 const NOTICE: Duration = Duration::from_millis(250);
-/// Until when the broker must have taken the outcomes.
+/// When the broker must have taken the outcomes, from the end of the timeout on.
 const SETTLE: Duration = Duration::from_millis(700);
-/// Until when the server must have left.
+/// When the server must have left, from the end of the timeout on.
 const LEAVE: Duration = Duration::from_millis(850);
 
-/// The exit code of a process that was asked to leave twice, whichever signal asked: that of a shell's program after Ctrl+C.
+/// The exit code of a process that was asked to leave twice, by whichever signal: a shell's code for a program after Ctrl+C.
 const LEFT_AT_ONCE: i32 = 130;
 
 /// Ends the server's work. Runs on the heartbeat runtime.
@@ -47,7 +47,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
         context.outbox.gather();
         context.runs.stop_all(Why::Leaving);
         let nothing_runs = async {
-            // A fetch that was under way may still bring tasks, which have not been told to stop.
+            // A fetch that was under way may still bring tasks, which have not been asked to stop.
             context.fetched_last.cancelled().await;
             context.runs.stop_all(Why::Leaving);
             context.runs.emptied().await;
@@ -57,10 +57,10 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
     if !within(end, async { drop(hooks.await) }).await {
         tracing::warn!("a hook on_drain took longer than the shutdown timeout and is dropped");
     }
-    // Jobs that block their thread have not noticed; their tasks are requeued without them, or settled where no more than a hook
-    // blocks.
+    // Jobs that block their thread have not noticed the request. Their tasks are requeued without them, or settled where only a
+    // hook blocks.
     context.requeue(&context.runs.unended());
-    // Nor has the fetcher where they block its thread.
+    // The fetcher has not noticed either where such a job blocks its thread.
     let why = match timeout_at(end + SETTLE, context.release_unanswered(Duration::ZERO)).await {
         Ok(answer) => answer.err().map(|error| error.to_string()),
         Err(_) => Some("the broker did not answer in time".to_owned()),
@@ -73,9 +73,9 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
         let left = context.outbox.len();
         tracing::error!(left, "the broker has not taken all outcomes; those tasks run again when their lease is over");
     }
-    // Told by `closing`, too: what it has taken goes back to its group.
+    // `closing` stops the aggregator as well: it releases its sets to their groups.
     within(end + SETTLE, context.aggregated_last.cancelled()).await;
-    // Told by `closing`; they may still be using the broker.
+    // `closing` stops the services as well, which may still be using the broker.
     within(end + SETTLE, context.services_ended.cancelled()).await;
     context.leaving.cancel();
     let leave = async {
@@ -93,8 +93,8 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
     tracing::info!(server = %context.member.name, "has left");
 }
 
-/// Does what the operating system asks until it asks to leave or `leave` is cancelled, then drains. A request to leave that
-/// comes while it drains ends the process at once. Runs on the heartbeat runtime.
+/// Handles the requests of the operating system until one asks to leave or `leave` is cancelled, then drains. A request to
+/// leave during the drain ends the process at once. Runs on the heartbeat runtime.
 pub(crate) async fn obey(
     mut asked: mpsc::Receiver<ShutdownRequest>,
     context: Arc<ServerContext>,

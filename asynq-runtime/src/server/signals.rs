@@ -6,13 +6,13 @@ use tokio::sync::watch;
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Signals {
-    /// A fetch came back with tasks.
+    /// A fetch returned tasks.
     pub fetched: Signal,
     /// The last fetch found nothing, and nothing is running or waiting to be settled.
     pub idle: Signal,
     /// The broker took an outcome.
     pub settled: Signal,
-    /// An outcome or an extension met a run that was not ours any more.
+    /// The broker refused an outcome or an extension, because this server had lost the task.
     pub lost: Signal,
     /// Due tasks were moved to pending.
     pub forwarded: Signal,
@@ -20,7 +20,7 @@ pub struct Signals {
     pub recovered: Signal,
     /// A beat reached the broker.
     pub beat: Signal,
-    /// The leases of all that is in hand were extended.
+    /// The leases of all tasks that the server holds were extended.
     pub extended: Signal,
     /// An archived task was deleted because its archive was full.
     pub trimmed: Signal,
@@ -34,23 +34,23 @@ pub struct Signals {
     pub quiet: Signal,
 }
 
-/// One kind of moment: counted, and awaitable.
+/// A kind of moment, which is counted and can be awaited.
 #[derive(Debug)]
 pub struct Signal(watch::Sender<u64>);
 
 impl Signal {
-    /// How often it has happened.
+    /// Returns how often the moment has occurred.
     pub fn count(&self) -> u64 {
         *self.0.borrow()
     }
 
-    /// Waits for the next time from now on.
+    /// Waits for the next occurrence from now on.
     pub async fn wait(&self) {
         self.reached(self.count() + 1).await;
     }
 
-    /// Waits until it has happened `times` times since the start: take [`count`](Self::count) before the deed, and no
-    /// moment can slip by.
+    /// Waits until the moment has occurred `times` times since the start. A caller that takes [`count`](Self::count) before its
+    /// action misses no occurrence.
     pub async fn reached(&self, times: u64) {
         let mut seen = self.0.subscribe();
         // The sender is `self`, so this cannot end with an error.

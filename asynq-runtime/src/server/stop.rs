@@ -1,4 +1,4 @@
-//! Why a running attempt should stop, and the means to tell it.
+//! Asks a running attempt to stop, and keeps the reason.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -11,15 +11,15 @@ pub(crate) enum Why {
     Cancelled = 1,
     /// The server is leaving and requeues the task.
     Leaving = 2,
-    /// The task is not ours any more, or the server was dropped: the outcome is discarded.
+    /// Another server has the task, it is gone, or this server was dropped: the outcome is discarded.
     Lost = 3,
 }
 
-/// Tells one attempt to stop. Jobs see that they should, the executor the reason.
+/// Asks one attempt to stop. Jobs see the request, the executor also the reason.
 #[derive(Debug)]
 pub(crate) struct Stop {
     asked: Request,
-    /// Made when waiting for a blocking job to notice has no point any more.
+    /// Made when waiting for a blocking job to notice the request has no point any more.
     leave: Request,
     cancel: Cancel,
     why: AtomicU8,
@@ -40,7 +40,7 @@ impl Stop {
         self.cancel.cancel();
     }
 
-    /// Why to stop, once [`asked`](Self::asked) has ended.
+    /// Returns why to stop, once [`asked`](Self::asked) has ended.
     pub(crate) fn why(&self) -> Why {
         match self.why.load(Ordering::Acquire) {
             3 => Why::Lost,
@@ -61,7 +61,7 @@ impl Stop {
         self.leave.made().await;
     }
 
-    /// What the job sees: ends with the request, and can be ended without it.
+    /// Returns the cancellation that the job sees: the request cancels it, and it can be cancelled without a request.
     pub(crate) fn cancel(&self) -> &Cancel {
         &self.cancel
     }

@@ -1,4 +1,4 @@
-//! Blocking jobs whose threads do not return when their time is over: shown, and given up where the job allows it.
+//! Blocking jobs whose threads do not return when their time is over: they are shown, and given up where the job allows it.
 //!
 //! No thread can be stopped from outside. An attempt therefore lasts until its thread returns, unless its job has
 //! `kill_after`: then the attempt is settled without its thread, and the thread's result is discarded.
@@ -19,14 +19,14 @@ use crate::{
     metrics::AttemptMetrics,
 };
 
-/// How long a thread may take to notice that its time is over. After that the job counts as stuck.
+/// How long a thread may take to notice that its time is over, before the job counts as stuck.
 const NOTICE: Duration = Duration::from_secs(5);
 
 /// The threads that a server has given up.
 #[derive(Debug)]
 pub(crate) struct GivenUp {
     threads: AtomicUsize,
-    /// With as many the server leaves: each of them holds memory, and perhaps a lock that the others wait for.
+    /// With as many threads the server leaves: each of them holds memory, and perhaps a lock that the others wait for.
     limit: usize,
     worn_out: CancellationToken,
 }
@@ -41,6 +41,8 @@ impl GivenUp {
         self.worn_out.cancelled().await;
     }
 
+    /// Returns an error once the limit was reached.
+    ///
     /// # Errors
     ///
     /// The limit was reached.
@@ -56,7 +58,7 @@ impl GivenUp {
     }
 }
 
-/// Counts until its thread returns after all.
+/// Counts one thread that was given up, until it returns after all.
 struct OneGivenUp(Arc<GivenUp>);
 
 impl Drop for OneGivenUp {
@@ -65,8 +67,8 @@ impl Drop for OneGivenUp {
     }
 }
 
-/// Watches the threads of an attempt that ought to end because of `cause`. Returns how the attempt ends without them, `kill_after`
-/// from now; never without that.
+/// Watches the threads of an attempt that ought to end because of `cause`. Returns how the attempt ends without them,
+/// `kill_after` from now; never returns without `kill_after`.
 pub(crate) async fn watch(
     cause: Ended,
     blocking: &BlockingPool,
@@ -91,7 +93,7 @@ pub(crate) async fn watch(
     without_thread(cause, after)
 }
 
-/// How an attempt ends whose thread was given up.
+/// Returns how an attempt ends whose thread was given up.
 fn without_thread(cause: Ended, after: Duration) -> Ended {
     let more = |why: String| format!("{why}; its thread did not return within {after:?} and was given up");
     match cause {

@@ -1,14 +1,14 @@
-//! Brings cancel requests to the tasks that run here.
+//! Passes cancel requests on to the tasks that run here.
 
 use std::{sync::Arc, time::Duration};
 
 use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::broker::BrokerError;
 
-/// asynq's pause between two subscriptions, as the longest.
+/// Longest pause between two subscriptions: asynq's pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Listens until it is dropped or the server has left; a connection that is lost is made anew.
+/// Listens until it is dropped or the server has left; a connection that is lost is opened again.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("subscriber", LONGEST_PAUSE);
     loop {

@@ -1,44 +1,44 @@
-//! What asynq's message cannot carry: one extra hash field, written only when it says something.
+//! The facts that asynq's message cannot carry: one extra hash field, written only if a fact differs from its default.
 
 use prost::Message as _;
 
-/// Our own facts about a task, beside asynq's message: hash field `x` on Redis, column `extra` on SQLite.
+/// Facts about a task beside asynq's message: hash field `x` on Redis, column `extra` on SQLite.
 ///
-/// A protobuf message, so that a newer program may add to it and an older one still reads it.
+/// The encoding is protobuf, so that a newer program may add fields and an older one still reads the others.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Extra {
-    /// How many times a worker may die while it runs this task before it is archived; absent =
-    /// [`DEFAULT_MAX_CRASHES`](Self::DEFAULT_MAX_CRASHES). The first field on the wire: scripts read it there.
+    /// How many times a worker may die while it runs this task before the task is archived; absent =
+    /// [`DEFAULT_MAX_CRASHES`](Self::DEFAULT_MAX_CRASHES). This is the first field on the wire, where scripts read it.
     #[prost(uint32, optional, tag = "1")]
     pub max_crashes: Option<u32>,
-    /// Set while no program knew what to do with the task.
+    /// Set while workers requeue the task because they do not know its type or shape.
     #[prost(message, optional, tag = "2")]
     pub unknown: Option<Unknown>,
-    /// Unix milliseconds after which it must not be started any more; absent = never expires.
+    /// Unix milliseconds after which the task must not be started any more; absent = never expires.
     #[prost(int64, optional, tag = "3")]
     pub expires_ms: Option<i64>,
-    /// What frees its unique lock, where it is not the default; an unknown number counts as the default.
+    /// The event that frees the unique lock, if not the default; an unknown number counts as the default.
     #[prost(enumeration = "UniqueUntil", tag = "4")]
     pub unique_until: i32,
-    /// Whether its unique lock lasts at least as long as it runs, whatever its time.
+    /// Whether the unique lock lasts at least as long as the task runs, whatever its TTL.
     #[prost(bool, tag = "5")]
     pub unique_extend: bool,
     /// How many attempts in a row have ended as not a failure.
     #[prost(uint32, tag = "6")]
     pub deferrals: u32,
-    /// Whether a later tick of its schedule took its place while it ran: it ends with this run, whatever retries it has
-    /// left. A script sets it by appending to the message.
+    /// Whether a later tick of the schedule, or an equal task with newer arguments, took the task's place while it ran: the
+    /// task ends with this run, whatever retries it has left. A script sets this field by appending to the message.
     #[prost(bool, tag = "7")]
     pub replaced: bool,
-    /// Whether a program waits for the end of the task: a task that its job revokes is then kept for its retention instead of
-    /// being deleted, so that the waiter can be told.
+    /// Whether a program waits for the end of the task: if its job revokes the task, it is then kept for its retention
+    /// instead of being deleted, so that the program learns the end.
     #[prost(bool, tag = "8")]
     pub awaited: bool,
-    /// How it ended, where the state does not say.
+    /// How the task ended, if its state does not say it.
     #[prost(enumeration = "Ending", tag = "9")]
     pub ending: i32,
-    /// Unix milliseconds of the first enqueue of those that replaced each other while the task waited, where that bounds its
-    /// time (`debounce_max`). A script sets it by appending to the message.
+    /// Unix milliseconds of the first of the enqueues that replaced each other while the task waited, if that bounds the
+    /// task's time (`debounce_max`). A script sets this field by appending to the message.
     #[prost(int64, optional, tag = "11")]
     pub replaced_since_ms: Option<i64>,
 }
@@ -48,17 +48,17 @@ pub struct Extra {
 #[repr(i32)]
 #[non_exhaustive]
 pub enum Ending {
-    /// As its state says, or it has not ended.
+    /// The state says how the task ended, or the task has not ended.
     Plain = 0,
-    /// Completed, because its job revoked it; only tasks that are awaited are kept then.
+    /// Completed, because its job revoked the task; only awaited tasks are kept after that.
     Revoked = 1,
-    /// Archived without being started, because its time to start was over.
+    /// Archived without being started, because the task had expired.
     Expired = 2,
 }
 
 impl Ending {
-    /// Returns this ending if a task in `state` can have it. The mark stays on a task that runs again, and says nothing of how
-    /// that run ends.
+    /// Returns this ending if a task in `state` can have it. The stored ending stays on a task that runs again, and says
+    /// nothing about the end of that run.
     #[allow(dead_code, reason = "brokers use it, and there may be none")]
     pub(crate) fn of(self, state: super::TaskState) -> Self {
         match (self, state) {
@@ -68,38 +68,38 @@ impl Ending {
     }
 }
 
-/// What frees the unique lock of a task; its time frees it in any case.
+/// The event that frees the unique lock of a task; the end of its TTL frees the lock in any case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, prost::Enumeration)]
 #[repr(i32)]
 #[non_exhaustive]
 pub enum UniqueUntil {
     /// Any end: success, archive or deletion. The default.
     End = 0,
-    /// Success or deletion: asynq's way, an archived task keeps its lock.
+    /// Success or deletion, as in asynq: an archived task keeps its lock.
     Success = 1,
-    /// Its first start.
+    /// The first start of the task.
     Start = 2,
 }
 
 /// Since when and how often a task of an unknown type or shape was requeued.
 #[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
 pub struct Unknown {
-    /// Unix milliseconds of the first time.
+    /// Unix milliseconds of the first requeue.
     #[prost(int64, tag = "1")]
     pub since_ms: i64,
-    /// How often so far.
+    /// How often the task was requeued so far.
     #[prost(uint32, tag = "2")]
     pub times: u32,
 }
 
 impl Extra {
-    /// How long a task is kept at least whose end a program waits for, in seconds.
+    /// Shortest retention of an awaited task, in seconds.
     pub const AWAITED_RETENTION: u64 = 60;
 
-    /// How often a worker may die while it runs a task that names no number of its own.
+    /// How often a worker may die while it runs a task that has no limit of its own.
     pub const DEFAULT_MAX_CRASHES: u32 = 3;
 
-    /// Returns how often a worker may die while it runs this task before it is archived; at least once.
+    /// Returns how often a worker may die while it runs this task before the task is archived; at least once.
     pub fn crash_limit(&self) -> u32 {
         self.max_crashes.unwrap_or(Self::DEFAULT_MAX_CRASHES).max(1)
     }
@@ -116,22 +116,22 @@ impl Extra {
         crashes > 0 && crashes.saturating_add(1) == self.crash_limit()
     }
 
-    /// The bytes to store, or `None` when there is nothing to say.
+    /// Returns the bytes to store, or `None` if every fact has its default.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         (*self != Self::default()).then(|| self.encode_to_vec())
     }
 
-    /// Whether archiving the task leaves its unique lock in place.
+    /// Returns whether archiving the task leaves its unique lock in place.
     pub fn keeps_lock_when_archived(&self) -> bool {
         self.unique_until() == UniqueUntil::Success
     }
 
-    /// Whether the task must not be started any more at `now_ms`, Unix milliseconds.
+    /// Returns whether the task must not be started any more at `now_ms`, Unix milliseconds.
     pub fn is_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 
-    /// Reads stored bytes. Bytes that cannot be read count as nothing said: they must not stop a task.
+    /// Reads stored bytes. Bytes that cannot be read count as the defaults, because they must not stop a task.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self::decode(bytes).unwrap_or_default()
     }

@@ -37,12 +37,12 @@ macro_rules! name {
                 }
             }
 
-            /// Keeps a name that was read from a broker, where programs with other rules write too.
+            /// Takes a name that was read from a broker unchecked, because programs with other rules write there too.
             pub fn from_wire(name: &str) -> Self {
                 Self(name.into())
             }
 
-            /// The name as text.
+            /// Returns the name as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -112,7 +112,7 @@ name! {
 }
 
 impl TaskId {
-    /// A new UUID v7. Time-ordered ids keep SQLite's index compact; Go does not mind.
+    /// Returns a new UUID v7. Time-ordered ids keep SQLite's index compact; Go programs take any text.
     pub fn random() -> Self {
         Self(uuid::Uuid::now_v7().hyphenated().encode_lower(&mut uuid::Uuid::encode_buffer()).into())
     }

@@ -1,4 +1,4 @@
-//! What a program can see of one task.
+//! The facts about one task that a program can read.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use chrono::{DateTime, Utc};
 
 use super::{Ending, QueueName, TaskId, TaskMessage, TaskState};
 
-/// One task as enqueue and the reading side return it.
+/// One task, as an enqueue or the inspector returns it.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -22,56 +22,56 @@ use super::{Ending, QueueName, TaskId, TaskMessage, TaskState};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TaskInfo {
-    /// Its id.
+    /// Id of the task.
     pub id: TaskId,
-    /// Its queue.
+    /// Queue of the task.
     pub queue: QueueName,
-    /// Name of the job that runs it.
+    /// Name of the job that runs the task.
     pub r#type: String,
     /// Encoded arguments.
     pub payload: Bytes,
-    /// Where it is in its life.
+    /// State of the task.
     pub state: TaskState,
-    /// How it ended, where the state does not say.
+    /// How the task ended, if its state does not say it.
     pub ending: Ending,
-    /// How often it may be retried.
+    /// How often the task may be retried.
     pub max_retry: u32,
-    /// How often it has failed so far.
+    /// How often the task has failed so far.
     pub retried: u32,
-    /// How often a worker died while it ran, since an attempt last ended by itself.
+    /// How often a worker died while it ran the task, since an attempt last ended by itself.
     pub crashes: u32,
     /// Text of the last error.
     pub last_error: Option<String>,
-    /// When it last failed.
+    /// When the task last failed.
     pub last_failed_at: Option<DateTime<Utc>>,
     /// Longest time one attempt may take.
     pub timeout: Option<Duration>,
-    /// After this no attempt may run.
+    /// The time after which no attempt may run.
     pub deadline: Option<DateTime<Utc>>,
-    /// When it is due: for scheduled and retry their exact time, for pending now.
+    /// When the task is due: the exact time of a scheduled task or a retry, now for a pending task.
     pub next_process_at: Option<DateTime<Utc>>,
     /// When the lease of an active task ends unless its worker extends it.
     pub lease_until: Option<DateTime<Utc>>,
-    /// How long it is kept after success.
+    /// How long the task is kept after success.
     pub retention: Option<Duration>,
-    /// When it succeeded.
+    /// When the task succeeded.
     pub completed_at: Option<DateTime<Utc>>,
-    /// What the job returned, encoded.
+    /// The encoded result of the job.
     pub result: Option<Bytes>,
-    /// How far a running job says it is.
+    /// The progress that the running job reported last.
     pub progress: Option<Progress>,
-    /// Key of its unique lock, which another task may hold by now.
+    /// Key of the unique lock, which another task may hold by now.
     pub unique_key: Option<String>,
-    /// Group that it waits in.
+    /// Group in which the task waits.
     pub group: Option<String>,
     /// User metadata.
     pub headers: Vec<(String, String)>,
-    /// Whether the enqueue that returned this gave its arguments and its time to an equal task that was waiting already (`debounce`,
-    /// `or_replace`) instead of storing a new one. Of a task that was read it says nothing.
+    /// Whether the enqueue that returned this value gave its arguments and its time to an equal waiting task (`debounce`,
+    /// `or_replace`) instead of storing a new one; `false` for a task that was read.
     pub replaced: bool,
 }
 
-/// How far a job says it is.
+/// The progress that a job reports.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Progress {
@@ -82,7 +82,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// A progress with `fraction` moved into 0.0..=1.0; not-a-number counts as 0.
+    /// Returns a progress with `fraction` clamped to 0.0..=1.0; not-a-number counts as 0.
     pub fn new(fraction: f64, note: impl Into<String>) -> Self {
         let fraction = if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) };
         Self { fraction, note: note.into() }
@@ -90,18 +90,18 @@ impl Progress {
 }
 
 impl TaskInfo {
-    /// Whether it counts as running although its lease had ended by `now`: its worker died or was cut off, and a server
-    /// that lives will requeue it.
+    /// Returns whether the task is active although its lease had ended by `now`: its worker died or was cut off, and another
+    /// server will requeue the task.
     pub fn is_orphan(&self, now: DateTime<Utc>) -> bool {
         self.state == TaskState::Active && self.lease_until.is_none_or(|until| until <= now)
     }
 
-    /// What `message` says about a task in `state`; what only a broker knows is left empty.
+    /// Returns the facts that `message` has about a task in `state`; facts that only a broker knows are left empty.
     pub fn from_message(message: &TaskMessage, state: TaskState) -> Self {
         Self::named(TaskId::from_wire(&message.id), QueueName::from_wire(&message.queue), message, state)
     }
 
-    /// The same where the names that the message has are there already.
+    /// [`from_message`](Self::from_message) for a caller that has the id and the queue of the message already.
     pub(crate) fn named(id: TaskId, queue: QueueName, message: &TaskMessage, state: TaskState) -> Self {
         let text = |text: &String| (!text.is_empty()).then(|| text.clone());
         let instant = |seconds: i64| if seconds == 0 { None } else { DateTime::from_timestamp(seconds, 0) };

@@ -1,4 +1,4 @@
-//! The message that travels: asynq's `TaskMessage`, byte for byte.
+//! A task's message on the wire: asynq's `TaskMessage`, byte for byte.
 
 use bytes::Bytes;
 use prost::Message as _;
@@ -7,9 +7,8 @@ use super::{QueueName, TaskId};
 
 /// One task as it is stored by every asynq program.
 ///
-/// Fields are in asynq.proto's order with its numbers; a zero or empty field is not written. Units are whole seconds and
-/// Unix seconds, because that is what the wire carries. Unknown fields are dropped when a message is written again, as
-/// Go does.
+/// Fields are in asynq.proto's order with its numbers; a zero or empty field is not written. Units are whole seconds and Unix
+/// seconds, as on the wire. Unknown fields are dropped when a message is written again, as in Go.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct TaskMessage {
     /// Name of the job that runs this task.
@@ -24,13 +23,13 @@ pub struct TaskMessage {
     /// Queue name.
     #[prost(string, tag = "4")]
     pub queue: String,
-    /// How often it may be retried.
+    /// How often the task may be retried.
     #[prost(int32, tag = "5")]
     pub retry: i32,
-    /// How often it has failed so far.
+    /// How often the task has failed so far.
     #[prost(int32, tag = "6")]
     pub retried: i32,
-    /// Text of the last error; empty if it never failed.
+    /// Text of the last error; empty if the task never failed.
     #[prost(string, tag = "7")]
     pub error_msg: String,
     /// Seconds that one attempt may take; 0 = no limit.
@@ -61,7 +60,7 @@ pub struct TaskMessage {
 
 /// One entry of [`TaskMessage::headers`].
 ///
-/// A map entry whose fields are `optional`: Go writes empty keys and values, prost's own `map` would drop them.
+/// The fields of this map entry are `optional`: Go writes empty keys and values, and prost's own `map` would drop them.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct Header {
     /// The name.
@@ -73,7 +72,7 @@ pub struct Header {
 }
 
 impl Header {
-    /// A header with both parts present, as Go writes it.
+    /// Returns a header with both parts present, as Go writes it.
     pub fn new(key: impl Into<String>, value: impl Into<String>) -> Self {
         Self { key: Some(key.into()), value: Some(value.into()) }
     }
@@ -85,12 +84,12 @@ impl Header {
 pub struct UndecodableMessage {
     /// The bytes as they were found.
     pub raw: Bytes,
-    /// What is wrong with them.
+    /// The decoder's error.
     pub reason: String,
 }
 
 impl TaskMessage {
-    /// The bytes that Go would write.
+    /// Returns the bytes that Go would write.
     pub fn encode(&self) -> Vec<u8> {
         self.encode_to_vec()
     }
@@ -105,8 +104,8 @@ impl TaskMessage {
             .map_err(|error: prost::DecodeError| UndecodableMessage { raw, reason: error.to_string() })
     }
 
-    /// A message made in place of one that cannot be read, with its bytes as the payload: nothing is lost, people can look
-    /// at it, and no job runs it. Its type is `undecodable`.
+    /// Returns a message in place of one that cannot be read, with its bytes as the payload: nothing is lost, people can look
+    /// at the bytes, and no job runs the task. The message's type is `undecodable`.
     pub(crate) fn in_place_of(raw: Bytes, id: &TaskId, queue: &QueueName) -> Self {
         Self {
             r#type: "undecodable".to_owned(),
@@ -117,7 +116,7 @@ impl TaskMessage {
         }
     }
 
-    /// The value of the first header named `key`.
+    /// Returns the value of the first header named `key`.
     pub fn header(&self, key: &str) -> Option<&str> {
         let found = self.headers.iter().find(|header| header.key.as_deref().unwrap_or_default() == key)?;
         Some(found.value.as_deref().unwrap_or_default())

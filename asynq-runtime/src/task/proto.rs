@@ -28,7 +28,7 @@ impl Timestamp {
     /// Go's zero time, which asynq writes for "never"; an absent field would read as 1970.
     pub const NEVER: Self = Self { seconds: -62_135_596_800, nanos: 0 };
 
-    /// The instant, or `None` for [`NEVER`](Self::NEVER) and where it is outside chrono's range.
+    /// Returns the instant, or `None` for [`NEVER`](Self::NEVER) and where it is outside chrono's range.
     pub fn to_datetime(self) -> Option<DateTime<Utc>> {
         if self == Self::NEVER {
             return None;
@@ -64,38 +64,38 @@ pub struct ServerInfo {
     /// When the server started.
     #[prost(message, optional, tag = "8")]
     pub start_time: Option<Timestamp>,
-    /// How many tasks it runs now.
+    /// How many tasks the server runs now.
     #[prost(int32, tag = "9")]
     pub active_worker_count: i32,
-    /// Our version, which tells Rust servers from Go's; Go skips a field it does not know.
+    /// The version of a Rust server, empty for a Go server; Go skips a field that it does not know.
     #[prost(string, tag = "1000")]
     pub rust_version: String,
-    /// How far the clock of its host was ahead of the broker's at this beat, milliseconds; negative when it was behind.
-    /// Ours on Redis say it; Go skips it as well.
+    /// How far the host's clock was ahead of the broker's at this heartbeat, in milliseconds; negative when it was behind.
+    /// Only Rust servers on Redis set this field; Go skips it.
     #[prost(sint64, optional, tag = "1001")]
     pub clock_ahead_ms: Option<i64>,
-    /// How many archived tasks it keeps, where its program says so; the first that means a queue holds. Go skips it.
+    /// How many archived tasks a queue keeps, if the server's program says so; the first matching entry counts. Go skips it.
     #[prost(message, repeated, tag = "1002")]
     pub archives: Vec<ArchiveLimit>,
 }
 
 impl ServerInfo {
-    /// Whether it takes tasks from `queue`: it names the queue or, as only ours do, a pattern such as `tenant:*` that means
-    /// it.
+    /// Returns whether the server takes tasks from `queue`: its list has the queue or, on a Rust server, a matching pattern
+    /// such as `tenant:*`.
     pub fn serves(&self, queue: &QueueName) -> bool {
-        // Nothing is special in the name of a Go program's queue.
+        // In the name of a Go server's queue `*` has no special meaning.
         let means = |name: &str| if self.is_gos() { name == queue.as_str() } else { matches(name, queue.as_str()) };
         self.queues.iter().filter_map(|served| served.queue.as_deref()).any(means)
     }
 
-    /// How many archived tasks of `queue` it keeps: it deletes the oldest of those that are more. 10,000 unless its program
-    /// says otherwise, and for Go's servers.
+    /// Returns how many archived tasks of `queue` the server keeps; beyond that it deletes the oldest. 10,000 unless the
+    /// server's program sets another limit, and for Go's servers.
     pub fn archive_limit(&self, queue: &QueueName) -> u64 {
         let said = self.archives.iter().find(|limit| matches(&limit.queue, queue.as_str()));
         said.map_or(ArchiveLimit::DEFAULT, |limit| limit.tasks)
     }
 
-    /// Whether it is a Go program.
+    /// Returns whether the server is a Go program.
     pub fn is_gos(&self) -> bool {
         self.rust_version.is_empty()
     }
@@ -107,7 +107,7 @@ pub struct ArchiveLimit {
     /// A queue, or a pattern such as `tenant:*`.
     #[prost(string, tag = "1")]
     pub queue: String,
-    /// Most archived tasks of each such queue.
+    /// Most archived tasks of each matching queue.
     #[prost(uint64, tag = "2")]
     pub tasks: u64,
 }
@@ -117,13 +117,13 @@ impl ArchiveLimit {
     pub const DEFAULT: u64 = 10_000;
 }
 
-/// One entry of [`ServerInfo::queues`]; `optional` for the reason given at [`Header`](super::Header).
+/// One entry of [`ServerInfo::queues`]; its fields are `optional` for the reason given at [`Header`](super::Header).
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub struct QueueWeight {
     /// Queue name.
     #[prost(string, optional, tag = "1")]
     pub queue: Option<String>,
-    /// Its weight or priority.
+    /// Weight or priority of the queue.
     #[prost(int32, optional, tag = "2")]
     pub weight: Option<i32>,
 }
@@ -143,13 +143,13 @@ pub struct WorkerInfo {
     /// Id of the task.
     #[prost(string, tag = "4")]
     pub task_id: String,
-    /// Its type.
+    /// Type of the task.
     #[prost(string, tag = "5")]
     pub task_type: String,
-    /// Its payload, cut to 1 KiB.
+    /// Payload of the task, cut to 1 KiB.
     #[prost(bytes = "bytes", tag = "6")]
     pub task_payload: Bytes,
-    /// Its queue.
+    /// Queue of the task.
     #[prost(string, tag = "7")]
     pub queue: String,
     /// When the attempt began.
@@ -161,12 +161,12 @@ pub struct WorkerInfo {
 }
 
 impl WorkerInfo {
-    /// Since when a listed run counts as stuck, from its deadline on: a job has 5 s to notice that its time is over, and a
-    /// server lists what it runs every 5 s.
+    /// A listed run counts as stuck this long after its deadline: a job has 5 s to notice the end of its time, and a server
+    /// lists its runs every 5 s.
     const STUCK_AFTER: TimeDelta = TimeDelta::seconds(10);
 
-    /// Whether the run outlives its deadline: a blocking job does whose thread does not return, or an async one that
-    /// blocks its thread. Its task, its slot and its lease wait for it. `now` is the broker's time.
+    /// Returns whether the run outlives its deadline: that of a blocking job whose thread does not return, or of an async one
+    /// that blocks its thread. The task, its slot and its lease wait for such a run. `now` is the broker's time.
     pub fn is_stuck(&self, now: DateTime<Utc>) -> bool {
         let deadline = self.deadline.and_then(Timestamp::to_datetime);
         deadline.is_some_and(|deadline| now.signed_duration_since(deadline) > Self::STUCK_AFTER)
@@ -176,57 +176,57 @@ impl WorkerInfo {
 /// A periodic entry as its scheduler shows it.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SchedulerEntry {
-    /// Names the entry; ours stays the same across restarts.
+    /// Id of the entry; the id of a Rust entry stays the same across restarts.
     #[prost(string, tag = "1")]
     pub id: String,
     /// The schedule as text.
     #[prost(string, tag = "2")]
     pub spec: String,
-    /// Type of its tasks.
+    /// Type of the entry's tasks.
     #[prost(string, tag = "3")]
     pub task_type: String,
-    /// Their payload.
+    /// Payload of the entry's tasks.
     #[prost(bytes = "bytes", tag = "4")]
     pub task_payload: Bytes,
-    /// Their options in Go's form. Each must contain `(`, or Go's readers panic.
+    /// Options of the entry's tasks in Go's form. Each must contain `(`, or Go's readers panic.
     #[prost(string, repeated, tag = "5")]
     pub enqueue_options: Vec<String>,
-    /// Its next time, [`Timestamp::NEVER`] if there is none.
+    /// The time of the next tick, [`Timestamp::NEVER`] if there is none.
     #[prost(message, optional, tag = "6")]
     pub next_enqueue_time: Option<Timestamp>,
-    /// The time of its last tick, [`Timestamp::NEVER`] if there was none; never absent.
+    /// The time of the last tick, [`Timestamp::NEVER`] if there was none; never absent.
     #[prost(message, optional, tag = "7")]
     pub prev_enqueue_time: Option<Timestamp>,
-    /// Ours: what a tick enqueues, with all that the options in Go's form cannot say. Go's readers skip it.
+    /// The task that a tick enqueues, with all facts that Go's options lack; only Rust schedulers set it, and Go skips it.
     #[prost(message, optional, tag = "100")]
     pub task: Option<ListedTask>,
 }
 
-/// The task of a listed entry as a tick enqueues it, its payload and its id aside.
+/// The task of a listed entry as a tick enqueues it, without its payload and its id.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ListedTask {
     /// The message, encoded.
     #[prost(bytes = "bytes", tag = "1")]
     pub message: Bytes,
-    /// What the message cannot carry, encoded.
+    /// The facts that the message cannot carry ([`Extra`](super::Extra)), encoded.
     #[prost(bytes = "bytes", tag = "2")]
     pub extra: Bytes,
-    /// Unix milliseconds from which its times count.
+    /// Unix milliseconds from which the times of the task count.
     #[prost(int64, tag = "3")]
     pub bound_ms: i64,
-    /// Whether its deadline counts from the enqueue.
+    /// Whether the deadline counts from the enqueue.
     #[prost(bool, tag = "4")]
     pub deadline_moves: bool,
-    /// Whether its expiry counts from the enqueue.
+    /// Whether the expiry counts from the enqueue.
     #[prost(bool, tag = "5")]
     pub expiry_moves: bool,
-    /// Seconds that its unique lock is held at most; 0 = it has none.
+    /// Seconds that the unique lock is held at most; 0 = no lock.
     #[prost(uint64, tag = "6")]
     pub lock_seconds: u64,
-    /// Milliseconds by which it is deferred; 0 = not at all.
+    /// Milliseconds by which the task is deferred; 0 = not at all.
     #[prost(int64, tag = "7")]
     pub delay_ms: i64,
-    /// Unix milliseconds of the moment for which it is scheduled; 0 = none.
+    /// Unix milliseconds of the moment for which the task is scheduled; 0 = none.
     #[prost(int64, tag = "8")]
     pub at_ms: i64,
 }
@@ -234,10 +234,10 @@ pub struct ListedTask {
 /// One enqueue of a periodic entry.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct SchedulerEnqueueEvent {
-    /// The task.
+    /// Id of the task.
     #[prost(string, tag = "1")]
     pub task_id: String,
-    /// When it was enqueued.
+    /// When the task was enqueued.
     #[prost(message, optional, tag = "2")]
     pub enqueue_time: Option<Timestamp>,
 }

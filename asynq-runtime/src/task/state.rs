@@ -2,25 +2,25 @@
 
 use std::{fmt, str::FromStr};
 
-/// Where a task is in its life; the names are asynq's and appear literally in Redis. There are no others, so a `match` may be
+/// The state of a task; the names are asynq's and appear literally in Redis. There are no other states, so a `match` may be
 /// complete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum TaskState {
-    /// A worker runs it; its lease is extended while it runs.
+    /// A worker runs the task and extends its lease.
     Active = 1,
-    /// It is ready, and waits for a free worker.
+    /// The task is ready and waits for a free worker.
     Pending = 2,
-    /// It waits for its time.
+    /// The task waits for its time.
     Scheduled = 3,
-    /// It failed (or was deferred) and waits for its next attempt.
+    /// The task failed (or was deferred) and waits for its next attempt.
     Retry = 4,
-    /// It will not run again unless someone asks for it.
+    /// The task was given up and runs again only on request.
     #[doc(alias("dead", "dead_letter", "morgue"))]
     Archived = 5,
-    /// It succeeded and is kept for its retention.
+    /// The task succeeded and is kept for its retention.
     Completed = 6,
-    /// It waits in a group to be aggregated.
+    /// The task waits in a group to be aggregated.
     Aggregating = 7,
 }
 
@@ -29,7 +29,7 @@ impl TaskState {
     pub const ALL: [Self; 7] =
         [Self::Active, Self::Pending, Self::Scheduled, Self::Retry, Self::Archived, Self::Completed, Self::Aggregating];
 
-    /// The name on the wire.
+    /// Returns the name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Active => "active",
@@ -42,12 +42,12 @@ impl TaskState {
         }
     }
 
-    /// asynq's number of the state, 1 to 7; SQLite's `task.state` holds it.
+    /// Returns asynq's number of the state, 1 to 7; SQLite's `task.state` holds it.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// The state with asynq's number `number`, if there is one.
+    /// Returns the state with asynq's number `number`, if there is one.
     pub fn from_number(number: i64) -> Option<Self> {
         Self::ALL.into_iter().find(|state| i64::from(state.number()) == number)
     }

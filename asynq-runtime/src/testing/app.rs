@@ -31,10 +31,10 @@ use crate::{
 const WAITING: [TaskState; 5] =
     [TaskState::Pending, TaskState::Scheduled, TaskState::Retry, TaskState::Aggregating, TaskState::Active];
 
-/// An application for tests: its tasks live in memory, its clock stands still until [`advance`](Self::advance), and jobs
-/// run only in [`drain`](Self::drain). Each has its own tasks, so tests may run side by side.
+/// An application for tests: its tasks live in memory, its clock stands still until [`advance`](Self::advance), and jobs run
+/// only in [`drain`](Self::drain). Each application has its own tasks, so tests may run side by side.
 ///
-/// Its methods panic where a real program would report an error.
+/// The methods panic where a real program would report an error.
 ///
 /// ```standalone_crate
 /// # use asynq_runtime::prelude::*;
@@ -61,8 +61,9 @@ pub struct TestApp {
 }
 
 impl TestApp {
-    /// An application with every job of this program, whose clock starts at the system's time, cut to a whole second. Where two of them
-    /// have one name, the first method that needs the jobs panics, unless [`registry`](Self::registry) has chosen.
+    /// Returns an application with every job of this program, whose clock starts at the system's time, cut to a whole second.
+    /// If two jobs have one name, the first method that needs the jobs panics, unless [`registry`](Self::registry) chose
+    /// some.
     ///
     /// # Panics
     ///
@@ -76,11 +77,11 @@ impl TestApp {
         Self { client, clock, builder, worker: OnceCell::new(), has_schedules: false }
     }
 
-    /// The same with the program's own set-up, the function that [`main!`](crate::main) is given. Its jobs, states, layers,
-    /// handlers, hooks, aggregations, back-off, order of retries and `on_unknown` count here too, and [`App::client`] is this
-    /// application's client there. What has no meaning here is left out: URL, queues and their limits, priority, concurrency,
-    /// the shutdown timeout, archives, health checks, services and their flags, and the environment. Everything that is due
-    /// runs, in whatever queue.
+    /// [`new`](Self::new) with the program's own set-up, the function that [`main!`](crate::main) is given. The set-up's
+    /// jobs, states, layers, handlers, hooks, aggregations, back-off, order of retries and `on_unknown` count here too, and
+    /// [`App::client`] is this application's client there. Settings without a meaning in a test are ignored: URL, queues and
+    /// their limits, priority, concurrency, the shutdown timeout, archives, health checks, services and their flags, and the
+    /// environment. Every due task runs, in whatever queue.
     ///
     /// ```standalone_crate
     /// # use asynq_runtime::prelude::*;
@@ -111,7 +112,7 @@ impl TestApp {
     ///
     /// # Panics
     ///
-    /// As [`new`](Self::new); or the set-up fails, or names its URL after it asked for its client.
+    /// As [`new`](Self::new); also if the set-up fails, or names its URL after it asked for its client.
     pub async fn with_setup<F, R>(setup: F) -> Self
     where
         F: FnOnce(App) -> R,
@@ -124,9 +125,9 @@ impl TestApp {
         app.server(|_| builder)
     }
 
-    /// Whatever else the worker of this application may be told, as [`App::server`] does: layers, handlers, hooks, aggregations;
-    /// see [`with_setup`](Self::with_setup) for what has no meaning here. A state or another single value takes the place of an
-    /// earlier one, layers and hooks join those that are there, and a second handler of one pattern is a mistake.
+    /// Changes other settings of this application's worker, as [`App::server`] does: layers, handlers, hooks, aggregations;
+    /// [`with_setup`](Self::with_setup) lists the ignored ones. A state or another single value replaces an earlier one,
+    /// layers and hooks are added to earlier ones, and a second handler of one pattern is a mistake.
     ///
     /// The hook `before_start` is called when the worker starts: with the first [`drain`](Self::drain) or [`wait`](Self::wait), or
     /// the first [`advance`](Self::advance) of an application with schedules. `on_drain` is never called.
@@ -158,7 +159,7 @@ impl TestApp {
         self
     }
 
-    /// The worker, which starts here for the first caller.
+    /// Returns the worker, which the first call starts.
     async fn worker(&self) -> &Worker {
         let start = || async {
             let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -170,14 +171,14 @@ impl TestApp {
         self.worker.get_or_init(start).await
     }
 
-    /// Gives the jobs a shared state. One that is missing is noticed when a job that needs it runs; a [`Client`] of this
-    /// application is there.
+    /// Gives the jobs a shared state. A missing state is noticed when a job that needs it runs; the state of type [`Client`],
+    /// a client of this application, is always there.
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Self {
         self.server(|server| server.state(state))
     }
 
-    /// Runs these jobs instead of all that are linked, which may then have the same names.
+    /// Runs these jobs instead of all linked ones, which may then have the same names.
     ///
     /// ```standalone_crate
     /// # use asynq_runtime::prelude::*;
@@ -212,27 +213,27 @@ impl TestApp {
         self.server(ServerBuilder::register::<J>)
     }
 
-    /// Fires the linked `#[periodic]` jobs when time passes: [`advance`](Self::advance) enqueues the task of each tick that
-    /// lies in it, at its time, and a tick finds what the earlier ones left ([`drain`](Self::drain) in between for a job whose
-    /// `overlap` is not `allow`). Ticks before the first `advance` are none. Default: periodic jobs run only when they are
-    /// enqueued.
+    /// Fires the linked `#[periodic]` jobs when time passes: [`advance`](Self::advance) enqueues the task of each tick in its
+    /// span, at the time of the tick. The tasks of earlier ticks are still there then, so [`drain`](Self::drain) between the
+    /// ticks of a job whose `overlap` is not `allow`. Times before the first `advance` have no ticks. Default: periodic jobs
+    /// run only when they are enqueued.
     #[must_use]
     pub fn with_schedules(mut self) -> Self {
         self.has_schedules = true;
         self
     }
 
-    /// What enqueues into this application.
+    /// Returns the client that enqueues into this application.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The time in this application.
+    /// Returns the time of this application's clock.
     pub fn now(&self) -> DateTime<Utc> {
         self.clock.now()
     }
 
-    /// Lets time pass. Nothing runs by that; [`drain`](Self::drain) runs what is due then.
+    /// Lets `span` pass on the clock. No task runs then; [`drain`](Self::drain) runs the tasks that are due.
     ///
     /// # Panics
     ///
@@ -256,22 +257,23 @@ impl TestApp {
         })
     }
 
-    /// Runs everything that is due, one task after the other, also what those tasks enqueue, until nothing is due.
-    /// Ripe groups are aggregated too. Failed tasks wait for their retry: [`advance`](Self::advance), then drain again.
+    /// Runs all due tasks, one after the other, also tasks that those enqueue, until nothing is due. Ripe groups are
+    /// aggregated too. Failed tasks wait for their retry: [`advance`](Self::advance), then drain again.
     ///
     /// # Panics
     ///
-    /// It comes to no end, because tasks keep enqueuing tasks; no server could be built of what it was told; a hook `before_start`
-    /// failed; or a layer did when it was asked whether it is ready. A layer that is not ready is waited for, in real time.
+    /// The drain does not end, because tasks keep enqueuing tasks; no server can be built of the settings; a hook
+    /// `before_start` failed; or a layer failed when it was asked whether it is ready. A layer that is not ready is waited
+    /// for, in real time.
     pub async fn drain(&self) -> Drained {
         self.worker().await.drain().await
     }
 
-    /// Asserts that a task of `J` is waiting whose arguments `matches`, due now or later.
+    /// Asserts that a waiting task of `J`, due now or later, has arguments that `matches` accepts.
     ///
     /// # Panics
     ///
-    /// There is none; the message lists what is there instead.
+    /// There is no such task; the message lists all tasks.
     #[track_caller]
     pub fn assert_enqueued<'a, J: Job>(&'a self, matches: impl Fn(&J) -> bool + 'a) -> impl Future<Output = ()> + 'a {
         let caller = Location::caller();
@@ -282,11 +284,11 @@ impl TestApp {
         }
     }
 
-    /// Asserts that no task of `J` is waiting whose arguments `matches`.
+    /// Asserts that no waiting task of `J` has arguments that `matches` accepts.
     ///
     /// # Panics
     ///
-    /// There is one; the message lists everything that is there.
+    /// There is such a task; the message lists all tasks.
     #[track_caller]
     pub fn assert_not_enqueued<'a, J: Job>(
         &'a self,
@@ -300,18 +302,18 @@ impl TestApp {
         }
     }
 
-    /// The arguments of every task of `J` that is waiting, due now or later.
+    /// Returns the arguments of every waiting task of `J`, due now or later.
     ///
     /// # Panics
     ///
-    /// One has a payload that is none of this job's.
+    /// A task has a payload that is not one of this job.
     pub async fn enqueued<J: Job>(&self) -> Vec<J> {
         let tasks =
             self.tasks().await.into_iter().filter(|task| task.r#type == J::NAME && WAITING.contains(&task.state));
         tasks.map(|task| decode_arguments(&task.payload).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
-    /// Every task, in whatever state: waiting, archived, or kept after success.
+    /// Returns every task, in whatever state: waiting, archived, or kept after success.
     ///
     /// # Panics
     ///
@@ -334,7 +336,7 @@ impl TestApp {
         all
     }
 
-    /// The task as it is now; `None` if it is gone, as after success without a retention.
+    /// Returns the task as it is now; `None` if it is gone, as after success without a retention.
     ///
     /// # Panics
     ///

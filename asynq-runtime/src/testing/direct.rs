@@ -2,8 +2,8 @@
 
 use crate::job::{Job, JobContext, decode_arguments, encode_arguments};
 
-/// Runs a job as a worker would that has just taken it: its arguments go through the codec and back. No state is there;
-/// see [`run_in`].
+/// Runs a job as a worker does that has just taken it: its arguments go through the codec and back. The context has no
+/// states; see [`run_in`].
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -24,7 +24,7 @@ pub async fn run<J: Job>(job: J) -> J::Output {
     run_in(&JobContext::detached(), job).await
 }
 
-/// The same in a context of one's own, such as [`JobContext::detached_with`] some states.
+/// [`run`] in a context of the caller, such as [`JobContext::detached_with`] some states.
 ///
 /// # Panics
 ///

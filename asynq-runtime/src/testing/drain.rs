@@ -1,4 +1,4 @@
-//! Runs what is due in a [`TestApp`](super::TestApp), one task after the other.
+//! Runs the due tasks of a [`TestApp`](super::TestApp), one after the other.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -13,10 +13,10 @@ use crate::{
     task::{GroupName, QueueName, ServerInfo, TaskId},
 };
 
-/// More tasks than a test runs on purpose.
+/// The limit of attempts in one drain, more than a test runs on purpose.
 const ENDLESS: usize = 100_000;
 
-/// What [`TestApp::drain`](super::TestApp::drain) did.
+/// The outcome of [`TestApp::drain`](super::TestApp::drain).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Drained {
@@ -26,19 +26,19 @@ pub struct Drained {
     pub revoked: usize,
     /// Attempts that failed: [`retried`](Self::retried) and [`archived`](Self::archived).
     pub failed: usize,
-    /// Failed attempts whose task waits for another one.
+    /// Failed attempts whose task waits for a retry.
     pub retried: usize,
-    /// Failed attempts whose task was given up.
+    /// Failed attempts whose task was archived.
     pub archived: usize,
     /// Attempts that deferred their task without a failure.
     pub snoozed: usize,
-    /// Tasks whose type or shape no job here knows.
+    /// Attempts whose task was requeued, because no job here knows its type or shape.
     pub handed_back: usize,
-    /// Tasks in groups that became a part of another task, or run by themselves, or were given up.
+    /// Tasks of groups that became a part of another task, were released to run by themselves, or were archived.
     pub aggregated: usize,
-    /// Groups that were ripe and could not be aggregated, with the reason; their tasks are in them again.
+    /// Ripe groups that could not be aggregated, with the reason; their tasks are in the group again.
     pub unaggregated: Vec<(GroupName, String)>,
-    /// Why attempts failed, in the order of the attempts.
+    /// The failed attempts, in their order.
     pub failures: Vec<Failure>,
 }
 
@@ -52,23 +52,23 @@ pub struct Failure {
     pub id: TaskId,
     /// The error's text.
     pub error: String,
-    /// Whether the task was given up.
+    /// Whether the task was archived.
     pub archived: bool,
 }
 
-/// A worker made of a program's set-up, driven by hand.
+/// A worker made of a program's set-up, which runs tasks only in a drain.
 pub(super) struct Worker {
     broker: Arc<dyn Broker>,
     retries: RetryOrder,
     executor: Executor,
     aggregations: Arc<Aggregations>,
     layers: Option<Arc<LayerStack>>,
-    /// Held while tasks run, which is one after the other.
+    /// Held during a drain, so that tasks run one after the other.
     turn: Mutex<()>,
 }
 
 impl Worker {
-    /// Checks what the builder was told, and calls the hooks of a start.
+    /// Checks the settings of the builder, and calls the `before_start` hooks.
     pub(super) async fn start(builder: ServerBuilder, client: &Client) -> Self {
         let parts = builder.parts(Arc::clone(client.broker())).unwrap_or_else(|error| match error {
             ServerError::Registry(error @ RegistryError::DuplicateName { .. }) => {
@@ -82,7 +82,7 @@ impl Worker {
         Self { broker, retries: config.retries, executor, aggregations, layers, turn: Mutex::default() }
     }
 
-    /// The jobs that are served.
+    /// Returns the jobs that the worker serves.
     pub(super) fn registry(&self) -> &Registry {
         self.executor.registry()
     }
@@ -90,7 +90,7 @@ impl Worker {
     pub(super) async fn drain(&self) -> Drained {
         let _turn = self.turn.lock().await;
         let broker = &self.broker;
-        // A server of its own each time: between two drains any time may pass on the clock.
+        // Each drain joins as a new server, because any time may pass on the clock between two drains.
         let member = said(broker.join(&name(), &ServerInfo::default()).await);
         let mut drained = Drained::default();
         loop {
@@ -136,7 +136,7 @@ impl Worker {
         (settlement.expect("every attempt is decided"), is_revoked)
     }
 
-    /// Does what forwarder and janitor would have done by now.
+    /// Makes due tasks pending and deletes expired ones, as a server's forwarder and janitor do.
     async fn make_due(&self, queues: &[QueueName]) {
         let Self { broker, retries, .. } = self;
         while said(broker.forward(queues, *retries).await).more {}
@@ -145,7 +145,7 @@ impl Worker {
         }
     }
 
-    /// Does what an aggregator would have done by now.
+    /// Aggregates the ripe groups of a queue, as a server's aggregator does.
     async fn aggregate(&self, queue: &QueueName, drained: &mut Drained) {
         let Self { broker, aggregations, executor, .. } = self;
         if aggregations.is_empty() {
@@ -198,7 +198,7 @@ impl Drained {
                 self.archived += 1;
                 self.fail(settlement, error.clone(), true);
             }
-            // Only a server that is leaving hands tasks back.
+            // Only a server that shuts down requeues tasks.
             Action::Requeue => {}
         }
     }

@@ -1,11 +1,11 @@
-//! The test of a program that its deploy strands no waiting task.
+//! An assertion that the deploy of a program strands no waiting task.
 
 use std::path::Path;
 
 use crate::job::{JobsLock, Registry};
 
-/// Passes if the linked jobs read tasks of every shape in this file, a `jobs.lock` that `jobs --lock` wrote, and it has all of
-/// their shapes.
+/// Asserts that the linked jobs read tasks of every shape in `file`, a `jobs.lock` that `jobs --lock` wrote, and that the
+/// file has all of their shapes.
 ///
 /// ```no_run
 /// // In a program of `main!`: #[test]
@@ -17,8 +17,8 @@ use crate::job::{JobsLock, Registry};
 ///
 /// # Panics
 ///
-/// If not, with a line for each shape that says what to write; or the file cannot be read. A relative path is one of the
-/// package's folder, where cargo runs tests.
+/// If a shape cannot be read or is not in the file: the message has a line for each such shape that says what to write. Also
+/// if the file cannot be read. A relative path begins in the package's folder, where cargo runs tests.
 #[track_caller]
 pub fn assert_jobs_locked(file: impl AsRef<Path>) {
     let file = file.as_ref();

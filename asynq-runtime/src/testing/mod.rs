@@ -1,4 +1,4 @@
-//! For the tests of one's own jobs: a whole application in memory whose clock is turned by hand.
+//! Tests of jobs: a whole application in memory, whose clock the test advances.
 //!
 //! ```standalone_crate
 //! # use asynq_runtime::prelude::*;
@@ -44,7 +44,7 @@
 //! # });
 //! ```
 //!
-//! Everything here panics when something goes wrong, because that is how a test fails; nothing else in this crate does.
+//! The functions of this module panic on an error, because a test fails by a panic; no other module of this crate does so.
 
 #[cfg(feature = "sqlite")]
 mod app;
@@ -56,7 +56,7 @@ mod timetable;
 #[cfg(feature = "sqlite")]
 mod wait;
 
-/// What asynq-cron puts into the inventory.
+/// The type that asynq-cron submits to the inventory.
 #[doc(hidden)]
 pub use self::timetable::Timetable;
 #[cfg(feature = "sqlite")]
@@ -69,7 +69,7 @@ pub use self::{
     locked::assert_jobs_locked,
 };
 
-/// What the database in memory answers, which has no reason to fail.
+/// Unwraps an answer of the database in memory, which has no reason to fail.
 #[cfg(feature = "sqlite")]
 fn said<T>(answer: Result<T, crate::broker::BrokerError>) -> T {
     answer.unwrap_or_else(|error| panic!("the database in memory failed: {error}"))

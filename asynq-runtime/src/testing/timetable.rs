@@ -1,4 +1,4 @@
-//! What happens by itself when the clock of a `TestApp` is turned.
+//! Schedules that fire when the clock of a `TestApp` advances.
 
 use std::fmt;
 
@@ -9,16 +9,16 @@ use crate::{
     job::{BoxError, BoxFuture, Registry},
 };
 
-/// What a timetable says of one question.
+/// The answer of a timetable.
 type Answer<'a, T> = BoxFuture<'a, Result<T, BoxError>>;
 
-/// What a linked crate does at times of its own in a [`TestApp`](super::TestApp) with schedules:
+/// The schedules of a linked crate for a [`TestApp`](super::TestApp) with schedules:
 /// `inventory::submit! { Timetable { .. } }`.
 #[derive(Clone, Copy)]
 pub struct Timetable {
-    /// Makes its entries known to the broker and says when one is due next.
+    /// Lists the crate's entries in the broker and returns when one is due next.
     pub next: for<'a> fn(&'a Client, &'a Registry) -> Answer<'a, Option<DateTime<Utc>>>,
-    /// Does what is due at exactly the broker's time.
+    /// Enqueues the tasks of the entries that are due at exactly the broker's time.
     pub fire: for<'a> fn(&'a Client, &'a Registry) -> Answer<'a, ()>,
 }
 
@@ -30,7 +30,7 @@ impl fmt::Debug for Timetable {
     }
 }
 
-/// When something is due next.
+/// Returns when an entry of any timetable is due next.
 #[cfg(feature = "sqlite")]
 pub(super) async fn next(client: &Client, registry: &Registry) -> Option<DateTime<Utc>> {
     let mut next = None;
@@ -41,7 +41,7 @@ pub(super) async fn next(client: &Client, registry: &Registry) -> Option<DateTim
     next
 }
 
-/// Does what is due now.
+/// Enqueues the tasks of the entries that are due now.
 #[cfg(feature = "sqlite")]
 pub(super) async fn fire(client: &Client, registry: &Registry) {
     for timetable in inventory::iter::<Timetable>() {

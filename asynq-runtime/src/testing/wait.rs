@@ -11,19 +11,19 @@ use crate::{
     task::{TaskInfo, TaskState},
 };
 
-/// A group may be ripe this long after the last look at it.
+/// The clock advances by this time while tasks wait in groups, because a group has no due time.
 const GROUPS: Duration = Duration::from_secs(1);
 
 impl TestApp {
-    /// Runs what is due until `task` has ended, at most for `limit` on this application's clock, which is turned to the next due
-    /// time whenever nothing is due. So a task that fails twice and then succeeds ends here without real time passing.
+    /// Runs due tasks until `task` has ended, at most for `limit` on this application's clock, which advances to the next due
+    /// time whenever nothing is due. A task that fails twice and then succeeds therefore ends without real time passing.
     ///
     /// Jobs run as in [`drain`](Self::drain). A job that waits for another task by [`Enqueued::wait`] waits in real time, and in
     /// vain, because tasks run one after the other.
     ///
     /// # Panics
     ///
-    /// As [`drain`](Self::drain); or `limit` is not a length of time; or the result is not one of `J`.
+    /// As [`drain`](Self::drain); also if `limit` is not a length of time, or the result is not one of `J`.
     pub fn wait<'a, J: Job>(&'a self, task: &'a Enqueued<J>, limit: impl IntoSpan) -> BoxFuture<'a, Outcome<Value<J>>>
     where
         Value<J>: ReadResult,
@@ -47,7 +47,7 @@ impl TestApp {
     }
 }
 
-/// When something may be due next; `None` if nothing waits for a time.
+/// Returns when a task may be due next; `None` if no task waits for a time.
 fn next_turn(tasks: &[TaskInfo], now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let due = |task: &TaskInfo| match task.state {
         TaskState::Scheduled | TaskState::Retry => task.next_process_at,

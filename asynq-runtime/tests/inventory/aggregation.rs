@@ -1,4 +1,4 @@
-//! Groups of tasks that become one: by type, by a function, and what becomes of those that cannot.
+//! Groups of tasks that become one: by type, by a function, and tasks that cannot become a part of one.
 
 use std::{
     sync::{Arc, Mutex},
@@ -19,7 +19,7 @@ use asynq_runtime::{
 use asynq_test_support::soon;
 use serde::{Deserialize, Serialize};
 
-/// What the jobs saw.
+/// The texts that the jobs note.
 type Seen = Arc<Mutex<Vec<String>>>;
 
 #[job(group = "digest")]
@@ -38,7 +38,7 @@ async fn number(n: u64) {
     let _ = n;
 }
 
-/// Blocks its thread, and has a result.
+/// Blocks its thread, and returns a result.
 #[job(aggregates = number, retention = "1h")]
 fn sum(numbers: Vec<number>) -> JobResult<u64> {
     Ok(numbers.iter().map(|number| number.n).sum())
@@ -54,7 +54,7 @@ async fn app() -> (TestApp, Seen) {
     (TestApp::new().await.state(seen.clone()), seen)
 }
 
-/// A server of the jobs of this file. The inventory has others, whose state this server does not have.
+/// Returns a server of the jobs of this file. The inventory has other jobs, whose state this server does not have.
 fn server(url: &str) -> ServerBuilder {
     Server::builder(url).registry(Registry::only::<(note, digest, number, sum, plain)>().unwrap())
 }
@@ -63,7 +63,7 @@ fn seen(seen: &Seen) -> Vec<String> {
     seen.lock().unwrap().drain(..).collect()
 }
 
-/// The states of all tasks of a type, with their last errors.
+/// Returns the states of all tasks of a type, with their last errors.
 async fn states(app: &TestApp, name: &str) -> Vec<(TaskState, Option<String>)> {
     let tasks = app.tasks().await.into_iter().filter(|task| task.r#type == name);
     tasks.map(|task| (task.state, task.last_error)).collect()
@@ -140,7 +140,7 @@ async fn what_cannot_be_a_part_runs_alone_or_is_archived_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_type_that_nobody_knows_leaves_the_group_to_others() {
+async fn a_type_that_is_not_known_leaves_the_group_to_others() {
     let (app, _) = app().await;
     note::enqueue(app.client(), "a").await.unwrap();
     app.client().enqueue(RawTask::new("of Go", "x").group("digest")).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_function_that_fails_leaves_the_tasks_in_their_group() {
     assert_eq!(states(&app, "of Go").await, vec![(TaskState::Aggregating, None); 3]);
 }
 
-/// By hand, and in no inventory.
+/// A job that is written by hand, and is in no inventory.
 #[derive(Serialize, Deserialize)]
 struct Bundle {
     notes: Vec<note>,
@@ -273,7 +273,7 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     assert!(outcomes.iter().all(Result::is_ok));
     // a and b are full at once, c is ripe after the grace period.
     soon(running.signals().settled.reached(2)).await;
-    // Where the machine stood still for the grace period, both jobs begin at once.
+    // If the machine stood still for the grace period, both jobs begin at once.
     let told = seen(&log);
     let has = |end: &str| told.iter().filter(|told| told.ends_with(end)).count() == 1;
     assert!(told.len() == 2 && has(": a b") && has(": c"), "{told:?}");
@@ -284,7 +284,7 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     soon(running.shutdown()).await.unwrap();
 }
 
-/// Had each turn its pause of five seconds here, these would take more than three minutes, and the wait ends after one.
+/// With a pause of five seconds in each turn, the sets would take more than three minutes; the wait ends after one.
 #[tokio::test]
 async fn full_sets_are_taken_one_after_the_other_without_a_pause() {
     const NOTES: usize = 2_000;
@@ -313,7 +313,7 @@ async fn a_stopping_server_puts_its_sets_back_at_once() {
     soon(entered.recv()).await.unwrap();
     running.shutdown().await.unwrap();
 
-    // Another one can take it at once, not after the 2 minutes of the set.
+    // Another server can take the set at once, not after its deadline of 2 minutes.
     let client = Client::connect(&url).await.unwrap();
     let (queue, group) = ("default".parse().unwrap(), "slow".parse().unwrap());
     let rules = GroupRules { max_size: Some(1), ..GroupRules::default() };

@@ -1,5 +1,5 @@
-//! Programs whose jobs are found by themselves: every `#[job]` of this binary is in the one inventory of it, so this is a
-//! binary of its own.
+//! Programs that find their jobs by themselves: every `#[job]` of a binary is in its one inventory, so these tests are a binary
+//! of their own.
 #![cfg(feature = "sqlite")]
 #![allow(clippy::unwrap_used)] // an unexpected error is a failed test
 

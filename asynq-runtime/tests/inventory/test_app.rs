@@ -1,4 +1,4 @@
-//! `TestApp`: what users test their own jobs with.
+//! `TestApp`, with which users test their own jobs.
 
 mod set_up;
 
@@ -204,7 +204,7 @@ async fn one_job_runs_through_the_codec_alone() {
 mod other_version {
     use super::*;
 
-    /// The same name on the wire with another shape: what an earlier deploy enqueued.
+    /// A job of the same name on the wire with another shape, as an earlier deploy enqueued it.
     #[derive(serde::Serialize, serde::Deserialize)]
     pub(super) struct Doubled {
         pub(super) factor: u8,
@@ -265,7 +265,7 @@ async fn as_json(to: String, copies: u32) -> JobResult {
     Ok(())
 }
 
-/// What a rolling deploy brings: producers of another version write JSON that this version's arguments cannot be read from.
+/// In a rolling deploy, producers of another version write JSON that this version's arguments cannot be read from.
 #[tokio::test]
 async fn json_that_lacks_a_field_is_requeued_for_a_day_and_archived_with_the_reason() {
     let app = TestApp::new().await;
@@ -283,7 +283,7 @@ async fn json_that_lacks_a_field_is_requeued_for_a_day_and_archived_with_the_rea
     let reason = &drained.failures[0].error;
     assert!(reason.contains("missing field `copies`") && reason.contains("for a day"), "{reason}");
 
-    // What no version of the job can have written is not kept waiting.
+    // JSON that no version of the job can have written is not kept waiting.
     app.client().enqueue_raw(RawTask::new("as_json", r#"{"to":"#)).await.unwrap();
     assert_eq!(app.drain().await.archived, 1);
 }
@@ -319,7 +319,7 @@ async fn a_task_is_awaited_by_the_clock_of_the_application() {
     let task = double::enqueue(app.client(), 21).await.unwrap();
     assert_eq!(app.wait(&task, "1m").await, Outcome::Done(42));
 
-    // Two retries, whose pauses pass on the clock alone.
+    // The task has two retries, whose pauses pass on the clock alone.
     let begun = app.now();
     let failing = record::enqueue(app.client(), "fails").await.unwrap();
     assert_eq!(app.wait(&failing, "1h").await, Outcome::Archived("broken".into()));
@@ -333,7 +333,7 @@ async fn a_task_is_awaited_by_the_clock_of_the_application() {
     assert_eq!(app.wait(&later, "1m").await, Outcome::Gone);
     let revoked = record::job("unwanted").awaited().enqueue(app.client()).await.unwrap();
     assert_eq!(app.wait(&revoked, "1m").await, Outcome::Revoked);
-    // A snooze is waited out.
+    // `wait` passes the time of a snooze, too.
     let snoozed = record::enqueue(app.client(), "later").await.unwrap();
     assert_eq!(app.wait(&snoozed, "14m").await, Outcome::StillRunning);
     assert_eq!(app.task(&snoozed).await.unwrap().retried, 0);
@@ -343,7 +343,7 @@ async fn a_task_is_awaited_by_the_clock_of_the_application() {
 async fn what_waits_for_a_task_is_told_while_the_application_runs_it() {
     let (app, _) = app().await;
     let task = double::enqueue(app.client(), 4).await.unwrap();
-    // In memory there is no safety net: only the commit can end the wait.
+    // A broker in memory has no safety net: only the commit can end the wait.
     let (outcome, drained) = soon(async { tokio::join!(task.wait("1h"), app.drain()) }).await;
     assert_eq!((outcome.unwrap(), drained.succeeded), (Outcome::Done(8), 1));
 }

@@ -1,7 +1,7 @@
 //! The test binary as a child process of its own tests: workers that get signals, programs that are killed, a log of a
 //! program's own.
 //!
-//! libtest knows no subcommands, so one test, [`process`], plays the part that its environment names. It passes at once where
+//! libtest knows no subcommands, so one test, [`process`], plays the part that its environment names. The test passes at once if
 //! the environment names none.
 
 use std::{
@@ -29,7 +29,7 @@ const WITH: &str = "ASYNQ_TEST_WITH";
 async fn process() {
     let part = std::env::var(PART).expect("the parent names the part");
     let with = std::env::var_os(WITH).expect("the parent gives the argument");
-    // The pipe ends with the parent, however that ends. No child outlives it.
+    // The pipe ends with the parent, however the parent ends, so no child outlives it.
     thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(1);
@@ -72,7 +72,7 @@ impl Program {
         Self::start_by(&[], part, with)
     }
 
-    /// The same by a command that runs others, such as `unshare`, with its options.
+    /// Starts a child as [`start`](Self::start) does, by a command that runs others, such as `unshare`, with its options.
     pub(crate) fn start_by(by: &[&str], part: &str, with: impl AsRef<OsStr>) -> Self {
         let program = std::env::current_exe().unwrap();
         let words = by.iter().map(OsStr::new).chain([program.as_os_str()]).collect::<Vec<_>>();
@@ -87,7 +87,7 @@ impl Program {
             .unwrap();
         let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
-        // It ends with the child.
+        // The thread ends with the child.
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
         Self { child, lines, said: Vec::new() }
     }
@@ -130,7 +130,7 @@ impl Program {
         assert!(Command::new("kill").args([name, &self.child.id().to_string()]).status().unwrap().success());
     }
 
-    /// Whether the child has not ended yet.
+    /// Returns whether the child has not ended yet.
     pub(crate) fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }

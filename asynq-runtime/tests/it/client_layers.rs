@@ -26,7 +26,7 @@ async fn client() -> Client {
 
 type Said = Arc<Mutex<Vec<String>>>;
 
-/// Notes what goes in and what comes out, and refuses a payload with `bad` in it.
+/// Notes each request and its answer, and refuses a payload with `bad` in it.
 #[derive(Clone)]
 struct Notes(&'static str, Said);
 
@@ -103,10 +103,10 @@ async fn of_many_tasks_each_has_its_own_outcome_whatever_the_layers_say() {
         .collect();
     assert_eq!(told[..2], ["ann", "not for us"]);
     assert!(matches!(outcomes[1], Err(EnqueueError::Layer(_))));
-    // The two equal ones go side by side; an error of the broker comes through as what it is.
+    // The two tasks of one id are enqueued side by side; an error of the broker passes the layers unchanged.
     assert_eq!(outcomes[2..].iter().filter(|outcome| outcome.is_ok()).count(), 1);
     assert!(outcomes[2..].iter().any(|outcome| outcome.as_ref().is_err_and(EnqueueError::is_id_conflict)), "{told:?}");
-    // More than go together at a time.
+    // These are more tasks than are enqueued together at a time.
     let outcomes = client.enqueue_many((0..600).map(|i| mail::job(i.to_string()))).await.unwrap();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 600);
 }
@@ -130,7 +130,7 @@ async fn a_layer_that_is_not_ready_holds_the_task_back() {
     assert!(since.elapsed() >= 2 * every, "{:?}", since.elapsed());
 }
 
-/// Ready as often as the test says so.
+/// A service that is ready as often as the test says.
 #[derive(Clone, Default)]
 struct Door(Arc<Mutex<(u32, Vec<Waker>)>>);
 
@@ -170,7 +170,7 @@ async fn a_caller_that_waits_for_the_layers_and_is_not_polled_holds_up_no_other(
     let guard = door.clone();
     let client = client().await.layer(layer_fn(move |inner| Guarded(guard.clone(), inner)));
     let mut idle = Box::pin(mail::enqueue(&client, "idle"));
-    // Polled once, so that it waits for its turn, and then left alone.
+    // The call is polled once, so that it waits for its turn, and then not polled again.
     assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
     let mut other = Box::pin(mail::enqueue(&client, "other"));
     assert!(tokio::time::timeout(Duration::ZERO, &mut other).await.is_err());
@@ -178,14 +178,14 @@ async fn a_caller_that_waits_for_the_layers_and_is_not_polled_holds_up_no_other(
     soon(other).await.unwrap();
     door.open();
     soon(idle).await.unwrap();
-    // Nor does one that is given up while it waits.
+    // A call that is dropped while it waits does not hold up the others either.
     let given_up = mail::enqueue(&client, "given up");
     assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
     door.open();
     soon(mail::enqueue(&client, "last")).await.unwrap();
 }
 
-/// A task stored past the layers would lack what they add, and would have passed what they refuse.
+/// A task stored past the layers would lack their additions, and would escape their refusals.
 #[tokio::test]
 async fn a_transaction_takes_no_task_past_the_layers_in_silence() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,12 +201,12 @@ async fn a_transaction_takes_no_task_past_the_layers_in_silence() {
     let refused = layered.row(mail::job("ann")).unwrap_err();
     assert!(matches!(refused, EnqueueError::LayersInTransaction), "{refused}");
 
-    // Said in as many words it goes past them; the transaction is as it was.
+    // `without_layers` goes past the layers on purpose; the refusals have left the transaction as it was.
     let task = layered.without_layers().enqueue_in_tx(&tx, mail::job("bob")).unwrap();
     assert!(task.headers.is_empty(), "{task:?}");
     tx.commit().unwrap();
     assert_eq!(plain.inspector().queue("mails").await.unwrap().pending, 1);
-    // The layers of the first are as they were.
+    // The layers of the first client are as they were.
     let task = layered.enqueue(mail::job("eve")).await.unwrap();
     let task = plain.inspector().task("mails", &task.id).await.unwrap();
     assert_eq!(task.headers, [("tenant".to_owned(), "7".to_owned())]);

@@ -1,4 +1,4 @@
-//! What a worker on its own broker writes to the log when it leaves in order: nothing to worry about.
+//! The log of a worker on its own broker that shuts down in order: it has no warning.
 
 use asynq_runtime::prelude::*;
 use tracing_subscriber::filter::LevelFilter;
@@ -28,7 +28,7 @@ pub(crate) async fn leaves_in_order() {
     }
 }
 
-// A server logs on a thread of its own, so the subscriber is the whole program's.
+// A server logs on a thread of its own, so the subscriber has to be that of the whole program.
 #[test]
 fn a_worker_that_leaves_in_order_warns_of_nothing() {
     let mut program = Program::start("quiet_shutdown", "");

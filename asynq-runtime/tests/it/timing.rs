@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// The time that half of `times` are below.
+/// Returns the time that half of `times` are below.
 fn median(times: &mut [Duration]) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// order is what asynq-bench asks for.
+// order is the order of asynq-bench.
 type order struct {
 	Workload     string `json:"workload"`
 	N            int    `json:"n"`
@@ -26,9 +26,9 @@ type order struct {
 	Among        int    `json:"among"`
 }
 
-// answer is what asynq-bench reads.
+// answer is the answer that asynq-bench reads.
 type answer struct {
-	// Cannot is why asynq does not have the workload.
+	// Cannot is the reason why asynq does not have the workload.
 	Cannot string `json:"cannot,omitempty"`
 	// Seconds is how long the workload took.
 	Seconds float64 `json:"seconds"`

@@ -33,7 +33,7 @@ func (b *bench) payload(number int) []byte {
 	return payload
 }
 
-// seen knows which tasks have run.
+// seen is the set of tasks that have run.
 type seen struct {
 	bits    []atomic.Uint64
 	missing atomic.Int64
@@ -62,7 +62,7 @@ func (s *seen) mark(payload []byte) {
 	}
 }
 
-// tell adds what ran. Tasks beyond n run while the server stops, and are left out.
+// tell adds the runs to the answer. Tasks beyond n run while the server stops, and are left out.
 func (s *seen) tell(found answer) answer {
 	found.Ran = s.n - int(max(0, s.missing.Load()))
 	found.Again = int(s.again.Load())

@@ -7,15 +7,15 @@ use asynq_runtime::prelude::*;
 use super::{Stage, spent::Spent};
 use crate::{queue::QUEUE, task::task};
 
-/// The tasks come in so many parts, each after the one before it is past.
+/// The tasks come in so many parts, each after the part before it is past.
 const PARTS: u64 = 4;
-/// A member this old says nothing any more.
+/// Members of this age are removed by the next call that adds some.
 const PAST: Duration = Duration::from_millis(3_000);
 const SOON: Duration = Duration::from_millis(100);
 const BATCH: u64 = 1_000;
 
-/// Schedules so many tasks and takes each part out of `scheduled`, as a Go forwarder does; the bytes are those that are left
-/// of the due times, per task.
+/// Schedules `n` tasks and takes each part out of `scheduled`, as a Go forwarder does. The bytes are those of the due times that
+/// are left, per task.
 pub(super) async fn beside_go(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
     let counter = stage.count()?;

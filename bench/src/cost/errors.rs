@@ -1,11 +1,11 @@
-//! What a task takes up that failed again and again with a long text.
+//! Measures the memory of a task that failed again and again with a long text.
 
 use asynq_runtime::{prelude::*, task::QueueName};
 
 use super::{Stage, spent::Spent};
 use crate::{queue, queue::QUEUE, task::PATIENCE};
 
-/// As much of a text as is kept.
+/// Bytes that are kept of a text.
 const TEXT: usize = 4_096;
 
 /// Fails with a text as long as any that is kept.
@@ -14,7 +14,7 @@ pub(crate) async fn failing() -> JobResult {
     Err("x".repeat(TEXT).into())
 }
 
-/// A task that failed so often, and was archived; the bytes are those of all that Redis holds of it.
+/// Measures a task that failed `failures` times and was archived; the bytes are all that Redis holds of the task.
 pub(super) async fn kept(stage: &Stage, failures: u64) -> Result<Spent, BoxError> {
     let running = queue::worker::<failing>(&stage.order, ()).build().await?.start().await?;
     let counter = stage.count()?;
@@ -33,6 +33,6 @@ pub(super) async fn kept(stage: &Stage, failures: u64) -> Result<Spent, BoxError
     let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
     let key = format!("asynq:{{{QUEUE}}}:t:{id}");
     let bytes: f64 = redis::cmd("MEMORY").arg("USAGE").arg(key).arg("SAMPLES").arg(0).query(&mut redis)?;
-    // Its way there is not what is measured, and its commands depend on how often this looked.
+    // The commands are left out: the way to the archive is not measured, and they depend on how often the loop looked.
     Ok(Spent { bytes: Some(bytes), commands: None, ..spent })
 }

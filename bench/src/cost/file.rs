@@ -1,4 +1,5 @@
-//! What a SQLite file costs: bytes that this process writes, CPU of an idle worker, and the room that deleted tasks leave.
+//! Measures the cost of a SQLite file: bytes that this process writes, CPU of an idle worker, and the room that deleted tasks
+//! leave.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -17,11 +18,11 @@ const TASKS: u64 = 1_000;
 const BATCH: u64 = 100;
 /// Refusals that are counted.
 const REFUSALS: u64 = 100;
-/// After its start a worker has asked everything once.
+/// Within this time after its start a worker has asked everything once.
 const SETTLES: Duration = Duration::from_secs(3);
 const LOCK: Duration = Duration::from_secs(3_600);
 
-/// Tasks beside others that wait.
+/// Measures enqueues of tasks beside others that wait.
 pub(super) async fn enqueue(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let counter = stage.count()?;
@@ -34,7 +35,7 @@ pub(super) async fn enqueue(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     counter.stop(TASKS)
 }
 
-/// Waiting tasks, from the start of a worker to the last acknowledgement.
+/// Measures a drain of waiting tasks, from the start of a worker to the last acknowledgement.
 pub(super) async fn drain(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let seen = Seen::none_of(n);
@@ -48,7 +49,7 @@ pub(super) async fn drain(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     Ok(spent)
 }
 
-/// Duplicates that are refused, beside tasks that wait.
+/// Measures the refusal of duplicates, beside tasks that wait.
 pub(super) async fn duplicate(stage: &Stage) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     stage.client.enqueue(task(0, 100).into_job().unique(LOCK)).await?;
@@ -61,7 +62,7 @@ pub(super) async fn duplicate(stage: &Stage) -> Result<Spent, BoxError> {
     counter.stop(REFUSALS)
 }
 
-/// One second of a worker without tasks; its time is that of the CPU of this process.
+/// Measures one second of a worker without tasks; its time is the CPU time of this process.
 pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> {
     let order = Order { queues: Some(queues), ..stage.order.clone() };
     let running = queue::worker::<note>(&order, Seen::none_of(0)).build().await?.start().await?;
@@ -74,8 +75,8 @@ pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> 
     Ok(Spent { ms: cpu_ms, ..spent })
 }
 
-/// Time from the deletion of all tasks until the file has a quarter of its size; the bytes are those of the file then. A worker
-/// keeps 4 MiB for new tasks, so the file has to be four times as long before.
+/// Measures the time from the deletion of all tasks until the file has a quarter of its size; the bytes are the size of the file
+/// then. A worker keeps 4 MiB for new tasks, so the file has to be four times as long before.
 pub(super) async fn shrinks(stage: &Stage) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let path = Path::new(stage.order.url.strip_prefix("sqlite://").unwrap_or_default());

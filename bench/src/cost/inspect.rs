@@ -1,4 +1,4 @@
-//! What an inspector costs that looks at queues: lists, pages, counts.
+//! Measures the calls of an inspector: lists, pages, counts.
 
 use asynq_runtime::{
     broker::{GroupRules, Page},
@@ -9,14 +9,14 @@ use asynq_runtime::{
 use super::{Stage, spent::Spent};
 use crate::{order::Order, queue, queue::QUEUE, task::task};
 
-/// Calls that the cost is the mean of.
+/// The cost is the mean of so many calls.
 const CALLS: u64 = 10;
 /// Groups of a page, and tasks of a page of a search.
 const GROUPS: usize = 100;
 const SEARCHED: usize = 500;
 const BATCH: u64 = 1_000;
 
-/// Groups of one task each.
+/// Stores groups of one task each.
 async fn fill_groups(stage: &Stage, n: u64) -> Result<(), BoxError> {
     for first in (0..n).step_by(BATCH as usize) {
         let numbers = first..n.min(first + BATCH);
@@ -36,7 +36,7 @@ fn bench() -> Result<QueueName, BoxError> {
     Ok(QUEUE.parse()?)
 }
 
-/// A page of the groups behind the first.
+/// Reads a page of the groups behind the first page.
 pub(super) async fn groups_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     fill_groups(stage, n).await?;
     let queue = bench()?;
@@ -48,7 +48,7 @@ pub(super) async fn groups_page(stage: &Stage, n: u64) -> Result<Spent, BoxError
     counter.stop(CALLS)
 }
 
-/// The first step of an aggregator's walk over the groups, where none is ripe.
+/// Takes the first step of an aggregator's walk over the groups, of which none is ripe.
 pub(super) async fn ripe_groups(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     fill_groups(stage, n).await?;
     let queue = bench()?;
@@ -59,7 +59,7 @@ pub(super) async fn ripe_groups(stage: &Stage, n: u64) -> Result<Spent, BoxError
     counter.stop(CALLS)
 }
 
-/// The first page of the tasks of all groups.
+/// Reads the first page of the tasks of all groups.
 pub(super) async fn aggregating_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     fill_groups(stage, n).await?;
     let (queue, page) = (bench()?, Page::default());
@@ -70,7 +70,7 @@ pub(super) async fn aggregating_page(stage: &Stage, n: u64) -> Result<Spent, Box
     counter.stop(CALLS)
 }
 
-/// Counts and memory of a queue that has groups.
+/// Reads counts and memory of a queue that has groups.
 pub(super) async fn stats(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     fill_groups(stage, n).await?;
     let queue = bench()?;
@@ -82,7 +82,7 @@ pub(super) async fn stats(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     counter.stop(CALLS)
 }
 
-/// The page with the newest waiting tasks.
+/// Reads the page with the newest waiting tasks.
 pub(super) async fn last_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let (queue, size) = (bench()?, Page::default().size);
@@ -94,7 +94,7 @@ pub(super) async fn last_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> 
     counter.stop(CALLS)
 }
 
-/// Every page of the waiting tasks, as a search reads them that finds nothing.
+/// Reads every page of the waiting tasks, as a search without a match does.
 pub(super) async fn search(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let queue = bench()?;
@@ -106,7 +106,7 @@ pub(super) async fn search(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     counter.stop(1)
 }
 
-/// Every queue with its counts.
+/// Reads every queue with its counts.
 pub(super) async fn queues(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     spread(stage, n).await?;
     let counter = stage.count()?;
@@ -114,7 +114,7 @@ pub(super) async fn queues(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     counter.stop(1)
 }
 
-/// Every queue with its counts, and the servers.
+/// Reads every queue with its counts, and the servers.
 pub(super) async fn scrape(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     spread(stage, n).await?;
     let counter = stage.count()?;
@@ -123,13 +123,13 @@ pub(super) async fn scrape(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     counter.stop(1)
 }
 
-/// One task in each of so many queues.
+/// Stores one task in each of `n` queues.
 async fn spread(stage: &Stage, n: u64) -> Result<(), BoxError> {
     let order = Order { queues: Some(n), ..stage.order.clone() };
     queue::fill(&stage.client, &order).await
 }
 
-/// A page of tasks with payloads of so many bytes.
+/// Reads a page of tasks with payloads of `bytes` bytes.
 pub(super) async fn payloads(stage: &Stage, bytes: u64) -> Result<Spent, BoxError> {
     let (queue, page) = (bench()?, Page::default());
     let order = Order { n: page.size as u64, payload_bytes: usize::try_from(bytes)?, ..stage.order.clone() };

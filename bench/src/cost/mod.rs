@@ -1,7 +1,7 @@
-//! What one call costs while something grows: time, commands and bytes against the size, and the slope of each.
+//! Measures the cost of one call while something grows: time, commands and bytes against the size, and the slope of each.
 //!
-//! A slope is that of a straight line through the logarithms: 0 where the cost does not depend on the size, 1 where it grows
-//! with it.
+//! A slope belongs to a straight line through the logarithms: 0 where the cost does not depend on the size, 1 where it grows with
+//! the size.
 
 mod due;
 mod errors;
@@ -23,14 +23,14 @@ use self::{
 };
 use crate::{measured::short, order::Order, page, run_broker::RunBroker, suite};
 
-/// How far the sizes go.
+/// The limits of a measurement.
 #[derive(Debug, Clone)]
 pub(crate) struct Extent {
-    /// No size is larger.
+    /// The largest size.
     pub(crate) max: u64,
     /// Parts of the names of the rows to measure; all of them if empty.
     pub(crate) only: Vec<String>,
-    /// How long an idle worker is looked at.
+    /// Seconds for which an idle worker is watched.
     pub(crate) seconds: u64,
     /// Prints a line of JSON per size instead of tables.
     pub(crate) json: bool,
@@ -38,17 +38,17 @@ pub(crate) struct Extent {
     pub(crate) folder: PathBuf,
 }
 
-/// What a row's measurement returns.
+/// The future of a row's measurement.
 type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Spent, BoxError>> + Send + 'a>>;
 
-/// One table: a call, and what grows.
+/// One table: a call, and the size that grows.
 struct Row {
     name: &'static str,
-    /// What grows.
+    /// The name of the size.
     size: &'static str,
     broker: &'static str,
     sizes: &'static [u64],
-    /// What the costs are of.
+    /// The unit to which the costs belong.
     per: &'static str,
     measure: fn(&Stage, u64) -> Measuring<'_>,
 }
@@ -94,13 +94,13 @@ struct Stage {
 }
 
 impl Stage {
-    /// What the broker is asked from now on is counted.
+    /// Starts to count the commands and bytes of the broker.
     fn count(&self) -> Result<Counter, BoxError> {
         Counter::start(&self.order)
     }
 }
 
-/// One size as a line for programs.
+/// One size as a JSON line for programs.
 #[derive(Serialize)]
 struct Line<'a> {
     row: &'a str,
@@ -113,7 +113,7 @@ struct Line<'a> {
 ///
 /// # Errors
 ///
-/// The page cannot be written, or a measurement failed: then the page says so.
+/// The page cannot be written, or a measurement failed; the page then names the failure.
 pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
     let chosen = |row: &&Row| extent.only.is_empty() || extent.only.iter().any(|part| row.name.contains(part.as_str()));
     let mut section = String::new();

@@ -1,4 +1,4 @@
-//! What housekeeping costs: ids without a task, and groups that nobody knows.
+//! Measures housekeeping: ids without a task, and groups that are not known.
 
 use asynq_runtime::{prelude::*, task::QueueName};
 
@@ -10,7 +10,7 @@ const GHOSTS: isize = 100;
 /// Turns that a sweep of them may take.
 const TURNS: u64 = 20;
 
-/// Sweeps, where the tasks of the oldest ids are gone. It takes turns until no such id is left.
+/// Sweeps a queue where the tasks of the oldest ids are gone, in turns until no such id is left.
 pub(super) async fn sweep(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let mut redis = redis::Client::open(stage.order.url.as_str())?.get_connection()?;
@@ -33,7 +33,7 @@ pub(super) async fn sweep(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     }
 }
 
-/// One turn of the search for groups that have tasks and are not known, among so many keys.
+/// Takes one turn of the search for groups that have tasks and are not known, among so many keys.
 pub(super) async fn restore_groups(stage: &Stage) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let queues = [QUEUE.parse::<QueueName>()?];

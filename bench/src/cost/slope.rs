@@ -1,6 +1,6 @@
 //! A straight line through the logarithms of some points.
 
-/// The slope of the line with the least squares; `None` for fewer than two points that have logarithms.
+/// Returns the slope of the line with the least squares; `None` for fewer than two points that have logarithms.
 pub(super) fn slope(points: impl Iterator<Item = (f64, f64)>) -> Option<f64> {
     let points: Vec<_> = points.filter(|(x, y)| *x > 0.0 && *y > 0.0).map(|(x, y)| (x.ln(), y.ln())).collect();
     if points.len() < 2 {

@@ -1,4 +1,4 @@
-//! Counts what a call costs: on Redis by its own counters, on SQLite by what this process writes.
+//! Counts the cost of a call: on Redis by the counters of the server, on SQLite by the bytes that this process writes.
 
 use std::{fs, time::Instant};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::order::Order;
 
-/// What one call has cost. `None` where the broker has no such thing.
+/// The cost of one call. `None` where the broker has no such figure.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Spent {
     pub(super) ms: f64,
@@ -31,13 +31,13 @@ struct Figures {
     bytes: f64,
 }
 
-/// The slow log has what takes longer, in microseconds. A lower bound would have every command in it.
+/// The slow log has commands that take longer, in microseconds. A lower bound would have every command in it.
 const SLOW: u64 = 100;
 
 impl Counter {
     /// # Errors
     ///
-    /// Redis does not answer, or the system does not tell what a process writes.
+    /// Redis does not answer, or the system does not report the bytes that a process writes.
     pub(super) fn start(order: &Order) -> Result<Self, BoxError> {
         let mut redis = None;
         let before = if order.on_redis() {
@@ -49,7 +49,7 @@ impl Counter {
             redis::cmd("SLOWLOG").arg("RESET").exec(&mut connection)?;
             let (figures, answer) = Figures::of_redis(&mut connection)?;
             redis = Some(connection);
-            // This answer is sent after it was counted.
+            // Redis sends this answer after it was counted.
             Figures { bytes: figures.bytes + answer, ..figures }
         } else {
             Figures { bytes: written()?, commands: 0.0 }
@@ -57,11 +57,11 @@ impl Counter {
         Ok(Self { redis, before, began: Instant::now() })
     }
 
-    /// What each of so many calls has cost.
+    /// Returns the cost of each of `calls` calls.
     ///
     /// # Errors
     ///
-    /// As for the start.
+    /// The errors of [`start`](Self::start).
     pub(super) fn stop(mut self, calls: u64) -> Result<Spent, BoxError> {
         let (calls, ms) = (calls as f64, self.began.elapsed().as_secs_f64() * 1e3);
         let Some(redis) = &mut self.redis else {
@@ -75,14 +75,14 @@ impl Counter {
             ms: ms / calls,
             commands: Some((after.commands - self.before.commands) / calls),
             bytes: Some((after.bytes - self.before.bytes) / calls),
-            // What is not in the log took less than its bound.
+            // Commands that are not in the log took less than its bound.
             longest_ms: Some(micros.max().unwrap_or(SLOW) as f64 / 1e3),
         })
     }
 }
 
 impl Figures {
-    /// Since Redis started, and the length of the answer that says so. The questions are not counted as commands.
+    /// Reads the figures since Redis started, and the length of the answer. The questions themselves are not counted as commands.
     fn of_redis(redis: &mut Connection) -> Result<(Self, f64), BoxError> {
         let info: String = redis::cmd("INFO").arg("everything").query(redis)?;
         let number = |name: &str| {
@@ -98,7 +98,7 @@ impl Figures {
     }
 }
 
-/// Bytes that this process has written, to files and sockets.
+/// Returns the bytes that this process has written, to files and sockets.
 fn written() -> Result<f64, BoxError> {
     let counters = fs::read_to_string("/proc/self/io")?;
     let line = counters.lines().find_map(|line| line.strip_prefix("wchar: ")).ok_or("no wchar in /proc/self/io")?;

@@ -1,4 +1,4 @@
-//! What idle workers cost, and what one enqueue costs beside them.
+//! Measures idle workers, and one enqueue beside them.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use crate::{
 const TASKS: u64 = 20;
 /// Tasks that come at once.
 const MANY: u64 = 20_000;
-/// After its start a worker has asked everything once.
+/// Within this time after its start a worker has asked everything once.
 const SETTLES: Duration = Duration::from_secs(4);
 
-/// One enqueue, up to its run, beside so many idle workers that each serve all of so many queues.
+/// Measures one enqueue, up to the run, beside `workers` idle workers that each serve all of `queues` queues.
 pub(super) async fn beside(stage: &Stage, workers: u64, queues: u64) -> Result<Spent, BoxError> {
     let order = Order { queues: Some(queues), ..stage.order.clone() };
     let (sender, mut started) = mpsc::unbounded_channel();
@@ -32,7 +32,7 @@ pub(super) async fn beside(stage: &Stage, workers: u64, queues: u64) -> Result<S
     Ok(spent)
 }
 
-/// One task of many that come at once into one of the queues that a worker serves.
+/// Measures one task of many that come at once into one of the queues that a worker serves.
 pub(super) async fn busy(stage: &Stage, queues: u64) -> Result<Spent, BoxError> {
     let order = Order { queues: Some(queues), ..stage.order.clone() };
     let seen = Seen::none_of(MANY);
@@ -49,7 +49,7 @@ pub(super) async fn busy(stage: &Stage, queues: u64) -> Result<Spent, BoxError> 
     Ok(spent)
 }
 
-/// One second of a worker without tasks; its time is that of the CPU of this process.
+/// Measures one second of a worker without tasks; its time is the CPU time of this process.
 pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> {
     let order = Order { queues: Some(queues), ..stage.order.clone() };
     let (sender, _started) = mpsc::unbounded_channel();

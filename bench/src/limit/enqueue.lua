@@ -1,7 +1,7 @@
 -- Stores new tasks of one queue, as asynq's enqueue does for each.
 -- KEYS     1 pending
 -- ARGV     1 prefix of task hashes · 2 now, nanoseconds; then per task: id · msg
--- Returns  how many
+-- Returns  how many were stored
 local call, prefix, keys, ids = redis.call, ARGV[1], {}, {}
 for i = 3, #ARGV, 2 do
   keys[#keys + 1] = prefix .. ARGV[i]

@@ -1,4 +1,4 @@
--- Takes up to n tasks, as asynq's dequeue does each.
+-- Takes up to n tasks, each as asynq's dequeue does.
 -- KEYS     1 pending · 2 paused · 3 active · 4 lease
 -- ARGV     1 prefix of task hashes · 2 n · 3 end of the lease, seconds
 -- Returns  id, msg, id, msg, ..

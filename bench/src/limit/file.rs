@@ -17,7 +17,7 @@ const TABLES: &str = "CREATE TABLE IF NOT EXISTS task(seq INTEGER PRIMARY KEY, s
                       CREATE TABLE IF NOT EXISTS settled(one INTEGER PRIMARY KEY, n INTEGER NOT NULL);
                       INSERT OR IGNORE INTO settled(one, n) VALUES (1, 0)";
 const INSERT: &str = "INSERT INTO task(state, id, msg) VALUES (2, ?1, ?2)";
-/// What waits is behind what was taken, so that the next tasks need no index.
+/// Waiting tasks are behind those that were taken, so that the next tasks need no index.
 const NEXT: &str = "SELECT seq, id, msg FROM task WHERE seq > ?1 LIMIT ?2";
 const TAKE: &str = "UPDATE task SET state = 1 WHERE seq BETWEEN ?1 AND ?2";
 const DONE: &str = "DELETE FROM task WHERE seq BETWEEN ?1 AND ?2 AND state = 1";
@@ -30,9 +30,9 @@ const AHEAD: usize = 1;
 pub(super) struct File {
     connection: Connection,
     disk: Disk,
-    /// First and last of what was taken, and how many.
+    /// First and last number of the tasks that were taken, and how many.
     taken: Option<(i64, i64, usize)>,
-    /// The last that was taken, where it may still be there.
+    /// The last number that was taken, where its row may still be there.
     last: i64,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct File {
 struct Disk {
     commits: SyncSender<()>,
     synced: Receiver<Result<(), std::io::Error>>,
-    /// Commits that are not known to be on the disk.
+    /// Commits that may not be on the disk yet.
     open: usize,
 }
 
@@ -51,14 +51,14 @@ impl File {
         let path = path(url);
         let connection = Connection::open(&path)?;
         connection.set_prepared_statement_cache_capacity(128);
-        // As asynq has it: the log is synced here, and not inside of COMMIT.
+        // As in asynq, the log is synced here, and not inside of COMMIT.
         connection
             .execute_batch("PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA wal_autocheckpoint=1000")?;
         connection.execute_batch(TABLES)?;
         Ok(Self { connection, disk: Disk::start(&format!("{path}-wal"))?, taken: None, last: 0 })
     }
 
-    /// How many tasks there are and how many were settled, of a file that is not needed any more.
+    /// Returns how many tasks there are and how many were settled, of a file that is not needed any more.
     pub(super) fn end(url: &str) -> Result<(i64, i64), BoxError> {
         let path = path(url);
         let counts = {
@@ -81,18 +81,18 @@ impl File {
         })
     }
 
-    /// Takes up to `n` tasks; says how many.
+    /// Takes up to `n` tasks; returns how many.
     pub(super) fn fetch(&mut self, n: usize) -> Result<usize, BoxError> {
-        // Nothing was promised.
+        // A fetch promises nothing, so it does not wait for the disk.
         self.transaction(|file| file.take(n))
     }
 
-    /// Settles what was taken.
+    /// Settles the tasks that were taken.
     pub(super) fn settle(&mut self) -> Result<(), BoxError> {
         self.commit(Self::settle_taken)
     }
 
-    /// Settles what was taken and takes up to `n` more, in one commit; says how many.
+    /// Settles the tasks that were taken and takes up to `n` more, in one commit; returns how many.
     pub(super) fn settle_and_fetch(&mut self, n: usize) -> Result<usize, BoxError> {
         self.commit(|file| {
             file.settle_taken()?;
@@ -100,7 +100,7 @@ impl File {
         })
     }
 
-    /// Waits until all that was committed is on the disk.
+    /// Waits until every commit is on the disk.
     pub(super) fn sync(&mut self) -> Result<(), BoxError> {
         self.disk.wait_for_all_but(0)
     }
@@ -111,7 +111,7 @@ impl File {
             let mut next = self.connection.prepare_cached(NEXT)?;
             let mut rows = next.query([self.last, n as i64])?;
             while let Some(row) = rows.next()? {
-                // Read as a worker would.
+                // The columns are read as a worker would.
                 let (_id, _message): (String, Vec<u8>) = (row.get(1)?, row.get(2)?);
                 self.last = row.get(0)?;
                 first = first.or(Some(self.last));
@@ -135,7 +135,7 @@ impl File {
         Ok(())
     }
 
-    /// A transaction that promises something.
+    /// Runs a transaction that promises something: its commit goes to the disk.
     fn commit<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T, BoxError>) -> Result<T, BoxError> {
         let done = self.transaction(work)?;
         self.disk.commits.send(())?;
@@ -175,7 +175,7 @@ impl Disk {
     }
 }
 
-/// The file of its own, beside that of asynq.
+/// Returns the path of the file, which lies beside that of asynq.
 fn path(url: &str) -> String {
     format!("{}-limit", url.strip_prefix("sqlite://").unwrap_or(url))
 }

@@ -1,4 +1,4 @@
-//! What a broker itself can do for the same tasks: throwaway scripts that do asynq's data-structure work and nothing else,
+//! Measures the limit of a broker for the same tasks: throwaway scripts that do asynq's data-structure work and nothing else,
 //! sent by a lean blocking client; and on a SQLite file the least that a queue has to do there. No receipts, no typed jobs.
 
 mod file;
@@ -29,12 +29,12 @@ const BULK: usize = 1_000;
 /// Tasks of a bulk call that one commit stores.
 const COMMIT: usize = 256;
 
-/// What a limit does with its tasks.
+/// The work of a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Work {
     /// One task per script, one script per round trip.
     Enqueue,
-    /// A group per script, one script per round trip: what many callers at once can be put together to.
+    /// A group per script, one script per round trip: the best merge of many concurrent calls.
     EnqueueConcurrent,
     /// A group per script, [`BULK`] tasks per round trip; on a file [`COMMIT`] tasks per commit.
     EnqueueBulk,
@@ -44,7 +44,7 @@ enum Work {
     EndToEnd,
     /// One task per script and round trip, as rarely as `latency` has one.
     Latency,
-    /// The messages as plain values, read by a group of GET per round trip: what their bytes alone cost. On Redis only.
+    /// The messages as plain values, read by a group of GET per round trip: the cost of their bytes alone. On Redis only.
     Get,
 }
 
@@ -55,7 +55,7 @@ struct Limit {
     work: Work,
 }
 
-/// All of them.
+/// All limits.
 pub(crate) static ALL: &[&dyn Workload] = &[
     &Limit { name: "limit-enqueue", about: "One task per script and round trip", n: 20_000, work: Work::Enqueue },
     &Limit {
@@ -106,7 +106,7 @@ impl Workload for Limit {
     }
 
     fn orders(&self, order: Order) -> Vec<Order> {
-        // One task takes 137 ms, and more of them say nothing else.
+        // One task takes 137 ms, and more tasks add nothing.
         let most = if self.work == Work::Latency { self.n } else { u64::MAX };
         // A file has no GET.
         if self.work == Work::Get && !order.on_redis() {
@@ -131,7 +131,7 @@ impl Workload for Limit {
 
     async fn measure(&self, order: &Order) -> Result<Measured, BoxError> {
         let (mut broker, group) = (Raw::connect(order)?, order.group());
-        // Made before the clock starts: the limit is not to be that of a generator of ids.
+        // The tasks are made before the clock starts: a generator of ids must not be the limit.
         let has_tasks = !matches!(self.work, Work::Drain | Work::Get);
         let tasks = if has_tasks { Tasks::new(order) } else { Tasks::default() };
         let mut calls = Histogram::new(3)?;
@@ -178,7 +178,7 @@ impl Workload for Limit {
         }
         broker.end()?;
         let measured = match self.work {
-            // Most of its time it sleeps.
+            // The process sleeps most of its time, so its CPU says nothing.
             Work::Latency => Measured::of(order),
             _ => meter.stop()?.per_task(order),
         };
@@ -187,7 +187,7 @@ impl Workload for Limit {
 
     async fn verify(&self, measured: &Measured, client: &Client) -> Result<(), BoxError> {
         if self.work == Work::Get {
-            // Each value was counted as it came. A Redis that was given keeps nothing of it.
+            // Each value was counted as it came. A given Redis keeps none of them.
             return Ok(Script::connect(&measured.order.url)?.forget(measured.order.n)?);
         }
         let (order, drained) = (&measured.order, matches!(self.work, Work::Drain | Work::EndToEnd));
@@ -209,7 +209,7 @@ impl Workload for Limit {
     }
 }
 
-/// A broker without anything of ours.
+/// A connection to a broker without the framework.
 enum Raw {
     Redis(Box<Script>),
     Sqlite(File),
@@ -231,7 +231,7 @@ impl Raw {
         }
     }
 
-    /// Groups that one call has: a script or a commit each.
+    /// Enqueues the groups of one call: a script or a commit each.
     fn enqueue_all<'a>(&mut self, mut groups: impl Iterator<Item = &'a [Task]>) -> Result<(), BoxError> {
         match self {
             Self::Redis(redis) => Ok(redis.enqueue_all(groups)?),
@@ -246,7 +246,7 @@ impl Raw {
         }
     }
 
-    /// Waits until what was done is kept as it was promised.
+    /// Waits until all work is as durable as it was promised.
     fn end(&mut self) -> Result<(), BoxError> {
         match self {
             Self::Redis(_) => Ok(()),

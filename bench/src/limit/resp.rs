@@ -1,20 +1,20 @@
-//! A blocking client of Redis that does nothing but write commands and walk through replies.
+//! A blocking client of Redis that only writes commands and walks through replies.
 
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
 };
 
-/// Read at least so much at a time.
+/// Bytes that one read asks for at least.
 const CHUNK: usize = 64 * 1024;
 
-/// One connection.
+/// A connection to Redis.
 #[derive(Debug)]
 pub(super) struct Resp {
     stream: TcpStream,
     out: Vec<u8>,
     input: Vec<u8>,
-    /// `input` is read up to here.
+    /// The end of the part of `input` that was read.
     at: usize,
 }
 
@@ -23,7 +23,7 @@ impl Resp {
     ///
     /// # Errors
     ///
-    /// Nobody listens there.
+    /// No server listens there.
     pub(super) fn connect(address: &str) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
@@ -36,12 +36,12 @@ impl Resp {
         words.iter().for_each(|word| self.word(word));
     }
 
-    /// Begins a command of so many words; [`word`](Self::word) gives each.
+    /// Begins a command of `words` words; [`word`](Self::word) adds each.
     pub(super) fn begin(&mut self, words: usize) {
         self.header(b'*', words);
     }
 
-    /// The next word of the command.
+    /// Adds the next word of the command.
     pub(super) fn word(&mut self, word: &[u8]) {
         self.header(b'$', word.len());
         self.out.extend_from_slice(word);
@@ -64,7 +64,7 @@ impl Resp {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Sends what was written.
+    /// Sends the commands that were written.
     ///
     /// # Errors
     ///
@@ -75,11 +75,11 @@ impl Resp {
         Ok(())
     }
 
-    /// Walks through one reply, `each` text of which is handed over.
+    /// Walks through one reply, and hands each of its texts to `each`.
     ///
     /// # Errors
     ///
-    /// An error of Redis, or the connection is gone.
+    /// Redis answered with an error, or the connection is gone.
     pub(super) fn reply(&mut self, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         let mut left = 1_usize;
         while left > 0 {
@@ -106,7 +106,7 @@ impl Resp {
         Ok(())
     }
 
-    /// The next line, without its end.
+    /// Returns the range of the next line, without its end.
     fn line(&mut self) -> io::Result<std::ops::Range<usize>> {
         let mut searched = 0;
         loop {
@@ -123,7 +123,7 @@ impl Resp {
         }
     }
 
-    /// Waits until so many bytes are here; says where they begin.
+    /// Waits until `bytes` bytes are here; returns where they begin.
     fn wait_for(&mut self, bytes: usize) -> io::Result<usize> {
         while self.input.len() - self.at < bytes {
             self.read()?;
@@ -140,7 +140,7 @@ impl Resp {
     }
 }
 
-/// A length; -1 is none.
+/// Reads a length; -1 is none.
 fn number(text: &[u8]) -> io::Result<Option<usize>> {
     let text = std::str::from_utf8(text).map_err(io::Error::other)?;
     if text == "-1" { Ok(None) } else { text.parse().map(Some).map_err(io::Error::other) }

@@ -22,20 +22,20 @@ const ENQUEUE: &str = include_str!("enqueue.lua");
 const FETCH: &str = include_str!("fetch.lua");
 const SETTLE: &str = include_str!("settle.lua");
 
-/// An id and a message.
+/// The id and the message of a task.
 pub(super) type Task = (String, Vec<u8>);
 
-/// Tasks that nobody has enqueued yet.
+/// Tasks that are not enqueued yet.
 #[derive(Debug, Default)]
 pub(super) struct Tasks(Vec<Task>);
 
 impl Tasks {
-    /// The same that our client would write.
+    /// Makes the tasks that our client would write.
     pub(super) fn new(order: &Order) -> Self {
         Self((0..order.n).map(|number| written(task::task(number, order.payload_bytes))).collect())
     }
 
-    /// In groups of so many.
+    /// Returns the tasks in groups of `size`.
     pub(super) fn groups(&self, size: usize) -> std::slice::Chunks<'_, Task> {
         self.0.chunks(size)
     }
@@ -47,7 +47,7 @@ pub(crate) struct Script {
     redis: Resp,
     enqueue: Vec<u8>,
     cycle: Vec<u8>,
-    /// One after the other, each as long as an id is.
+    /// The ids that were taken, one after the other, each of [`ID`] bytes.
     taken: Vec<u8>,
     processed_today: String,
 }
@@ -124,7 +124,7 @@ impl Script {
         self.run(n, false)
     }
 
-    /// Settles what was taken.
+    /// Settles the tasks that were taken.
     ///
     /// # Errors
     ///
@@ -133,7 +133,7 @@ impl Script {
         self.run(0, true).map(drop)
     }
 
-    /// Settles what was taken and takes up to `n` more, in one script; says how many.
+    /// Settles the tasks that were taken and takes up to `n` more, in one script; returns how many.
     ///
     /// # Errors
     ///
@@ -156,11 +156,11 @@ impl Script {
         Ok(())
     }
 
-    /// Reads the first `n` of those values, so many in one write.
+    /// Reads the first `n` of those values, `group` of them in one write.
     ///
     /// # Errors
     ///
-    /// One is not there.
+    /// A value is not there.
     pub(super) fn get(&mut self, n: u64, group: usize) -> io::Result<()> {
         let mut read = 0;
         for first in (0..n).step_by(group) {
@@ -223,7 +223,7 @@ impl Script {
     }
 }
 
-/// A new task's id and message.
+/// Returns the id and the message of a new task.
 fn written(task: impl Into<PreparedTask>) -> Task {
     let (task, id) = (task.into(), Uuid::now_v7().to_string());
     let message = TaskMessage {
@@ -238,7 +238,7 @@ fn written(task: impl Into<PreparedTask>) -> Task {
     (id, message.encode())
 }
 
-/// The key of a message as a plain value.
+/// Returns the key of a message as a plain value.
 fn plain(number: u64) -> String {
     format!("bench:plain:{number}")
 }

@@ -1,4 +1,4 @@
--- Ends tasks that succeeded, as asynq's done does each; the oldest first, from the end where they are.
+-- Ends tasks that succeeded, each as asynq's done does; the oldest first, from the end where they are.
 -- KEYS     3 active · 4 lease · 5 processed:DATE · 6 processed
 -- ARGV     1 prefix of task hashes · 4 when the counter of the day expires, Unix seconds; from 5 on: ids
 -- Returns  nothing

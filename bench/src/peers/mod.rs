@@ -12,13 +12,13 @@ use serde::Serialize;
 use self::{plan::Planned, program::Outcome};
 use crate::{measured::Measured, order::Order, page, run, run_broker::RunBroker};
 
-/// How our program is called in tables.
+/// The name of our program in tables.
 const OURS: &str = "asynq-rs";
 
-/// How much is compared.
+/// The extent of a comparison.
 #[derive(Debug, Clone)]
 pub(crate) struct Extent {
-    /// How often each run is made.
+    /// The number of times each run is made.
     pub(crate) runs: usize,
     /// A fraction of the tasks, to see that everything works; the figures mean little.
     pub(crate) quick: bool,
@@ -32,18 +32,18 @@ pub(crate) struct Extent {
     pub(crate) folder: PathBuf,
 }
 
-/// What was found of one planned run of one library.
+/// The results of one planned run of one library.
 #[derive(Debug, Default)]
 struct Found {
     runs: Vec<Measured>,
-    /// Why there are no runs, or not all.
+    /// The reason why there are no runs, or not all.
     missing: Option<String>,
 }
 
-/// What was found, by library and name of the planned run.
+/// The results, by library and name of the planned run.
 type Table = BTreeMap<(&'static str, &'static str), Found>;
 
-/// One run as a line for programs.
+/// One run as a JSON line for programs.
 #[derive(Serialize)]
 struct Line<'a> {
     library: &'a str,
@@ -57,7 +57,7 @@ struct Line<'a> {
 ///
 /// # Errors
 ///
-/// Redis or our own program failed. A library that cannot be built or fails is told of in the table.
+/// Redis or our own program failed. A library that cannot be built or fails is named in the table.
 pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
     let (mut programs, mut skipped) = (Vec::new(), Vec::new());
     for library in program::ALL.iter().filter(|library| library.is_in(&extent.only)) {
@@ -79,7 +79,7 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
             found.runs.push(measured);
             for program in &programs {
                 let found = table.entry((program.name, planned.key)).or_default();
-                // One failure is enough: a library that cannot do it does not get better.
+                // One failure is enough: a library without the workload fails every time.
                 if found.missing.is_some() {
                     continue;
                 }
@@ -103,7 +103,7 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// One run of ours, by the workload of its name.
+/// Runs one order of ours, by the workload of its name.
 async fn ours(order: &Order) -> Result<Measured, BoxError> {
     let client = Client::connect(&order.url).await?;
     let measured = run::measured(order, &client).await;
@@ -111,7 +111,7 @@ async fn ours(order: &Order) -> Result<Measured, BoxError> {
     measured.map_err(|error| format!("{}: {error}", order.label()).into())
 }
 
-/// Takes away all that a run left.
+/// Removes all that a run left.
 fn forget(order: &Order) -> Result<(), BoxError> {
     let mut redis = redis::Client::open(order.url.as_str())?.get_connection()?;
     redis::cmd("FLUSHALL").exec(&mut redis)?;

@@ -1,23 +1,23 @@
-//! Which runs the comparison is made of, and which figure of each stands in the table.
+//! The runs of the comparison, and the figure of each that stands in the table.
 
 use super::Extent;
 use crate::{measured::Measured, order::Order};
 
-/// One run that every library makes.
+/// A run that every library makes.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     pub(super) key: &'static str,
     pub(super) order: Order,
-    /// In how many rounds it runs.
+    /// The number of rounds in which it runs.
     pub(super) times: usize,
 }
 
-/// What is looked at in a run.
+/// A figure of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Figure {
     /// Tasks per second: more is better.
     Rate,
-    /// Milliseconds of the median: less is better, as below.
+    /// Milliseconds of the median: less is better, as for the figures below.
     P50,
     P99,
     /// Microseconds of CPU of Redis per task.
@@ -28,7 +28,7 @@ pub(super) enum Figure {
     Commands,
 }
 
-/// One line of the table.
+/// A line of the table.
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) title: &'static str,
@@ -74,7 +74,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 impl Figure {
-    /// What a run says.
+    /// Returns this figure of a run.
     pub(super) fn of(self, run: &Measured) -> Option<f64> {
         match self {
             Rate => run.rate,
@@ -86,7 +86,7 @@ impl Figure {
         }
     }
 
-    /// How many times as good `ours` is as `theirs`.
+    /// Returns how many times as good `ours` is as `theirs`.
     pub(super) fn times(self, ours: f64, theirs: f64) -> f64 {
         if self == Rate { ours / theirs } else { theirs / ours }
     }
@@ -95,13 +95,13 @@ impl Figure {
 /// Bytes of a large payload.
 const LARGE: usize = 100_000;
 const MANY_QUEUES: u64 = 1_000;
-/// Seconds that an idle worker is looked at.
+/// Seconds for which an idle worker is watched.
 const IDLE: u64 = 10;
 /// Queues, tasks and seconds of a quick run.
 const FEW_QUEUES: u64 = 20;
 const FEW: u64 = 200;
 
-/// The runs of a round, in the order of the table.
+/// Returns the runs of a round, in the order of the table.
 pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     let mut plan: Vec<Planned> = Vec::new();
     let mut add = |key, workload: &str, n: u64, concurrency, more: &dyn Fn(&mut Order)| {
@@ -137,7 +137,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     add("drain 100, backlog", "drain", 100_000, 100, &|order| {
         order.among = Some(if extent.quick { 5 * FEW } else { extent.waiting });
     });
-    // To fill the backlog takes longer than all the rest.
+    // The backlog takes longer to fill than all the rest.
     for planned in plan.iter_mut().filter(|planned| planned.order.among.is_some()) {
         planned.times = 1;
     }

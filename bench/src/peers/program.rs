@@ -21,16 +21,16 @@ use crate::{
 /// A library to compare with: its program is in `bench/peers`.
 #[derive(Debug)]
 pub(super) struct Library {
-    /// As it is called in tables.
+    /// The name in tables.
     pub(super) name: &'static str,
-    /// Folder of its program.
+    /// The folder of its program.
     folder: &'static str,
-    /// The file that pins its version, and how the library is called there.
+    /// The file that pins its version, and the name of the library there.
     manifest: (&'static str, &'static str),
     kind: Kind,
 }
 
-/// What builds a program.
+/// The tool that builds a program.
 #[derive(Debug, Clone, Copy)]
 enum Kind {
     Go,
@@ -43,7 +43,7 @@ enum Kind {
 /// The library whose protocol is ours, and beside which there are goals.
 pub(super) const ASYNQ: &str = "asynq (Go)";
 
-/// All of them, the one whose protocol is ours first.
+/// All libraries, the one whose protocol is ours first.
 pub(super) const ALL: &[Library] = &[
     Library {
         name: ASYNQ,
@@ -76,19 +76,19 @@ pub(super) const ALL: &[Library] = &[
 pub(super) struct Program {
     pub(super) name: &'static str,
     pub(super) version: String,
-    /// The program and its first arguments.
+    /// The path of the program, and its first arguments.
     command: Vec<PathBuf>,
 }
 
-/// How a run ended that did not fail.
+/// The end of a run that did not fail.
 #[derive(Debug)]
 pub(super) enum Outcome {
     Measured(Box<Measured>),
-    /// The library does not have the workload, and why.
+    /// The library does not have the workload; the text says why.
     Cannot(String),
 }
 
-/// What a program prints.
+/// The output of a program.
 #[derive(Debug, Deserialize)]
 #[serde(default)]
 struct Answer {
@@ -117,13 +117,13 @@ impl Default for Answer {
     }
 }
 
-/// After its start an idle worker has done everything once.
+/// Within this time after its start an idle worker has done everything once.
 const SETTLES: Duration = Duration::from_secs(2);
 /// A program that takes longer has failed.
 const PATIENCE: Duration = Duration::from_secs(1_800);
 
 impl Library {
-    /// Whether `only` names it; an empty list names all.
+    /// Returns whether `only` names the library; an empty list names all.
     pub(super) fn is_in(&self, only: &[String]) -> bool {
         only.is_empty() || only.iter().any(|name| name == self.folder)
     }
@@ -132,7 +132,7 @@ impl Library {
     ///
     /// # Errors
     ///
-    /// What it takes is not on this machine or cannot be had from its registry.
+    /// A tool is not on this machine, or a package cannot be had from its registry.
     pub(super) fn build(&self) -> Result<Program, BoxError> {
         let source = suite::folder().join("peers").join(self.folder);
         let target = suite::folder().join("../target/peers").join(self.folder);
@@ -145,17 +145,17 @@ impl Library {
                 vec![program]
             }
             Kind::Node => {
-                // npm puts what it downloads beside the program, which must not be in the folder of the sources.
+                // npm puts its downloads beside the program, and the folder of the sources must stay clean.
                 for entry in std::fs::read_dir(&source)? {
                     let entry = entry?;
                     std::fs::copy(entry.path(), target.join(entry.file_name()))?;
                 }
-                // Not `ci`, which refuses a registry that lacks packages for other systems.
+                // `npm ci` would refuse a registry that lacks packages for other systems.
                 finish(&target, "npm", &["install", "--ignore-scripts", "--no-audit", "--no-fund"])?;
                 vec!["node".into(), target.join("main.js")]
             }
             Kind::Rust(name) => {
-                // One folder for all of them: most of what they are built of is the same.
+                // All programs share one folder, because most of their dependencies are the same.
                 let target = suite::folder().join("../target/peers/rust");
                 let folder = target.to_str().ok_or("the path of the target folder is not UTF-8")?;
                 finish(&source, "cargo", &["build", "--release", "--locked", "--target-dir", folder])?;
@@ -165,7 +165,7 @@ impl Library {
         Ok(Program { name: self.name, version: self.version(), command })
     }
 
-    /// The version that its manifest pins.
+    /// Returns the version that its manifest pins.
     fn version(&self) -> String {
         let (manifest, package) = self.manifest;
         let after = manifest.split_once(package).map_or("", |(_, after)| after);
@@ -222,11 +222,11 @@ impl Program {
         let mut micros = Histogram::<u64>::new(3)?;
         answer.micros.iter().try_for_each(|figure| micros.record(*figure))?;
         let measured = if micros.is_empty() { measured } else { measured.spread(&micros) };
-        // The figure above is of this process.
+        // The memory above is that of this process, not of the program.
         Ok(Outcome::Measured(Box::new(Measured { peak_rss_mib: None, ..measured })))
     }
 
-    /// Commands per second of a worker without tasks.
+    /// Measures the commands per second of a worker without tasks.
     async fn idle(&self, order: &Order) -> Result<Outcome, BoxError> {
         let worker = self.command("measure", order)?.spawn()?;
         let ended = async { Ok::<_, BoxError>(worker.wait_with_output().await?.stdout) };
@@ -250,7 +250,7 @@ impl Program {
         }
     }
 
-    /// Starts the program with a role and reads what it prints at its end.
+    /// Starts the program with a role and reads its output at its end.
     async fn answer(&self, role: &str, order: &Order) -> Result<Answer, BoxError> {
         let ended = timeout(PATIENCE, self.command(role, order)?.output()).await;
         let ended = ended.map_err(|_| format!("it did not end within {} s", PATIENCE.as_secs()))??;

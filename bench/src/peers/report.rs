@@ -29,7 +29,7 @@ impl Median {
     }
 }
 
-/// The section of RESULTS.md without its heading.
+/// Returns the section of RESULTS.md without its heading.
 pub(super) fn section(extent: &Extent, programs: &[Program], skipped: &[String], table: &Table) -> String {
     let mut text = String::new();
     for fact in suite::facts() {
@@ -76,7 +76,7 @@ fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>
         let theirs = Median::of(found, row.figure);
         let missing = found.and_then(|found| found.missing.as_ref());
         let times = ours.zip(theirs).map(|(ours, theirs)| row.figure.times(ours.figure, theirs.figure));
-        // Nothing divided by nothing says nothing.
+        // A quotient of zeros is left out.
         let times = times.filter(|times| times.is_finite());
         if program.name == ASYNQ {
             beside_asynq = times;

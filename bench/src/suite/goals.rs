@@ -3,7 +3,7 @@
 use super::Found;
 use crate::measured::{Measured, short};
 
-/// What is looked at in a run.
+/// A figure of a run.
 #[derive(Debug, Clone, Copy)]
 enum Figure {
     Rate,
@@ -19,7 +19,7 @@ enum Figure {
 
 use Figure::{BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss, Time};
 
-/// What it has to be: the figure itself, or its share of the same figure of another run.
+/// The goal for a figure: the figure itself, or its share of the same figure of another run.
 #[derive(Debug, Clone, Copy)]
 enum Rule {
     AtLeast(f64),
@@ -30,20 +30,20 @@ enum Rule {
 
 use Rule::{AtLeast, AtMost, ShareAtLeast, ShareAtMost};
 
-/// One row.
+/// One row of the table.
 #[derive(Debug)]
 struct Goal {
     row: &'static str,
     key: &'static str,
     figure: Figure,
-    /// The run that it is compared with.
+    /// The key of the run that it is compared with.
     beside: &'static str,
     rule: Rule,
-    /// Beyond what must be.
+    /// A further goal, beyond the one that must be reached.
     reach_for: Option<f64>,
 }
 
-/// A row with what was found.
+/// A row with its figures.
 #[derive(Debug)]
 pub(super) struct Judged {
     pub(super) row: &'static str,
@@ -145,7 +145,7 @@ impl Figure {
     }
 }
 
-/// Every row with what was found.
+/// Returns every row with its figures.
 pub(super) fn judge(found: &Found) -> Vec<Judged> {
     GOALS.iter().map(|goal| judge_one(goal, found)).collect()
 }

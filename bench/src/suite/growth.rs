@@ -1,4 +1,4 @@
-//! How the cost of a task grows with queues, waiting tasks, concurrency and payload.
+//! Measures how the cost of a task grows with queues, waiting tasks, concurrency and payload.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use asynq_runtime::prelude::BoxError;
 use super::{Extent, Found, plan::Planned, plot};
 use crate::order::Order;
 
-/// What is made larger, step by step.
+/// A size that grows, step by step.
 pub(super) struct Axis {
-    /// File name of its plot.
+    /// The file name of its plot.
     pub(super) name: &'static str,
     pub(super) title: &'static str,
-    /// Its value and how many tasks are drained.
+    /// Each value of the size, and how many tasks are drained.
     pub(super) steps: &'static [(u64, u64)],
     set: fn(&mut Order, u64),
-    /// In how many rounds it runs at most: one for a curve, several where a goal is about it.
+    /// The most rounds in which it runs: one for a curve, several where a goal is about it.
     pub(super) times: usize,
 }
 
@@ -52,7 +52,7 @@ pub(super) const AXES: &[Axis] = &[
     },
 ];
 
-/// A drain per step and broker.
+/// Returns a drain per step and broker.
 pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     let steps = AXES.iter().flat_map(|axis| axis.steps.iter().map(move |step| (axis, *step)));
     let runs = steps.flat_map(|step| BROKERS.map(|broker| (step, broker)));
@@ -61,19 +61,19 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
         let mut order =
             Order { workload, broker, n: extent.tasks(n), concurrency: 100, payload_bytes: 100, ..Order::default() };
         (axis.set)(&mut order, value);
-        // No more queues than tasks.
+        // There are never more queues than tasks.
         order.queues = order.queues.map(|queues| queues.min(order.n));
         Planned { key: key(&order.broker, axis, value), order, times: axis.times.min(extent.runs) }
     });
     runs.collect()
 }
 
-/// Name of a run.
+/// Returns the key of a run.
 pub(super) fn key(broker: &str, axis: &Axis, value: u64) -> String {
     format!("{broker} growth {} {value}", axis.name)
 }
 
-/// Draws each axis: a file of its name.
+/// Draws each axis into a file of its name.
 ///
 /// # Errors
 ///

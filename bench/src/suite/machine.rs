@@ -1,8 +1,8 @@
-//! Where and of what the figures are.
+//! The machine and the versions that the figures belong to.
 
 use std::{fs, process::Command, thread::available_parallelism};
 
-/// Machine, system, versions, commit and date; one text per line.
+/// Returns machine, system, versions, commit and date; one text per line.
 pub(crate) fn facts() -> Vec<String> {
     let cpu = line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "processor unknown".to_owned());
     let memory = line_of("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
@@ -11,7 +11,7 @@ pub(crate) fn facts() -> Vec<String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let redis = said("redis-server", &["--version"]);
     let redis = redis.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("unknown").to_owned();
-    // What this suite writes itself is not a change.
+    // Files that this suite writes are not changes.
     let changed = said("git", &["status", "--porcelain", "--", ":/", ":!/bench/*.md", ":!/bench/*.svg"]);
     let commit = said("git", &["rev-parse", "--short", "HEAD"]);
     vec![
@@ -25,7 +25,7 @@ pub(crate) fn facts() -> Vec<String> {
     ]
 }
 
-/// The load of the last minutes, which tells how busy other programs kept the machine.
+/// Returns the load of the last minutes, which shows how busy other programs kept the machine.
 pub(crate) fn load() -> String {
     fs::read_to_string("/proc/loadavg")
         .map_or_else(|_| "unknown".to_owned(), |text| text.split(' ').take(3).collect::<Vec<_>>().join(", "))
@@ -37,7 +37,7 @@ fn line_of(path: &str, name: &str) -> Option<String> {
     Some(line.split_once(':')?.1.trim().to_owned())
 }
 
-/// What a program prints, or nothing if it is not here.
+/// Returns the output of a program, or nothing if the program is not here.
 fn said(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(super::folder()).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! Everything in one go: product and limit in turns, medians, the goals beside them, how cost grows, and a page of it.
+//! The whole suite: product and limit in turns, medians, the goals beside them, how cost grows, and a page of it.
 
 mod goals;
 mod growth;
@@ -24,35 +24,35 @@ pub(crate) use self::{
 };
 use crate::{measured::Measured, page, run::Runner};
 
-/// How much is measured.
+/// The extent of the suite.
 #[derive(Debug, Clone)]
 pub(crate) struct Extent {
-    /// How often each run is made.
+    /// The number of times each run is made.
     pub(crate) runs: usize,
     /// A fraction of the tasks, to see that everything works; the figures mean little.
     pub(crate) quick: bool,
-    /// Where the page and its plots go.
+    /// The folder of the page and its plots.
     pub(crate) folder: PathBuf,
 }
 
-/// What the number of tasks is divided by when it has to be quick.
+/// The divisor of the number of tasks in a quick run.
 const QUICK: u64 = 500;
 
 impl Extent {
-    /// How many tasks stand for `n`.
+    /// Returns how many tasks stand for `n`.
     fn tasks(&self, n: u64) -> u64 {
         if self.quick { (n / QUICK).max(2) } else { n }
     }
 }
 
-/// What was found, by the plan's keys; medians.
+/// The medians, by the plan's keys.
 pub(crate) type Found = BTreeMap<String, Measured>;
 
 /// Runs the plan and writes the page.
 ///
 /// # Errors
 ///
-/// The page cannot be written, or a run failed: then the page says so.
+/// The page cannot be written, or a run failed; the page then names the failure.
 pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     let began = Instant::now();
     let (plan, growth) = (plan::plan(extent), growth::plan(extent));
@@ -79,7 +79,7 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     growth::draw(&found, &extent.folder)?;
     let mut page = report::page(extent, &plan, &found, &failures, began.elapsed());
     let path = extent.folder.join("RESULTS.md");
-    // What other commands measured stays.
+    // The sections of other commands stay.
     let before = fs::read_to_string(&path).unwrap_or_default();
     for heading in page::SECTIONS {
         if let Some(section) = page::section(&before, heading) {
@@ -91,7 +91,7 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     if failures.is_empty() { Ok(()) } else { Err(format!("{} runs failed", failures.len()).into()) }
 }
 
-/// What is being measured, for the person who waits.
+/// Shows which run is being measured.
 struct Progress {
     bar: ProgressBar,
 }
@@ -116,7 +116,7 @@ impl Progress {
     }
 }
 
-/// Where the page is kept.
+/// Returns the folder where the page is kept.
 pub(crate) fn folder() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }

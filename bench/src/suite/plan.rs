@@ -1,18 +1,18 @@
-//! Which runs the page is made of, in the order of one round: what is compared stands side by side.
+//! The runs of the page, in the order of one round: runs that are compared stand side by side.
 
 use super::Extent;
 use crate::order::{Order, Source};
 
-/// One run, and the name by which goals speak of it.
+/// One run, and the key by which goals name it.
 #[derive(Debug, Clone)]
 pub(super) struct Planned {
     pub(super) key: String,
     pub(super) order: Order,
-    /// In how many rounds it runs.
+    /// The number of rounds in which it runs.
     pub(super) times: usize,
 }
 
-/// Scheduled tasks that are there in `… crowded`, and those that run beside them: together fewer than 2^20, at which Redis
+/// Scheduled tasks that are there in `… crowded`. With the tasks that run beside them they are fewer than 2^20, at which Redis
 /// doubles its table of keys and for a while moves some with each command.
 const CROWD: u64 = 1_000_000;
 const BESIDE: u64 = 40_000;
@@ -24,7 +24,7 @@ const IDLE: u64 = 10;
 const BUSY: u64 = 4;
 const COMPUTE: u64 = 36;
 
-/// The runs of a round.
+/// Returns the runs of a round.
 pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     let seconds = |seconds| Some(if extent.quick { 1 } else { seconds });
     let mut plan = Vec::new();
@@ -46,7 +46,7 @@ pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
 
     for concurrency in [10, 100, 1_000] {
         add(&format!("redis drain {concurrency}"), "drain", 100_000, concurrency, &plain);
-        // Beyond 10, groups of 64 in any case.
+        // The limit of 1,000 is that of 100: above 10, a group has 64 tasks.
         if concurrency <= 100 {
             add(&format!("redis limit-drain {concurrency}"), "limit-drain", 100_000, concurrency, &plain);
         }

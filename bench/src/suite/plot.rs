@@ -1,4 +1,4 @@
-//! One plot: microseconds per task, by something that grows.
+//! A plot: microseconds per task, by something that grows.
 
 use std::path::Path;
 

@@ -11,10 +11,10 @@ use super::{
 };
 use crate::measured::{HEAD, short};
 
-/// Written by hand: why figures fall short.
+/// Written by hand: the reasons why figures fall short.
 const NOTES: &str = "NOTES.md";
 
-/// All of it, as Markdown.
+/// Returns the whole page, as Markdown.
 pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &[String], took: Duration) -> String {
     let mut page = String::from("# Measured\n\nWritten by `scripts/bench`; not by hand.\n\n");
     for fact in machine::facts() {
@@ -99,7 +99,7 @@ fn table<const N: usize>(head: &[&str; N], rows: impl Iterator<Item = [String; N
     table
 }
 
-/// One line of a table.
+/// Returns a line of a table.
 pub(crate) fn line<S: AsRef<str>>(cells: &[S]) -> String {
     cells.iter().fold("|".to_owned(), |line, cell| format!("{line} {} |", cell.as_ref())) + "\n"
 }

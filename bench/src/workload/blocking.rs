@@ -1,4 +1,4 @@
-//! Jobs that use every processor for longer than a lease: the worker must keep what is its own.
+//! Jobs that use every processor for longer than a lease: the worker must keep its tasks.
 
 use std::{
     hint::black_box,
@@ -11,7 +11,7 @@ use asynq_runtime::prelude::*;
 use super::Workload;
 use crate::{measured::Measured, meter::Meter, order::Order, queue, task::Seen};
 
-/// Longer than a lease of 30 s, and than what other programs wait after it.
+/// Longer than a lease of 30 s, plus the time that other programs wait after a lease.
 const SECONDS: u64 = 36;
 
 /// Computes for so many seconds.

@@ -1,4 +1,4 @@
-//! How exactly tasks start that are due at random within seconds.
+//! Measures how exactly tasks start that are due at random within seconds.
 
 use std::time::Duration;
 
@@ -16,9 +16,9 @@ use crate::{
     task::{Starts, next_start, stamp, unix_nanos},
 };
 
-/// The first is due so long after the last was enqueued.
+/// The first task is due so long after the last was enqueued.
 const SOON: Duration = Duration::from_secs(1);
-/// They are due within so long.
+/// The tasks are due within so long.
 const WITHIN: Duration = Duration::from_secs(4);
 
 pub(super) struct Delayed;
@@ -60,9 +60,9 @@ impl Workload for Delayed {
     }
 }
 
-/// A number below `end` that looks like chance and is the same in every run.
+/// Returns a number below `end` that looks random and is the same in every run.
 fn scattered(number: u64, end: u64) -> u64 {
-    // Steele, Lea and Flood's SplitMix64.
+    // This is SplitMix64 of Steele, Lea and Flood.
     let mut z = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

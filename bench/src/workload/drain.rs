@@ -1,4 +1,4 @@
-//! From the start of a worker to the last acknowledgement of the tasks that waited for it.
+//! Measures from the start of a worker to the last acknowledgement of the tasks that waited for it.
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::*;
@@ -39,7 +39,7 @@ impl Workload for Drain {
         let meter = Meter::start(order)?;
         let running = server.start().await?;
         seen.all().await?;
-        // The worker goes on with the tasks that are not measured.
+        // Tasks that are not measured keep the worker busy, so a last acknowledgement is not awaited.
         if order.among.is_none() {
             queue::acknowledged(&running, order.n).await?;
         }

@@ -83,13 +83,13 @@ impl Workload for Producers {
 
 /// Calls that have returned.
 pub(super) struct Calls {
-    /// How many tasks they enqueued.
+    /// The number of tasks that they enqueued.
     pub(super) tasks: u64,
-    /// How long each call took.
+    /// The time that each call took.
     pub(super) micros: Histogram<u64>,
 }
 
-/// Enqueues `order.n` tasks from so many callers at once, or as many as can be in `order.seconds`.
+/// Enqueues `order.n` tasks from `callers` callers at once, or as many as possible in `order.seconds`.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! What a worker costs that has nothing to do.
+//! Measures a worker that has nothing to do.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{
     task::{Seen, note},
 };
 
-/// After its start everything has run once.
+/// Within this time after its start a worker has done everything once.
 const SETTLES: Duration = Duration::from_secs(2);
 const SECONDS: u64 = 15;
 

@@ -17,7 +17,7 @@ use crate::{
     task::{Starts, next_start, stamp, unix_nanos},
 };
 
-/// Between two enqueues: long enough that the worker is idle again, and in step with no interval of ours or of Redis.
+/// The time between two enqueues: long enough that the worker is idle again, and in step with no interval of ours or of Redis.
 pub(crate) const EVERY: Duration = Duration::from_millis(137);
 /// Tasks before the measurement, which open connections and warm caches.
 const WARM_UP: u64 = 10;
@@ -75,7 +75,7 @@ impl Workload for Latency {
     }
 }
 
-/// Enqueues one task every [`EVERY`], as the order says: what the other process does.
+/// Enqueues one task every [`EVERY`], as the order says, in the role of another process.
 ///
 /// # Errors
 ///
@@ -88,11 +88,11 @@ pub(crate) async fn produce(order: &Order) -> Result<(), BoxError> {
     one_by_one(order, by).await
 }
 
-/// What enqueues.
+/// The sender of the tasks.
 enum By {
-    /// In the worker's process that of its server.
+    /// The client of the server in the worker's process, or one of another process.
     Client(Client),
-    /// In place of a program that is not ours.
+    /// A stand-in for a program that is not ours.
     Script(Box<Script>),
 }
 

@@ -1,4 +1,4 @@
-//! Four processes that write into one SQLite file as fast as it goes: whether each has its turn, and how long it waits.
+//! Four processes that write into one SQLite file as fast as possible: whether each has its turn, and how long it waits.
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::*;
@@ -8,7 +8,7 @@ use crate::{measured::Measured, meter, order::Order, queue, run};
 
 const PROCESSES: usize = 4;
 const SECONDS: u64 = 5;
-/// More than any process manages in its time.
+/// More tasks than any process manages in its time.
 const ENDLESS: u64 = 1_000_000_000;
 
 pub(super) struct Processes;

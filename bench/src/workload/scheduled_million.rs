@@ -6,7 +6,7 @@ use asynq_runtime::prelude::*;
 use super::{Workload, named};
 use crate::{measured::Measured, order::Order};
 
-/// What is measured beside them.
+/// The workloads that are measured beside them.
 const BESIDE: [&str; 2] = ["enqueue-concurrent", "drain"];
 const MILLION: u64 = 1_000_000;
 
@@ -29,7 +29,7 @@ impl Workload for ScheduledMillion {
     }
 
     fn sizes(&self) -> (u64, usize) {
-        // With the million fewer than 2^20, at which Redis doubles its table of keys.
+        // With the million these are fewer than 2^20, at which Redis doubles its table of keys.
         (40_000, 100)
     }
 

@@ -1,4 +1,4 @@
-//! How soon a caller that waits for a task is answered: from the end of the job, its settlement included.
+//! Measures how soon a caller that waits for a task is answered: from the end of the job, its settlement included.
 
 use std::{io::Read as _, process::Stdio};
 
@@ -75,7 +75,7 @@ async fn worker(order: &Order) -> Result<asynq_runtime::server::Running, BoxErro
     Ok(queue::worker::<finish>(order, ()).build().await?.start().await?)
 }
 
-/// Works until standard input ends: what the other process does.
+/// Works until standard input ends, in the role of another process.
 ///
 /// # Errors
 ///

@@ -1,4 +1,4 @@
-//! A program that enqueues and runs nothing: a worker on the same broker does. `ASYNQ_URL` names the broker.
+//! A program that enqueues and runs no jobs: a worker on the same broker does. `ASYNQ_URL` names the broker.
 
 use asynq_jobs::prelude::*;
 

@@ -1,5 +1,5 @@
-//! A web application with its worker beside it: a request enqueues, another one waits for the result. `ASYNQ_URL` names the
-//! broker. Both leave in order on Ctrl-C: requests are answered, and what runs is finished or requeued.
+//! A web application with a worker beside it: a request enqueues, another one waits for the result. `ASYNQ_URL` names the broker.
+//! On Ctrl-C the requests under way are answered, and running tasks are finished or requeued.
 
 use asynq_jobs::{Outcome, prelude::*};
 use axum::{

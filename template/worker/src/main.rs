@@ -3,19 +3,19 @@
 
 use asynq_jobs::prelude::*;
 
-/// What jobs share.
+/// State that jobs share.
 struct Settings {
     greeting: String,
 }
 
-/// Greets somebody.
+/// Greets a person.
 #[job(retry = 5, timeout = "1m")]
 async fn greet(settings: State<Settings>, name: String) -> JobResult {
     println!("{}, {name}!", settings.greeting);
     Ok(())
 }
 
-/// Runs by itself, once however many workers there are.
+/// Runs on a schedule, once however many workers there are.
 #[periodic("0 9 * * mon-fri", tz = "Europe/Berlin")]
 async fn good_morning(ctx: &JobContext) -> JobResult {
     greet::enqueue(&ctx.client()?, "world").await?;

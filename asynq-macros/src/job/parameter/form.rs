@@ -1,4 +1,4 @@
-//! In which form an argument is stored, told by its type.
+//! The form in which an argument is stored, by its type.
 
 use quote::ToTokens;
 use syn::Type;
@@ -57,7 +57,8 @@ impl Form {
 /// The standard library's types that exist behind a reference only. A user's type of such a name works too.
 const UNSIZED: [&str; 3] = ["Path", "OsStr", "CStr"];
 
-/// `String` by any of its usual paths. A user's own `String` is taken as `impl Into` of itself, which works as well.
+/// Returns whether this is `String` by any of its usual paths. A user's own `String` is taken as `impl Into` of itself, which
+/// works as well.
 fn is_string(ty: &Type) -> bool {
     let Type::Path(path) = ty else { return false };
     let is_plain = path.qself.is_none() && path.path.segments.iter().all(|segment| segment.arguments.is_none());

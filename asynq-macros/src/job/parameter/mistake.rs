@@ -1,4 +1,4 @@
-//! A mistake in the type of a parameter: where it stands, and what to write.
+//! A mistake in the type of a parameter: its place, and what to write.
 
 use proc_macro2::TokenStream;
 use quote::ToTokens;

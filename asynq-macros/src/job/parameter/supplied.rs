@@ -1,4 +1,4 @@
-//! What a worker supplies, told by the parameter's type.
+//! The parameters that a worker supplies, recognised by their types.
 
 use quote::ToTokens;
 use syn::{PathSegment, Type, TypeReference};
@@ -13,11 +13,11 @@ use super::{
 pub(in crate::job) struct SharedState {
     /// The type as it is written.
     pub(in crate::job) ty: Type,
-    /// What is in it.
+    /// The type of the value in the state.
     pub(in crate::job) inner: Type,
 }
 
-/// What the worker supplies.
+/// A parameter that the worker supplies.
 pub(super) enum Supplied {
     Context,
     State(Box<SharedState>),
@@ -70,7 +70,7 @@ impl Supplied {
     }
 }
 
-/// Whether the compiler would ask for the arguments of this type of ours.
+/// Returns whether this is a type of ours whose arguments the compiler would ask for.
 pub(super) fn is_generic(segment: &PathSegment) -> bool {
     ["State", "Shared", "Checkpoint"].iter().any(|name| segment.ident == name)
 }
@@ -111,7 +111,7 @@ mod tests {
             ("Checkpoint", "refused"),
             ("Checkpoint<&str>", "refused"),
             ("Stateful<A>", "argument"),
-            // Anybody's type, where there is no schedule.
+            // Without a schedule, `Tick` is a type of the user.
             ("Tick", "argument"),
         ] {
             assert_eq!(kind(ty), expected, "{ty}");

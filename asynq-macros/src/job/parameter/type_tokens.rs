@@ -1,9 +1,9 @@
-//! What the tokens of a type say without knowing what it is.
+//! Facts that the tokens of a type show although the type is not known.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::{GenericArgument, PathArguments, PathSegment, Type};
 
-/// The type without the invisible brackets of `macro_rules!` and without parentheses.
+/// Returns the type without the invisible brackets of `macro_rules!` and without parentheses.
 pub(super) fn bare(ty: &Type) -> &Type {
     match ty {
         Type::Group(group) => bare(&group.elem),
@@ -19,7 +19,7 @@ pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
-/// Only the last segment and its one argument count, so that the type may be named by any path.
+/// Returns the one argument of a last segment. The other segments do not count, so that the type may be named by any path.
 pub(super) fn only_argument(segment: &PathSegment) -> Option<&Type> {
     match &segment.arguments {
         PathArguments::AngleBracketed(arguments) if arguments.args.len() == 1 => match arguments.args.first() {
@@ -30,16 +30,16 @@ pub(super) fn only_argument(segment: &PathSegment) -> Option<&Type> {
     }
 }
 
-/// What to think of `'static`.
+/// How `'static` counts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::job) enum Static {
-    /// A name like any other, but `&'static T` cannot be decoded.
+    /// `'static` is allowed, but `&'static T` is not, because it cannot be decoded.
     Kept,
     /// `&'static T` is as good as owned.
     Owned,
 }
 
-/// The first `&` or lifetime that makes a type depend on something outside of it.
+/// Returns the first `&` or lifetime that makes a type depend on something outside of it.
 pub(in crate::job) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<TokenTree> {
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -67,7 +67,7 @@ pub(in crate::job) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<
     None
 }
 
-/// The first occurrence of a keyword.
+/// Returns the first occurrence of a keyword.
 pub(in crate::job) fn keyword_in(tokens: TokenStream, keyword: &str) -> Option<TokenTree> {
     tokens.into_iter().find_map(|token| match &token {
         TokenTree::Group(group) => keyword_in(group.stream(), keyword),

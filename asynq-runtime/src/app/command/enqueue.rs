@@ -36,7 +36,7 @@ pub(in super::super) async fn enqueue(settings: Settings, flags: &ArgMatches) ->
     print(format_args!("{} is {} in {}{due}\n", info.id, info.state, info.queue))
 }
 
-/// The task of the job `name` with these arguments.
+/// Returns the task of the job `name` with these arguments.
 fn prepare(registry: &Registry, name: &str, arguments: Option<&str>) -> Result<PreparedTask, AppError> {
     let Some(job) = registry.get(name) else {
         let known: Vec<_> = registry.iter().map(|job| format!("`{}`", job.name)).collect();
@@ -67,7 +67,7 @@ fn shape(job: &JobDescriptor) -> String {
     }
 }
 
-/// A field that serde would skip in silence: on a command line it is a slip of the pen.
+/// Returns a field that serde would skip in silence: on a command line it is a typing error.
 fn unknown_field(job: &JobDescriptor, value: &serde_json::Value) -> Option<String> {
     let fingerprint = job.fingerprint();
     let fields = fingerprint.fields.as_ref()?;

@@ -1,4 +1,4 @@
-//! `jobs`: every job of the program, and what its services add. Needs no broker.
+//! `jobs`: lists every job of the program, and the rows of its services. Needs no broker.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn to_text(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> String 
     text
 }
 
-/// A shape for a table; `--json` has all of it.
+/// Shortens a shape for a table; `--json` has all of it.
 fn short(shape: &str) -> String {
     const WIDEST: usize = 60;
     match shape.char_indices().nth(WIDEST) {
@@ -57,7 +57,7 @@ fn short(shape: &str) -> String {
     }
 }
 
-/// The rows that services add, under a line of their own; nothing where there are none.
+/// Returns the rows that services add, under a heading of their own; an empty text where there are none.
 pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
     if services.iter().all(|(_, rows)| rows.is_empty()) {
         return String::new();
@@ -72,7 +72,7 @@ pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
     format!("\n{table}")
 }
 
-/// What holds for tasks of the job, as people say it.
+/// Returns the options of the job's tasks, as text for people.
 pub(super) fn options(job: &JobDescriptor) -> String {
     let JobOptions { retry, timeout, deadline, expires, retention, max_crashes, group, .. } = job.options;
     let JobOptions { unique, unique_until, unique_extend, debounce, debounce_max, .. } = job.options;
@@ -97,7 +97,7 @@ pub(super) fn options(job: &JobDescriptor) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The word of the attribute.
+/// Returns the word of the attribute.
 fn word(until: UniqueUntil) -> &'static str {
     match until {
         UniqueUntil::End => "end",
@@ -106,7 +106,7 @@ fn word(until: UniqueUntil) -> &'static str {
     }
 }
 
-/// A JSON payload has no fingerprint to be checked by.
+/// Returns whether the fingerprint covers only a part of the arguments. A JSON payload has no fingerprint to be checked by.
 fn partly_checked(job: &JobDescriptor) -> bool {
     job.codec == Codec::Postcard && !job.fingerprint().complete
 }

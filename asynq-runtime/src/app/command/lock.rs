@@ -5,7 +5,7 @@ use std::{fs, io, path::Path};
 use super::{AppError, print};
 use crate::job::{JobsLock, Registry};
 
-/// Adds today's shapes to the file.
+/// Adds the current shapes to the file.
 pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
     let known = match fs::read_to_string(file) {
         Ok(text) => JobsLock::parse(&text)?,
@@ -19,7 +19,7 @@ pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
     print(format_args!("{}: {} shapes, {new} of them new\n", file.display(), lock.shapes().len()))
 }
 
-/// Says what becomes of waiting tasks of each shape in the file.
+/// Reports for each shape in the file whether this program can run waiting tasks of that shape.
 pub(in super::super) fn check(file: &Path) -> Result<(), AppError> {
     let text = fs::read_to_string(file);
     let text = text.map_err(|source| AppError::System { what: "cannot read the file of --check", source })?;

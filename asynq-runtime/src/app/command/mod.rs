@@ -1,4 +1,4 @@
-//! What a program can be asked to do: work, list its jobs, enqueue, count.
+//! The commands of a program: work, list its jobs, enqueue, count.
 
 mod enqueue;
 mod jobs;
@@ -18,7 +18,7 @@ pub(super) use self::{
 use super::{env::Settings, error::AppError};
 use crate::{client::Client, connect::DEFAULT_URL};
 
-/// A client of the broker that the settings name; the set-up is not asked.
+/// Returns a client of the broker that the settings name. The set-up is not run.
 async fn client(settings: Settings) -> Result<Client, AppError> {
     Ok(Client::connect(settings.url.as_deref().unwrap_or(DEFAULT_URL)).await?)
 }

@@ -70,7 +70,7 @@ fn server_table(servers: &[ServerInfo]) -> Table {
     table
 }
 
-/// A span for people: no more than three digits matter.
+/// Returns a span as text for people, of whole seconds from one second on.
 fn about(span: Duration) -> String {
     match span {
         span if span < Duration::from_secs(1) => duration::format(span),

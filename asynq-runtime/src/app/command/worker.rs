@@ -1,4 +1,4 @@
-//! The worker: set-up, start table, work until told to stop.
+//! The worker: runs the set-up, shows the start table, and works until it is asked to stop.
 
 use std::io::Write as _;
 
@@ -23,7 +23,7 @@ pub(in super::super) async fn worker(
     flags: Flags,
     setup: Option<SetUp>,
 ) -> Result<(), AppError> {
-    // Before the set-up: a mistake in the jobs must not cost a connection to somewhere first.
+    // This precedes the set-up: a mistake in the jobs must not cost a connection first.
     Registry::linked()?;
     let app = match setup {
         Some(setup) => {
@@ -50,7 +50,7 @@ pub(in super::super) async fn worker(
     Ok(server.run().await?)
 }
 
-/// What is shown when a worker starts.
+/// The facts that are shown when a worker starts.
 struct Start<'a> {
     registry: &'a Registry,
     location: String,
@@ -64,7 +64,7 @@ struct Start<'a> {
 impl Start<'_> {
     fn tell(&self, format: LogFormat) {
         match format {
-            // Standard output is the jobs' own.
+            // Standard output belongs to the jobs.
             LogFormat::Text => {
                 let _ = std::io::stderr().write_all(self.to_text().as_bytes());
             }

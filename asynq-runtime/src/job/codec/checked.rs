@@ -1,4 +1,4 @@
-//! Postcard that refuses what it could not read back as it was.
+//! Postcard that refuses values which it could not read back unchanged.
 //!
 //! Postcard writes the fields of a struct one after the other, without names. A field that serde leaves out therefore
 //! shifts all that follow it, and the reader takes the next field's bytes for the missing one: often without an error.
@@ -10,7 +10,7 @@ use serde::{Serialize, ser};
 
 use crate::job::shape::of_type::Reads;
 
-/// Appends `value` to `bytes`. `reads` is what the type's own `Deserialize` takes, where its whole shape is known.
+/// Appends `value` to `bytes`. `reads` says how the type's own `Deserialize` reads, if its whole shape is known.
 pub(super) fn append(bytes: Vec<u8>, value: &impl Serialize, reads: Option<&Reads>) -> Result<Vec<u8>, Refusal> {
     let mut checked = Checked { postcard: Serializer { output: ExtendFlavor::new(bytes) }, reads };
     value.serialize(&mut checked)?;
@@ -21,7 +21,7 @@ pub(super) fn append(bytes: Vec<u8>, value: &impl Serialize, reads: Option<&Read
 #[derive(Debug)]
 pub(super) struct Refusal(String);
 
-/// What to do about a field that is written but not read, or the other way round.
+/// The advice for a field that is written but not read, or the other way round.
 const INSTEAD: &str = "postcard has no field names and would read other fields in its place; write `codec = \"json\"` on \
                        the job, or remove the attribute (`#[serde(skip)]` leaves a field out on both sides)";
 
@@ -66,14 +66,14 @@ impl From<postcard::Error> for Refusal {
     }
 }
 
-/// The serializer: postcard's own, called for everything that is written.
+/// The serializer, which calls postcard's own for every value.
 struct Checked<'r> {
     postcard: Serializer<ExtendFlavor<Vec<u8>>>,
     reads: Option<&'r Reads>,
 }
 
 impl Checked<'_> {
-    /// Whether as many fields are read as are written here.
+    /// Returns whether as many fields are read as are written here.
     #[inline]
     fn is_read(&self, name: &'static str, variant: Option<u32>, fields: usize) -> bool {
         self.reads.is_none_or(|reads| reads.takes(name, variant, fields))
@@ -93,8 +93,8 @@ impl Checked<'_> {
 /// The fields of a struct that is being written.
 struct Fields<'a, 'r> {
     checked: &'a mut Checked<'r>,
-    /// The struct and its fields, if another number of fields is read. It is told at the end, unless a field that is
-    /// left out can be named before.
+    /// The struct and its number of fields, if another number is read. The error is returned at the end, unless a field that
+    /// is left out can be named before.
     misread: Option<(&'static str, usize)>,
 }
 
@@ -147,7 +147,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
 
     #[inline]
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Refusal> {
-        // What postcard writes before the value.
+        // Postcard writes this byte before the value of an option.
         self.postcard.serialize_u8(1)?;
         value.serialize(self)
     }
@@ -294,7 +294,7 @@ macro_rules! fields {
                 value.serialize(&mut *self.checked)
             }
 
-            /// serde's derive calls it exactly where `skip_serializing_if` says yes.
+            /// serde's derive calls this method exactly where `skip_serializing_if` says yes.
             #[inline]
             fn skip_field(&mut self, field: &'static str) -> Result<(), Refusal> {
                 Err(Refusal::skipped(field))

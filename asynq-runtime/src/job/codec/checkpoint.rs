@@ -24,7 +24,7 @@ where
     encode(what, codec, &[POSTCARD, a, b, c, d], value, fingerprint.reads.as_ref())
 }
 
-/// Reads what [`encode_checkpoint`] wrote; the error says what does not fit.
+/// Reads the bytes of [`encode_checkpoint`]; the error says why they do not fit.
 pub(crate) fn decode_checkpoint<T: DeserializeOwned + 'static>(codec: Codec, bytes: &[u8]) -> Result<T, String> {
     if codec == Codec::Json {
         return serde_json::from_slice(bytes).map_err(|error| reason(&error));

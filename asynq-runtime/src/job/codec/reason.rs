@@ -1,8 +1,8 @@
-//! What is wrong with a JSON payload, without what is in it: the text goes to logs and is kept with the task.
+//! The error of a JSON payload without the payload's values, because the text goes to logs and is kept with the task.
 
 use serde_json::error::Category;
 
-/// The place and kind of the mistake. serde's own text quotes the value that it did not expect.
+/// Returns the place and kind of the mistake. serde's own text quotes the value that it did not expect.
 pub(super) fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     if error.classify() != Category::Data {
@@ -17,7 +17,7 @@ pub(super) fn reason(error: &serde_json::Error) -> String {
 }
 
 fn without_value(text: &str) -> String {
-    // Names of fields that are missing or twice are the type's own.
+    // The names of missing or duplicate fields are the type's own.
     if ["missing field `", "duplicate field `", "invalid length "].iter().any(|start| text.starts_with(start)) {
         return text.to_owned();
     }
@@ -26,7 +26,7 @@ fn without_value(text: &str) -> String {
     {
         let Some(found) = text.strip_prefix(start) else { continue };
         let kind = kinds.iter().find(|kind| found.starts_with(**kind)).copied().unwrap_or("another one");
-        // The value is what stands before the last of these; what follows are the type's own words.
+        // The value ends before the last `, expected `, behind which stand the type's own words.
         let expected = found.rfind(", expected ").map(|at| &found[at..]).unwrap_or_default();
         let what = start.trim_end_matches([' ', '`', ':']);
         return match kinds {

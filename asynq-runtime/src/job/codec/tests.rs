@@ -3,7 +3,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::*;
 use crate::job::{JobContext, JobResult};
 
-/// Reads what [`encode_result`] wrote, as a reader of results does.
+/// Reads the bytes of [`encode_result`], as a reader of results does.
 fn decode_result<T: DeserializeOwned>(codec: Codec, bytes: &[u8]) -> Option<T> {
     match codec {
         Codec::Postcard => postcard::from_bytes(bytes.strip_prefix(&[POSTCARD])?).ok(),
@@ -30,7 +30,7 @@ macro_rules! jobs {
 
 jobs! {
     Mail "mail" { to: String, copies: u32 } [];
-    /// The same wire name with the fields swapped, as another version of the program would have it.
+    /// The wire name of [`Mail`] with the fields swapped, as another version of the program would have it.
     Swapped "mail" { copies: u32, to: String } [];
     Nested "nested" { mail: Mail } [];
     NestedSwapped "nested" { mail: Swapped } [];
@@ -55,7 +55,7 @@ fn value<J: Job>() -> u32 {
 
 #[test]
 fn the_algorithm_of_the_fingerprint_never_changes() {
-    // Tasks that were enqueued by an earlier version carry these. A change here orphans them.
+    // Tasks of earlier versions carry these numbers. A change here orphans the tasks.
     assert_eq!(Fingerprint::of::<Mail>().shape, "{to: str, copies: u32}");
     assert_eq!(value::<Mail>(), 0x286c_abb8);
     assert_eq!(value::<Nested>(), 0xbc36_b97f);
@@ -133,7 +133,7 @@ fn bytes_that_are_no_arguments_are_told_with_what_they_look_like() {
     }
 }
 
-/// Another version of the program may know them, so they are not given up at once.
+/// Another version of the program may know the arguments, so the tasks are not given up at once.
 #[test]
 fn arguments_of_another_version_are_told_apart_from_bytes_that_are_none() {
     let unfit = |error: PayloadError, expected: &str| {

@@ -8,56 +8,56 @@ use crate::job::{
     shape::{ShapeDocument, encode},
 };
 
-/// The queue that a worker serves even if no job of it names one.
+/// The queue that a worker serves even if none of its jobs names a queue.
 const DEFAULT_QUEUE: &str = "default";
-/// How serde's refusals by a type's own rules end up, in both codecs: whether real values pass cannot be told by samples.
+/// The text of refusals by a type's own rules, in both codecs: samples cannot tell whether real values pass.
 const OWN_RULES: &str = "a value that its type does not take";
 
-/// What becomes of waiting tasks of one shape.
+/// The effect of a deploy on waiting tasks of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LockFinding {
     /// The name that the tasks have.
     pub job: String,
-    /// Their shape for people.
+    /// The shape of the tasks, for people.
     pub shape: String,
-    /// What becomes of them.
+    /// The effect on the tasks.
     pub verdict: Verdict,
 }
 
-/// What becomes of waiting tasks of one shape, worst last.
+/// The effect of a deploy on waiting tasks of one shape, worst last.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verdict {
-    /// They run.
+    /// The tasks run.
     Safe,
-    /// They run, but wait in this queue, which is not the job's any more.
+    /// The tasks run, but wait in this queue, which is not the job's any more.
     OtherQueue(String),
     /// The types check their values by rules of their own, and refused every sample: real values may pass.
     CannotBeTold,
     /// Today's shape is not in the file: write it by `jobs --lock`.
     NotLocked,
-    /// They wait in this queue, which a worker of this program does not serve by itself.
+    /// The tasks wait in this queue, which a worker of this program does not serve by itself.
     UnservedQueue(String),
-    /// They wait, because this argument or field is new and has no default.
+    /// The tasks keep waiting, because this argument or field is new and has no default.
     NeedsDefault(String),
-    /// They wait, because not all of their values can be read; why.
+    /// The tasks keep waiting, because not all of their values can be read, for this reason.
     NeedsUpgrade(String),
-    /// They wait, because the job is gone; this new one takes the same arguments.
+    /// The tasks keep waiting, because the job is gone; this new one takes the same arguments.
     LooksRenamed(String),
-    /// They wait, because the job is gone.
+    /// The tasks keep waiting, because the job is gone.
     Gone,
 }
 
 impl LockFinding {
-    /// Whether the deploy strands none of these tasks, and nothing has to be written.
+    /// Returns whether the deploy strands none of these tasks, and the file needs no change.
     pub fn is_safe(&self) -> bool {
         matches!(self.verdict, Verdict::Safe | Verdict::OtherQueue(_) | Verdict::CannotBeTold)
     }
 }
 
 impl fmt::Display for LockFinding {
-    /// One line: what becomes of them, and what to write.
+    /// Writes one line: the effect on the tasks, and the advice.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = if self.is_safe() { "safe  " } else { "UNSAFE" };
         write!(f, "{word}  {} {}", self.job, self.shape)?;
@@ -125,7 +125,7 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
     if is_served { Verdict::OtherQueue(queue) } else { Verdict::UnservedQueue(queue) }
 }
 
-/// Whether today's job takes values of an earlier shape, as a worker would read them.
+/// Tries whether today's job takes values of an earlier shape, as a worker would read them.
 fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) -> Verdict {
     let kept: ShapeLookup = Ok(document.clone());
     let (mut tried, mut taken) = (0, 0);
@@ -157,7 +157,7 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
         }
     }
     match (tried, taken) {
-        // No value of it can be made: a worker cannot read one by its shape either.
+        // No value of the shape can be made: a worker cannot read one by its shape either.
         (0, _) if !shape.is_json() => Verdict::NeedsUpgrade("its shape is known in part only".to_owned()),
         (_, 0) => Verdict::CannotBeTold,
         _ => Verdict::Safe,
@@ -172,7 +172,7 @@ fn payload(shape: &LockedShape, document: &ShapeDocument, json: &serde_json::Val
     Some([&[1][..], &fingerprint.to_le_bytes(), &encode(document, json).ok()?].concat())
 }
 
-/// What stands in the first pair of back-ticks.
+/// Returns the text in the first pair of back-ticks.
 fn quoted(text: &str) -> Option<String> {
     text.split('`').nth(1).map(str::to_owned)
 }

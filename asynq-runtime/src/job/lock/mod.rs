@@ -40,7 +40,7 @@ const NO_ARGUMENTS: &str = "no arguments";
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobsLock(Vec<LockedShape>);
 
-/// One shape of a job's arguments, and where its tasks wait.
+/// One shape of a job's arguments, with the queue of its tasks.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct LockedShape {
@@ -50,12 +50,12 @@ pub struct LockedShape {
     pub queue: String,
     /// `postcard` or `json`.
     pub codec: String,
-    /// What payloads carry, as eight hexadecimal digits; `None` for JSON.
+    /// The fingerprint that payloads carry, as eight hexadecimal digits; `None` for JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// The shape for people.
     pub shape: String,
-    /// The same for programs; empty where the job takes no arguments.
+    /// The shape for programs; empty if the job takes no arguments, or the shape is too large.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     document: String,
 }
@@ -93,7 +93,7 @@ impl JobsLock {
         Ok(Self(shapes))
     }
 
-    /// The same with the shapes of these jobs; those that it has already stay as they are.
+    /// Returns this lock and the shapes of these jobs; shapes that it has already stay as they are.
     #[must_use]
     pub fn with(&self, registry: &Registry) -> Self {
         let known = self.0.iter().cloned();
@@ -101,8 +101,9 @@ impl JobsLock {
         Self(shapes.into_iter().collect())
     }
 
-    /// The shape that a waiting task of this type has, if it is in the file; `None` says that no program which only knows
-    /// these can be trusted to read it. JSON carries no shape: any JSON payload of a job in the file is found.
+    /// Returns the shape of a waiting task of this type, if it is in the file; `None` says that a program which only knows
+    /// these shapes cannot be trusted to read the task. JSON carries no shape: any JSON payload of a job in the file is
+    /// found.
     pub fn find(&self, r#type: &str, payload: &[u8]) -> Option<&LockedShape> {
         let fingerprint = Self::fingerprint_of(payload);
         let is_its = |shape: &&LockedShape| {
@@ -112,20 +113,20 @@ impl JobsLock {
         self.0.iter().find(is_its)
     }
 
-    /// The fingerprint that a payload of the default codec carries, as [`LockedShape::fingerprint`] has it; `None` for any
-    /// other payload.
+    /// Returns the fingerprint that a payload of the default codec carries, as [`LockedShape::fingerprint`] has it; `None`
+    /// for any other payload.
     pub fn fingerprint_of(payload: &[u8]) -> Option<String> {
         fingerprint_of(payload).map(|fingerprint| format!("{fingerprint:08x}"))
     }
 
-    /// The shapes, by job.
+    /// Returns the shapes in the order of the file, which `jobs --lock` sorts by job.
     pub fn shapes(&self) -> &[LockedShape] {
         &self.0
     }
 
-    /// What becomes of waiting tasks of each shape in a program with these jobs, and which of its shapes are not locked yet.
-    /// Shapes other than today's are tried with sample values, through aliases, defaults and upgrades, as a worker reads
-    /// them.
+    /// Returns the effect of a deploy with these jobs on waiting tasks of each shape, and the jobs' shapes that are not
+    /// locked yet. Shapes other than today's are tried with sample values, through aliases, defaults and upgrades, as a
+    /// worker reads them.
     pub fn check(&self, registry: &Registry) -> Vec<LockFinding> {
         check::check(self, registry)
     }
@@ -149,14 +150,14 @@ impl LockedShape {
         self.codec == Codec::Json.as_str()
     }
 
-    /// Its document; `None` where the job takes no arguments or their shape is too large.
+    /// Returns the document of the shape; `None` if the job takes no arguments or their shape is too large.
     fn document(&self) -> Option<ShapeDocument> {
         ShapeDocument::from_bytes(self.document.as_bytes()).ok()
     }
 }
 
 impl fmt::Display for JobsLock {
-    /// The text of the file.
+    /// Writes the text of the file.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(HEADER)?;
         for shape in &self.0 {

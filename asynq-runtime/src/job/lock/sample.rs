@@ -6,23 +6,23 @@ use crate::job::shape::{Field, Form, Leaf, Node, ShapeDocument, of_type::STRINGS
 
 /// Deeper than this a value has as little in it as its shape allows.
 const DEEP: usize = 8;
-/// Deeper than this there is no value: the shape asks for an endless one.
+/// Deeper than this no value is made: the shape asks for an endless one.
 const DEEPEST: usize = 64;
 
-/// Which value of a shape a sample is.
+/// The kind of value that a sample is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Nothing in options and sequences.
+    /// Options and sequences are empty.
     Little,
-    /// Something in them, and this variant of each enum.
+    /// Options and sequences are not empty, and each enum has this variant.
     Much(usize),
-    /// Something in them, and the smallest numbers.
+    /// Options and sequences are not empty, and numbers are the smallest.
     Smallest,
-    /// Something in them, and the largest numbers.
+    /// Options and sequences are not empty, and numbers are the largest.
     Largest,
 }
 
-/// Every kind that is worth a try.
+/// Returns every kind that is worth a try.
 pub(super) fn kinds(document: &ShapeDocument) -> Vec<Kind> {
     let variants = document.forms().map(|form| if let Form::Enum(variants) = form { variants.len() } else { 1 });
     let most = variants.max().unwrap_or(1).min(200);
@@ -32,12 +32,12 @@ pub(super) fn kinds(document: &ShapeDocument) -> Vec<Kind> {
     kinds
 }
 
-/// The texts to try, one after the other: types that parse a text take one of them.
+/// Returns the texts to try, one after the other: types that parse a text take one of them.
 pub(super) fn texts() -> &'static [&'static str] {
     &STRINGS
 }
 
-/// A value of this kind with this text in place of every text; `None` for a shape that is known in part or endless.
+/// Returns a value of this kind with this text in place of every text; `None` for a shape that is known in part or endless.
 pub(super) fn sample(document: &ShapeDocument, kind: Kind, text: &str) -> Option<Json> {
     Sampler { document, kind, text }.node(document.root(), 0)
 }
@@ -101,7 +101,7 @@ impl Sampler<'_> {
                 match self.kind {
                     Kind::Smallest => Json::from(<$type>::MIN),
                     Kind::Largest => Json::from(<$type>::MAX),
-                    // One before zero, for the sake of `NonZero`.
+                    // Not zero, which a `NonZero` refuses.
                     Kind::Little | Kind::Much(_) => Json::from(1),
                 }
             };

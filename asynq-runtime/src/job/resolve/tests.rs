@@ -22,13 +22,13 @@ macro_rules! jobs {
     )*};
 }
 
-/// What the program that enqueues leaves behind: the payload, and the document that the broker keeps of its shape.
+/// Returns the payload that an enqueue leaves in the broker, and the document of its shape there.
 fn left<J: Job>(job: J) -> (Vec<u8>, ShapeLookup) {
     let document = Fingerprint::of::<J>().document.to_bytes().expect("a small shape");
     (PreparedTask::from(job).payload().to_vec(), ShapeDocument::from_bytes(&document))
 }
 
-/// Today's job, read from a task of another version.
+/// Returns today's job, read from a task of another version.
 fn read<J: Job>(old: impl Job) -> Result<J, PayloadError> {
     let (payload, kept) = left(old);
     resolve(&payload, Some(&kept))
@@ -97,7 +97,7 @@ enum State {
     Both(u8, u8),
 }
 
-/// Another order, more variants, and one that has another name.
+/// The variants in another order, with new ones, and with one renamed.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 enum StateNow {
     Later,
@@ -213,13 +213,13 @@ fn a_lone_argument_becomes_a_named_one_and_back() {
     assert_eq!(read(Two { to: to(), n: Some(3) }), Ok(Lone { to: to() }));
     assert_eq!(read(JsonLone { to: to() }), Ok(JsonTwo { to: to(), n: None }));
     assert_eq!(read(JsonTwo { to: to(), n: Some(3) }), Ok(JsonLone { to: to() }));
-    // Its name is not part of a payload.
+    // The name of a lone argument is not part of a payload.
     assert_eq!(read(Lone { to: to() }), Ok(LoneOther { recipient: to() }));
-    // Another name is another argument: nobody knows whether it means the same.
+    // Another name is another argument: a program cannot know whether both mean the same.
     let text = reason::<Mail>(LoneOther { recipient: to() });
     assert!(text.contains("its only argument `recipient`"), "{text}");
     assert!(reason::<LoneOther>(mail()).contains("it has no argument `recipient`"));
-    // Without a shape nobody knows the name.
+    // Without a kept shape the name is not known.
     let (payload, _) = left(JsonLone { to: to() });
     assert!(matches!(resolve::<JsonTwo>(&payload, None), Err(PayloadError::Unfit { .. })));
 }
@@ -267,10 +267,10 @@ fn an_upgrade_takes_the_arguments_that_serde_cannot() {
     assert_eq!(read(JsonInEuros { euros: 7 }), invoice());
     assert_eq!(read(InEurosNamed { euros: 7, customer: None }), invoice(), "what becomes its input by serde's rules");
     assert_eq!(read(Lone { to: "seven..".into() }), Ok(Invoice { cents: 7 }));
-    // The fingerprint is enough where it says the shape.
+    // The fingerprint is enough if it is computed from the shape.
     let (payload, _) = left(InEuros { euros: 7 });
     assert_eq!(resolve::<Invoice>(&payload, None), invoice());
-    // Of a fingerprint by hand only the kept shape tells.
+    // Only the kept shape tells the shape behind a fingerprint by hand.
     let (payload, kept) = left(ByHandInEuros { euros: 7 });
     assert!(resolve::<Invoice>(&payload, None).is_err());
     assert_eq!(resolve::<Invoice>(&payload, Some(&kept)), invoice());

@@ -1,6 +1,6 @@
 //! Reads a postcard payload by its own shape.
 //!
-//! Shape and payload are data from outside: depth and size of the value are bounded, whatever they say.
+//! Shape and payload are data from outside, so depth and size of the value are bounded.
 
 use std::cell::Cell;
 
@@ -10,9 +10,9 @@ use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Value, Variant, valu
 
 /// Deeper than this no value is read.
 const DEEPEST: usize = 128;
-/// So many parts a value may have per byte of the payload: a number in a newtype in a struct is three parts in one byte.
+/// Most parts of a value per byte of the payload: a number in a newtype in a struct is three parts in one byte.
 const PARTS_PER_BYTE: usize = 4;
-/// So many parts it may have beyond that: units and empty structs take no byte.
+/// Most parts of a value beyond that: units and empty structs take no byte.
 const MOST_EMPTY: usize = 10_000;
 
 /// Reads `payload`, without format byte and fingerprint, as a value of this shape.
@@ -24,7 +24,7 @@ pub(in crate::job) fn decode<'s>(shape: &'s ShapeDocument, payload: &[u8]) -> Re
     read(shape, payload, None)
 }
 
-/// The same for people: a secret is `***`, and so is each field with one of these names, which a newer program made secret.
+/// [`decode`] for people: a secret is `***`, and so is each field named in `secrets`, which a newer program made secret.
 ///
 /// # Errors
 ///
@@ -57,14 +57,14 @@ fn read<'s>(shape: &'s ShapeDocument, payload: &[u8], hidden: Option<&[&str]>) -
     }
 }
 
-/// What all places share.
+/// The state that all places share.
 struct Limits<'l, 's> {
     types: &'s [Form],
-    /// For people: the names of fields that are hidden beside what the shape says is secret.
+    /// For people: the names of fields that are hidden beside the secrets of the shape.
     hidden: Option<&'l [&'l str]>,
     /// How many parts the value may still have.
     left: Cell<usize>,
-    /// Why reading stopped, where postcard is not to blame: its errors carry no text.
+    /// Why reading stopped, if not by an error of postcard, which carries no text.
     why: Cell<Option<&'static str>>,
 }
 
@@ -86,7 +86,7 @@ impl<'s> At<'_, 's> {
         Err(E::custom(why))
     }
 
-    /// What a named type or a variant holds.
+    /// Reads the content of a named type or a variant.
     fn form<'de, D: de::Deserializer<'de>>(self, form: &'s Form, deserializer: D) -> Result<Value<'s>, D::Error> {
         match form {
             Form::Unit => Ok(Value::Unit),
@@ -176,7 +176,7 @@ impl Visitor<'_> for ByteString {
     }
 }
 
-/// What an option, a sequence or an array holds.
+/// Reads the content of an option, a sequence or an array.
 struct Inside<'l, 's>(At<'l, 's>);
 
 impl<'de, 's> Visitor<'de> for Inside<'_, 's> {

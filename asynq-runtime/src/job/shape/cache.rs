@@ -13,7 +13,7 @@ use crate::{
     job::resolve::{Needs, ShapeLookup},
 };
 
-/// After so long the broker is asked again: the shape may have been kept since, or another one in its place.
+/// After this time the broker is asked again: the shape may have been kept since, or another one in its place.
 const AGAIN: Duration = Duration::from_secs(10);
 /// More shapes than this are not remembered: fingerprints are data from outside.
 const MOST: usize = 1000;
@@ -29,7 +29,7 @@ struct Found {
 }
 
 impl ShapeCache {
-    /// What the broker keeps of the shape that tasks of this type have.
+    /// Returns the shape of tasks of this type that the broker keeps.
     pub(crate) async fn find(
         &self,
         broker: &Arc<dyn Broker>,
@@ -53,7 +53,7 @@ impl ShapeCache {
         Ok(kept)
     }
 
-    /// The shape of a fingerprint never changes, so one that could be read is good for ever.
+    /// Returns a shape found before. The shape of a fingerprint never changes, so a readable one is good for ever.
     fn known(&self, which: &(String, Needs)) -> Option<Found> {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(which).cloned()?;
         let is_final = matches!((which.1, found.kept.as_deref()), (Needs::Fingerprint(_), Some(Ok(_))));

@@ -1,8 +1,7 @@
 //! Reads a value into today's type, by serde's own rules: names instead of places.
 //!
 //! A field that the type does not have is ignored, one that the value does not have is its default or `None`, an alias is
-//! followed, and an integer may have another width as long as it fits: what a self-describing format does. No number is
-//! rounded.
+//! followed, and an integer may have another width as long as it fits, as in a self-describing format. No number is rounded.
 
 use std::fmt;
 
@@ -33,7 +32,7 @@ impl fmt::Display for Misfit {
 impl std::error::Error for Misfit {}
 
 impl de::Error for Misfit {
-    /// The words of a type about its value may quote it.
+    /// Drops the words of a type about its value, because they may quote the value.
     fn custom<T: fmt::Display>(_: T) -> Self {
         Self("a value that its type does not take".to_owned())
     }
@@ -67,7 +66,7 @@ impl de::Error for Misfit {
     }
 }
 
-/// The kind of a value, in serde's words.
+/// Returns the kind of a value, in serde's words.
 fn kind(found: Unexpected<'_>) -> &'static str {
     match found {
         Unexpected::Bool(_) => "a boolean",
@@ -91,7 +90,7 @@ fn kind(found: Unexpected<'_>) -> &'static str {
 }
 
 impl<'de> FromValue<'de> {
-    /// A field that has become mandatory takes what is in the option.
+    /// Returns the value inside an option, which a field takes that has become mandatory.
     fn inner(self) -> &'de Value<'de> {
         match self.0 {
             Value::Some(inner) => inner,
@@ -145,7 +144,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
             Value::Map(entries) => visitor.visit_map(Entries { left: entries.iter(), value: None }),
             Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None, known: &[] }),
             Value::Variant(name, content) if **content == Value::Unit => visitor.visit_borrowed_str(name),
-            // As externally tagged: what a self-describing format has.
+            // An enum is externally tagged, as in a self-describing format.
             Value::Variant(name, content) => visitor.visit_map(OneEntry(Some(name), content)),
         }
     }
@@ -207,7 +206,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
     ) -> Result<V::Value, Misfit> {
         match self.inner() {
             Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None, known }),
-            // Serde would take its elements by their places, and places say nothing about names.
+            // serde would take the elements by their places, and places say nothing about names.
             Value::Seq(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             inner => FromValue(inner).deserialize_any(visitor),
         }
@@ -230,7 +229,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
         visitor.visit_unit()
     }
 
-    /// Postcard is not: types such as ids and addresses have their compact form in the value.
+    /// Returns `false`, as postcard does: types such as ids and addresses have their compact form in the value.
     fn is_human_readable(&self) -> bool {
         false
     }

@@ -8,18 +8,18 @@ use super::{Value, value::Name};
 const MOST_TEXT: usize = 4 * 1024 * 1024;
 
 impl Value<'_> {
-    /// The value as JSON. Bytes are an array of numbers, a number that JSON cannot hold is a text, and a map whose keys are
-    /// not texts is an array of pairs.
+    /// Returns the value as JSON. Bytes are an array of numbers, a number that JSON cannot hold is a text, and a map whose
+    /// keys are not texts is an array of pairs.
     ///
     /// # Errors
     ///
-    /// It would be longer than 4 MiB.
+    /// The JSON would be longer than 4 MiB.
     pub(in crate::job) fn to_json(&self) -> Result<Json, String> {
         json(self, &mut MOST_TEXT.clone()).ok_or_else(|| format!("it is longer than {MOST_TEXT} bytes as JSON"))
     }
 }
 
-/// `None` where `left`, the bytes that may still be written, are not enough.
+/// Returns `None` if `left`, the number of bytes that may still be written, is not enough.
 fn json(value: &Value<'_>, left: &mut usize) -> Option<Json> {
     Some(match value {
         Value::Bool(value) => Json::Bool(*value),

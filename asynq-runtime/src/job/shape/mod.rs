@@ -1,7 +1,7 @@
 //! The shape of a job's arguments as a document, so that a program of another version can read its payloads.
 //!
 //! A payload of the default codec has no names in it; the fingerprint in front of it says which shape it has. The program
-//! that enqueues keeps the shape in the broker ([`Shapes`](crate::broker::Shapes)), and one that meets an unknown
+//! that enqueues keeps the shape in the broker ([`Shapes`](crate::broker::Shapes)). A program that meets an unknown
 //! fingerprint reads the payload by that document into a [`Value`], and the value into its own type by serde's rules. See
 //! `docs/design/wire.md#shapes`.
 
@@ -25,7 +25,7 @@ pub(super) use self::{
 };
 pub(crate) use self::{cache::ShapeCache, write::encode};
 
-/// What people see of a secret.
+/// The text that people see instead of a secret.
 pub(super) const HIDDEN: &str = "***";
 
 /// Longest document in bytes. A larger shape is not kept, and one that is found is not read.
@@ -47,7 +47,7 @@ pub(crate) struct ShapeDocument {
     pub(super) types: Vec<Form>,
 }
 
-/// What stands at one place.
+/// The shape of one place in a payload.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Node {
@@ -60,11 +60,11 @@ pub(super) enum Node {
     Array(Box<Node>, usize),
     /// One of the document's types.
     Type(usize),
-    /// A [`Secret`](crate::Secret): tools do not show it.
+    /// A [`Secret`](crate::Secret), which tools do not show.
     Secret(Box<Node>),
-    /// The recorder stopped here, at a type of this name: what follows cannot be read.
+    /// The recorder stopped here, at a type of this name: the rest cannot be read.
     Any(String),
-    /// The recorder never came here.
+    /// The recorder never reached this place.
     Unseen,
 }
 
@@ -92,16 +92,16 @@ pub(super) enum Leaf {
     Bytes,
 }
 
-/// What a named type or a variant holds.
+/// The content of a named type or a variant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Form {
     Unit,
     Newtype(Node),
     Tuple(Vec<Node>),
-    /// In the order of the wire.
+    /// The fields in the order of the wire.
     Struct(Vec<Field>),
-    /// In the order of their numbers.
+    /// The variants in the order of their numbers.
     Enum(Vec<Variant>),
 }
 
@@ -109,7 +109,7 @@ pub(super) enum Form {
 #[derive(Debug, Clone, Eq, Serialize, Deserialize)]
 pub(super) struct Field {
     pub(super) name: String,
-    /// Other names by which the program that kept the shape reads it: its earlier ones.
+    /// Earlier names of the field, by which the program that kept the shape reads it too.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) aliases: Vec<String>,
     #[serde(rename = "is")]
@@ -117,13 +117,13 @@ pub(super) struct Field {
 }
 
 impl PartialEq for Field {
-    /// Whether both are the same on the wire; aliases are for reading.
+    /// Returns whether both are the same on the wire; aliases are for reading.
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name && self.node == other.node
     }
 }
 
-/// A variant of an enum; without a form where the recorder never came to it.
+/// A variant of an enum; `form` is `None` if it is not known.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Variant {
     pub(super) name: String,
@@ -136,27 +136,27 @@ impl ShapeDocument {
         Self { version: VERSION, argument: None, root, types }
     }
 
-    /// What the payload is.
+    /// Returns the shape of the whole payload.
     pub(super) fn root(&self) -> &Node {
         &self.root
     }
 
-    /// The types, in the order of their numbers.
+    /// Returns the types, in the order of their numbers.
     pub(super) fn forms(&self) -> impl Iterator<Item = &Form> {
         self.types.iter()
     }
 
-    /// The document of a job whose only argument has this name.
+    /// Returns the document of a job whose only argument has this name.
     pub(super) fn of_argument(&self, name: Option<&str>) -> Self {
         Self { argument: name.map(str::to_owned), ..self.clone() }
     }
 
-    /// What is kept in the broker; `None` where it is longer than [`LARGEST`].
+    /// Returns the bytes to keep in the broker; `None` if they are longer than [`LARGEST`].
     pub(crate) fn to_bytes(&self) -> Option<Vec<u8>> {
         serde_json::to_vec(self).ok().filter(|bytes| bytes.len() <= LARGEST)
     }
 
-    /// Reads what was kept.
+    /// Reads kept bytes.
     ///
     /// # Errors
     ///
@@ -179,7 +179,7 @@ impl ShapeDocument {
         serde_json::from_slice(bytes).map_err(malformed)
     }
 
-    /// The names of all fields that hold a secret.
+    /// Returns the names of all fields that hold a secret.
     pub(super) fn secret_names(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.argument.as_deref().filter(|_| self.root.holds_secret()).into_iter().collect();
         let fields = self.types.iter().flat_map(|form| match form {
@@ -196,13 +196,13 @@ impl ShapeDocument {
         names
     }
 
-    /// Whether both are the same but for the name of a lone argument, which is not part of a payload.
+    /// Returns whether both are the same except the name of a lone argument, which is not part of a payload.
     pub(super) fn is_same_shape(&self, other: &Self) -> bool {
         self.root == other.root && self.types == other.types
     }
 }
 
-/// The arguments in a payload of this shape for people; `job` knows which of them are secret today.
+/// Returns the arguments in a payload of this shape for people; `job` says which of them are secret today.
 ///
 /// # Errors
 ///
@@ -222,7 +222,7 @@ pub(crate) fn show(
 }
 
 impl Node {
-    /// Whether an absent value is `None`.
+    /// Returns whether an absent value is `None`.
     fn is_optional(&self) -> bool {
         match self {
             Self::Option(_) => true,

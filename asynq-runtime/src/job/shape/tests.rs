@@ -40,7 +40,7 @@ fn document() -> ShapeDocument {
 
 #[test]
 fn the_document_of_a_type_has_its_names_and_their_aliases_and_says_which_are_secret() {
-    // What is kept for a year must not change.
+    // Documents are kept for a year, so their form must not change.
     let expected = r#"{"v":1,"root":{"type":0},"types":[
         {"struct":[{"name":"code","aliases":["a_code","zip"],"is":{"is":"u32"}},{"name":"lines","is":{"seq":{"type":1}}},
             {"name":"note","is":{"option":{"secret":{"is":"str"}}}},{"name":"parent","is":{"option":{"type":0}}},
@@ -150,7 +150,7 @@ proptest! {
         let _ = decode(&document(), &payload);
     }
 
-    /// So are documents.
+    /// Documents are data from outside, too.
     #[test]
     fn no_document_makes_reading_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200), at in any::<prop::sample::Index>(), byte in any::<u8>()) {
         let mut changed = document().to_bytes().unwrap();

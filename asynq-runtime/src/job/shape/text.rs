@@ -1,4 +1,4 @@
-//! A shape in one line for people: what to write where a value does not fit.
+//! A shape in one line for people, as advice for a value that does not fit.
 
 use super::{Form, Leaf, Node, ShapeDocument};
 
@@ -6,7 +6,7 @@ use super::{Form, Leaf, Node, ShapeDocument};
 const LONGEST: usize = 600;
 
 impl ShapeDocument {
-    /// Such as `{to: str, copies: u32, note: str?}`; a long one ends in `…`.
+    /// Returns a text such as `{to: str, copies: u32, note: str?}`; a long one ends in `…`.
     pub(crate) fn to_text(&self) -> String {
         let mut text = Text { types: &self.types, out: String::new(), around: Vec::new() };
         text.node(&self.root);
@@ -17,7 +17,7 @@ impl ShapeDocument {
 struct Text<'s> {
     types: &'s [Form],
     out: String,
-    /// The types that are being written: one that comes back to itself is not written again.
+    /// The types that are being written; a type inside itself is not written again.
     around: Vec<usize>,
 }
 
@@ -31,7 +31,7 @@ impl Text<'_> {
         }
     }
 
-    /// Parts between brackets.
+    /// Writes parts between brackets.
     fn parts<T>(&mut self, brackets: [&str; 2], parts: &[T], mut part: impl FnMut(&mut Self, &T)) {
         self.push(brackets[0]);
         for (at, one) in parts.iter().enumerate() {

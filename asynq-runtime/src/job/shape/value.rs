@@ -1,4 +1,4 @@
-//! A payload's content without a Rust type: what a payload holds once its own shape has given the names back.
+//! A payload's content without a Rust type, with the names that the payload's own shape has.
 
 /// A value of serde's data model. `Struct` and `Variant` borrow the names that the payload's shape gives them, so that a
 /// shape with long names costs no memory per value.
@@ -6,13 +6,13 @@
 pub(in crate::job) enum Value<'s> {
     Bool(bool),
     Int(i128),
-    /// What [`Int`](Self::Int) cannot hold.
+    /// An integer that [`Int`](Self::Int) cannot hold.
     Large(u128),
     Float(f64),
     Char(char),
     Str(String),
     Bytes(Vec<u8>),
-    /// `()`, a unit struct, and what a unit variant holds.
+    /// `()`, a unit struct, and the content of a unit variant.
     Unit,
     None,
     Some(Box<Self>),
@@ -22,7 +22,7 @@ pub(in crate::job) enum Value<'s> {
     Variant(&'s str, Box<Self>),
 }
 
-/// The name of a field, and those by which its own program reads it too.
+/// The name of a field, and the aliases by which its own program reads it too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::job) struct Name<'s> {
     pub(in crate::job) name: &'s str,
@@ -30,7 +30,7 @@ pub(in crate::job) struct Name<'s> {
 }
 
 impl<'s> Name<'s> {
-    /// The name that a type with fields of the `known` names has for this field: an older program knows a renamed field
+    /// Returns the name that a type with fields of the `known` names has for this field: an older program knows a renamed field
     /// by the alias that the newer one kept.
     pub(super) fn among(self, known: &[&str]) -> &'s str {
         if known.contains(&self.name) {
@@ -41,12 +41,12 @@ impl<'s> Name<'s> {
 }
 
 impl<'s> Value<'s> {
-    /// The lone argument of a job under the name that it has in a job of several.
+    /// Returns the lone argument of a job under the name that it has in a job of several.
     pub(in crate::job) fn named(name: &'s str, value: Self) -> Self {
         Self::Struct(vec![(Name { name, aliases: &[] }, value)])
     }
 
-    /// The field of this name, where this is a struct.
+    /// Returns the field of this name, if this value is a struct.
     pub(in crate::job) fn field(&self, wanted: &str) -> Option<&Self> {
         let Self::Struct(fields) = self else { return None };
         fields.iter().find(|(name, _)| name.among(&[wanted]) == wanted).map(|(_, value)| value)

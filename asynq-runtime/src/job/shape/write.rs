@@ -1,6 +1,6 @@
-//! Writes JSON as a postcard payload of a shape: how a tool that does not know the job edits its arguments.
+//! Writes JSON as a postcard payload of a shape, so that a tool that does not know the job can edit its arguments.
 //!
-//! A value is written only if it fits at every place, so that what a worker reads back is what somebody wrote.
+//! A value is written only if it fits at every place, so that a worker reads back the value that was given.
 
 use serde::Serialize;
 use serde_json::Value as Json;
@@ -10,11 +10,11 @@ use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Variant};
 /// Deeper than this no value is written.
 const DEEPEST: usize = 128;
 
-/// `arguments` as the payload of this shape has them, without format byte and fingerprint.
+/// Returns `arguments` as a payload of this shape, without format byte and fingerprint.
 ///
 /// # Errors
 ///
-/// They do not fit; the text says where and what to write, and holds no value.
+/// The arguments do not fit; the text says where and what to write, and holds no value.
 pub(crate) fn encode(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
     let mut writer = Writer { types: &shape.types, out: Vec::new(), depth: 0 };
     match writer.node(&shape.root, arguments) {
@@ -30,7 +30,7 @@ pub(crate) fn encode(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>,
     }
 }
 
-/// What does not fit, and the way there from the innermost part outwards.
+/// A mismatch, and the path to it from the innermost part outwards.
 struct Wrong {
     path: Vec<String>,
     what: String,
@@ -60,7 +60,7 @@ fn not(expected: &str, found: &Json) -> Wrong {
     wrong(format!("expected {expected}, found {found}"))
 }
 
-/// The same with a step of the way in front.
+/// Adds a step to the path of a mismatch.
 fn at(step: impl FnOnce() -> String) -> impl FnOnce(Wrong) -> Wrong {
     |mut wrong| {
         wrong.path.push(step());
@@ -185,7 +185,7 @@ impl Writer<'_> {
         }
     }
 
-    /// A key of an object is a text, whatever the shape's keys are.
+    /// Writes a key of an object, which is a text, whatever the shape's keys are.
     fn key(&mut self, key: &Node, name: &str) -> Written {
         let before = self.out.len();
         let as_text = self.node(key, &Json::String(name.to_owned()));
@@ -269,7 +269,7 @@ impl Writer<'_> {
     }
 }
 
-/// Exactly so many items.
+/// Returns the items of an array that has exactly `n`.
 fn array_of(n: usize, json: &Json) -> Result<&[Json], Wrong> {
     match json.as_array() {
         Some(items) if items.len() == n => Ok(items),
@@ -278,7 +278,7 @@ fn array_of(n: usize, json: &Json) -> Result<&[Json], Wrong> {
     }
 }
 
-/// An integer; one that JSON's numbers cannot hold is a text.
+/// Returns an integer; one that JSON's numbers cannot hold is a text.
 fn integer(json: &Json) -> Option<i128> {
     match json {
         Json::Number(number) => number.as_u64().map(i128::from).or_else(|| number.as_i64().map(i128::from)),
@@ -289,7 +289,7 @@ fn integer(json: &Json) -> Option<i128> {
     }
 }
 
-/// A number; one that JSON does not have is a text.
+/// Returns a number; one that JSON does not have is a text.
 fn float(json: &Json) -> Result<f64, Wrong> {
     match json {
         Json::Number(number) => number.as_f64(),

@@ -1,4 +1,4 @@
-//! What a program may put around its jobs: layers, handlers, hooks, a health check.
+//! Options around the jobs of a server: layers, handlers, hooks, a health check.
 
 use std::{future::Future, sync::Arc, time::Duration};
 
@@ -22,20 +22,20 @@ use crate::{
 };
 
 impl ServerBuilder {
-    /// Puts a tower layer around every attempt: it may count, time, limit, refuse, or put something beside the attempt
+    /// Puts a tower layer around every attempt: it may count, time, limit, refuse, or pass a value on to the attempt
     /// ([`JobContext::insert`](crate::JobContext::insert)). The layer that was added first is the outermost.
     ///
-    /// Layers also see tasks that no job here knows, as asynq's middleware does: there the service they wrap answers with
-    /// an error, and what becomes of the task is decided outside of them. They do not see tasks that must not start:
+    /// Layers also see tasks that no job here knows, as asynq's middleware does: the wrapped service returns an error for
+    /// such a task, and the policy for it is applied outside of the layers. They do not see tasks that must not start:
     /// expired, past their deadline, undecodable. An error of a layer fails the attempt, with the policy that
     /// [`JobError::into_error`] gives it. Timeout, cancellation and panics of an attempt include its layers. A layer that
-    /// gives up a blocking job tells it to stop, but a thread cannot be stopped: slot and lease last until it returns.
+    /// gives up a blocking job asks it to stop, but a thread cannot be stopped: slot and lease last until it returns.
     ///
-    /// The service is one for the server and need not be `Clone`. A layer that is not ready holds tasks in their queues:
-    /// while it is not, nothing is fetched. For that a server with layers takes one task per call of the broker at first;
-    /// once they were ready at once for 64 starts in a row it takes batches, each up to twice as large. What they do not
-    /// take at once of a batch goes back to the head of its queue, and it is one by one again. Layers are built when the
-    /// server starts, on the jobs' runtime.
+    /// A server has one such service, which need not be `Clone`. While a layer is not ready nothing is fetched, so that tasks
+    /// stay in their queues. For that a server with layers takes one task per call of the broker at first. Once the layers
+    /// were ready at once for 64 starts in a row it takes batches, each up to twice as large. Tasks of a batch that the layers
+    /// do not take at once are requeued at the head of their queue, and the next ones are taken one by one again. Layers are
+    /// built when the server starts, on the jobs' runtime.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;
@@ -57,7 +57,7 @@ impl ServerBuilder {
     }
 
     /// Runs tasks that no Rust type stands for: those of type `pattern`, and those whose type begins with it, unless a
-    /// longer pattern does too (the rule of Go's mux; there is none about separators). A job that is registered answers to
+    /// longer pattern matches too (the rule of Go's mux, which has no rule about separators). A job that is registered answers to
     /// exactly its name, before any handler.
     ///
     /// ```
@@ -78,7 +78,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Calls `hook` before the server starts, in the order given; if it fails, the server does not start. It has no time
+    /// Calls `hook` before the server starts, in the order given. If the hook fails, the server does not start. It has no time
     /// limit: the start waits.
     pub fn before_start<F, R>(mut self, hook: F) -> Self
     where
@@ -90,7 +90,7 @@ impl ServerBuilder {
         self
     }
 
-    /// Calls `hook` when the server begins to drain, while running jobs end; it is dropped when the shutdown timeout is
+    /// Calls `hook` when the server begins to drain, while running jobs end. The hook is dropped when the shutdown timeout is
     /// over.
     pub fn on_drain<F, R>(mut self, hook: F) -> Self
     where
@@ -101,12 +101,12 @@ impl ServerBuilder {
         self
     }
 
-    /// Calls `hook` with every failed attempt, before the broker is told of it: asynq's error handler. Also with tasks
-    /// that are archived without a start. Not with what is not a failure: revoked, snoozed, requeued.
+    /// Calls `hook` with every failed attempt, before the broker learns of the failure: asynq's error handler. Tasks that are
+    /// archived without a start count as failed; revoked, snoozed and requeued ones do not.
     ///
-    /// The task keeps its slot meanwhile, so a slow hook slows the server down; after 5 s it is dropped, and when the
-    /// shutdown timeout is over. Hooks of one attempt are called one after the other, in the order given; a panic is told
-    /// in the log. An attempt whose outcome comes too late, because another worker has the task, was told all the same.
+    /// The task keeps its slot meanwhile, so a slow hook slows the server down; it is dropped after 5 s, and when the
+    /// shutdown timeout is over. Hooks of one attempt are called one after the other, in the order given. A panic of a hook is
+    /// logged. The hook is also called for an attempt whose outcome comes too late, because another worker has the task.
     pub fn on_error<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(FailedTask) -> R + Send + Sync + 'static,
@@ -116,7 +116,7 @@ impl ServerBuilder {
         self
     }
 
-    /// The same, but only for tasks that are given up: they are about to be archived.
+    /// Calls `hook` as [`on_error`](Self::on_error) does, but only for tasks that are given up: they are about to be archived.
     pub fn on_archive<F, R>(mut self, hook: F) -> Self
     where
         F: Fn(FailedTask) -> R + Send + Sync + 'static,
@@ -126,16 +126,16 @@ impl ServerBuilder {
         self
     }
 
-    /// Says which errors are failures: the others are treated as [`JobError::not_a_failure`]. Asked only about errors
-    /// that the job or a layer returned, without a policy of their own; unlike in asynq a panic, a timeout and a
-    /// cancellation are always failures. Where it panics, the attempt has failed.
+    /// Decides which errors are failures: the others are treated as [`JobError::not_a_failure`]. The function is called only for
+    /// errors that the job or a layer returned, without a policy of their own; unlike in asynq a panic, a timeout and a
+    /// cancellation are always failures. Where the function panics, the attempt has failed.
     pub fn is_failure(mut self, is_failure: impl Fn(&JobError) -> bool + Send + Sync + 'static) -> Self {
         self.hooks.is_failure = Some(Arc::new(is_failure));
         self
     }
 
-    /// Asks the broker for a sign of life every `interval` and calls `told` with what it got; asynq's interval is
-    /// [`Server::HEALTH_CHECK`](crate::Server::HEALTH_CHECK). It is called on a thread that may block.
+    /// Pings the broker every `interval` and calls `told` with the answer; asynq's interval is
+    /// [`Server::HEALTH_CHECK`](crate::Server::HEALTH_CHECK). The function is called on a thread that may block.
     pub fn health_check(
         mut self,
         interval: impl IntoSpan,

@@ -1,4 +1,4 @@
-//! Makes a server of what its builder was told: everything is checked, then it connects.
+//! Makes a server of the options of its builder: everything is checked, then it connects.
 
 use std::sync::Arc;
 
@@ -32,9 +32,9 @@ impl ServerBuilder {
     ///
     /// # Errors
     ///
-    /// No jobs and no service that stands alone, two jobs of one name or a missing state; a name, a weight, a limit or a
-    /// time that cannot be; a choice that no job fits; a broker that is not there. Nothing runs yet and nobody has been
-    /// told of this server.
+    /// There are no jobs and no service that stands alone, two jobs have one name, or a state is missing; a name, a weight,
+    /// a limit or a time is not valid; a choice matches no job; or the broker is not reachable. Nothing runs then, and the
+    /// server is not on the broker's list.
     pub async fn build(mut self) -> Result<Server, ServerError> {
         self.add_linked_services();
         // A program that names queues means to work.
@@ -44,7 +44,7 @@ impl ServerBuilder {
         let heartbeat_runtime = HeartbeatRuntime::spawn().map_err(ServerError::Thread)?;
         let (broker, closes_broker) = match source {
             BrokerSource::Broker(broker) => (broker, false),
-            // On the heartbeat runtime: an answer then wakes no other to reach who waits for it.
+            // On the heartbeat runtime an answer wakes no other thread to reach the waiting component.
             BrokerSource::Url(url) => {
                 let thread = heartbeat_runtime.thread();
                 (heartbeat_runtime.call(async move { connect::connect_on(Some(thread), &url).await }).await??, true)
@@ -53,12 +53,12 @@ impl ServerBuilder {
         Ok(Server { parts: checked.on(broker), closes_broker, heartbeat_runtime })
     }
 
-    /// The parts of a server that a test drives by hand, on the test's broker and whatever its queues. There may be no jobs, and
+    /// Returns the parts of a server that a test drives, on the test's broker and for all its queues. There may be no jobs, and
     /// states may be missing.
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), but for missing jobs and states and for what was said of queues.
+    /// As [`build`](Self::build), but for missing jobs and states and for the options of queues.
     #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
     pub(crate) fn parts(mut self, broker: Arc<dyn Broker>) -> Result<Parts, ServerError> {
         (self.queues, self.limits) = Default::default();
@@ -106,7 +106,7 @@ impl ServerBuilder {
     }
 }
 
-/// What a builder was told, once it was checked.
+/// The options of a builder, once they were checked.
 struct Checked {
     config: Config,
     registry: Registry,

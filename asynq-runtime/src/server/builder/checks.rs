@@ -1,11 +1,11 @@
-//! Checks what a server was told, and fills in what it was not.
+//! Checks the options of a server, and fills in the missing ones.
 
 use asynq_grammar::{Pattern, names::check_queue};
 
 use super::super::{choice::Choice, error::ServerError, handlers::Handlers, queues::Entry};
 use crate::job::{JobDescriptor, JobOptions, Registry, RegistryError};
 
-/// The jobs there are; no job and no handler at all cannot be meant, unless the server `may_idle`.
+/// Returns the jobs of a server. No job and no handler at all is an error, unless the server `may_idle`.
 pub(super) fn registry(
     given: Option<Registry>,
     registered: Vec<JobDescriptor>,
@@ -26,7 +26,7 @@ pub(super) fn registry(
     Ok(registry)
 }
 
-/// The jobs and handlers to serve.
+/// Returns the jobs and handlers to serve.
 pub(super) fn chosen(
     choice: &Choice,
     registry: Registry,
@@ -42,10 +42,10 @@ pub(super) fn chosen(
     Ok((Registry::from_descriptors(jobs)?, handlers))
 }
 
-/// What is served where nothing was said.
+/// The source of the queues to serve where no queue was named.
 pub(super) struct Defaults<'a> {
     pub(super) registry: &'a Registry,
-    /// Whether all jobs of the program are served. A part of them must not take from a queue that none of it names.
+    /// Whether all jobs of the program are served. A server of some jobs must not take from a queue that none of them names.
     pub(super) is_whole: bool,
 }
 
@@ -61,7 +61,7 @@ impl Defaults<'_> {
     }
 }
 
-/// What to serve, with weights and limits.
+/// Returns the queues and patterns to serve, with weights and limits.
 pub(super) fn entries(
     given: Vec<(String, u32)>,
     limits: Vec<(String, usize)>,
@@ -90,10 +90,10 @@ pub(super) fn entries(
     Ok(entries)
 }
 
-/// A queue, or a pattern of queues.
+/// Reads the name of a queue, or a pattern of queues.
 pub(super) fn queue_pattern(option: &'static str, text: &str) -> Result<Pattern, ServerError> {
     if !text.contains('*') {
-        // The same words as everywhere for a name that cannot be.
+        // A name that is not valid has the same error as everywhere.
         crate::task::QueueName::new(text)?;
     }
     Pattern::new(text, check_queue).map_err(|why| ServerError::option(option, why))

@@ -1,21 +1,21 @@
-//! How many tasks of one queue are worth asking for at once, where there are many queues.
+//! Decides how many tasks of one queue to ask for at once, where there are many queues.
 //!
-//! A call costs a broker a step for each queue that it asks, so one task of each of a hundred queues costs as much as a hundred calls.
-//! Asking few of them for more is cheaper, and as fair over time; for a while, though, few queues have all slots. So this is done only
-//! while all slots are filled anew within some milliseconds.
+//! A call costs a broker a step for each queue that it asks, so one task of each of a hundred queues costs as much as a
+//! hundred calls. Asking few queues for more tasks each is cheaper, and as fair over time; for a while, though, few queues have
+//! all slots. So chunks grow only while all slots are filled anew within some milliseconds.
 
 use std::time::{Duration, Instant};
 
-/// Most tasks of one queue that are asked for at once.
+/// How many tasks of one queue are asked for at once at most.
 const MOST: usize = 16;
-/// As long as this few queues may have all slots.
+/// How long few queues may have all slots.
 const BRIEF: Duration = Duration::from_millis(10);
 
-/// What the last calls brought.
+/// The yield of the last calls.
 #[derive(Debug)]
 pub(super) struct Pace {
     chunk: usize,
-    /// Since when so many tasks were taken.
+    /// When the count of taken tasks began.
     since: Instant,
     taken: usize,
 }
@@ -25,16 +25,16 @@ impl Pace {
         Self { chunk: 1, since: now, taken: 0 }
     }
 
-    /// So many tasks of one queue are asked for at once, at least; 1 unless tasks end as soon as they are taken.
+    /// Returns how many tasks of one queue to ask for at once, at least; 1 unless tasks end as soon as they are taken.
     pub(super) fn chunk(&self) -> usize {
         self.chunk
     }
 
-    /// Notes what a call brought of what it asked for, for a server with so many slots.
+    /// Notes that a call brought `got` of the `asked` tasks, for a server with so many slots.
     pub(super) fn took(&mut self, got: usize, asked: usize, slots: usize, now: Instant) {
         self.taken = self.taken.saturating_add(got);
         if now.saturating_duration_since(self.since) > BRIEF {
-            // The tasks of a whole turn of the slots took longer.
+            // To fill all slots once took longer.
             (self.chunk, self.since, self.taken) = (1, now, 0);
         } else if got.saturating_mul(2) < asked {
             self.chunk = (self.chunk / 2).max(1);

@@ -1,4 +1,4 @@
-//! Which queues are worth asking.
+//! Keeps track of the queues that are worth asking.
 
 use std::{
     ops::Range,
@@ -11,44 +11,44 @@ use super::{
 };
 use crate::{broker::BrokerError, task::QueueName};
 
-/// A queue that gave less than it was asked for, and little, is taken as empty for this long, while others have work.
+/// A queue that gave few tasks, and fewer than it was asked for, counts as empty for this long, while others have work.
 const SHORT: Duration = Duration::from_millis(10);
-/// After a look at many queues as many times its duration is for fetches, so that looks take at most a tenth of the time.
+/// After a look at many queues, so many times its duration is spent on fetches: looks take at most a tenth of the time.
 const FETCHES: u32 = 9;
-/// At the latest after this time comes the next look, however slow the broker answers.
+/// The next look comes after this time at the latest, however slowly the broker answers.
 const LATEST: Duration = Duration::from_secs(1);
-/// So many queues are asked one after the other before it is worth a question which of them have work.
+/// Up to so many queues are probed without a look first: a look, which finds those that have work, would not be cheaper.
 pub(super) const MANY: usize = 16;
 
 /// A look at all queues.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Look {
-    /// When it ended.
+    /// When the look ended.
     at: Instant,
     took: Duration,
 }
 
 impl Look {
-    /// One that ends now and took no time, such as a wait that has told which queues have work.
+    /// Returns a look that ends now and took no time, such as a wait that has returned the queues that have work.
     pub(super) fn now() -> Self {
         Self { at: Instant::now(), took: Duration::ZERO }
     }
 
-    /// Whether it is too early for the next one, while the queues that are known to have work are fetched from.
+    /// Returns whether it is too early for the next look, while tasks are fetched from the queues that are known to have work.
     fn is_fresh(self) -> bool {
         self.at.elapsed() < (self.took * FETCHES).clamp(SHORT, LATEST)
     }
 }
 
 impl Fetcher {
-    /// Slots that this queue may take beside what it has.
+    /// Returns how many more slots this queue may take.
     pub(super) fn room_of(&self, queue: usize) -> usize {
         let running = || self.context.runs.running_of(&self.queues.names()[queue]);
         self.queues.limit(queue).map_or(usize::MAX, |limit| limit.saturating_sub(running()))
     }
 
-    /// Notes which queues are worth asking. A question for what is ready costs next to nothing where a broker knows that nothing has
-    /// changed, so that empty queues, and a thousand tenants, do not cost a call each.
+    /// Asks the broker which queues are ready, and notes them. The question costs next to nothing where a broker knows that
+    /// nothing has changed, so that empty queues, and a thousand tenants, do not cost a call each.
     pub(super) async fn look(&mut self, room: usize, next: Next) -> Result<(), BrokerError> {
         let is_few = self.queues.len() <= room.clamp(MANY, MOST_ASKED);
         if is_few && next == Next::Probe {
@@ -63,7 +63,7 @@ impl Fetcher {
             self.looked = Some(Look::now());
             self.all().collect()
         } else if self.short.iter().any(Option::is_none) {
-            // Queues that were short a moment ago are left out as long as another has work. Where none has, a wait looks at all.
+            // Queues that were short a moment ago are left out as long as another has work. Otherwise a wait looks at all queues.
             self.all().filter(|&queue| self.short[queue].is_some_and(is_stale)).collect()
         } else {
             Vec::new()
@@ -82,30 +82,30 @@ impl Fetcher {
         Ok(())
     }
 
-    /// Notes that of the queues that were `asked` these are ready, and that there is nothing in the others.
+    /// Notes that of the `asked` queues those in `ready` have work, and that the others are empty.
     pub(super) fn note_ready(&mut self, asked: impl IntoIterator<Item = usize>, ready: &[QueueName]) {
         let now = Instant::now();
         asked.into_iter().for_each(|queue| self.short[queue] = Some(now));
         ready.iter().filter_map(|name| self.queues.position(name)).for_each(|queue| self.short[queue] = None);
     }
 
-    /// Those of `queues` that may have work and may run more.
+    /// Returns those of `queues` that may have work and may run more tasks.
     pub(super) fn open(&self, queues: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Open> {
         self.with_room(queues.into_iter().filter(|&queue| self.short[queue].is_none()))
     }
 
-    /// Those of `queues` that may run more tasks.
+    /// Returns those of `queues` that may run more tasks.
     pub(super) fn with_room(&self, queues: impl IntoIterator<Item = usize>) -> impl Iterator<Item = Open> {
         let queues = queues.into_iter().map(|queue| Open { queue, room: self.room_of(queue) });
         queues.filter(|open| open.room > 0)
     }
 
-    /// The names of all that may run more tasks.
+    /// Returns the names of all queues that may run more tasks.
     pub(super) fn names_with_room(&self) -> Vec<QueueName> {
         self.with_room(self.all()).map(|open| self.queues.names()[open.queue].clone()).collect()
     }
 
-    /// Every queue.
+    /// Returns the positions of all queues.
     pub(super) fn all(&self) -> Range<usize> {
         0..self.queues.len()
     }

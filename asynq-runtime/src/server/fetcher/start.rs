@@ -1,13 +1,13 @@
-//! Starts what was taken, as far as the quarantine, limits and layers let it.
+//! Starts the tasks that were taken, as far as the quarantine, limits and layers allow.
 
 use std::{mem, sync::Arc};
 
 use super::{super::active_runs::ActiveRun, FEW, Fetcher};
 
 impl Fetcher {
-    /// Starts what may start. Returns the rest: everything if the server is leaving; what the layers do not take at once;
-    /// and what is more than was asked for, quarantined tasks beside another included, which only comes where the answer to an
-    /// earlier call was lost.
+    /// Starts the tasks that may start. Returns the rest: all of them if the server is leaving; tasks that the layers do not
+    /// take at once; and tasks that were not asked for, among them quarantined tasks beside another one. Such tasks only come
+    /// where the answer to an earlier call was lost.
     pub(super) async fn start(&mut self, held: Vec<Arc<ActiveRun>>) -> Vec<Arc<ActiveRun>> {
         let context = Arc::clone(&self.context);
         let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(held.len()), Vec::new(), false);
@@ -47,7 +47,7 @@ impl Fetcher {
                 context.launch(mem::take(&mut slots));
             }
         }
-        // They are spawned one by one where the runtime has to poll them before the fetcher goes on.
+        // Tasks are spawned one by one where the runtime has to poll them before the fetcher goes on.
         let goes_last = self.is_beside_jobs && self.room() < FEW;
         if goes_last {
             slots.into_iter().for_each(|slot| context.launch(vec![slot]));

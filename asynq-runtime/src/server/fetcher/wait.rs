@@ -23,8 +23,8 @@ use crate::{
 };
 
 impl Fetcher {
-    /// What to ask for while nothing is there, if one call can ask all queues that may run more: all of them at once, for
-    /// nobody knows where something comes first.
+    /// Returns how many tasks of each queue to wait for, if one call can ask all queues that may run more tasks: it asks all of
+    /// them at once, because it is unknown which queue gets a task first.
     fn ask_all(&mut self) -> Option<Vec<(usize, usize)>> {
         let most =
             self.context.layer_stack.as_ref().map_or(usize::MAX, |layer_stack| layer_stack.batch_controller().most());
@@ -34,7 +34,7 @@ impl Fetcher {
         reaches_all.then(|| self.queues.probe(room, &open, &mut self.random))
     }
 
-    /// Sleeps until some queue may have work, and starts what came.
+    /// Sleeps until some queue may have work, and starts the tasks that came.
     pub(super) async fn wait_for_notification(&mut self) -> Result<Next, BrokerError> {
         let context = Arc::clone(&self.context);
         let asked = self.ask_all();
@@ -51,7 +51,7 @@ impl Fetcher {
                 return context.notification(runs).await.map(Found::ActiveRuns);
             }
             if names.is_empty() {
-                // Nothing can come but a free slot or another queue.
+                // Only a free slot or a change of the queues can end this wait.
                 std::future::pending::<()>().await;
             }
             context.notification(context.broker.wait_for_work(&names, quarantined, SAFETY_NET)).await.map(Found::Queues)
@@ -77,7 +77,7 @@ impl Fetcher {
         let is_over = found.is_none();
         let found = match found {
             Some(found) => found,
-            // What is being taken at this moment is ours.
+            // Tasks that are being taken at this moment belong to this server.
             None if asked.is_some() => {
                 stop.cancel();
                 notification.await?
@@ -114,9 +114,9 @@ impl Fetcher {
     }
 }
 
-/// What a wait ended with.
+/// The result of a wait.
 enum Found {
     ActiveRuns(Vec<Run>),
-    /// Where something may be.
+    /// The queues that may have work.
     Queues(Vec<QueueName>),
 }

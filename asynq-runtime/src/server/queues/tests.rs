@@ -30,7 +30,7 @@ fn a_queue_is_served_by_its_own_entry_or_else_by_the_first_pattern_that_fits() {
     let queues = Queues::new(&entries, &known, false);
     let served: Vec<_> = queues.names().iter().enumerate().map(|(i, name)| (name.as_str(), queues.limit(i))).collect();
     assert_eq!(served, [("tenant:a", Some(1)), ("tenant:vip", Some(5)), ("default", None), ("mails", None)]);
-    // A queue that is named need not exist; of patterns nothing is known then.
+    // A queue that is named need not exist. No queue of a pattern is known then.
     let queues = Queues::new(&entries, [], false);
     assert_eq!(queues.names(), [QueueName::new("tenant:vip").unwrap()]);
     let shown: Vec<_> = shown(&queues.entries).into_iter().map(|q| (q.queue.unwrap(), q.weight.unwrap())).collect();
@@ -74,7 +74,7 @@ fn weights_are_divided_by_their_greatest_common_divisor_but_shown_as_declared() 
     assert_eq!(queues.weights, [6, 3, 1]);
     let shown: Vec<_> = shown(&queues.entries).into_iter().map(|q| q.weight).collect();
     assert_eq!(shown, [Some(60), Some(30), Some(10)]);
-    // The same throws give the same order, divided or not.
+    // The same random numbers give the same order, divided or not.
     let (open, other) = (open(&queues), self::queues(&[6, 3, 1], false));
     let (mut a, mut b) = (Rng::with_seed(3), Rng::with_seed(3));
     assert!((0..100).all(|_| queues.order(&open, &mut a) == other.order(&open, &mut b)));
@@ -101,7 +101,7 @@ fn shares_never_exceed_the_free_slots_and_follow_the_weights() {
     }
     assert_eq!(queues.share(5, &open[1..2], &mut random), [(1, 5)]);
     assert_eq!(queues.share(5, &[], &mut random), []);
-    // A slot more or a million: the same few throws.
+    // A few random numbers are enough for any number of slots.
     assert_eq!(sum(&queues.share(usize::MAX / 2, &open, &mut random)), usize::MAX / 2);
 }
 
@@ -110,7 +110,7 @@ fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
     let queues = queues(&[8, 1, 1], false);
     let mut random = Rng::with_seed(11);
     let table = [
-        // free, room of each        what each is asked for
+        // free, room of each        how many tasks each is asked for
         (10, [2, usize::MAX, 0], [2, 8, 0]),
         (10, [2, 3, 4], [2, 3, 4]),
         (10, [0, 0, 0], [0, 0, 0]),
@@ -175,7 +175,7 @@ fn in_chunks_few_queues_are_asked_and_each_gets_its_share_in_the_long_run() {
     // 1.4 million over 99.
     assert!(by_queue[1..].iter().all(|n| (13_000..15_400).contains(n)), "{by_queue:?}");
 
-    // What a limit leaves goes to others, and a chunk is of no use where all get as much without.
+    // Slots that a limit leaves go to others, and a chunk is of no use where all get as much without.
     let limited = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(99), false);
     let asked = limited.share_in_chunks(100, &self::open(&limited), 16, &mut random);
     assert!(sum(&asked) == 100 && asked.iter().all(|&(_, n)| n <= 2), "{asked:?}");
@@ -208,7 +208,7 @@ fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
             assert!((n as f64 - exact).abs() < 1.0, "{n} of {exact}");
         }
     }
-    // Of a thousand queues it asks no more than fit into one call.
+    // A probe of a thousand queues asks no more than fit into one call.
     let many = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(1000), false);
     let asked = many.probe(5_000, &open(&many), &mut random);
     assert_eq!((asked.len(), sum(&asked)), (MOST_ASKED, 2 * MOST_ASKED));

@@ -14,7 +14,7 @@ use asynq_runtime::{
 
 use super::{Seen, app, blocking, double, record};
 
-/// Notes what passes through it, and is ready when it was asked for the second time.
+/// Notes the requests that pass through it, and is ready when it is polled for the second time.
 struct Gate(Arc<dyn Fn(&str) + Send + Sync>);
 
 struct Gated<S> {
@@ -51,7 +51,7 @@ impl<S: tower::Service<JobRequest>> tower::Service<JobRequest> for Gated<S> {
     }
 }
 
-/// A set-up whose layers, handlers and hooks note in `seen` what they saw, and whose state is another one.
+/// A set-up whose layers, handlers and hooks write to `seen`, and which has a state of its own.
 async fn set_up(app: App, seen: Arc<Seen>) -> Result<App, BoxError> {
     let app = app.url("redis://nobody.invalid").queue("elsewhere", 1).queue_concurrency("low", 4).except(["blocking"]);
     double::job(1).task_id("warm-up").enqueue(&app.client().await?).await?;

@@ -1,4 +1,4 @@
-//! Waits for the ends of tasks: what they cost Redis, and what becomes of them when it is away.
+//! Waits for the ends of tasks: their cost on Redis, and their answers when Redis is away.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ async fn clients(redis: &mut MultiplexedConnection) -> usize {
     list.lines().count()
 }
 
-/// What a Go worker writes when a task has succeeded that is kept.
+/// The commands by which a Go worker completes a task that is kept.
 fn completed(task: &str) -> redis::Pipeline {
     let mut pipeline = redis::pipe();
     pipeline.atomic().hset(format!("asynq:{{default}}:t:{task}"), "state", "completed").ignore();
@@ -56,7 +56,7 @@ async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
     assert_eq!(calls(&mut redis, "hmget").await, WAITERS as u64, "one question each");
     assert_eq!(clients(&mut redis).await, connections, "on one connection");
 
-    // While one task ends the others are asked nothing. Its waiter looks, and reads it as a whole by a script.
+    // Redis is asked nothing about the other tasks when one ends. Its waiter looks, and reads the task as a whole by a script.
     let () = completed("t7").query_async(&mut redis).await.unwrap();
     let ended = soon(waiters.remove(6)).await.unwrap();
     assert!(matches!(ended, TaskEnd::Kept(task) if task.id == "t7" && task.state == TaskState::Completed));
@@ -76,7 +76,7 @@ async fn an_end_that_comes_while_the_connection_is_lost_is_told() {
         put(&broker, &[&name]).await;
         let waiter = wait(&broker, &name, HOUR);
         until_tracked(&mut redis, 1).await;
-        // In one step: nobody is connected when the task ends.
+        // Both happen in one step: no waiter is connected when the task ends.
         let mut pipeline = redis::pipe();
         pipeline.atomic().cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).ignore();
         pipeline.hset(format!("asynq:{{default}}:t:{name}"), "state", "completed").ignore();
@@ -104,9 +104,9 @@ async fn a_wait_is_over_at_its_limit_also_while_redis_stands_still() {
     let waiter = wait(&broker, "t1", Duration::from_millis(200));
     until_tracked(&mut server.foreign().await, 1).await;
     server.stop();
-    // It was seen before, and nothing was received since.
+    // The task was seen before, and no notification was received since.
     assert_eq!(soon(waiter).await.unwrap(), TaskEnd::NotYet(TaskState::Pending));
-    // Of this one nothing is known.
+    // Nothing is known of the task of this wait.
     let unknown = soon(broker.wait_for_end(&queue(), &id("t1"), Duration::from_millis(200))).await;
     assert!(unknown.unwrap_err().is_unavailable());
     let unknown = soon(broker.wait_until_idle(&[queue()], Duration::from_millis(200))).await;
@@ -138,7 +138,7 @@ async fn where_tracking_is_refused_tasks_are_polled() {
 }
 
 #[tokio::test]
-async fn what_is_no_task_is_told_and_a_closed_broker_ends_a_wait() {
+async fn a_key_that_is_not_a_task_is_an_error_and_a_closed_broker_ends_a_wait() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);

@@ -1,4 +1,4 @@
-//! Connects, loses the connection, closes; and never shows a password.
+//! Connections: how they begin, are lost and are closed, and that they never show a password.
 
 use std::{
     sync::Arc,
@@ -43,7 +43,7 @@ async fn a_server_that_repeats_what_it_does_not_know_shows_no_password_and_is_sp
     let server = Server::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]).await;
     let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
     put(&broker, &["a"]).await;
-    // Only the wake-up needs the third version; there is none, so that the caller's own pauses count.
+    // Only the wake-up needs the third version of the protocol; without it the caller's own pauses count.
     let error = broker.wait_for_work(&[queue()], Quarantined::All, Duration::ZERO).await;
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");
 
@@ -104,7 +104,7 @@ async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
     let outer = soon(client.enqueue_many([raw(), raw()])).await.unwrap_err();
     assert!(outer.is_unavailable(), "nothing was sent: {outer:?}");
     server.restart().await;
-    // The same client goes on as soon as there is a Redis again.
+    // The client works again as soon as there is a Redis again.
     eventually("the client reaches the new Redis", async || client.ping().await.ok()).await;
     eventually("the new Redis answers in time", async || client.enqueue(raw()).await.ok()).await;
 }
@@ -123,7 +123,7 @@ async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
     let mut server = Server::start(&[]).await;
     let broker = server.broker_with(in_time(BRIEF)).await;
     let pings = async || broker.ping().await.ok();
-    // Only the call's own time can end it while Redis stands still.
+    // Only the time limit of the call can end it while Redis stands still.
     server.stop();
     let error = soon(broker.ping()).await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
@@ -183,7 +183,7 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
         let broker = Arc::new(server.broker().await);
         (server, broker)
     });
-    // Nobody drives the runtime that connected; the heartbeat runtime has one of its own.
+    // The runtime that connected is not driven any more; the heartbeat runtime has connections of its own.
     runtime().block_on(async {
         put(&broker, &["a"]).await;
         let runs = take(&broker, &member("me"), 1).await;

@@ -1,4 +1,4 @@
-//! The connection that a lone caller's own task drives: what becomes of it, and of calls that it fails.
+//! The connection that a lone caller's own task drives: how it begins and ends, and calls on it that fail.
 
 use std::{
     pin::pin,
@@ -19,7 +19,7 @@ use super::{
     tasks::*,
 };
 
-/// The connections that callers drive: the only ones of the second protocol, but for `redis` itself.
+/// Returns the ids of the connections that callers drive: the only ones of the second protocol, but for `redis` itself.
 pub(crate) async fn direct(redis: &mut MultiplexedConnection) -> Vec<i64> {
     let own: i64 = redis::cmd("CLIENT").arg("ID").query_async(redis).await.unwrap();
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
@@ -38,7 +38,7 @@ async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> (i64, 
     warm_after(broker, redis, 0).await
 }
 
-/// The same for the connection that comes after the one of this id, if it has not come already.
+/// Warms up as [`warm`] does, for the connection that comes after the one with the id `gone`, if it has not come already.
 async fn warm_after(broker: &RedisBroker, redis: &mut MultiplexedConnection, gone: i64) -> (i64, usize) {
     let mut n = 0;
     let id = eventually("the broker opens a connection", async || {
@@ -47,7 +47,7 @@ async fn warm_after(broker: &RedisBroker, redis: &mut MultiplexedConnection, gon
             n += 1;
             put(broker, &[&format!("warm{gone}-{n}")]).await;
         }
-        // It is of use only after its greeting, which ends with the question whether it may kill.
+        // The connection is of use only after its greeting, which ends with the question whether it may kill.
         let id = direct(redis).await.into_iter().find(|id| *id > gone)?;
         (last_command(redis, id).await == "evalsha").then_some(id)
     });
@@ -90,9 +90,9 @@ async fn who_enqueues_one_by_one_gets_a_connection_and_the_same_answers() {
     assert_eq!((pending(&broker).await, direct(&mut redis).await), (n + 5, vec![id]));
 }
 
-/// One call on the direct connection and one beside it, which does not wait for it.
+/// One call is held up on the direct connection, and the next one, beside it, does not wait.
 #[tokio::test]
-async fn nobody_waits_for_a_caller_that_is_not_polled() {
+async fn no_call_waits_for_a_caller_that_is_not_polled() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
@@ -121,7 +121,7 @@ async fn a_caller_that_goes_away_takes_its_connection_along() {
     assert!((n + 1..=n + 2).contains(&stored), "the dropped one is stored once or not at all: {stored} after {n}");
 }
 
-/// On this connection: stored, answer lost, run and deleted, before the call is repeated.
+/// A task is stored on this connection, its answer lost, and the task run and deleted before the call is repeated.
 #[tokio::test]
 async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run() {
     let server = Server::start(&[]).await;
@@ -152,7 +152,7 @@ async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run
     }
 }
 
-/// What was sent here arrives when the repeat has been answered: it must not be run any more.
+/// A call that was sent here arrives when its repeat has been answered: it must not take effect any more.
 #[tokio::test]
 async fn a_call_that_redis_reads_late_is_not_stored_again() {
     let server = Server::start(&[]).await;
@@ -189,7 +189,7 @@ async fn a_redis_that_stands_still_stores_each_task_once() {
     });
     let observer = server.broker().await;
     assert_eq!(pending(&observer).await, n + 1);
-    // The same when Redis takes commands and does not run them.
+    // Redis now takes commands and does not run them.
     let (_, more) = warm_after(&broker, &mut redis, gone).await;
     let ms = u64::try_from(STILL.as_millis()).unwrap();
     let () = redis::cmd("CLIENT").arg("PAUSE").arg(ms).arg("ALL").query_async(&mut redis).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_redis_that_stands_still_stores_each_task_once() {
     assert_eq!(pending(&observer).await, n + more + 2);
 }
 
-/// Enqueues this task until the broker says that it is there. On a machine that stands still as well one call may take too long.
+/// Enqueues a task until the broker says that it is there. If the machine stands still as well, one call may take too long.
 async fn put_for_sure(broker: &RedisBroker, id: &str) {
     let mut is_unsure = false;
     eventually("the task is there", async || match broker.enqueue(vec![task(id)]).await.remove(0) {
@@ -213,7 +213,7 @@ async fn put_for_sure(broker: &RedisBroker, id: &str) {
 }
 
 #[tokio::test]
-async fn a_connection_that_was_closed_while_nobody_looked_costs_no_call() {
+async fn a_connection_that_was_closed_while_it_was_idle_costs_no_call() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
@@ -227,7 +227,7 @@ async fn a_connection_that_was_closed_while_nobody_looked_costs_no_call() {
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
     put(&broker, &["forgotten"]).await;
     assert_eq!((direct(&mut redis).await, last_command(&mut redis, id).await), (vec![id], "eval".to_owned()));
-    // An idle time-out of the server ends all that say nothing.
+    // An idle time-out of the server ends all connections without traffic.
     let () = redis::cmd("CLIENT")
         .arg("KILL")
         .arg("TYPE")
@@ -274,13 +274,13 @@ fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
         (!ids(&mut redis).is_empty()).then_some(())
     });
     let of_one = ids(&mut redis);
-    // Callers of two runtimes by turns: each is served, and nobody's connection is taken away.
+    // Callers of two runtimes take turns: each is served, and no connection is taken away.
     for turn in 0..20 {
         one.block_on(put(&broker, &[&format!("a{turn}")]));
         two.block_on(put(&broker, &[&format!("b{turn}")]));
     }
     assert_eq!(ids(&mut redis), of_one);
-    // Its runtime is gone: the other's callers go on, and get one.
+    // The runtime of the connection is gone: callers of the other one go on, and get a connection.
     drop(one);
     eventually_blocking("the second runtime gets a connection", || {
         for _ in 0..8 {
@@ -312,7 +312,7 @@ async fn without_the_right_to_end_a_connection_there_is_none() {
     assert_eq!(pending(&broker).await, 200);
 }
 
-/// The last command of a caller's connection of this user.
+/// Returns the last command of a caller's connection of this user.
 async fn last_of(redis: &mut MultiplexedConnection, user: &str) -> String {
     for id in direct(redis).await {
         let list: String = redis::cmd("CLIENT").arg("LIST").arg("ID").arg(id).query_async(redis).await.unwrap();

@@ -13,7 +13,7 @@ use super::{server::Server, tasks::*};
 const DUE: &str = "asynq:{default}:x:due";
 const DAY: i64 = 86_400;
 
-/// Enqueues tasks that are due in a second, and does with them what Go does: takes them out of `scheduled`, and runs them.
+/// Enqueues tasks that are due in a second, takes them out of `scheduled`, as Go does, and runs them.
 async fn run_by_go(broker: &RedisBroker, redis: &mut MultiplexedConnection, ids: &[String]) {
     let new = ids.iter().map(|id| {
         let mut new = task(id);
@@ -28,7 +28,7 @@ async fn run_by_go(broker: &RedisBroker, redis: &mut MultiplexedConnection, ids:
 }
 
 #[tokio::test]
-async fn times_that_nobody_needs_go_with_the_next_that_come_and_the_key_ends_by_itself() {
+async fn stale_times_go_with_the_next_that_come_and_the_key_ends_by_itself() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
@@ -40,11 +40,11 @@ async fn times_that_nobody_needs_go_with_the_next_that_come_and_the_key_ends_by_
         let members: usize = redis.zcard(DUE).await.unwrap();
         most = most.max(members);
     }
-    // Three seconds of ten tasks each, and those that came with the last.
+    // Three seconds of ten tasks each are kept, and those that came with the last call.
     assert!(most <= 40, "{most} of 400 times were kept at once");
     let ends: i64 = redis.ttl(DUE).await.unwrap();
     assert!((DAY - 60..=DAY + 1).contains(&ends), "{ends}");
-    // A later time lets it last longer, an earlier one no shorter.
+    // A later time makes the key last longer, an earlier one no shorter.
     for days in [3, 2] {
         let mut late = task(&format!("in {days} days"));
         late.when = When::In(Duration::from_secs(days * 86_400));
@@ -88,7 +88,7 @@ async fn the_exact_times_of_tasks_that_still_wait_are_kept() {
         new.when = When::In(Duration::from_millis(ms));
         new
     };
-    // In due order, which is not that of their names, all within a second.
+    // The tasks are in due order, which is not that of their names, all within a second.
     for (id, ms) in [("c", 1_100), ("b", 1_200), ("a", 1_300)] {
         broker.enqueue(vec![delayed(id, ms)]).await.remove(0).unwrap();
     }
@@ -101,12 +101,12 @@ async fn the_exact_times_of_tasks_that_still_wait_are_kept() {
 }
 
 #[tokio::test]
-async fn times_that_nobody_needs_take_no_room_from_tasks_that_are_due() {
+async fn stale_times_take_no_room_from_tasks_that_are_due() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let now = clock_seconds(&broker);
-    // Nobody of ours was there while Go worked; and Go's own tasks are due.
+    // No server of ours was there while Go worked; and Go's own tasks are due.
     let stale: Vec<(i64, String)> = (0..1_000).map(|i| ((now - 60) * 1000 + i, format!("s:gone-{i}"))).collect();
     let () = redis.zadd_multiple(DUE, &stale).await.unwrap();
     put(&broker, &["due"]).await;

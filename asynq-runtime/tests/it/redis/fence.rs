@@ -29,7 +29,7 @@ async fn a_task_goes_through_its_life_and_leaves_only_counters() {
     assert_eq!(broker.queues().await.unwrap(), [queue()]);
 }
 
-/// One field holds since when a task is pending, or else the token of its run. They may be equal by chance.
+/// One field holds either the time since when a task is pending, or the token of its run. They may be equal by chance.
 #[tokio::test]
 async fn a_task_that_is_pending_since_the_moment_that_a_token_names_is_taken_like_any_other() {
     let server = Server::start(&[]).await;
@@ -51,9 +51,9 @@ async fn a_task_that_is_pending_since_the_moment_that_a_token_names_is_taken_lik
     }
 }
 
-/// Attack A: our recoverer requeued the task and somebody runs it or ended it; the late one changes nothing.
+/// Attack A: our recoverer requeued the task, and another run has it or ended it; the late outcome changes nothing.
 #[tokio::test]
-async fn a_late_outcome_changes_nothing_whoever_took_the_task() {
+async fn a_late_outcome_changes_nothing_for_any_holder() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
@@ -118,7 +118,7 @@ async fn a_run_of_a_go_worker_is_not_ours_and_gets_gos_grace() {
 /// A primary that became a replica, or that cannot save its data, still answers reads: no server can extend meanwhile,
 /// and a recoverer that took each lapsed lease for a death would run everything twice when it takes writes again.
 #[tokio::test]
-async fn while_redis_takes_no_writes_nobody_looks_for_lapsed_leases() {
+async fn while_redis_takes_no_writes_no_server_looks_for_lapsed_leases() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
@@ -136,7 +136,7 @@ async fn while_redis_takes_no_writes_nobody_looks_for_lapsed_leases() {
     assert!(broker.until_lapse(&[queue()]).await.unwrap().is_zero());
 }
 
-/// One dead worker does not make every server ask each of its queues every second.
+/// A dead worker must not make every server ask each of its queues every second.
 #[tokio::test]
 async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others() {
     let server = Server::start(&[]).await;
@@ -148,7 +148,7 @@ async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others
     assert_eq!(take(&broker, &member("dead"), 1).await.len(), 1);
     clock.advance(Duration::from_secs(31));
     eventually("the lapse is seen", async || broker.until_lapse(&queues).await.unwrap().is_zero().then_some(())).await;
-    // What is known is asked again now and then, which is a plain look.
+    // Known answers are read again now and then by a plain ZRANGE.
     let but_looks = async |redis: &mut _| commands(redis).await - calls(redis, "zrange").await;
     let before = but_looks(&mut redis).await;
     assert!(broker.until_lapse(&queues).await.unwrap().is_zero());
@@ -157,7 +157,7 @@ async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others
     assert!((3..100).contains(&sent), "{sent} commands");
 }
 
-/// D and E: a repeat is recognised, and a lapsed lease that nobody took is still ours.
+/// D and E: a repeat is recognised, and a lapsed lease that no recoverer took is still ours.
 #[tokio::test]
 async fn a_repeated_outcome_is_ok_and_so_is_one_after_a_lapsed_lease() {
     let server = Server::start(&[]).await;

@@ -1,4 +1,4 @@
-//! The connection that a fetcher drives: its life, the calls that it fails, and callers that are held up.
+//! The connection that a fetcher drives: its life, the calls on it that fail, and callers that are held up.
 
 use std::{
     pin::pin,
@@ -26,12 +26,12 @@ use super::{
     tasks::*,
 };
 
-/// Fetches, in vain, until that happens on a connection of its own; returns its id.
+/// Fetches, in vain, until a fetch has a connection of its own; returns its id.
 async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
     warm_after(broker, redis, 0).await
 }
 
-/// The same for the connection that comes after the one of this id, if it has not come already.
+/// Warms up as [`warm`] does, for the connection that comes after the one with the id `gone`, if it has not come already.
 async fn warm_after(broker: &RedisBroker, redis: &mut MultiplexedConnection, gone: i64) -> i64 {
     eventually("the broker opens a connection", async || {
         assert!(take(broker, &member("me"), 1).await.is_empty());
@@ -65,7 +65,7 @@ async fn who_fetches_gets_a_connection_and_the_same_answers() {
     let runs = take(&broker, &member("me"), 2).await;
     assert_eq!(ids(&runs), ["a", "b"]);
     assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
-    // Ended by somebody, and the script forgotten: the call goes another way.
+    // Another client ended the connection, and the script is forgotten: the call goes another way.
     let () = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(&mut redis).await.map(|_: i64| ()).unwrap();
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
     assert_eq!(ids(&take(&broker, &member("me"), 5).await), ["c"]);
@@ -94,7 +94,7 @@ async fn a_fetch_that_redis_refused_costs_no_connection() {
     assert!(direct(&mut redis).await.contains(&id));
 }
 
-/// On this connection, the answer to a dequeue is lost.
+/// The answer to a dequeue is lost on this connection.
 #[tokio::test]
 async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
     let server = Server::start(&[]).await;
@@ -117,7 +117,7 @@ async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
     }
 }
 
-/// What was sent here arrives when its tasks have been looked for: it must not be run any more.
+/// A dequeue that was sent here arrives when its tasks have been looked for: it must not run any more.
 #[tokio::test]
 async fn a_fetch_that_redis_reads_late_takes_nothing() {
     let server = Server::start(&[]).await;
@@ -151,7 +151,7 @@ async fn a_fetch_that_is_held_up_is_released_and_returns_nothing() {
     let released = broker.release_unanswered(&me, Duration::ZERO).await.unwrap();
     assert_eq!(released.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["a"]);
     assert!(broker.release_unanswered(&me, Duration::ZERO).await.unwrap().is_empty(), "once is enough");
-    // Its connection was ended, or its answer had come: either way the task is not here.
+    // The connection was ended, or the answer had come: either way the task is not here.
     if let Ok(runs) = held_up.await {
         assert!(runs.is_empty(), "{runs:?}");
     }
@@ -161,7 +161,7 @@ async fn a_fetch_that_is_held_up_is_released_and_returns_nothing() {
 }
 
 #[tokio::test]
-async fn a_fetch_that_is_dropped_leaves_its_task_to_whoever_asks_first() {
+async fn a_fetch_that_is_dropped_leaves_its_task_to_the_first_that_asks() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
@@ -187,7 +187,7 @@ async fn a_fetch_that_is_dropped_leaves_its_task_to_whoever_asks_first() {
     }
 }
 
-/// The ids of the connections that are told of changes, and of the others of the third protocol.
+/// Returns the ids of the connections that are notified of changes, and of the others of the third protocol.
 async fn listening(redis: &mut MultiplexedConnection) -> (Vec<i64>, Vec<i64>) {
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
     let word = |line: &str, name: &str| line.split(' ').find_map(|word| word.strip_prefix(name).map(str::to_owned));
@@ -198,13 +198,13 @@ async fn listening(redis: &mut MultiplexedConnection) -> (Vec<i64>, Vec<i64>) {
     (ids(told), ids(others))
 }
 
-/// The id of the connection that all who wait for something else share.
+/// Returns the id of the connection that all other kinds of waits share.
 async fn shared(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
     broker.wait_for_due(&[queue()], Duration::ZERO).await.unwrap();
     listening(redis).await.0[0]
 }
 
-/// Waits, in vain, until that happens on a connection of its own; returns its id.
+/// Waits, in vain, until a wait has a connection of its own; returns its id.
 async fn warm_wait(broker: &RedisBroker, redis: &mut MultiplexedConnection, shared: i64) -> i64 {
     eventually("a wait has a connection of its own", async || {
         broker.wait_for_work(&[queue()], Quarantined::All, Duration::from_millis(1)).await.unwrap();
@@ -238,7 +238,7 @@ async fn who_waits_again_is_notified_of_a_task_on_its_own_connection_and_of_noth
         let last = last_command(&mut redis, id).await;
         assert!(["exists", "llen"].contains(&last.as_str()), "{last}");
         assert_eq!(ids(&take(&broker, &member("me"), 1).await), [task]);
-        // What has come and gone since the last wait is not a notification.
+        // A task that has come and gone since the last wait is not a notification.
         broker.wait_for_work(&queues, Quarantined::All, Duration::ZERO).await.unwrap();
         let gone = format!("gone with {task}");
         put(&producer, &[&gone]).await;
@@ -257,7 +257,7 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
     let shared = shared(&broker, &mut redis).await;
     for (kills_own, queue_of_round) in [(true, "first"), (false, "second")] {
         let own = warm_wait(&broker, &mut redis, shared).await;
-        // A queue that nobody has asked for: what is tracked from here on is of this wait, and nothing wakes it.
+        // No other wait asks for this queue: keys that are tracked from here on are those of this wait, and nothing wakes it.
         let (queues, before) = ([QueueName::new(queue_of_round).unwrap()], tracked_keys(&mut redis).await);
         let killed = async {
             until_tracked(&mut redis, before + 2).await;
@@ -269,7 +269,7 @@ async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
         let (woken, ()) =
             soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), killed) }).await;
         woken.unwrap();
-        // A connection that ended before the wait, perhaps with its Redis.
+        // The connection ends before the wait, as with a Redis that ended.
         let own = warm_wait(&broker, &mut redis, shared).await;
         kill(&mut redis, own).await;
         put(&broker, &[queue_of_round]).await;
@@ -299,20 +299,21 @@ struct Blocked {
     _server: Server,
 }
 
-/// A third of it may pass before the heartbeat runtime extends it, and a busy machine may be late for that by several seconds.
+/// A third of the lease may pass before the heartbeat runtime extends it, and a busy machine may be late for that by several
+/// seconds.
 const LEASE: Duration = Duration::from_secs(12);
 
-/// Of the worker whose thread is blocked.
+/// The shutdown timeout of the worker whose thread is blocked.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_millis(50);
 
-/// More than a few fetches take, so that the next fetch is always on its way.
+/// More tasks than a few fetches take, so that the next fetch is always on its way.
 const ALL: usize = 900;
 
 fn names() -> Vec<String> {
     (0..ALL).map(|n| format!("t{n:03}")).collect()
 }
 
-/// Lets the first job that starts block the thread. Nothing else runs from then on, whichever job that is.
+/// Lets the first job that starts block the thread. No other job runs from then on, whichever job blocks.
 async fn blocked() -> Blocked {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
@@ -343,7 +344,7 @@ async fn blocked() -> Blocked {
         });
     let worker = builder.build().await.unwrap();
     let running = jobs.spawn(worker.start()).await.unwrap().unwrap();
-    // Until its connection is there, its fetches go another way. The producer has one, too.
+    // The fetches go another way until there is a connection for them. The producer has one, too.
     let mut n = 0;
     eventually("worker and producer have connections", async || {
         // Eight calls in a row, with little time between them.
@@ -360,7 +361,7 @@ async fn blocked() -> Blocked {
     })
     .await;
     ran.lock().unwrap().clear();
-    // While the queue is paused nothing is fetched. So no fetch finds less than it asks for.
+    // No task is fetched while the queue is paused, so no fetch finds fewer tasks than it asks for.
     assert!(broker.pause(&queue()).await.unwrap());
     let names = names();
     put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -369,7 +370,7 @@ async fn blocked() -> Blocked {
     Blocked { broker, running, jobs, gate, ran, _server: server }
 }
 
-/// Where the only thread for jobs is blocked, the tasks of a fetch that it has not read go to others before a lease is over.
+/// If the only thread for jobs is blocked, the tasks of a fetch that it has not read go to others before a lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
     let Blocked { broker, running, jobs, gate, ran, _server } = blocked().await;
@@ -382,11 +383,11 @@ async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
     assert!(kept > 0, "the worker has those that it started");
     assert_eq!(ids(&runs), names()[kept..]);
     assert!(runs.iter().all(|run| run.crashes == 0), "nobody died");
-    // Together: nobody extends their leases.
+    // The tasks are settled together, because their leases are not extended.
     let done: Vec<_> = runs.iter().map(|run| settlement(run, Action::Done)).collect();
     let settled = broker.settle(&done).await;
     assert!(settled.iter().all(|settled| matches!(settled, Ok(Settled::Ok))), "{settled:?}");
-    // Longer than a lease, which the heartbeat runtime extends.
+    // This takes longer than a lease, which the heartbeat runtime extends.
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 4)).await;
     drop(gate);
@@ -408,7 +409,7 @@ async fn a_blocked_worker_that_leaves_requeues_all_that_it_has() {
     let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
     assert_eq!(*ran.lock().unwrap(), [""; 0], "no job has ended");
     let stats = broker.queue_stats(&queue()).await.unwrap();
-    // On a slow machine some are left to their leases.
+    // On a slow machine some tasks are left to their leases.
     assert!(stats.active == 0 || !is_in_time, "{stats:?}");
     let back = take(&broker, &member("other"), ALL).await;
     assert!(ids(&back).is_sorted(), "{:?}", ids(&back));

@@ -1,4 +1,4 @@
-//! What no program of asynq's would write: ids in two places, scores at the ends of the numbers, names without keys.
+//! Contents that no program of asynq's would write: ids in two places, scores at the ends of the numbers, names without keys.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn an_id_in_two_places_runs_and_ends() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
-    // In pending while it is active: the run that is there is neither lost nor joined by a second one for ever.
+    // The id is in pending while its task is active: the run is neither lost nor joined by a second one for ever.
     put(&broker, &["a"]).await;
     let run = take(&broker, &member("me"), 1).await.remove(0);
     let () = redis.lpush("asynq:{default}:pending", "a").await.unwrap();
@@ -35,7 +35,7 @@ async fn an_id_in_two_places_runs_and_ends() {
     assert!(take(&broker, &member("me"), 9).await.is_empty());
     assert!(broker.queue_stats(&queue()).await.unwrap().is_idle());
 
-    // In scheduled and in retry: it is due twice and runs once.
+    // The id is in scheduled and in retry: the task is due twice and runs once.
     put(&broker, &["b"]).await;
     let run = take(&broker, &member("me"), 1).await.remove(0);
     settle(&broker, &run, retry(Duration::from_secs(1))).await;
@@ -77,7 +77,7 @@ async fn scores_at_the_ends_of_the_numbers_are_read_and_stop_nothing() {
 }
 
 #[tokio::test]
-async fn a_pause_of_a_foreign_type_and_names_without_keys_hurt_nobody() {
+async fn a_pause_of_a_foreign_type_and_names_without_keys_do_no_harm() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
@@ -126,7 +126,7 @@ async fn a_group_of_two_hundred_thousand_is_taken_in_slices() {
         assert!(set.members.iter().all(|member| member.message.is_ok()));
         let left: usize = redis.zcard(keys[0]).await.unwrap();
         assert_eq!(left, 200_000 - taken * TaskSet::MOST);
-        // Others wait while the script looks at the members of the set, and at no other task of the group.
+        // Other clients wait while the script looks at the members of the set, and at no other task of the group.
         let cost = commands(&mut redis).await - before;
         assert!(cost < 2 * TaskSet::MOST as u64, "{cost} commands for {} members", TaskSet::MOST);
     }

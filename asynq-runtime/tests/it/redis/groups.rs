@@ -1,4 +1,4 @@
-//! Groups in a Redis that is full, forgets, or holds keys of others; what only its keys show.
+//! Groups in a Redis that is full, forgets, or holds keys of others; and results that only its keys show.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn claim(broker: &RedisBroker, size: usize) -> Option<TaskSet> {
     broker.claim_set(&queue(), &GroupName::new("g").unwrap(), &rules).await.unwrap()
 }
 
-/// What becomes of a set: `made` of most of it, its second task alone, its third archived.
+/// The outcome of a set: `made` of most of it, its second task alone, its third archived.
 fn outcome(set: &TaskSet) -> SetOutcome {
     let mut made = task(set.task_id(0).as_str());
     made.message.r#type = "made".into();
@@ -116,7 +116,7 @@ async fn a_lost_answer_ends_a_set_once() {
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
-    // The script is known from here on, so that one write is one try.
+    // Redis knows the script from here on, so that one write is one try.
     let warm = gather(&direct, &["warm"]).await;
     direct.finish_set(&warm, &SetOutcome::default()).await.unwrap();
     let set = gather(&broker, &["a", "b", "c"]).await;
@@ -131,7 +131,7 @@ async fn a_lost_answer_ends_a_set_once() {
     assert_eq!((stats.pending, stats.active, stats.archived, stats.aggregating), (0, 2, 1, 0));
 }
 
-/// A failover may lose the receipt; the ids are made of the set's.
+/// A failover may lose the receipt; the ids of made tasks are derived from the id of the set.
 #[tokio::test]
 async fn a_set_that_was_ended_is_known_by_what_was_made_of_it() {
     let server = Server::start(&[]).await;
@@ -270,7 +270,7 @@ async fn a_set_that_cannot_go_back_does_not_keep_the_others_waiting() {
     broker.claim_set(&queue(), &h, &rules).await.unwrap().unwrap();
     let () = redis.set(GROUP, "of a foreign program").await.unwrap();
     let sets = "asynq:{default}:aggregation_sets";
-    // Entries that name nothing go away.
+    // Entries that do not name a set go away.
     for nonsense in ["asynq:{default}:g:x:gone", "asynq:{other}:g:x:y", "nonsense", ""] {
         let () = redis.zadd(sets, nonsense, 1).await.unwrap();
     }
@@ -285,7 +285,7 @@ async fn a_set_that_cannot_go_back_does_not_keep_the_others_waiting() {
 }
 
 #[tokio::test]
-async fn an_id_whose_task_lives_elsewhere_is_no_part_of_a_set_and_keeps_its_task() {
+async fn an_id_whose_task_lives_elsewhere_is_not_a_part_of_a_set_and_keeps_its_task() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
@@ -297,7 +297,7 @@ async fn an_id_whose_task_lives_elsewhere_is_no_part_of_a_set_and_keeps_its_task
     }
     let set = claim(&broker, 1).await.unwrap();
     assert_eq!(set.members.iter().map(|member| member.id.as_str()).collect::<Vec<_>>(), ["a"]);
-    // Somebody runs a task of the set by hand, before it ends.
+    // A client runs a task of the set by hand, before the set ends.
     let () = redis.hset("asynq:{default}:t:a", "state", "pending").await.unwrap();
     let () = redis.lpush("asynq:{default}:pending", "a").await.unwrap();
     broker.finish_set(&set, &SetOutcome::default()).await.unwrap();

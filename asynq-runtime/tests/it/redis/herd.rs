@@ -1,5 +1,5 @@
-//! What one enqueue costs Redis beside servers that have nothing to do: it depends on how many they are, and not on how many
-//! queues they serve.
+//! The cost of one enqueue on Redis beside servers that have nothing to do. It depends on the number of servers, and not on the
+//! number of queues that they serve.
 
 use std::{
     collections::HashMap,
@@ -34,7 +34,7 @@ fn name(i: usize) -> String {
     format!("tenant:{i}")
 }
 
-/// So many servers of all these queues, which know of each other and wait, and come to Redis by `url`.
+/// Starts `servers` servers of `queues` queues, which connect to Redis by `url`; returns when they know of each other and wait.
 async fn waiting(redis: &Redis, url: &str, servers: usize, queues: usize) -> Vec<Running> {
     let mut foreign = redis.foreign().await;
     let names: Vec<String> = (0..queues).map(name).collect();
@@ -51,18 +51,18 @@ async fn waiting(redis: &Redis, url: &str, servers: usize, queues: usize) -> Vec
         soon(one.signals().beat.reached(one.signals().beat.count() + 2)).await;
         soon(one.signals().cleaned.reached(1)).await;
     }
-    // What is read to wait for tasks, and what is read to wait for due ones.
+    // The tracked keys are those of waits for tasks and of waits for due tasks.
     until_tracked(&mut foreign, 5 * queues as u64).await;
     running
 }
 
 /// Commands that one waiting server may send for one enqueue.
 const PER_WAKE: u64 = 3;
-/// What a server asks again every ten seconds, whatever it was told, is no more than this.
+/// The most commands that a server repeats every ten seconds, whether or not it was notified.
 const NET: u64 = 64;
 
-/// Runs so many tasks one after the other. Returns what servers sent to find them, without the enqueues and outcomes, and what
-/// they may have asked again meanwhile.
+/// Runs [`TASKS`] tasks one after the other. Returns the commands that servers sent to find them, without the enqueues and
+/// outcomes, and the most commands that servers may have repeated meanwhile.
 async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Running], queues: usize) -> (u64, u64) {
     let settled = || running.iter().map(|one| one.signals().settled.count()).sum::<u64>();
     let sent = |calls: &HashMap<String, u64>| {
@@ -78,10 +78,11 @@ async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Runn
     (sent - 2 * TASKS, (begun.elapsed().as_secs() / 10 + 1) * NET * running.len() as u64)
 }
 
-/// What the wakes of so many tasks cost at most: no more than so much for each, whatever the number of queues.
+/// Checks the cost of the wakes of [`TASKS`] tasks: at most [`PER_WAKE`] per task and server, whatever the number of queues.
 ///
-/// A server's first wait on one of its connections asks for every queue. Most come before the first task; one of each server may
-/// come later, depending on which server is polled first. So of one measurement more than there are servers, one has none.
+/// A server's first wait on one of its connections asks for every queue. Most first waits come before the first task. One of each
+/// server may come later, depending on which server is polled first, so among one measurement more than there are servers, one
+/// has none.
 async fn expect_cheap_wakes(redis: &mut MultiplexedConnection, client: &Client, running: &[Running], queues: usize) {
     let servers = running.len() as u64;
     run(redis, client, running, queues).await;
@@ -109,11 +110,11 @@ async fn a_wake_up_costs_the_same_whatever_the_number_of_queues() {
             one.shutdown().await.unwrap();
         }
     };
-    // At once, on a Redis each: most of it is waiting for beats.
+    // The cases run at once, on a Redis each: most of the time they wait for beats.
     tokio::join!(cheap(1, 1), cheap(1, 10), cheap(1, 500), cheap(4, 1), cheap(4, 10), cheap(4, 500));
 }
 
-/// The same where every answer is late: while a server works off one queue, time passes, and the others stay empty all the same.
+/// Every answer is late here: while a server works off one queue, time passes, and the others stay empty all the same.
 #[tokio::test]
 async fn a_wake_up_far_from_redis_costs_no_more() {
     let redis = Redis::start(&[]).await;
@@ -144,7 +145,7 @@ async fn a_look_at_many_queues_asks_only_for_those_that_have_changed() {
         assert_eq!(broker.dequeue(&member, &[Wanted { queue: queue.clone(), n: 1 }]).await.unwrap().len(), 1);
         assert_eq!(broker.ready(&queues, Quarantined::All).await.unwrap().len(), 200, "each has a second task");
     }
-    // All of them once on the connection that all share, and once on the looks' own, which is there later.
+    // Each queue is asked for once on the connection that all share, and once on that of the looks, which is there later.
     let asked = calls(&mut foreign, "llen").await - before;
     assert!(asked <= 4 * 200, "{asked} lengths for 200 looks, each after a change of one queue");
 }

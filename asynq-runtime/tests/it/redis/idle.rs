@@ -1,4 +1,4 @@
-//! What a server costs Redis that has nothing to do.
+//! The cost of an idle server on Redis.
 
 use std::{sync::Arc, time::Instant};
 
@@ -16,7 +16,7 @@ async fn nothing() -> JobResult {
     Ok(())
 }
 
-/// Waits for so many beats from now on; when one was told, none is on its way.
+/// Waits for `times` beats from now on; after a beat has been counted, none is on its way.
 async fn beats(running: &Running, times: u64) {
     let beat = &running.signals().beat;
     soon(beat.reached(beat.count() + times)).await;
@@ -36,7 +36,7 @@ async fn an_idle_server_costs_no_more_than_three_commands_a_second() {
 
     let mut foreign = redis.foreign().await;
     let (begun, before) = (Instant::now(), commands(&mut foreign).await);
-    // Five seconds each. What comes every ten seconds comes once more or less often in a part of the time.
+    // Each beat takes five seconds. A command of every ten seconds comes once more or less often in a part of the time.
     beats(&running, 6).await;
     let sent = commands(&mut foreign).await - before;
     assert!(sent >= 6, "the beats are counted");
@@ -55,7 +55,7 @@ async fn an_idle_server_costs_the_same_whatever_the_number_of_queues() {
     let () = foreign.sadd("asynq:queues", &names).await.unwrap();
     let server = Server::builder("").broker(Arc::new(redis.broker().await)).queue("tenant:*", 1);
     let server = server.registry(Registry::only::<(nothing,)>().unwrap());
-    // It looks for ripe groups, too, every second.
+    // The server looks for ripe groups, too, every second.
     let server = server.aggregate("", |_, _| Err::<RawTask, _>("there are no groups")).group_grace("10s");
     let running = server.build().await.unwrap().start().await.unwrap();
     // The first wait is on the connection that all share, and the next ones are on one of their own.
@@ -67,8 +67,8 @@ async fn an_idle_server_costs_the_same_whatever_the_number_of_queues() {
     soon(running.signals().cleaned.reached(1)).await;
     beats(&running, 2).await;
 
-    // A slow machine may still look at all queues for the first time. Three a second as with one queue, and of each of five topics
-    // the 32 oldest answers every ten seconds.
+    // A slow machine may still look at all queues for the first time. An idle server sends three commands a second, as with one
+    // queue, and repeats every ten seconds the 32 oldest answers of each of five topics.
     eventually("the server has come to rest", async || {
         let (begun, before) = (Instant::now(), commands(&mut foreign).await);
         beats(&running, 3).await;
@@ -93,7 +93,7 @@ async fn a_queue_that_comes_is_served_without_a_look_at_all_again_and_again() {
     }
     let looks = calls(&mut foreign, "smembers").await;
     assert!(looks > 0, "the looks are counted");
-    // Before and after each announcement is asked for, and every ten seconds whatever was announced.
+    // A server looks before and after each announcement, and every ten seconds in any case.
     let allowed = 6 + 2 * (begun.elapsed().as_secs() / 10);
     assert!(looks <= allowed, "{looks} looks, {allowed} may be");
     running.shutdown().await.unwrap();

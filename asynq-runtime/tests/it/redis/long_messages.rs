@@ -14,7 +14,7 @@ use super::{
     tasks::*,
 };
 
-/// Number, time, microseconds, the command, address and name of the client.
+/// An entry of the log of slow calls: number, time, microseconds, the command, address and name of the client.
 type SlowCall = (i64, i64, i64, Vec<Vec<u8>>, String, String);
 
 fn long(id: &str) -> NewTask {
@@ -32,7 +32,7 @@ fn of(calls: &HashMap<String, u64>, name: &str) -> u64 {
     calls.get(name).copied().unwrap_or_default()
 }
 
-/// The keys in which messages went beside a script.
+/// Returns the keys in which messages went beside a script.
 async fn left_behind(redis: &mut MultiplexedConnection) -> Vec<String> {
     redis.keys("asynq:{default}:x:msg:*").await.unwrap()
 }
@@ -106,14 +106,14 @@ async fn a_long_message_that_cannot_be_stored_leaves_nothing_behind() {
 async fn a_full_redis_refuses_long_messages_and_keeps_none_of_them() {
     let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
-    // So that Redis knows the script.
+    // This call makes the script known to Redis.
     broker.enqueue(vec![long("a")]).await.remove(0).unwrap();
     let used = async |redis: &mut MultiplexedConnection| -> u64 {
         let memory: String = redis::cmd("INFO").arg("memory").query_async(redis).await.unwrap();
         memory.lines().find_map(|line| line.strip_prefix("used_memory:")?.parse().ok()).unwrap()
     };
     let lock = |id: &str| Some(UniqueLock { key: format!("asynq:{{default}}:unique:email:{id}"), ttl: HOUR });
-    // Room for some of the ten.
+    // There is room for some of the ten tasks.
     for (round, with_lock) in [false, true, false, true].into_iter().enumerate() {
         let most = used(&mut redis).await + 500_000;
         let () = redis::cmd("CONFIG").arg("SET").arg("maxmemory").arg(most).query_async(&mut redis).await.unwrap();
@@ -166,7 +166,7 @@ async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_can
     assert_eq!(took(2).await, (Ok("t0 t1".into()), 0, 0), "nobody knows yet that they are long");
     assert_eq!(took(2).await, (Ok("t2 t3".into()), 2, 2));
 
-    // The second answer of a call is that with the messages.
+    // The second answer of a call is the one with the messages.
     proxy.lose_every(2);
     let (lost, ..) = took(2).await;
     proxy.lose_every(0);
@@ -188,7 +188,8 @@ async fn a_dequeue_takes_no_more_long_messages_than_it_may_carry() {
         let after = calls_by_command(&mut redis).await;
         (runs.len(), ["rpop", "rpush"].map(|name| of(&after, name) - of(&before, name)))
     };
-    // A megabyte of messages, the last of which goes beyond; the others are put back until it is known how long they are.
+    // The call takes a megabyte of messages, the last of which goes beyond; the others are requeued until their lengths are
+    // known.
     assert_eq!(took().await, (11, [1, 39]));
     assert_eq!(took().await, (11, [1, 0]));
 }

@@ -12,7 +12,7 @@ use super::{
     tasks::{member, put, queue, scripts, take, task},
 };
 
-/// The connections to this server but for the one that asks.
+/// Returns the ids of the connections to this server but for `redis` itself.
 async fn connections(redis: &mut redis::aio::MultiplexedConnection) -> BTreeSet<i64> {
     let own: i64 = redis::cmd("CLIENT").arg("ID").query_async(redis).await.unwrap();
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
@@ -35,7 +35,7 @@ async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
     let page = broker.briefs(&queue(), TaskState::Pending, None, Page { number: 1, size: TASKS }).await.unwrap();
     assert_eq!(page.len(), TASKS);
     assert!(page.iter().all(|brief| brief.task.payload.len() == TaskBrief::BYTES && brief.payload_size == 400 << 10));
-    // Three in each. A call whose script Redis does not know yet is not a script.
+    // Each script reads three tasks. A call whose script Redis does not know yet does not count.
     assert!(scripts(&mut redis).await - before >= TASKS as u64 / 3);
 }
 
@@ -58,7 +58,7 @@ async fn a_page_is_read_on_a_connection_that_no_worker_uses() {
     assert_eq!(page().await, ["t2"]);
     assert_eq!(connections(&mut redis).await, with_looking, "and the next ones share it");
 
-    // Cut off, as by a time-out of its own, it takes nothing else along.
+    // A connection that is cut off, as by a time-out of its own, takes no other along.
     let _: i64 = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(looking[0]).query_async(&mut redis).await.unwrap();
     broker.extend(&[runs[0].key.clone()]).await.unwrap();
     assert!(connections(&mut redis).await.is_superset(&before), "the worker's connections are as they were");

@@ -42,7 +42,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
     let me = member("me");
-    // Scripts are known from here on, so that one write is one try.
+    // Redis knows the scripts from here on, so that one write is one try.
     put(&direct, &["warm"]).await;
     let warm = take(&direct, &me, 1).await.remove(0);
     assert_eq!(settle(&direct, &warm, Action::Done).await, Settled::Ok);
@@ -69,7 +69,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
     assert_eq!(direct.queue_stats(&queue()).await.unwrap().processed, 2);
 }
 
-/// After two calls that were lost a quarter of a mebibyte is asked for.
+/// After two calls that were lost, the broker asks for a quarter of a mebibyte.
 #[tokio::test]
 async fn what_a_lost_answer_took_comes_in_parts_each_once() {
     let server = Server::start(&[]).await;
@@ -77,7 +77,7 @@ async fn what_a_lost_answer_took_comes_in_parts_each_once() {
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
     let direct = server.broker().await;
     let me = member("me");
-    // All scripts are known from here on, so that one answer is one part.
+    // Redis knows all scripts from here on, so that one answer is one part.
     put(&direct, &["warm"]).await;
     proxy.lose_answers(1);
     assert!(broker.dequeue(&me, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_err().is_unavailable());
@@ -93,7 +93,7 @@ async fn what_a_lost_answer_took_comes_in_parts_each_once() {
     let wanted = [Wanted { queue: queue(), n: 6 }];
     assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
     assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 6);
-    // The first part arrives, the second does not: what came is ours, the rest comes with the next call.
+    // The first part arrives and its tasks are ours; the second part is lost and comes with the next call.
     proxy.lose_every(2);
     let first = broker.dequeue(&me, &wanted).await.unwrap();
     assert_eq!(ids(&first), names[..3]);
@@ -106,7 +106,7 @@ async fn what_a_lost_answer_took_comes_in_parts_each_once() {
     for run in first.iter().chain(&second) {
         assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok);
     }
-    // What came in parts is not requeued with the rest.
+    // The tasks of parts that came are not requeued with the rest.
     assert!(broker.release_unanswered(&me, Duration::ZERO).await.unwrap().is_empty());
 }
 
@@ -118,7 +118,7 @@ async fn what_a_lost_answer_took_is_handed_over_part_by_part() {
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
     let (me, wanted) = (member("me"), [Wanted { queue: queue(), n: 12 }]);
-    // So that Redis knows the script, and the answer that is lost is not that it does not.
+    // Redis knows the script after this call, so the lost answer is not the one that the script is unknown.
     assert!(take(&broker, &me, 1).await.is_empty());
     let names: Vec<String> = (0..12).map(|n| format!("t{n:02}")).collect();
     for name in &names {
@@ -129,7 +129,7 @@ async fn what_a_lost_answer_took_is_handed_over_part_by_part() {
     proxy.lose_answers(1);
     assert!(broker.dequeue(&me, &wanted).await.unwrap_err().is_unavailable());
     assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "a mebibyte");
-    // Half of that is asked for after one lost answer.
+    // After one lost answer the broker asks for half of that.
     let first = take(&broker, &me, 12).await;
     assert_eq!(ids(&first), names[..6]);
     assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "what is lost comes before anything new");
@@ -148,7 +148,7 @@ async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
     let me = member("me");
     let wanted = ["default", "empty", "empty_too"].map(|queue| Wanted { queue: QueueName::new(queue).unwrap(), n: 64 });
     proxy.lose_every(1);
-    // One half of a mebibyte, a half of that, and so on down to a kibibyte for the three scripts.
+    // The broker asks for one half of a mebibyte, a half of that, and so on down to a kibibyte for the three scripts.
     for _ in 0..12 {
         let lost = broker.dequeue(&me, &wanted).await.unwrap_err();
         assert!(lost.is_unavailable(), "{lost:?}");
@@ -165,7 +165,7 @@ async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
     assert!(taken[0] < 64, "the outage made the answers short: {taken:?}");
 }
 
-/// With a worker: the task was stored, run and deleted before its enqueue was repeated.
+/// In the case of a worker, the task was stored, run and deleted before its enqueue was repeated.
 #[tokio::test]
 async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
     let server = Server::start(&[]).await;
@@ -221,7 +221,7 @@ async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let mut redis = server.foreign().await;
     let (me, wanted) = (member("me"), [Wanted { queue: queue(), n: 2 }]);
-    // So that Redis knows the script, and the answer that is lost is not that it does not.
+    // Redis knows the script after this call, so the lost answer is not the one that the script is unknown.
     assert!(take(&broker, &me, 2).await.is_empty());
     put(&broker, &["a", "b"]).await;
     proxy.lose_answers(1);
@@ -233,7 +233,7 @@ async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
     assert_eq!(ids(&take(&broker, &me, 2).await), ["a", "b"]);
 }
 
-/// The first send reaches Redis after we gave it up: it must take nothing that nobody gets.
+/// The first send reaches Redis after the broker gave it up: it must not take tasks that no caller gets.
 #[tokio::test]
 async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
     let server = Server::start(&[]).await;
@@ -259,7 +259,7 @@ async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
     }
 }
 
-/// As above, but the network keeps the first send until long after the second was answered.
+/// The network keeps the first send until long after the second was answered.
 #[tokio::test]
 async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
     let server = Server::start(&[]).await;
@@ -335,7 +335,7 @@ async fn while_every_seventh_answer_is_lost_each_task_runs_exactly_once() {
     assert_eq!((stats.size, stats.processed), (0, (CALLERS * TASKS) as u64));
 }
 
-/// A list that was evicted, deleted, or came back in part from a backup. The lease is then the last trace of a task.
+/// The list was evicted, deleted, or came back in part from a backup. The lease is then the last trace of a task.
 #[tokio::test]
 async fn a_task_whose_place_among_the_active_was_lost_is_pending_again() {
     let server = Server::start(&[]).await;
@@ -344,9 +344,9 @@ async fn a_task_whose_place_among_the_active_was_lost_is_pending_again() {
     put(&broker, &["a", "b", "gone"]).await;
     let late = take(&broker, &member("late"), 3).await;
     let () = redis.del("asynq:{default}:active").await.unwrap();
-    // Nothing of this one is left but the lease.
+    // Nothing of this task is left but the lease.
     let () = redis.del("asynq:{default}:t:gone").await.unwrap();
-    // Neither is this one active.
+    // This task is not active either.
     let () = redis.zadd("asynq:{default}:lease", "waits", 0).await.unwrap();
     put(&broker, &["waits"]).await;
     clock.advance(Duration::from_secs(31));

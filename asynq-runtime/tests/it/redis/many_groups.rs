@@ -1,4 +1,4 @@
-//! What a call costs Redis where a queue has thousands of groups: every script is bounded by what it returns.
+//! The cost of calls on Redis where a queue has thousands of groups: every script is bounded by its result.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -18,16 +18,16 @@ use super::{
     tasks::{calls, commands, queue, scripts},
 };
 
-/// More than ten steps of a walk.
+/// More groups than ten steps of a walk have.
 const GROUPS: usize = 3_000;
-/// More than one script runs: names of one step, of which Redis may give some more than asked, and a page of tasks.
+/// More commands than one script runs: names of one step, of which Redis may give some more than asked, and a page of tasks.
 const PER_SCRIPT: u64 = 500;
 
 fn in_group(n: usize) -> NewTask {
     grouped(&format!("t{n:04}"), &format!("customer-{n:04}"))
 }
 
-/// A queue with one task in each of so many groups.
+/// Returns a queue with one task in each of [`GROUPS`] groups.
 async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
     let server = Server::start(&[]).await;
     let (redis, broker) = (server.foreign().await, server.broker().await);
@@ -37,7 +37,7 @@ async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
     (server, redis, broker)
 }
 
-/// How many scripts and commands `call` cost.
+/// Runs `call`, and returns how many scripts and commands it cost.
 async fn cost<T>(redis: &mut MultiplexedConnection, call: impl Future<Output = T>) -> (T, u64, u64) {
     let before = (scripts(redis).await, commands(redis).await);
     let result = call.await;
@@ -70,7 +70,7 @@ async fn a_page_over_all_groups_costs_what_it_shows() {
 #[tokio::test]
 async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
     let (_server, mut redis, broker) = with_groups().await;
-    // Names that no task is behind, more than one page may look at.
+    // These names have no task, and are more than one page may look at.
     let gone = (0..20_000).map(|n| format!("gone-{n}")).collect::<Vec<_>>();
     let () = redis.sadd("asynq:{default}:groups", gone).await.unwrap();
     let _ = broker.groups(&queue(), None, 1).await.unwrap();
@@ -109,7 +109,7 @@ async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_th
     let (one, bytes): (u64, u64) = (one.unwrap(), bytes.unwrap());
     assert!(scripts == 1 && asked <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
     assert_eq!(bytes / GROUPS as u64, one, "the groups of one step stand for all");
-    // Three times as many groups cost what these cost: 2,000 and what a step may go beyond, and the first step once more.
+    // Three times as many groups cost as much: 2,000 and the excess of a step, and the first step once more.
     for outcome in broker.enqueue((GROUPS..3 * GROUPS).map(in_group).collect()).await {
         outcome.unwrap();
     }
@@ -118,7 +118,7 @@ async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_th
     assert!(asked <= 2_000 + 2 * PER_SCRIPT, "{asked} commands for {} groups", 3 * GROUPS);
 }
 
-/// Ten servers that have nothing to aggregate cost what one does.
+/// Ten servers that have nothing to aggregate cost as much as one.
 #[tokio::test]
 async fn servers_with_equal_rules_walk_over_the_groups_once() {
     let (server, mut redis, first) = with_groups().await;
@@ -161,7 +161,7 @@ async fn to_find_that_no_group_is_ripe_takes_a_script_per_step() {
 #[tokio::test]
 async fn all_groups_are_emptied_slice_by_slice() {
     let (_server, mut redis, broker) = with_groups().await;
-    // Names of groups that are none must not end the walk before the others.
+    // Names of groups without a valid group must not end the walk before the others.
     let () = redis::cmd("SADD")
         .arg("asynq:{default}:groups")
         .arg((0..1_000).map(|n| format!("gone-{n}")).collect::<Vec<_>>())
@@ -195,7 +195,8 @@ async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
     assert_eq!(deleted.unwrap(), QueueDeleted::NotEmpty);
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().aggregating, GROUPS as u64, "every group is still known");
     assert!(asked / scripts.max(1) <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
-    // What Go leaves behind: names of groups and of a set, and ids in them, without any task; more of them than one step takes.
+    // Go leaves names of groups and of a set behind, and ids in them, without any task; here are more of them than one step
+    // takes.
     for n in 0..GROUPS {
         let () = redis.del(format!("asynq:{{default}}:t:t{n:04}")).await.unwrap();
     }
@@ -208,7 +209,7 @@ async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
     let (deleted, scripts, asked) = cost(&mut redis, broker.delete_queue(&queue())).await;
     assert_eq!(deleted.unwrap(), QueueDeleted::Done);
     assert!(scripts > 30, "{scripts}");
-    // A thousand ids, each of which is asked for.
+    // A script asks for a thousand ids.
     assert!(asked / scripts <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
     let left: Vec<String> = redis.keys("asynq:{default}:*").await.unwrap();
     assert!(left.iter().all(|key| key.contains(":x:sent:")), "{left:?}");

@@ -1,4 +1,4 @@
-//! What only the Redis broker can get wrong: fence, lost answers, forgotten scripts, full memory, wake-up.
+//! Tests of the Redis broker alone: fence, lost answers, forgotten scripts, full memory, wake-up.
 
 mod await_end;
 mod connect;

@@ -1,4 +1,4 @@
-//! The clocks of the hosts on which servers run, as the list of servers tells them.
+//! The clocks of the hosts on which servers run, as the list of servers shows them.
 
 use std::{
     io::{Read as _, Write as _},
@@ -22,7 +22,7 @@ use super::{
     tasks::*,
 };
 
-/// What tells clocks that are set wrong from a busy machine.
+/// The tolerance that tells a clock that is set wrong from a busy machine.
 const CLOSE: TimeDelta = TimeDelta::seconds(20);
 
 fn is_about(ahead: Option<TimeDelta>, seconds: i64) -> bool {
@@ -79,14 +79,14 @@ async fn what_a_server_says_about_itself_ends_with_its_beats() {
     }
 }
 
-/// What clients have sent to Redis, in bytes.
+/// Returns the bytes that clients have sent to Redis.
 async fn received(redis: &mut MultiplexedConnection) -> u64 {
     let info: String = redis::cmd("INFO").arg("stats").query_async(redis).await.unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix("total_net_input_bytes:")).unwrap();
     line.trim().parse().unwrap()
 }
 
-/// What Go's tools read of the server.
+/// Returns the facts that Go's tools read of the server.
 async fn shown(redis: &mut MultiplexedConnection) -> ServerInfo {
     let found: Vec<u8> = redis::cmd("GET").arg(KEY).query_async(redis).await.unwrap();
     read(&found)
@@ -98,7 +98,7 @@ fn read(found: &[u8]) -> ServerInfo {
 
 const KEY: &str = "asynq:servers:{h:1:here}";
 
-/// The same after `change`, which another program makes, and a beat with this.
+/// Returns the facts after `change`, which another program makes, and a beat with `info`.
 async fn shown_after(
     change: &redis::Cmd,
     redis: &mut MultiplexedConnection,
@@ -127,7 +127,7 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     let whole = info.encoded_len() as u64;
     let (sent, older) = eventually("so many beats while Redis keeps the first", async || {
         let began = Instant::now();
-        // The script is known from here on.
+        // Redis knows the script from here on.
         broker.beat(&member, &info, &[]).await.unwrap();
         let before = received(&mut redis).await;
         for n in 0..BEATS {
@@ -142,7 +142,7 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     assert!(sent < 600, "{sent} bytes per beat of a server with {whole} bytes of queues");
     assert_eq!(read(&older), info);
 
-    // A queue more, then what a replica has that had not heard of it, and a key that was lost.
+    // A queue is renamed. Then the key has an older value, as on a replica that lags behind, and then the key is lost.
     info.queues[0].queue = Some("renamed".into());
     let us = (&broker, &member);
     assert_eq!(shown_after(&redis::cmd("PING"), &mut redis, us, &info).await, info);
@@ -160,9 +160,9 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
         (began.elapsed() < FRESH).then_some(left)
     })
     .await;
-    // A key without an end has -1.
+    // TTL is -1 for a key without an end.
     assert_eq!(left.clamp(0, 10), left, "seconds");
-    // A server of the same name that comes anew says all.
+    // A server of the same name that joins anew sends all.
     let seen = eventually("a look soon after it came", async || {
         let began = Instant::now();
         broker.leave(&member).await.unwrap();
@@ -179,7 +179,7 @@ async fn the_clock_of_a_go_server_is_read_from_its_listing() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
-    // As Go's `WriteServerState` does on a host whose clock is 60 s ahead.
+    // These are the writes of Go's `WriteServerState` on a host whose clock is 60 s ahead.
     let key = "asynq:servers:{go:7:id}";
     let info = ServerInfo { host: "go".into(), ..ServerInfo::default() }.encode_to_vec();
     let servers = eventually("a look soon after it was listed", async || {
@@ -192,7 +192,7 @@ async fn the_clock_of_a_go_server_is_read_from_its_listing() {
     })
     .await;
     assert!(is_about(servers[0].clock_ahead, 60), "{servers:?}");
-    // A key without an end tells nothing.
+    // A key without an end says nothing about a clock.
     let () = redis::cmd("SET").arg(key).arg(&info).query_async(&mut redis).await.unwrap();
     assert_eq!(broker.servers().await.unwrap()[0].clock_ahead, None);
 }
@@ -201,7 +201,7 @@ fn named(host: &str) -> ServerInfo {
     ServerInfo { host: host.into(), rust_version: "0.1.0".into(), ..ServerInfo::default() }
 }
 
-/// The URL of a line to the server on which every answer to `TIME` is `seconds` later: as Redis looks from a host whose
+/// Returns the URL of a proxy before the server that adds `seconds` to every answer to `TIME`: so Redis looks from a host whose
 /// clock is as much behind.
 fn ahead_of(server: &Server, seconds: i64) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

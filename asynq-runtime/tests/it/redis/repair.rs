@@ -1,4 +1,4 @@
-//! Repairs: moves that break off anywhere, what Go leaves behind, foreign keys, full memory.
+//! Repairs: moves that break off anywhere, leftovers of Go, foreign keys, full memory.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ async fn set(redis: &mut MultiplexedConnection, words: &[&str]) {
     let _: redis::Value = command.query_async(redis).await.unwrap();
 }
 
-/// Every place of both queues where the task is.
+/// Returns every place of both queues where the task is.
 async fn places(broker: &RedisBroker, id: &TaskId) -> Vec<(QueueName, TaskState)> {
     let mut found = Vec::new();
     for queue in [queue(), low()] {
@@ -41,7 +41,7 @@ async fn places(broker: &RedisBroker, id: &TaskId) -> Vec<(QueueName, TaskState)
     found
 }
 
-/// In how many places it would be run one day.
+/// Returns in how many places the task would be run one day.
 async fn would_run(broker: &RedisBroker, id: &TaskId) -> usize {
     let end = DateTime::parse_from_rfc3339("9999-12-31T23:59:59Z").unwrap();
     let mut runs = 0;
@@ -78,7 +78,7 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_asked_for_again()
             proxy.lose_every(lost);
             for _ in 0..20 {
                 let moved = broker.move_task(&queue(), &id, &low()).await;
-                // What is on its way survives the strictest housekeeping.
+                // A task that is on its way survives the strictest housekeeping.
                 for queue in [queue(), low()] {
                     direct.trim_archive(&queue, Duration::ZERO, 0, 100).await.unwrap();
                     direct.delete_expired(&queue, 100).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_task_that_was_held_and_then_run_by_hand_is_not_moved_any_more() {
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["t1"]).await;
-    // A key of a foreign type in the other queue: the move breaks off with the task held.
+    // The other queue has a key of a foreign type: the move breaks off with the task held.
     set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
     assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err());
     assert_eq!(places_in(&broker, &queue(), "t1").await, [TaskState::Scheduled]);
@@ -128,7 +128,7 @@ async fn places_in(broker: &RedisBroker, queue: &QueueName, name: &str) -> Vec<T
     broker.task(queue, &id(name)).await.unwrap().map(|task| task.state).into_iter().collect()
 }
 
-/// A task whose id Go's trim has dropped from the archive, or that an outcome of Go left half way.
+/// Leaves a task behind as Go's trim does, which drops its id from the archive, or an outcome of Go that broke off half way.
 async fn leave_behind(redis: &mut MultiplexedConnection, name: &str, state: &str) {
     let key = format!("asynq:{{default}}:t:{name}");
     let () = redis.hset(&key, "msg", task(name).message.encode()).await.unwrap();
@@ -224,7 +224,7 @@ async fn an_empty_queue_is_deleted_with_every_leftover_but_what_is_not_asynqs() 
 }
 
 #[tokio::test]
-async fn a_group_that_nobody_knows_of_keeps_its_queue() {
+async fn a_group_that_is_not_known_keeps_its_queue() {
     let server = Server::start(&[]).await;
     let broker = server.broker().await;
     let mut redis = server.foreign().await;

@@ -1,4 +1,5 @@
-//! Periodic entries in a Redis that is full, forgets, loses answers, or holds keys of others; what only its keys show.
+//! Periodic entries in a Redis that is full, forgets, loses answers, or holds keys of others; and results that only its keys
+//! show.
 
 use std::time::{Duration, Instant};
 
@@ -30,7 +31,7 @@ fn tick(at: DateTime<Utc>) -> Tick {
     Tick { plan, at, marker: MINUTE, known: None, overlap: Overlap::Allow, task }
 }
 
-/// Whether the tick enqueues its task. The broker's idea of Redis's clock may be some milliseconds ahead of it, and a
+/// Returns whether the tick enqueues its task. The broker's idea of Redis's clock may be some milliseconds ahead of it, and a
 /// tick of the second that has just begun comes too early then: it is tried again, as the scheduler does.
 async fn fires(broker: &RedisBroker, tick: &Tick) -> bool {
     loop {
@@ -85,7 +86,7 @@ async fn a_tick_whose_answer_was_lost_is_a_duplicate_and_its_task_there() {
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
-    // The script is known from here on, so that one write is one try.
+    // Redis knows the script from here on, so that one write is one try.
     let warm = tick(direct.now() - chrono::TimeDelta::seconds(5));
     assert!(fires(&direct, &warm).await);
     for seconds in 1..5 {
@@ -209,7 +210,7 @@ async fn foreign_keys_in_the_place_of_lock_queues_or_previous_task_do_no_harm() 
     assert!(matches!(broker.tick(&unique).await.unwrap(), Ticked::Refused(_)));
 }
 
-/// A hash says that it waits, but it is in no list: nobody will ever run it.
+/// The hash says that its task waits, but the task is in no list: it will never run.
 #[tokio::test]
 async fn a_task_that_its_list_has_lost_stops_no_schedule() {
     for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Aggregating] {
@@ -230,7 +231,7 @@ async fn a_task_that_its_list_has_lost_stops_no_schedule() {
     }
 }
 
-/// What an outcome of Go leaves behind that broke off: active, but in no list and without a lease.
+/// An outcome of Go that broke off leaves a task that is active, but in no list and without a lease.
 #[tokio::test]
 async fn what_go_left_active_when_it_broke_off_stops_no_schedule() {
     let server = Server::start(&[]).await;

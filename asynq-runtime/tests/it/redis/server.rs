@@ -23,7 +23,7 @@ use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Ends with the test.
+/// A redis-server that ends with the test.
 pub(crate) struct Server {
     child: Child,
     folder: PathBuf,
@@ -71,12 +71,12 @@ impl Server {
         RedisBroker::connect(&self.url(), options).await.unwrap()
     }
 
-    /// A connection of another program.
+    /// Returns a connection of another program.
     pub(crate) async fn foreign(&self) -> MultiplexedConnection {
         self.foreign_with("").await
     }
 
-    /// The same with a query, such as `?user=worker`.
+    /// Returns a connection of another program by a URL with a query, such as `?user=worker`.
     pub(crate) async fn foreign_with(&self, query: &str) -> MultiplexedConnection {
         let client = redis::Client::open(format!("unix://{}{query}", self.socket().display())).unwrap();
         // By default a command fails after half a second, which a busy machine needs now and then.
@@ -90,17 +90,17 @@ impl Server {
         self.child.wait().unwrap();
     }
 
-    /// Has the server stand still, as a machine does that is out of memory.
+    /// Stops the server as a machine does that is out of memory.
     pub(crate) fn stop(&self) {
         self.signal("-STOP");
     }
 
-    /// Has it go on.
+    /// Continues the server.
     pub(crate) fn go_on(&self) {
         self.signal("-CONT");
     }
 
-    /// Polls `call` once. Redis stands still meanwhile, or its answer could be there at once.
+    /// Polls `call` once. Redis stands still meanwhile, because its answer could be there at once.
     pub(crate) fn send<F: Future>(&self, call: Pin<&mut F>) {
         self.stop();
         let polled = call.poll(&mut Context::from_waker(Waker::noop()));
@@ -129,16 +129,16 @@ impl Drop for Server {
     }
 }
 
-/// For a machine that does much else besides: no case but those about time-outs may run into one.
+/// Returns options for a busy machine: only cases about time-outs may run into one.
 pub(crate) fn patient() -> RedisOptions {
     in_time(PATIENCE)
 }
 
-/// How long a call takes at most where a test waits for a time-out: the calls that are answered take a fraction of it, also on
-/// a machine that stands still for some seconds. No test waits for more than two time-outs.
+/// The time-out of calls where a test waits for one: calls that are answered take a fraction of it, also on a machine that stands
+/// still for some seconds. No test waits for more than two time-outs.
 pub(crate) const BRIEF: Duration = Duration::from_secs(12);
 
-/// Redis keeps what a server tells of itself for ten seconds: a look at that counts if it came so soon after it was told.
+/// Redis keeps the facts of a server for ten seconds: a look at them counts if it came so soon after they were written.
 pub(crate) const FRESH: Duration = Duration::from_secs(8);
 
 /// Ends calls after this time.
@@ -148,14 +148,15 @@ pub(crate) fn in_time(call_timeout: Duration) -> RedisOptions {
     options
 }
 
-/// Passes everything on; told so, it cuts the connection in place of the next answer to a script, or with the messages that it left.
+/// Passes everything on; on request it cuts the connection in place of the next answer to a script, or with the messages that it
+/// left.
 pub(crate) struct Proxy {
     pub(crate) port: u16,
     lose: Arc<Lose>,
     late: Arc<Late>,
 }
 
-/// Which answers do not arrive.
+/// The answers that do not arrive.
 #[derive(Default)]
 struct Lose {
     next: AtomicUsize,
@@ -174,7 +175,7 @@ struct Late {
 impl Late {
     fn hold(&self) {
         if self.wanted.swap(false, Ordering::SeqCst) {
-            // A test that fails releases nothing, and this thread ends with the process.
+            // A test that fails releases no write, and this thread ends with the process.
             while !self.released.load(Ordering::SeqCst) {
                 thread::sleep(Duration::from_millis(1));
             }
@@ -187,14 +188,14 @@ impl Proxy {
         Self::far_before(server, Duration::ZERO)
     }
 
-    /// One by which every answer takes this much longer.
+    /// Starts a proxy by which every answer takes `distance` longer.
     pub(crate) fn far_before(server: &Server, distance: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
         let lose = Arc::new(Lose::default());
         let late = Arc::new(Late::default());
         let (socket, losing, holding) = (server.socket(), Arc::clone(&lose), Arc::clone(&late));
-        // It ends with the test's process; its connections end with either side.
+        // The thread ends with the test's process; its connections end with either side.
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
                 if let Ok(redis) = UnixStream::connect(&socket) {
@@ -224,7 +225,7 @@ impl Proxy {
         self.late.wanted.store(true, Ordering::SeqCst);
     }
 
-    /// Lets what was held back go on, and returns when it was written or could not be.
+    /// Lets the write that was held back go on, and returns when it was written or could not be.
     pub(crate) async fn release(&self) {
         self.late.released.store(true, Ordering::SeqCst);
         let is_over = async || self.late.over.load(Ordering::SeqCst).then_some(());

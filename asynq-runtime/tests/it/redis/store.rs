@@ -1,4 +1,4 @@
-//! What is in Redis: full memory, foreign and broken keys, locks, sizes.
+//! The contents of Redis: full memory, foreign and broken keys, locks, sizes.
 
 use std::{future::poll_fn, sync::Arc, task::Poll, time::Duration};
 
@@ -67,7 +67,7 @@ async fn a_worker_drains_a_full_redis() {
     let jobs = Registry::only::<(chore,)>().unwrap();
     let server = Worker::builder("nothing://is-connected").broker(Arc::clone(&broker)).registry(jobs).concurrency(8);
     let running = server.build().await.unwrap().start().await.unwrap();
-    // All are done although Redis is full.
+    // All tasks are done although Redis is full.
     soon(running.signals().settled.reached(300)).await;
     let stats = broker.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.size, stats.processed, stats.failed), (0, 300, 0));
@@ -75,7 +75,7 @@ async fn a_worker_drains_a_full_redis() {
 }
 
 #[tokio::test]
-async fn a_hash_that_is_no_task_and_an_id_without_one_do_not_stop_the_queue() {
+async fn a_hash_that_is_not_a_task_and_an_id_without_one_do_not_stop_the_queue() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
@@ -166,12 +166,12 @@ async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);
-    // While Redis stands still two sends are on their way at most. Everything else waits together.
+    // While Redis stands still at most two sends are on their way. All other calls wait together.
     server.stop();
     let mut callers = Vec::new();
     for i in 0..500 {
         let broker = Arc::clone(&broker);
-        // Every id twice.
+        // Each id is enqueued twice.
         let mut call = Box::pin(async move { broker.enqueue(vec![task(&format!("t{}", i / 2))]).await.remove(0) });
         // Polled once, the call has queued up.
         let polled = poll_fn(|context| Poll::Ready(call.as_mut().poll(context).is_pending())).await;
@@ -274,7 +274,7 @@ async fn a_crowd_of_lapsed_go_runs_is_not_asked_for_again_and_again() {
     let now = broker.now().timestamp();
     let mut pipeline = redis::pipe();
     for i in 0..1_200 {
-        // As Go's dequeue leaves them: active, with a lease, without a token.
+        // Go's dequeue leaves them so: active, with a lease, without a token.
         pipeline.lpush("asynq:{default}:active", i).ignore();
         pipeline.zadd("asynq:{default}:lease", i, now - 1).ignore();
         pipeline.hset_multiple(format!("asynq:{{default}}:t:{i}"), &[("msg", "m"), ("state", "active")]).ignore();

@@ -15,7 +15,7 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::server::{Server, patient};
 
-/// Longer than any test lasts. A wait that may take so long, and ends, was woken.
+/// Longer than any test lasts: a wait with this limit that ends was woken.
 pub(crate) const HOUR: Duration = Duration::from_secs(3_600);
 
 pub(crate) fn queue() -> QueueName {
@@ -90,7 +90,7 @@ pub(crate) fn every_action() -> [Action; 5] {
     ]
 }
 
-/// Every key of the queue with its contents.
+/// Returns every key of the queue with its contents.
 pub(crate) async fn dump(connection: &mut MultiplexedConnection) -> Vec<(String, Vec<u8>)> {
     let mut keys: Vec<String> = connection.keys("asynq:*").await.unwrap();
     keys.sort();
@@ -101,7 +101,7 @@ pub(crate) async fn dump(connection: &mut MultiplexedConnection) -> Vec<(String,
     found
 }
 
-/// A broker whose clock stands still.
+/// Returns a broker whose clock stands still.
 pub(crate) async fn with_clock(server: &Server) -> (RedisBroker, ManualClock) {
     let clock = ManualClock::default();
     let mut options = patient();
@@ -123,30 +123,30 @@ pub(crate) async fn forward_when_due(broker: &RedisBroker) {
     soon(moves).await;
 }
 
-/// How many keys Redis would announce changes of.
+/// Returns how many keys Redis would announce changes of.
 pub(crate) async fn tracked_keys(redis: &mut MultiplexedConnection) -> u64 {
     let info: String = redis::cmd("INFO").arg("stats").query_async(redis).await.unwrap();
     let line = info.lines().find_map(|line| line.strip_prefix("tracking_total_keys:")).unwrap();
     line.trim().parse().unwrap()
 }
 
-/// Waits until Redis would announce changes of so many keys: then a waiter has asked, and sleeps.
+/// Waits until Redis would announce changes of `keys` keys: then a waiter has asked, and sleeps.
 pub(crate) async fn until_tracked(redis: &mut MultiplexedConnection, keys: u64) {
     let what = format!("Redis tracks {keys} keys");
     eventually(&what, async || (tracked_keys(redis).await >= keys).then_some(())).await;
 }
 
-/// The scripts that Redis has run by their digests.
+/// Returns how many scripts Redis has run by their digests.
 pub(crate) async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
     calls(redis, "evalsha").await
 }
 
-/// How often Redis has run this command, those calls included that scripts made.
+/// Returns how often Redis has run this command, including calls by scripts.
 pub(crate) async fn calls(redis: &mut MultiplexedConnection, command: &str) -> u64 {
     calls_by_command(redis).await.get(command).copied().unwrap_or_default()
 }
 
-/// Every command that Redis has run, those that scripts call included; not those by which a test looks at Redis.
+/// Returns how many commands Redis has run, including calls by scripts; without those by which a test looks at Redis.
 pub(crate) async fn commands(redis: &mut MultiplexedConnection) -> u64 {
     let calls = calls_by_command(redis).await;
     calls
@@ -156,7 +156,7 @@ pub(crate) async fn commands(redis: &mut MultiplexedConnection) -> u64 {
         .sum()
 }
 
-/// How often Redis has run each command, those calls included that scripts made.
+/// Returns how often Redis has run each command, including calls by scripts.
 pub(crate) async fn calls_by_command(redis: &mut MultiplexedConnection) -> HashMap<String, u64> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
     let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));

@@ -1,5 +1,5 @@
-//! Wakes up when a queue changes, by whichever program. Each wait here may last an hour, so only a notification or a due time
-//! can have ended it.
+//! Waits that end when a queue changes, by whichever program. Each wait here may last an hour, so only a notification or a due
+//! time can have ended it.
 
 use std::time::{Duration, Instant};
 
@@ -52,14 +52,14 @@ async fn a_worker_wakes_when_its_queue_is_resumed_and_when_redis_comes_back() {
     assert!(resumed.unwrap());
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
 
-    // A wait that asks only the new Redis may sleep on: nothing is there.
+    // A wait that asks only the new Redis may sleep on, because it finds no task there.
     let restarted = async {
         until_tracked(&mut server.foreign().await, 2).await;
         server.restart().await;
     };
     let (woken, ()) =
         soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), restarted) }).await;
-    // Either it was told of the loss, or it could not ask again; it must not sleep on.
+    // The wait was notified of the loss, or could not ask again; it must not sleep on.
     assert!(woken.is_ok() || woken.unwrap_err().is_unavailable());
     eventually("the new Redis takes a task", async || broker.enqueue(vec![task("b")]).await.remove(0).ok()).await;
     soon(broker.wait_for_work(&queues, Quarantined::All, HOUR)).await.unwrap();

@@ -1,4 +1,4 @@
-//! The function of a job that is told of its archived tasks.
+//! The function of a job that is called for its archived tasks.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ async fn a_function_that_panics_or_never_ends_changes_nothing() {
     leaves_with(running, SHUTDOWN, &broker, "n", TaskState::Archived).await;
 }
 
-/// What `#[job(on_archive = ..)]` writes, by hand.
+/// The code that `#[job(on_archive = ..)]` writes, by hand.
 #[derive(Serialize, Deserialize)]
 struct Parcel {
     weight: u32,

@@ -1,4 +1,4 @@
-//! The backtrace of a panic, where the environment asks for one.
+//! The backtrace of a panic, if the environment asks for one.
 
 use asynq_runtime::{Client, TaskState, prelude::*};
 
@@ -45,7 +45,7 @@ pub(crate) async fn panics() {
     }
 }
 
-/// What the child prints of each task's error, and of its own hook.
+/// Returns the child's error of each task, and the number of calls of its own hook.
 fn errors(backtrace: &str) -> (Vec<String>, usize) {
     let mut child = Program::start_by(&["env", "-u", "RUST_LIB_BACKTRACE", backtrace], "panics", "");
     let (mut errors, mut own, mut ended) = (Vec::new(), 0, 0);
@@ -75,7 +75,7 @@ fn a_panic_keeps_the_newest_frames_where_the_environment_asks_for_them() {
 }
 
 #[test]
-fn a_panic_is_one_line_where_nobody_asks_for_more() {
+fn a_panic_is_one_line_where_the_environment_does_not_ask_for_more() {
     let (errors, own) = errors("RUST_BACKTRACE=0");
     assert_eq!((errors.len(), own), (2, 2), "{errors:#?}");
 }

@@ -1,4 +1,4 @@
-//! A job goes on where an earlier attempt at its task got to.
+//! A job goes on from the checkpoint of an earlier attempt at its task.
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ async fn a_job_leaves_in_time_on_a_deploy_and_the_next_worker_goes_on() {
     let running = start(builder).await;
     long::job().task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
     assert_eq!(told(&mut log).await, "from 0");
-    // With the default timeout, and not when it is over.
+    // The shutdown timeout is the default one, and the worker does not wait for it.
     soon(running.shutdown()).await.unwrap();
     let left = task(&broker, "a").await.unwrap();
     assert_eq!((left.state, left.retried, left.crashes), (TaskState::Retry, 0, 0));
@@ -81,7 +81,7 @@ async fn a_job_leaves_in_time_on_a_deploy_and_the_next_worker_goes_on() {
     soon(running.shutdown()).await.unwrap();
 }
 
-/// The same job in the next version of the program, which keeps something else.
+/// The same job in the next version of the program, with another checkpoint.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct NextImport {
     rows: u64,

@@ -1,4 +1,4 @@
-//! How attempts end, and what becomes of their tasks.
+//! The ways in which attempts end, and the states of their tasks afterwards.
 
 use std::{sync::Arc, time::Duration};
 
@@ -116,7 +116,7 @@ async fn a_failure_waits_for_its_retry_with_the_error_and_its_cause() {
     is_later(task.next_process_at, begun, TimeDelta::seconds(15), TimeDelta::seconds(44));
 }
 
-/// The error of a task without the backtrace that the environment may ask for.
+/// Returns the error of a task without the backtrace that the environment may ask for.
 fn first_line(task: &TaskInfo) -> Option<&str> {
     task.last_error.as_deref()?.lines().next()
 }
@@ -138,7 +138,7 @@ async fn a_panic_is_a_failure_with_place_and_message() {
 }
 
 #[tokio::test]
-async fn a_panic_with_a_value_that_is_no_text_is_a_failure_with_its_place() {
+async fn a_panic_with_a_value_that_is_not_text_is_a_failure_with_its_place() {
     let broker = memory().await;
     let (builder, _log) = server::<(panics_without_words,)>(&broker);
     panics_without_words::job().task_id("w").enqueue(&Client::new(broker.clone())).await.unwrap();
@@ -283,7 +283,7 @@ async fn arguments_of_another_shape_are_requeued_and_nonsense_is_archived() {
     enqueue(&broker, RawTask::new("double", &b"\x01\0\0\0\0\x05"[..]).task_id("newer")).await;
     enqueue(&broker, RawTask::new("double", "{").task_id("nonsense")).await;
     let running = start(builder).await;
-    // Each is found when it has settled: the one that is requeued is due again after five seconds.
+    // Each task is read as soon as it has settled: the one that is requeued is due again after five seconds.
     settled(&broker, &running, "newer", TaskState::Retry).await;
     let nonsense = settled(&broker, &running, "nonsense", TaskState::Archived).await;
     assert!(nonsense.last_error.unwrap().starts_with("the arguments of `double` cannot be read"));

@@ -1,4 +1,4 @@
-//! The broker fails, loses answers, or says that a task is somebody else's.
+//! The broker fails, loses answers, or says that another run has a task.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -38,7 +38,7 @@ async fn hangs(log: State<Log>) -> JobResult {
     Ok(())
 }
 
-/// As when the process was stopped after it had asked for a task.
+/// The process was stopped after it had asked for a task.
 #[tokio::test]
 async fn what_starts_so_late_that_another_server_has_it_does_not_run() {
     let clock = ManualClock::default();
@@ -47,7 +47,7 @@ async fn what_starts_so_late_that_another_server_has_it_does_not_run() {
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, mut log) = server::<(counts,)>(&broker);
     let running = start(builder).await;
-    // The thread of the jobs waits for this one, which enqueues a task and turns the clock when the server has taken it.
+    // The thread of the jobs waits for this one, which enqueues a task and advances the clock when the server has taken it.
     let enqueue_and_stand_still = |n: u32| {
         let late = async {
             let fetched = running.signals().fetched.count();
@@ -97,7 +97,7 @@ async fn outcomes_are_kept_until_the_broker_takes_them_and_nothing_runs_twice() 
     assert_eq!(ran, (0..100).collect::<Vec<_>>());
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
     assert_eq!((stats.size, stats.processed_total, stats.failed_total), (0, 100, 0));
-    // What was sent without an answer was sent again as such.
+    // Outcomes without an answer were sent again, and marked as such.
     assert!(flaky.settled.lock().unwrap().iter().any(|(_, settlement)| settlement.resend));
 }
 
@@ -130,7 +130,7 @@ async fn the_tasks_of_a_lost_answer_go_back_before_their_leases_end() {
     soon(running.shutdown()).await.unwrap();
 }
 
-/// Where a part of a cluster is away, a call for those tasks fails, and must not keep others from being extended.
+/// If a part of a cluster is away, a call for its tasks fails, and must not keep others from being extended.
 #[tokio::test]
 async fn one_call_extends_all_leases() {
     const TASKS: usize = 150;
@@ -166,7 +166,7 @@ async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_somebody_elses_is_stopped_at_once_and_its_outcome_dropped() {
+async fn a_run_that_has_lost_its_task_is_stopped_at_once_and_its_outcome_dropped() {
     let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, mut log) = server::<(hangs,)>(&broker);
@@ -203,7 +203,7 @@ async fn fetching_stops_while_too_many_outcomes_wait() {
     flaky.refuse_settles.store(1_000_000, SeqCst);
     let (builder, mut log) = server::<(counts,)>(&broker);
     let running = start(builder).await;
-    // As many as may wait, and those in the four slots: then nothing more, whatever time passes.
+    // As many outcomes as may wait come, and those of the four slots: then no more, whatever time passes.
     for _ in 0..512 {
         told(&mut log).await;
     }
@@ -230,7 +230,7 @@ async fn an_outcome_that_the_broker_refuses_does_not_hold_up_the_others() {
     let client = Client::new(broker.clone());
     counts::job(0).task_id("stubborn").enqueue(&client).await.unwrap();
     client.enqueue_many((1..300).map(counts::job)).await.unwrap();
-    // As long as the others take.
+    // The task is refused for as long as the others take.
     flaky.refuse_stubborn.store(u32::MAX, SeqCst);
     let (builder, _log) = server::<(counts,)>(&broker);
     let running = start(builder).await;

@@ -27,54 +27,54 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug)]
 pub(crate) struct Flaky {
     inner: Arc<dyn Broker>,
-    /// So many settles take effect, but their answers are lost.
+    /// The number of settles that take effect, but whose answers are lost.
     pub(crate) lose_answers: AtomicU32,
-    /// So many settles fail before they take effect.
+    /// The number of settles that fail before they take effect.
     pub(crate) refuse_settles: AtomicU32,
-    /// So often the settling of the task `stubborn` fails while its neighbours are taken.
+    /// How often the settling of the task `stubborn` fails while its neighbours are taken.
     pub(crate) refuse_stubborn: AtomicU32,
-    /// Whether it makes the whole call fail instead.
+    /// Whether `stubborn` makes the whole call fail instead.
     pub(crate) stubborn_spoils_calls: AtomicBool,
-    /// So many calls of forward panic.
+    /// The number of calls of forward that panic.
     pub(crate) panics: AtomicU32,
-    /// So many dequeues give two tasks more than they were asked for.
+    /// The number of dequeues that give two tasks more than they were asked for.
     pub(crate) generous: AtomicU32,
-    /// So many dequeues fail before they take effect.
+    /// The number of dequeues that fail before they take effect.
     pub(crate) refuse_dequeues: AtomicU32,
-    /// So many dequeues take effect, but their answers are lost.
+    /// The number of dequeues that take effect, but whose answers are lost.
     pub(crate) lose_dequeues: AtomicU32,
-    /// The tasks of these, until they are released.
+    /// The tasks of those dequeues, until they are released.
     untold: Mutex<Vec<Run>>,
-    /// How often tasks were asked for.
+    /// The number of dequeues.
     pub(crate) dequeues: AtomicU32,
-    /// Every wait for tasks ends at once for nothing.
+    /// Every wait for tasks ends at once without a reason.
     pub(crate) false_alarms: AtomicBool,
-    /// When such waits ended.
+    /// The times at which such waits ended.
     pub(crate) alarms: Mutex<Vec<Instant>>,
-    /// Pings fail.
+    /// Every ping fails.
     pub(crate) refuse_pings: AtomicBool,
-    /// Every result that is written says that the run is somebody else's.
+    /// Every result that is written is refused, because another run has the task.
     pub(crate) lose_results: AtomicBool,
     /// No call is answered any more.
     pub(crate) dead: AtomicBool,
-    /// Every extension says that the run is somebody else's.
+    /// Every extension is refused, because another run has the task.
     pub(crate) fenced: AtomicBool,
-    /// What is dequeued cannot be read.
+    /// Tasks that are dequeued cannot be read.
     pub(crate) garbled: AtomicBool,
     /// The method that hangs.
     pub(crate) hangs: Mutex<Option<&'static str>>,
-    /// What freeing a lock answers instead of doing it.
+    /// The answers to frees of locks, which then do not take effect.
     pub(crate) lock_answers: Mutex<VecDeque<Result<Settled, BrokerError>>>,
     /// The locks that were freed.
     pub(crate) freed: Mutex<Vec<String>>,
-    /// How often leases were extended.
+    /// The number of extensions of leases.
     pub(crate) extensions: AtomicU32,
     /// The most leases that one call extended.
     pub(crate) most_extended: AtomicUsize,
     /// The locks that were extended.
     pub(crate) extended: Mutex<Vec<String>>,
     lease: Duration,
-    /// Ids of tasks in the order in which they were settled, and how.
+    /// Ids of tasks in the order in which they were settled, with their settlements.
     pub(crate) settled: Mutex<Vec<(String, Settlement)>>,
 }
 
@@ -114,7 +114,7 @@ impl Flaky {
         })
     }
 
-    /// Never answers if it is dead, or this method hangs.
+    /// Never returns if the broker is dead, or this method hangs.
     async fn pulse(&self, method: &str) {
         if self.dead.load(SeqCst) || *self.hangs.lock().unwrap() == Some(method) {
             std::future::pending::<()>().await;
@@ -246,7 +246,7 @@ impl Settle for Flaky {
             answers.insert(at, Err(down()));
             return answers;
         }
-        // Before the store shows it: a test that has seen the effect finds it here.
+        // The log is written before the store shows the effect: a test that has seen the effect finds it here.
         self.settled.lock().unwrap().extend(batch.iter().map(|s| (s.run.id.to_string(), s.clone())));
         let answers = self.inner.settle(batch).await;
         if counts_down(&self.lose_answers) {

@@ -69,7 +69,7 @@ async fn a_job_goes_before_handlers_and_a_longer_pattern_before_a_shorter() {
     for expected in ["crop image:crop 1 t default 1", "image image:resize:big 2 t default 2", "m mail 3 t default 3"] {
         assert_eq!(told(&mut said).await, expected);
     }
-    // What no pattern fits is unknown as ever.
+    // A task that fits no pattern is unknown as ever.
     enqueue(&broker, RawTask::new("video", "").task_id("v")).await;
     settled(&broker, &running, "v", TaskState::Retry).await;
     soon(running.shutdown()).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_result_that_is_too_large_is_told_to_the_job_that_wrote_or_returned_it
     let (builder, mut log) = server::<(writes_much,)>(&broker);
     let running = start(builder).await;
     let text = "the result has 1048577 bytes, more than the limit of 1048576; store it elsewhere and return its place";
-    // Its JSON has two quotes more.
+    // The JSON of the result has two quotes more.
     writes_much::job((1 << 20) - 2).task_id("fits").enqueue(&client).await.unwrap();
     let done = settled(&broker, &running, "fits", TaskState::Completed).await;
     assert_eq!(done.result.unwrap().len(), 1 << 20);

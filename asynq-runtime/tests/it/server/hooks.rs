@@ -1,4 +1,4 @@
-//! What a program is told, and that telling it harms nobody.
+//! The hooks of a program, which harm no task or server.
 
 use std::{
     sync::{
@@ -116,7 +116,7 @@ async fn hooks_that_never_end_do_not_keep_a_server_from_leaving() {
     leaves_while_told(&broker, builder, &mut begun).await;
 }
 
-/// Its job's thread is blocked as well, so that the attempt does not notice that the server leaves.
+/// The job's thread is blocked as well, so that the attempt does not notice that the server shuts down.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hook_that_blocks_its_thread_takes_no_outcome_back() {
     let broker = memory().await;
@@ -136,7 +136,7 @@ async fn a_hook_that_blocks_its_thread_takes_no_outcome_back() {
 
 const SHUTDOWN: Duration = Duration::from_millis(50);
 
-/// A server leaves while a hook is told of an attempt that has failed for the last time: its outcome counts.
+/// Shuts a server down while a hook runs for an attempt that has failed for the last time: its outcome counts.
 async fn leaves_while_told(broker: &Arc<dyn Broker>, builder: ServerBuilder, begun: &mut mpsc::UnboundedReceiver<()>) {
     let running = start(builder).await;
     ends::job("no").task_id("a").retry(0).enqueue(&running.client()).await.unwrap();

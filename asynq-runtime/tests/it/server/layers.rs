@@ -1,4 +1,4 @@
-//! Layers around execution: order, errors, back-pressure, and what they never see.
+//! Layers around execution: order, errors, back-pressure, and requests that they never see.
 
 use std::{
     future::Future,
@@ -38,7 +38,7 @@ async fn hangs(log: State<Log>) -> JobResult {
     Ok(())
 }
 
-/// Says when it is entered and left, and what it saw.
+/// A layer that reports each request that enters and leaves it.
 #[derive(Clone)]
 struct Says {
     name: &'static str,
@@ -102,7 +102,7 @@ async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_le
     for expected in ["outer in tells", "inner in tells", "inner out Some(2)", "outer out Some(2)"] {
         assert_eq!(told(&mut said).await, expected);
     }
-    // A policy goes through them, and so does what nobody here knows.
+    // A policy passes the layers, and so does a task that no job or handler knows.
     tells::job("skip").task_id("s").enqueue(&running.client()).await.unwrap();
     let skipped = settled(&broker, &running, "s", TaskState::Archived).await;
     assert_eq!(skipped.last_error.as_deref(), Some("no use"));
@@ -123,7 +123,7 @@ async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_le
     soon(running.shutdown()).await.unwrap();
 }
 
-/// Refuses by error, or answers itself.
+/// Returns a layer that refuses by an error, or answers itself.
 fn refuses(what: &'static str) -> impl Layer<JobService, Service = Refusing> + Send + 'static {
     layer_fn(move |inner| Refusing { inner, what })
 }
@@ -189,7 +189,7 @@ async fn a_layers_timeout_ends_the_job() {
     soon(running.shutdown()).await.unwrap();
 }
 
-/// Ready as long as nobody has called it since the test said so.
+/// A service that is ready for as many calls as the test has said.
 #[derive(Default)]
 struct Door {
     open: AtomicU32,
@@ -245,7 +245,7 @@ async fn while_layers_are_not_ready_nothing_is_fetched_and_nothing_is_lost() {
         assert_eq!(ids(&broker, TaskState::Active).await, [""; 0]);
     }
     assert!(door.asked.load(SeqCst));
-    // It leaves although they never become ready.
+    // The server shuts down although the layers never become ready.
     soon(running.shutdown()).await.unwrap();
     assert_eq!(ids(&broker, TaskState::Pending).await, ["3", "4"]);
 }
@@ -271,7 +271,7 @@ async fn tasks_that_the_layers_were_not_asked_about_go_back_in_order() {
     let inner = memory().await;
     let jobs = (0..5).map(|i| tells::job(i.to_string()).task_id(i.to_string()));
     Client::new(inner.clone()).enqueue_many(jobs).await.unwrap();
-    // As after a lost answer: the broker gives more than was asked for now.
+    // As after a lost answer, the broker gives more tasks than were asked for.
     let flaky = Flaky::new(inner.clone());
     flaky.generous.store(1, SeqCst);
     let broker: Arc<dyn Broker> = flaky;
@@ -296,7 +296,7 @@ async fn layers_that_are_always_ready_are_trusted_with_batches() {
     let client = Client::new(broker.clone());
     client.enqueue_many((0..TASKS).map(|i| tells::job(i.to_string()))).await.unwrap();
     let (builder, mut log) = server::<(tells,)>(&broker);
-    // As many slots as tasks: it does not matter for a batch how soon the earlier jobs end.
+    // There are as many slots as tasks, so that a batch does not depend on when earlier jobs end.
     let running = start(builder.concurrency(TASKS as usize).layer(refuses("nothing"))).await;
     let mut seen: Vec<u32> = Vec::new();
     for _ in 0..TASKS {
@@ -320,10 +320,10 @@ async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() 
     let (builder, mut log) = server::<(tells,)>(&broker);
     let door = Arc::new(Door::default());
     let guard = Arc::clone(&door);
-    // In the middle of a batch: 64 one by one, then 1, 2, 4, 8 and one of the next 16.
+    // The layers stop in the middle of a batch: 64 one by one, then 1, 2, 4, 8 and one of the next 16.
     door.open(80);
     let layer = layer_fn(move |inner| Guarded(Arc::clone(&guard), inner));
-    // More slots than tasks that start: a busy machine must not cut the batches elsewhere.
+    // There are more slots than tasks that start: a busy machine must not cut the batches elsewhere.
     let running = start(builder.concurrency(128).layer(layer)).await;
     for _ in 0..80 {
         told(&mut log).await;
@@ -340,7 +340,7 @@ async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() 
     let requeued = || flaky.settled.lock().unwrap().iter().filter(|(_, s)| s.action == Action::Requeue).count();
     let before = requeued();
     assert!(before > 0, "a batch was cut");
-    // One by one again: nothing is taken that is not started.
+    // Tasks are taken one by one again: no task is taken that is not started.
     door.open(3);
     for _ in 0..3 {
         told(&mut log).await;

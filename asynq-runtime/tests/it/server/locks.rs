@@ -86,7 +86,7 @@ async fn the_lock_of_a_task_that_is_unique_until_its_start_is_free_before_it_run
     assert_eq!(told(&mut log).await, "ran");
     assert_eq!(*flaky.freed.lock().unwrap(), ["asynq:{default}:unique:runs:1"]);
     soon(running.signals().settled.reached(1)).await;
-    // Other tasks keep theirs.
+    // Other tasks keep their locks.
     enqueue(&broker, "runs", "b", Extra::default()).await;
     assert_eq!(told(&mut log).await, "ran");
     assert_eq!(flaky.freed.lock().unwrap().len(), 1);
@@ -97,7 +97,7 @@ async fn the_lock_of_a_task_that_is_unique_until_its_start_is_free_before_it_run
 async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
     let refused = BrokerError::new(BrokerErrorKind::Unexpected, "a lock of a foreign type");
     let table = [
-        // what freeing the lock answers    how it runs in the end
+        // the answer to the free of the lock, whether the job runs at once
         (Ok(Settled::Fenced), true),
         (Err(down()), true),
         (Err(refused), false),
@@ -109,7 +109,7 @@ async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
         let running = start(builder).await;
         enqueue(&broker, "runs", "a", until_start()).await;
         if runs_at_once {
-            // Requeued, taken again, and the second try frees the lock.
+            // The task is requeued and taken again, and the second try frees the lock.
             assert_eq!(told(&mut log).await, "ran", "{answer:?}");
             assert_eq!(flaky.freed.lock().unwrap().len(), 2);
         } else {

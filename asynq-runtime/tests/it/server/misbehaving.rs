@@ -1,4 +1,4 @@
-//! Jobs, arguments and settings that misbehave: the task suffers for it, and nobody else.
+//! Jobs, arguments and settings that misbehave: only their own task suffers.
 
 use std::{error::Error, fmt, time::Duration};
 
@@ -33,7 +33,7 @@ async fn unspeakable() -> Result<(), Unspeakable> {
     Err(Unspeakable)
 }
 
-/// An error that says of itself that it is its own cause.
+/// An error that names itself as its own cause.
 #[derive(Debug)]
 struct Circular;
 
@@ -117,7 +117,7 @@ async fn json_that_is_a_trap_is_archived_and_the_next_task_runs() {
     }
 }
 
-/// Turns against the queue that it runs in.
+/// Pauses the queue that it runs in, and tries to delete it.
 #[job(retry = 0)]
 async fn meddle(ctx: &JobContext, client: State<Client>, log: State<Log>) -> JobResult {
     let inspector = client.inspector();
@@ -147,7 +147,7 @@ async fn a_job_may_pause_its_queue_cancel_itself_and_not_delete_what_it_runs_in(
     assert_eq!(told(&mut log).await, "neighbour");
 }
 
-/// Closes what it works on.
+/// Closes the broker of its own server.
 #[job]
 async fn close(client: State<Client>, log: State<Log>) -> JobResult {
     client.broker().close().await;
@@ -166,7 +166,7 @@ async fn a_job_that_closes_the_broker_does_not_keep_the_server_from_leaving() {
     let _ = soon(running.shutdown()).await;
 }
 
-/// Begets two of itself, as long as there are generations left.
+/// Enqueues two of itself, as long as there are generations left.
 #[job]
 async fn beget(client: State<Client>, log: State<Log>, generations: u32) -> JobResult {
     if let Some(left) = generations.checked_sub(1) {
@@ -206,7 +206,7 @@ async fn settings_at_their_ends_work_or_say_why_not() {
     soon(running.shutdown()).await.unwrap();
     assert!(task(&broker, "n").await.is_none());
 
-    // One queue may be named twice, and no slots at all mean as many as there are processors.
+    // A queue may be named twice, and zero slots mean as many as there are processors.
     neighbour::enqueue(&client).await.unwrap();
     let (builder, mut log) = one();
     let server = builder.queue("default", 1).queue("default", 3).concurrency(0).build().await.unwrap();

@@ -42,7 +42,7 @@ use tokio::sync::mpsc;
 
 use crate::sqlite::patient;
 
-/// What jobs tell the test, in their order.
+/// The texts that jobs report to the test, in their order.
 pub(crate) type Log = mpsc::UnboundedSender<String>;
 
 /// Checks that a time that was set between `begun` and now lies `from` to `to` later, however long the test has taken.
@@ -57,7 +57,7 @@ pub(crate) async fn memory() -> Arc<dyn Broker> {
     Arc::new(SqliteBroker::in_memory(patient()).await.unwrap())
 }
 
-/// A server of the jobs `S` with four slots, and what its jobs tell.
+/// Returns a server of the jobs `S` with four slots, and the texts that its jobs report.
 pub(crate) fn server<S: JobSet>(broker: &Arc<dyn Broker>) -> (ServerBuilder, mpsc::UnboundedReceiver<String>) {
     let (sender, receiver) = mpsc::unbounded_channel::<String>();
     let builder = Server::builder("nothing://is-connected")
@@ -88,14 +88,16 @@ pub(crate) async fn task(broker: &Arc<dyn Broker>, id: &str) -> Option<TaskInfo>
     broker.task(&queue("default"), &self::id(id)).await.unwrap()
 }
 
-/// Shuts down a server that has this shutdown timeout; `false` if the machine left it no time to tell the broker of all that it had.
+/// Shuts down a server that has this shutdown timeout; returns `false` if the machine left it no time to report everything to the
+/// broker.
 pub(crate) async fn leaves_in_time(running: Running, shutdown_timeout: Duration) -> bool {
     let began = Instant::now();
     soon(running.shutdown()).await.unwrap();
     has_time_to_leave(began, shutdown_timeout)
 }
 
-/// The same, and expects the task to be in this state then. Where there was no time it may still be active, until its lease is over.
+/// Shuts down as [`leaves_in_time`] does, and expects the task to be in this state then. Without enough time the task may still
+/// be active, until its lease is over.
 pub(crate) async fn leaves_with(
     running: Running,
     shutdown_timeout: Duration,
@@ -108,7 +110,7 @@ pub(crate) async fn leaves_with(
     assert!(state == Some(expected) || !is_in_time && state == Some(TaskState::Active), "{state:?}");
 }
 
-/// The task in this state, as soon as it is settled.
+/// Returns the task as soon as it is settled in this state.
 pub(crate) async fn settled(broker: &Arc<dyn Broker>, running: &Running, id: &str, state: TaskState) -> TaskInfo {
     for seen in 1.. {
         soon(running.signals().settled.reached(seen)).await;

@@ -29,7 +29,7 @@ async fn tasks_that_fail_together_are_not_retried_together() {
     let running = start(builder).await;
     soon(running.signals().settled.reached(40)).await;
     let delays: BTreeSet<Duration> = flaky.settled.lock().unwrap().iter().map(|(_, end)| delay(&end.action)).collect();
-    // asynq's first delay: 15 s, and up to 29 s by chance.
+    // asynq's first delay is 15 s, and up to 29 s more by chance.
     assert!(delays.iter().all(|delay| (15..45).contains(&delay.as_secs())), "{delays:?}");
     assert!(delays.len() > 5, "{delays:?}");
 }
@@ -48,8 +48,8 @@ async fn a_fetcher_that_is_woken_for_nothing_again_and_again_pauses() {
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, _log) = server::<(fails,)>(&broker);
     let _running = start(builder).await;
-    // The longest pause is a quarter of a second, half of it for sure. Without pauses there would be thousands of waits before
-    // three of them are so far apart because the machine is busy.
+    // The longest pause is a quarter of a second, and at least half of it is certain. Without pauses there would be thousands of
+    // waits before three of them are so far apart because the machine is busy.
     let waits = eventually("three pauses of a fetcher", async || {
         let alarms = flaky.alarms.lock().unwrap();
         let pauses = alarms.windows(2).filter(|pair| pair[1] - pair[0] >= Duration::from_millis(60)).count();

@@ -25,7 +25,7 @@ async fn waits(log: State<Log>, gate: State<Gate>, ctx: &JobContext) -> JobResul
     Ok(())
 }
 
-/// Lets a worker die `times` times while it holds everything that is pending.
+/// Lets a worker die `times` times while it holds all pending tasks.
 async fn crash(broker: &Arc<dyn Broker>, clock: &ManualClock, times: u32) {
     for time in 0..times {
         let name = ServerName { host: "dead".into(), pid: 1, server_id: format!("dead-{time}") };
@@ -55,10 +55,10 @@ async fn quarantined_tasks_run_one_at_a_time_beside_innocents_while_the_others_a
     let (builder, mut log) = server::<(waits,)>(&broker);
     let running = start(builder.state(gate.clone())).await;
     assert_eq!(told(&mut log).await, "a started with 2");
-    // A worker that died now would take nobody else down: the others are not in its hands.
+    // If a worker died now, it would take no other task down: it does not have the others.
     assert_eq!(ids(&broker, TaskState::Active).await, ["a"]);
     assert_eq!(ids(&broker, TaskState::Pending).await, ["b", "c"]);
-    // An innocent passes them.
+    // A task without crashes passes them.
     waits::job().task_id("innocent").enqueue(&client).await.unwrap();
     assert_eq!(told(&mut log).await, "innocent started with 0");
     assert_eq!(running.running(), 2);
@@ -87,7 +87,7 @@ async fn quarantined_tasks_follow_each_other_however_many_queues_are_empty() {
     let empty = (0..60).map(|n| (format!("empty{n}"), 1));
     let running = start(builder.queue("default", 1).queues(empty).concurrency(100).state(gate)).await;
     soon(running.signals().settled.reached(8)).await;
-    // One call gives each; with a turn for each queue it would be sixty.
+    // One call gives each of these tasks; with a turn for each queue it would be sixty calls.
     let calls = flaky.dequeues.load(SeqCst);
     assert!(calls <= 8 * 4, "{calls} calls for 8 tasks");
 }
@@ -102,7 +102,7 @@ async fn after_one_crash_everything_that_was_in_flight_runs_again_at_once() {
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let (builder, mut log) = server::<(waits,)>(&broker);
     let running = start(builder.concurrency(40).state(gate.clone())).await;
-    // None of them ends before all have started.
+    // No job ends before all have started.
     for _ in 0..40 {
         assert!(told(&mut log).await.ends_with("started with 1"));
     }

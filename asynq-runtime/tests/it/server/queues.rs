@@ -26,7 +26,7 @@ async fn quick(log: State<super::Log>) -> JobResult {
     Ok(())
 }
 
-/// How many jobs started in which queue, `n` in all.
+/// Counts the jobs that started in each queue, `n` in all.
 async fn started(log: &mut UnboundedReceiver<String>, n: usize) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for _ in 0..n {
@@ -55,7 +55,7 @@ async fn limited(tell: impl Fn(ServerBuilder) -> ServerBuilder) {
     let builder = tell(builder.state(gate.clone()).concurrency(10).queue_concurrency("narrow", 2));
     let running = start(builder).await;
     assert_eq!(started(&mut log, 10).await, counts([("narrow", 2), ("wide", 8)]));
-    // All slots of the server are taken by now: each that ends makes room for one of its kind or of the wide one.
+    // All slots of the server are taken by now: each job that ends makes room for one of its queue or of the wide one.
     gate.add_permits(40);
     assert_eq!(started(&mut log, 30).await, counts([("narrow", 18), ("wide", 12)]));
     soon(running.shutdown()).await.unwrap();
@@ -81,7 +81,7 @@ async fn a_full_queue_does_not_keep_the_server_busy_and_goes_on_when_it_has_room
     let builder = builder.state(gate.clone()).queue("narrow", 1).queue("wide", 1).queue_concurrency("narrow", 1);
     let running = start(builder).await;
     assert_eq!(told(&mut log).await, "narrow");
-    // What is not full is still heard of at once.
+    // A task of a queue that is not full is still noticed at once.
     enqueue(&client, "wide", 1).await;
     assert_eq!(told(&mut log).await, "wide");
     assert_eq!(running.running(), 2);
@@ -101,7 +101,7 @@ async fn what_comes_beyond_the_limit_goes_back() {
     let client = Client::new(inner.clone());
     let ids = |range: std::ops::Range<usize>| range.map(|i| i.to_string()).collect::<Vec<_>>();
     client.enqueue_many(ids(0..4).iter().map(|id| waits::job().task_id(id))).await.unwrap();
-    // As after a lost answer: the broker gives more than was asked for now.
+    // As after a lost answer, the broker gives more tasks than were asked for.
     let flaky = Flaky::new(inner.clone());
     flaky.generous.store(1, SeqCst);
     let broker: Arc<dyn Broker> = flaky;
@@ -131,7 +131,7 @@ async fn queues_of_a_pattern_are_served_when_they_appear_and_until_they_are_dele
     assert_eq!(started(&mut log, 9).await, counts([("tenant:a", 3), ("tenant:b", 3), ("tenant:c", 3)]));
     let elsewhere = broker.queue_stats(&queue("elsewhere")).await.unwrap();
     assert_eq!(elsewhere.pending, 3);
-    // Due later counts too: the forwarder knows the new queues.
+    // A task that is due later counts too: the forwarder knows the new queues.
     waits::job().queue("tenant:d").process_in(Duration::from_millis(50)).enqueue(&client).await.unwrap();
     assert_eq!(told(&mut log).await, "tenant:d");
     soon(running.shutdown()).await.unwrap();
@@ -182,7 +182,7 @@ async fn an_archive_keeps_as_many_as_it_was_told_and_says_what_it_drops() {
     }
     soon(running.shutdown()).await.unwrap();
 
-    // By age nothing is dropped that anybody was promised.
+    // No task that a client was promised is deleted by age.
     let (builder, _log) = server::<(fails,)>(&broker);
     let running = start(builder.queues(queues).archive("*", 100, "0s")).await;
     soon(running.signals().cleaned.reached(1)).await;

@@ -1,4 +1,4 @@
-//! What a server refuses, which queues it serves, and what lives beside the jobs.
+//! Settings that a server refuses, the queues that it serves, and services beside the jobs.
 
 use std::sync::Arc;
 
@@ -96,7 +96,7 @@ async fn by_weight_every_queue_gets_its_share() {
     for _ in 0..400 {
         few += u32::from(told(&mut log).await == "few");
     }
-    // 100 of 400 on average; five standard deviations.
+    // The average is 100 of 400; the bounds are five standard deviations.
     assert!((57..=143).contains(&few), "{few}");
     for _ in 0..400 {
         told(&mut log).await;
@@ -152,7 +152,7 @@ async fn the_failure_of_a_service_is_told_to_everybody_who_waits_for_the_server(
     let broker = memory().await;
     let (builder, _log) = server::<(named,)>(&broker);
     let running = start(builder.service(Beside(None, Err(InUse)))).await;
-    // Something is left to do for an hour.
+    // A task is left for an hour.
     named::job("later").process_in("1h").enqueue(&running.client()).await.unwrap();
     soon(running.failed()).await;
     let (first, second) = soon(async { tokio::join!(running.drained(), running.drained()) }).await;

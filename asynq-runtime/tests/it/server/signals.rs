@@ -1,4 +1,4 @@
-//! What the operating system's signals do, tried on a process of its own.
+//! The effect of the operating system's signals, on a process of its own.
 
 use std::time::{Duration, Instant};
 
@@ -69,7 +69,7 @@ pub(crate) async fn blocked_worker(shutdown_timeout: &str) {
     builder.shutdown_timeout(shutdown_timeout).build().await.unwrap().run().await.unwrap();
 }
 
-/// A worker that leaves has less than a second for it, and this one's own thread cannot tell whether it had the time.
+/// A worker that shuts down has less than a second here, and its own blocked thread cannot tell whether it had the time.
 mod timing {
     use super::*;
 
@@ -88,7 +88,7 @@ fn a_second_term_leaves_at_once_though_a_job_blocks_the_runtime() {
     let mut worker = Program::start("blocked_worker", "1h");
     worker.says("started");
     worker.signal("-TERM");
-    // A signal that comes before the first was read is the same signal.
+    // A signal that comes before the first was read counts as the same signal.
     eventually_blocking("the second one is heard", || {
         worker.signal("-TERM");
         (!worker.is_running()).then_some(())
@@ -102,11 +102,11 @@ fn start(shutdown_timeout: &str) -> Program {
     worker
 }
 
-/// The shutdown timeout of the workers that leave in order, as they are told it and as it is.
+/// The shutdown timeout of the workers that shut down in order, as their argument and as a time.
 const SHUTDOWN: (&str, Duration) = ("1s", Duration::from_secs(1));
 
-/// Sends the signal and expects the job's task to be requeued. Where the machine left the worker no time the task may still
-/// be active, until its lease is over.
+/// Sends the signal and expects the job's task to be requeued. If the machine left the worker no time, the task may still be
+/// active until its lease is over.
 fn leaves(worker: &mut Program, signal: &str) {
     let began = Instant::now();
     worker.signal(signal);

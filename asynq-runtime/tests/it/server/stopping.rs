@@ -105,7 +105,7 @@ async fn a_quiet_server_fetches_nothing_and_goes_on_with_what_runs() {
     gate.add_permits(2);
     assert_eq!(told(&mut log).await, "a ended");
     soon(running.signals().settled.reached(1)).await;
-    // It goes on telling that it lives.
+    // The server goes on with its beats.
     soon(running.signals().beat.reached(1)).await;
     soon(running.shutdown()).await.unwrap();
     assert_eq!(ids(&broker, TaskState::Pending).await, ["b"]);
@@ -128,7 +128,7 @@ async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
     }
     let is_in_time = leaves_in_time(running, SHUTDOWN).await;
     let back = ids(&broker, TaskState::Pending).await;
-    // On a slow machine some are left to their leases: those that would have gone back last, to the head of the line.
+    // On a slow machine some tasks are left to their leases: those that would have been requeued last, at the head of the queue.
     assert!(back.len() == TASKS || !is_in_time, "{} of {TASKS} went back", back.len());
     assert_eq!(back, (TASKS - back.len()..TASKS).map(name).collect::<Vec<_>>());
 }
@@ -143,7 +143,7 @@ async fn a_blocking_job_keeps_its_slot_until_its_thread_returns() {
     assert_eq!(told(&mut log).await, "started");
     quick::enqueue(&running.client()).await.unwrap();
     assert_eq!(told(&mut log).await, "noticed");
-    // Its time is over, but it runs: neither is it settled, nor has anything else its slot.
+    // The time of the job is over, but it runs: it is not settled, and no other job has its slot.
     assert_eq!(running.running(), 1);
     assert_eq!(task(&broker, "deaf").await.unwrap().state, TaskState::Active);
     open.send(()).unwrap();
@@ -186,7 +186,7 @@ async fn a_layer_that_gives_a_blocking_job_up_does_not_free_its_slot() {
     assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("given up")));
 }
 
-/// How many threads are in a job now, and the most there ever were.
+/// The number of threads that are in a job now, and the highest so far.
 #[derive(Default)]
 struct Crowd(Mutex<(usize, usize)>);
 
@@ -203,7 +203,7 @@ fn overstays(log: State<Log>, ctx: &JobContext, crowd: State<Arc<Crowd>>) -> Job
     eventually_blocking("the time is over and all slots are taken", || {
         (ctx.is_cancelled() && crowd.0.lock().unwrap().1 >= SLOTS).then_some(())
     });
-    // Long enough for a slot that was freed too early to be taken.
+    // This is long enough for a slot that was freed too early to be taken.
     std::thread::sleep(Duration::from_millis(100));
     crowd.0.lock().unwrap().0 -= 1;
     log.send("returned".into())?;
@@ -256,7 +256,7 @@ async fn jobs_that_block_their_runtime_cost_no_lease_and_are_requeued() {
     let running = jobs.spawn(server.start()).await.unwrap().unwrap();
     burns::job().task_id("b").enqueue(&running.client()).await.unwrap();
     assert_eq!(told(&mut log).await, "started");
-    // The only thread for jobs is blocked, and still:
+    // The only thread for jobs is blocked, and the leases are extended still.
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 3)).await;
     leaves_with(running, SHUTDOWN, &broker, "b", TaskState::Pending).await;
@@ -273,7 +273,7 @@ async fn dropping_a_running_server_drops_its_jobs() {
     waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
     assert_eq!(told(&mut log).await, "a started");
     drop(running);
-    // The job held the last sender but the states': it is gone with its future, and so is the server.
+    // Besides the states, the job held the last sender: it is gone with its future, and so is the server.
     assert!(soon(log.recv()).await.is_none());
     assert_eq!(gate.available_permits(), 0);
     assert_eq!(task(&broker, "a").await.unwrap().state, TaskState::Active);

@@ -56,7 +56,7 @@ async fn a_job_whose_thread_does_not_return_is_given_up_and_its_late_result_is_n
     quick::enqueue(&client).await.unwrap();
     assert_eq!(told(&mut log).await, "quick");
     soon(running.signals().settled.reached(2)).await;
-    // The thread returns after all, and nothing comes of it.
+    // The thread returns after all, and its outcome is dropped.
     open(&gate);
     assert_eq!(told(&mut log).await, "returned");
     soon(running.shutdown()).await.unwrap();
@@ -80,7 +80,7 @@ async fn a_server_whose_slots_are_all_given_up_leaves_with_an_error() {
     for id in ["a", "b", "c"] {
         left.extend(task(&broker, id).await.filter(|task| task.last_error.as_deref() != Some(GIVEN_UP)));
     }
-    // A slow machine may leave no time to tell the broker: then leases end what is still active.
+    // A slow machine may leave no time to report to the broker: then leases end the tasks that are still active.
     let (late, left): (Vec<_>, Vec<_>) = left.into_iter().partition(|task| task.state == TaskState::Active);
     assert!(left.len() == 1 || left.is_empty() && !late.is_empty(), "two are given up: {left:?}, {late:?}");
     assert!(left.iter().all(|task| (task.state, task.retried) == (TaskState::Pending, 0)), "requeued: {left:?}");

@@ -1,4 +1,4 @@
-//! How long a stop takes. `scripts/lanes` runs these tests alone, one at a time.
+//! The duration of a stop. `scripts/lanes` runs these tests alone, one at a time.
 
 use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -36,7 +36,7 @@ async fn a_stop_returns_in_time_although_the_broker_is_dead() {
         told(&mut log).await;
     }
     flaky.dead.store(true, SeqCst);
-    // One ends into the void, the other never ends.
+    // One job ends without an answer of the broker, the other never ends.
     gate.add_permits(1);
     told(&mut log).await;
     let since = Instant::now();

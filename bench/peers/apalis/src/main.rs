@@ -14,7 +14,7 @@ use workload::{Answer, BETWEEN, Clock, Failure, Note, Order, PRODUCERS, Seen, WA
 
 type Storage = RedisStorage<Note>;
 
-/// What the worker tells of each task.
+/// The state of the handler, which notes each task.
 #[derive(Clone)]
 struct Handler {
     seen: Seen,
@@ -112,7 +112,7 @@ async fn play(role: &str, order: &Order, storage: &Storage, redis: ConnectionMan
     }
 }
 
-/// Runs a worker beside what it is to be measured with.
+/// Runs a worker beside the future that is measured.
 async fn beside<T>(
     order: &Order,
     storage: &Storage,
@@ -152,7 +152,7 @@ async fn enqueue(order: &Order, storage: &Storage, n: u64, callers: u64) -> Resu
     Ok(all)
 }
 
-/// How many tasks are there, in any state.
+/// Returns how many tasks there are, in any state.
 async fn stored(storage: &Storage, mut redis: ConnectionManager) -> Result<u64, Failure> {
     Ok(redis::cmd("HLEN").arg(storage.get_config().job_data_hash()).query_async(&mut redis).await?)
 }

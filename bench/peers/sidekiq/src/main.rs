@@ -12,7 +12,7 @@ use std::time::Instant;
 use tokio::{sync::mpsc, task::JoinSet};
 use workload::{Answer, BETWEEN, Clock, Failure, Note, Order, PRODUCERS, Seen, WARM_UP};
 
-/// Names of the workers as the messages have them.
+/// Names of the workers as they stand in messages.
 const NOTE: &str = "NoteWorker";
 const STAMP: &str = "StampWorker";
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use super::*;
 use crate::job::shape::of_type::shape_of;
 
-/// The bytes, as the arguments of a job are written; or why they are not.
+/// Returns `value` as the arguments of a job are written, or the refusal.
 fn write<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
     let type_shape = shape_of::<T>(false);
     let reads = type_shape.complete.then_some(&type_shape.reads);
@@ -42,7 +42,7 @@ fn is_zero(n: &u8) -> bool {
 #[test]
 fn a_field_that_is_left_out_is_refused_wherever_it_is() {
     let patch = |discount| Patch { discount, quantity: 1, lines: vec![5, 0] };
-    // Postcard itself reads another value back, and says nothing.
+    // Postcard itself reads another value back without an error.
     let bytes = postcard::to_allocvec(&patch(None)).unwrap();
     let read: Patch = postcard::from_bytes(&bytes).unwrap();
     assert_eq!(read, Patch { discount: Some(2), quantity: 5, lines: vec![] });
@@ -67,7 +67,7 @@ fn a_field_that_is_left_out_is_refused_wherever_it_is() {
         assert!(refusal.contains("writes 1 field and") && refusal.contains("codec = \"json\""), "{refusal}");
     }
 
-    // Nothing is left out: written as ever.
+    // No field is left out, so the values are written as postcard writes them.
     for value in [patch(Some(3)), Patch { discount: Some(0), ..Patch::default() }] {
         assert_eq!(write(&value).unwrap()[1..], postcard::to_allocvec(&value).unwrap());
     }
@@ -114,7 +114,7 @@ fn what_is_written_is_counted_against_what_is_read() {
     let refusal = write(&OtherWay { a: 1, c: vec![] }).err().unwrap();
     assert!(refusal.starts_with("`OtherWay` writes 2 fields"), "{refusal}");
     assert_eq!(write(&BothWays { a: 1, b: 2, c: vec![7] }).unwrap(), [9, 1, 1, 7]);
-    // Its number is the one of `Third` for the reader.
+    // The number of `Second` is the number of `Third` for the reader.
     let refusal = write(&Gap::Second).err().unwrap();
     assert!(refusal.contains("`Gap::Second` would be read as another one"), "{refusal}");
     assert!(write(&Gap::Third).is_err());
@@ -142,7 +142,7 @@ struct Wide {
     id: uuid::Uuid,
 }
 
-/// Every method is called, and writes what postcard does.
+/// The value calls every method of the serializer.
 #[test]
 fn what_can_be_read_back_is_written_as_postcard_writes_it() {
     let wide = Wide {
@@ -170,7 +170,7 @@ fn what_can_be_read_back_is_written_as_postcard_writes_it() {
     }
 }
 
-/// The text of a `Serialize` of the user's reaches people.
+/// The text of an error of the user's `Serialize` reaches people.
 #[test]
 fn a_value_that_refuses_itself_says_why() {
     struct Picky;

@@ -1,4 +1,4 @@
-//! What a visitor reads elements, entries and variants from.
+//! The sources from which a visitor reads elements, entries and variants.
 
 use serde::de::{
     self, DeserializeSeed, IntoDeserializer as _, Visitor,
@@ -16,7 +16,7 @@ use super::{
 pub(super) struct Fields<'r> {
     recorder: &'r mut Recorder,
     slots: std::vec::IntoIter<Slot>,
-    /// How many were read.
+    /// Counts the elements that were read.
     read: Option<&'r mut usize>,
 }
 
@@ -92,7 +92,7 @@ impl<'de> de::MapAccess<'de> for Entry<'_> {
 pub(super) struct OneVariant<'r> {
     pub(super) recorder: &'r mut Recorder,
     pub(super) named: Named,
-    /// What serde calls the enum.
+    /// The name that serde gives the enum.
     pub(super) name: &'static str,
     pub(super) index: usize,
 }

@@ -1,8 +1,8 @@
 //! Tells the aliases of fields from the fields: serde announces both, sorted, and reads fields alone.
 //!
-//! Two neighbours among the announced names are asked for one after the other as the keys of a map. Where they stand for
-//! one field, its derive says that the field is there twice, and by which name it is read; else it asks for the value of
-//! the second. Each pair takes a pass.
+//! Two neighbours among the announced names are given one after the other as the keys of a map. If they stand for one field,
+//! the derived code says that the field is there twice, and by which name it is read; else it asks for the value of the
+//! second. Each pair takes a pass.
 
 use std::{
     cell::Cell,
@@ -19,7 +19,7 @@ use super::{
 };
 
 thread_local! {
-    /// The name of the field that was there twice in this pass. A type may replace the error that says so.
+    /// The name of the field that was there twice in this pass. A type may replace the error that carries the name.
     static TWICE: Cell<Option<&'static str>> = const { Cell::new(None) };
 }
 
@@ -31,20 +31,20 @@ pub(super) struct Probe {
     second: &'static str,
 }
 
-/// What a pass said about its two names.
+/// The answer of a pass about its two names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// The pass came here and has not ended.
+    /// The pass came to the struct and has not ended.
     Asked,
     TwoFields,
 }
 
-/// A field was there twice.
+/// Notes that a field was there twice.
 pub(super) fn note_twice(field: &'static str) {
     TWICE.set(Some(field));
 }
 
-/// The names by which the fields of every struct with aliases are read, where that can be found out.
+/// Returns the names by which the fields of every struct with aliases are read, if they can be found out.
 pub(super) fn read_names<T: DeserializeOwned>(recorder: &mut Recorder) -> ReadNames {
     let structs = recorder.arena.with_aliases();
     structs.into_iter().filter_map(|of| Some((of, names::<T>(recorder, of)?))).collect()
@@ -54,7 +54,7 @@ fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>
     let announced = recorder.arena.names_of(of);
     let slots: Vec<Slot> = announced.iter().map(|&(_, slot)| slot).collect();
     let read = slots.iter().filter(|&&slot| recorder.arena.is_seen(slot)).count();
-    // The first of the names that stand for one field, or the one that serde calls it by.
+    // The name of a field is the first of its names, until serde's own name is known.
     let one = |name| ReadName { name, all: vec![name] };
     let mut names = vec![one(announced.first()?.0)];
     for pair in announced.windows(2) {
@@ -71,7 +71,7 @@ fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>
                 last.all.push(second);
             }
             (Answer::TwoFields, _) => names.push(one(second)),
-            // A hand-written `Deserialize`.
+            // A hand-written `Deserialize` has taken both names.
             (Answer::Asked, None) => return None,
         }
     }

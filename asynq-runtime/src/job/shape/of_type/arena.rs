@@ -1,4 +1,4 @@
-//! What the passes have found so far: slots for shapes, and the named types that shapes may come back to.
+//! The findings of the passes so far: slots for shapes, and the named types to which shapes may return.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Named(usize);
 /// A place where the recorder can answer in more than one way.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Choice {
-    /// An option, a sequence or a map: something inside, or nothing.
+    /// An option, a sequence or a map: with content, or empty.
     Inside(Slot),
     /// This variant of an enum, or another.
     Variant(Named, usize),
@@ -34,7 +34,7 @@ pub(super) enum Shape {
     Named(Named),
 }
 
-/// What a named type or a variant holds.
+/// The content of a named type or a variant.
 #[derive(Debug, Clone)]
 pub(super) enum Form {
     Unit,
@@ -56,7 +56,7 @@ pub(super) struct Variant {
 enum Progress {
     Unseen,
     Begun,
-    /// It came to an end, as the n-th: what ends first needs the fewest others to end.
+    /// The variant came to an end, as the n-th; the first one needs the fewest others to end.
     Works(usize),
     /// The shape of its contents cannot be known.
     Avoided,
@@ -65,18 +65,18 @@ enum Progress {
 #[derive(Debug)]
 struct Node {
     shape: Shape,
-    /// Which sample a leaf is given.
+    /// The index of the sample that a leaf is given.
     sample: usize,
-    /// Answer with nothing inside, because the shape of the inside cannot be known.
+    /// Whether to answer with nothing inside, because the shape of the inside cannot be known.
     avoid: bool,
-    /// A `Secret` stands here.
+    /// Whether a `Secret` stands here.
     secret: bool,
 }
 
 #[derive(Debug)]
 struct Type {
     form: Form,
-    /// How often it is on the way from the root to here.
+    /// How often the type is on the way from the root to the current place.
     depth: usize,
 }
 
@@ -114,7 +114,7 @@ impl Arena {
         self.nodes[slot.0].secret = true;
     }
 
-    /// Every named type, in the order of their indexes.
+    /// Returns every named type, in the order of their indexes.
     pub(super) fn all_named(&self) -> impl Iterator<Item = Named> + use<> {
         (0..self.types.len()).map(Named)
     }
@@ -142,7 +142,7 @@ impl Arena {
         }
     }
 
-    /// The type whose visitor is called `key`; made with `form` when it is new.
+    /// Returns the type whose visitor is called `key`; a new type is made with `form`.
     pub(super) fn named(&mut self, key: &'static str, form: impl FnOnce(&mut Self) -> Form) -> Named {
         if let Some(&known) = self.by_visitor.get(key) {
             return known;
@@ -158,7 +158,7 @@ impl Arena {
         &self.types[named.0].form
     }
 
-    /// How often the type is on the way from the root to here.
+    /// Returns how often the type is on the way from the root to the current place.
     pub(super) fn depth(&mut self, named: Named) -> &mut usize {
         &mut self.types[named.0].depth
     }
@@ -176,7 +176,7 @@ impl Arena {
         }
     }
 
-    /// The form of a variant, made with `form` when it is seen for the first time.
+    /// Returns the form of a variant, made with `form` when it is seen for the first time.
     pub(super) fn variant_form(
         &mut self,
         named: Named,
@@ -215,8 +215,9 @@ impl Arena {
         }
     }
 
-    /// Which variant to answer with: one that was never seen, one with unseen variants inside, one that is known to
-    /// come to an end. Inside itself (`again`) a type takes turns, so that a recursion finds its way out.
+    /// Returns the variant to answer with: one that was never seen; else one with unseen variants inside, but not if the pass
+    /// answers with as little as possible (`again`); else the first one that came to an end; else one in turn, by the depth
+    /// of the type, so that a recursion finds its way out.
     pub(super) fn choose_variant(&self, named: Named, again: bool) -> Option<usize> {
         let variants = self.variants(named);
         let unseen = variants.iter().position(|variant| variant.progress == Progress::Unseen);
@@ -283,14 +284,14 @@ impl Arena {
         }
     }
 
-    /// The names of the fields, where this is a struct.
+    /// Returns the names of the fields, if this is a struct.
     pub(super) fn fields(&self, slot: Slot) -> Option<Vec<&'static str>> {
         let Shape::Named(named) = self.shape(slot) else { return None };
         let Form::Struct(fields) = self.form(*named) else { return None };
         Some(fields.iter().map(|&(name, _)| name).collect())
     }
 
-    /// Whether a value of this shape holds nothing.
+    /// Returns whether a value of this shape holds nothing.
     pub(super) fn is_empty(&self, mut slot: Slot) -> bool {
         // As many steps as there are types: newtypes may wrap each other for ever.
         for _ in 0..=self.types.len() {
@@ -328,7 +329,7 @@ impl Variant {
         self.progress == Progress::Unseen
     }
 
-    /// Whether the type refused the number of this variant, or the shape of its contents cannot be known.
+    /// Returns whether the type refused the number of this variant, or the shape of its contents cannot be known.
     pub(super) fn is_avoided(&self) -> bool {
         self.progress == Progress::Avoided
     }

@@ -13,8 +13,8 @@ use super::{
     sample, short, short_name,
 };
 
-/// The name that a [`Secret`](crate::Secret) gives itself to the recorder. It is recognised by its place in memory: a type of the
-/// user's may have the same name.
+/// The name that a [`Secret`](crate::Secret) gives itself to the recorder. The recorder recognises it by its address, because
+/// a type of the user's may have the same name.
 pub(in crate::job) static SECRET: &str = "asynq::Secret";
 
 /// A tuple longer than this is an array: all its elements are of one type.
@@ -27,7 +27,7 @@ pub(super) struct At<'r> {
 }
 
 impl At<'_> {
-    /// Writes a leaf down; says which sample it is given.
+    /// Writes a leaf down, and returns the index of its sample.
     fn leaf(&mut self, name: &'static str) -> usize {
         self.recorder.arena.see(self.slot, Shape::Leaf(name));
         self.recorder.last_leaf = Some(self.slot);
@@ -35,7 +35,7 @@ impl At<'_> {
         *self.recorder.arena.sample(self.slot)
     }
 
-    /// The slot inside an option or a sequence, and whether to answer with nothing inside.
+    /// Returns the slot inside an option or a sequence, and whether to answer with nothing inside.
     fn inside(&mut self, shape: fn(Slot) -> Shape) -> (Slot, bool) {
         self.recorder.requests += 1;
         let known = match self.recorder.arena.shape(self.slot) {
@@ -52,7 +52,7 @@ impl At<'_> {
         self.recorder.arena.is_avoided(self.slot) || (self.recorder.minimal() && seen)
     }
 
-    /// Inside a named type: `form` is made when it is new.
+    /// Visits the inside of a named type; a new type is made with `form`.
     fn named<'de, V: Visitor<'de>>(
         self,
         form: impl FnOnce(&mut Arena) -> Form,
@@ -68,7 +68,7 @@ impl At<'_> {
         result
     }
 
-    /// Something that only a self-describing format could answer.
+    /// Stops at a request that only a self-describing format could answer.
     fn opaque<T>(self) -> Result<T, Stop> {
         let name = short_name::<T>();
         self.recorder.arena.see(self.slot, Shape::Opaque(name));
@@ -153,7 +153,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(self, name: &'static str, visitor: V) -> Result<V::Value, Stop> {
         if std::ptr::eq(name, SECRET) {
-            // It is its value on the wire, and no part of the shape.
+            // A secret is its value on the wire, and not a part of the shape.
             self.recorder.arena.note_secret(self.slot);
             return visitor.visit_newtype_struct(self);
         }

@@ -11,9 +11,9 @@ pub(super) type ReadNames = HashMap<(Named, Option<usize>), Vec<ReadName>>;
 /// The names of one field.
 #[derive(Debug)]
 pub(super) struct ReadName {
-    /// What serde calls it.
+    /// The name that serde gives the field.
     pub(super) name: &'static str,
-    /// All names by which it is read.
+    /// All names by which the field is read.
     pub(super) all: Vec<&'static str>,
 }
 
@@ -24,7 +24,7 @@ impl ReadName {
 }
 
 impl Arena {
-    /// The document. `names` are those of structs with aliases; serde announces aliases as if they were fields.
+    /// Returns the document. `names` are those of structs with aliases, which serde announces as if they were fields.
     pub(super) fn to_document(&self, root: Slot, names: &ReadNames) -> ShapeDocument {
         let types = self.all_named().map(|named| self.document_form(self.form(named), (named, None), names));
         ShapeDocument::new(self.document_node(root), types.collect())
@@ -66,7 +66,7 @@ impl Arena {
                         let fields = names.iter().zip(fields);
                         fields.map(|(read, &(_, slot))| field(read.name, read.aliases(), slot)).collect()
                     }
-                    // Which names are aliases is not known: no payload must be read by them.
+                    // The names do not show which of them are aliases: no payload must be read by them.
                     None if self.has_more_names_than_fields(form) => {
                         let unknown = |&(name, _): &(&str, Slot)| shape::Field {
                             name: name.to_owned(),
@@ -79,7 +79,7 @@ impl Arena {
                 })
             }
             Form::Enum(variants) => {
-                // The number of a variant is its place among those without aliases, of which nobody tells.
+                // The number of a variant is its place among the names that are not aliases, and serde does not mark aliases.
                 let has_aliases = variants.iter().any(Variant::is_avoided);
                 let variant = |(index, variant): (usize, &Variant)| shape::Variant {
                     name: variant.name.to_owned(),
@@ -93,12 +93,12 @@ impl Arena {
         }
     }
 
-    /// Whether serde announced more names than it read fields: then some of them are aliases.
+    /// Returns whether serde announced more names than it read fields: then some of them are aliases.
     pub(super) fn has_more_names_than_fields(&self, form: &Form) -> bool {
         matches!(form, Form::Struct(fields) if fields.iter().any(|&(_, slot)| *self.shape(slot) == Shape::Unseen))
     }
 
-    /// The structs, and variants with fields, some of whose names are aliases.
+    /// Returns the structs, and variants with fields, some of whose names are aliases.
     pub(super) fn with_aliases(&self) -> Vec<(Named, Option<usize>)> {
         let mut found = Vec::new();
         for named in self.all_named() {
@@ -114,7 +114,7 @@ impl Arena {
         found
     }
 
-    /// The variant of `named` that leads to a type, or to a variant of that type.
+    /// Returns the variant of `named` that leads to a type, or to a variant of that type.
     pub(super) fn variant_towards(&self, named: Named, to: (Named, Option<usize>)) -> Option<usize> {
         if let (true, Some(index)) = (named == to.0, to.1) {
             return Some(index);
@@ -151,7 +151,7 @@ impl Arena {
         }
     }
 
-    /// The announced names and their slots.
+    /// Returns the announced names and their slots.
     pub(super) fn names_of(&self, (named, variant): (Named, Option<usize>)) -> Vec<(&'static str, Slot)> {
         let form = match variant {
             None => Some(self.form(named)),

@@ -1,8 +1,8 @@
-//! Finds out what a type asks of serde, by deserializing it from nothing.
+//! Finds the shape of a type by deserializing the type from nothing.
 //!
-//! A recording deserializer writes down every request and answers with a sample value. One run of it is a *pass*; an
-//! enum shows one variant per pass, and a sample that a type rejects is replaced by the next one in the next pass, so
-//! passes follow each other until nothing new is to be seen.
+//! A recording deserializer writes down every request and answers with a sample value. One run of it is a *pass*; an enum
+//! shows one variant per pass, and a sample that a type rejects is replaced by the next one in the next pass, so passes
+//! follow each other until none shows anything new.
 
 mod access;
 mod alias;
@@ -26,7 +26,7 @@ use self::recorder::Recorder;
 pub(in crate::job) use self::{at::SECRET, reads::Reads, sample::STRINGS};
 use super::ShapeDocument;
 
-/// What is known about a type after the last pass.
+/// The knowledge about a type after the last pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::job) struct TypeShape {
     /// The shape as text. Equal shapes have equal texts, whatever the types are called.
@@ -39,7 +39,7 @@ pub(in crate::job) struct TypeShape {
     pub(in crate::job) empty: bool,
     /// A type inside that asks for a self-describing format, which postcard is not.
     pub(in crate::job) self_describing: Option<String>,
-    /// What is read of the structs and enums inside.
+    /// How the structs and enums inside are read.
     pub(in crate::job) reads: Reads,
     /// The shape for programs of other versions.
     pub(in crate::job) document: ShapeDocument,
@@ -49,7 +49,7 @@ thread_local! {
     static RECORDING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether the recorder deserializes a type on this thread.
+/// Returns whether the recorder deserializes a type on this thread.
 pub(in crate::job) fn is_recording() -> bool {
     RECORDING.get()
 }
@@ -57,7 +57,7 @@ pub(in crate::job) fn is_recording() -> bool {
 /// More passes than any sane type needs: each one ends a variant, a sample or a place whose shape cannot be known.
 const MOST_PASSES: usize = 4096;
 
-/// After so many panics of a `Deserialize` no further sample is tried: each writes to standard error.
+/// After this many panics of a `Deserialize` no further sample is tried: each panic writes to standard error.
 const MOST_PANICS: usize = 3;
 
 /// Returns the shape of `T` as a format would read it that is `human_readable` (JSON) or not (postcard).
@@ -74,7 +74,7 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
     for pass in 1.. {
         let seen = recorder.arena.variants_seen();
         recorder.begin_pass();
-        // A Deserialize of the user's that panics on a sample must not stop an enqueue.
+        // A user's `Deserialize` that panics on a sample must not stop an enqueue.
         let value = catch_unwind(AssertUnwindSafe(|| T::deserialize(recorder.at_root()).map(drop)));
         panics += usize::from(value.is_err());
         if matches!(value, Ok(Ok(()))) {
@@ -110,12 +110,12 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
     }
 }
 
-/// The name of a type without the paths in it: moving a type to another module changes nothing on the wire.
+/// Returns the name of a type without the paths in it: moving a type to another module changes nothing on the wire.
 pub(in crate::job) fn short_name<T: ?Sized>() -> String {
     short(type_name::<T>())
 }
 
-/// The type in whose derived `Deserialize` this one is declared, or itself: people know `Flat`, and not
+/// Returns the type in whose derived `Deserialize` the type `name` is declared, or `name` itself: people know `Flat`, and not
 /// `<impl Deserialize<'_> for Flat>::deserialize::__Field`.
 fn owner(name: &str) -> &str {
     let inside = name.split_once("<impl ").and_then(|(_, rest)| rest.split_once(" for "));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 /// A struct (`None`), or the variant of an enum that is read for this number.
 type Part = (&'static str, Option<u32>);
 
-/// What is read of the named types inside a type. Two types may have the same name: then each of their counts is known.
+/// How the named types inside a type are read. Two types may have the same name: then each of their counts is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
     fields: BTreeMap<Part, Vec<usize>>,
@@ -13,7 +13,7 @@ pub(crate) struct Reads {
 }
 
 impl Reads {
-    /// So many fields of a struct or of a variant were read to its end.
+    /// Notes that a struct or a variant was read to its end with this many fields.
     pub(super) fn see(&mut self, name: &'static str, variant: Option<u32>, fields: usize) {
         let known = self.fields.entry((name, variant)).or_default();
         if !known.contains(&fields) {
@@ -21,7 +21,7 @@ impl Reads {
         }
     }
 
-    /// An enum with these variants, in the order of their numbers; an alias follows the name that it stands for.
+    /// Notes an enum with these variants, in the order of their numbers; an alias follows the name that it stands for.
     pub(super) fn see_enum(&mut self, name: &'static str, variants: &'static [&'static str]) {
         let known = self.variants.entry(name).or_default();
         if !known.contains(&variants) {
@@ -29,19 +29,19 @@ impl Reads {
         }
     }
 
-    /// Whether so many fields are read of this struct or variant; yes where nothing is known about it.
+    /// Returns whether this many fields are read of a struct or variant; yes if it is not known.
     pub(crate) fn takes(&self, name: &'static str, variant: Option<u32>, fields: usize) -> bool {
         self.fields.get(&(name, variant)).is_none_or(|known| known.contains(&fields))
     }
 
-    /// Whether the number `index` can be read as this variant; yes where nothing is known about it. Aliases come between
-    /// the names, so only a number that is too high for its name is sure to be another variant's.
+    /// Returns whether the number `index` can be read as this variant; yes if the enum is not known. Aliases come between the
+    /// names, so only a number that is too high for its name is sure to be another variant's.
     pub(crate) fn has_variant(&self, name: &'static str, index: u32, variant: &'static str) -> bool {
         let Some(enums) = self.variants.get(name) else { return true };
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         enums.iter().any(|names| match names.iter().position(|known| *known == variant) {
             Some(place) => index <= place,
-            // Written under another name than it is read.
+            // The variant is written under another name than it is read.
             None => index < names.len(),
         })
     }

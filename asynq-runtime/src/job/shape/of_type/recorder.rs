@@ -1,4 +1,4 @@
-//! What the passes share: where the recorder is, how far it may go, and why the last pass failed.
+//! The state that the passes share: the place of the recorder, its limits, and the reason why the last pass failed.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ use super::{
     sample,
 };
 
-/// Deeper than this the recorder follows no type; an endless one ends here.
+/// Deeper than this the recorder follows no type, so that an endless one ends.
 const DEEPEST: usize = 96;
-/// After so many requests a pass answers with as little as possible, so that wide types do not take for ever.
+/// After this many requests a pass answers with as little as possible, so that wide types do not take for ever.
 const MOST_REQUESTS: usize = 20_000;
 
 /// Everything the passes share.
@@ -33,7 +33,7 @@ pub(super) struct Recorder {
     pub(super) last_leaf: Option<Slot>,
     stopped: bool,
     failed_at: Option<Choice>,
-    /// Which struct is asked about its names in this pass, and what it said.
+    /// The struct that is asked about its names in this pass, and its answer.
     pub(super) probe: Option<(Probe, Option<Answer>)>,
 }
 
@@ -57,12 +57,12 @@ impl Recorder {
         }
     }
 
-    /// What this pass asks about its names.
+    /// Returns the struct or variant that this pass asks about its names.
     pub(super) fn probed(&self) -> Option<(Named, Option<usize>)> {
         self.probe.map(|(probe, _)| probe.of)
     }
 
-    /// The probe of this struct or variant, if it was not asked in this pass.
+    /// Returns the probe of this struct or variant, if it was not asked in this pass yet.
     pub(super) fn probe_of(&self, of: (Named, Option<usize>)) -> Option<Probe> {
         match self.probe {
             Some((probe, None)) if probe.of == of => Some(probe),
@@ -89,7 +89,7 @@ impl Recorder {
         At { recorder: self, slot }
     }
 
-    /// Whether the failed pass was ended by the type, not by the recorder.
+    /// Returns whether the failed pass was ended by the type, not by the recorder.
     pub(super) fn rejected(&self) -> bool {
         !self.stopped
     }
@@ -103,7 +103,7 @@ impl Recorder {
         *sample != 0
     }
 
-    /// The innermost place on the way to the failure where another answer is possible.
+    /// Returns the innermost place on the way to the failure where another answer is possible.
     pub(super) fn failed_at(&self) -> Option<Choice> {
         self.failed_at
     }
@@ -143,7 +143,7 @@ impl Recorder {
     }
 }
 
-/// The end of a pass. Why is written in the recorder: a type that reports it may wrap or replace the error.
+/// The end of a pass. The recorder holds the reason, because a type that reports this error may wrap or replace it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Stop;
 

@@ -1,4 +1,4 @@
-//! Values to try on types that check what they are given.
+//! Sample values for types that check their input.
 
 /// The first suits every plain `String`; the others are for types that parse.
 pub(in crate::job) const STRINGS: [&str; 38] = [
@@ -41,7 +41,7 @@ pub(in crate::job) const STRINGS: [&str; 38] = [
     "00:00:00:00:00:00",
     "01ARZ3NDEKTSV4RRFFQ69G5FAV",
 ];
-/// One before zero, for the sake of `NonZero`.
+/// 1 stands before 0, because a `NonZero` refuses 0.
 pub(super) const INTEGERS: [i8; 9] = [1, 0, 2, 3, 5, 10, 20, 100, -1];
 pub(super) const FLOATS: [f32; 5] = [1.0, 0.0, 0.5, 100.0, -1.0];
 pub(super) const CHARS: [char; 4] = ['a', 'A', '0', ' '];
@@ -49,7 +49,7 @@ pub(super) const BOOLS: [bool; 2] = [true, false];
 /// Lengths of byte strings: none, then those of ids, addresses and digests.
 pub(super) const BYTES: [&[u8]; 9] = [&[], &[0; 16], &[0; 4], &[0; 8], &[0; 12], &[0; 20], &[0; 32], &[0; 64], &[0; 1]];
 
-/// How many samples there are for a leaf.
+/// Returns how many samples there are for a leaf.
 pub(super) fn count(leaf: &str) -> usize {
     match leaf {
         "str" => STRINGS.len(),

@@ -1,11 +1,11 @@
-//! Writes a shape as text, which is what the fingerprint is made of: a change here orphans every task that waits.
+//! Writes a shape as text, from which the fingerprint is made: a change here orphans every task that waits.
 
 use std::fmt::Write as _;
 
 use super::arena::{Arena, Form, Named, Shape, Slot};
 
 impl Arena {
-    /// The shape as text. A type that comes back to itself is written `^n`: the n-th named type outwards.
+    /// Returns the shape as text. A type inside itself is written `^n`: the n-th named type outwards.
     pub(super) fn to_text(&self, root: Slot) -> String {
         let mut text = String::new();
         self.write_slot(root, &mut text, &mut Vec::new());

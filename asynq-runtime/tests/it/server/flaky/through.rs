@@ -1,4 +1,4 @@
-//! What the flaky broker passes on, unless it is dead or that call hangs.
+//! Methods that the flaky broker passes on, unless it is dead or that call hangs.
 
 use std::time::Duration;
 
