@@ -136,12 +136,12 @@ impl Examination {
     pub(crate) fn add_all(&mut self, other: Self) {
         self.complete &= other.complete;
         for Oddity { kind, count, examples } in other.oddities {
-            let shown = examples.len() as u64;
+            let listed = examples.len() as u64;
             for example in examples {
                 self.add(kind, example);
             }
             if let Some(oddity) = self.oddities.iter_mut().find(|oddity| oddity.kind == kind) {
-                oddity.count += count - shown;
+                oddity.count += count - listed;
             }
         }
     }

@@ -283,7 +283,7 @@ pub struct Rejected {
 pub enum SetError {
     /// The caller does not hold the set any more.
     #[error(
-        "the set is not ours any more: its time had passed and its tasks are in their group again, or it was ended"
+        "the set is no longer held: its deadline has passed and its tasks are in their group again, or it was ended"
     )]
     Lost,
     /// A new task was refused.

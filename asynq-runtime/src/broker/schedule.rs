@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shape_of_the_arguments_is_no_part_of_an_id() {
+    fn an_id_does_not_depend_on_the_shape_of_the_arguments() {
         let shaped = |shape: u8, arguments: &[u8]| [&[POSTCARD, shape, 2, 3, 4], arguments].concat();
         let of = |payload: &[u8]| EntryId::of_arguments("bill", payload);
         assert_eq!(of(&shaped(1, b"")), EntryId::of("bill", ""));

@@ -69,19 +69,19 @@ impl StoredShapes {
 
     /// Returns whether the shape must be kept now.
     pub fn is_due(&self, job: &str, fingerprint: Option<u32>) -> bool {
-        let kept = self.0.read().unwrap_or_else(PoisonError::into_inner);
-        let known = kept.get(&fingerprint).and_then(|jobs| jobs.iter().find(|kept| kept.job == job));
-        known.is_none_or(|kept| kept.until <= Instant::now())
+        let shapes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let known = shapes.get(&fingerprint).and_then(|jobs| jobs.iter().find(|shape| shape.job == job));
+        known.is_none_or(|shape| shape.until <= Instant::now())
     }
 
     /// Notes that these shapes were sent to the broker. [`is_due`](Self::is_due) returns `false` for a day after a success, and
     /// for 30 seconds after a failure.
     pub fn note(&self, shapes: &[NewShape], has_worked: bool) {
         let until = Instant::now() + if has_worked { Self::AGAIN } else { Self::AFTER_FAILURE };
-        let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = self.0.write().unwrap_or_else(PoisonError::into_inner);
         for NewShape { job, fingerprint, .. } in shapes {
-            let jobs = kept.entry(*fingerprint).or_default();
-            match jobs.iter_mut().find(|kept| kept.job == *job) {
+            let jobs = stored.entry(*fingerprint).or_default();
+            match jobs.iter_mut().find(|shape| shape.job == *job) {
                 Some(known) => known.until = until,
                 None => jobs.push(StoredShape { job: job.clone(), until }),
             }
@@ -94,16 +94,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_is_due_until_it_is_kept_and_each_for_itself() {
-        let kept = StoredShapes::default();
+    fn a_shape_is_due_until_it_is_stored_and_each_for_itself() {
+        let stored = StoredShapes::default();
         let shape = |job: &str, fingerprint| NewShape { job: job.into(), fingerprint, body: Bytes::new() };
-        assert!(kept.is_due("mail", Some(1)));
-        kept.note(&[shape("mail", Some(1))], true);
-        assert!(!kept.is_due("mail", Some(1)));
+        assert!(stored.is_due("mail", Some(1)));
+        stored.note(&[shape("mail", Some(1))], true);
+        assert!(!stored.is_due("mail", Some(1)));
         for (job, fingerprint) in [("mail", Some(2)), ("mail", None), ("bye", Some(1))] {
-            assert!(kept.is_due(job, fingerprint), "{job} {fingerprint:?}");
-            kept.note(&[shape(job, fingerprint)], false);
-            assert!(!kept.is_due(job, fingerprint), "a failure is not repeated at once");
+            assert!(stored.is_due(job, fingerprint), "{job} {fingerprint:?}");
+            stored.note(&[shape(job, fingerprint)], false);
+            assert!(!stored.is_due(job, fingerprint), "a failure is not repeated at once");
         }
     }
 }

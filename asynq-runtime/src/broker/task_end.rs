@@ -151,8 +151,8 @@ impl EndWatch {
 
     /// Whether a task that does not exist was deleted without an end: if it had ended, it would still be kept.
     fn was_deleted(&self, now: Instant) -> bool {
-        let kept = Duration::from_secs(Extra::AWAITED_RETENTION);
-        self.0.is_some_and(|seen| seen.is_awaited && now.saturating_duration_since(seen.unchanged_until) < kept)
+        let retention = Duration::from_secs(Extra::AWAITED_RETENTION);
+        self.0.is_some_and(|seen| seen.is_awaited && now.saturating_duration_since(seen.unchanged_until) < retention)
     }
 }
 
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_end_is_read_and_the_last_state_is_told_when_the_time_is_over() {
+    fn only_an_end_is_read_and_the_last_state_is_returned_when_the_time_is_over() {
         let now = Instant::now();
         for state in TaskState::ALL {
             let mut watch = EndWatch::default();

@@ -7,6 +7,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 /// A shorter time-out fails on an ordinary pause of the machine; a longer one hides that the broker does not answer.
 const RANGE: RangeInclusive<Duration> = Duration::from_millis(50)..=Duration::from_secs(60);
 
+/// Length of a wait whose end lies beyond the range of the clock.
+#[cfg(feature = "redis")]
+pub(super) const FAR: Duration = Duration::from_secs(86_400);
+
 /// Reads a time-out. The error text shows a valid one.
 pub(super) fn parse(text: &str) -> Result<Duration, &'static str> {
     let timeout = asynq_grammar::duration::parse(text).ok().filter(|timeout| RANGE.contains(timeout));
@@ -40,7 +44,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_process_that_stood_still_reads_what_came_meanwhile_before_it_gives_up() {
+    async fn a_process_that_was_stopped_reads_the_bytes_that_arrived_before_it_gives_up() {
         for (comes, expected) in [(true, Some(Ok(7))), (false, None)] {
             let (answer, came) = oneshot::channel();
             let mut came = pin!(came);

@@ -43,14 +43,14 @@ struct OneWait<'a> {
     id: &'a TaskId,
     key: String,
     listening: Listening,
-    told: Tracking,
+    tracking: Tracking,
 }
 
 impl EndSource for OneWait<'_> {
     async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
         self.listening.clear();
-        let (found, told) = self.broker.look_at_end(&self.key).await?;
-        self.told = told;
+        let (found, tracking) = self.broker.look_at_end(&self.key).await?;
+        self.tracking = tracking;
         Ok(found)
     }
 
@@ -59,7 +59,7 @@ impl EndSource for OneWait<'_> {
     }
 
     async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
-        match self.broker.until_closed(received(&self.listening, self.told)).await? {
+        match self.broker.until_closed(received(&self.listening, self.tracking)).await? {
             Some(Change::Key(at)) => Ok(Some(at)),
             _ => Ok(None),
         }
@@ -80,7 +80,7 @@ impl RedisBroker {
     ) -> Result<TaskEnd, BrokerError> {
         let key = Keys::new(queue).task(id.as_str());
         let listening = self.wake().waiters.listen(vec![key.clone()]);
-        let wait = OneWait { broker: self, queue, id, key, listening, told: Tracking::Off };
+        let wait = OneWait { broker: self, queue, id, key, listening, tracking: Tracking::Off };
         wait_for_end(wait, end(limit)).await
     }
 
@@ -104,23 +104,23 @@ impl RedisBroker {
             // A task may move from one place to another between the reads of both, and be in neither answer. Redis
             // announces the move before it answers the second round of reads.
             let look = async {
-                let (is_idle, told) = self.look_for_tasks(&calls).await?;
+                let (is_idle, tracking) = self.look_for_tasks(&calls).await?;
                 let is_idle = is_idle && self.look_for_tasks(&calls).await?.0;
-                Ok((is_idle, told))
+                Ok((is_idle, tracking))
             };
             let looked = retries.ask(is_first, until, look).await;
             is_first = false;
-            let told = match looked {
+            let tracking = match looked {
                 None => return Ok(false),
                 Some(Ok((true, _))) if listening.received_nothing() => return Ok(true),
-                Some(Ok((_, told))) => told,
+                Some(Ok((_, tracking))) => tracking,
                 Some(Err(error)) => {
                     retries.after(error, until).await?;
                     continue;
                 }
             };
             retries = Retries::default();
-            if self.until_closed(timeout(left(until), received(&listening, told))).await?.is_err() {
+            if self.until_closed(timeout(left(until), received(&listening, tracking))).await?.is_err() {
                 return Ok(false);
             }
             sleep(TOGETHER.min(left(until))).await;
@@ -144,7 +144,7 @@ impl RedisBroker {
 
     /// Returns the state and the extra facts of a task; `None` if the task does not exist.
     async fn look_at_end(&self, key: &str) -> Result<(Option<(TaskState, Extra)>, Tracking), BrokerError> {
-        let (mut answers, told) = self.ask_tracking(&[Call::plain("HMGET").arg(key).arg("state").arg("x")]).await?;
+        let (mut answers, tracking) = self.ask_tracking(&[Call::plain("HMGET").arg(key).arg("state").arg("x")]).await?;
         let answer = answers.pop().ok_or_else(|| reply::unexpected("no answer"))??;
         let [state, extra] = <[Value; 2]>::try_from(reply::array(answer)?).map_err(|_| reply::unexpected("no task"))?;
         let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
@@ -152,17 +152,17 @@ impl RedisBroker {
             None => None,
             Some(state) => Some(state.parse().map_err(|_| reply::unexpected("an unknown state"))?),
         };
-        Ok((state.map(|state| (state, extra)), told))
+        Ok((state.map(|state| (state, extra)), tracking))
     }
 
     /// Returns whether all places that `calls` count are empty.
     async fn look_for_tasks(&self, calls: &[Call]) -> Result<(bool, Tracking), BrokerError> {
-        let (answers, told) = self.ask_tracking(calls).await?;
+        let (answers, tracking) = self.ask_tracking(calls).await?;
         let mut is_idle = true;
         for answer in answers {
             is_idle &= reply::number(&answer?) == Some(0);
         }
-        Ok((is_idle, told))
+        Ok((is_idle, tracking))
     }
 
     async fn until_closed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, BrokerError> {
@@ -183,8 +183,8 @@ impl RedisBroker {
 }
 
 /// Waits until a key that was read may have changed. Returns the change, or `None` where Redis does not announce it.
-async fn received(listening: &Listening, told: Tracking) -> Option<Change> {
-    match told {
+async fn received(listening: &Listening, tracking: Tracking) -> Option<Change> {
+    match tracking {
         Tracking::On => Some(listening.changed().await),
         Tracking::Off => {
             sleep(POLL).await;

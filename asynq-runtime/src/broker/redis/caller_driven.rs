@@ -98,10 +98,10 @@ impl CallerDrivenConnection {
         let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
         let seen = SharedSeen::default();
         if purpose == Purpose::Tracking {
-            let told = Arc::clone(&seen);
+            let seen_by_listener = Arc::clone(&seen);
             config = config.set_push_sender(move |push: PushInfo| {
                 if let Some(change) = Change::read(push) {
-                    seen::lock(&told).changed(&change);
+                    seen::lock(&seen_by_listener).changed(&change);
                 }
                 Ok::<(), Infallible>(())
             });
@@ -134,9 +134,9 @@ impl CallerDrivenConnection {
     /// Checks that the process is `wanted`, and that the login may end connections: it tries `CLIENT KILL` on this
     /// connection with `SKIPME`, which ends nothing.
     async fn greet(&mut self, wanted: &Identity) -> Result<(), BrokerError> {
-        let mut who = redis::pipe();
-        who.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
-        let mut values = self.exchange(&who).await.map_err(reply::failed)?.into_iter();
+        let mut identify = redis::pipe();
+        identify.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
+        let mut values = self.exchange(&identify).await.map_err(reply::failed)?.into_iter();
         let client = answer(values.next().unwrap_or_default())?;
         let info = reply::text(answer(values.next().unwrap_or_default())?).unwrap_or_default();
         let Some(identity) = Identity::read(&client, &info).filter(|own| own.run_id == wanted.run_id) else {
@@ -144,9 +144,9 @@ impl CallerDrivenConnection {
         };
         let mut kill = identity.kill();
         kill.arg("SKIPME").arg("yes");
-        let mut may = Pipeline::new();
-        may.add_command(kill);
-        let mut values = self.exchange(&may).await.map_err(reply::failed)?;
+        let mut check = Pipeline::new();
+        check.add_command(kill);
+        let mut values = self.exchange(&check).await.map_err(reply::failed)?;
         answer(values.pop().unwrap_or_default())?;
         self.identity = Arc::new(identity);
         Ok(())

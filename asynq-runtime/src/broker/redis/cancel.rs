@@ -22,7 +22,7 @@ use crate::task::TaskId;
 /// Most requests that wait for a listener; further ones are dropped, because the channel does not guarantee delivery.
 const WAITING: usize = 1024;
 /// Silence after which the listener checks the connection with a `PING`.
-const SILENCE: Duration = Duration::from_secs(15);
+const PING_AFTER: Duration = Duration::from_secs(15);
 
 /// A subscription; dropping it closes its connection.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ impl Cancellations for Listener {
     async fn next(&mut self) -> Result<TaskId, BrokerError> {
         loop {
             // No request may come for days, so only a `PING` finds a connection that was lost silently.
-            match timeout(SILENCE, self.requests.recv()).await {
+            match timeout(PING_AFTER, self.requests.recv()).await {
                 Ok(Some(Some(id))) => return Ok(id),
                 Ok(Some(None)) => {
                     return Err(BrokerError::new(

@@ -166,7 +166,7 @@ impl Commit {
                 open.iter().for_each(|&i| chunks[i].answer = Some(Err(error.clone())));
             };
             if let Some(abandoned) = &send.abandoned {
-                if let Err(error) = self.router.silence(abandoned).await {
+                if let Err(error) = self.router.end_abandoned(abandoned).await {
                     failed(chunks, &error);
                     continue;
                 }

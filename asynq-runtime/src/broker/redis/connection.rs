@@ -115,7 +115,7 @@ impl Connection {
 
     /// Ends another connection of this broker, so that Redis runs no call of it from now on. If Redis is another
     /// process by now, no call is left to run.
-    pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
+    pub(super) async fn end_abandoned(&self, other: &Identity) -> Result<(), BrokerError> {
         let up = self.up().await?;
         if up.identity.as_ref().is_none_or(|own| own.run_id != other.run_id) {
             return Ok(());

@@ -51,12 +51,12 @@ impl ConnectionManager {
                 Ok((connection, to)) => {
                     let since = Instant::now();
                     self.state.send_replace(State::Up { connection, generation, to, identity: self.previous.clone() });
-                    self.tell(ConnectionEvent::Connected);
+                    self.emit(ConnectionEvent::Connected);
                     if reports.wait_for(|lost| *lost >= generation).await.is_err() {
                         return;
                     }
                     self.state.send_replace(State::Opening);
-                    self.tell(ConnectionEvent::Lost);
+                    self.emit(ConnectionEvent::Lost);
                     // Backs off as well if the connection is lost soon after it was opened, so that the loop does not
                     // spin.
                     failures = u32::from(since.elapsed() < BACK_OFF.1);
@@ -201,7 +201,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    fn tell(&self, event: ConnectionEvent) {
+    fn emit(&self, event: ConnectionEvent) {
         if let Some(listener) = &self.role.on_event {
             listener(event);
         }

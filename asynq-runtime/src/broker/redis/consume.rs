@@ -11,7 +11,7 @@ use std::{
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::answer::read_message;
-use self::answer::{Taking, read_answer};
+use self::answer::{TakenTasks, read_answer};
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
@@ -37,10 +37,11 @@ impl Consume for RedisBroker {
             return Err(error);
         }
         let Resumption { parts, mut failure } = self.resume(member, self.unanswered.take(member, wanted)).await;
-        let mut asks = asks(wanted, |queue| self.most_quarantined(wanted, queue, quarantined), &parts);
+        let mut requests = script_requests(wanted, |queue| self.most_quarantined(wanted, queue, quarantined), &parts);
         // Lost tasks come first: a queue gives no new ones before all of its lost ones are found.
-        asks.retain(|ask| parts.iter().all(|part| part.is_complete || part.lost.request().queue != *ask.queue));
-        if asks.is_empty() {
+        requests
+            .retain(|request| parts.iter().all(|part| part.is_complete || part.lost.request().queue != *request.queue));
+        if requests.is_empty() {
             return self.answer(member, resumed(parts), failure);
         }
         let mut own = self.fetching.as_ref().and_then(DedicatedConnection::take);
@@ -50,32 +51,33 @@ impl Consume for RedisBroker {
             self.unanswered
                 .note(member, DequeueRequest { abandoned: abandoned.clone(), progress: progress.clone(), ..request })
         };
-        let unanswered: Vec<Unanswered<'_>> = asks.iter().map(|ask| note(ask.queue)).collect();
-        let (began, room) = (Instant::now(), self.room.of_each(asks.len()));
-        let call =
-            |(ask, unanswered): (&Ask<'_>, &Unanswered<'_>)| self.dequeue_call(ask, unanswered.request().token, room);
-        let taking = async {
-            let answers = self.ask(&mut own, || asks.iter().zip(&unanswered).map(call).collect()).await?;
+        let unanswered: Vec<Unanswered<'_>> = requests.iter().map(|request| note(request.queue)).collect();
+        let (began, room) = (Instant::now(), self.room.of_each(requests.len()));
+        let call = |(request, unanswered): (&ScriptRequest<'_>, &Unanswered<'_>)| {
+            self.dequeue_call(request, unanswered.request().token, room)
+        };
+        let dequeuing = async {
+            let answers = self.exchange(&mut own, || requests.iter().zip(&unanswered).map(call).collect()).await?;
             let read = |(answer, unanswered): (Answer, &Unanswered<'_>)| {
                 answer.and_then(|value| read_answer(value, unanswered.request(), member.number))
             };
-            let mut takings: Vec<_> = answers.into_iter().zip(&unanswered).map(read).collect();
-            self.read_long(&mut own, takings.iter_mut().flatten().collect()).await?;
-            Ok(takings)
+            let mut read_answers: Vec<_> = answers.into_iter().zip(&unanswered).map(read).collect();
+            self.read_long(&mut own, read_answers.iter_mut().flatten().collect()).await?;
+            Ok(read_answers)
         };
         // If the future is dropped here or before, each unanswered note stays, and the next call looks for its tasks.
-        let takings = match taking.await {
-            Ok(takings) => takings,
+        let read_answers = match dequeuing.await {
+            Ok(read_answers) => read_answers,
             Err(error) => {
                 self.room.unanswered(&error);
                 return self.answer(member, resumed(parts), Some(error));
             }
         };
         let (mut runs, mut is_used_up, mut taken) = (resumed(parts), false, (0, 0));
-        for (mut unanswered, taking) in unanswered.into_iter().zip(takings) {
+        for (mut unanswered, read) in unanswered.into_iter().zip(read_answers) {
             unanswered.was_read();
-            match taking {
-                Ok(Taking { runs: some, bytes, passed, .. }) => {
+            match read {
+                Ok(TakenTasks { runs: some, bytes, passed, .. }) => {
                     self.passed.note(&unanswered.request().queue, passed.tasks, passed.is_all);
                     is_used_up |= bytes >= room;
                     taken = (taken.0 + some.len(), taken.1 + bytes);
@@ -111,7 +113,7 @@ impl Consume for RedisBroker {
         if lost.is_empty() {
             return Ok(released);
         }
-        self.silence(&mut lost).await?;
+        self.end_abandoned(&mut lost).await?;
         // The oldest dequeue is released last, because the tasks released last are the next to be taken.
         lost.sort_by_key(|lost| Reverse(lost.request().token));
         let calls = lost.iter().map(|lost| self.release_call(lost.request())).collect();
@@ -215,38 +217,38 @@ impl RedisBroker {
         Ok(runs)
     }
 
-    fn dequeue_call(&self, ask: &Ask<'_>, token: RunToken, room: usize) -> Call {
-        let keys = Keys::new(ask.queue);
+    fn dequeue_call(&self, request: &ScriptRequest<'_>, token: RunToken, room: usize) -> Call {
+        let keys = Keys::new(request.queue);
         DEQUEUE
             .on(&[keys.pending(), keys.paused(), keys.active(), keys.lease(), keys.orphans()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
-            .arg(self.room.tasks(ask.n, room))
+            .arg(self.room.tasks(request.n, room))
             .arg(token.to_string())
             .arg(self.lease.as_secs())
             .arg(room)
-            .arg(ask.quarantined)
+            .arg(request.quarantined)
             .arg(Extra::DEFAULT_MAX_CRASHES)
             .arg(self.room.longest().map_or_else(String::new, |longest| longest.to_string()))
     }
 
     /// Reads the messages that scripts left in their task hashes. The tasks belong to this member by then, so no other
     /// program changes their messages.
-    async fn read_long(&self, own: &mut Option<Taken<'_>>, mut takings: Vec<&mut Taking>) -> Result<(), BrokerError> {
+    async fn read_long(&self, own: &mut Option<Taken<'_>>, mut taken: Vec<&mut TakenTasks>) -> Result<(), BrokerError> {
         let call = |key: &RunKey| Call::plain("HGET").arg(Keys::new(&key.queue).task(key.id.as_str())).arg("msg");
-        let left = takings.iter().flat_map(|taking| taking.long.iter().map(|&at| &taking.runs[at].key));
+        let left = taken.iter().flat_map(|tasks| tasks.long.iter().map(|&at| &tasks.runs[at].key));
         let keys: Vec<RunKey> = left.cloned().collect();
         if keys.is_empty() {
             return Ok(());
         }
-        let mut answers = self.ask(own, || keys.iter().map(call).collect()).await?.into_iter();
-        for taking in &mut takings {
-            for (&at, answer) in taking.long.iter().zip(&mut answers) {
+        let mut answers = self.exchange(own, || keys.iter().map(call).collect()).await?.into_iter();
+        for tasks in &mut taken {
+            for (&at, answer) in tasks.long.iter().zip(&mut answers) {
                 // A task that was deleted meanwhile has no message: decoding it fails, and the outcome of the run
                 // changes nothing.
                 let raw = reply::bytes(answer?).unwrap_or_default();
-                let run = &mut taking.runs[at];
-                taking.bytes += raw.len();
+                let run = &mut tasks.runs[at];
+                tasks.bytes += raw.len();
                 run.message = read_message(raw.into(), run.key.id.as_str(), &run.key.queue);
             }
         }
@@ -254,7 +256,7 @@ impl RedisBroker {
     }
 
     /// Sends `calls` of a dequeue, on the connection that the caller drives if there is one, and returns the answers.
-    async fn ask(
+    async fn exchange(
         &self,
         own: &mut Option<Taken<'_>>,
         calls: impl Fn() -> Vec<Call>,
@@ -304,12 +306,12 @@ impl RedisBroker {
     }
 
     /// Makes sure that Redis runs none of these calls from now on. If that fails, they stay lost.
-    async fn silence(&self, lost: &mut [Unanswered<'_>]) -> Result<(), BrokerError> {
+    async fn end_abandoned(&self, lost: &mut [Unanswered<'_>]) -> Result<(), BrokerError> {
         let mut abandoned_calls: Vec<&Arc<Identity>> =
             lost.iter().filter_map(|lost| lost.request().abandoned.as_ref()).collect();
         abandoned_calls.dedup();
         for abandoned in abandoned_calls {
-            self.router.silence(abandoned).await?;
+            self.router.end_abandoned(abandoned).await?;
         }
         lost.iter_mut().for_each(Unanswered::was_read);
         Ok(())
@@ -318,9 +320,9 @@ impl RedisBroker {
     /// Reads tasks of calls whose answers were lost, as many bytes as the connection carries in time. The next calls
     /// read the rest: until the caller has the tasks of this part, their leases are not extended.
     async fn resume<'u>(&self, member: &Member, mut lost: Vec<Unanswered<'u>>) -> Resumption<'u> {
-        let silenced = if lost.is_empty() { Ok(()) } else { self.silence(&mut lost).await };
+        let ended = if lost.is_empty() { Ok(()) } else { self.end_abandoned(&mut lost).await };
         let parts = lost.into_iter().map(|lost| Part { lost, runs: Vec::new(), is_complete: false });
-        let mut resumption = Resumption { parts: parts.collect(), failure: silenced.err() };
+        let mut resumption = Resumption { parts: parts.collect(), failure: ended.err() };
         if resumption.parts.is_empty() || resumption.failure.is_some() {
             return resumption;
         }
@@ -336,7 +338,7 @@ impl RedisBroker {
         let mut is_used_up = false;
         for (part, answer) in resumption.parts.iter_mut().zip(answers) {
             match answer.and_then(|value| read_answer(value, part.lost.request(), member.number)) {
-                Ok(Taking { runs, bytes, .. }) => {
+                Ok(TakenTasks { runs, bytes, .. }) => {
                     // The script stops early only if the room is used up.
                     part.is_complete = bytes < room;
                     is_used_up |= !part.is_complete;
@@ -389,26 +391,30 @@ fn without(mut call: Call, request: &DequeueRequest) -> Call {
 }
 
 /// The request to one script.
-struct Ask<'q> {
+struct ScriptRequest<'q> {
     queue: &'q QueueName,
     n: usize,
     quarantined: usize,
 }
 
 /// Returns the requests for the wanted tasks that are not among those found, one per script.
-fn asks<'q>(wanted: &'q [Wanted], quarantined: impl Fn(&QueueName) -> usize, parts: &[Part<'_>]) -> Vec<Ask<'q>> {
-    let mut asks = Vec::new();
+fn script_requests<'q>(
+    wanted: &'q [Wanted],
+    quarantined: impl Fn(&QueueName) -> usize,
+    parts: &[Part<'_>],
+) -> Vec<ScriptRequest<'q>> {
+    let mut requests = Vec::new();
     for Wanted { queue, n } in wanted {
         let of_queue = parts.iter().filter(|part| part.lost.request().queue == *queue);
         let got: usize = of_queue.map(|part| part.runs.len()).sum();
         let mut left = n.saturating_sub(got);
         let mut most = quarantined(queue);
         while left > 0 {
-            asks.push(Ask { queue, n: left.min(PER_SCRIPT.0), quarantined: most.min(PER_SCRIPT.0) });
+            requests.push(ScriptRequest { queue, n: left.min(PER_SCRIPT.0), quarantined: most.min(PER_SCRIPT.0) });
             // A limit of one holds for all scripts of a queue together; no limit means none for each script.
             most = if most == 1 { 0 } else { most };
             left -= left.min(PER_SCRIPT.0);
         }
     }
-    asks
+    requests
 }

@@ -20,7 +20,7 @@ use tokio::{
 };
 
 use super::{
-    super::BrokerError,
+    super::{BrokerError, timeouts::FAR},
     caller_driven::{self, CallerDrivenConnection, Purpose},
     connection::Connection,
     connection_manager::back_off,
@@ -36,8 +36,6 @@ use super::{
 const SOON: Duration = Duration::from_secs(1);
 /// A connection that was lost earlier than this after it was opened counts as a failure to open it.
 const LASTS: Duration = Duration::from_secs(1);
-/// Length of a wait whose end lies beyond the range of the clock.
-const FAR: Duration = Duration::from_secs(86_400);
 
 /// A slot for the connection, and the conditions for opening one.
 pub(super) struct DedicatedConnection {

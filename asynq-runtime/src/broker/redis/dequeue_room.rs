@@ -106,7 +106,7 @@ mod tests {
         room.answered(true, second);
         assert_eq!(room.of_each(1), MOST / 4, "just in time");
         room.answered(false, soon);
-        assert_eq!(room.of_each(1), MOST / 4, "a small answer says nothing of a large one");
+        assert_eq!(room.of_each(1), MOST / 4, "a small answer is no evidence for a large one");
         room.answered(true, soon);
         assert_eq!(room.of_each(1), MOST / 2);
         room.answered(true, soon);
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_script_takes_as_many_tasks_as_fill_its_room() {
         let room = DequeueRoom::new(Duration::from_secs(1));
-        assert_eq!(room.tasks(64, MOST), 64, "nobody knows yet how long they are");
+        assert_eq!(room.tasks(64, MOST), 64, "the length of the messages is not known yet");
         for (average, bytes, expected) in
             [(100, MOST, 64), (100_000, MOST, 11), (MOST, MOST, 8), (9 * MOST, MOST, 8), (100, 1000, 10), (0, MOST, 64)]
         {

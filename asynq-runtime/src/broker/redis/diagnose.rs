@@ -37,16 +37,16 @@ impl Diagnose for RedisBroker {
     }
 
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
-        let mut look = Look { broker: self, keys: Keys::new(queue), limit, found: Examination::default() };
-        look.found.complete = true;
+        let mut examiner = Examiner { broker: self, keys: Keys::new(queue), limit, found: Examination::default() };
+        examiner.found.complete = true;
         // If a place has a foreign type, no script can tell whether a task is where it should be.
-        if look.has_foreign_places().await? {
-            look.found.complete = false;
-            return Ok(look.found);
+        if examiner.has_foreign_places().await? {
+            examiner.found.complete = false;
+            return Ok(examiner.found);
         }
         let (mut listed, mut has_whole_lists) = (HashSet::new(), true);
-        for (name, place) in look.places().await? {
-            let (ids, whole) = look.place(&name, &place).await?;
+        for (name, place) in examiner.places().await? {
+            let (ids, whole) = examiner.place(&name, &place).await?;
             if name == TaskState::Pending.as_str() || name == TaskState::Active.as_str() {
                 listed.extend(ids);
                 has_whole_lists &= whole;
@@ -54,20 +54,20 @@ impl Diagnose for RedisBroker {
         }
         // Looking one task up in a long list keeps Redis busy. So a task is looked up only if it is missing from lists
         // that were read whole.
-        look.keys(has_whole_lists.then_some(&listed)).await?;
-        Ok(look.found)
+        examiner.keys(has_whole_lists.then_some(&listed)).await?;
+        Ok(examiner.found)
     }
 }
 
 /// The state of an examination.
-struct Look<'a> {
+struct Examiner<'a> {
     broker: &'a RedisBroker,
     keys: Keys,
     limit: usize,
     found: Examination,
 }
 
-impl Look<'_> {
+impl Examiner<'_> {
     /// Notes the keys of the queue that hold something else than asynq writes there. Returns whether there are any.
     async fn has_foreign_places(&mut self) -> Result<bool, BrokerError> {
         let [pending, active, others @ ..] = &self.keys.places()[..] else { return Ok(false) };
@@ -173,10 +173,10 @@ impl Look<'_> {
     fn note(&mut self, mut pairs: impl Iterator<Item = Value>) -> Result<(), BrokerError> {
         while let Some(kind) = pairs.next() {
             let kind = reply::text(kind).and_then(|kind| OddityKind::named(&kind));
-            let (Some(kind), Some(what)) = (kind, pairs.next().and_then(reply::text)) else {
+            let (Some(kind), Some(subject)) = (kind, pairs.next().and_then(reply::text)) else {
                 return Err(reply::unexpected("no oddity"));
             };
-            self.found.add(kind, what);
+            self.found.add(kind, subject);
         }
         Ok(())
     }

@@ -28,7 +28,7 @@ use crate::{
 /// Bytes of messages after which a set is full, so that the answer arrives in time.
 const SET_BYTES: usize = 4 << 20;
 /// Time to keep the receipt of an ended set: longer than any server repeats the call.
-const RECEIPT_KEPT: Duration = Duration::from_secs(600);
+const RECEIPT_TTL: Duration = Duration::from_secs(600);
 /// Most sets that one call releases.
 const SETS: usize = 100;
 /// Groups that one script looks at.
@@ -279,7 +279,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_step_is_kept_as_text_and_nonsense_begins_anew() {
+    fn a_step_is_stored_as_text_and_nonsense_begins_anew() {
         let step = ListStep { cursor: "17".into(), last: "a:b".into() };
         assert_eq!(ListStep::read(&step.write()), step);
         for nonsense in ["", "17", "x:a", ":", "-1:a", "99999999999999999999:a"] {
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_read_with_what_cannot_be_read_and_nonsense_is_an_error() {
+    fn a_set_is_read_with_its_undecodable_members_and_nonsense_is_an_error() {
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let text = |text: &str| Value::BulkString(text.into());
         let read = |value: Value| read_set(value, &queue, &group, "S".into());

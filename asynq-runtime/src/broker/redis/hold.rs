@@ -26,12 +26,13 @@ impl Hold {
 
     /// Notes that Redis's clock showed `redis` at `now`. Returns how long lapsed leases must not be recovered yet.
     pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>) -> Duration {
-        let may_be_believed = self.last.is_some_and(|(then, redis_then)| {
-            let (passed, told) = (now.duration_since(then), (redis - redis_then).to_std().unwrap_or_default());
-            passed < self.lease / 3 && told < passed.saturating_add(SLACK)
+        let may_recover = self.last.is_some_and(|(then, redis_then)| {
+            let (passed, elapsed_on_redis) =
+                (now.duration_since(then), (redis - redis_then).to_std().unwrap_or_default());
+            passed < self.lease / 3 && elapsed_on_redis < passed.saturating_add(SLACK)
         });
         self.last = Some((now, redis));
-        if !may_be_believed {
+        if !may_recover {
             self.until = Some(now + self.length());
         }
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
@@ -59,11 +60,11 @@ mod tests {
     fn looks(at: &[(u64, i64)]) -> Vec<u64> {
         let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
         let redis = |seconds: i64| DateTime::from_timestamp(1_893_000_000 + seconds, 0).unwrap();
-        at.iter().map(|&(at, told)| hold.look(start + Duration::from_secs(at), redis(told)).as_secs()).collect()
+        at.iter().map(|&(at, redis_at)| hold.look(start + Duration::from_secs(at), redis(redis_at)).as_secs()).collect()
     }
 
     #[test]
-    fn lapses_are_not_believed_at_the_start_after_a_gap_and_after_a_step_of_the_clock() {
+    fn recovery_waits_at_the_start_after_a_gap_and_after_a_step_of_the_clock() {
         // At the start.
         assert_eq!(looks(&[(0, 0), (5, 5), (10, 10), (15, 15), (20, 20)]), [15, 10, 5, 0, 0]);
         // Redis was away for 38 s.
@@ -76,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn lapses_are_not_believed_after_a_time_in_which_nobody_could_extend() {
+    fn recovery_waits_after_a_time_in_which_no_server_could_extend() {
         let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
         let look = |hold: &mut Hold, at: u64| {
             let redis = DateTime::from_timestamp(1_893_000_000, 0).unwrap() + Duration::from_secs(at);

@@ -163,7 +163,7 @@ mod tests {
         let expected = Placed { state: TaskState::Scheduled, process_at: at(1_700_000_000_777), replaced };
         assert!(matches!(&outcomes[8], Ok(placed) if *placed == expected));
 
-        let one = |said: &str| read_outcomes(text(said)).unwrap().remove(0);
+        let one = |code: &str| read_outcomes(text(code)).unwrap().remove(0);
         assert!(
             matches!(one("p1700000000123"), Ok(p) if p.state == TaskState::Pending && p.process_at == at(1_700_000_000_123))
         );

@@ -47,10 +47,10 @@ impl KeyWaiters {
         match change {
             seen::Change::Keys(keys) => {
                 let now = Instant::now();
-                let told = keys.iter().filter_map(|key| waiting.get(key)).flatten();
-                told.for_each(|waiter| waiter.tell(Change::Key(now)));
+                let notified = keys.iter().filter_map(|key| waiting.get(key)).flatten();
+                notified.for_each(|waiter| waiter.notify(Change::Key(now)));
             }
-            seen::Change::All => waiting.values().flatten().for_each(|waiter| waiter.tell(Change::Perhaps)),
+            seen::Change::All => waiting.values().flatten().for_each(|waiter| waiter.notify(Change::Perhaps)),
         }
     }
 
@@ -70,7 +70,7 @@ impl KeyWaiters {
 }
 
 impl Waiter {
-    fn tell(&self, change: Change) {
+    fn notify(&self, change: Change) {
         self.first().get_or_insert(change);
         self.changed.notify_one();
     }
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_push_is_told_to_the_waiters_of_its_keys_alone_and_a_lost_connection_to_all() {
+    fn a_push_notifies_the_waiters_of_its_keys_alone_and_a_lost_connection_notifies_all() {
         let waiters = KeyWaiters::default();
         let one = waiters.listen(vec!["a".into()]);
         let both = waiters.listen(vec!["a".into(), "b".into()]);

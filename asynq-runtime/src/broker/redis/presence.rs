@@ -68,7 +68,7 @@ impl Presence for RedisBroker {
         }
         let before = self.clock.now();
         let mut answers = self.router.send(calls).await?.into_iter();
-        let asked = before + (self.clock.now() - before) / 2;
+        let read_at = before + (self.clock.now() - before) / 2;
         let mut servers = Vec::with_capacity(listed.len());
         for [_, listed_until] in listed {
             let (Some(info), Some(workers), Some(left)) = (answers.next(), answers.next(), answers.next()) else {
@@ -84,7 +84,7 @@ impl Presence for RedisBroker {
                 Some(ahead) => TimeDelta::try_milliseconds(ahead),
                 // Redis counts the time to live of its keys by its own clock, and not by a given one.
                 None if self.clock.is_given() => None,
-                None => gos_clock(listed_until, left.ok().as_ref().and_then(reply::number), asked),
+                None => gos_clock(listed_until, left.ok().as_ref().and_then(reply::number), read_at),
             };
             servers.push(ServerState { info, workers, clock_ahead });
         }
@@ -227,13 +227,13 @@ impl AnnouncedInfo {
     }
 }
 
-/// Returns how far the clock of a Go server is ahead of Redis's, seen at `asked`. The Go server writes the end of its
+/// Returns how far the clock of a Go server is ahead of Redis's, seen at `read_at`. The Go server writes the end of its
 /// listing by its own clock, in whole seconds. Its key ends at the same time, and Redis counts the rest of that key's
 /// life by Redis's own clock.
-fn gos_clock(listed_until: &str, left_ms: Option<i64>, asked: DateTime<Utc>) -> Option<TimeDelta> {
+fn gos_clock(listed_until: &str, left_ms: Option<i64>, read_at: DateTime<Utc>) -> Option<TimeDelta> {
     let listed_until = DateTime::from_timestamp(listed_until.parse::<f64>().ok()? as i64, 500_000_000)?;
     let left = left_ms.filter(|&left| left >= 0).and_then(TimeDelta::try_milliseconds)?;
-    Some(listed_until - asked.checked_add_signed(left)?)
+    Some(listed_until - read_at.checked_add_signed(left)?)
 }
 
 #[cfg(test)]
@@ -269,7 +269,7 @@ mod tests {
 
     #[test]
     fn the_clock_of_a_go_server_is_known_to_half_a_second() {
-        let asked = DateTime::from_timestamp_millis(1_800_000_000_400).unwrap();
+        let read_at = DateTime::from_timestamp_millis(1_800_000_000_400).unwrap();
         let table = [
             // The last beat was 3 s ago, so 7 of 10 s are left: the end is at ..007.4, which the server wrote as 7.
             ("1800000007", Some(7_000), Some(100)),
@@ -285,7 +285,7 @@ mod tests {
         ];
         for (until, left, ahead) in table {
             let expected = ahead.map(TimeDelta::milliseconds);
-            assert_eq!(gos_clock(until, left, asked), expected, "{until} {left:?}");
+            assert_eq!(gos_clock(until, left, read_at), expected, "{until} {left:?}");
         }
     }
 }

@@ -9,10 +9,13 @@ use super::{
 };
 
 /// Returns the error of an answer that no version of the scripts gives.
-pub(super) fn unexpected(what: &str) -> BrokerError {
+pub(super) fn unexpected(detail: &str) -> BrokerError {
     BrokerError::new(
         BrokerErrorKind::Unexpected,
-        format!("Redis gave an answer that asynq does not understand ({what}); is something between it and us?"),
+        format!(
+            "Redis gave an answer that asynq does not understand ({detail}); \
+             check for a proxy between this program and Redis"
+        ),
     )
 }
 
@@ -86,7 +89,7 @@ pub(super) fn was_not_run(error: &BrokerError) -> bool {
 
 /// Translates an error of the connection.
 pub(super) fn failed(error: RedisError) -> BrokerError {
-    if let Some((kind, message)) = tls::trouble(&error) {
+    if let Some((kind, message)) = tls::explain(&error) {
         return BrokerError::with_source(kind, message, error);
     }
     let (kind, message) = match error.kind() {

@@ -40,7 +40,7 @@ impl Router {
     /// Waits for the outcome of the first attempt to connect.
     pub(super) async fn first_attempt(&self) -> Result<(), BrokerError> {
         match self {
-            Self::One(line) => line.first_attempt().await,
+            Self::One(connection) => connection.first_attempt().await,
             #[cfg(feature = "cluster")]
             Self::Many(cluster) => cluster.first_attempt().await,
         }
@@ -49,7 +49,7 @@ impl Router {
     /// Returns a number that changes with each new connection; then Redis may be another or have restarted.
     pub(super) fn generation(&self) -> u64 {
         match self {
-            Self::One(line) => line.generation(),
+            Self::One(connection) => connection.generation(),
             #[cfg(feature = "cluster")]
             Self::Many(cluster) => cluster.generation(),
         }
@@ -85,9 +85,9 @@ impl Router {
     }
 
     /// Ends another connection of this broker, so that Redis runs no call of it from now on.
-    pub(super) async fn silence(&self, other: &Identity) -> Result<(), BrokerError> {
+    pub(super) async fn end_abandoned(&self, other: &Identity) -> Result<(), BrokerError> {
         match self {
-            Self::One(line) => line.silence(other).await,
+            Self::One(connection) => connection.end_abandoned(other).await,
             // There is no connection beside those of the cluster.
             #[cfg(feature = "cluster")]
             Self::Many(_) => Ok(()),
@@ -122,7 +122,7 @@ impl Router {
     /// Waits until the broker is closed, and returns the error that says so.
     pub(super) async fn ended(&self) -> BrokerError {
         match self {
-            Self::One(line) => line.ended().await,
+            Self::One(connection) => connection.ended().await,
             #[cfg(feature = "cluster")]
             Self::Many(cluster) => cluster.ended().await,
         }
@@ -130,7 +130,7 @@ impl Router {
 
     async fn deliver(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
         match self {
-            Self::One(line) => line.send(calls, durability).await,
+            Self::One(connection) => connection.send(calls, durability).await,
             #[cfg(feature = "cluster")]
             Self::Many(cluster) => cluster.send(calls, durability).await,
         }

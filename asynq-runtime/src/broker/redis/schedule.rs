@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_says_which_schedule_it_replaced() {
+    fn a_plan_reports_the_schedule_that_it_replaced() {
         let read = |more: &[&str]| {
             let parts = ["0", "@daily", "UTC", "1", "0", "", "0"].iter().chain(more);
             read_planned(Value::Array(parts.map(|part| Value::BulkString((*part).into())).collect()))

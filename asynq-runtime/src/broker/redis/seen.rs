@@ -110,7 +110,7 @@ impl Change {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     keys: HashMap<String, Key>,
-    asked: u64,
+    reads: u64,
     /// Counts the announcements.
     changes: u64,
     /// Counts, for each topic, the announcements about its keys.
@@ -130,7 +130,7 @@ struct Key {
 
 impl Key {
     fn known(&self, kind: Kind) -> Option<Known> {
-        self.known.iter().find(|(asked, _)| *asked == kind).map(|&(_, known)| known)
+        self.known.iter().find(|(noted, _)| *noted == kind).map(|&(_, known)| known)
     }
 
     fn note_topic(&mut self, topic: Topic) {
@@ -143,7 +143,7 @@ impl Key {
 #[derive(Debug, Clone, Copy)]
 enum Known {
     /// A read is under way; the number of the first reader.
-    Asked(u64),
+    Reading(u64),
     Answer(Option<i64>, Instant),
 }
 
@@ -160,7 +160,7 @@ impl Seen {
     pub(super) fn answer(&self, question: &Question) -> Option<Option<i64>> {
         match self.known(question)? {
             Known::Answer(answer, _) => Some(answer),
-            Known::Asked(_) => None,
+            Known::Reading(_) => None,
         }
     }
 
@@ -172,7 +172,7 @@ impl Seen {
         questions: impl IntoIterator<Item = &'q Question>,
         now: Instant,
     ) -> Vec<&'q Question> {
-        let (mut ask, mut old) = (Vec::new(), Vec::new());
+        let (mut unknown, mut old) = (Vec::new(), Vec::new());
         let (since, mut share) = self.nets.get(&topic).copied().unwrap_or((now, 0));
         let is_due = since + NET <= now;
         if is_due {
@@ -187,19 +187,19 @@ impl Seen {
             match known {
                 Some(Known::Answer(_, since)) if share > 0 && since + NET <= now => old.push((since, question)),
                 Some(Known::Answer(..)) => {}
-                Some(Known::Asked(_)) | None => ask.push(question),
+                Some(Known::Reading(_)) | None => unknown.push(question),
             }
         }
         old.sort_by_key(|&(since, _)| since);
         old.truncate(share);
         self.nets.insert(topic, (if is_due { now } else { since }, share - old.len()));
-        ask.extend(old.into_iter().map(|(_, question)| question));
-        ask
+        unknown.extend(old.into_iter().map(|(_, question)| question));
+        unknown
     }
 
     /// Notes that these questions are asked now. Returns the number under which they are [`answered`](Self::answered).
-    pub(super) fn asking(&mut self, topic: Topic, questions: &[&Question]) -> u64 {
-        self.asked += 1;
+    pub(super) fn begin_read(&mut self, topic: Topic, questions: &[&Question]) -> u64 {
+        self.reads += 1;
         for question in questions {
             let key = self.keys.entry(question.key.clone()).or_default();
             key.note_topic(topic);
@@ -207,19 +207,19 @@ impl Seen {
             match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
                 // The number of the first read stays: no change was announced since it began, so the answers of all
                 // reads hold.
-                Some((_, Known::Asked(_))) => {}
-                Some((_, known)) => *known = Known::Asked(self.asked),
-                None => known.push((question.kind, Known::Asked(self.asked))),
+                Some((_, Known::Reading(_))) => {}
+                Some((_, known)) => *known = Known::Reading(self.reads),
+                None => known.push((question.kind, Known::Reading(self.reads))),
             }
         }
-        self.asked
+        self.reads
     }
 
     /// Notes an answer, unless a change was announced since the question was asked under this number.
-    pub(super) fn answered(&mut self, asking: u64, question: &Question, answer: Option<i64>, now: Instant) {
+    pub(super) fn answered(&mut self, read: u64, question: &Question, answer: Option<i64>, now: Instant) {
         let Some(Key { known, .. }) = self.keys.get_mut(&question.key) else { return };
         match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
-            Some((_, Known::Asked(first))) if *first > asking => {}
+            Some((_, Known::Reading(first))) if *first > read => {}
             Some((_, known)) => *known = Known::Answer(answer, now),
             None => {}
         }
@@ -276,11 +276,11 @@ mod tests {
     }
 
     #[test]
-    fn whoever_finds_an_answer_that_others_asked_for_is_told_of_its_change_too() {
+    fn a_topic_that_finds_a_known_answer_is_notified_of_its_change() {
         let (mut seen, now) = (Seen::default(), Instant::now());
         let question = length("a");
-        let asking = seen.asking(Topic::Cleaning, &[&question]);
-        seen.answered(asking, &question, Some(0), now);
+        let read = seen.begin_read(Topic::Cleaning, &[&question]);
+        seen.answered(read, &question, Some(0), now);
         assert_eq!(seen.unknown(Topic::Work, [&question], now), Vec::<&Question>::new());
         let before = [Topic::Work, Topic::Cleaning, Topic::Due].map(|topic| seen.changes_of(topic));
         seen.changed(&keys(&["a"]));
@@ -289,13 +289,13 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_changed_is_asked_again() {
+    fn only_changed_keys_are_asked_again() {
         let (mut seen, now) = (Seen::default(), Instant::now());
         let questions = [length("a"), length("b"), Question::new(Kind::Exists, "a".to_owned())];
-        let ask: Vec<&Question> = seen.unknown(Topic::Work, &questions, now);
-        assert_eq!(ask.len(), 3);
-        let asking = seen.asking(Topic::Work, &ask);
-        questions.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
+        let unknown: Vec<&Question> = seen.unknown(Topic::Work, &questions, now);
+        assert_eq!(unknown.len(), 3);
+        let read = seen.begin_read(Topic::Work, &unknown);
+        questions.iter().for_each(|question| seen.answered(read, question, Some(0), now));
         assert_eq!(seen.unknown(Topic::Work, &questions, now), [] as [&Question; 0]);
         seen.changed(&keys(&["b", "elsewhere"]));
         assert_eq!(seen.unknown(Topic::Work, &questions, now), [&questions[1]]);
@@ -309,21 +309,21 @@ mod tests {
     #[test]
     fn an_answer_that_a_change_has_overtaken_does_not_count() {
         let (mut seen, now, a) = (Seen::default(), Instant::now(), length("a"));
-        let first = seen.asking(Topic::Work, &[&a]);
+        let first = seen.begin_read(Topic::Work, &[&a]);
         seen.changed(&keys(&["a"]));
         seen.answered(first, &a, Some(0), now);
         assert_eq!(seen.answer(&a), None);
         // Another caller has asked again before the first answer came.
-        let first = seen.asking(Topic::Work, &[&a]);
+        let first = seen.begin_read(Topic::Work, &[&a]);
         seen.changed(&keys(&["a"]));
-        let second = seen.asking(Topic::Work, &[&a]);
+        let second = seen.begin_read(Topic::Work, &[&a]);
         seen.answered(first, &a, Some(0), now);
         assert_eq!(seen.answer(&a), None);
         seen.answered(second, &a, Some(1), now);
         assert_eq!(seen.answer(&a), Some(Some(1)));
         // Two callers ask at once, and nothing changes: either answer holds.
         seen.forget(&a);
-        let (first, second) = (seen.asking(Topic::Work, &[&a]), seen.asking(Topic::Work, &[&a]));
+        let (first, second) = (seen.begin_read(Topic::Work, &[&a]), seen.begin_read(Topic::Work, &[&a]));
         seen.answered(second, &a, Some(2), now);
         assert_eq!(seen.answer(&a), Some(Some(2)));
         seen.answered(first, &a, Some(2), now);
@@ -338,10 +338,10 @@ mod tests {
         let questions: Vec<Question> = (0..100).map(|i| length(&i.to_string())).collect();
         let look = |seen: &mut Seen, at: u32| {
             let now = start + NET * at;
-            let ask = seen.unknown(Topic::Work, &questions, now);
-            let asking = seen.asking(Topic::Work, &ask);
-            ask.iter().for_each(|question| seen.answered(asking, question, Some(0), now));
-            ask.iter().map(|question| question.key.parse::<usize>().unwrap()).collect::<Vec<_>>()
+            let unknown = seen.unknown(Topic::Work, &questions, now);
+            let read = seen.begin_read(Topic::Work, &unknown);
+            unknown.iter().for_each(|question| seen.answered(read, question, Some(0), now));
+            unknown.iter().map(|question| question.key.parse::<usize>().unwrap()).collect::<Vec<_>>()
         };
         assert_eq!(look(&mut seen, 0).len(), 100);
         assert!(look(&mut seen, 0).is_empty());
@@ -354,8 +354,8 @@ mod tests {
     fn a_topic_receives_its_own_keys_and_those_that_another_caller_has_forgotten() {
         let (mut seen, now, a, b) = (Seen::default(), Instant::now(), length("a"), length("b"));
         let read = |seen: &mut Seen, topic, question: &Question| {
-            let asking = seen.asking(topic, &[question]);
-            seen.answered(asking, question, Some(0), now);
+            let read = seen.begin_read(topic, &[question]);
+            seen.answered(read, question, Some(0), now);
         };
         let both = |seen: &mut Seen| [Topic::Work, Topic::Due].map(|topic| seen.changes_of(topic));
         assert_eq!(both(&mut seen), [0, 0]);

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashSet};
 use bytes::Bytes;
 use redis::Value;
 
-pub(super) use self::call::{COUNTERS_KEPT, lock};
+pub(super) use self::call::{COUNTERS_TTL, lock};
 use super::{
     super::{Action, BrokerError, BrokerErrorKind, RunKey, Settle, Settled, Settlement, settle::run_has_ended},
     RedisBroker,
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn letters_mean_the_same_on_a_repeat_but_for_what_is_done_already() {
+    fn letters_mean_the_same_on_a_repeat_except_for_an_outcome_that_is_applied_already() {
         let archive = Action::Archive { error: String::new(), extra: Extra::default() };
         let cases = [
             (b'o', Action::Done, false, Settled::Ok),

@@ -20,15 +20,15 @@ impl Shapes for RedisBroker {
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         let key = keys::shape(job, fingerprint);
         let read = Call::plain("GETRANGE").arg(&key).arg(0).arg(LARGEST_SHAPE);
-        let kept = reply::bytes(self.router.send_one(read).await?).filter(|kept| !kept.is_empty());
-        if kept.is_some() {
+        let stored = reply::bytes(self.router.send_one(read).await?).filter(|stored| !stored.is_empty());
+        if stored.is_some() {
             let renew = Call::plain("EXPIRE").arg(&key).arg(SHAPE_TTL.as_secs());
             // A login that may only read gets the shape all the same.
             if let Err(error) = self.router.send_one(renew).await {
-                tracing::debug!(job, "the time of a kept shape cannot begin anew: {error}");
+                tracing::debug!(job, "the expiry of a stored shape cannot be renewed: {error}");
             }
         }
-        Ok(kept.map(Bytes::from))
+        Ok(stored.map(Bytes::from))
     }
 
     fn stored_shapes(&self) -> &StoredShapes {

@@ -7,7 +7,7 @@ use super::{super::BrokerError, reply, url::Address};
 /// Slots of a cluster.
 const SLOTS: usize = 16_384;
 /// In the table: a slot without an owner.
-const NOBODY: u16 = u16::MAX;
+const NO_OWNER: u16 = u16::MAX;
 
 /// Owners of all slots, as one node tells them.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct SlotMap {
 impl SlotMap {
     /// Returns a map without owners.
     pub(super) fn empty() -> Self {
-        Self { masters: Vec::new(), replicas: Vec::new(), owners: vec![NOBODY; SLOTS] }
+        Self { masters: Vec::new(), replicas: Vec::new(), owners: vec![NO_OWNER; SLOTS] }
     }
 
     /// Reads the answer of `from` to `CLUSTER SLOTS`.
@@ -79,7 +79,7 @@ impl SlotMap {
             self.masters.push(master.clone());
             self.masters.len() - 1
         });
-        u16::try_from(place).unwrap_or(NOBODY)
+        u16::try_from(place).unwrap_or(NO_OWNER)
     }
 }
 

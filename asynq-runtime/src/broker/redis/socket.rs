@@ -24,7 +24,10 @@ use tokio::{
 };
 
 use super::{
-    super::{BrokerError, timeouts},
+    super::{
+        BrokerError,
+        timeouts::{self, FAR},
+    },
     reply,
     tls::Tls,
     url::Address,
@@ -32,8 +35,6 @@ use super::{
 
 /// Longest wait for one answer while bytes come and go, as a multiple of the time-out.
 pub(super) const LONGEST: u32 = 20;
-/// Length of a wait whose end lies beyond the range of the clock.
-const FAR: Duration = Duration::from_secs(86_400);
 /// Most bytes that the system keeps unsent before a write has to wait. Only the end of such a wait shows that the peer
 /// takes bytes, so this much of a write goes out without noting progress.
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -228,18 +229,18 @@ impl Progress {
         self.last().elapsed()
     }
 
-    /// Returns the time until which a call that was made at `began` waits at least for its answer: `silence` after the
-    /// latest byte or the call, and no longer than [`LONGEST`] times that in all. `None` if that time has passed.
-    pub(super) fn wait_until(&self, began: Instant, silence: Duration) -> Option<Instant> {
-        let end = end_of_wait(began, self.last(), silence);
+    /// Returns the time until which a call that was made at `began` waits at least for its answer: `idle_timeout` after
+    /// the latest byte or the call, and no longer than [`LONGEST`] times that in all. `None` if that time has passed.
+    pub(super) fn wait_until(&self, began: Instant, idle_timeout: Duration) -> Option<Instant> {
+        let end = end_of_wait(began, self.last(), idle_timeout);
         (end > Instant::now()).then_some(end)
     }
 
     /// Returns the outcome of `call`, which was made on this connection, or a time-out.
-    async fn answered<T>(&self, silence: Duration, call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
+    async fn answered<T>(&self, idle_timeout: Duration, call: impl Future<Output = RedisResult<T>>) -> RedisResult<T> {
         let began = Instant::now();
         let mut call = pin!(call);
-        while let Some(end) = self.wait_until(began, silence) {
+        while let Some(end) = self.wait_until(began, idle_timeout) {
             if let Some(answer) = timeouts::before(end, call.as_mut()).await {
                 return answer;
             }
@@ -250,14 +251,14 @@ impl Progress {
 
 /// Returns the time at which a call that was made at `began` is given up if no byte goes through its connection after
 /// `last`.
-fn end_of_wait(began: Instant, last: Instant, silence: Duration) -> Instant {
+fn end_of_wait(began: Instant, last: Instant, idle_timeout: Duration) -> Instant {
     let after = |from: Instant, span: Duration| from.checked_add(span).unwrap_or(from + FAR);
-    after(last.max(began), silence).min(after(began, longest(silence)))
+    after(last.max(began), idle_timeout).min(after(began, longest(idle_timeout)))
 }
 
 /// Returns the longest time of a call whose answer comes byte by byte.
-pub(super) fn longest(silence: Duration) -> Duration {
-    silence.saturating_mul(LONGEST)
+pub(super) fn longest(idle_timeout: Duration) -> Duration {
+    idle_timeout.saturating_mul(LONGEST)
 }
 
 pub(super) fn timed_out() -> RedisError {
@@ -269,7 +270,7 @@ pub(super) fn timed_out() -> RedisError {
 pub(super) struct OpenConnection {
     redis: MultiplexedConnection,
     progress: Progress,
-    silence: Duration,
+    idle_timeout: Duration,
     _driver: Arc<Driver>,
 }
 
@@ -288,10 +289,10 @@ impl OpenConnection {
         redis: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
         progress: Progress,
-        silence: Duration,
+        idle_timeout: Duration,
     ) -> Self {
         let driver = Arc::new(Driver(tokio::spawn(driver).abort_handle()));
-        Self { redis, progress, silence, _driver: driver }
+        Self { redis, progress, idle_timeout, _driver: driver }
     }
 
     /// Sends `pipeline` in one write and returns the answers, errors of Redis among them.
@@ -302,7 +303,7 @@ impl OpenConnection {
     pub(super) async fn exchange(&self, pipeline: &Pipeline) -> RedisResult<Vec<Value>> {
         // The clone is cheap: the connection is the sender of a channel.
         let mut redis = self.redis.clone();
-        self.progress.answered(self.silence, redis.send_packed_commands(pipeline, 0, pipeline.len())).await
+        self.progress.answered(self.idle_timeout, redis.send_packed_commands(pipeline, 0, pipeline.len())).await
     }
 }
 
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_system_takes_is_no_progress_unless_it_made_the_writer_wait() {
+    async fn bytes_in_the_send_buffer_are_not_progress_unless_the_writer_had_to_wait() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
         let mut socket = Socket::open(&address, None).await.unwrap();
@@ -336,7 +337,7 @@ mod tests {
         while let Poll::Ready(taken) = pin!(write(&mut socket, &block)).poll(&mut Context::from_waker(Waker::noop())) {
             sent += taken;
         }
-        assert_eq!(progress.last(), opened, "nobody has read any of {sent} bytes");
+        assert_eq!(progress.last(), opened, "the peer has read none of the {sent} bytes");
         peer.read_exact(&mut vec![0; sent]).unwrap();
         write(&mut socket, &block).await;
         let noted = progress.last();
@@ -349,16 +350,16 @@ mod tests {
     }
 
     #[test]
-    fn a_call_ends_with_a_silence_and_not_because_its_answer_is_long() {
-        const SILENCE: Duration = Duration::from_secs(3);
+    fn a_call_ends_after_its_idle_time_out_and_not_because_its_answer_is_long() {
+        const IDLE_TIMEOUT: Duration = Duration::from_secs(3);
         let began = Instant::now();
         let at = |seconds: u64| began + Duration::from_secs(seconds);
         // Seconds after the call: when the latest byte came, and when the call is given up if no other comes.
         for (last, end) in [(0, 3), (1, 4), (20, 23), (56, 59), (57, 60), (59, 60)] {
-            assert_eq!(end_of_wait(began, at(last), SILENCE), at(end), "{last}");
+            assert_eq!(end_of_wait(began, at(last), IDLE_TIMEOUT), at(end), "{last}");
         }
-        // Bytes before the call say nothing of it.
-        assert_eq!(end_of_wait(at(10), at(1), SILENCE), at(13));
+        // Bytes before the call do not count.
+        assert_eq!(end_of_wait(at(10), at(1), IDLE_TIMEOUT), at(13));
         assert_eq!(end_of_wait(began, began, Duration::MAX), began + FAR);
     }
 }

@@ -125,12 +125,12 @@ fn config(message: &str) -> BrokerError {
 /// Explains `error` if its cause is a certificate or the TLS of either side. Such an error does not pass by itself, so
 /// that waiting does not help.
 #[cfg(feature = "tls")]
-pub(super) fn trouble(error: &RedisError) -> Option<(BrokerErrorKind, String)> {
+pub(super) fn explain(error: &RedisError) -> Option<(BrokerErrorKind, String)> {
     cause(error).and_then(meaning)
 }
 
 #[cfg(not(feature = "tls"))]
-pub(super) fn trouble(_: &RedisError) -> Option<(BrokerErrorKind, String)> {
+pub(super) fn explain(_: &RedisError) -> Option<(BrokerErrorKind, String)> {
     None
 }
 
@@ -211,10 +211,10 @@ mod tests {
         ];
         for (error, kind, text) in cases {
             let wrapped = RedisError::from(io::Error::new(io::ErrorKind::InvalidData, error));
-            let (found, message) = trouble(&wrapped).unwrap();
+            let (found, message) = explain(&wrapped).unwrap();
             assert_eq!(found, kind);
             assert!(message.contains(text), "{message}");
         }
-        assert!(trouble(&RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused))).is_none());
+        assert!(explain(&RedisError::from(io::Error::from(io::ErrorKind::ConnectionRefused))).is_none());
     }
 }

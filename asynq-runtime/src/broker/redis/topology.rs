@@ -29,7 +29,7 @@ struct Inner {
 struct Known {
     map: Arc<SlotMap>,
     /// The outcome of the last question; none before the first.
-    asked: Option<Result<(), BrokerError>>,
+    outcome: Option<Result<(), BrokerError>>,
     /// Whether the broker was closed, so that nothing more will be known.
     is_closed: bool,
 }
@@ -37,7 +37,7 @@ struct Known {
 impl Topology {
     /// Creates the topology of a cluster of which only the nodes in the URL are known.
     pub(super) fn new(seeds: Vec<Address>) -> Self {
-        let known = Known { map: Arc::new(SlotMap::empty()), asked: None, is_closed: false };
+        let known = Known { map: Arc::new(SlotMap::empty()), outcome: None, is_closed: false };
         Self(Arc::new(Inner { seeds, known: watch::channel(known).0, doubt: Notify::new() }))
     }
 
@@ -49,12 +49,12 @@ impl Topology {
     /// Notes the map that a node answered, or the reason why no node did.
     pub(super) fn learn(&self, answer: Result<SlotMap, BrokerError>) {
         self.0.known.send_if_modified(|known| {
-            let is_first = known.asked.is_none();
+            let is_first = known.outcome.is_none();
             let (map, outcome) = match answer {
                 Ok(map) => (Some(map), Ok(())),
                 Err(error) => (None, Err(error)),
             };
-            known.asked = Some(outcome);
+            known.outcome = Some(outcome);
             let fresh = map.filter(|map| *map != *known.map);
             let is_changed = fresh.is_some();
             if let Some(map) = fresh {
@@ -82,8 +82,8 @@ impl Topology {
     /// Waits for the outcome of the first question.
     pub(super) async fn first(&self) -> Result<Arc<SlotMap>, BrokerError> {
         let mut known = self.0.known.subscribe();
-        let known = known.wait_for(|known| known.asked.is_some() || known.is_closed).await.map_err(|_| closed())?;
-        match &known.asked {
+        let known = known.wait_for(|known| known.outcome.is_some() || known.is_closed).await.map_err(|_| closed())?;
+        match &known.outcome {
             Some(Err(error)) => Err(error.clone()),
             Some(Ok(())) => Ok(Arc::clone(&known.map)),
             None => Err(closed()),

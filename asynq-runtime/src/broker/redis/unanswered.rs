@@ -66,7 +66,7 @@ impl DequeueRequest {
     }
 
     /// Returns whether the connection has been silent for at least `older`.
-    fn is_held_up(&self, older: Duration) -> bool {
+    fn is_stalled(&self, older: Duration) -> bool {
         self.progress.as_ref().is_none_or(|progress| progress.silent_for() >= older)
     }
 }
@@ -106,7 +106,7 @@ impl UnansweredDequeues {
         let taken: Vec<DequeueRequest> = match self.lock().get_mut(member) {
             Some(calls) => {
                 let lost = mem::take(&mut calls.lost).into_iter();
-                let is_late = |call: &mut OnItsWay| call.since.elapsed() >= older && call.request.is_held_up(older);
+                let is_late = |call: &mut OnItsWay| call.since.elapsed() >= older && call.request.is_stalled(older);
                 let late = calls.on_their_way.extract_if(.., is_late);
                 lost.chain(late.map(|call| call.request)).collect()
             }
@@ -119,7 +119,7 @@ impl UnansweredDequeues {
     pub(super) fn coming(&self, member: &Member, older: Duration) -> Vec<DequeueRequest> {
         let all = self.lock();
         let calls = all.get(member).map_or(&[][..], |calls| &calls.on_their_way);
-        let is_coming = |call: &&OnItsWay| call.since.elapsed() >= older && !call.request.is_held_up(older);
+        let is_coming = |call: &&OnItsWay| call.since.elapsed() >= older && !call.request.is_stalled(older);
         calls.iter().filter(is_coming).map(|call| call.request.clone()).collect()
     }
 
@@ -239,19 +239,19 @@ mod tests {
         assert!(all.take(&member(), &wanted("a")).is_empty());
         assert!(!all.has(&member(), &wanted("a")));
         all.keep_error(&member(), crate::broker::redis::reply::closed());
-        assert!(all.has(&member(), &wanted("a")), "an error to be told");
+        assert!(all.has(&member(), &wanted("a")), "an error to be returned");
     }
 
     #[test]
-    fn one_that_is_held_up_is_taken_over_once_and_its_own_answer_is_nobodys() {
+    fn a_stalled_dequeue_is_taken_over_once_and_its_own_answer_is_discarded() {
         let all = UnansweredDequeues::default();
-        let (held_up, other) = (all.note(&member(), request("a", 1)), all.note(&member(), request("b", 2)));
-        assert!(all.take(&member(), &wanted("a")).is_empty(), "it may be answered any moment");
+        let (stalled, other) = (all.note(&member(), request("a", 1)), all.note(&member(), request("b", 2)));
+        assert!(all.take(&member(), &wanted("a")).is_empty(), "its answer may still come");
         assert!(all.take_over(&member(), Duration::from_secs(60)).is_empty(), "it is not late yet");
         assert!(other.answered());
         let taken = all.take_over(&member(), Duration::ZERO);
         assert_eq!(tokens(&taken), [1]);
-        assert!(!held_up.answered(), "somebody else looks for it");
+        assert!(!stalled.answered(), "another caller looks for it");
         drop(taken);
         let lost = all.take_over(&member(), Duration::from_secs(60));
         assert_eq!(tokens(&lost), [1], "a lost one is late at once");
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_in_parts_is_not_looked_for_again_and_is_nobodys_once_it_was_taken_over() {
+    fn tasks_that_arrived_in_parts_are_not_looked_for_again_and_a_later_part_is_discarded_after_a_takeover() {
         let all = UnansweredDequeues::default();
         let came = |call: &mut Unanswered<'_>, ids: &[&str]| call.came(ids.iter().map(|id| TaskId::from_wire(id)));
         let mut call = all.note(&member(), request("a", 1));
@@ -271,6 +271,6 @@ mod tests {
         assert!(came(&mut again, &["z"]));
         let taken = all.take_over(&member(), Duration::ZERO);
         assert_eq!(taken[0].request().had.len(), 3);
-        assert!(!came(&mut again, &["w"]), "somebody else looks for the rest");
+        assert!(!came(&mut again, &["w"]), "another caller looks for the rest");
     }
 }

@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::sleep;
 
 use super::{
-    super::{BrokerError, Quarantined},
+    super::{BrokerError, Quarantined, timeouts::FAR},
     RedisBroker,
     keys::{self, Keys},
     quarantine::TRUSTED_FOR,
@@ -25,11 +25,9 @@ const TOGETHER: Duration = Duration::from_millis(5);
 /// Shortest time between two looks at schedules while notifications keep coming: every delayed task sends one.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// Poll interval of a given clock, which a test may set.
-const HAND_CLOCK: Duration = Duration::from_millis(2);
+const MANUAL_CLOCK_POLL: Duration = Duration::from_millis(2);
 /// Poll interval of the names of queues where Redis sends no notifications.
 const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
-/// Length of a wait whose end lies beyond the range of the clock.
-const FAR: Duration = Duration::from_secs(86_400);
 /// Most changed queues to dequeue from without a look at their lengths; more suggest that the connection was lost.
 const FEW: usize = 8;
 /// Number of servers, all of which receive the same notification, for each millisecond of [`RedisBroker::jitter`].
@@ -117,7 +115,7 @@ impl RedisBroker {
                 return Ok(take_from(&spared, &reads));
             }
             let changed = of_readiness(&reads, Readiness::Unknown);
-            if changed.is_empty() || !reads.is_told() {
+            if changed.is_empty() || !reads.is_tracked() {
                 continue;
             }
             if self.servers_alive() <= 1 && changed.len() <= FEW {
@@ -127,10 +125,10 @@ impl RedisBroker {
             }
             // Other servers receive the same push. A dequeue after another server took the task finds an empty list, which
             // is its cheapest path.
-            let moment = self.jitter().min(left(end));
+            let delay = self.jitter().min(left(end));
             // A sleep of zero would last up to a millisecond, too.
-            if !moment.is_zero() {
-                sleep(moment).await;
+            if !delay.is_zero() {
+                sleep(delay).await;
             }
         }
     }
@@ -154,7 +152,7 @@ impl RedisBroker {
             if is_first && is_behind && reads.catch_up().await.is_err() {
                 return Ok(None);
             }
-            if !reads.is_told() {
+            if !reads.is_tracked() {
                 return Ok(None);
             }
         }
@@ -207,23 +205,25 @@ impl RedisBroker {
             if !is_due.is_empty() {
                 // Every forwarder wakes at this moment. The jitter lets later ones see that the first has moved the
                 // tasks.
-                let moment = self.jitter();
-                if has_let_others_go || moment.is_zero() {
+                let delay = self.jitter();
+                if has_let_others_go || delay.is_zero() {
                     reads.forget(is_due.iter().flat_map(|&i| &heads[i]));
                     return Ok(is_due.into_iter().map(|i| queues[i].clone()).collect());
                 }
                 has_let_others_go = true;
-                sleep(moment).await;
+                sleep(delay).await;
                 continue;
             }
             has_let_others_go = false;
             let next = dues.into_iter().flatten().min().and_then(DateTime::from_timestamp_millis);
-            let is_told = tokio::select! {
+            let is_tracked = tokio::select! {
                 biased;
                 () = self.sleep_until(next) => continue,
-                received = reads.changed(left(end)) => if received? { reads.is_told() } else { return Ok(Vec::new()) },
+                received = reads.changed(left(end)) => {
+                    if received? { reads.is_tracked() } else { return Ok(Vec::new()) }
+                }
             };
-            if is_told {
+            if is_tracked {
                 tokio::select! {
                     () = sleep(gather(since.map(|since| since.elapsed())).min(left(end))) => {}
                     () = self.sleep_until(next) => {}
@@ -274,7 +274,7 @@ impl RedisBroker {
         if reads.answer(&names).is_none() {
             // Changes are announced from here on. The caller has to look for earlier ones itself.
             reads.ask([&names]).await?.failure.map_or(Ok(()), Err)?;
-            if !reads.is_told() {
+            if !reads.is_tracked() {
                 sleep(LOOK_FOR_QUEUES.min(left(end))).await;
             }
             return Ok(());
@@ -299,7 +299,7 @@ impl RedisBroker {
                 return;
             }
             let left = left.to_std().unwrap_or_default();
-            sleep(if self.clock.is_given() { left.min(HAND_CLOCK) } else { left }).await;
+            sleep(if self.clock.is_given() { left.min(MANUAL_CLOCK_POLL) } else { left }).await;
         }
     }
 }
@@ -328,18 +328,18 @@ fn due([due, scheduled, retry]: [Option<i64>; 3]) -> Option<i64> {
     [due, scheduled.map(in_milliseconds), retry.map(in_milliseconds)].into_iter().flatten().min()
 }
 
-/// Returns when, in milliseconds, the next task of each queue is due, by the answers `asked` just now and those `known`
+/// Returns when, in milliseconds, the next task of each queue is due, by the `fresh` answers and those `known`
 /// before.
 ///
 /// An answer that a change has overtaken counts, too. Without it the wait would gather notifications past the next due
 /// time, and the change is often that of the wait's own caller, which forwarded tasks a moment ago.
 fn dues(
     heads: &[[Question; 3]],
-    asked: Vec<(&Question, Option<i64>)>,
+    fresh: Vec<(&Question, Option<i64>)>,
     known: impl Fn(&Question) -> Option<Option<i64>>,
 ) -> Vec<Option<i64>> {
-    let asked: HashMap<&Question, Option<i64>> = asked.into_iter().collect();
-    let head = |question| asked.get(question).copied().or_else(|| known(question)).flatten();
+    let fresh: HashMap<&Question, Option<i64>> = fresh.into_iter().collect();
+    let head = |question| fresh.get(question).copied().or_else(|| known(question)).flatten();
     heads.iter().map(|heads| due([0, 1, 2].map(|i| head(&heads[i])))).collect()
 }
 
@@ -376,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_next_is_known_from_an_answer_that_a_change_has_overtaken() {
+    fn the_next_due_time_is_known_from_an_answer_that_a_change_has_overtaken() {
         let queues = ["a", "b"].map(|name| QueueName::new(name).unwrap());
         let heads: Vec<[Question; 3]> = queues.iter().map(heads_of).collect();
         let is_of_a = |question: &Question| heads[0].contains(question);
         // Only answers asked just now are about queue a, and only those known before about queue b.
         let known = |question: &Question| (!is_of_a(question)).then_some(Some(7));
-        let asked = vec![(&heads[0][0], Some(5500)), (&heads[0][1], None)];
-        assert_eq!(dues(&heads, asked, known), [Some(5500), Some(7)]);
+        let fresh = vec![(&heads[0][0], Some(5500)), (&heads[0][1], None)];
+        assert_eq!(dues(&heads, fresh, known), [Some(5500), Some(7)]);
         assert_eq!(dues(&heads, Vec::new(), known), [None, Some(7)]);
     }
 

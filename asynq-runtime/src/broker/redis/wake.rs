@@ -45,7 +45,7 @@ impl Wake {
     pub(super) fn open(io: &Io, role: Role) -> Self {
         let (notifier, _) = watch::channel(());
         let (notify, seen) = (notifier.clone(), SharedSeen::default());
-        let (told, waiters) = (Arc::clone(&seen), KeyWaiters::default());
+        let (seen_by_listener, waiters) = (Arc::clone(&seen), KeyWaiters::default());
         let waiting = waiters.clone();
         let on_event = move |event| {
             let change = match event {
@@ -58,7 +58,7 @@ impl Wake {
             };
             if let Some(change) = change {
                 waiting.notify(&change);
-                seen::lock(&told).changed(&change);
+                seen::lock(&seen_by_listener).changed(&change);
                 notify.send_replace(());
             }
         };
@@ -142,7 +142,7 @@ impl<'b> TrackedReads<'b> {
 
 impl TrackedReads<'_> {
     /// Returns whether each change is announced; otherwise every answer has to be asked for again.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_tracked(&self) -> bool {
         !matches!(self.source, Source::Poll)
     }
 
@@ -178,28 +178,29 @@ impl TrackedReads<'_> {
         questions: impl IntoIterator<Item = &'q Question> + Clone,
     ) -> Result<AnswerReport<'q>, BrokerError> {
         loop {
-            let (ask, asking) = {
+            let (unknown, read) = {
                 let mut seen = seen::lock(&self.seen);
                 // The number and the questions are read under one lock, so that no announcement comes in between.
                 self.changes = self.source.announced(self.topic, &mut seen);
-                let ask = seen.unknown(self.topic, questions.clone(), Instant::now());
-                let asking = seen.asking(self.topic, &ask);
-                (ask, asking)
+                let unknown = seen.unknown(self.topic, questions.clone(), Instant::now());
+                let read = seen.begin_read(self.topic, &unknown);
+                (unknown, read)
             };
-            if ask.is_empty() {
+            if unknown.is_empty() {
                 return Ok(AnswerReport::default());
             }
             // Without an answer, Redis may be another by now: all questions are asked on another connection.
-            let Some(answers) = self.send(ask.iter().map(|question| question.call()).collect()).await? else {
+            let Some(answers) = self.send(unknown.iter().map(|question| question.call()).collect()).await? else {
                 continue;
             };
-            let mut report = AnswerReport { count: ask.len(), answers: Vec::with_capacity(ask.len()), failure: None };
+            let mut report =
+                AnswerReport { count: unknown.len(), answers: Vec::with_capacity(unknown.len()), failure: None };
             let (mut seen, now) = (seen::lock(&self.seen), Instant::now());
-            for (question, answer) in ask.into_iter().zip(answers) {
+            for (question, answer) in unknown.into_iter().zip(answers) {
                 match answer {
                     Ok(answer) => {
                         let answer = question.read(answer);
-                        seen.answered(asking, question, answer, now);
+                        seen.answered(read, question, answer, now);
                         report.answers.push((question, answer));
                     }
                     Err(error) => {
@@ -268,8 +269,8 @@ impl TrackedReads<'_> {
             match source {
                 Source::Own(own) => own.receive(*changes, limit).await,
                 Source::Shared(notifier) => {
-                    let is_told = || seen::lock(seen).changes_of(*topic) != *changes;
-                    let notified = async { while !is_told() && notifier.changed().await.is_ok() {} };
+                    let has_changed = || seen::lock(seen).changes_of(*topic) != *changes;
+                    let notified = async { while !has_changed() && notifier.changed().await.is_ok() {} };
                     timeout(limit, notified).await.is_ok()
                 }
                 Source::Poll => {

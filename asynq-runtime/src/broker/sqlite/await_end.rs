@@ -65,8 +65,8 @@ struct Waiter {
     queue: QueueName,
     id: TaskId,
     /// Whether the task may have ended.
-    is_told: AtomicBool,
-    told: Notify,
+    is_notified: AtomicBool,
+    notification: Notify,
     /// Time until which the task is known not to have changed.
     unchanged_until: Mutex<Option<Instant>>,
 }
@@ -104,7 +104,7 @@ struct OneWait<'a> {
 impl EndSource for OneWait<'_> {
     async fn look(&mut self) -> Result<Option<(TaskState, Extra)>, BrokerError> {
         let waiter = &self.guard.waiter;
-        waiter.is_told.store(false, Ordering::Release);
+        waiter.is_notified.store(false, Ordering::Release);
         Ok(look_at(&self.broker.store, vec![Arc::clone(waiter)]).await?.pop().flatten())
     }
 
@@ -115,7 +115,7 @@ impl EndSource for OneWait<'_> {
     async fn changed(&mut self) -> Result<Option<Instant>, BrokerError> {
         tokio::select! {
             biased;
-            () = self.guard.told() => {}
+            () = self.guard.notified() => {}
             lead = self.broker.ends.lead() => lead.look_for_all(&self.broker.store, &self.guard).await?,
         }
         Ok(*self.guard.waiter.unchanged_until())
@@ -135,7 +135,7 @@ impl SqliteBroker {
         limit: Duration,
     ) -> Result<TaskEnd, BrokerError> {
         let guard = self.ends.join(queue, id);
-        self.be_told_by_others().await;
+        self.subscribe_to_other_programs().await;
         wait_for_end(OneWait { broker: self, guard }, far(limit).into_std()).await
     }
 
@@ -148,7 +148,7 @@ impl SqliteBroker {
         let (until, queues) = (far(limit), Arc::<[QueueName]>::from(queues));
         let (mut retries, mut is_first) = (Retries::default(), true);
         let mut notifier = self.store.common.notifier.ends();
-        self.be_told_by_others().await;
+        self.subscribe_to_other_programs().await;
         loop {
             let queues = Arc::clone(&queues);
             let look = self.store.read(move |view| is_idle(view, &queues));
@@ -177,7 +177,7 @@ impl SqliteBroker {
 impl SqliteBroker {
     /// Has other programs notify this one of commits that end tasks; without a notification the safety net finds them within
     /// 100 ms.
-    async fn be_told_by_others(&self) {
+    async fn subscribe_to_other_programs(&self) {
         if self.ends.is_known.swap(true, Ordering::AcqRel) {
             return;
         }
@@ -201,8 +201,8 @@ impl EndWaiters {
         let waiter = Arc::new(Waiter {
             queue: queue.clone(),
             id: id.clone(),
-            is_told: AtomicBool::new(false),
-            told: Notify::new(),
+            is_notified: AtomicBool::new(false),
+            notification: Notify::new(),
             unchanged_until: Mutex::default(),
         });
         let mut waiting = self.waiting();
@@ -223,12 +223,12 @@ impl EndWaiters {
 }
 
 impl Waiter {
-    fn tell(&self, notified_at: Option<Instant>) {
+    fn notify(&self, notified_at: Option<Instant>) {
         if notified_at.is_some() {
             *self.unchanged_until() = notified_at;
         }
-        self.is_told.store(true, Ordering::Release);
-        self.told.notify_one();
+        self.is_notified.store(true, Ordering::Release);
+        self.notification.notify_one();
     }
 
     fn unchanged_until(&self) -> MutexGuard<'_, Option<Instant>> {
@@ -237,13 +237,13 @@ impl Waiter {
 }
 
 impl WaiterGuard<'_> {
-    fn is_told(&self) -> bool {
-        self.waiter.is_told.load(Ordering::Acquire)
+    fn is_notified(&self) -> bool {
+        self.waiter.is_notified.load(Ordering::Acquire)
     }
 
-    async fn told(&self) {
-        while !self.is_told() {
-            self.waiter.told.notified().await;
+    async fn notified(&self) {
+        while !self.is_notified() {
+            self.waiter.notification.notified().await;
         }
     }
 }
@@ -262,7 +262,7 @@ impl Leading<'_> {
     ///
     /// The file cannot be read; the next leader tries again.
     async fn look_for_all(mut self, store: &Store, own: &WaiterGuard<'_>) -> Result<(), BrokerError> {
-        while !own.is_told() {
+        while !own.is_notified() {
             let Lead { notifier, is_behind, notified_at } = &mut *self.lead;
             let notifier = notifier.get_or_insert_with(|| {
                 // A commit before this moment may end a task that an earlier waiter looked at.
@@ -280,14 +280,14 @@ impl Leading<'_> {
                 let found = look_at(store, slice.to_vec()).await?;
                 for (waiter, found) in slice.iter().zip(found) {
                     if found.is_none_or(|(state, _)| has_ended(state)) {
-                        waiter.tell(notified_at);
+                        waiter.notify(notified_at);
                     }
                 }
             }
             self.lead.is_behind = false;
             // Commits that come meanwhile are looked at together, so that waiters never take more than half of a reader's time.
             let took = begun.elapsed();
-            if took > SHORT && !own.is_told() {
+            if took > SHORT && !own.is_notified() {
                 sleep(took.min(LONGEST_PAUSE)).await;
             }
         }

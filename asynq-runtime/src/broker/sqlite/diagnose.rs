@@ -20,22 +20,22 @@ impl Diagnose for SqliteBroker {
         let (pages, page_size, free, journal) = self.store.read(read_file).await?;
         let common = &self.store.common;
         let mut node = Node::new(&common.place, rusqlite::version());
-        let mut tell = |section: &str, name: &str, value: String| {
+        let mut add_fact = |section: &str, name: &str, value: String| {
             node.facts.push(Fact { section: section.into(), name: name.into(), value });
         };
-        tell("file", "page_size", page_size.to_string());
-        tell("file", "pages", pages.to_string());
-        tell("file", "free_pages", free.to_string());
-        tell("file", "bytes", (pages * page_size).to_string());
+        add_fact("file", "page_size", page_size.to_string());
+        add_fact("file", "pages", pages.to_string());
+        add_fact("file", "free_pages", free.to_string());
+        add_fact("file", "bytes", (pages * page_size).to_string());
         if let Some(file) = &common.file {
             let mut log = file.clone().into_os_string();
             log.push("-wal");
             let bytes = fs::metadata(log).map_or(0, |log| log.len());
-            tell("file", "wal_bytes", bytes.to_string());
+            add_fact("file", "wal_bytes", bytes.to_string());
         }
-        tell("file", "journal_mode", journal);
-        tell("file", "durability", if common.normal { "normal" } else { "full" }.into());
-        tell("integrity", "quick_check", self.quick_check().await?);
+        add_fact("file", "journal_mode", journal);
+        add_fact("file", "durability", if common.normal { "normal" } else { "full" }.into());
+        add_fact("integrity", "quick_check", self.quick_check().await?);
         Ok(vec![node])
     }
 
@@ -93,10 +93,10 @@ fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> 
         found.add(OddityKind::IdWithoutTask, id);
     }
     let both = view.find(&sql::DIAGNOSE_NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
-    let (told, counted): (i64, i64) = both.unwrap_or_default();
+    let (stored, counted): (i64, i64) = both.unwrap_or_default();
     found.complete &= counted <= limit;
-    if counted < COUNTED && counted != told {
-        found.add(OddityKind::WrongCount, format!("{state}: {told} instead of {counted}"));
+    if counted < COUNTED && counted != stored {
+        found.add(OddityKind::WrongCount, format!("{state}: {stored} instead of {counted}"));
     }
     Ok(found)
 }

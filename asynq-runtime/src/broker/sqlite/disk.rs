@@ -32,7 +32,7 @@ use super::{beside::beside, command::Command, error::translate_sync};
 pub(super) struct Disk {
     log: Arc<Log>,
     /// Commands that were committed and are not answered yet.
-    kept: Vec<Box<dyn Command>>,
+    unsynced: Vec<Box<dyn Command>>,
     /// Whether other callers were answered meanwhile: they may send the writer commands soon.
     has_answered_others: bool,
     /// Started when it is first needed.
@@ -74,7 +74,7 @@ impl Disk {
     pub(super) fn with(place: String, sync: impl Fn() -> io::Result<()> + Send + Sync + 'static) -> Self {
         let (failed, repaired, unanswered) = Default::default();
         let log = Log { place, sync: Box::new(sync), failed, repaired, unanswered };
-        Self { log: Arc::new(log), kept: Vec::new(), has_answered_others: false, sync_thread: None }
+        Self { log: Arc::new(log), unsynced: Vec::new(), has_answered_others: false, sync_thread: None }
     }
 
     /// Whether a commit may be missing on disk although it can be read.
@@ -106,16 +106,16 @@ impl Disk {
 
     /// Keeps committed commands until they are on disk, and returns the commands that promise nothing, to be answered at once.
     pub(super) fn keep(&mut self, committed: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
-        let (free, kept): (Vec<_>, Vec<_>) = committed.into_iter().partition(|work| work.may_be_lost());
+        let (free, unsynced): (Vec<_>, Vec<_>) = committed.into_iter().partition(|work| work.may_be_lost());
         self.has_answered_others |= !free.is_empty();
-        self.kept.extend(kept);
+        self.unsynced.extend(unsynced);
         free
     }
 
-    /// Answers the kept commands as soon as they are on disk. The writer syncs here itself, which spares the way to another
-    /// thread, if it `has_time` and no other caller was answered who may soon send it a command.
+    /// Answers the unsynced commands as soon as they are on disk. The writer syncs here itself, which spares the way to
+    /// another thread, if it `has_time` and no other caller was answered who may soon send it a command.
     pub(super) fn answer(&mut self, has_time: bool) {
-        let (works, has_answered_others) = (mem::take(&mut self.kept), mem::take(&mut self.has_answered_others));
+        let (works, has_answered_others) = (mem::take(&mut self.unsynced), mem::take(&mut self.has_answered_others));
         if works.is_empty() {
             return;
         }

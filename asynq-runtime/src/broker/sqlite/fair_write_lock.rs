@@ -49,7 +49,7 @@ enum State {
     /// Waits for a request of the writer.
     Idle,
     /// Waits for the locks while the writer waits for the helper.
-    Asked,
+    Requested,
     /// Has the locks, which now belong to the writer.
     Granted,
     /// Still waits for the locks, but the writer went on without them.
@@ -88,7 +88,7 @@ impl FairWriteLock {
             patience,
         });
         let helper = Arc::clone(&files);
-        thread::Builder::new().name("asynq-sqlite-turn".into()).spawn(move || helper.wait_for_others())?;
+        thread::Builder::new().name("asynq-sqlite-lock".into()).spawn(move || helper.wait_for_others())?;
         Ok(Self { files, locked_at: None })
     }
 
@@ -137,12 +137,12 @@ impl LockFiles {
             }
             // If `next` was free it stays locked: the helper, which shares the open file, waits for `write_lock` from
             // here on.
-            *state = State::Asked;
+            *state = State::Requested;
             self.changed.notify_all();
         }
         // An abandoned helper may get the locks at any moment, but is not worth a second wait.
         let give_up = Instant::now() + self.patience;
-        while *state == State::Asked {
+        while *state == State::Requested {
             let left = give_up.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 *state = State::Abandoned;
@@ -163,7 +163,7 @@ impl LockFiles {
         loop {
             match *state {
                 State::Closed => return,
-                State::Asked => {}
+                State::Requested => {}
                 State::Idle | State::Granted | State::Abandoned => {
                     state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                     continue;
@@ -174,8 +174,8 @@ impl LockFiles {
             let _ = self.next.unlock();
             state = self.state();
             match *state {
-                State::Asked if locked => *state = State::Granted,
-                State::Asked | State::Abandoned => {
+                State::Requested if locked => *state = State::Granted,
+                State::Requested | State::Abandoned => {
                     let _ = self.write_lock.unlock();
                     *state = State::Idle;
                 }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn a_holder_that_never_lets_go_costs_a_moment_once() {
+    fn a_holder_that_never_releases_the_lock_delays_another_writer_once() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         let (mut stuck, mut other) = (FairWriteLock::open(&database).unwrap(), FairWriteLock::open(&database).unwrap());
@@ -258,12 +258,12 @@ mod tests {
         // When the holder goes on, the lock is not lost for ever.
         stuck.release(false);
         let is_idle = || (*other.files.state() == State::Idle).then_some(());
-        eventually_blocking("the helper has given the turn back", is_idle);
+        eventually_blocking("the helper has released the lock", is_idle);
         assert!(other.take());
     }
 
     #[test]
-    fn a_fresh_turn_is_kept_only_while_there_is_work() {
+    fn a_fresh_lock_is_kept_only_while_there_is_more_work() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         let (mut a, mut b) = (FairWriteLock::open(&database).unwrap(), FairWriteLock::open(&database).unwrap());

@@ -69,7 +69,7 @@ impl FileStatus {
 
     /// Returns the error of all calls from now on: SQLite would go on writing into a file without a name.
     pub(super) fn error(self, place: &str) -> Option<BrokerError> {
-        let what = match self {
+        let event = match self {
             Self::Same => return None,
             Self::Replaced => "was replaced",
             Self::Gone => "was deleted or moved away",
@@ -80,7 +80,7 @@ impl FileStatus {
         };
         Some(BrokerError::new(
             BrokerErrorKind::Corrupt,
-            format!("{place} {what} while it was in use; tasks written since are lost, restart this program"),
+            format!("{place} {event} while it was in use; tasks written since are lost, restart this program"),
         ))
     }
 }

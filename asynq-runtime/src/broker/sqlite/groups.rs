@@ -100,12 +100,12 @@ impl Groups for SqliteBroker {
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError> {
         let (queue, group, rules) = (queue.clone(), group.clone(), *rules);
-        let (asked, named) = (queue.clone(), group.clone());
+        let (queue_name, group_name) = (queue.clone(), group.clone());
         let command =
             WriteCommand::new(Priority::Forward, TaskSet::MOST, move |tx| claim::claim(tx, &queue, &group, &rules));
         let command = command.unless(move |view| {
-            let ripe = match view.queue(&asked)? {
-                Some(q) => claim::is_ripe(view, q, &named, &rules)?,
+            let ripe = match view.queue(&queue_name)? {
+                Some(q) => claim::is_ripe(view, q, &group_name, &rules)?,
                 None => false,
             };
             Ok((!ripe).then_some(None))

@@ -20,7 +20,7 @@ use super::{
 pub(super) struct Liveness {
     database: PathBuf,
     name: String,
-    held: Mutex<Option<LivenessLock>>,
+    own_lock: Mutex<Option<LivenessLock>>,
     waiters: WaiterNotifiers,
 }
 
@@ -32,7 +32,7 @@ struct LivenessLock {
 
 /// A server's file as others see it.
 #[derive(Debug)]
-pub(super) enum Sign {
+pub(super) enum LivenessStatus {
     /// A process holds the lock.
     Alive,
     /// No process holds the lock: the server is dead. The holder of the [`StaleLock`] is the only one to clean up after the
@@ -68,7 +68,7 @@ impl Liveness {
     pub(super) fn new(database: PathBuf) -> Self {
         let name = uuid::Uuid::new_v4().simple().to_string();
         let waiters = WaiterNotifiers::new(&database, &name);
-        Self { database, name, held: Mutex::new(None), waiters }
+        Self { database, name, own_lock: Mutex::new(None), waiters }
     }
 
     /// Returns the name by which other programs find our file.
@@ -83,8 +83,8 @@ impl Liveness {
     ///
     /// The file cannot be created or locked.
     pub(super) fn show(&self) -> io::Result<()> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        if held.is_some() {
+        let mut own_lock = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if own_lock.is_some() {
             return Ok(());
         }
         let path = self.path(&self.name);
@@ -99,14 +99,14 @@ impl Liveness {
         if process_notifier.is_some() {
             self.waiters.belong_to_server(&self.notifier_path(&self.name));
         }
-        *held = Some(LivenessLock { _lock: Locked(lock), process_notifier });
+        *own_lock = Some(LivenessLock { _lock: Locked(lock), process_notifier });
         Ok(())
     }
 
     /// Binds the socket by which other programs notify this one of finished tasks.
     pub(super) fn wait_for_ends(&self) {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_notifier = held.as_ref().is_some_and(|held| held.process_notifier.is_some());
+        let own_lock = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_notifier = own_lock.as_ref().is_some_and(|own_lock| own_lock.process_notifier.is_some());
         self.waiters.listen_at(has_notifier.then(|| self.notifier_path(&self.name)).as_deref());
     }
 
@@ -117,36 +117,39 @@ impl Liveness {
 
     /// Returns our socket, if one is bound.
     pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
-        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        held.as_ref().and_then(|held| held.process_notifier.clone()).or_else(|| self.waiters.process_notifier())
+        let own_lock = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        own_lock
+            .as_ref()
+            .and_then(|own_lock| own_lock.process_notifier.clone())
+            .or_else(|| self.waiters.process_notifier())
     }
 
     /// Looks whether the server with the file `name` lives.
-    pub(super) fn look(&self, name: &str) -> Sign {
+    pub(super) fn look(&self, name: &str) -> LivenessStatus {
         let path = self.path(name);
         // Locking needs to read only, so that the death of another user's program is seen at once, too.
-        let Ok(file) = File::open(&path) else { return Sign::Unknown };
+        let Ok(file) = File::open(&path) else { return LivenessStatus::Unknown };
         match file.try_lock() {
-            Ok(()) => Sign::Dead(StaleLock { path, _lock: Locked(file) }),
-            Err(TryLockError::WouldBlock) => Sign::Alive,
-            Err(TryLockError::Error(_)) => Sign::Unknown,
+            Ok(()) => LivenessStatus::Dead(StaleLock { path, _lock: Locked(file) }),
+            Err(TryLockError::WouldBlock) => LivenessStatus::Alive,
+            Err(TryLockError::Error(_)) => LivenessStatus::Unknown,
         }
     }
 
     /// Whether a server of ours has joined.
-    pub(super) fn is_shown(&self) -> bool {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    pub(super) fn has_joined(&self) -> bool {
+        self.own_lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     /// Removes our files. With `keep` the lock file stays, unlocked, so that other programs find our tasks by it.
     pub(super) fn hide(&self, keep: bool) {
         self.waiters.take_down();
-        let Some(held) = self.held.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(own_lock) = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
         let _ = fs::remove_file(self.notifier_path(&self.name));
         if !keep {
             let _ = fs::remove_file(self.path(&self.name));
         }
-        drop(held);
+        drop(own_lock);
     }
 
     /// Returns where the socket of the server with the file `name` is bound.
@@ -176,31 +179,31 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         let (one, other) = (Liveness::new(database.clone()), Liveness::new(database));
-        assert!(matches!(other.look(one.name()), Sign::Unknown));
+        assert!(matches!(other.look(one.name()), LivenessStatus::Unknown));
         one.show().unwrap();
-        assert!(matches!(other.look(one.name()), Sign::Alive));
+        assert!(matches!(other.look(one.name()), LivenessStatus::Alive));
         one.hide(true);
-        let Sign::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was given back") };
-        assert!(matches!(other.look(one.name()), Sign::Alive), "only one of us buries it");
+        let LivenessStatus::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was released") };
+        assert!(matches!(other.look(one.name()), LivenessStatus::Alive), "only one of us cleans up");
         stale_lock.close();
-        assert!(matches!(other.look(one.name()), Sign::Unknown));
+        assert!(matches!(other.look(one.name()), LivenessStatus::Unknown));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
-    fn a_lock_is_given_back_though_a_child_process_has_the_file_too() {
+    fn a_lock_is_released_although_a_child_process_has_the_file_too() {
         let folder = tempfile::tempdir().unwrap();
         let database = folder.path().join("jobs.db");
         let (one, other) = (Liveness::new(database.clone()), Liveness::new(database));
         one.show().unwrap();
         // A fork gives a child the open file like this.
-        let of_child = one.held.lock().unwrap().as_ref().unwrap()._lock.0.try_clone().unwrap();
+        let of_child = one.own_lock.lock().unwrap().as_ref().unwrap()._lock.0.try_clone().unwrap();
         one.hide(true);
-        let Sign::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was given back") };
+        let LivenessStatus::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was released") };
         drop(of_child);
         let of_child = stale_lock._lock.0.try_clone().unwrap();
         drop(stale_lock);
-        assert!(matches!(other.look(one.name()), Sign::Dead(_)), "looked at again, it is as dead as before");
+        assert!(matches!(other.look(one.name()), LivenessStatus::Dead(_)), "looked at again, it is as dead as before");
         drop(of_child);
     }
 }

@@ -34,7 +34,7 @@ const SLICE: usize = 100;
 const BELIEVABLE_LEASE_MS: i64 = 60_000;
 
 /// Days for which counters are kept, as in asynq.
-pub(super) const DAYS_KEPT: i64 = 90;
+pub(super) const STATISTICS_DAYS: i64 = 90;
 
 /// How many tasks at the front of a state a sweep looks at.
 const SWEEP: i64 = 1_000;
@@ -284,6 +284,6 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swe
             swept.ghosts_removed += 1;
         }
     }
-    tx.view.execute(&sql::COUNT_FORGET_DAYS, [q, day(tx.view.now) - DAYS_KEPT])?;
+    tx.view.execute(&sql::COUNT_FORGET_DAYS, [q, day(tx.view.now) - STATISTICS_DAYS])?;
     Ok(swept)
 }

@@ -198,7 +198,7 @@ mod tests {
         };
         let plain = |version| Ok(InstalledSchema { names: Names::Plain, version });
         let guest = |version| Ok(InstalledSchema { names: Names::Prefixed, version });
-        for (what, file, shared, expected) in [
+        for (case, file, shared, expected) in [
             ("empty", found(0, 0, 0, None), false, plain(0)),
             ("ours", found(APPLICATION, 1_000, 9, None), false, plain(1_000)),
             ("ours, newer minor", found(APPLICATION, 1_007, 9, None), false, plain(1_007)),
@@ -212,7 +212,7 @@ mod tests {
             ("foreign, shared forgotten", found(42, 7, 20, Some(1_000)), false, Err(Refusal::GuestWithoutShared)),
             ("foreign, shared, newer", found(42, 7, 20, Some(3_001)), true, Err(Refusal::Newer(3))),
         ] {
-            assert_eq!(file.decide(shared), expected, "{what}");
+            assert_eq!(file.decide(shared), expected, "{case}");
         }
     }
 

@@ -151,10 +151,10 @@ impl SqliteBroker {
         }
         let place = location.file.as_deref().map_or_else(|| ":memory:".to_owned(), |file| file.display().to_string());
         let (send, opened) = oneshot::channel();
-        let asked = options.clone();
+        let thread_options = options.clone();
         thread::Builder::new()
             .name("asynq-sqlite-write".into())
-            .spawn(move || match set_up(&location, &asked) {
+            .spawn(move || match set_up(&location, &thread_options) {
                 Ok((started, writer)) => {
                     // The caller is gone: the other threads end as well.
                     if let Err(Ok(store)) = send.send(Ok(started)) {

@@ -34,7 +34,7 @@ impl Parked {
     }
 
     /// Notes that a write came.
-    pub(super) fn tell(&mut self) {
+    pub(super) fn notify(&mut self) {
         self.is_stale = true;
     }
 

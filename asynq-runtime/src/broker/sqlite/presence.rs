@@ -21,17 +21,17 @@ use super::{
 };
 
 /// For how long a server counts as alive without a beat.
-const SILENCE_MS: i64 = 10_000;
+const BEAT_TIMEOUT_MS: i64 = 10_000;
 
 /// For how long a cancel request is kept; listeners read it within a tenth of a second.
-const SIGNALS_KEPT_MS: i64 = 600_000;
+const SIGNALS_TTL_MS: i64 = 600_000;
 
 /// Most cancel requests read at once.
 const SIGNALS: i64 = 256;
 
 /// Asks the server that runs a task to stop it.
 pub(super) fn ask_to_cancel(tx: &mut Tx<'_>, id: &str) -> rusqlite::Result<()> {
-    tx.view.execute(&sql::PRESENCE_FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_KEPT_MS)])?;
+    tx.view.execute(&sql::PRESENCE_FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_TTL_MS)])?;
     tx.view.execute(&sql::PRESENCE_ASK_CANCEL, params![id, tx.view.now])?;
     tx.effects.signal = true;
     Ok(())
@@ -90,7 +90,7 @@ impl Presence for SqliteBroker {
         let mut servers = self
             .store
             .read(|view| {
-                view.list(&sql::PRESENCE_ALIVE, [view.now.saturating_sub(SILENCE_MS)], |row| {
+                view.list(&sql::PRESENCE_ALIVE, [view.now.saturating_sub(BEAT_TIMEOUT_MS)], |row| {
                     Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?))
                 })
             })

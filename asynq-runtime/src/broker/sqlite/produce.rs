@@ -153,7 +153,7 @@ impl Item {
 
     /// Returns why the task would not be stored, if another task that it cannot replace holds its lock.
     fn is_refused(&self, view: &View<'_>) -> rusqlite::Result<Option<Refused>> {
-        let Some(holder) = held(&self.task, view)? else { return Ok(None) };
+        let Some(holder) = lock_holder(&self.task, view)? else { return Ok(None) };
         if self.task.replaces.is_some() && Holder::find(&self.task, &holder, view)?.is_some() {
             return Ok(None);
         }
@@ -180,7 +180,7 @@ impl Item {
 }
 
 /// Returns the id of the task that holds the lock that `task` needs.
-fn held(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<String>> {
+fn lock_holder(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<String>> {
     let NewTask { queue, id, unique: Some(lock), .. } = task else { return Ok(None) };
     let Some(q) = view.queue(queue)? else { return Ok(None) };
     view.find(&sql::LOCK_HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get(0))

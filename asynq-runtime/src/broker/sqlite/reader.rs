@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_one_query_reads_is_of_one_moment() {
+    fn one_query_reads_one_snapshot() {
         let (folder, inbox, _running_reads) = start_on_a_file();
         let writer = Mutex::new(open_untouched(&folder.path().join("jobs.db")).unwrap());
         let count = "SELECT count(*) FROM a";
@@ -313,7 +313,7 @@ mod tests {
             begun.elapsed() >= WORTH_OPENING
         };
         waits(0);
-        assert!(waits(1), "the first one is free in a moment");
+        assert!(waits(1), "the first one is free soon");
         assert_eq!(readers.0.lock().open, [true; READERS]);
         let _answer = ask(&readers, |_| Ok(0));
         let mut waiting = readers.0.lock();

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_can_be_done_depends_on_the_state() {
+    fn the_possible_changes_depend_on_the_state() {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
         let waiting = [Pending, Scheduled, Retry, Archived, Aggregating];
         for (change, fits) in [
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_bulk_call_does_one_call_does_as_well() {
+    fn a_change_of_a_bulk_call_is_possible_in_a_call_for_one_task() {
         for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
             for number in 1..=7 {
                 let state = TaskState::from_number(number).unwrap();

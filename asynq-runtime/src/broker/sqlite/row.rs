@@ -30,9 +30,12 @@ pub(super) fn message(
     facts: &Facts,
 ) -> Result<TaskMessage, UndecodableMessage> {
     let mut message = TaskMessage::decode(raw.clone())?;
-    for (what, says, is) in [("id", &message.id, id.as_str()), ("queue", &message.queue, queue.as_str())] {
-        if says != is {
-            return Err(UndecodableMessage { raw, reason: format!("its {what} is {says:?}, but it lay under {is:?}") });
+    for (field, found, expected) in [("id", &message.id, id.as_str()), ("queue", &message.queue, queue.as_str())] {
+        if found != expected {
+            return Err(UndecodableMessage {
+                raw,
+                reason: format!("its {field} is {found:?}, but it lay under {expected:?}"),
+            });
         }
     }
     message.retried = i32::try_from(facts.retried).unwrap_or(i32::MAX);
@@ -147,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_replace_what_the_message_says() {
+    fn columns_replace_the_fields_of_the_message() {
         let same = read(stored(|_| {}), &Facts { retried: 1, ..Facts::default() }).unwrap();
         assert_eq!((same.retried, same.error_msg.as_str(), same.last_failed_at), (1, "old", 5));
         let facts = Facts { retried: 3, err: Some("new".into()), failed_at: Some(7_999), completed_at: Some(9_000) };
@@ -162,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_message_of_this_task_keeps_its_bytes() {
+    fn bytes_that_are_not_a_message_of_this_task_stay_unchanged() {
         for (raw, reason) in [
             (Bytes::from_static(b"\xff\xff\xff"), "invalid"),
             (stored(|message| message.id = "b".into()), "its id is \"b\""),

@@ -43,11 +43,11 @@ impl Schedules for SqliteBroker {
         let plan = plan.clone();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let before = StoredEntry::find(&tx.view, &plan.queue, &plan.entry)?;
-            let (kept, change) = entry::planned(before.as_ref(), &plan, tx.view.now);
-            if before.as_ref() != Some(&kept) || !entry::is_outranked(before.as_ref(), &plan) {
-                kept.write(&tx.view, &plan)?;
+            let (stored, change) = entry::planned(before.as_ref(), &plan, tx.view.now);
+            if before.as_ref() != Some(&stored) || !entry::is_outranked(before.as_ref(), &plan) {
+                stored.write(&tx.view, &plan)?;
             }
-            Ok(Planned { state: kept.into_state(tx.view.now), change })
+            Ok(Planned { state: stored.into_state(tx.view.now), change })
         });
         self.store.write(command).await
     }
@@ -55,7 +55,7 @@ impl Schedules for SqliteBroker {
     async fn entry(&self, queue: &QueueName, entry: &EntryId) -> Result<Option<EntryState>, BrokerError> {
         let (queue, entry) = (queue.clone(), entry.clone());
         let read = move |view: &super::tx::View<'_>| {
-            Ok(StoredEntry::find(view, &queue, &entry)?.map(|kept| kept.into_state(view.now)))
+            Ok(StoredEntry::find(view, &queue, &entry)?.map(|stored| stored.into_state(view.now)))
         };
         self.store.read(read).await
     }

@@ -51,8 +51,8 @@ impl Settle for SqliteBroker {
     async fn write_result(&self, run: &RunKey, result: &Bytes) -> Result<Settled, BrokerError> {
         let (run, result) = (run.clone(), result.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let Some(held) = HeldTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::BODY_SET_RESULT, params![held.seq, &result[..]])?;
+            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.view.execute(&sql::BODY_SET_RESULT, params![leased.seq, &result[..]])?;
             Ok(Settled::Ok)
         });
         self.store.write(command).await
@@ -61,8 +61,8 @@ impl Settle for SqliteBroker {
     async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError> {
         let (run, checkpoint) = (run.clone(), checkpoint.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let Some(held) = HeldTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::BODY_SET_CHECKPOINT, params![held.seq, &checkpoint[..]])?;
+            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.view.execute(&sql::BODY_SET_CHECKPOINT, params![leased.seq, &checkpoint[..]])?;
             Ok(Settled::Ok)
         });
         self.store.write(command).await
@@ -71,8 +71,8 @@ impl Settle for SqliteBroker {
     async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
         let run = run.clone();
         let found = self.store.read(move |view| {
-            let Some(held) = HeldTask::find(view, &run)? else { return Ok(None) };
-            let saved = view.find(&sql::BODY_CHECKPOINT, [held.seq], |row| row.get::<_, Option<Vec<u8>>>(0))?;
+            let Some(leased) = LeasedTask::find(view, &run)? else { return Ok(None) };
+            let saved = view.find(&sql::BODY_CHECKPOINT, [leased.seq], |row| row.get::<_, Option<Vec<u8>>>(0))?;
             Ok(Some(saved.flatten().map(Bytes::from)))
         });
         found.await?.ok_or_else(run_has_ended)
@@ -81,8 +81,8 @@ impl Settle for SqliteBroker {
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         let (run, key) = (run.clone(), key.to_owned());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let Some(held) = HeldTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.free_lock(held.q, Some(&key), run.id.as_str())?;
+            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.free_lock(leased.q, Some(&key), run.id.as_str())?;
             Ok(Settled::Ok)
         });
         self.store.write(command).await
@@ -91,8 +91,8 @@ impl Settle for SqliteBroker {
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
         let (run, progress) = (run.clone(), progress.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let Some(held) = HeldTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::SETTLE_PROGRESS, params![held.seq, progress.fraction, progress.note])?;
+            let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
+            tx.view.execute(&sql::SETTLE_PROGRESS, params![leased.seq, progress.fraction, progress.note])?;
             Ok(Settled::Ok)
         });
         self.store.write(command).await
@@ -101,7 +101,7 @@ impl Settle for SqliteBroker {
 
 /// A task that a run still holds.
 #[derive(Debug)]
-struct HeldTask {
+struct LeasedTask {
     seq: i64,
     q: i64,
     lock: Option<String>,
@@ -109,7 +109,7 @@ struct HeldTask {
     is_replaced: bool,
 }
 
-impl HeldTask {
+impl LeasedTask {
     /// Finds the task, if `run` still holds it: the fence.
     fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
         view.find(&sql::SETTLE_FENCE, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
@@ -124,8 +124,8 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     if done_at_once(tx, item)? {
         return Ok(Settled::Ok);
     }
-    let Some(held) = HeldTask::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
-    let HeldTask { seq, q, ref lock, is_replaced } = held;
+    let Some(leased) = LeasedTask::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
+    let LeasedTask { seq, q, ref lock, is_replaced } = leased;
     let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
     if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. }) {
         tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id, lock })?;
@@ -257,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_refused_settlement_is_explained_by_what_is_found() {
+    fn a_refused_settlement_is_explained_by_the_stored_task() {
         let run = RunKey {
             queue: QueueName::from_wire("q"),
             id: TaskId::from_wire("a"),

@@ -43,7 +43,7 @@ pub(super) enum Message {
     /// Run this command.
     Command(Box<dyn Command>),
     /// Another program wrote something.
-    Notifier,
+    Notification,
     /// End.
     Stop,
 }
@@ -200,7 +200,7 @@ impl Store {
     /// Wakes every wait in this process, and has a reader wake the other programs on the file, without waiting for it. If the
     /// readers have no room, the safety net of those programs wakes them.
     pub(super) fn wake_all_processes(&self) {
-        self.common.wake_waits(|| drop(self.writer.send(Message::Notifier)));
+        self.common.wake_waits(|| drop(self.writer.send(Message::Notification)));
         if let Some(readers) = &self.readers
             && let Ok(room) = Arc::clone(&self.reader_room).try_acquire_owned()
         {

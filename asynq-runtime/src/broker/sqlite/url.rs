@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_named() {
+    fn the_error_of_an_invalid_url_names_the_invalid_part() {
         for (url, part) in [
             ("redis://:canary@localhost", "not a SQLite URL"),
             ("sqlite://", "names no file"),

@@ -48,7 +48,7 @@ pub(super) fn start(
 }
 
 fn watch(common: &SharedState, file: &Path, running_reads: &RunningReads, writer: &mpsc::Sender<Message>) {
-    let notify_writer = || drop(writer.send(Message::Notifier));
+    let notify_writer = || drop(writer.send(Message::Notification));
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();

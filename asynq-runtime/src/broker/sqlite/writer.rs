@@ -148,12 +148,12 @@ impl Writer {
             BrokerError::new(BrokerErrorKind::Closed, format!("{}: this broker was closed", self.common.place));
         let left = self.inbox.try_iter().filter_map(|message| match message {
             Message::Command(work) => Some(work),
-            Message::Notifier | Message::Stop => None,
+            Message::Notification | Message::Stop => None,
         });
         for work in waiting.drain().chain(self.parked.drain()).chain(left) {
             work.finish(Some(closed.clone()));
         }
-        self.say_goodbye();
+        self.leave();
         let ended = self.ended.clone();
         drop(self);
         ended.send_replace(true);
@@ -174,9 +174,9 @@ impl Writer {
         match message {
             Message::Command(work) if work.waits() => self.parked.add(work),
             Message::Command(work) => waiting.add(work),
-            Message::Notifier => {
+            Message::Notification => {
                 self.common.notified();
-                self.parked.tell();
+                self.parked.notify();
             }
             Message::Stop => return true,
         }
@@ -249,8 +249,11 @@ impl Writer {
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
         }
-        let everyone = |error| Failure { error, culprit: None };
-        self.connection.prepare_cached("BEGIN IMMEDIATE").and_then(|mut begin| begin.execute([])).map_err(everyone)?;
+        let of_transaction = |error| Failure { error, culprit: None };
+        self.connection
+            .prepare_cached("BEGIN IMMEDIATE")
+            .and_then(|mut begin| begin.execute([]))
+            .map_err(of_transaction)?;
         let begun = Instant::now();
         let mut tx = Tx::new(View::new(&self.connection, self.names, self.common.now()));
         let mut done = 0;
@@ -287,8 +290,8 @@ impl Writer {
             Some(liveness) if tx.effects.any() => listed::other_notifier_paths(&tx.view, liveness),
             _ => Vec::new(),
         };
-        let outcome = outcome.and_then(|()| tx.write_counts().map_err(everyone)).and_then(|()| {
-            self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(everyone)
+        let outcome = outcome.and_then(|()| tx.write_counts().map_err(of_transaction)).and_then(|()| {
+            self.connection.prepare_cached("COMMIT").and_then(|mut commit| commit.execute([])).map_err(of_transaction)
         });
         match outcome {
             Ok(_) => {
@@ -403,7 +406,7 @@ impl Writer {
             return;
         }
         if effects.due {
-            self.parked.tell();
+            self.parked.notify();
         }
         self.common.notifier.notify(effects);
         if effects.ended
@@ -419,11 +422,11 @@ impl Writer {
     ///
     /// Where no other program uses the file, a worker leaves an empty log: a backup that is then put in the file's place is not
     /// mixed with the commits that it is to undo.
-    fn say_goodbye(&mut self) {
+    fn leave(&mut self) {
         let common = Arc::clone(&self.common);
         let Some(liveness) = &common.liveness else { return };
         let gone = !common.is_broken() && listed::forget_idle(&self.view(), liveness.name()).unwrap_or(false);
-        if liveness.is_shown() && !common.is_broken() && self.repair_log().is_ok() {
+        if liveness.has_joined() && !common.is_broken() && self.repair_log().is_ok() {
             let _ = connection::empty_wal(&mut self.connection);
         }
         liveness.hide(!gone);

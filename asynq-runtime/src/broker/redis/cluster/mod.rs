@@ -198,7 +198,7 @@ impl Cluster {
         }
         // A caller that asks each node several questions tells the answers apart by their order.
         let mut trips = under_way.join_all().await;
-        trips.sort_by_key(|(to, ..)| order.iter().position(|asked| asked == to));
+        trips.sort_by_key(|(to, ..)| order.iter().position(|address| address == to));
         trips
     }
 

@@ -22,9 +22,9 @@ const EVERY: Duration = Duration::from_secs(2);
 const AT_MOST_EVERY: Duration = Duration::from_millis(50);
 
 /// Closes the topology when the task that asks ends, which is when the broker is closed.
-struct Asking(Topology);
+struct CloseOnDrop(Topology);
 
-impl Drop for Asking {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -38,14 +38,14 @@ pub(in super::super) fn open(io: &Spawner, role: Role) -> Topology {
     };
     let topology = Topology::new(seeds);
     let connection = Connection::open(io, Role { at: At::AnyNode(topology.clone()), ..role });
-    io.spawn(keep(Asking(topology.clone()), connection));
+    io.spawn(refresh(CloseOnDrop(topology.clone()), connection));
     topology
 }
 
-async fn keep(asking: Asking, connection: Connection) {
-    let topology = &asking.0;
+async fn refresh(guard: CloseOnDrop, connection: Connection) {
+    let topology = &guard.0;
     loop {
-        let answer = ask(&connection).await;
+        let answer = read_slots(&connection).await;
         if answer.is_err() {
             connection.reconnect();
         }
@@ -56,7 +56,7 @@ async fn keep(asking: Asking, connection: Connection) {
     }
 }
 
-async fn ask(connection: &Connection) -> Result<SlotMap, BrokerError> {
+async fn read_slots(connection: &Connection) -> Result<SlotMap, BrokerError> {
     let mut replies = connection.send(vec![Call::plain("CLUSTER").arg("SLOTS")], Durability::Async).await?;
     let value = replies.pop().map_or_else(|| Err(closed()), |reply| reply.value).and_then(answer);
     let value = value.map_err(|error| match error.kind() {

@@ -22,7 +22,7 @@ pub(super) struct Passed {
 
 /// The tasks that one script took, and its report on those that it passed.
 #[derive(Debug)]
-pub(super) struct Taking {
+pub(super) struct TakenTasks {
     pub(super) runs: Vec<Run>,
     /// Indices of `runs` whose messages the script left for the caller to read. Until then they cannot be decoded.
     pub(super) long: Vec<usize>,
@@ -37,7 +37,7 @@ pub(super) struct Taking {
 /// # Errors
 ///
 /// The value does not have the form of such an answer.
-pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -> Result<Taking, BrokerError> {
+pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -> Result<TakenTasks, BrokerError> {
     let DequeueRequest { queue, token, at, .. } = request;
     let mut parts = reply::array(value)?.into_iter();
     let tasks = reply::array(parts.next().unwrap_or_default())?;
@@ -69,12 +69,12 @@ pub(super) fn read_answer(value: Value, request: &DequeueRequest, server: i64) -
             run.extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
         }
     }
-    let moments: Vec<Option<i64>> = since.split(' ').map(|moment| moment.parse().ok()).collect();
+    let times: Vec<Option<i64>> = since.split(' ').map(|time| time.parse().ok()).collect();
     // With another number of moments, a foreign one has spaces in it, and none can be assigned to its run.
-    if let Some((&now, since)) = moments.split_first().filter(|(_, since)| since.len() == runs.len()) {
+    if let Some((&now, since)) = times.split_first().filter(|(_, since)| since.len() == runs.len()) {
         runs.iter_mut().zip(since).for_each(|(run, &since)| run.waited = waited(since, now));
     }
-    Ok(Taking { runs, long, bytes, passed })
+    Ok(TakenTasks { runs, long, bytes, passed })
 }
 
 /// Returns the time between two moments in nanoseconds, if both are known. Go writes the first by its own clock, which

@@ -76,17 +76,19 @@ fn read_slow_calls(value: Value) -> Vec<SlowCall> {
         Some(SlowCall {
             at: DateTime::from_timestamp(reply::number(at)?, 0)?,
             took: Duration::from_micros(u64::try_from(reply::number(micros)?).ok()?),
-            what: what(words),
+            what: summary(words),
         })
     };
     reply::array(value).map(|entries| entries.into_iter().filter_map(entry).collect()).unwrap_or_default()
 }
 
 /// Returns the command and the names of asynq's keys. Any other argument may be a payload, so it is left out.
-fn what(words: impl Iterator<Item = String>) -> String {
+fn summary(words: impl Iterator<Item = String>) -> String {
     let mut words = words;
     let command = words.next().unwrap_or_default();
-    words.filter(|word| word.starts_with("asynq:") && word.len() <= 512).fold(command, |what, key| what + " " + &key)
+    words
+        .filter(|word| word.starts_with("asynq:") && word.len() <= 512)
+        .fold(command, |summary, key| summary + " " + &key)
 }
 
 #[cfg(test)]

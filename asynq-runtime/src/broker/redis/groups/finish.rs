@@ -13,7 +13,7 @@ use super::{
         script::{Call, FINISH},
         settle::lock,
     },
-    RECEIPT_KEPT,
+    RECEIPT_TTL,
 };
 use crate::{
     broker::{
@@ -66,7 +66,7 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
         .arg(given)
         .arg(keys.prefix())
         .arg(i32::from(outcome.resend))
-        .arg(RECEIPT_KEPT.as_secs())
+        .arg(RECEIPT_TTL.as_secs())
         .arg(made.len())
         .arg(outcome.alone.len())
         .arg(rejected.len())
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rejected_message_says_why_and_keeps_what_could_be_read_or_else_its_bytes() {
+    fn a_rejected_message_has_the_reason_and_its_readable_fields_or_else_its_bytes() {
         let message = TaskMessage { r#type: "t".into(), id: "a".into(), group_key: "g".into(), ..Default::default() };
         let set = set(message.clone());
         let rejected = |raw: Option<&'static [u8]>| {

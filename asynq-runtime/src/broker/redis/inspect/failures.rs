@@ -12,12 +12,12 @@ use crate::{
 };
 
 /// Fields of the ring buffer, which is the number of failures that are kept.
-const KEPT: usize = 10;
+const MOST_FAILURES: usize = 10;
 
 impl RedisBroker {
     pub(super) async fn last_failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
         let mut call = Call::plain("HMGET").arg(Keys::new(queue).task(id.as_str())).arg("msg");
-        for place in 0..KEPT {
+        for place in 0..MOST_FAILURES {
             call.push(format!("e{place}"));
         }
         let mut fields = match self.looking().send_one(call).await {
@@ -52,7 +52,7 @@ fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>) -> Vec<Fa
         let number = u32::try_from(message.retried).unwrap_or_default().max(known.saturating_add(1));
         ring.insert(0, Failure::new(number, at, message.error_msg.clone()));
     }
-    ring.truncate(KEPT);
+    ring.truncate(MOST_FAILURES);
     ring
 }
 
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_left_comes_first_when_it_is_later() {
+    fn an_error_that_go_left_comes_first_when_it_is_later() {
         let ring = || vec![failure(1, 1_000_000, "a"), failure(3, 3_000_000, "c"), failure(2, 2_000_000, "b")];
         let ours = [failure(3, 3_000_000, "c"), failure(2, 2_000_000, "b"), failure(1, 1_000_000, "a")];
         assert_eq!(newest_first(ring(), None), ours);

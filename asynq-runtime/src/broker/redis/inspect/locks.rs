@@ -28,21 +28,21 @@ impl RedisBroker {
         let next = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
         let found = parts.next().map(reply::array).transpose()?.unwrap_or_default();
         let found: Vec<String> = found.into_iter().filter_map(reply::text).collect();
-        let asked = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
-        let answers = if found.is_empty() { Vec::new() } else { self.looking().send(asked.collect()).await? };
-        let mut held: Vec<(String, String, Option<i64>)> = Vec::with_capacity(found.len());
+        let reads = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
+        let answers = if found.is_empty() { Vec::new() } else { self.looking().send(reads.collect()).await? };
+        let mut locked: Vec<(String, String, Option<i64>)> = Vec::with_capacity(found.len());
         let mut answers = answers.into_iter();
         for key in found {
             let (Some(holder), Some(left)) = (answers.next(), answers.next()) else { break };
             // An error means that the key has another type. A lock without a value has ended meanwhile.
             if let (Some(holder), Ok(left)) = (holder.ok().and_then(reply::text), left) {
-                held.push((key, holder, reply::number(&left).filter(|left| *left >= 0)));
+                locked.push((key, holder, reply::number(&left).filter(|left| *left >= 0)));
             }
         }
-        let states = held.iter().map(|(_, holder, _)| Call::plain("HGET").arg(keys.task(holder)).arg("state"));
-        let states = if held.is_empty() { Vec::new() } else { self.looking().send(states.collect()).await? };
+        let states = locked.iter().map(|(_, holder, _)| Call::plain("HGET").arg(keys.task(holder)).arg("state"));
+        let states = if locked.is_empty() { Vec::new() } else { self.looking().send(states.collect()).await? };
         let now = self.now();
-        let locks = held.into_iter().zip(states).map(|((key, holder, left), state)| LockInfo {
+        let locks = locked.into_iter().zip(states).map(|((key, holder, left), state)| LockInfo {
             key,
             holder: TaskId::from_wire(&holder),
             state: state.ok().and_then(reply::text).and_then(|state| state.parse().ok()),

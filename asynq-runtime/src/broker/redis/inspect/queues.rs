@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_stands_for_all_groups() {
+    fn the_counted_groups_stand_for_all_groups() {
         for (tasks, names, all, expected) in [(600, 200, 1_000, 3_000), (7, 200, 100, 7), (0, 0, 9, 0), (1, 3, 7, 2)] {
             assert_eq!(estimate(tasks, names, all), expected, "{tasks} in {names} of {all}");
         }

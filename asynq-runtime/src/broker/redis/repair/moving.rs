@@ -162,8 +162,8 @@ impl RedisBroker {
         };
         let task = Keys::new(&moving.queue(End::Target)).task(&holder);
         // A lock whose task is gone blocks no task.
-        let is_held = reply::number(&self.router.send_one(Call::plain("EXISTS").arg(task)).await?) == Some(1);
-        if holder == id.as_str() || !is_held {
+        let holder_exists = reply::number(&self.router.send_one(Call::plain("EXISTS").arg(task)).await?) == Some(1);
+        if holder == id.as_str() || !holder_exists {
             return Ok(());
         }
         Err(MoveError::Duplicate { holder: Some(TaskId::from_wire(&holder)) })

@@ -7,7 +7,7 @@ use super::{TRIES, read_changed, restless};
 use crate::{
     broker::{
         BrokerError, Changed,
-        redis::{RedisBroker, keys::Keys, script::END_ORPHAN, settle::COUNTERS_KEPT},
+        redis::{RedisBroker, keys::Keys, script::END_ORPHAN, settle::COUNTERS_TTL},
         settle::shortened,
     },
     task::{QueueName, TaskId, TaskMessage, TaskState},
@@ -36,7 +36,7 @@ impl RedisBroker {
                 .arg(&raw[..])
                 .arg(message.encode())
                 .arg(state.as_str())
-                .arg(now.checked_add_signed(COUNTERS_KEPT).unwrap_or(now).timestamp());
+                .arg(now.checked_add_signed(COUNTERS_TTL).unwrap_or(now).timestamp());
             if let Some(changed) = read_changed(self.router.send_one(call).await?)? {
                 return Ok(changed);
             }

@@ -33,7 +33,7 @@ impl RedisBroker {
         self.router.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
         self.producer.forget(queue);
         // A client that enqueued in between takes the name for known, so the name is added again.
-        if !self.step(&keys, &[], Step::Ask).await? {
+        if !self.step(&keys, &[], Step::Check).await? {
             self.router.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
             return Ok(QueueDeleted::NotEmpty);
         }
@@ -59,7 +59,7 @@ impl RedisBroker {
                 }
             }
             if cursor == "0" {
-                return self.step(keys, &[], if step == Step::Clear { step } else { Step::Ask }).await;
+                return self.step(keys, &[], if step == Step::Clear { step } else { Step::Check }).await;
             }
         }
     }
@@ -71,7 +71,7 @@ impl RedisBroker {
         all.extend_from_slice(names);
         let call = match step {
             Step::Clear => CLEAR_GROUPS.on(&all).arg(keys.prefix()),
-            Step::Ask | Step::Delete => DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(step == Step::Ask)),
+            Step::Check | Step::Delete => DELETE_KEYS.on(&all).arg(keys.prefix()).arg(i32::from(step == Step::Check)),
         };
         loop {
             match reply::number(&self.router.send_one(call.clone()).await?) {
@@ -88,7 +88,7 @@ enum Step {
     /// Removes names and ids without a task from its groups and sets.
     Clear,
     /// Asks whether the queue has no task.
-    Ask,
+    Check,
     Delete,
 }
 

@@ -128,17 +128,21 @@ mod tests {
         assert_eq!(read(moving.message(End::Source)), message);
         let there = TaskMessage { queue: "b".into(), unique_key: "asynq:{b}:unique:t:0".into(), ..message.clone() };
         assert_eq!(read(moving.message(End::Target)), there);
-        for (end, kept) in [(End::Source, message), (End::Target, there)] {
+        for (end, expected) in [(End::Source, message), (End::Target, there)] {
             let meanwhile = read(moving.message_meanwhile(end));
             assert!(meanwhile.error_msg.contains(r#"from queue "a" to "b""#), "{}", meanwhile.error_msg);
-            assert_eq!(TaskMessage { error_msg: "boom".into(), ..meanwhile }, kept);
+            assert_eq!(TaskMessage { error_msg: "boom".into(), ..meanwhile }, expected);
         }
-        assert_eq!(moving.lock("asynq:{c}:unique:t:0", End::Target), "", "a lock of another queue is nobody's");
+        assert_eq!(
+            moving.lock("asynq:{c}:unique:t:0", End::Target),
+            "",
+            "a lock of another queue is not a lock of the task"
+        );
         assert_eq!(Move::from_bytes(&moving.to_bytes()), Some(moving));
     }
 
     #[test]
-    fn bytes_that_are_no_message_travel_as_they_are() {
+    fn undecodable_bytes_move_unchanged() {
         let moving = Move { message: Bytes::from_static(b"\xff"), ..moving(&TaskMessage::default()) };
         for end in [End::Source, End::Target] {
             assert_eq!(&moving.message(end)[..], b"\xff");

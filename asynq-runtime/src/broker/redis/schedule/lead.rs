@@ -24,9 +24,9 @@ impl RedisBroker {
         let lead = LEAD.on(&[leader(program)]).arg(value(candidate)).arg(ttl);
         let mut answers = self.router.send(vec![lead, Call::plain("GET").arg(&want)]).await?.into_iter();
         let mut next = || answers.next().ok_or_else(|| reply::unexpected("no answer"))?;
-        let mut who = reply::array(next()?)?.into_iter();
-        let holder = who.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
-        let left = who.next().and_then(|left| reply::number(&left)).unwrap_or_default();
+        let mut parts = reply::array(next()?)?.into_iter();
+        let holder = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
+        let left = parts.next().and_then(|left| reply::number(&left)).unwrap_or_default();
         let wanted = next()?;
         let wanted = reply::text(wanted);
         let by = wanted.as_deref().and_then(|revision| revision.parse::<u64>().ok());
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_asks_before_the_lead_has_surely_ended_nor_long_after() {
+    fn a_candidate_asks_only_after_the_lead_has_ended_and_soon() {
         for _ in 0..1000 {
             assert!((50..=250).contains(&lateness().as_millis()));
         }

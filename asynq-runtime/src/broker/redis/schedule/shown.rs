@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Time to keep the history of an entry after its last enqueue; Go keeps it for ever.
-const HISTORY_KEPT: Duration = Duration::from_secs(90 * 86_400);
+const HISTORY_TTL: Duration = Duration::from_secs(90 * 86_400);
 
 impl RedisBroker {
     pub(super) async fn show(
@@ -48,7 +48,7 @@ impl RedisBroker {
             .on(&[scheduler_history(entry)])
             .arg(event.enqueue_time.map_or(0, |at| at.seconds))
             .arg(event.encode_to_vec())
-            .arg(HISTORY_KEPT.as_secs());
+            .arg(HISTORY_TTL.as_secs());
         self.router.send_one(call).await.map(|_| ())
     }
 

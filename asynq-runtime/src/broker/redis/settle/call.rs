@@ -11,7 +11,7 @@ use super::super::{
 use crate::task::{QueueName, TaskMessage};
 
 /// How long the counters of a day are kept.
-pub(in super::super) const COUNTERS_KEPT: TimeDelta = TimeDelta::days(90);
+pub(in super::super) const COUNTERS_TTL: TimeDelta = TimeDelta::days(90);
 
 /// Returns the call that ends plain successes.
 pub(super) fn done(batch: &[Settlement], queue: &QueueName, places: &[usize], now: DateTime<Utc>) -> Call {
@@ -32,7 +32,7 @@ pub(super) fn done(batch: &[Settlement], queue: &QueueName, places: &[usize], no
 
 /// Returns the Unix second until which the counters of this day are kept.
 fn day_ends(now: DateTime<Utc>) -> i64 {
-    now.checked_add_signed(COUNTERS_KEPT).unwrap_or(now).timestamp()
+    now.checked_add_signed(COUNTERS_TTL).unwrap_or(now).timestamp()
 }
 
 /// Returns the call that ends runs in any way.
@@ -205,10 +205,10 @@ mod tests {
             assert_eq!(rewritten(&base, &action, now), expected.map(|message| message.encode()), "{action:?}");
         }
         let headers = vec![Header::new("a", ""), Header::new("", "b")];
-        let kept = TaskMessage { headers, retried: i32::MAX, ..base };
-        let bytes = rewritten(&kept, &retry(Some("e"), true), now).unwrap();
+        let with_headers = TaskMessage { headers, retried: i32::MAX, ..base };
+        let bytes = rewritten(&with_headers, &retry(Some("e"), true), now).unwrap();
         let read = TaskMessage::decode(bytes.into()).unwrap();
-        assert_eq!((read.headers, read.retried), (kept.headers, i32::MAX));
+        assert_eq!((read.headers, read.retried), (with_headers.headers, i32::MAX));
     }
 
     #[test]

@@ -121,7 +121,7 @@ fn options_are_read() {
 }
 
 #[test]
-fn a_url_that_cannot_be_used_says_why_and_keeps_the_password() {
+fn the_error_of_an_invalid_url_has_the_reason_and_hides_the_password() {
     let cases = [
         ("canary", "redis://"),
         ("http://u:canary@h", "scheme"),

@@ -23,8 +23,8 @@ pub(super) fn of(view: &View<'_>, queues: &[QueueName], quarantined: Quarantined
     if queues.len() > FEW
         && let Some(mut ready) = anywhere(view, queues.len(), quarantined)?
     {
-        let asked: HashSet<&QueueName> = queues.iter().collect();
-        ready.retain(|name| asked.contains(name));
+        let wanted: HashSet<&QueueName> = queues.iter().collect();
+        ready.retain(|name| wanted.contains(name));
         return Ok(ready);
     }
     let ready = by_name(view, &names(queues.iter()), quarantined)?;
@@ -198,8 +198,8 @@ mod tests {
             let tasks: Vec<(i64, u8)> = (1..=queues).map(|q| (q, pending)).collect();
             let connection = file(queues, &tasks);
             let view = View::new(&connection, Names::Plain, 0);
-            let asked = names(queues - 19..=queues);
-            assert_eq!(of(&view, &asked, Quarantined::One).unwrap(), asked);
+            let wanted = names(queues - 19..=queues);
+            assert_eq!(of(&view, &wanted, Quarantined::One).unwrap(), wanted);
             steps(&view)
         };
         assert_eq!(cost(1_000), cost(100));

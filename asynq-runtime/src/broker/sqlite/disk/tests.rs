@@ -113,7 +113,7 @@ fn while_others_go_on_the_writer_is_left_to_them() {
 }
 
 #[test]
-fn the_end_answers_what_is_left() {
+fn the_end_answers_the_remaining_commands() {
     let mut disk = Disk::with("here".into(), || Ok(()));
     let mut answer = keep(&mut disk);
     disk.answer(false);

@@ -134,7 +134,7 @@ async fn without_room_new_tasks_are_refused_the_old_ones_end_and_then_there_is_r
             assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Full), "{refused:?}");
             assert!(stored.len() > 20, "{limit:?}: only {} were accepted", stored.len());
             let stats = broker.queue_stats(&queue()).await.unwrap();
-            assert_eq!(stats.pending, stored.len() as u64, "{limit:?}: what was refused is not stored");
+            assert_eq!(stats.pending, stored.len() as u64, "{limit:?}: refused tasks are not stored");
             assert_eq!(soon(drain(&broker, &member)).await, stored, "{limit:?}");
         }
         broker.enqueue(vec![large("last")]).await.remove(0).unwrap();

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_group_is_ripe_when_nobody_joins_any_more_or_the_first_has_waited_enough() {
+    fn a_group_is_ripe_when_no_task_joins_any_more_or_the_first_has_waited_enough() {
         let rules = |grace, max_delay: Option<u64>| GroupRules {
             grace: Duration::from_millis(grace),
             max_delay: max_delay.map(Duration::from_millis),

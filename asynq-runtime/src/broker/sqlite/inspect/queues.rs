@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::super::{
-    maintain::DAYS_KEPT,
+    maintain::STATISTICS_DAYS,
     row::instant,
     sql,
     tx::{ALL_TIME, View, day},
@@ -75,7 +75,7 @@ pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<Queu
 
 /// Returns the counters of the last days, today first; a day without counters is all zero.
 pub(super) fn history(view: &View<'_>, queue: &QueueName, days: usize) -> rusqlite::Result<Vec<DayStats>> {
-    let (today, days) = (day(view.now), i64::try_from(days).map_or(DAYS_KEPT, |days| days.min(DAYS_KEPT)));
+    let (today, days) = (day(view.now), i64::try_from(days).map_or(STATISTICS_DAYS, |days| days.min(STATISTICS_DAYS)));
     let params = params![queue.as_str(), today - days + 1, today];
     let known = view.list(&sql::INSPECT_HISTORY, params, |row| {
         Ok((row.get::<_, i64>(0)?, (count(row.get(1)?), count(row.get(2)?))))

@@ -15,7 +15,7 @@ use super::{
     super::{
         command::{Priority, WriteCommand},
         listed,
-        liveness::{Liveness, Sign, StaleLock},
+        liveness::{Liveness, LivenessStatus, StaleLock},
         sql,
         store::Store,
         tx::{Tx, View},
@@ -26,7 +26,7 @@ use super::{
 };
 
 /// After this time without a beat, a server that has no lock file counts as dead.
-const SILENCE_MS: i64 = 60_000;
+const BEAT_TIMEOUT_MS: i64 = 60_000;
 
 /// Longest answer of [`until_lapse`]: a server that joins and dies unseen is found as soon as a server that was seen.
 const LONGEST_QUIET: Duration = Duration::from_millis(900);
@@ -129,11 +129,11 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
             None
         } else {
             match liveness.look(&server.file) {
-                Sign::Dead(stale_lock) => Some(stale_lock),
-                Sign::Alive => continue,
+                LivenessStatus::Dead(stale_lock) => Some(stale_lock),
+                LivenessStatus::Alive => continue,
                 // The server's file was removed. As long as the server beats, only the lease decides.
-                Sign::Unknown if view.now.saturating_sub(server.beat_at) < SILENCE_MS => continue,
-                Sign::Unknown => None,
+                LivenessStatus::Unknown if view.now.saturating_sub(server.beat_at) < BEAT_TIMEOUT_MS => continue,
+                LivenessStatus::Unknown => None,
             }
         };
         dead.push(Dead { number: server.number, file: server.file, stale_lock });

@@ -8,7 +8,7 @@ use super::{
         sql,
         tx::{Tx, View},
     },
-    held, place,
+    lock_holder, place,
 };
 use crate::{
     broker::{NewTask, Placed, Replaces, When},
@@ -31,7 +31,7 @@ impl Holder {
         if task.replaces.is_none() {
             return Ok(None);
         }
-        match held(task, view)? {
+        match lock_holder(task, view)? {
             Some(id) => Self::find(task, &id, view),
             None => Ok(None),
         }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_waits_or_runs_can_be_replaced() {
+    fn only_a_waiting_or_running_task_can_be_replaced() {
         let replaced: Vec<TaskState> = TaskState::ALL.into_iter().filter(|state| can_be_replaced(*state)).collect();
         assert_eq!(replaced.len(), 4);
         assert!(!replaced.contains(&TaskState::Archived) && !replaced.contains(&TaskState::Aggregating));

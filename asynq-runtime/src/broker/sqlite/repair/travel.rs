@@ -28,7 +28,7 @@ pub(super) fn move_task(
         return Ok(Ok(Changed::Done));
     }
     let key = task.lock.as_deref().map(|key| key_in(key, from, to));
-    let held = task.held_lock(&tx.view)?;
+    let old_lock = task.held_lock(&tx.view)?;
     if let Some(q) = tx.view.queue(to)?
         && tx.view.find(&sql::REPAIR_FIND, params![q, task.id], |_| Ok(()))?.is_some()
     {
@@ -36,7 +36,7 @@ pub(super) fn move_task(
     }
     // A queue that becomes known here has no locks, so that the move is refused below only if nothing was written.
     let q = tx.queue_or_new(to)?;
-    if let (Some(key), Some((old, until))) = (&key, held) {
+    if let (Some(key), Some((old, until))) = (&key, old_lock) {
         if let Err(holder) = take_lock(&tx.view, q, key, &task.id, until)? {
             return Ok(Err(MoveError::Duplicate { holder }));
         }

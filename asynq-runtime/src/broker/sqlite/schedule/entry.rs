@@ -135,7 +135,7 @@ mod tests {
         let new = plan("a", "UTC", 3);
         assert_eq!(planned(None, &new, 70), (StoredEntry::new(&new, 70), PlanChange::New));
         let before = StoredEntry { previous: Some("t".into()), paused: true, ..StoredEntry::new(&new, 50) };
-        let kept = |spec: &str, zone: &str, revision, last| StoredEntry {
+        let stored = |spec: &str, zone: &str, revision, last| StoredEntry {
             last,
             previous: Some("t".into()),
             paused: true,
@@ -144,14 +144,14 @@ mod tests {
         let replaced = || PlanChange::Replaced { spec: "a".into(), zone: "UTC".into() };
         for (spec, zone, revision, supersedes, expected) in [
             ("a", "UTC", 3, None, (before.clone(), PlanChange::None)),
-            ("a", "UTC", 4, None, (kept("a", "UTC", 4, 50), PlanChange::None)),
-            ("b", "UTC", 3, None, (kept("b", "UTC", 3, 70), replaced())),
-            ("a", "CET", 4, None, (kept("a", "CET", 4, 70), replaced())),
+            ("a", "UTC", 4, None, (stored("a", "UTC", 4, 50), PlanChange::None)),
+            ("b", "UTC", 3, None, (stored("b", "UTC", 3, 70), replaced())),
+            ("a", "CET", 4, None, (stored("a", "CET", 4, 70), replaced())),
             ("a", "UTC", 2, None, (before.clone(), PlanChange::None)),
             ("b", "UTC", 2, None, (before.clone(), PlanChange::None)),
             // The newer program is gone, and in the last case another program than this newer one is gone.
-            ("b", "UTC", 2, Some(3), (kept("b", "UTC", 2, 70), replaced())),
-            ("a", "UTC", 2, Some(3), (kept("a", "UTC", 2, 50), PlanChange::None)),
+            ("b", "UTC", 2, Some(3), (stored("b", "UTC", 2, 70), replaced())),
+            ("a", "UTC", 2, Some(3), (stored("a", "UTC", 2, 50), PlanChange::None)),
             ("b", "UTC", 2, Some(4), (before.clone(), PlanChange::None)),
         ] {
             let plan = EntryPlan { supersedes, ..plan(spec, zone, revision) };
@@ -160,8 +160,8 @@ mod tests {
         // After the clock went back, the last tick is now, for an older program, too.
         let ahead = StoredEntry { last: 70 + CLOCK_WENT_BACK_MS + 1, ..before.clone() };
         for revision in [2, 3] {
-            let (kept, _) = planned(Some(&ahead), &plan("a", "UTC", revision), 70);
-            assert_eq!(kept, StoredEntry { last: 70, ..before.clone() }, "{revision}");
+            let (stored, _) = planned(Some(&ahead), &plan("a", "UTC", revision), 70);
+            assert_eq!(stored, StoredEntry { last: 70, ..before.clone() }, "{revision}");
         }
         let in_time = StoredEntry { last: 70 + CLOCK_WENT_BACK_MS, ..before };
         assert_eq!(planned(Some(&in_time), &plan("a", "UTC", 3), 70).0, in_time);

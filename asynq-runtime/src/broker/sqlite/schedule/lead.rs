@@ -71,8 +71,8 @@ pub(super) fn decide(found: Option<&Leader>, candidate: &Candidate, now: i64, tt
         }
         Some(leader) => {
             let wants = candidate.revision > leader.revision && newer.is_none();
-            let asked = Leader { wanted: candidate.revision, wanted_until: end, touched: now, ..leader.clone() };
-            (wants.then_some(asked), left(leader.until))
+            let requested = Leader { wanted: candidate.revision, wanted_until: end, touched: now, ..leader.clone() };
+            (wants.then_some(requested), left(leader.until))
         }
         None => {
             let (wanted, wanted_until) = newer.unwrap_or((0, 0));
@@ -94,12 +94,12 @@ mod tests {
     }
 
     #[test]
-    fn one_leads_until_its_time_is_over_and_is_told_of_a_newer_one() {
+    fn a_leader_leads_until_its_lease_ends_and_is_notified_of_a_newer_candidate() {
         let (old, peer, new) = (candidate("old", 1), candidate("peer", 1), candidate("new", 2));
         let another = |ms| Lead::Another(Duration::from_millis(ms));
         let ours = |wanted| Lead::Ours { wanted };
         let mut row: Option<Leader> = None;
-        for (step, (who, now, expected)) in [
+        for (step, (candidate, now, expected)) in [
             (&old, 0, ours(false)),
             (&old, 50, ours(false)),
             (&peer, 60, another(90)),
@@ -121,7 +121,7 @@ mod tests {
         .into_iter()
         .enumerate()
         {
-            let (change, lead) = decide(row.as_ref(), who, now, TTL);
+            let (change, lead) = decide(row.as_ref(), candidate, now, TTL);
             assert_eq!(lead, expected, "step {step}");
             row = change.or(row);
         }

@@ -12,7 +12,7 @@ use crate::{
 use super::{
     super::{
         listed,
-        liveness::{Liveness, Sign},
+        liveness::{Liveness, LivenessStatus},
         presence,
         produce::Item,
         sql,
@@ -53,23 +53,30 @@ enum Verdict {
 }
 
 /// Decides about a tick: steps 1 to 5 of the contract.
-fn judge(kept: Option<&StoredEntry>, marked: bool, plan: &EntryPlan, known: Option<i64>, at: i64, now: i64) -> Verdict {
+fn judge(
+    stored: Option<&StoredEntry>,
+    marked: bool,
+    plan: &EntryPlan,
+    known: Option<i64>,
+    at: i64,
+    now: i64,
+) -> Verdict {
     if at > now {
         return Verdict::Early(at.saturating_sub(now).unsigned_abs());
     }
-    let Some(kept) = kept else { return if marked { Verdict::Duplicate(at) } else { Verdict::Fire } };
-    if kept.revision > plan.revision && !kept.is_planned_as(plan) {
+    let Some(stored) = stored else { return if marked { Verdict::Duplicate(at) } else { Verdict::Fire } };
+    if stored.revision > plan.revision && !stored.is_planned_as(plan) {
         return Verdict::Stale;
     }
     // After the clock went back, a tick of this moment fires, and none of the time before.
-    let last = if kept.is_ahead(now) { now.saturating_sub(CLOCK_WENT_BACK_MS) } else { kept.last };
+    let last = if stored.is_ahead(now) { now.saturating_sub(CLOCK_WENT_BACK_MS) } else { stored.last };
     // The tick must wait: it would hide the ticks that were lost.
-    if !kept.is_ahead(now) && known.is_some_and(|known| kept.last < known) {
+    if !stored.is_ahead(now) && known.is_some_and(|known| stored.last < known) {
         return Verdict::Behind;
     }
     if at <= last || marked {
         Verdict::Duplicate(at.max(last))
-    } else if kept.paused {
+    } else if stored.paused {
         Verdict::Paused(at)
     } else {
         Verdict::Fire
@@ -107,7 +114,7 @@ impl Firing {
         store
             .read(move |view| {
                 let Some(liveness) = &common.liveness else { return Ok(None) };
-                let previous = StoredEntry::find(view, &plan.queue, &plan.entry)?.and_then(|kept| kept.previous);
+                let previous = StoredEntry::find(view, &plan.queue, &plan.entry)?.and_then(|stored| stored.previous);
                 let Some(id) = previous else { return Ok(None) };
                 let Some(task) = Previous::find(view, &plan, &id)? else { return Ok(None) };
                 let runs = task.state == TaskState::Active;
@@ -118,26 +125,26 @@ impl Firing {
 
     /// Returns the answer, if it leaves the file as it is.
     pub(super) fn needs_nothing(&self, view: &View<'_>) -> rusqlite::Result<Option<Ticked>> {
-        let (kept, verdict) = self.look(view)?;
+        let (stored, verdict) = self.look(view)?;
         Ok(match verdict {
             Verdict::Early(ms) => Some(Ticked::Early(Duration::from_millis(ms))),
             Verdict::Stale => Some(Ticked::Stale),
             Verdict::Behind => Some(Ticked::Behind),
-            Verdict::Duplicate(last) => kept.filter(|kept| kept.last == last).map(|_| Ticked::Duplicate),
+            Verdict::Duplicate(last) => stored.filter(|stored| stored.last == last).map(|_| Ticked::Duplicate),
             Verdict::Paused(_) | Verdict::Fire => None,
         })
     }
 
     /// Fires the tick. `dead` is a server whose program is dead.
     pub(super) fn run(&self, tx: &mut Tx<'_>, dead: Option<i64>) -> rusqlite::Result<Ticked> {
-        let (kept, verdict) = self.look(&tx.view)?;
-        let (last, revision) = kept.as_ref().map_or((self.at, 0), |kept| (kept.last, kept.revision));
+        let (stored, verdict) = self.look(&tx.view)?;
+        let (last, revision) = stored.as_ref().map_or((self.at, 0), |stored| (stored.last, stored.revision));
         let revision = revision.max(self.plan.revision);
-        let (previous, paused) = kept.map_or((None, false), |kept| (kept.previous, kept.paused));
+        let (previous, paused) = stored.map_or((None, false), |stored| (stored.previous, stored.paused));
         // The entry takes the schedule of this plan; its revision never goes back.
-        let kept = StoredEntry { revision, previous, paused, ..StoredEntry::new(&self.plan, last) };
+        let stored = StoredEntry { revision, previous, paused, ..StoredEntry::new(&self.plan, last) };
         let passed_over = |last, answer| {
-            StoredEntry { last, ..kept.clone() }.write(&tx.view, &self.plan)?;
+            StoredEntry { last, ..stored.clone() }.write(&tx.view, &self.plan)?;
             Ok(answer)
         };
         match verdict {
@@ -151,18 +158,18 @@ impl Firing {
         let (queue, entry) = (self.plan.queue.as_str(), self.plan.entry.as_str());
         let marked_until = after(tx.view.now, self.marker);
         tx.view.execute(&sql::SCHEDULE_MARK, params![queue, entry, self.at, marked_until])?;
-        let ticked = self.fire(tx, kept.previous.as_deref(), dead)?;
-        let previous = if matches!(ticked, Ticked::Enqueued(_)) { Some(self.id.to_string()) } else { kept.previous };
-        StoredEntry { last: self.at, previous, ..kept }.write(&tx.view, &self.plan)?;
+        let ticked = self.fire(tx, stored.previous.as_deref(), dead)?;
+        let previous = if matches!(ticked, Ticked::Enqueued(_)) { Some(self.id.to_string()) } else { stored.previous };
+        StoredEntry { last: self.at, previous, ..stored }.write(&tx.view, &self.plan)?;
         Ok(ticked)
     }
 
     fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<StoredEntry>, Verdict)> {
-        let kept = StoredEntry::find(view, &self.plan.queue, &self.plan.entry)?;
+        let stored = StoredEntry::find(view, &self.plan.queue, &self.plan.entry)?;
         let tick = params![self.plan.queue.as_str(), self.plan.entry.as_str(), self.at, view.now];
         let marked = view.find(&sql::SCHEDULE_MARKED, tick, |_| Ok(()))?.is_some();
-        let verdict = judge(kept.as_ref(), marked, &self.plan, self.known, self.at, view.now);
-        Ok((kept, verdict))
+        let verdict = judge(stored.as_ref(), marked, &self.plan, self.known, self.at, view.now);
+        Ok((stored, verdict))
     }
 
     /// Does steps 6 and 7 of the contract. A task that would be replaced stays where it is when the new task is refused.
@@ -246,8 +253,9 @@ impl Previous {
 /// Whether the program of a server is dead. Where its file cannot tell, the lease will.
 fn is_dead(view: &View<'_>, liveness: &Liveness, server: i64) -> rusqlite::Result<bool> {
     let listed = listed::everyone(view)?.into_iter().find(|listed| listed.number == server);
-    Ok(listed
-        .is_some_and(|listed| listed.file != liveness.name() && matches!(liveness.look(&listed.file), Sign::Dead(_))))
+    Ok(listed.is_some_and(|listed| {
+        listed.file != liveness.name() && matches!(liveness.look(&listed.file), LivenessStatus::Dead(_))
+    }))
 }
 
 #[cfg(test)]
@@ -270,49 +278,49 @@ mod tests {
     #[test]
     fn the_steps_come_in_their_order() {
         const NOW: i64 = 100_000;
-        let kept = |last| StoredEntry::new(&plan("a", 2), last);
-        let paused = |last| StoredEntry { paused: true, ..kept(last) };
+        let stored = |last| StoredEntry::new(&plan("a", 2), last);
+        let paused = |last| StoredEntry { paused: true, ..stored(last) };
         let other_spec = |last| StoredEntry::new(&plan("b", 3), last);
         let (at, early) = (90_000, NOW + 1);
-        for (what, kept, marked, at, expected) in [
+        for (case, stored, marked, at, expected) in [
             ("unknown", None, false, at, Verdict::Fire),
             ("unknown, marked", None, true, at, Verdict::Duplicate(at)),
             ("unknown, early", None, false, early, Verdict::Early(1)),
-            ("due at this moment", Some(kept(0)), false, NOW, Verdict::Fire),
-            ("next", Some(kept(at - 1)), false, at, Verdict::Fire),
-            ("again", Some(kept(at)), true, at, Verdict::Duplicate(at)),
-            ("again, the marker is over", Some(kept(at)), false, at, Verdict::Duplicate(at)),
-            ("a later one fired", Some(kept(at + 1)), false, at, Verdict::Duplicate(at + 1)),
-            ("marked, last was lost", Some(kept(0)), true, at, Verdict::Duplicate(at)),
-            ("a little ahead", Some(kept(NOW + 5_000)), false, at, Verdict::Duplicate(NOW + 5_000)),
-            ("the clock went back", Some(kept(NOW + 5_001)), false, at, Verdict::Duplicate(NOW - 5_000)),
-            ("the clock went back, on time", Some(kept(NOW + 5_001)), false, NOW - 4_999, Verdict::Fire),
-            ("the clock went back, marked", Some(kept(NOW + 5_001)), true, NOW - 1, Verdict::Duplicate(NOW - 1)),
+            ("due now", Some(stored(0)), false, NOW, Verdict::Fire),
+            ("next", Some(stored(at - 1)), false, at, Verdict::Fire),
+            ("again", Some(stored(at)), true, at, Verdict::Duplicate(at)),
+            ("again, the marker is over", Some(stored(at)), false, at, Verdict::Duplicate(at)),
+            ("a later one fired", Some(stored(at + 1)), false, at, Verdict::Duplicate(at + 1)),
+            ("marked, last was lost", Some(stored(0)), true, at, Verdict::Duplicate(at)),
+            ("a little ahead", Some(stored(NOW + 5_000)), false, at, Verdict::Duplicate(NOW + 5_000)),
+            ("the clock went back", Some(stored(NOW + 5_001)), false, at, Verdict::Duplicate(NOW - 5_000)),
+            ("the clock went back, on time", Some(stored(NOW + 5_001)), false, NOW - 4_999, Verdict::Fire),
+            ("the clock went back, marked", Some(stored(NOW + 5_001)), true, NOW - 1, Verdict::Duplicate(NOW - 1)),
             ("the clock went back, paused", Some(paused(NOW + 5_001)), false, NOW, Verdict::Paused(NOW)),
             ("paused", Some(paused(0)), false, at, Verdict::Paused(at)),
             ("paused, again", Some(paused(at)), false, at, Verdict::Duplicate(at)),
             ("early goes first", Some(other_spec(NOW * 2)), true, early, Verdict::Early(1)),
             ("stale goes before the rest", Some(other_spec(NOW * 2)), true, at, Verdict::Stale),
-            ("newer program, same spec", Some(StoredEntry { revision: 9, ..kept(0) }), false, at, Verdict::Fire),
+            ("newer program, same spec", Some(StoredEntry { revision: 9, ..stored(0) }), false, at, Verdict::Fire),
             ("older program, other spec", Some(StoredEntry { revision: 1, ..other_spec(0) }), false, at, Verdict::Fire),
         ] {
-            assert_eq!(judge(kept.as_ref(), marked, &plan("a", 2), None, at, NOW), expected, "{what}");
+            assert_eq!(judge(stored.as_ref(), marked, &plan("a", 2), None, at, NOW), expected, "{case}");
         }
-        for (what, kept, known, expected) in [
-            ("as known", Some(kept(at - 9)), at - 9, Verdict::Fire),
-            ("later than known", Some(kept(at - 8)), at - 9, Verdict::Fire),
-            ("earlier than known", Some(kept(at - 10)), at - 9, Verdict::Behind),
+        for (case, stored, known, expected) in [
+            ("as known", Some(stored(at - 9)), at - 9, Verdict::Fire),
+            ("later than known", Some(stored(at - 8)), at - 9, Verdict::Fire),
+            ("earlier than known", Some(stored(at - 10)), at - 9, Verdict::Behind),
             ("earlier than known, paused", Some(paused(at - 10)), at - 9, Verdict::Behind),
-            ("fired by another", Some(kept(at)), at - 9, Verdict::Duplicate(at)),
+            ("fired by another", Some(stored(at)), at - 9, Verdict::Duplicate(at)),
             ("forgotten", None, at - 9, Verdict::Fire),
-            ("the clock went back", Some(kept(NOW + 5_001)), NOW + 9_000, Verdict::Duplicate(NOW - 5_000)),
+            ("the clock went back", Some(stored(NOW + 5_001)), NOW + 9_000, Verdict::Duplicate(NOW - 5_000)),
         ] {
-            assert_eq!(judge(kept.as_ref(), false, &plan("a", 2), Some(known), at, NOW), expected, "{what}");
+            assert_eq!(judge(stored.as_ref(), false, &plan("a", 2), Some(known), at, NOW), expected, "{case}");
         }
     }
 
     #[test]
-    fn what_ended_is_not_there_and_what_waits_for_recovery_does_not_run() {
+    fn an_ended_task_does_not_exist_and_a_task_that_waits_for_recovery_does_not_run() {
         use TaskState::{Active, Aggregating, Archived, Completed, Pending, Retry, Scheduled};
         let task = |state, at| Previous {
             seq: 1,

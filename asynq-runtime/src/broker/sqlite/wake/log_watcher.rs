@@ -22,10 +22,10 @@ mod imp {
 
     impl LogWatcher {
         pub(in crate::broker::sqlite) fn watch(path: &Path) -> io::Result<Self> {
-            let told = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
+            let events = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)?;
             // Our own threads close the file when the broker ends, and that must end this wait as well.
-            inotify::add_watch(&told, path, WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE)?;
-            Ok(Self(told))
+            inotify::add_watch(&events, path, WatchFlags::MODIFY | WatchFlags::CLOSE_WRITE)?;
+            Ok(Self(events))
         }
 
         pub(in crate::broker::sqlite) fn wait(
@@ -45,17 +45,17 @@ mod imp {
             let is_ready = |at: usize| waited.get(at).is_some_and(|fd| !fd.revents().is_empty());
             let (log_watcher, was_notified) = (is_ready(0), is_ready(1));
             if log_watcher {
-                self.forget_what_was_told()?;
+                self.discard_events()?;
             }
             Ok(was_notified)
         }
 
         /// Reads all pending events, so that the next wait is for a new one.
-        fn forget_what_was_told(&self) -> io::Result<()> {
+        fn discard_events(&self) -> io::Result<()> {
             let mut buffer = [MaybeUninit::uninit(); 512];
-            let mut told = Reader::new(&self.0, &mut buffer);
+            let mut events = Reader::new(&self.0, &mut buffer);
             loop {
-                match told.next() {
+                match events.next() {
                     Ok(_) => {}
                     Err(Errno::WOULDBLOCK) => return Ok(()),
                     Err(error) => return Err(error.into()),

@@ -129,7 +129,7 @@ impl NotifySender {
 
     /// Notifies the socket at `path` as [`notify`](Self::notify) does; returns whether there is no socket, or no program
     /// listens to it any more.
-    pub(in crate::broker::sqlite) fn finds_nobody(&self, path: &Path) -> bool {
+    pub(in crate::broker::sqlite) fn has_no_listener(&self, path: &Path) -> bool {
         let dead = [io::ErrorKind::ConnectionRefused, io::ErrorKind::NotFound];
         self.send(path).is_err_and(|error| dead.contains(&error.kind()))
     }
@@ -140,13 +140,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_notifications_wake_once_and_a_missing_notifier_hurts_nobody() {
+    fn many_notifications_wake_once_and_a_missing_socket_is_ignored() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("a.sock");
         let limit = Duration::from_millis(20);
         let process_notifier = ProcessNotifier::listen_at(&path, limit).unwrap();
         let notify_sender = NotifySender::ready();
-        notify_sender.notify(&folder.path().join("nobody.sock"));
+        notify_sender.notify(&folder.path().join("missing.sock"));
         for _ in 0..1_000 {
             notify_sender.notify(&path);
         }

@@ -106,7 +106,7 @@ impl WaiterNotifiers {
     pub(in crate::broker::sqlite) fn notify(&self, notify_sender: &NotifySender) {
         let Ok(notifiers) = fs::read_dir(&self.folder) else { return };
         for process_notifier in notifiers.filter_map(io::Result::ok).map(|process_notifier| process_notifier.path()) {
-            if process_notifier != self.own && notify_sender.finds_nobody(&process_notifier) {
+            if process_notifier != self.own && notify_sender.has_no_listener(&process_notifier) {
                 let _ = fs::remove_file(&process_notifier);
             }
         }
@@ -137,7 +137,7 @@ mod tests {
         *dead.bound() = None;
         one.notify(&notify_sender);
         assert!(two.process_notifier().unwrap().was_notified());
-        assert!(!one.process_notifier().unwrap().was_notified(), "its own commits are told in the process");
+        assert!(!one.process_notifier().unwrap().was_notified(), "its own commits notify within the process");
         assert!(!dead.own.exists());
         one.take_down();
         two.notify(&notify_sender);

@@ -80,7 +80,7 @@ fn when_there_is_no_room_inserts_are_refused_and_outcomes_still_go_through() {
     assert_eq!(queues(&writer), 1);
     let (small, answer) = insert(Priority::Insert, "small", 10);
     writer.process(vec![small], &NotifySender::ready());
-    assert_eq!(kind(answer), None, "what fits is accepted again");
+    assert_eq!(kind(answer), None, "a task that fits is accepted again");
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left
 }
 
 #[test]
-fn what_was_left_over_comes_before_a_flood_of_earlier_stages() {
+fn a_leftover_command_comes_before_a_flood_of_higher_priorities() {
     let (sender, inbox) = mpsc::channel();
     let done = Arc::new(Mutex::new(Vec::new()));
     let claimed = Arc::clone(&done);
@@ -163,7 +163,7 @@ fn a_call_that_was_given_up_is_never_begun() {
     let (reply, answer) = oneshot::channel();
     let cancel_flag = Arc::<CancelFlag>::default();
     assert!(cancel_flag.give_up());
-    let command = WriteCommand::<()>::new(Priority::Insert, 1, |_| panic!("nobody wants this any more"));
+    let command = WriteCommand::<()>::new(Priority::Insert, 1, |_| panic!("the call was cancelled"));
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
     writer.process(vec![Box::new(Call::new(command, cancel_flag, reply, room))], &NotifySender::ready());
     drop(answer);
@@ -212,12 +212,12 @@ fn claim() -> (Box<dyn Command>, Answer<()>) {
 }
 
 #[test]
-fn a_promise_waits_for_the_disk_and_nobody_else_does() {
+fn only_a_durable_answer_waits_for_the_disk() {
     let folder = tempfile::tempdir().unwrap();
     let syncs = Arc::default();
     let mut writer = writer_of(&folder, &syncs, &Arc::default());
     let mut queues = ["a", "b", "c", "d"].into_iter();
-    for (what, promises, claims, synced) in [
+    for (case, promises, claims, synced) in [
         ("an outcome", 1, 0, 1),
         ("a claim", 0, 1, 0),
         ("two outcomes", 2, 0, 1),
@@ -229,14 +229,14 @@ fn a_promise_waits_for_the_disk_and_nobody_else_does() {
         batch.extend(taken);
         let before = syncs.load(Ordering::SeqCst);
         assert!(writer.process(batch, &NotifySender::ready()).is_empty());
-        assert_eq!(syncs.load(Ordering::SeqCst), before, "{what}");
-        assert!(claimed.into_iter().all(|answer| kind(answer).is_none()), "{what}: a claim is answered at once");
-        assert!(promised.iter_mut().all(|answer| answer.try_recv().is_err()), "{what}: nothing is promised yet");
+        assert_eq!(syncs.load(Ordering::SeqCst), before, "{case}");
+        assert!(claimed.into_iter().all(|answer| kind(answer).is_none()), "{case}: a claim is answered at once");
+        assert!(promised.iter_mut().all(|answer| answer.try_recv().is_err()), "{case}: nothing is promised yet");
         writer.disk.as_mut().unwrap().answer(true);
         for answer in promised {
-            assert!(answer.blocking_recv().unwrap().is_ok(), "{what}");
+            assert!(answer.blocking_recv().unwrap().is_ok(), "{case}");
         }
-        assert_eq!(syncs.load(Ordering::SeqCst) - before, synced, "{what}");
+        assert_eq!(syncs.load(Ordering::SeqCst) - before, synced, "{case}");
     }
 }
 
@@ -270,7 +270,7 @@ fn after_a_failed_sync_nothing_is_promised_before_the_log_began_anew() {
     let log = folder.path().join("jobs.db-wal");
     assert!(fs::metadata(&log).unwrap().len() > 0);
     assert_eq!(writer.tidy(), Rest::Tidy);
-    assert_eq!(fs::metadata(&log).unwrap().len(), 0, "what may be missing in the log is in the database");
+    assert_eq!(fs::metadata(&log).unwrap().len(), 0, "commits that may be missing in the log are in the database");
     let (error, queues) = settle(&mut writer, "c");
     assert!(error.is_none(), "{error:?}");
     assert_eq!(queues, 2);
@@ -295,7 +295,7 @@ fn others_write_while_the_disk_is_at_it() {
 
     let file = folder.path().join("jobs.db");
     let mut write_lock = FairWriteLock::open(&file).unwrap();
-    eventually_blocking("it is anybody's turn", || write_lock.take().then_some(()));
+    eventually_blocking("the write lock is free", || write_lock.take().then_some(()));
     let second = connection::reopen_writer(&file).unwrap();
     second.execute_batch("BEGIN IMMEDIATE; INSERT INTO queue(name) VALUES ('b'); COMMIT").unwrap();
     assert!(answer.try_recv().is_err());
@@ -308,12 +308,12 @@ fn others_write_while_the_disk_is_at_it() {
 
 /// A sync keeps the data that was written before it began: a copy of that moment is the least that a power cut leaves.
 #[test]
-fn what_was_promised_survives_a_power_cut() {
+fn an_answered_commit_survives_a_power_cut() {
     let folder = tempfile::tempdir().unwrap();
     let writer = writer_of(&folder, &Arc::default(), &Arc::default());
-    let kept = folder.path().join("kept");
-    fs::create_dir(&kept).unwrap();
-    let (from, to) = (folder.path().to_owned(), kept.clone());
+    let copy = folder.path().join("copy");
+    fs::create_dir(&copy).unwrap();
+    let (from, to) = (folder.path().to_owned(), copy.clone());
     let disk = Disk::with("here".into(), move || {
         ["jobs.db", "jobs.db-wal"].iter().try_for_each(|file| fs::copy(from.join(file), to.join(file)).map(drop))
     });
@@ -328,7 +328,7 @@ fn what_was_promised_survives_a_power_cut() {
             assert!(sender.send(Message::Command(work)).is_ok());
         }
         assert!(answer.blocking_recv().unwrap().is_ok());
-        let after = Connection::open(kept.join("jobs.db")).unwrap();
+        let after = Connection::open(copy.join("jobs.db")).unwrap();
         let found: Vec<String> = after
             .prepare("SELECT name FROM queue ORDER BY q")
             .and_then(|mut queues| queues.query_map([], |row| row.get(0))?.collect())
@@ -378,7 +378,7 @@ fn free_pages_are_given_back_down_to_a_quarter_of_the_file() {
 }
 
 #[test]
-fn a_log_that_grows_is_told_once_a_minute() {
+fn a_growing_log_is_reported_once_a_minute() {
     let (start, mut watch) = (Instant::now(), LogWatch::default());
     let mut look = |second, megabytes: u64| {
         let now = start + Duration::from_secs(second);

@@ -17,7 +17,7 @@ const LARGE_WAL: u64 = 4 << 20;
 const PORTION: Duration = Duration::from_millis(20);
 
 /// New tasks need free pages: the file keeps so many (4 MiB), or a quarter of its pages where that is more.
-const KEPT_PAGES: i64 = 1_024;
+const SPARE_PAGES: i64 = 1_024;
 
 /// The work that waits for a pause between writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +103,7 @@ impl Writer {
                 place = self.common.place,
                 megabytes = bytes >> 20,
                 "the log of the SQLite file grows, because some program has read from it for long: a backup that takes its \
-                 time, or a transaction that somebody has left open"
+                 time, or a transaction that was left open"
             );
         }
     }
@@ -111,14 +111,14 @@ impl Writer {
 
 /// Whether `free` of `pages` pages are worth giving back.
 pub(super) fn is_too_empty(free: i64, pages: i64) -> bool {
-    free > KEPT_PAGES && free > pages / 4
+    free > SPARE_PAGES && free > pages / 4
 }
 
 /// When to look how large the log is, and when to warn of it.
 #[derive(Debug, Default)]
 pub(super) struct LogWatch {
-    looked: Option<Instant>,
-    said: Option<Instant>,
+    looked_at: Option<Instant>,
+    warned_at: Option<Instant>,
 }
 
 impl LogWatch {
@@ -128,16 +128,17 @@ impl LogWatch {
     const BETWEEN_LINES: Duration = Duration::from_secs(60);
 
     pub(super) fn is_due(&self, now: Instant) -> bool {
-        self.looked.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LOOKS)
+        self.looked_at.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LOOKS)
     }
 
     /// Notes the size of the log; returns whether to warn of it.
     pub(super) fn look(&mut self, now: Instant, bytes: u64) -> bool {
-        self.looked = Some(now);
-        let says = bytes >= Self::LARGE && self.said.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LINES);
-        if says {
-            self.said = Some(now);
+        self.looked_at = Some(now);
+        let warns =
+            bytes >= Self::LARGE && self.warned_at.is_none_or(|at| now.duration_since(at) >= Self::BETWEEN_LINES);
+        if warns {
+            self.warned_at = Some(now);
         }
-        says
+        warns
     }
 }

@@ -65,12 +65,12 @@ mod tests {
         call(WriteCommand::new(priority, items, |_| Ok(()))).0
     }
 
-    fn shown(batch: &[Box<dyn Command>]) -> Vec<(Priority, usize)> {
+    fn summary(batch: &[Box<dyn Command>]) -> Vec<(Priority, usize)> {
         batch.iter().map(|work| (work.priority(), work.items())).collect()
     }
 
     #[test]
-    fn leases_go_first_then_what_was_left_over_then_new_calls_by_stage() {
+    fn leases_go_first_then_leftover_commands_then_new_calls_by_priority() {
         let mut waiting = Waiting::default();
         for (priority, items) in [(Priority::Settle, 1), (Priority::Insert, 2), (Priority::Lease, 3)] {
             waiting.add(work(priority, items));
@@ -78,7 +78,7 @@ mod tests {
         waiting.leave(vec![work(Priority::Claim, 4)]);
         let batch = waiting.next(vec![work(Priority::Claim, 5)]);
         let (lease, insert, settle) = ((Priority::Lease, 3), (Priority::Insert, 2), (Priority::Settle, 1));
-        assert_eq!(shown(&batch), [lease, (Priority::Claim, 4), insert, settle, (Priority::Claim, 5)]);
+        assert_eq!(summary(&batch), [lease, (Priority::Claim, 4), insert, settle, (Priority::Claim, 5)]);
         assert!(waiting.is_empty() && waiting.next(Vec::new()).is_empty());
     }
 
@@ -88,7 +88,7 @@ mod tests {
         (0..100).for_each(|_| waiting.add(work(Priority::Insert, 100)));
         waiting.add(work(Priority::Lease, 64));
         let first = waiting.next(Vec::new());
-        assert_eq!(shown(&first), [(Priority::Lease, 64), (Priority::Insert, 100), (Priority::Insert, 100)]);
+        assert_eq!(summary(&first), [(Priority::Lease, 64), (Priority::Insert, 100), (Priority::Insert, 100)]);
         assert_eq!(waiting.next(Vec::new()).len(), 3);
         waiting.add(work(Priority::Lease, 1));
         assert_eq!(waiting.drain().count(), 96);
