@@ -55,11 +55,11 @@ enum Next {
     Wait(Duration),
 }
 
-/// Decides by the answer to a request that was sent at `asked`.
-fn next(lead: Lead, asked: Instant, ttl: Duration) -> Next {
+/// Decides by the answer to a request that was sent at `sent_at`.
+fn next(lead: Lead, sent_at: Instant, ttl: Duration) -> Next {
     match lead {
         Lead::Ours { wanted: true } => Next::Resign,
-        Lead::Ours { wanted: false } => Next::Renew { until: asked + (ttl - MARGIN.min(ttl)), after: ttl / 3 },
+        Lead::Ours { wanted: false } => Next::Renew { until: sent_at + (ttl - MARGIN.min(ttl)), after: ttl / 3 },
         Lead::Another(left) => Next::Wait(left.min(ttl)),
     }
 }
@@ -125,7 +125,7 @@ impl Campaign {
     /// Takes the answer to the last due request.
     pub(crate) fn answered(&mut self, answer: Answer, now: Instant) {
         self.next = Some(match answer {
-            Answer::Lead(asked, Ok(lead)) => match next(lead, asked, self.ttl) {
+            Answer::Lead(sent_at, Ok(lead)) => match next(lead, sent_at, self.ttl) {
                 Next::Renew { until, after } => {
                     self.leadership = Leadership::Leads { until: Some(until) };
                     (now + after, Request::Lead)
@@ -147,7 +147,7 @@ impl Campaign {
             }
             Answer::Resigned(resigned) => {
                 if let Err(error) = resigned {
-                    tracing::debug!("the lead was not given up, it ends by itself: {error}");
+                    tracing::debug!("the lead was not released; it expires by itself: {error}");
                 }
                 // The newer program asks as soon as the lead is free.
                 (now + self.ttl / 3, Request::Lead)
@@ -166,33 +166,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trust_counts_from_before_the_question_and_ends_before_the_lease() {
-        let asked = Instant::now();
+    fn the_lead_counts_from_before_the_request_and_ends_before_the_lease() {
+        let sent_at = Instant::now();
         let ttl = Duration::from_secs(10);
-        let led = next(Lead::Ours { wanted: false }, asked, ttl);
-        let until = asked + Duration::from_secs(9);
+        let led = next(Lead::Ours { wanted: false }, sent_at, ttl);
+        let until = sent_at + Duration::from_secs(9);
         assert_eq!(led, Next::Renew { until, after: ttl / 3 });
         let leadership = Leadership::Leads { until: Some(until) };
-        assert!(leadership.leads(asked + Duration::from_millis(8_999)));
+        assert!(leadership.leads(sent_at + Duration::from_millis(8_999)));
         assert!(!leadership.leads(until));
-        assert_eq!(leadership.remaining(asked), Some(Duration::from_secs(9)));
-        assert_eq!(leadership.remaining(asked + ttl), Some(Duration::ZERO));
+        assert_eq!(leadership.remaining(sent_at), Some(Duration::from_secs(9)));
+        assert_eq!(leadership.remaining(sent_at + ttl), Some(Duration::ZERO));
     }
 
     #[test]
-    fn a_lease_is_kept_given_up_or_waited_for() {
-        let (asked, ttl) = (Instant::now(), Duration::from_secs(3));
-        assert_eq!(next(Lead::Ours { wanted: true }, asked, ttl), Next::Resign);
-        assert_eq!(next(Lead::Another(Duration::from_secs(2)), asked, ttl), Next::Wait(Duration::from_secs(2)));
+    fn a_lease_is_renewed_released_or_waited_for() {
+        let (sent_at, ttl) = (Instant::now(), Duration::from_secs(3));
+        assert_eq!(next(Lead::Ours { wanted: true }, sent_at, ttl), Next::Resign);
+        assert_eq!(next(Lead::Another(Duration::from_secs(2)), sent_at, ttl), Next::Wait(Duration::from_secs(2)));
         // Another scheduler's longer lease, or an absurd one, is asked for again in time.
-        assert_eq!(next(Lead::Another(Duration::from_secs(900)), asked, ttl), Next::Wait(ttl));
-        assert!(!Leadership::Follows.leads(asked));
+        assert_eq!(next(Lead::Another(Duration::from_secs(900)), sent_at, ttl), Next::Wait(ttl));
+        assert!(!Leadership::Follows.leads(sent_at));
         let alone = Leadership::Leads { until: None };
-        assert!(alone.leads(asked + Duration::from_secs(1 << 20)) && alone.remaining(asked).is_none());
+        assert!(alone.leads(sent_at + Duration::from_secs(1 << 20)) && alone.remaining(sent_at).is_none());
     }
 
     #[test]
-    fn one_request_is_under_way_at_a_time_and_each_answer_says_when_to_ask_again() {
+    fn one_request_is_under_way_at_a_time_and_each_answer_sets_the_time_of_the_next() {
         let (start, ttl) = (Instant::now(), Duration::from_secs(9));
         let candidate = Candidate { program: "p".into(), token: "t".into(), revision: 1 };
         let mut campaign = Campaign::new(candidate.clone(), ttl, true);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_cannot_be_asked_is_asked_again_and_a_lead_that_is_not_renewed_ends() {
+    fn an_unavailable_broker_is_asked_again_and_a_lead_that_is_not_renewed_ends() {
         let (now, ttl) = (Instant::now(), Duration::from_secs(9));
         let mut campaign = Campaign::new(Candidate { program: "p".into(), token: "t".into(), revision: 1 }, ttl, true);
         campaign.answered(Answer::Lead(now, Ok(Lead::Ours { wanted: false })), now);

@@ -97,7 +97,7 @@ fn task_of(entry: &SchedulerEntry, tick: Tick) -> Result<RawTask, PeriodicError>
             "Unique" => task.unique(span()?),
             "Retention" => task.retention(span()?),
             "ProcessIn" => task.process_in(span()?),
-            "Deadline" => task.deadline(moment(argument).ok_or_else(unreadable)?),
+            "Deadline" => task.deadline(parse_deadline(argument).ok_or_else(unreadable)?),
             // `ProcessAt` does not apply, because the caller asked for now; an id can be used only once; and Go's reader drops
             // unknown options, too.
             _ => task,
@@ -139,7 +139,7 @@ fn take_hex(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
 }
 
 /// Reads `Wed May 18 03:33:20 UTC 2033`; `None` for another zone, because its abbreviation is ambiguous.
-fn moment(text: &str) -> Option<DateTime<Utc>> {
+fn parse_deadline(text: &str) -> Option<DateTime<Utc>> {
     let at = NaiveDateTime::parse_from_str(text, "%a %b %e %H:%M:%S UTC %Y").ok()?;
     Some(at.and_utc())
 }
@@ -147,7 +147,7 @@ fn moment(text: &str) -> Option<DateTime<Utc>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CronSpec, Periodic, scheduler::shown};
+    use crate::{CronSpec, Periodic, scheduler::listing};
 
     fn listed(options: &[&str]) -> SchedulerEntry {
         SchedulerEntry {
@@ -160,13 +160,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_listed_is_what_runs() {
+    fn a_listed_entry_runs_the_task_that_it_lists() {
         let at = DateTime::from_timestamp(2_000_000_000, 0).expect("a time");
         let raw = RawTask::new("report", "{}").queue("lo\"w)").retry(3).timeout("90s").unique("1h").retention("24h");
         let raw = raw.group("the\\group").deadline(at).process_in("10m");
         let spec = CronSpec::parse("@daily").expect("a spec");
         let entry = Periodic::new(spec, raw).expect("an entry");
-        let listed = shown::entry(&(entry.clone().into(), None, None), at - chrono::TimeDelta::hours(1));
+        let listed = listing::entry(&(entry.clone().into(), None, None), at - chrono::TimeDelta::hours(1));
         assert_eq!(Schedule::queue_of(&listed).as_str(), "lo\"w)");
 
         let tick = Tick::new(at);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_runs_now_enqueues_exactly_what_a_tick_does() {
+    fn an_entry_that_runs_now_enqueues_the_same_task_as_a_tick() {
         let at = DateTime::from_timestamp(2_000_000_000, 0).expect("a time");
         let listed_at = at - chrono::TimeDelta::seconds(5);
         let raw =
@@ -195,12 +195,12 @@ mod tests {
             RawTask::new("plain", ""),
         ] {
             let entry = Periodic::new(CronSpec::parse("@daily").expect("a spec"), raw).expect("an entry");
-            let listed = shown::entry(&(entry.clone().into(), None, None), listed_at);
+            let listed = listing::entry(&(entry.clone().into(), None, None), listed_at);
             let plain = |mut task: NewTask| {
                 (task.message.id, task.id) = (String::new(), TaskId::from_wire(""));
                 format!("{task:?} {:?}", task.message.headers)
             };
-            let made = exact_task_of(&listed, at).expect("the list says it");
+            let made = exact_task_of(&listed, at).expect("the listing has the task");
             assert!(!made.id.as_str().is_empty() && made.message.id == made.id.as_str());
             assert_eq!(plain(made), plain(entry.bind(Tick::new(at), at).expect("its own task")));
         }

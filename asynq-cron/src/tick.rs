@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_in_headers_is_no_tick() {
+    fn rubbish_in_headers_is_not_a_tick() {
         for at in [None, Some(""), Some("soon"), Some("99999999999999999999"), Some("9223372036854775807")] {
             assert_eq!(Tick::read(at, Some("1")), None, "{at:?}");
         }

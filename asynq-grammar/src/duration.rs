@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn what_format_writes_parse_reads() {
+    fn parse_reads_the_output_of_format() {
         for (ms, text) in [
             (0, "0s"),
             (1, "1ms"),

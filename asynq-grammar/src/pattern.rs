@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_name_could_be_is_no_pattern() {
+    fn a_pattern_that_matches_no_valid_name_is_refused() {
         for (text, why, range) in [
             ("", "must not be empty", 0..0),
             (" ", "must not be", 0..1),

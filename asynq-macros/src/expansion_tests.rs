@@ -397,9 +397,9 @@ const WHOLE: [&str; 2] = ["minimal", "periodic"];
 
 fn golden(feature: &str, input: &str) {
     let (input, expansion) = (input.trim(), expand(input));
-    let (ending, shown) =
+    let (ending, content) =
         if WHOLE.contains(&feature) { ("rs", expansion) } else { ("diff", difference(input, &expansion)) };
-    let actual = format!("// {}\n\n{shown}", input.replace('\n', "\n// ").replace("// \n", "//\n"));
+    let actual = format!("// {}\n\n{content}", input.replace('\n', "\n// ").replace("// \n", "//\n"));
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("tests/expansion/{feature}.{ending}"));
     if std::env::var_os("BLESS").is_some() {
         fs::write(&path, &actual).expect("write the golden file");

@@ -45,6 +45,8 @@ use proc_macro::TokenStream;
 /// | `retention` | how long the finished task and its result are kept | not kept |
 /// | `backoff` | the pause before a retry: `"30s"`, `"linear(10s)"`, `"exponential(1s, 10m)"`, or a function `fn(u32, &JobError) -> Duration` | the server's |
 /// | `name` | the name on the wire | the function's name |
+/// | `alias` | earlier names of the job, one in quotes or a list: tasks that wait under them run as this job | none |
+/// | `upgrade` | functions from the arguments of an earlier version to this job, one path or a list, tried in this order | none |
 /// | `codec` | `"postcard"`, or `"json"` for queues shared with other languages | `"postcard"` |
 /// | `fingerprint` | the shape of a postcard payload, named by hand | computed from the types of the arguments |
 /// | `on_error` | a function `fn(&E) -> Policy` for the job's own error type | retry |

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clones_of_a_manual_clock_share_one_hand() {
+    fn clones_of_a_manual_clock_share_their_time() {
         let clock = ManualClock::default();
         let before = clock.now();
         let other = clock.clone();

@@ -20,8 +20,8 @@ pub const DEFAULT_URL: &str = "sqlite://asynq.db";
 pub(crate) fn url_from_env() -> Result<String, BrokerError> {
     let not_text =
         |_| BrokerError::new(BrokerErrorKind::Config, format!("{URL_VARIABLE}: its value is not UTF-8 text"));
-    let said = std::env::var_os(URL_VARIABLE).unwrap_or_default().into_string().map_err(not_text)?;
-    Ok(match said.trim() {
+    let value = std::env::var_os(URL_VARIABLE).unwrap_or_default().into_string().map_err(not_text)?;
+    Ok(match value.trim() {
         "" => DEFAULT_URL.to_owned(),
         url => url.to_owned(),
     })

@@ -124,7 +124,7 @@ impl Semaphore {
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
         let broker = Arc::clone(ctx.client()?.broker());
         let got = broker.acquire_token(&self.0.scope, self.0.max, &id, until).await?;
-        Ok(got.then(|| Token { held: Some((self.clone(), broker)), id, until }))
+        Ok(got.then(|| Token { origin: Some((self.clone(), broker)), id, until }))
     }
 
     /// Returns the name of the scope.
@@ -146,7 +146,7 @@ impl Semaphore {
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
     /// The semaphore of the token, and the broker that keeps it; `None` once it was released.
-    held: Option<(Semaphore, Arc<dyn Broker>)>,
+    origin: Option<(Semaphore, Arc<dyn Broker>)>,
     id: TaskId,
     until: DateTime<Utc>,
 }
@@ -163,27 +163,27 @@ impl Token {
     ///
     /// [`SemaphoreError::Gone`], or the broker failed: then the release is tried once more, as for a token that is dropped.
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
-        let Some((semaphore, broker)) = self.held.clone() else { return Ok(()) };
+        let Some((semaphore, broker)) = self.origin.clone() else { return Ok(()) };
         let scope = &semaphore.0.scope;
         let had_one = broker.release_token(scope, &self.id).await?;
-        self.held = None;
+        self.origin = None;
         if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: scope.clone(), id: self.id.clone() }) }
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        let (Some((semaphore, broker)), Ok(runtime)) = (self.held.take(), Handle::try_current()) else { return };
+        let (Some((semaphore, broker)), Ok(runtime)) = (self.origin.take(), Handle::try_current()) else { return };
         let scope = semaphore.0.scope.clone();
         let id = self.id.clone();
         let mut returning = semaphore.0.returning.lock().unwrap_or_else(PoisonError::into_inner);
         while returning.try_join_next().is_some() {}
-        let give_back = async move {
+        let release = async move {
             if let Err(error) = broker.release_token(&scope, &id).await {
                 tracing::warn!(%id, scope, %error, "a token was not released; it ends with its attempt's deadline");
             }
         };
-        returning.spawn_on(give_back, &runtime);
+        returning.spawn_on(release, &runtime);
     }
 }
 

@@ -114,11 +114,11 @@ mod tests {
     async fn tasks_on_another_runtime_end_with_their_owners() {
         let thread = Thread::start("t").unwrap();
         let tasks = thread.tasks();
-        let elsewhere = tasks.on(runtime::Handle::current());
-        let (sender, told) = oneshot::channel();
-        elsewhere.spawn(async move { sender.send(std::thread::current().id()).unwrap() });
-        assert_eq!(told.await.unwrap(), std::thread::current().id());
-        let ended = endless(&elsewhere);
+        let other_runtime = tasks.on(runtime::Handle::current());
+        let (sender, thread_id) = oneshot::channel();
+        other_runtime.spawn(async move { sender.send(std::thread::current().id()).unwrap() });
+        assert_eq!(thread_id.await.unwrap(), std::thread::current().id());
+        let ended = endless(&other_runtime);
         tasks.end();
         assert!(ended.await.is_err());
     }

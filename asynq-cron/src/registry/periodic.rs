@@ -193,7 +193,7 @@ impl Periodic {
     }
 
     /// The place where the entry is written, or `made at run time`.
-    pub(crate) fn whereabouts(&self) -> &str {
+    pub(crate) fn source_location(&self) -> &str {
         if self.place.is_empty() { "made at run time" } else { &self.place }
     }
 
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tick_names_its_task_and_tells_it_its_time() {
+    fn a_tick_names_its_task_and_puts_its_time_into_the_headers() {
         let time = at("2026-03-01T03:00:00Z");
         let tick = Tick::new(time).with_missed(2);
         let sent = entry("0 3 * * *").tick(tick, time, time, 9).expect("a tick");
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn jitter_is_the_same_for_everybody_and_spread() {
+    fn jitter_is_the_same_in_every_process_and_is_spread() {
         let time = at("2026-03-01T03:00:00Z");
         let most = Duration::from_secs(30);
         let of = |minute: i64| {

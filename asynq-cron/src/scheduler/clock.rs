@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_brokers_time_is_in_the_middle_of_the_question() {
+    fn the_brokers_time_is_in_the_middle_of_the_request() {
         let before = Reading::now();
         let after =
             Reading { wall: before.wall + TimeDelta::seconds(2), steady: before.steady + Duration::from_secs(2) };
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_sleeps_past_a_clock_that_was_set() {
+    fn a_sleep_ends_soon_after_a_clock_is_set() {
         let now = Utc::now();
         for (next, expected) in [(None, 1_000), (Some(3_600_000), 1_000), (Some(250), 250), (Some(-5), 0)] {
             let next = next.map(|by| now + TimeDelta::milliseconds(by));

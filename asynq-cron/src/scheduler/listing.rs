@@ -9,11 +9,11 @@ use asynq_runtime::{
 use bytes::Bytes;
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::plan::Shown;
+use super::plan::ListingRow;
 use crate::Periodic;
 
 /// Lists the entries; best effort. Until the list expires, plans of older programs leave its entries alone.
-pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<Shown>, ttl: Duration) {
+pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<ListingRow>, ttl: Duration) {
     let now = broker.now();
     let entries: Vec<_> = rows.into_iter().map(|row| entry(&row, now)).collect();
     let ttl = Duration::from_secs(ttl.as_secs().max(1) + u64::from(ttl.subsec_nanos() > 0));
@@ -22,7 +22,7 @@ pub(super) async fn show(broker: Arc<dyn Broker>, scheduler: String, rows: Vec<S
     }
 }
 
-pub(crate) fn entry((periodic, previous, next): &Shown, now: DateTime<Utc>) -> SchedulerEntry {
+pub(crate) fn entry((periodic, previous, next): &ListingRow, now: DateTime<Utc>) -> SchedulerEntry {
     let bound = periodic.bind_plain(now).ok();
     let time = |time: &Option<DateTime<Utc>>| Some(time.map_or(Timestamp::NEVER, Into::into));
     SchedulerEntry {
@@ -125,19 +125,19 @@ mod tests {
         let spec = CronSpec::parse("@daily").expect("a spec");
         let task = RawTask::new("report", "{}").queue("lo\"w").retry(3).timeout("90s").unique("1h").retention("24h");
         let row = (Arc::new(Periodic::new(spec, task).expect("an entry")), None, None);
-        let shown = entry(&row, Utc::now());
+        let listed_entry = entry(&row, Utc::now());
         let expected = ["Queue(\"lo\\\"w\")", "MaxRetry(3)", "Timeout(1m30s)", "Unique(1h0m0s)", "Retention(24h0m0s)"];
-        assert_eq!(shown.enqueue_options, expected);
-        assert_eq!((shown.spec.as_str(), shown.task_payload.as_ref()), ("@daily", b"{}".as_ref()));
-        assert_eq!(shown.prev_enqueue_time, Some(Timestamp::NEVER));
+        assert_eq!(listed_entry.enqueue_options, expected);
+        assert_eq!((listed_entry.spec.as_str(), listed_entry.task_payload.as_ref()), ("@daily", b"{}".as_ref()));
+        assert_eq!(listed_entry.prev_enqueue_time, Some(Timestamp::NEVER));
 
         let spec = CronSpec::parse_in("0 9 * * *", chrono_tz::Tz::Europe__Berlin).expect("a spec");
         let at = DateTime::from_timestamp(2_000_000_000, 0).expect("a time");
         let task = RawTask::new("report", "").deadline(at);
         let row = (Arc::new(Periodic::new(spec, task).expect("an entry")), Some(at), Some(at));
-        let shown = entry(&row, Utc::now());
-        assert_eq!(shown.enqueue_options, ["Deadline(Wed May 18 03:33:20 UTC 2033)"]);
-        assert_eq!(shown.spec, "TZ=Europe/Berlin 0 9 * * *");
-        assert_eq!(shown.next_enqueue_time, Some(at.into()));
+        let listed_entry = entry(&row, Utc::now());
+        assert_eq!(listed_entry.enqueue_options, ["Deadline(Wed May 18 03:33:20 UTC 2033)"]);
+        assert_eq!(listed_entry.spec, "TZ=Europe/Berlin 0 9 * * *");
+        assert_eq!(listed_entry.next_enqueue_time, Some(at.into()));
     }
 }

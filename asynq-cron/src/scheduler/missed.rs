@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_policy_fires_what_it_says() {
+    fn each_policy_fires_its_missed_ticks() {
         let hourly = "0 * * * *";
         let (last, now) = ("2026-03-01T00:00:00Z", "2026-03-01T05:30:00Z");
         assert_eq!(fires(hourly, Missed::Skip, last, now), []);

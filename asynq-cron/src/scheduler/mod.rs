@@ -1,9 +1,9 @@
 //! Sends the ticks that [`plan`] finds due, while this scheduler leads.
 
 mod clock;
+pub(crate) mod listing;
 pub(crate) mod missed;
 mod plan;
-pub(crate) mod shown;
 mod work;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
@@ -20,7 +20,7 @@ use self::work::Work;
 use crate::{Periodic, PeriodicError, leader::Campaign};
 
 /// The time for a stopping scheduler to withdraw its entries and its lead.
-const FAREWELL: Duration = Duration::from_secs(2);
+const CLEANUP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The settings of a scheduler.
 #[derive(Debug, Clone)]
@@ -60,16 +60,16 @@ pub(crate) async fn run(
         () = work.run() => {}
         () = cx.stopping() => {}
     }
-    let farewell = async {
+    let cleanup = async {
         if let Err(error) = broker.withdraw_entries(&name).await {
             tracing::debug!("the entries are still listed, they disappear by themselves: {error}");
         }
         if election && let Err(error) = broker.resign(&candidate).await {
-            tracing::debug!("the lead was not given up, it ends by itself: {error}");
+            tracing::debug!("the lead was not released; it expires by itself: {error}");
         }
     };
-    if timeout(FAREWELL, farewell).await.is_err() {
-        tracing::debug!("the broker did not hear that this scheduler stops");
+    if timeout(CLEANUP_TIMEOUT, cleanup).await.is_err() {
+        tracing::debug!("the broker did not confirm that this scheduler stops");
     }
     Ok(())
 }
@@ -101,6 +101,6 @@ fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
 fn twice(entry: &Periodic, other: &Periodic) -> PeriodicError {
     PeriodicError::Twice {
         job: entry.job().to_owned(),
-        places: format!("{}, {}", other.whereabouts(), entry.whereabouts()),
+        places: format!("{}, {}", other.source_location(), entry.source_location()),
     }
 }

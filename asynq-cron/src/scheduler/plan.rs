@@ -44,7 +44,7 @@ struct Row {
 }
 
 /// An entry with its last and its next tick.
-pub(crate) type Shown = (Arc<Periodic>, Option<DateTime<Utc>>, Option<DateTime<Utc>>);
+pub(crate) type ListingRow = (Arc<Periodic>, Option<DateTime<Utc>>, Option<DateTime<Utc>>);
 
 /// The result of sending a tick.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -166,14 +166,14 @@ impl Plan {
     }
 
     /// Returns each entry with its last and its next tick, the next to fire first.
-    pub(crate) fn shown(&self) -> Vec<Shown> {
-        let mut shown: Vec<_> = self
+    pub(crate) fn rows(&self) -> Vec<ListingRow> {
+        let mut rows: Vec<_> = self
             .rows
             .values()
             .map(|row| (Arc::clone(&row.periodic), row.previous, row.periodic.spec().next_after(row.last)))
             .collect();
-        shown.sort_by(|a, b| (a.2.is_none(), a.2, a.0.id()).cmp(&(b.2.is_none(), b.2, b.0.id())));
-        shown
+        rows.sort_by(|a, b| (a.2.is_none(), a.2, a.0.id()).cmp(&(b.2.is_none(), b.2, b.0.id())));
+        rows
     }
 
     /// Adds an entry to the agenda, by default for the tick after its last.
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_fired_is_made_up_for_by_policy() {
+    fn missed_ticks_are_made_up_for_by_policy() {
         let (last, now) = (at("04:00:00"), at("09:05:30"));
         for (missed, expected) in [
             (Missed::Skip, vec![]),
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_set_again_begins_anew_whatever_was_under_way() {
+    fn an_entry_that_is_set_again_begins_anew_in_every_state() {
         let mut plan = Plan::default();
         let day = TimeDelta::days(1);
         let a = entry("a", "@hourly", Missed::Once);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn an_entry_that_is_removed_is_left_alone_until_it_is_set_again() {
+    fn a_removed_entry_does_not_fire_until_it_is_set_again() {
         let mut plan = Plan::default();
         let a = entry("a", "@every 10s", Missed::Once);
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
@@ -332,23 +332,23 @@ mod tests {
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:11")));
         assert_eq!(plan.next(), Some(at("09:00:10")));
         plan.remove(a.id());
-        assert_eq!((plan.next(), plan.shown().len()), (None, 0));
+        assert_eq!((plan.next(), plan.rows().len()), (None, 0));
         // An answer that comes after the timeout is discarded.
         plan.answered(a.id(), fire, Sent::Enqueued, at("09:00:12"));
         assert_eq!(plan.next(), None);
     }
 
     #[test]
-    fn what_is_shown_is_sorted_by_what_fires_next() {
+    fn rows_are_sorted_by_their_next_tick() {
         let mut plan = Plan::default();
         plan.set(entry("hourly", "@hourly", Missed::Once), &state(at("09:00:00"), at("09:00:01")));
         let known = EntryState { previous: Some(TaskId::from_wire("t")), ..state(at("09:00:00"), at("09:00:01")) };
         plan.set(entry("often", "@every 10s", Missed::Once), &known);
-        let shown: Vec<_> = plan.shown().into_iter().map(|(a, prev, next)| (a.job().to_owned(), prev, next)).collect();
+        let rows: Vec<_> = plan.rows().into_iter().map(|(a, prev, next)| (a.job().to_owned(), prev, next)).collect();
         let expected = [
             ("often".to_owned(), Some(at("09:00:00")), Some(at("09:00:10"))),
             ("hourly".to_owned(), None, Some(at("10:00:00"))),
         ];
-        assert_eq!(shown, expected);
+        assert_eq!(rows, expected);
     }
 }

@@ -39,11 +39,11 @@ use crate::{
 /// Most ticks under way at once, and most entries being planned at once; others wait.
 const MOST_AT_ONCE: usize = 64;
 /// The pause before another request to a broker that did not answer.
-const SOON: Duration = Duration::from_millis(500);
+const RETRY_UNAVAILABLE: Duration = Duration::from_millis(500);
 /// The pause before another try after any other error.
-const LATER: Duration = Duration::from_secs(30);
+const RETRY_OTHER: Duration = Duration::from_secs(30);
 /// A broker's clock this far behind the estimate was set back.
-const WENT_BACK: TimeDelta = TimeDelta::seconds(5);
+const SET_BACK: TimeDelta = TimeDelta::seconds(5);
 
 /// An event of the loop.
 enum Event {
@@ -58,14 +58,14 @@ enum Event {
     /// The broker answered a request for the entries that living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
     /// The entries of this scheduler were listed, or that failed.
-    Shown,
+    ListingDone,
     /// A background call has ended; its result is not used.
     Done,
 }
 
 /// The subject of a warning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum About {
+enum WarningTopic {
     Ticks,
     Plans,
     Provider,
@@ -123,14 +123,14 @@ pub(super) struct Work {
     /// How often the time was measured; the queues take turns.
     measured_queues: usize,
     calls: JoinSet<Event>,
-    told: HashSet<(About, String)>,
+    logged: HashSet<(WarningTopic, String)>,
     leads: bool,
     /// Whether a call that lists the entries is under way.
     showing: bool,
     /// Whether the list has the result of the last plans.
     shows_plans: bool,
     /// Shows in the metrics whether this scheduler leads.
-    shown: metrics::Share,
+    leader_metric: metrics::Share,
     timers: Timers,
 }
 
@@ -166,11 +166,11 @@ impl Work {
             clock: BrokerClock::unknown(Reading::now()),
             measured_queues: 0,
             calls: JoinSet::new(),
-            told: HashSet::new(),
+            logged: HashSet::new(),
             leads: false,
             showing: false,
             shows_plans: true,
-            shown: metrics::leader(),
+            leader_metric: metrics::leader(),
             timers: Timers::new(settings.ttl),
             settings,
         }
@@ -206,7 +206,7 @@ impl Work {
         self.set_leads(leadership.leads(now));
         // A scheduler that got the lead has made its entries due at a later instant than the one above.
         let now = Instant::now();
-        self.go_round(now);
+        self.run_due_timers(now);
         self.plan_entries(now);
         // No tick is due by a clock that was set, until the broker has reported its time.
         let reading = Reading::now();
@@ -246,7 +246,7 @@ impl Work {
             return;
         }
         self.leads = leads;
-        self.shown.set(usize::from(leads));
+        self.leader_metric.set(usize::from(leads));
         self.outranked.clear();
         self.unlisted.clear();
         if leads {
@@ -272,7 +272,7 @@ impl Work {
             Event::Lead(answer) => self.campaign.answered(answer, Instant::now()),
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
-            Event::Shown => self.showing = false,
+            Event::ListingDone => self.showing = false,
             Event::Done => {}
         }
     }
@@ -286,21 +286,21 @@ impl Work {
             let off = -self.clock.skew().num_seconds();
             tracing::warn!("this machine's clock is {off} s off the broker's; the broker's is used");
         }
-        if thought - self.clock.at(round_trip.after) > WENT_BACK {
+        if thought - self.clock.at(round_trip.after) > SET_BACK {
             self.plan_anew();
         }
     }
 
     /// Logs a warning once, until the same subject has succeeded.
-    fn tell_once(&mut self, about: About, text: String) {
-        let warning = (about, text);
-        if self.told.len() < 1_000 && !self.told.contains(&warning) {
+    fn warn_once(&mut self, topic: WarningTopic, text: String) {
+        let warning = (topic, text);
+        if self.logged.len() < 1_000 && !self.logged.contains(&warning) {
             tracing::warn!("{}", warning.1);
-            self.told.insert(warning);
+            self.logged.insert(warning);
         }
     }
 
-    fn goes_well(&mut self, with: About) {
-        self.told.retain(|(about, _)| *about != with);
+    fn on_success(&mut self, topic: WarningTopic) {
+        self.logged.retain(|(logged, _)| *logged != topic);
     }
 }

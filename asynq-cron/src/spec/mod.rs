@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_that_jump_fire_what_a_person_expects() {
+    fn schedules_fire_as_a_person_expects_when_the_clock_jumps() {
         for (zone, spec, after, expected) in [
             // One row for each kind of jump: a gap, an overlap, a midnight that does not exist, a shift by half an hour.
             ("Europe/Berlin", "30 2 * * *", "2026-03-28T12:00:00Z", "2026-03-29T01:00:00Z"),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_are_the_same_for_everybody() {
+    fn intervals_are_the_same_in_every_process() {
         let spec = CronSpec::parse("@every 7s").expect("an interval");
         let times = spec.upcoming_after(at("2026-01-01T00:00:01.5Z"), 3);
         assert!(times.iter().all(|time| time.timestamp() % 7 == 0 && time.timestamp_subsec_nanos() == 0), "{times:?}");
@@ -281,8 +281,8 @@ mod tests {
     }
 
     #[test]
-    fn a_text_that_cannot_be_used_says_why() {
-        for (text, said) in [
+    fn the_error_of_an_invalid_text_gives_the_reason() {
+        for (text, message) in [
             ("60 * * * *", "minute must be 0–59, got 60"),
             ("TZ=europe/berlin 0 9 * * *", "did you mean `Europe/Berlin`?"),
             ("TZ=New_York 0 9 * * *", "did you mean `America/New_York`?"),
@@ -292,7 +292,7 @@ mod tests {
             ("", "empty"),
         ] {
             let error = CronSpec::parse(text).expect_err(text).to_string();
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
         assert_eq!(
             CronSpec::parse_in("TZ=UTC 0 9 * * *", Tz::Europe__Berlin),
@@ -378,13 +378,13 @@ mod tests {
             let spec = spec.expect(text);
             assert_eq!(spec.as_str(), text);
             assert_eq!(CronSpec::parse_compat(text).as_ref(), Ok(&spec));
-            let error = serde_json::to_string(&spec).expect_err("nobody would read it so again");
+            let error = serde_json::to_string(&spec).expect_err("its text would be read in another way");
             assert!(error.to_string().contains("parse_compat"), "{error}");
         }
     }
 
     #[test]
-    fn the_end_of_time_is_no_panic() {
+    fn the_end_of_time_does_not_panic() {
         for text in ["* * * * *", "0 0 29 2 *", "@every 1h", "TZ=Europe/Berlin 0 2 * * *"] {
             for spec in [CronSpec::parse(text), CronSpec::parse_compat(text)] {
                 let spec = spec.expect(text);

@@ -42,9 +42,9 @@ async fn a_server_whose_registry_is_given_says_that_it_has_no_scheduler() {
     ] {
         let before = log.with("does not run where `registry` is given").len();
         drop(builder.build().await.expect("a server"));
-        let said = log.with("does not run where `registry` is given");
-        assert_eq!(said.len() - before, lines, "{said:?}");
-        assert!(said.iter().all(|line| line.contains("scheduler")), "{said:?}");
+        let logged = log.with("does not run where `registry` is given");
+        assert_eq!(logged.len() - before, lines, "{logged:?}");
+        assert!(logged.iter().all(|line| line.contains("scheduler")), "{logged:?}");
     }
 }
 

@@ -59,9 +59,9 @@ fn go_duration(text: &str, start: usize) -> Result<(bool, u64), CronError> {
         let (number, after) = split_where(rest, |c| !(c.is_ascii_digit() || c == '.'));
         let (int, fraction) = number.split_once('.').unwrap_or((number, ""));
         if (int.is_empty() && fraction.is_empty()) || fraction.contains('.') {
-            let shown = if number.is_empty() { after } else { number };
-            let end = begin + shown.len();
-            return error(format!("expected a number with a unit, such as `30s`, found `{shown}`"), begin..end);
+            let found = if number.is_empty() { after } else { number };
+            let end = begin + found.len();
+            return error(format!("expected a number with a unit, such as `30s`, found `{found}`"), begin..end);
         }
         let (unit, after) = split_where(after, |c| c.is_ascii_digit() || c == '.');
         let unit_range = begin + number.len()..begin + number.len() + unit.len();
@@ -96,8 +96,8 @@ fn scaled(int: &str, fraction: &str, size: u64) -> Option<u64> {
     whole.checked_add(part)
 }
 
-fn split_where(text: &str, ends: impl Fn(char) -> bool) -> (&str, &str) {
-    text.split_at(text.find(ends).unwrap_or(text.len()))
+fn split_where(text: &str, is_end: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(is_end).unwrap_or(text.len()))
 }
 
 #[cfg(test)]
@@ -132,8 +132,8 @@ mod tests {
     }
 
     #[test]
-    fn what_no_schedule_can_keep_is_refused() {
-        for (text, said) in [
+    fn an_interval_that_no_schedule_can_have_is_refused() {
+        for (text, message) in [
             ("0s", "at least 1s"),
             ("999ms", "at least 1s"),
             ("1.5s", "whole seconds"),
@@ -143,7 +143,7 @@ mod tests {
             ("300y", "unknown unit"),
         ] {
             let error = read(text, Mode::Default).expect_err(text);
-            assert!(error.contains(said), "{text}: {error}");
+            assert!(error.contains(message), "{text}: {error}");
         }
         assert_eq!(read("1h30m", Mode::Default), Ok(Duration::from_secs(5_400)));
     }

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_moment_is_the_first_that_matches() {
+    fn the_next_time_is_the_first_that_matches() {
         let at = |text: &str| {
             let n: Vec<u32> = text.split(['-', ' ', ':']).filter_map(|n| n.parse().ok()).collect();
             Civil { year: n[0] as i32, month: n[1], day: n[2], hour: n[3], minute: n[4], second: n[5] }

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn each_mistake_in_a_list_is_told() {
+    fn each_mistake_in_a_list_is_reported() {
         let found =
             mistakes("alias = [\"\", 7, \"mail\"], upgrade = [from_v1, |old| old, 5], alias = [], upgrade = []");
         assert_eq!(found.len(), 8, "{found:#?}");

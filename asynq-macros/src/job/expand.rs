@@ -278,8 +278,8 @@ fn backoff(pause: &Pause) -> TokenStream {
 
 fn on_archive(path: &ExprPath) -> TokenStream {
     let task = local("task");
-    let told = quote_spanned!(at(path.span())=> #task.tell(#path));
-    quote!(const ON_ARCHIVE: __rt::Option<__rt::OnArchive<Self>> = __rt::Option::Some(__rt::OnArchive::new(|#task| #told));)
+    let call = quote_spanned!(at(path.span())=> #task.tell(#path));
+    quote!(const ON_ARCHIVE: __rt::Option<__rt::OnArchive<Self>> = __rt::Option::Some(__rt::OnArchive::new(|#task| #call));)
 }
 
 fn options(options: &Options) -> Option<TokenStream> {

@@ -57,7 +57,7 @@ const OF_SCHEDULES: [Known; 5] = [
 ];
 
 /// Words of other frameworks and of the builder, with the options that mean the same here.
-const ELSEWHERE: [(&str, &str); 38] = [
+const SYNONYMS: [(&str, &str); 38] = [
     ("max_retry", "retry"),
     ("max_retries", "retry"),
     ("retries", "retry"),
@@ -98,7 +98,7 @@ const ELSEWHERE: [(&str, &str); 38] = [
     ("krate", "crate"),
 ];
 
-const SCHEDULES_ELSEWHERE: [(&str, &str); 9] = [
+const SCHEDULE_SYNONYMS: [(&str, &str); 9] = [
     ("timezone", "tz"),
     ("time_zone", "tz"),
     ("zone", "tz"),
@@ -153,10 +153,10 @@ pub(super) fn unknown(name: &str, attribute: Attribute) -> String {
     let names = || all(attribute).map(|known| known.name);
     let of_schedules: &[(&str, &str)] = match attribute {
         Attribute::Job => &[],
-        Attribute::Periodic => &SCHEDULES_ELSEWHERE,
+        Attribute::Periodic => &SCHEDULE_SYNONYMS,
     };
-    let elsewhere = of_schedules.iter().chain(&ELSEWHERE).find(|(word, _)| *word == name).map(|(_, ours)| *ours);
-    let meant = elsewhere.or_else(|| nearest(name, names()));
+    let synonym = of_schedules.iter().chain(&SYNONYMS).find(|(word, _)| *word == name).map(|(_, ours)| *ours);
+    let meant = synonym.or_else(|| nearest(name, names()));
     let all = names().collect::<Vec<_>>().join(", ");
     match meant {
         Some(meant) => format!("unknown option `{name}`; did you mean `{meant}`? (options: {all})"),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_means_gets_the_list_and_no_guess() {
+    fn an_unknown_word_gets_the_list_and_no_guess() {
         for written in ["priority", "concurrency", "rate_limit", "x"] {
             let message = unknown(written, Attribute::Job);
             assert!(message.contains("use one of these: queue, retry"), "{written}: {message}");
@@ -209,10 +209,10 @@ mod tests {
 
     #[test]
     fn every_word_of_others_leads_to_an_option_that_exists() {
-        for (word, ours) in ELSEWHERE {
+        for (word, ours) in SYNONYMS {
             assert!(known(ours, Attribute::Job).is_some() && known(word, Attribute::Job).is_none(), "{word} -> {ours}");
         }
-        for (word, ours) in SCHEDULES_ELSEWHERE {
+        for (word, ours) in SCHEDULE_SYNONYMS {
             let of = |name| known(name, Attribute::Periodic);
             assert!(of(ours).is_some() && of(word).is_none(), "{word} -> {ours}");
             assert!(unknown(word, Attribute::Periodic).contains(&format!("did you mean `{ours}`?")));

@@ -88,7 +88,7 @@ impl Parameter {
             let ty = ty.to_token_stream().to_string().replace(' ', "");
             wrong(
                 pattern,
-                &format!("a state is no tuple to take apart; write `{name}: {ty}`, which dereferences to it"),
+                &format!("a state is not a tuple to take apart; write `{name}: {ty}`, which dereferences to it"),
             );
             return Self::Broken { is_argument: false };
         }

@@ -87,10 +87,10 @@ fn now() -> i64 {
     if cfg!(test) {
         return 1_767_225_600;
     }
-    moment(std::env::var("SOURCE_DATE_EPOCH").ok().as_deref(), SystemTime::now())
+    build_time(std::env::var("SOURCE_DATE_EPOCH").ok().as_deref(), SystemTime::now())
 }
 
-fn moment(given: Option<&str>, clock: SystemTime) -> i64 {
+fn build_time(given: Option<&str>, clock: SystemTime) -> i64 {
     let clock = || clock.duration_since(UNIX_EPOCH).ok().and_then(|time| i64::try_from(time.as_secs()).ok());
     given.and_then(|text| text.trim().parse().ok()).or_else(clock).unwrap_or(0)
 }
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn documentation_is_built_at_the_moment_that_the_variable_names() {
+    fn documentation_is_built_at_the_time_that_the_variable_names() {
         let clock = UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         for (given, expected) in [
             (Some("1782864000"), 1_782_864_000),
@@ -131,7 +131,7 @@ mod tests {
             (Some(""), 1_800_000_000),
             (None, 1_800_000_000),
         ] {
-            assert_eq!(moment(given, clock), expected, "{given:?}");
+            assert_eq!(build_time(given, clock), expected, "{given:?}");
         }
     }
 

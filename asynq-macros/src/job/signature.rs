@@ -49,7 +49,7 @@ impl JobSignature {
             reader.wrong(clause, "a job has no type parameters, so it needs no `where`; leave it out");
         }
         if is_contract && kind == Kind::Periodic {
-            reader.wrong(&item.body, "a periodic job needs a body: whoever has the schedule runs it");
+            reader.wrong(&item.body, "a periodic job needs a body: the program that has the schedule runs it");
         }
         Self { parameters, output, is_blocking: sig.asyncness.is_none(), is_contract, health: reader.health }
     }
@@ -130,7 +130,7 @@ impl Reader<'_> {
             {
                 self.wrong(
                     &typed.ty,
-                    "a job without a body is only enqueued here, so nobody gives it this; leave it out",
+                    "a job without a body is only enqueued here, so this program does not supply it; leave it out",
                 );
             }
             match parameter {

@@ -16,7 +16,7 @@ use std::{
 };
 
 #[test]
-fn every_mistake_is_told_as_it_is_written_down() {
+fn every_mistake_gives_the_message_of_its_golden_file() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fail");
     let cases = names(&folder, "rs");
     assert!(cases.len() > 100, "{} has lost its cases: {}", folder.display(), cases.len());
@@ -31,13 +31,13 @@ fn every_mistake_is_told_as_it_is_written_down() {
         }
         let expected = fs::read_to_string(golden).unwrap_or_default();
         if expected != actual {
-            let shown = difference(&expected, &actual);
-            differences.push(format!("tests/fail/{case}.stderr (-) and the messages now (+):\n{shown}"));
+            let lines = difference(&expected, &actual);
+            differences.push(format!("tests/fail/{case}.stderr (-) and the messages now (+):\n{lines}"));
         }
     }
     let count = differences.len();
-    let shown = differences.join("\n");
-    assert!(count == 0, "{count} of {} cases differ; BLESS=1 writes them anew\n\n{shown}", cases.len());
+    let report = differences.join("\n");
+    assert!(count == 0, "{count} of {} cases differ; BLESS=1 writes them anew\n\n{report}", cases.len());
     assert_eq!(names(&folder, "stderr"), cases, "a golden file without a case");
 }
 
@@ -108,11 +108,11 @@ fn difference(expected: &str, actual: &str) -> String {
     let before = expected.iter().zip(&actual).take_while(is_same).count();
     let behind = expected[before..].iter().rev().zip(actual[before..].iter().rev()).take_while(is_same).count();
     let lines = |sign: &str, lines: &[&str]| lines.iter().map(|line| format!("{sign} {line}\n")).collect::<String>();
-    let shown = [
+    let parts = [
         lines(" ", &expected[..before]),
         lines("-", &expected[before..expected.len() - behind]),
         lines("+", &actual[before..actual.len() - behind]),
         lines(" ", &actual[actual.len() - behind..]),
     ];
-    shown.concat()
+    parts.concat()
 }

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_looks_like_a_password_is_not_repeated_and_all_else_is() {
+    fn passwords_are_hidden_and_all_else_is_repeated() {
         for (text, expected) in [
             (
                 "unexpected argument 'redis://jobs:p%40ss@h:1/0' found",

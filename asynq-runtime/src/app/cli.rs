@@ -23,7 +23,7 @@ pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {
     let services = ServiceEntry::linked();
     let matches = match parse(program, &services, std::env::args_os()) {
         Ok(matches) => matches,
-        Err(usage) => return usage.tell(),
+        Err(usage) => return usage.report(),
     };
     match dispatch(&matches, &services, setup) {
         Ok(()) => ExitCode::SUCCESS,
@@ -177,7 +177,7 @@ fn json(help: &str) -> Arg {
 struct Usage(clap::Error);
 
 impl Usage {
-    fn tell(&self) -> ExitCode {
+    fn report(&self) -> ExitCode {
         if let Some(line) = self.missing_service() {
             let _ = writeln!(std::io::stderr(), "error: {line}");
         } else if self.0.use_stderr() {

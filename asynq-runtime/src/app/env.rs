@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_names_its_variable_and_says_what_to_write() {
+    fn the_error_of_an_invalid_variable_names_it_and_says_what_to_write() {
         for (name, text, expected) in [
             ("ASYNQ_QUEUES", "a=0", "ASYNQ_QUEUES: the weight of queue `a` is \"0\"; write a whole number from 1 up"),
             ("ASYNQ_QUEUES", "a=x", "ASYNQ_QUEUES: the weight of queue `a` is \"x\"; write a whole number from 1 up"),

@@ -202,8 +202,8 @@ impl App {
     ///     Ok(app.server(|server| server.on_archive(|task| async move { eprintln!("given up: {}", task.error) })))
     /// }
     /// ```
-    pub fn server(self, tell: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
-        self.with(tell)
+    pub fn server(self, configure: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
+        self.with(configure)
     }
 
     /// Takes from a queue only when all queues of greater weight are empty.
@@ -400,14 +400,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_set_up_holds_where_nothing_else_is_said() {
+    async fn the_set_up_holds_where_no_flag_or_variable_is_set() {
         let server = app(Settings::default()).build().await.unwrap();
         assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (7, vec![("mails", 2)]));
         assert!(server.registry().get("app tests: tidy").is_some());
     }
 
     #[tokio::test]
-    async fn flags_and_environment_replace_what_the_set_up_says() {
+    async fn flags_and_environment_replace_the_values_of_the_set_up() {
         let low = env::Queue { name: "low".into(), weight: 1, limit: None };
         let mails = env::Queue { name: "mails".into(), limit: Some(9), ..low.clone() };
         let queues = Some(vec![low.clone()]);
@@ -416,8 +416,8 @@ mod tests {
         assert_eq!(server.queue_limits().collect::<Vec<_>>(), []);
         let limited = |settings| app(settings).queue_concurrency("mails", 3).queue_concurrency("low", 4);
         let settings = Settings { queues: Some(vec![low, mails]), ..Settings::default() };
-        let told = limited(settings).build().await.unwrap();
-        assert_eq!(told.queue_limits().collect::<Vec<_>>(), [("low", 4), ("mails", 9)]);
+        let server = limited(settings).build().await.unwrap();
+        assert_eq!(server.queue_limits().collect::<Vec<_>>(), [("low", 4), ("mails", 9)]);
         let error = limited(Settings::default()).build().await.unwrap_err().to_string();
         assert!(error.contains("does not serve `low`"), "{error}");
         assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (2, vec![("low", 1)]));
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_cannot_be_read_is_told_unless_a_flag_replaces_it() {
+    fn an_invalid_time_is_an_error_unless_a_flag_replaces_it() {
         let app = |settings| App::with_settings(settings).shutdown_timeout("soon");
         let error = app(Settings::default()).into_builder().unwrap_err().to_string();
         assert!(error.starts_with("App::shutdown_timeout: invalid duration \"soon\""), "{error}");

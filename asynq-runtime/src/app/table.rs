@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn columns_line_up_whatever_the_letters() {
+    fn columns_line_up_with_letters_of_any_width() {
         let mut table = Table::new(&["QUEUE", "SIZE", "STATE"]).right([1]);
         table.row(["größe".into(), "5".into(), "paused".into()]);
         table.row(["a-long-name\n".into(), "12345".into(), String::new()]);

@@ -26,7 +26,7 @@ mod tests {
     use crate::job::RawTask;
 
     #[test]
-    fn it_is_what_an_enqueue_stores() {
+    fn a_bound_task_is_the_one_that_an_enqueue_stores() {
         let task = || PreparedTask::from(RawTask::new("report", "abc").queue("low").task_id("r-1"));
         let bound = task().bind(DateTime::UNIX_EPOCH, 3).expect("a task");
         assert_eq!((bound.queue.as_str(), bound.id.as_str(), bound.message.r#type.as_str()), ("low", "r-1", "report"));

@@ -295,7 +295,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_done_is_told_in_words() {
+    fn the_error_of_a_task_that_is_not_done_says_why() {
         assert_eq!(Outcome::Done(7).done(), Ok(7));
         for (outcome, text) in [
             (Outcome::Archived("boom".into()), "the task was archived: boom"),

@@ -33,8 +33,8 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
         task.unique.or(task.debounce.map(|_| DEBOUNCED)).map(|ttl| UniqueLock { key: unique_key(&queue, &task), ttl });
     check_unique(&task)?;
     check_awaited(&task)?;
-    let deadline = task.deadline.map_or(0, |end| ceil_seconds(moment(end, now)).max(1));
-    let expires = task.expires.map(|end| moment(end, now));
+    let deadline = task.deadline.map_or(0, |end| ceil_seconds(instant(end, now)).max(1));
+    let expires = task.expires.map(|end| instant(end, now));
     check_expires(expires, when, now)?;
     let timeout = match (task.timeout, deadline) {
         (Some(timeout), _) => timeout,
@@ -131,8 +131,8 @@ fn check_awaited(task: &Prepared) -> Result<(), EnqueueError> {
 
 /// Returns how long the task is kept after success. An awaited task is kept long enough to be read.
 fn retention(task: &Prepared) -> Duration {
-    let asked = task.retention.unwrap_or_default();
-    if task.awaited { asked.max(Duration::from_secs(Extra::AWAITED_RETENTION)) } else { asked }
+    let declared = task.retention.unwrap_or_default();
+    if task.awaited { declared.max(Duration::from_secs(Extra::AWAITED_RETENTION)) } else { declared }
 }
 
 /// Checks that a task which is due later does not expire before.
@@ -168,7 +168,7 @@ pub(crate) fn lock_key(queue: &QueueName, name: &str, bytes: Option<&[u8]>) -> S
     key
 }
 
-fn moment(end: Until, now: DateTime<Utc>) -> DateTime<Utc> {
+fn instant(end: Until, now: DateTime<Utc>) -> DateTime<Utc> {
     match end {
         Until::At(at) => at,
         Until::In(span) => add(now, span),

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_apart() {
+    fn each_reason_for_a_missing_result_has_its_own_error() {
         for state in TaskState::ALL {
             let error = read::<Plain>(task(state, Some(&[1, 7]))).err().map(|error| error.to_string());
             let expected = match state {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_result_are_kept_in_the_error() {
+    fn bytes_that_are_not_a_result_are_in_the_error() {
         for (bytes, expected) in [
             (&b"240"[..], "not a postcard payload of asynq-runtime"),
             (&[], "it is empty"),

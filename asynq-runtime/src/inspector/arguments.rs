@@ -33,8 +33,8 @@ impl ArgumentReader {
     /// The shape is malformed, the payload does not have this shape, or it is longer than 1 MiB. The error text contains no value
     /// of the payload.
     pub fn read(&self, r#type: &str, job: Option<&JobDescriptor>, payload: &[u8]) -> Option<Result<Value, String>> {
-        let kept = self.0.get(&(r#type.to_owned(), fingerprint_of(payload)?))?;
-        Some(match &**kept {
+        let lookup = self.0.get(&(r#type.to_owned(), fingerprint_of(payload)?))?;
+        Some(match &**lookup {
             _ if payload.len() > MOST_BYTES => Err(format!("the payload is longer than {MOST_BYTES} bytes")),
             Ok(shape) => show_by_shape(shape, job, payload),
             Err(reason) => Err(reason.clone()),
@@ -70,8 +70,8 @@ impl Inspector {
         let mut found = HashMap::new();
         for (r#type, fingerprint) in wanted {
             match self.shapes.find(&self.broker, r#type, Needs::Fingerprint(fingerprint)).await {
-                Ok(Some(kept)) => {
-                    found.insert((r#type.to_owned(), fingerprint), kept);
+                Ok(Some(lookup)) => {
+                    found.insert((r#type.to_owned(), fingerprint), lookup);
                 }
                 Ok(None) => {}
                 // Each further request would wait as long.
@@ -108,9 +108,9 @@ impl Inspector {
                     reason: reason.to_owned(),
                 };
                 let needs = Needs::of(&task.payload).ok_or_else(|| no_shape("its payload cannot be read"))?;
-                let kept = self.shapes.find(&self.broker, &task.r#type, needs).await?;
-                let kept = kept.ok_or_else(|| no_shape("the broker keeps no shape of it"))?;
-                let shape = kept.as_ref().as_ref().map_err(|reason| no_shape(reason))?;
+                let lookup = self.shapes.find(&self.broker, &task.r#type, needs).await?;
+                let lookup = lookup.ok_or_else(|| no_shape("the broker keeps no shape of it"))?;
+                let shape = lookup.as_ref().as_ref().map_err(|reason| no_shape(reason))?;
                 let written = encode_by_shape(shape, arguments).map_err(|reason| InspectError::Misfit {
                     id: id.clone(),
                     job: task.r#type.clone(),

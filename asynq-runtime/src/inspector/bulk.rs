@@ -176,9 +176,9 @@ impl Bulk {
     /// How many archived tasks a queue keeps unless a server is configured otherwise.
     pub const ARCHIVE_LIMIT: u64 = ArchiveLimit::DEFAULT;
 
-    /// Calls `tell` before the first slice and after each one.
-    pub fn on_progress(mut self, tell: impl FnMut(BulkProgress) + Send + 'static) -> Self {
-        self.progress = Some(Box::new(tell));
+    /// Calls `callback` before the first slice and after each one.
+    pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
+        self.progress = Some(Box::new(callback));
         self
     }
 
@@ -237,11 +237,11 @@ impl Bulk {
             chosen,
             action,
             room,
-            tell: progress,
+            callback: progress,
             progress: BulkProgress { total, ..BulkProgress::default() },
             more,
         };
-        bulk.tell();
+        bulk.report_progress();
         Ok(bulk)
     }
 }
@@ -273,7 +273,7 @@ pub struct RunningBulk {
     action: BulkAction,
     /// The archive as it was at the start.
     room: ArchiveRoom,
-    tell: Option<OnProgress>,
+    callback: Option<OnProgress>,
     progress: BulkProgress,
     more: bool,
 }
@@ -310,7 +310,7 @@ impl RunningBulk {
         let slice = answer.map_err(|source| InspectError::Interrupted { done: self.progress.into(), source })?;
         self.more = slice.more && slice != BulkSlice { more: true, ..BulkSlice::default() };
         self.progress.add(slice);
-        self.tell();
+        self.report_progress();
         Ok(Some(self.progress))
     }
 
@@ -334,9 +334,9 @@ impl RunningBulk {
         Ok(BulkReport { left, beyond_archive_limit: archived.saturating_sub(room.limit), ..done })
     }
 
-    fn tell(&mut self) {
-        if let Some(tell) = &mut self.tell {
-            tell(self.progress);
+    fn report_progress(&mut self) {
+        if let Some(callback) = &mut self.callback {
+            callback(self.progress);
         }
     }
 }

@@ -308,7 +308,7 @@ mod tests {
     use crate::broker::BrokerErrorKind;
 
     #[test]
-    fn an_unfit_state_is_told_with_what_to_do_instead() {
+    fn the_error_of_an_unfit_state_says_what_to_do_instead() {
         for (change, state, expected) in [
             (TaskChange::Run, TaskState::Active, "cannot run task `t1`: it is running already"),
             (TaskChange::Run, TaskState::Pending, "cannot run task `t1`: it is pending already"),

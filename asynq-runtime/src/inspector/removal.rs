@@ -79,9 +79,10 @@ impl QueueRemoval {
         self
     }
 
-    /// Calls `tell` at the start and after each slice of tasks. Tasks that are enqueued in the meantime are added to the total.
-    pub fn on_progress(mut self, tell: impl FnMut(BulkProgress) + Send + 'static) -> Self {
-        self.progress = Some(Box::new(tell));
+    /// Calls `callback` at the start and after each slice of tasks. Tasks that are enqueued in the meantime are added to the
+    /// total.
+    pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
+        self.progress = Some(Box::new(callback));
         self
     }
 
@@ -119,7 +120,7 @@ impl QueueRemoval {
 async fn empty(
     inspector: &Inspector,
     queue: &QueueName,
-    mut tell: Option<OnProgress>,
+    mut callback: Option<OnProgress>,
 ) -> Result<RemovedQueue, InspectError> {
     let mut progress = BulkProgress::default();
     for _ in 0..ROUNDS {
@@ -139,8 +140,8 @@ async fn empty(
                 progress.ghosts = before.ghosts + part.ghosts;
                 progress.done = before.done + part.done;
                 progress.total = progress.total.max(progress.done);
-                if let Some(tell) = &mut tell {
-                    tell(progress);
+                if let Some(callback) = &mut callback {
+                    callback(progress);
                 }
             }
         }

@@ -243,8 +243,8 @@ impl Statistics {
             "running_left_out": self.running_left_out,
         });
         if !self.unreadable.is_empty() {
-            let told = |queue: &UnreadableQueue| json!({ "queue": queue.name.as_str(), "error": queue.error });
-            value["unreadable"] = self.unreadable.iter().map(told).collect();
+            let to_json_row = |queue: &UnreadableQueue| json!({ "queue": queue.name.as_str(), "error": queue.error });
+            value["unreadable"] = self.unreadable.iter().map(to_json_row).collect();
         }
         value
     }
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_said_is_null() {
+    fn an_unset_value_is_null() {
         let states = vec![ServerState::new(ServerInfo::default(), vec![WorkerInfo::default()])];
         let json = Statistics::of(String::new(), at(0, 0), Vec::new(), states).to_json();
         assert_eq!(
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_out_is_counted_and_the_longest_runs_stay() {
+    fn omitted_runs_are_counted_and_the_longest_runs_stay() {
         let worker =
             |n: i64| WorkerInfo { task_id: n.to_string(), start_time: Some(at(-n, 0).into()), ..WorkerInfo::default() };
         let workers = (1..=10_002).map(worker).collect();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_left_out_with_the_reason() {
+    fn an_unreadable_payload_is_left_out_with_the_reason() {
         let mut other = note("x").to_vec();
         other[1] ^= 1;
         let (tasks, left_out) = made(&[note("a"), other.into(), b"{"[..].into(), note("b")], 1000);

@@ -48,12 +48,17 @@ pub struct OnArchive<J: Job>(fn(ArchivedTask<J>) -> BoxFuture<'static, ()>);
 
 impl<J: Job> OnArchive<J> {
     /// Wraps a function that passes the task on with [`ArchivedTask::tell`].
-    pub const fn new(tell: fn(ArchivedTask<J>) -> BoxFuture<'static, ()>) -> Self {
-        Self(tell)
+    pub const fn new(function: fn(ArchivedTask<J>) -> BoxFuture<'static, ()>) -> Self {
+        Self(function)
     }
 
-    pub(super) fn tell(&self, ctx: JobContext, kept: Option<&ShapeLookup>, error: JobError) -> BoxFuture<'static, ()> {
-        (self.0)(ArchivedTask { job: resolve(ctx.payload(), kept), ctx, error })
+    pub(super) fn call(
+        &self,
+        ctx: JobContext,
+        lookup: Option<&ShapeLookup>,
+        error: JobError,
+    ) -> BoxFuture<'static, ()> {
+        (self.0)(ArchivedTask { job: resolve(ctx.payload(), lookup), ctx, error })
     }
 }
 

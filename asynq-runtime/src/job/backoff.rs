@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_as_it_is_declared() {
+    fn a_backoff_is_displayed_as_it_is_declared() {
         let s = Duration::from_secs;
         for (backoff, text) in [
             (Backoff::constant(s(30)), "30s"),

@@ -30,8 +30,8 @@ use crate::propagation;
 /// runtime use its own threads: its clock may be paused, and would advance while a thread of another runtime works.
 #[derive(Debug, Clone)]
 pub struct BlockingPool {
-    places: Arc<Semaphore>,
-    busy: Arc<Busy>,
+    permits: Arc<Semaphore>,
+    busy: Arc<RunningThreads>,
     threads: Arc<Threads>,
 }
 
@@ -74,26 +74,26 @@ impl Drop for Threads {
 
 /// The threads that were started through one handle and its clones.
 #[derive(Default)]
-struct Busy {
+struct RunningThreads {
     threads: AtomicUsize,
     /// Notified when the last thread has returned.
     none: Notify,
     /// Dropped when the last thread returns.
-    kept: Mutex<Vec<Box<dyn Any + Send>>>,
+    guards: Mutex<Vec<Box<dyn Any + Send>>>,
     /// How many results were neither taken nor dropped since their threads were started.
     results: AtomicUsize,
 }
 
-impl fmt::Debug for Busy {
+impl fmt::Debug for RunningThreads {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Busy").field("threads", &self.threads).finish_non_exhaustive()
+        f.debug_struct("RunningThreads").field("threads", &self.threads).finish_non_exhaustive()
     }
 }
 
-impl Busy {
-    fn let_go(&self) {
-        let kept = std::mem::take(&mut *self.kept.lock().unwrap_or_else(PoisonError::into_inner));
-        drop(kept);
+impl RunningThreads {
+    fn release_guards(&self) {
+        let guards = std::mem::take(&mut *self.guards.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(guards);
     }
 }
 
@@ -102,7 +102,7 @@ impl BlockingPool {
     pub fn new(limit: usize) -> Self {
         let limit = limit.clamp(1, Semaphore::MAX_PERMITS);
         Self {
-            places: Arc::new(Semaphore::new(limit)),
+            permits: Arc::new(Semaphore::new(limit)),
             busy: Arc::default(),
             threads: Arc::new(Threads { limit, runtime: OnceLock::new() }),
         }
@@ -110,14 +110,14 @@ impl BlockingPool {
 
     /// Returns a handle for one attempt, which shares the permits and counts its own threads.
     pub(crate) fn for_attempt(&self) -> Self {
-        Self { places: Arc::clone(&self.places), busy: Arc::default(), threads: Arc::clone(&self.threads) }
+        Self { permits: Arc::clone(&self.permits), busy: Arc::default(), threads: Arc::clone(&self.threads) }
     }
 
     /// Drops `guard` when no thread of this handle is left, at once if there is none.
     pub(crate) fn keep_until_idle(&self, guard: Box<dyn Any + Send>) {
-        self.busy.kept.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
+        self.busy.guards.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
         if self.busy() == 0 {
-            self.busy.let_go();
+            self.busy.release_guards();
         }
     }
 
@@ -144,14 +144,14 @@ impl BlockingPool {
     }
 
     async fn enter(&self) -> Option<ThreadPermit> {
-        let permit = Arc::clone(&self.places).acquire_owned().await.ok()?;
+        let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
         self.busy.threads.fetch_add(1, Ordering::AcqRel);
         Some(ThreadPermit { _permit: permit, busy: Arc::clone(&self.busy) })
     }
 
     /// Returns how many more jobs could start now.
     pub fn available(&self) -> usize {
-        self.places.available_permits()
+        self.permits.available_permits()
     }
 }
 
@@ -165,23 +165,23 @@ impl Default for BlockingPool {
 /// The permit of one thread, released when the thread returns.
 struct ThreadPermit {
     _permit: OwnedSemaphorePermit,
-    busy: Arc<Busy>,
+    busy: Arc<RunningThreads>,
 }
 
 impl Drop for ThreadPermit {
     fn drop(&mut self) {
         if self.busy.threads.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.busy.let_go();
+            self.busy.release_guards();
             self.busy.none.notify_waiters();
         }
     }
 }
 
 /// Counts as a result of its handle until it is dropped.
-struct OwedResult(Arc<Busy>);
+struct OwedResult(Arc<RunningThreads>);
 
 impl OwedResult {
-    fn new(busy: &Arc<Busy>) -> Self {
+    fn new(busy: &Arc<RunningThreads>) -> Self {
         busy.results.fetch_add(1, Ordering::AcqRel);
         Self(Arc::clone(busy))
     }

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn clones_are_asked_together_before_and_while_somebody_waits() {
+    async fn a_cancel_reaches_all_clones_before_and_during_a_wait() {
         let cancel = Cancel::default();
         let other = cancel.clone();
         assert!(!other.is_cancelled());
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn one_made_of_a_token_is_asked_for_by_it() {
+    fn a_cancel_made_of_a_token_is_cancelled_by_the_token() {
         let token = CancellationToken::new();
         let cancel = Cancel::from(token.clone());
         token.cancel();

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_of_ones_own_remembers_what_was_saved() {
+    async fn a_checkpoint_without_a_context_remembers_its_last_value() {
         let cursor = Checkpoint::new(None);
         assert_eq!(cursor.get(), None);
         cursor.save(7_u64).await.unwrap();

@@ -369,10 +369,10 @@ mod tests {
     #[tokio::test]
     async fn a_result_is_owed_until_it_is_taken_or_unwanted_and_its_thread_has_returned_by_then() {
         for round in 0..100 {
-            let (ctx, (open, gate)) = (context(TaskMessage::default()), mpsc::channel::<()>());
+            let (ctx, (open, receiver)) = (context(TaskMessage::default()), mpsc::channel::<()>());
             // A task that polls without end is deferred by tokio now and then.
             tokio::task::yield_now().await;
-            let mut job = Box::pin(run_blocking(&ctx, move |_| Ok((round, gate.recv().is_ok()))));
+            let mut job = Box::pin(run_blocking(&ctx, move |_| Ok((round, receiver.recv().is_ok()))));
             let looked = poll_fn(|cx| Poll::Ready(job.as_mut().poll(cx))).await;
             let pool = ctx.blocking_pool();
             assert_eq!((looked.is_pending(), pool.busy(), pool.owes_a_result()), (true, 1, true), "round {round}");
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_is_told_that_the_worker_leaves_before_it_is_cancelled() {
+    async fn a_context_learns_that_the_worker_leaves_before_it_is_cancelled() {
         for what in [|ctx: &JobContext| ctx.0.parts.stopping.cancel(), |ctx: &JobContext| ctx.0.parts.cancel.cancel()] {
             let ctx = context(TaskMessage::default());
             assert!(!ctx.is_stopping());
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_beside_an_attempt_is_found_by_its_type() {
+    fn an_extension_of_an_attempt_is_found_by_its_type() {
         let ctx = context(TaskMessage::default());
         ctx.insert("span");
         let other = ctx.clone();

@@ -29,7 +29,7 @@ pub type RunResult = JobResult<Option<Bytes>>;
 type Started = Result<BoxFuture<'static, RunResult>, PayloadError>;
 
 /// Calls a job's own function for archived tasks, with the shape of the arguments that the broker keeps.
-pub(crate) type TellArchived = fn(JobContext, Option<&ShapeLookup>, JobError) -> BoxFuture<'static, ()>;
+pub(crate) type OnArchiveFn = fn(JobContext, Option<&ShapeLookup>, JobError) -> BoxFuture<'static, ()>;
 
 /// Everything a program knows about a job, without its type.
 #[derive(Clone, Copy)]
@@ -57,7 +57,7 @@ pub struct JobDescriptor {
     start: fn(&[u8], JobContext) -> Started,
     start_earlier: fn(&[u8], Option<&ShapeLookup>, JobContext) -> Started,
     reads: fn(&[u8], Option<&ShapeLookup>) -> Result<(), PayloadError>,
-    tell_archived: Option<TellArchived>,
+    on_archive: Option<OnArchiveFn>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     fingerprint: fn() -> Arc<Fingerprint>,
@@ -84,7 +84,7 @@ impl JobDescriptor {
             start: start::<J>,
             start_earlier: start_earlier::<J>,
             reads: reads::<J>,
-            tell_archived: if J::ON_ARCHIVE.is_some() { Some(tell_archived::<J>) } else { None },
+            on_archive: if J::ON_ARCHIVE.is_some() { Some(on_archive::<J>) } else { None },
             prepare: prepare::<J>,
             show: show::<J>,
             fingerprint: Fingerprint::of::<J>,
@@ -109,10 +109,10 @@ impl JobDescriptor {
     pub(crate) fn start_earlier(
         &self,
         payload: &[u8],
-        kept: Option<&ShapeLookup>,
+        lookup: Option<&ShapeLookup>,
         ctx: JobContext,
     ) -> Result<BoxFuture<'static, RunResult>, PayloadError> {
-        (self.start_earlier)(payload, kept, ctx)
+        (self.start_earlier)(payload, lookup, ctx)
     }
 
     /// Checks that the job can run a payload of this shape.
@@ -120,13 +120,13 @@ impl JobDescriptor {
     /// # Errors
     ///
     /// Those arguments cannot become this job's.
-    pub(crate) fn reads(&self, payload: &[u8], kept: Option<&ShapeLookup>) -> Result<(), PayloadError> {
-        (self.reads)(payload, kept)
+    pub(crate) fn reads(&self, payload: &[u8], lookup: Option<&ShapeLookup>) -> Result<(), PayloadError> {
+        (self.reads)(payload, lookup)
     }
 
     /// Returns the function that calls the job's own function for archived tasks, if the job has one.
-    pub(crate) fn tell_archived(&self) -> Option<TellArchived> {
-        self.tell_archived
+    pub(crate) fn on_archive(&self) -> Option<OnArchiveFn> {
+        self.on_archive
     }
 
     /// Returns a task of arguments written as JSON, such as those of `enqueue` on the command line, checked against the
@@ -189,17 +189,17 @@ fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Started {
     Ok(attempt(decode_arguments::<J>(payload)?, ctx))
 }
 
-fn start_earlier<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>, ctx: JobContext) -> Started {
-    Ok(attempt(resolve::<J>(payload, kept)?, ctx))
+fn start_earlier<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>, ctx: JobContext) -> Started {
+    Ok(attempt(resolve::<J>(payload, lookup)?, ctx))
 }
 
-fn reads<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>) -> Result<(), PayloadError> {
-    resolve::<J>(payload, kept).map(drop)
+fn reads<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> Result<(), PayloadError> {
+    resolve::<J>(payload, lookup).map(drop)
 }
 
-fn tell_archived<J: Job>(ctx: JobContext, kept: Option<&ShapeLookup>, error: JobError) -> BoxFuture<'static, ()> {
+fn on_archive<J: Job>(ctx: JobContext, lookup: Option<&ShapeLookup>, error: JobError) -> BoxFuture<'static, ()> {
     match J::ON_ARCHIVE {
-        Some(function) => function.tell(ctx, kept, error),
+        Some(function) => function.call(ctx, lookup, error),
         None => Box::pin(std::future::ready(())),
     }
 }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_raw_task_tells_what_it_was_given() {
+    fn a_raw_task_returns_the_values_that_it_was_given() {
         let task = RawTask::new("image:resize", &b"{}"[..]).header("trace", "abc");
         assert_eq!(
             (task.name(), task.payload(), task.header_value("trace")),

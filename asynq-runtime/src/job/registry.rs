@@ -294,7 +294,7 @@ mod tests {
     job!(Bye "mail:bye");
 
     #[test]
-    fn two_jobs_of_one_name_are_told_with_both_places_whatever_the_order() {
+    fn the_error_of_two_jobs_of_one_name_has_both_places_in_any_order() {
         let (first, second) =
             (JobDescriptor::of::<Welcome>("src/a.rs", 3), JobDescriptor::of::<AlsoWelcome>("src/b.rs", 7));
         for jobs in [[first, second], [second, first]] {
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_state_is_told_with_the_job_its_place_and_the_type() {
+    fn the_error_of_a_missing_state_names_the_job_its_place_and_the_type() {
         let registry = Registry::from_descriptors([JobDescriptor::of::<Bye>("src/mail.rs", 12)]).unwrap();
         let mut states = StateMap::default();
         states.insert("of another type");
@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_postcard_cannot_carry_is_told_with_its_name_before_the_first_task() {
+    fn a_type_that_postcard_cannot_carry_is_named_before_the_first_task() {
         let registry = Registry::from_descriptors([JobDescriptor::of::<Show>("src/page.rs", 7)]).unwrap();
         let error = registry.check_codecs().unwrap_err().to_string();
         assert!(error.starts_with("job `show` (src/page.rs:7) has an argument of `Page`"), "{error}");

@@ -39,21 +39,21 @@ impl Needs {
 /// A shape that the broker keeps, or why it cannot be used.
 pub(crate) type ShapeLookup = Result<ShapeDocument, String>;
 
-/// Reads arguments of another shape, by serde's rules or by an upgrade. `kept` is their shape as the broker keeps it.
+/// Reads arguments of another shape, by serde's rules or by an upgrade. `lookup` is their shape as the broker keeps it.
 ///
 /// # Errors
 ///
 /// As [`decode_arguments`], if no shape is kept; [`PayloadError::Unresolved`] if the kept shape does not help.
-pub(crate) fn resolve<J: Job>(payload: &[u8], kept: Option<&ShapeLookup>) -> Result<J, PayloadError> {
+pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> Result<J, PayloadError> {
     let unknown = match decode_arguments::<J>(payload) {
         Err(error) if error.is_of_another_version() => error,
         decided => return decided,
     };
     let Some((found, arguments)) = split(payload) else {
-        let before = kept.and_then(|kept| kept.as_ref().ok()?.argument.as_deref());
+        let before = lookup.and_then(|lookup| lookup.as_ref().ok()?.argument.as_deref());
         return by_name(payload, before).ok_or(unknown);
     };
-    let read = match kept {
+    let read = match lookup {
         None => return Err(unknown),
         Some(Err(reason)) => Err(reason.clone()),
         Some(Ok(document)) => by_shape(document, arguments),

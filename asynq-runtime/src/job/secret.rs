@@ -84,7 +84,7 @@ impl<T> fmt::Display for Secret<T> {
 
 impl<T: Serialize> Serialize for Secret<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        if SHOWN.get() { serializer.serialize_str(HIDDEN) } else { self.0.serialize(serializer) }
+        if HIDES_SECRETS.get() { serializer.serialize_str(HIDDEN) } else { self.0.serialize(serializer) }
     }
 }
 
@@ -116,7 +116,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for SecretVisitor<T> {
 
 thread_local! {
     /// Whether this thread serialises for people now.
-    static SHOWN: Cell<bool> = const { Cell::new(false) };
+    static HIDES_SECRETS: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Serialises a value for people: secrets in it are hidden.
@@ -126,11 +126,11 @@ pub(super) fn for_people<T>(serialise: impl FnOnce() -> T) -> T {
 
     impl Drop for Before {
         fn drop(&mut self) {
-            SHOWN.set(self.0);
+            HIDES_SECRETS.set(self.0);
         }
     }
 
-    let _before = Before(SHOWN.replace(true));
+    let _before = Before(HIDES_SECRETS.replace(true));
     serialise()
 }
 

@@ -66,7 +66,7 @@ fn servers_of_one_program_share_the_metrics_of_a_job() {
 }
 
 #[test]
-fn what_becomes_of_a_task_has_one_word() {
+fn each_outcome_of_a_task_has_one_word() {
     let retry = |counted| Action::Retry { delay: Duration::ZERO, error: None, counted, extra: Extra::default() };
     for (action, is_revoked, expected) in [
         (Action::Done, false, "done"),
@@ -107,7 +107,7 @@ fn enqueues_are_counted_by_type_and_failures_by_reason() {
 }
 
 #[test]
-fn a_share_counts_until_it_is_dropped_and_a_late_recorder_is_told() {
+fn a_share_counts_until_it_is_dropped_and_a_late_recorder_gets_its_value() {
     static OF_TEST: total::Total = total::Total::new("asynq_of_a_test");
     let (one, two) = (OF_TEST.share(), OF_TEST.share());
     one.set(3);
@@ -148,7 +148,7 @@ fn every_metric_is_described_once_to_each_recorder_and_named_for_its_kind() {
 }
 
 #[test]
-fn ticks_are_counted_by_what_became_of_them_and_the_last_one_is_told() {
+fn ticks_are_counted_by_outcome_and_the_last_one_has_its_time() {
     let at = chrono::DateTime::from_timestamp(1_800_000_000, 0).expect("a time");
     let text = recorded(|| {
         ticks("metrics:tick", TickOutcome::Enqueued, 1);
@@ -165,7 +165,7 @@ fn ticks_are_counted_by_what_became_of_them_and_the_last_one_is_told() {
 }
 
 #[test]
-fn a_recorder_that_is_installed_later_gets_what_is_counted_from_then_on() {
+fn a_recorder_that_is_installed_later_gets_the_counts_from_then_on() {
     let jobs = JobMetricsMap::new(["metrics:late"]);
     let job = Arc::clone(jobs.get("metrics:late").expect("named"));
     job.begin(None).end(Outcome::Done);
@@ -173,10 +173,10 @@ fn a_recorder_that_is_installed_later_gets_what_is_counted_from_then_on() {
     has(&text, "asynq_job_outcomes_total{type=\"metrics:late\",outcome=\"done\"} 1");
 }
 
-/// `cargo test --release -p asynq-runtime --lib metrics::tests::what_it_costs -- --ignored --nocapture`
+/// `cargo test --release -p asynq-runtime --lib metrics::tests::cost_of_each_metric -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]
-fn what_it_costs() {
+fn cost_of_each_metric() {
     fn per_task(what: &str) {
         const N: u32 = 1_000_000;
         let jobs = JobMetricsMap::new(["metrics:cost"]);

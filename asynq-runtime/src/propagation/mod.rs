@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_a_job_enqueues_carries_the_context_of_its_task_on() {
+    async fn a_task_that_a_job_enqueues_carries_the_trace_context_on() {
         let owned = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let task = [("a", "b"), (TRACEPARENT, PARENT), (TRACESTATE, "vendor=1")];
         let both = [owned(TRACEPARENT, PARENT), owned(TRACESTATE, "vendor=1")];
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_no_trace_context_goes_nowhere() {
+    async fn an_invalid_trace_context_is_not_passed_on() {
         let long = format!("a={}", "b".repeat(600));
         for hostile in ["", "00", "\u{0}", "00-zz", &"0".repeat(55), &format!("{PARENT}\n"), &format!("{PARENT}-x")] {
             assert!(enqueued_in(&[(TRACEPARENT, hostile)], &[]).await.is_empty(), "{hostile:?}");
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_thread_that_blocks_takes_it_along() {
+    async fn a_blocking_thread_has_the_trace_context() {
         let task = message(&[(TRACEPARENT, PARENT)]);
         let found = carrying(&task, async {
             let carried = carried();

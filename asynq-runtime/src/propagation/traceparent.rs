@@ -46,7 +46,7 @@ mod tests {
     const GOOD: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
     #[test]
-    fn a_traceparent_is_what_the_standard_says_and_nothing_else() {
+    fn only_the_traceparents_of_the_standard_are_read() {
         let sampled = TraceParent {
             trace_id: 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736,
             span_id: 0x00f0_67aa_0ba9_02b7,

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// How many bytes of a payload are shown to other programs at most.
-const SHOWN_PAYLOAD: usize = 1024;
+const PAYLOAD_EXCERPT: usize = 1024;
 
 /// The tasks that a server holds, and the slots that the running ones take.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ pub(crate) struct ActiveRuns {
     /// Slots that each queue's tasks take; no entry = none.
     used_by: Option<Mutex<HashMap<QueueName, usize>>>,
     /// How many tasks the server has held so far.
-    held: AtomicU64,
+    dequeued: AtomicU64,
     /// The quarantined task that was started and whose outcome the broker has not taken: a crash before that is charged to it.
     quarantined: Mutex<Option<RunKey>>,
     /// Notified when a slot becomes free; only the fetcher waits for it.
@@ -64,7 +64,7 @@ pub(crate) struct ActiveRun {
 #[repr(u8)]
 enum Phase {
     /// Dequeued, not started.
-    Held,
+    Dequeued,
     Running,
     /// Ended, and the broker has not taken the outcome yet.
     Settling,
@@ -95,7 +95,7 @@ impl ActiveRun {
     }
 
     /// Changes the phase to `next`, unless the run has ended or was lost before. Of several concurrent calls one succeeds.
-    fn go_on(&self, next: Phase) -> bool {
+    fn advance(&self, next: Phase) -> bool {
         let may = |phase| (phase < Phase::Settling as u8).then_some(next as u8);
         self.phase.fetch_update(Ordering::AcqRel, Ordering::Acquire, may).is_ok()
     }
@@ -103,7 +103,7 @@ impl ActiveRun {
     /// Marks the run as ended, or as never started: its outcome is next. Returns `false` if the run was lost or requeued, so
     /// that its outcome is not wanted.
     pub(crate) fn settling(&self) -> bool {
-        self.go_on(Phase::Settling)
+        self.advance(Phase::Settling)
     }
 
     /// Keeps the settlement with which the attempt has ended.
@@ -130,7 +130,7 @@ impl ActiveRuns {
             slots,
             used: AtomicUsize::new(0),
             used_by: has_limits.then(Mutex::default),
-            held: AtomicU64::new(0),
+            dequeued: AtomicU64::new(0),
             quarantined: Mutex::default(),
             freed: Notify::new(),
             emptied: Notify::new(),
@@ -157,13 +157,13 @@ impl ActiveRuns {
         self.quarantined().is_some()
     }
 
-    /// Waits until a slot has become free since the last call, or until [`poke`](Self::poke) is called.
+    /// Waits until a slot has become free since the last call, or until [`wake_fetcher`](Self::wake_fetcher) is called.
     pub(crate) async fn freed(&self) {
         self.freed.notified().await;
     }
 
     /// Wakes the fetcher.
-    pub(crate) fn poke(&self) {
+    pub(crate) fn wake_fetcher(&self) {
         self.freed.notify_one();
     }
 
@@ -184,18 +184,18 @@ impl ActiveRuns {
             attempt,
             stop: Stop::new(),
             since: now,
-            place: self.held.fetch_add(1, Ordering::AcqRel),
-            phase: AtomicU8::new(Phase::Held as u8),
+            place: self.dequeued.fetch_add(1, Ordering::AcqRel),
+            phase: AtomicU8::new(Phase::Dequeued as u8),
             decided: Mutex::default(),
         };
-        let held: Vec<Arc<ActiveRun>> = attempts.into_iter().map(hold).map(Arc::new).collect();
-        self.lock().extend(held.iter().map(|task| (task.attempt.key.clone(), Arc::clone(task))));
-        held
+        let tasks: Vec<Arc<ActiveRun>> = attempts.into_iter().map(hold).map(Arc::new).collect();
+        self.lock().extend(tasks.iter().map(|task| (task.attempt.key.clone(), Arc::clone(task))));
+        tasks
     }
 
     /// Gives a held task a slot. Returns `false` if the task was lost meanwhile.
     pub(crate) fn start(&self, task: &ActiveRun) -> bool {
-        if !task.go_on(Phase::Running) {
+        if !task.advance(Phase::Running) {
             return false;
         }
         self.used.fetch_add(1, Ordering::AcqRel);
@@ -225,7 +225,7 @@ impl ActiveRuns {
         if self.used.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.emptied.notify_waiters();
         }
-        self.poke();
+        self.wake_fetcher();
     }
 
     /// Removes runs whose outcomes the broker took, or whose tasks another server has.
@@ -239,7 +239,7 @@ impl ActiveRuns {
     /// Lets the next quarantined task come if `task` was the quarantined one.
     fn end_quarantine(&self, task: &ActiveRun) {
         if task.attempt.is_quarantined() && self.quarantined().take_if(|key| *key == task.attempt.key).is_some() {
-            self.poke();
+            self.wake_fetcher();
         }
     }
 
@@ -248,7 +248,7 @@ impl ActiveRuns {
     pub(crate) fn lose(&self, key: &RunKey) -> bool {
         let mut live = self.lock();
         match live.get(key) {
-            Some(run) if run.go_on(Phase::Lost) => {
+            Some(run) if run.advance(Phase::Lost) => {
                 run.stop.stop(Why::Lost);
                 live.remove(key);
                 true
@@ -275,7 +275,7 @@ impl ActiveRuns {
     pub(crate) fn abandon(&self) {
         self.stop_all(Why::Lost);
         for (_, run) in self.lock().drain() {
-            run.go_on(Phase::Lost);
+            run.advance(Phase::Lost);
         }
     }
 
@@ -302,7 +302,7 @@ impl ActiveRuns {
     }
 
     /// Returns the running tasks as beats show them to other programs.
-    pub(crate) fn shown(&self, server: &ServerName) -> Vec<WorkerInfo> {
+    pub(crate) fn worker_infos(&self, server: &ServerName) -> Vec<WorkerInfo> {
         let live = self.lock();
         let running = live.iter().filter(|(_, run)| run.is_running());
         running
@@ -313,10 +313,10 @@ impl ActiveRuns {
                 server_id: server.server_id.clone(),
                 task_id: key.id.as_str().to_owned(),
                 task_type: message.r#type.clone(),
-                task_payload: shown_payload(&message.payload),
+                task_payload: payload_excerpt(&message.payload),
                 queue: key.queue.as_str().to_owned(),
                 start_time: Some(since.into()),
-                deadline: Some(AttemptDeadline::of(message, since).moment().into()),
+                deadline: Some(AttemptDeadline::of(message, since).at().into()),
             })
             .collect()
     }
@@ -334,8 +334,8 @@ impl ActiveRuns {
     }
 }
 
-fn shown_payload(payload: &Bytes) -> Bytes {
-    payload.slice(..payload.len().min(SHOWN_PAYLOAD))
+fn payload_excerpt(payload: &Bytes) -> Bytes {
+    payload.slice(..payload.len().min(PAYLOAD_EXCERPT))
 }
 
 #[cfg(test)]
@@ -364,19 +364,19 @@ mod tests {
     #[test]
     fn tasks_of_one_id_in_two_queues_live_side_by_side() {
         let runs = ActiveRuns::new(4, true);
-        let held = runs.hold([attempt("a", "same"), attempt("b", "same")], Utc::now());
-        assert!(held.iter().all(|task| runs.start(task)));
+        let tasks = runs.hold([attempt("a", "same"), attempt("b", "same")], Utc::now());
+        assert!(tasks.iter().all(|task| runs.start(task)));
         assert_eq!((runs.running(), runs.free()), (2, 2));
-        assert!(held[0].settling());
-        runs.forget([&held[0].attempt.key]);
+        assert!(tasks[0].settling());
+        runs.forget([&tasks[0].attempt.key]);
         // The other run is still extended, and can still be cancelled.
-        assert_eq!(runs.keys(), std::slice::from_ref(&held[1].attempt.key));
+        assert_eq!(runs.keys(), std::slice::from_ref(&tasks[1].attempt.key));
         assert_eq!(runs.cancel(&TaskId::from_wire("same")), 1);
         assert!(!runs.is_empty());
     }
 
     #[test]
-    fn a_task_is_late_by_the_clock_that_saw_more_of_its_lease() {
+    fn a_task_is_late_by_the_clock_on_which_more_of_its_lease_passed() {
         let taken = DateTime::from_timestamp_nanos(1);
         let part = Duration::from_secs(3_600);
         let task = ActiveRuns::new(1, true).hold([attempt("a", "1")], taken).remove(0);
@@ -393,7 +393,7 @@ mod tests {
         let queue = &a.attempt.key.queue;
         assert!(runs.start(&a));
         assert!(runs.lose(&a.attempt.key));
-        assert_eq!((a.stop.is_asked(), a.stop.why()), (true, Why::Lost));
+        assert_eq!((a.stop.is_requested(), a.stop.why()), (true, Why::Lost));
         assert!(!a.settling());
         // The slot becomes free when the job has ended, not before.
         assert_eq!((runs.free(), runs.running_of(queue)), (0, 1));
@@ -406,20 +406,20 @@ mod tests {
     fn the_next_quarantined_task_may_start_when_the_broker_has_the_outcome_of_the_last() {
         let runs = ActiveRuns::new(4, true);
         let quarantined = |id| Attempt { crashes: Extra::DEFAULT_MAX_CRASHES - 1, ..attempt("a", id) };
-        let held = runs.hold([quarantined("1"), quarantined("2"), quarantined("3")], Utc::now());
-        assert!(!runs.quarantined_runs() && runs.start(&held[0]) && runs.quarantined_runs());
+        let tasks = runs.hold([quarantined("1"), quarantined("2"), quarantined("3")], Utc::now());
+        assert!(!runs.quarantined_runs() && runs.start(&tasks[0]) && runs.quarantined_runs());
         // A quarantined task that came beside it is requeued without having begun.
-        assert!(held[1].settling());
-        runs.forget([&held[1].attempt.key]);
+        assert!(tasks[1].settling());
+        runs.forget([&tasks[1].attempt.key]);
         assert!(runs.quarantined_runs());
-        assert!(held[0].settling());
-        runs.release(&held[0]);
+        assert!(tasks[0].settling());
+        runs.release(&tasks[0]);
         assert!(runs.quarantined_runs(), "its outcome is not settled");
-        runs.forget([&held[0].attempt.key]);
+        runs.forget([&tasks[0].attempt.key]);
         assert!(!runs.quarantined_runs());
         // The next quarantined task waits only for the job of a lost one to end.
-        assert!(runs.start(&held[2]) && runs.lose(&held[2].attempt.key) && runs.quarantined_runs());
-        runs.release(&held[2]);
+        assert!(runs.start(&tasks[2]) && runs.lose(&tasks[2].attempt.key) && runs.quarantined_runs());
+        runs.release(&tasks[2]);
         assert!(!runs.quarantined_runs());
     }
 
@@ -429,23 +429,23 @@ mod tests {
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         assert!(runs.start(&a) && a.settling());
         assert!(!runs.lose(&a.attempt.key));
-        assert!(!a.stop.is_asked());
+        assert!(!a.stop.is_requested());
         assert_eq!(runs.keys().len(), 1);
         // Requeuing the unended runs leaves the ended ones alone.
         assert!(runs.unended().is_empty());
     }
 
     #[test]
-    fn what_was_lost_before_its_start_does_not_start_and_nobody_settles_twice() {
+    fn a_task_that_is_lost_before_its_start_does_not_start_and_each_task_settles_once() {
         let runs = ActiveRuns::new(2, true);
-        let held = runs.hold([attempt("a", "1"), attempt("a", "2")], Utc::now());
-        assert!(runs.lose(&held[0].attempt.key));
-        assert!(!runs.start(&held[0]) && !held[0].settling());
-        assert!(runs.start(&held[1]));
+        let tasks = runs.hold([attempt("a", "1"), attempt("a", "2")], Utc::now());
+        assert!(runs.lose(&tasks[0].attempt.key));
+        assert!(!runs.start(&tasks[0]) && !tasks[0].settling());
+        assert!(runs.start(&tasks[1]));
         let unended = runs.unended();
         assert!(unended.len() == 1 && unended[0].settling());
         // The job ends after its task was requeued.
-        assert!(!held[1].settling());
+        assert!(!tasks[1].settling());
         runs.abandon();
         assert!(runs.is_empty());
     }
@@ -469,8 +469,8 @@ mod tests {
         let runs = ActiveRuns::new(1, true);
         let a = runs.hold([attempt("a", "1")], Utc::now()).remove(0);
         let server = ServerName { host: "h".into(), pid: 1, server_id: "s".into() };
-        assert!(runs.shown(&server).is_empty());
+        assert!(runs.worker_infos(&server).is_empty());
         assert!(runs.start(&a));
-        assert_eq!(runs.shown(&server)[0].task_payload.len(), 1024);
+        assert_eq!(runs.worker_infos(&server)[0].task_payload.len(), 1024);
     }
 }

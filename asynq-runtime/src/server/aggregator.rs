@@ -33,7 +33,7 @@ const WALKS: u32 = 9;
 /// How many sets of one group are taken before those of another group, as long as they are full.
 const SETS: usize = 10;
 /// How many sets are made at a time at most.
-const IN_HAND: usize = 4;
+const CONCURRENT_SETS: usize = 4;
 /// How long before the deadline of a set its new tasks must be made.
 const MARGIN: Duration = Duration::from_secs(20);
 /// Longest pause between two tries to end a set.
@@ -136,7 +136,7 @@ impl Aggregator {
             if self.backed_off.contains(queue, group, Instant::now()) {
                 return Ok(false);
             }
-            while self.sets.len() >= IN_HAND {
+            while self.sets.len() >= CONCURRENT_SETS {
                 self.ended().await;
             }
             if context.closing.is_cancelled() {
@@ -179,7 +179,7 @@ impl Aggregator {
             Err(Unfinished::Leaving) => {}
             Err(why) => {
                 let pause = self.backed_off.add(&queue, &group, Instant::now());
-                tell(&queue, &group, pause, &why);
+                log_failure(&queue, &group, pause, &why);
             }
         }
         true
@@ -187,7 +187,7 @@ impl Aggregator {
 }
 
 /// Logs why a group was not aggregated. A set that only other servers can aggregate is a warning only the first time.
-fn tell(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
+fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
     const TEXT: &str = "a group was not aggregated and is backed off for a while";
     let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(_))) && pause > backed_off::FIRST;
     if is_known {
@@ -207,7 +207,10 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet) -> Result<(), Unfinishe
     // Where the broker does not answer this call either, the set returns to its group at its deadline.
     let is_ours = !matches!(outcome, Ok(()) | Err(Unfinished::Set(SetError::Lost)));
     if is_ours && let Err(error) = context.answer(context.broker.release_set(&set)).await {
-        tracing::warn!(queue = %set.queue, group = %set.group, "a set goes back to its group later: {error}");
+        tracing::warn!(
+            queue = %set.queue, group = %set.group,
+            "a set could not be released; it returns to its group at its deadline: {error}"
+        );
     }
     outcome
 }

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_keeps_its_bytes_and_is_not_quarantined() {
+    fn an_unreadable_message_keeps_its_bytes_and_is_not_quarantined() {
         let bad = UndecodableMessage { raw: b"\xff"[..].into(), reason: "no".into() };
         let attempt = Attempt::from(Run { message: Err(bad), ..run(2, None) });
         assert_eq!((attempt.message.r#type.as_str(), &attempt.message.payload[..]), ("undecodable", &b"\xff"[..]));

@@ -9,7 +9,7 @@ use crate::{job::JobOptions, task::TaskMessage};
 /// When an attempt must end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AttemptDeadline {
-    moment: DateTime<Utc>,
+    at: DateTime<Utc>,
     remaining: Duration,
     is_final: bool,
 }
@@ -23,15 +23,15 @@ impl AttemptDeadline {
         let until = |at: DateTime<Utc>| (at - now).to_std().unwrap_or(Duration::ZERO);
         match (timeout, deadline) {
             (Some(timeout), Some(deadline)) if until(deadline) > timeout => Self::after(timeout, now),
-            (_, Some(deadline)) => Self { moment: deadline, remaining: until(deadline), is_final: true },
+            (_, Some(deadline)) => Self { at: deadline, remaining: until(deadline), is_final: true },
             (Some(timeout), None) => Self::after(timeout, now),
             (None, None) => Self::after(JobOptions::DEFAULT_TIMEOUT, now),
         }
     }
 
     /// Returns when the attempt must end.
-    pub(crate) fn moment(&self) -> DateTime<Utc> {
-        self.moment
+    pub(crate) fn at(&self) -> DateTime<Utc> {
+        self.at
     }
 
     /// Returns how long the attempt may take.
@@ -51,8 +51,8 @@ impl AttemptDeadline {
 
     fn after(timeout: Duration, now: DateTime<Utc>) -> Self {
         let span = TimeDelta::from_std(timeout).ok();
-        let moment = span.and_then(|span| now.checked_add_signed(span)).unwrap_or(DateTime::<Utc>::MAX_UTC);
-        Self { moment, remaining: timeout, is_final: false }
+        let at = span.and_then(|span| now.checked_add_signed(span)).unwrap_or(DateTime::<Utc>::MAX_UTC);
+        Self { at, remaining: timeout, is_final: false }
     }
 }
 

@@ -47,7 +47,7 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
             }
             return Box::pin(outlasted(attempted, stop, blocking, watch)).await;
         }
-        () = stop.asked() => stopped(stop),
+        () = stop.requested() => stopped(stop),
         // A timer is made only if the attempt does not end at once.
         () = is_late => overrun(deadline),
     };
@@ -300,14 +300,14 @@ mod tests {
 
     #[tokio::test]
     async fn a_result_that_is_there_when_its_attempt_is_stopped_counts() {
-        let revoked = cancelled(|| Poll::Ready(Err(JobError::revoke("nobody wants it")))).await;
+        let revoked = cancelled(|| Poll::Ready(Err(JobError::revoke("its result is not wanted")))).await;
         assert!(matches!(revoked, Ended::Failed { policy: Policy::Revoke, .. }), "{revoked:?}");
         let succeeded = cancelled(|| Poll::Ready(Ok(None))).await;
         assert!(matches!(succeeded, Ended::Succeeded(_)), "{succeeded:?}");
     }
 
     #[tokio::test]
-    async fn an_ordinary_error_of_a_cancelled_attempt_and_none_at_all_are_told_as_the_cancellation() {
+    async fn a_cancelled_attempt_with_an_ordinary_error_or_none_ends_as_cancelled() {
         let failed = cancelled(|| Poll::Ready(Err(JobError::fail("connection closed")))).await;
         let waiting = cancelled(|| Poll::Pending).await;
         for ended in [failed, waiting] {
@@ -327,8 +327,8 @@ mod tests {
                 stop.stop(Why::Cancelled);
             }
             let blocking = ctx.blocking_pool().clone();
-            let (open, gate) = mpsc::channel();
-            let body = move |_: &JobContext| Ok(gate.recv().is_ok());
+            let (open, receiver) = mpsc::channel();
+            let body = move |_: &JobContext| Ok(receiver.recv().is_ok());
             let mut job = Box::pin(async move { run_blocking(&ctx, body).await });
             let mut polls = 0;
             let layer = poll_fn(move |cx| {

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn trust_grows_after_a_while_and_is_lost_at_once() {
+    fn the_batch_grows_after_a_while_and_shrinks_at_once() {
         let mut batch_controller = BatchController::default();
         for _ in 0..BatchController::PROBATION {
             assert_eq!(batch_controller.most(), 1);

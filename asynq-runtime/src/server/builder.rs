@@ -8,7 +8,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use super::{
     aggregate::{Aggregations, IntoAggregated, WrongRule},
-    archives::{Archives, Room},
+    archives::{ArchiveLimits, Archives},
     choice::Choice,
     config::{BLOCKING_LIMIT, OnUnknown, SHUTDOWN_TIMEOUT},
     error::ServerError,
@@ -165,10 +165,10 @@ impl ServerBuilder {
     pub fn archive(mut self, queue: impl AsRef<str>, max_size: usize, max_age: impl IntoSpan) -> Self {
         let read = || -> Result<_, ServerError> {
             let age = max_age.into_span().map_err(|error| ServerError::option("archive", error))?;
-            Ok((checks::queue_pattern("archive", queue.as_ref())?, Room { size: max_size, age }))
+            Ok((checks::queue_pattern("archive", queue.as_ref())?, ArchiveLimits { size: max_size, age }))
         };
         match (read(), &mut self.archives) {
-            (Ok((pattern, room)), Ok(archives)) => archives.set(pattern, room),
+            (Ok((pattern, limits)), Ok(archives)) => archives.set(pattern, limits),
             (Err(error), Ok(_)) => self.archives = Err(error),
             // The first mistake is kept.
             (_, Err(_)) => {}

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_chosen_is_told_with_what_may_be_meant() {
+    fn the_error_of_an_invalid_choice_suggests_a_name() {
         let table: [(&[&str], &[&str], &str); 6] = [
             (&["resise"], &[], "invalid option `only`: this program has no job `resise`; did you mean `resize`?"),
             (&[], &["reports"], "invalid option `except`: this program has no job `reports`; did you mean `report`?"),

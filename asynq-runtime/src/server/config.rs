@@ -14,7 +14,7 @@ pub(crate) const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(8);
 pub(crate) const BLOCKING_LIMIT: usize = 512;
 /// How many outcomes may wait for the broker before fetching stops; a higher concurrency allows as many as it has tasks.
 /// Measured as enough to keep fetch and settle overlapping.
-pub(crate) const OUTBOX_ROOM: usize = 512;
+pub(crate) const OUTBOX_CAPACITY: usize = 512;
 /// Time between beats: asynq's 5 s, half of the time after which a silent server disappears from the list.
 pub(crate) const BEAT: Duration = Duration::from_secs(5);
 /// Time between passes of the janitor: asynq's 8 s.
@@ -98,8 +98,8 @@ pub(crate) struct Config {
 
 impl Config {
     /// Returns how many outcomes may wait for the broker before fetching stops.
-    pub(crate) fn outbox_room(&self) -> usize {
-        self.concurrency.max(OUTBOX_ROOM)
+    pub(crate) fn outbox_capacity(&self) -> usize {
+        self.concurrency.max(OUTBOX_CAPACITY)
     }
 }
 

@@ -88,33 +88,33 @@ impl Dispatcher {
         let (Some(broker), Some(needs)) = (ctx.broker(), Needs::of(&payload)) else {
             return Err(NotRun::Unknown(error.to_string()));
         };
-        let kept = match self.shapes.find(broker, ctx.name(), needs).await {
-            Ok(kept) => kept,
+        let lookup = match self.shapes.find(broker, ctx.name(), needs).await {
+            Ok(lookup) => lookup,
             Err(failed) => {
                 return Err(NotRun::Unknown(format!(
                     "{error}; the broker cannot be asked for the other shape: {failed}"
                 )));
             }
         };
-        job.start_earlier(&payload, kept.as_deref(), ctx).map_err(|error| {
+        job.start_earlier(&payload, lookup.as_deref(), ctx).map_err(|error| {
             self.warn_of(job.name, "its arguments have another shape than here");
             NotRun::Unknown(error.to_string())
         })
     }
 
     /// Calls the job's own function for archived tasks, if it has one. The arguments are read as for an attempt.
-    pub(crate) async fn tell_archived(self: Arc<Self>, job: JobDescriptor, ctx: JobContext, error: JobError) {
-        let Some(tell) = job.tell_archived() else { return };
+    pub(crate) async fn call_on_archive(self: Arc<Self>, job: JobDescriptor, ctx: JobContext, error: JobError) {
+        let Some(on_archive) = job.on_archive() else { return };
         let payload = ctx.payload().clone();
-        let kept = match job.reads(&payload, None) {
-            Err(error) if error.is_of_another_version() => self.kept(&ctx).await,
+        let lookup = match job.reads(&payload, None) {
+            Err(error) if error.is_of_another_version() => self.find_shape(&ctx).await,
             _ => None,
         };
-        tell(ctx, kept.as_deref(), error).await;
+        on_archive(ctx, lookup.as_deref(), error).await;
     }
 
     /// Returns the shape that the broker keeps of these arguments; `None` if it keeps none or cannot be asked.
-    async fn kept(&self, ctx: &JobContext) -> Option<Arc<ShapeLookup>> {
+    async fn find_shape(&self, ctx: &JobContext) -> Option<Arc<ShapeLookup>> {
         let (broker, needs) = (ctx.broker()?, Needs::of(ctx.payload())?);
         self.shapes.find(broker, ctx.name(), needs).await.ok()?
     }
@@ -124,7 +124,7 @@ impl Dispatcher {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
             let policy = self.on_unknown;
-            tracing::warn!(r#type, %policy, "a task cannot run here: {why}; told once per type");
+            tracing::warn!(r#type, %policy, "a task cannot run here: {why}; logged once per type");
         }
     }
 }

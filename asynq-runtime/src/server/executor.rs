@@ -161,12 +161,12 @@ impl Executor {
             let outcome = Outcome::of(&action, is_revoked);
             tracing::Span::current().record("outcome", outcome.as_str());
             attempt_metrics.end(outcome);
-            tell(&action);
-            let (failed, own) = (hooks::failed(attempt, &action), self.tell_archived(attempt, &action, error));
+            log_action(&action);
+            let (failed, own) = (hooks::failed(attempt, &action), self.call_on_archive(attempt, &action, error));
             decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
             if let Some(failed) = failed {
                 // Boxed: each attempt would have the room for it otherwise.
-                Box::pin(self.0.hooks.tell(failed, own, stop)).await;
+                Box::pin(self.0.hooks.call(failed, own, stop)).await;
             }
             is_revoked
         };
@@ -192,7 +192,7 @@ impl Executor {
         if attempt.extra.replaced {
             return Ended::Interrupted.into();
         }
-        if stop.is_asked() {
+        if stop.is_requested() {
             return stopped(stop).into();
         }
         if let Some(ended) = self.free_lock(attempt).await {
@@ -205,7 +205,7 @@ impl Executor {
             message: Arc::clone(message),
         };
         let blocking = self.0.blocking.for_attempt();
-        let ctx = self.context(attempt, job, Some(deadline.moment()), stop.cancel().clone(), blocking.clone());
+        let ctx = self.context(attempt, job, Some(deadline.at()), stop.cancel().clone(), blocking.clone());
         let began = attempt_metrics.start();
         // Layers, and the reading of the arguments, are code of the program too.
         let started = panics::catch(|| match permit {
@@ -249,13 +249,13 @@ impl Executor {
     }
 
     /// Returns the call of the job's own `on_archive`, if the task is archived and its job has one.
-    fn tell_archived(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<()>> {
+    fn call_on_archive(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<()>> {
         let Action::Archive { error: text, .. } = action else { return None };
         let Inner { dispatcher, blocking, .. } = &*self.0;
-        let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.tell_archived().is_some())?;
+        let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive().is_some())?;
         let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
         let ctx = self.context(attempt, Some(job), None, Cancel::default(), blocking.for_attempt());
-        Some(Caught::new(Arc::clone(dispatcher).tell_archived(*job, ctx, error)))
+        Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))
     }
 
     /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if the task must not start.
@@ -312,7 +312,7 @@ fn hopeless(attempt: &Attempt, attempt_deadline: &AttemptDeadline, now: DateTime
 }
 
 /// Logs how the attempt ended, never with a payload.
-fn tell(action: &Action) {
+fn log_action(action: &Action) {
     match action {
         Action::Done | Action::Complete { .. } | Action::Revoke { .. } => tracing::debug!("done"),
         Action::Retry { delay, error: Some(error), .. } => tracing::warn!(?delay, "failed, will be retried: {error}"),

@@ -71,7 +71,7 @@ pub(crate) struct Fetcher {
 impl Fetcher {
     /// Fetches until the server is quiet. A call in flight is waited for: its tasks belong to this server.
     pub(crate) async fn run(context: Arc<ServerContext>) {
-        let _ended = Ended(Arc::clone(&context));
+        let _guard = EndGuard(Arc::clone(&context));
         let queues = context.queues.now();
         let short = vec![None; queues.len()];
         let (random, wakeups) = (Rng::new(), SpuriousWakeups::new());
@@ -132,14 +132,14 @@ impl Fetcher {
             self.fetch_by_rank(room).await?
         } else {
             let open: Vec<Open> = self.open(self.all()).collect();
-            let asked = match next {
+            let shares = match next {
                 Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.random),
                 Next::Fetch if self.queues.len() > MANY => {
                     self.queues.share_in_chunks(room, &open, self.pace.chunk(), &mut self.random)
                 }
                 Next::Fetch => self.queues.share(room, &open, &mut self.random),
             };
-            self.fetch(&asked).await?
+            self.fetch(&shares).await?
         };
         if taken > 0 {
             self.wakeups.on_work();
@@ -153,7 +153,7 @@ impl Fetcher {
 
     /// Returns how many free slots may be filled, as far as the outbox has room for their outcomes.
     fn room(&self) -> usize {
-        let outcomes = self.context.config.outbox_room().saturating_sub(self.context.outbox.len());
+        let outcomes = self.context.config.outbox_capacity().saturating_sub(self.context.outbox.len());
         self.context.runs.free().min(outcomes).min(MOST_FETCHED)
     }
 
@@ -179,27 +179,27 @@ impl Fetcher {
                 break;
             }
             let open: Vec<Open> = self.open(equals.iter().copied()).collect();
-            let asked = queues.probe(left, &open, &mut self.random);
-            left = left.saturating_sub(self.fetch(&asked).await?);
+            let shares = queues.probe(left, &open, &mut self.random);
+            left = left.saturating_sub(self.fetch(&shares).await?);
         }
         Ok(room - left)
     }
 
     /// Makes one call to the broker, and starts the tasks that it returns. Returns how many tasks came.
-    async fn fetch(&mut self, asked: &[(usize, usize)]) -> Result<usize, BrokerError> {
-        if asked.is_empty() {
+    async fn fetch(&mut self, shares: &[(usize, usize)]) -> Result<usize, BrokerError> {
+        if shares.is_empty() {
             return Ok(0);
         }
         let context = Arc::clone(&self.context);
-        let wanted = wanted(&self.queues, asked);
+        let wanted = wanted(&self.queues, shares);
         let quarantined = self.quarantined();
         context.found_nothing.store(false, Ordering::Release);
         let runs = context.answer(context.broker.dequeue_sparing(&context.member, &wanted, quarantined)).await?;
-        Ok(self.took(asked, runs).await)
+        Ok(self.took(shares, runs).await)
     }
 
     /// Starts the tasks that the broker gave. Returns how many there were.
-    async fn took(&mut self, asked: &[(usize, usize)], runs: Vec<Run>) -> usize {
+    async fn took(&mut self, shares: &[(usize, usize)], runs: Vec<Run>) -> usize {
         let context = Arc::clone(&self.context);
         let queues = Arc::clone(&self.queues);
         let now = context.broker.now();
@@ -208,19 +208,19 @@ impl Fetcher {
         runs.iter()
             .filter_map(|run| queues.position(&run.key.queue))
             .for_each(|queue| *got.entry(queue).or_default() += 1);
-        for &(queue, n) in asked {
+        for &(queue, n) in shares {
             let got = got.get(&queue).copied().unwrap_or_default();
             self.short[queue] = (got < n.min(BUSY)).then_some(since);
         }
         let taken = runs.len();
-        let wanted = asked.iter().map(|&(_, n)| n).sum();
+        let wanted = shares.iter().map(|&(_, n)| n).sum();
         self.pace.took(taken, wanted, context.config.concurrency, since);
         if taken == 0 {
             return 0;
         }
         context.signals.fetched.notify();
-        let held = context.runs.hold(runs.into_iter().map(Attempt::from), now);
-        let rest = self.start(held).await;
+        let tasks = context.runs.hold(runs.into_iter().map(Attempt::from), now);
+        let rest = self.start(tasks).await;
         context.requeue(&rest);
         taken
     }
@@ -245,9 +245,9 @@ async fn go_last() {
 }
 
 /// Announces on its drop that nothing more is fetched, also where the runtime has ended around the fetcher.
-struct Ended(Arc<ServerContext>);
+struct EndGuard(Arc<ServerContext>);
 
-impl Drop for Ended {
+impl Drop for EndGuard {
     fn drop(&mut self) {
         // A fetcher that panicked is started again.
         if !std::thread::panicking() {
@@ -258,8 +258,8 @@ impl Drop for Ended {
     }
 }
 
-fn wanted(queues: &Queues, asked: &[(usize, usize)]) -> Vec<Wanted> {
-    asked.iter().map(|&(queue, n)| Wanted { queue: queues.names()[queue].clone(), n }).collect()
+fn wanted(queues: &Queues, shares: &[(usize, usize)]) -> Vec<Wanted> {
+    shares.iter().map(|&(queue, n)| Wanted { queue: queues.names()[queue].clone(), n }).collect()
 }
 
 /// The kind of a pass.

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_given_is_found_by_its_name() {
+    fn a_flag_is_found_by_its_name() {
         let flags = Flags::default().set("quiet", None).set("host", Some("a".into())).set("host", Some("b".into()));
         assert!(flags.is_set("quiet") && flags.is_set("host") && !flags.is_set("loud"));
         assert_eq!((flags.value("host"), flags.value("quiet"), flags.value("loud")), (Some("a"), None, None));

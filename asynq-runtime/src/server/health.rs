@@ -9,18 +9,18 @@ use crate::broker::BrokerError;
 #[derive(Clone)]
 pub(crate) struct HealthCheck {
     pub(crate) every: Duration,
-    pub(crate) told: Arc<dyn Fn(Result<(), BrokerError>) + Send + Sync>,
+    pub(crate) callback: Arc<dyn Fn(Result<(), BrokerError>) + Send + Sync>,
 }
 
 /// Checks until it is dropped. The callback runs on a thread of the jobs' runtime that may block. The next ping waits until the
 /// callback has returned.
 pub(crate) async fn run(context: Arc<ServerContext>) {
-    let Some(HealthCheck { every, told }) = context.config.health_check.clone() else { return };
+    let Some(HealthCheck { every, callback }) = context.config.health_check.clone() else { return };
     loop {
         tokio::time::sleep(every).await;
-        let (answer, told) = (context.answer(context.broker.ping()).await, Arc::clone(&told));
-        let callback = context.jobs.spawn_blocking(move || told(answer));
-        if callback.await.is_err_and(|ended| ended.is_panic()) {
+        let (answer, callback) = (context.answer(context.broker.ping()).await, Arc::clone(&callback));
+        let call = context.jobs.spawn_blocking(move || callback(answer));
+        if call.await.is_err_and(|ended| ended.is_panic()) {
             tracing::error!("the callback of the health check panicked");
         }
     }

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     config::{BEAT, Config},
-    queues::shown,
+    queues::to_wire,
     retry_backoff::RetryBackoff,
     server_context::ServerContext,
 };
@@ -19,7 +19,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
         crate::metrics::refresh();
         // Read before the beat: a change during the beat makes the next one come at once.
         let (was_quiet, was_closing) = (context.quiet.is_cancelled(), context.closing.is_cancelled());
-        let (info, workers) = (context.shown(), context.runs.shown(&context.member.name));
+        let (info, workers) = (context.server_info(), context.runs.worker_infos(&context.member.name));
         let beat = context.broker.beat(&context.member, &info, &workers);
         let pause = match context.answer(beat).await {
             Ok(()) => {
@@ -45,7 +45,7 @@ pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime
         pid: i32::try_from(name.pid).unwrap_or(0),
         server_id: name.server_id.clone(),
         concurrency: i32::try_from(config.concurrency).unwrap_or(i32::MAX),
-        queues: shown(&config.queues),
+        queues: to_wire(&config.queues),
         strict_priority: config.strict,
         status: "active".to_owned(),
         start_time: Some(started.into()),
@@ -53,7 +53,7 @@ pub(crate) fn introduction(name: &ServerName, config: &Config, started: DateTime
         rust_version: env!("CARGO_PKG_VERSION").to_owned(),
         // The broker sets it.
         clock_ahead_ms: None,
-        archives: config.archives.shown(),
+        archives: config.archives.to_wire(),
     }
 }
 

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn work_over_there_goes_on_while_every_thread_here_is_blocked() {
+    async fn the_heartbeat_runtime_works_while_every_thread_of_the_jobs_is_blocked() {
         let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = std::sync::mpsc::channel();
         heartbeat_runtime.spawn_on(async move {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn dropping_the_owner_ends_what_runs_there() {
+    async fn dropping_the_owner_ends_its_tasks() {
         let heartbeat_runtime = HeartbeatRuntime::spawn().unwrap();
         let (sender, receiver) = oneshot::channel::<()>();
         heartbeat_runtime.spawn_on(async move {

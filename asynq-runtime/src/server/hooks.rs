@@ -85,7 +85,7 @@ where
 }
 
 /// Boxes a hook to call with every failed task.
-pub(crate) fn told<F, R>(hook: F) -> TaskHook
+pub(crate) fn task_hook<F, R>(hook: F) -> TaskHook
 where
     F: Fn(FailedTask) -> R + Send + Sync + 'static,
     R: Future<Output = ()> + Send + 'static,
@@ -124,8 +124,8 @@ impl LifecycleHooks {
 
 impl Hooks {
     /// Calls the hooks about a failed attempt, and then `own`, the job's own hook. Ends early when the server is leaving.
-    pub(crate) async fn tell(&self, failed: FailedTask, own: Option<Caught<()>>, stop: &Stop) {
-        let hooks = self.about_errors(failed.is_archived);
+    pub(crate) async fn call(&self, failed: FailedTask, own: Option<Caught<()>>, stop: &Stop) {
+        let hooks = self.hooks_for(failed.is_archived);
         let hooks = hooks.map(|(name, hook)| (name, Caught::new(hook(failed.clone()))));
         for (name, hook) in hooks.chain(own.map(|own| ("on_archive of the job", own))) {
             tokio::select! {
@@ -141,7 +141,7 @@ impl Hooks {
         }
     }
 
-    fn about_errors(&self, is_archived: bool) -> impl Iterator<Item = (&'static str, &TaskHook)> {
+    fn hooks_for(&self, is_archived: bool) -> impl Iterator<Item = (&'static str, &TaskHook)> {
         let archive = self.on_archive.iter().filter(move |_| is_archived).map(|hook| ("on_archive", hook));
         self.on_error.iter().map(|hook| ("on_error", hook)).chain(archive)
     }
@@ -198,12 +198,12 @@ mod tests {
     use crate::server::stop::Why;
 
     #[tokio::test]
-    async fn hooks_that_end_at_once_are_told_by_a_server_that_leaves_and_others_are_not_waited_for() {
-        let told = Arc::new(AtomicU32::new(0));
+    async fn a_server_that_leaves_calls_hooks_that_end_at_once_and_does_not_wait_for_others() {
+        let calls = Arc::new(AtomicU32::new(0));
         let counts = |ends: bool| -> TaskHook {
-            let told = Arc::clone(&told);
+            let calls = Arc::clone(&calls);
             Arc::new(move |_| {
-                told.fetch_add(1, Ordering::Relaxed);
+                calls.fetch_add(1, Ordering::Relaxed);
                 if ends { Box::pin(std::future::ready(())) } else { Box::pin(std::future::pending()) }
             })
         };
@@ -221,7 +221,7 @@ mod tests {
             error: "no".into(),
             is_archived: false,
         };
-        hooks.tell(failed, None, &stop).await;
-        assert_eq!(told.load(Ordering::Relaxed), 51);
+        hooks.call(failed, None, &stop).await;
+        assert_eq!(calls.load(Ordering::Relaxed), 51);
     }
 }

@@ -6,7 +6,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    archives::Room,
+    archives::ArchiveLimits,
     config::{JANITOR, SLICE},
     retry_backoff::RetryBackoff,
     server_context::ServerContext,
@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Break between two slices of one pass.
-const BREATH: Duration = Duration::from_millis(5);
+const BREAK: Duration = Duration::from_millis(5);
 /// Every so many passes the janitor sweeps: about once a minute.
 const SWEEP_EVERY: u64 = 8;
 
@@ -42,17 +42,17 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError> {
     let queues = context.queues.now();
     let policy = |queue: &QueueName| {
-        let Room { size, age } = context.config.archives.room(queue.as_str());
+        let ArchiveLimits { size, age } = context.config.archives.limits(queue.as_str());
         ArchivePolicy { queue: queue.clone(), max_age: age, max_size: size }
     };
     let policies: Vec<ArchivePolicy> = queues.names().iter().map(policy).collect();
     for queue in &context.answer(context.broker.worth_cleaning(&policies)).await? {
         while context.answer(context.broker.delete_expired(queue, SLICE)).await? >= SLICE {
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(BREAK).await;
         }
         trim(context, queue).await?;
         while context.answer(context.broker.reclaim_sets(queue)).await? >= SLICE {
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(BREAK).await;
         }
     }
     if sweeps {
@@ -85,7 +85,7 @@ async fn keep_shapes(context: &ServerContext) -> Result<(), BrokerError> {
 
 /// Trims the archive: deletes tasks past the age limit silently, and warns of those deleted past the size limit.
 async fn trim(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
-    let Room { size, age } = context.config.archives.room(queue.as_str());
+    let ArchiveLimits { size, age } = context.config.archives.limits(queue.as_str());
     trim_to(context, queue, age, usize::MAX, &mut 0).await?;
     let mut dropped = 0;
     let trimmed = trim_to(context, queue, age, size, &mut dropped).await;
@@ -114,7 +114,7 @@ async fn trim_to(
         if slice < SLICE {
             return Ok(());
         }
-        tokio::time::sleep(BREATH).await;
+        tokio::time::sleep(BREAK).await;
     }
 }
 

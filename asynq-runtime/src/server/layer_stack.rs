@@ -163,8 +163,8 @@ impl Layers {
         let innermost = JobService(Box::new(Innermost(Arc::clone(dispatcher))));
         let service = self.0.into_iter().rev().fold(innermost, |inner, wrap| wrap(inner));
         Some(Arc::new(LayerStack {
-            inside: Mutex::new(Inside { service, is_given: false }),
-            given_back: Notify::new(),
+            inside: Mutex::new(Inside { service, is_taken: false }),
+            returned: Notify::new(),
             batch_controller: Mutex::default(),
         }))
     }
@@ -180,7 +180,7 @@ impl fmt::Debug for Layers {
 #[derive(Debug)]
 pub(crate) struct LayerStack {
     inside: Mutex<Inside>,
-    given_back: Notify,
+    returned: Notify,
     batch_controller: Mutex<BatchController>,
 }
 
@@ -188,7 +188,7 @@ pub(crate) struct LayerStack {
 struct Inside {
     service: JobService,
     /// Whether the permit is taken.
-    is_given: bool,
+    is_taken: bool,
 }
 
 impl LayerStack {
@@ -200,8 +200,8 @@ impl LayerStack {
         }
         self.batch_controller().stalled();
         let layer_stack = Arc::clone(self);
-        let asked = AbortOnDropHandle::new(context.jobs.spawn(async move { layer_stack.ready().await }));
-        let error = match asked.await {
+        let request = AbortOnDropHandle::new(context.jobs.spawn(async move { layer_stack.ready().await }));
+        let error = match request.await {
             Ok(Ok(permit)) => return Some(permit),
             Ok(Err(error)) => error,
             Err(ended) if ended.is_panic() => "a layer panicked when it was asked whether it is ready".into(),
@@ -218,13 +218,13 @@ impl LayerStack {
     /// Returns the permit if the layers are ready now. Waits no longer than until the holder of the permit has used it.
     pub(crate) async fn permit_at_once(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
         let layer_stack = Arc::clone(self);
-        let asked = AbortOnDropHandle::new(context.jobs.spawn(async move {
+        let request = AbortOnDropHandle::new(context.jobs.spawn(async move {
             layer_stack.is_back().await;
             let ready = poll_fn(|cx| Poll::Ready(layer_stack.lock().service.poll_ready(cx))).await;
             matches!(ready, Poll::Ready(Ok(()))).then(|| layer_stack.give())
         }));
         // `permit` meets the same error or panic again, and reports it.
-        asked.await.ok().flatten()
+        request.await.ok().flatten()
     }
 
     /// Returns the controller of how many tasks may be fetched for one permit.
@@ -242,16 +242,16 @@ impl LayerStack {
     /// Waits until no caller has the permit. One caller at a time asks for it: the fetcher, or the drain of a `TestApp`.
     async fn is_back(&self) {
         loop {
-            let given_back = self.given_back.notified();
-            if !self.lock().is_given {
+            let returned = self.returned.notified();
+            if !self.lock().is_taken {
                 return;
             }
-            given_back.await;
+            returned.await;
         }
     }
 
     fn give(self: &Arc<Self>) -> Permit {
-        self.lock().is_given = true;
+        self.lock().is_taken = true;
         Permit(Arc::clone(self))
     }
 
@@ -274,7 +274,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.lock().is_given = false;
-        self.0.given_back.notify_waiters();
+        self.0.lock().is_taken = false;
+        self.0.returned.notify_waiters();
     }
 }

@@ -273,7 +273,7 @@ impl Server {
     /// The server cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), or too many blocking jobs
     /// were given up ([`ServerError::Stuck`]): the supervisor of the process should know.
     pub async fn run(self) -> Result<(), ServerError> {
-        let (sender, mut asked) = mpsc::channel(4);
+        let (sender, mut requests) = mpsc::channel(4);
         self.heartbeat_runtime.spawn_on(os_signals::listen(sender));
         let starting = self.start();
         tokio::pin!(starting);
@@ -283,7 +283,7 @@ impl Server {
                 // An error of the start is returned even if a request to leave came meanwhile.
                 biased;
                 running = &mut starting => break running?,
-                what = asked.recv(), if listens => match what {
+                what = requests.recv(), if listens => match what {
                     // No task was taken yet.
                     Some(ShutdownRequest::Leave) => return Ok(()),
                     Some(ShutdownRequest::Quiet) => is_quiet = true,
@@ -294,7 +294,7 @@ impl Server {
         if is_quiet {
             running.quiet();
         }
-        running.obey(asked).await
+        running.handle_requests(requests).await
     }
 
     fn warn_of_unserved_jobs(&self) {

@@ -14,7 +14,7 @@ pub(crate) enum ShutdownRequest {
 /// Listens for the signals of the process and passes them on. Runs on the heartbeat runtime, so that jobs which block every
 /// thread of their runtime cannot delay it. Ends when the receiver is dropped.
 #[cfg(unix)]
-pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
+pub(crate) async fn listen(requests: mpsc::Sender<ShutdownRequest>) {
     use tokio::signal::unix::{SignalKind, signal};
 
     let streams = (
@@ -32,9 +32,9 @@ pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
             Some(()) = quiet.recv() => ShutdownRequest::Quiet,
             Some(()) = terminate.recv() => ShutdownRequest::Leave,
             Some(()) = interrupt.recv() => ShutdownRequest::Leave,
-            () = asked.closed() => return,
+            () = requests.closed() => return,
         };
-        if asked.send(what).await.is_err() {
+        if requests.send(what).await.is_err() {
             return;
         }
     }
@@ -42,13 +42,13 @@ pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
 
 /// Listens for Ctrl-C; this system has no signal that asks for quiet.
 #[cfg(not(unix))]
-pub(crate) async fn listen(asked: mpsc::Sender<ShutdownRequest>) {
+pub(crate) async fn listen(requests: mpsc::Sender<ShutdownRequest>) {
     loop {
         tokio::select! {
             pressed = tokio::signal::ctrl_c() => if pressed.is_err() { return },
-            () = asked.closed() => return,
+            () = requests.closed() => return,
         }
-        if asked.send(ShutdownRequest::Leave).await.is_err() {
+        if requests.send(ShutdownRequest::Leave).await.is_err() {
             return;
         }
     }

@@ -47,7 +47,7 @@ struct Items {
     /// Outcomes that were refused while others of their call were taken, with the time of the next try. The broker answers, so
     /// they must not delay the rest.
     deferred: Vec<(Instant, Item)>,
-    told: Option<Share>,
+    gauge: Option<Share>,
 }
 
 #[derive(Debug)]
@@ -71,9 +71,9 @@ impl Outbox {
     pub(crate) fn add(&self, place: u64, settlement: impl FnOnce() -> Option<Settlement>) {
         let mut items = self.lock();
         let Some(settlement) = settlement() else { return };
-        let goes_back = matches!(settlement.action, Action::Requeue);
+        let is_requeue = matches!(settlement.action, Action::Requeue);
         let item = Item { settlement, history: SendHistory::default() };
-        if goes_back && items.gathers {
+        if is_requeue && items.gathers {
             items.requeued.push((place, item));
             return;
         }
@@ -140,7 +140,7 @@ impl Outbox {
     /// Removes the outcomes that were answered. Returns an error if the whole call failed: then all of them stay in front.
     fn answered(&self, context: &ServerContext, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
         let mut items = self.lock();
-        let was_full = items.len() >= context.config.outbox_room();
+        let was_full = items.len() >= context.config.outbox_capacity();
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
         let (mut error, mut done, mut lost, mut from_behind) = (None, 0, 0, Vec::new());
@@ -173,7 +173,7 @@ impl Outbox {
         }
         items.defer(from_behind.into_iter().rev(), Instant::now());
         let is_empty = items.len() == 0;
-        items.tell();
+        items.update_gauge();
         drop(items);
         metrics::fenced(lost);
         context.signals.settled.notify_by(done);
@@ -184,7 +184,7 @@ impl Outbox {
         }
         if was_full {
             // The fetcher may be waiting for room in the outbox.
-            context.runs.poke();
+            context.runs.wake_fetcher();
         }
         error
     }
@@ -207,9 +207,9 @@ impl Items {
     }
 
     /// Shows in the metrics how many outcomes there are.
-    fn tell(&mut self) {
+    fn update_gauge(&mut self) {
         let n = self.len();
-        self.told.get_or_insert_with(|| metrics::OUTBOX.share()).set(n);
+        self.gauge.get_or_insert_with(|| metrics::OUTBOX.share()).set(n);
     }
 
     /// Returns the oldest outcomes, which stay here until they are answered, and when the next deferred one is due.
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_stays_until_it_is_answered_and_goes_again_marked_and_first() {
+    fn a_sent_outcome_stays_until_it_is_answered_and_is_sent_again_marked_and_first() {
         let mut items = Items { waiting: ["a", "b"].map(item).into(), ..Items::default() };
         let now = Instant::now();
         let ids =
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_waits_longer_each_time_and_goes_again_in_its_order() {
+    fn a_refused_outcome_waits_longer_each_time_and_is_sent_again_in_its_order() {
         let (mut items, now) = (Items::default(), Instant::now());
         let ids = |batch: &[Settlement]| batch.iter().map(|sent| sent.run.id.to_string()).collect::<Vec<_>>();
         items.defer(["a", "b"].map(|id| refused(id, 1)).into_iter(), now);

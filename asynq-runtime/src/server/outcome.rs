@@ -112,8 +112,8 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
 
 fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
     let Unknown { since_ms, times } = facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
-    let known_by_nobody = Duration::from_millis(u64::try_from(facts.now_ms.saturating_sub(since_ms)).unwrap_or(0));
-    if known_by_nobody >= limit {
+    let unknown_for = Duration::from_millis(u64::try_from(facts.now_ms.saturating_sub(since_ms)).unwrap_or(0));
+    if unknown_for >= limit {
         let limit = if limit == GIVE_UP_UNKNOWN { "a day".to_owned() } else { duration::format(limit) };
         return archive(format!("{error} (no worker has known it for {limit}, requeued {times} times)"), facts);
     }
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_the_state_does_not_tell_is_marked() {
+    fn an_end_that_the_state_does_not_show_is_marked() {
         let extra =
             |awaited, ending: Ending| Extra { awaited, ending: ending.into(), deferrals: 3, ..Extra::default() };
         let marked = |awaited, ending: Ending| Extra { awaited, ending: ending.into(), ..Extra::default() };
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_says_for_how_long_an_unknown_task_is_requeued() {
+    fn a_server_sets_for_how_long_an_unknown_task_is_requeued() {
         let unknown = |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1 }), ..Extra::default() };
         let act = |limit, since_ms| {
             let policy = OnUnknown::RequeueFor(limit);
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_task_is_requeued_is_written_once() {
+    fn the_reason_of_a_requeue_is_written_once() {
         let long = "ä".repeat(4096);
         for (known, error, written) in [
             ("", "why", true),
@@ -310,13 +310,13 @@ mod tests {
             let facts =
                 Facts { message: &message, extra: &extra, on_unknown: OnUnknown::Requeue, now_ms: NOW, jitter_step: 0 };
             let action = decide(Ended::Unknown(error.to_owned()), facts);
-            let Action::Retry { error: said, counted: false, .. } = action else { panic!("{action:?}") };
-            assert_eq!(said.as_deref(), written.then_some(error), "after {known:.20}");
+            let Action::Retry { error: stored, counted: false, .. } = action else { panic!("{action:?}") };
+            assert_eq!(stored.as_deref(), written.then_some(error), "after {known:.20}");
         }
     }
 
     #[test]
-    fn what_is_not_a_failure_is_deferred_ever_longer_and_counts_at_last() {
+    fn an_error_that_is_not_a_failure_is_deferred_ever_longer_and_counts_at_last() {
         let deferrals = |deferrals| Extra { max_crashes: Some(7), deferrals, ..Extra::default() };
         let table = [
             // retried, max    in a row    delay
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_did_not_start_is_deferred_as_it_is() {
+    fn a_task_that_did_not_start_is_deferred_as_it_is() {
         let extra = Extra { deferrals: 3, unique_extend: true, ..Extra::default() };
         let action = decide_with(Ended::Deferred(secs(5)), (25, 25), 0, OnUnknown::Requeue, extra.clone());
         assert_eq!(action, Action::Retry { delay: secs(5), error: None, counted: false, extra });

@@ -11,7 +11,7 @@ use crate::task::{QueueName, QueueWeight};
 use fastrand::Rng;
 
 /// How many queues one call asks at most.
-pub(crate) const MOST_ASKED: usize = 100;
+pub(crate) const MOST_QUEUES_PER_CALL: usize = 100;
 
 /// A queue that a server serves, or a pattern of such queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -121,29 +121,29 @@ impl Queues {
     }
 
     /// Shares `free` slots among the open queues by weight, as far as they have room. The shares are at most `free` in all and go
-    /// to at most [`MOST_ASKED`] queues. A slot is left over only when none of those queues has room for it.
+    /// to at most [`MOST_QUEUES_PER_CALL`] queues. A slot is left over only when none of those queues has room for it.
     ///
     /// One random number decides: on average each queue gets exactly its share, and never differs from it by a whole slot.
     pub(crate) fn share(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
-        if free.min(open.len()) > MOST_ASKED {
+        if free.min(open.len()) > MOST_QUEUES_PER_CALL {
             let mut some = self.order(open, random);
-            some.truncate(MOST_ASKED);
+            some.truncate(MOST_QUEUES_PER_CALL);
             return self.share(free, &some, random);
         }
-        let mut asked = vec![0; open.len()];
+        let mut counts = vec![0; open.len()];
         let (mut left, mut places): (usize, Vec<usize>) = (free, (0..open.len()).collect());
         while left > 0 {
-            places.retain(|&place| asked[place] < open[place].room);
+            places.retain(|&place| counts[place] < open[place].room);
             if places.is_empty() {
                 break;
             }
             for (place, n) in self.split(left, open, &places, random) {
-                let n = n.min(open[place].room - asked[place]);
-                asked[place] += n;
+                let n = n.min(open[place].room - counts[place]);
+                counts[place] += n;
                 left -= n;
             }
         }
-        open.iter().map(|open| open.queue).zip(asked).filter(|&(_, n)| n > 0).collect()
+        open.iter().map(|open| open.queue).zip(counts).filter(|&(_, n)| n > 0).collect()
     }
 
     /// Shares slots as [`share`](Self::share) does, but in whole chunks, so that fewer queues are asked. On average each queue
@@ -161,30 +161,30 @@ impl Queues {
             return self.share(free, open, random);
         }
         let in_chunks: Vec<Open> = open.iter().map(|open| Open { room: open.room.div_ceil(chunk), ..*open }).collect();
-        let mut asked = self.share(free.div_ceil(chunk), &in_chunks, random);
+        let mut counts = self.share(free.div_ceil(chunk), &in_chunks, random);
         let room_of = |queue| open.binary_search_by_key(&queue, |open| open.queue).map_or(0, |place| open[place].room);
-        let chunks: usize = asked.iter().map(|(_, n)| n).sum();
+        let chunks: usize = counts.iter().map(|(_, n)| n).sum();
         // The last chunk may not be whole; the queue that gets it is drawn at random.
         let (over, mut whole) = ((chunks * chunk).saturating_sub(free), random.usize(..chunks.max(1)));
-        for (queue, n) in &mut asked {
+        for (queue, n) in &mut counts {
             let is_short = whole < *n;
             whole = if is_short { usize::MAX } else { whole - *n };
             *n = (*n * chunk - if is_short { over } else { 0 }).min(room_of(*queue));
         }
-        let left = free - asked.iter().map(|(_, n)| n).sum::<usize>();
+        let left = free - counts.iter().map(|(_, n)| n).sum::<usize>();
         if left > 0 {
-            let had: HashMap<usize, usize> = asked.iter().copied().collect();
+            let had: HashMap<usize, usize> = counts.iter().copied().collect();
             let room = |open: &Open| open.room - had.get(&open.queue).copied().unwrap_or_default();
             let rest: Vec<Open> = open.iter().map(|open| Open { room: room(open), ..*open }).collect();
             let more: HashMap<usize, usize> = self.share(left, &rest, random).into_iter().collect();
-            for (queue, n) in &mut asked {
+            for (queue, n) in &mut counts {
                 *n += more.get(queue).copied().unwrap_or_default();
             }
-            asked.extend(more.into_iter().filter(|(queue, _)| !had.contains_key(queue)));
+            counts.extend(more.into_iter().filter(|(queue, _)| !had.contains_key(queue)));
         }
-        asked.retain(|&(_, n)| n > 0);
-        asked.truncate(MOST_ASKED);
-        asked
+        counts.retain(|&(_, n)| n > 0);
+        counts.truncate(MOST_QUEUES_PER_CALL);
+        counts
     }
 
     /// Shares `free` slots so that as many open queues as possible are asked at all, in one round trip: for a server that
@@ -192,14 +192,14 @@ impl Queues {
     pub(crate) fn probe(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
         let mut reached = self.order(open, random);
         reached.retain(|open| open.room > 0);
-        reached.truncate(free.min(MOST_ASKED));
+        reached.truncate(free.min(MOST_QUEUES_PER_CALL));
         let more: Vec<Open> = reached.iter().map(|open| Open { room: open.room - 1, ..*open }).collect();
-        let mut asked: Vec<(usize, usize)> = reached.iter().map(|open| (open.queue, 1)).collect();
+        let mut counts: Vec<(usize, usize)> = reached.iter().map(|open| (open.queue, 1)).collect();
         let extra: HashMap<usize, usize> = self.share(free - reached.len(), &more, random).into_iter().collect();
-        for (queue, n) in &mut asked {
+        for (queue, n) in &mut counts {
             *n += extra.get(queue).copied().unwrap_or_default();
         }
-        asked
+        counts
     }
 
     /// Shares `slots` by weight among the open queues at `places`. The queues of an entry share its weight equally.
@@ -225,7 +225,7 @@ impl Queues {
 }
 
 /// Returns the entries with their weights as they were declared, as asynq shows them; a pattern is shown as written.
-pub(crate) fn shown(entries: &[Entry]) -> Vec<QueueWeight> {
+pub(crate) fn to_wire(entries: &[Entry]) -> Vec<QueueWeight> {
     let one = |entry: &Entry| QueueWeight {
         queue: Some(entry.pattern.as_str().to_owned()),
         weight: Some(i32::try_from(entry.weight).unwrap_or(i32::MAX)),

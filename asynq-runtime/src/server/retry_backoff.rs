@@ -21,7 +21,7 @@ pub(crate) struct RetryBackoff {
     backoff: Backoff,
     random: Rng,
     last_line: Option<Instant>,
-    is_on: bool,
+    is_failing: bool,
 }
 
 impl RetryBackoff {
@@ -32,7 +32,7 @@ impl RetryBackoff {
             backoff: Backoff::new(Duration::from_millis(100).min(most), most),
             random: Rng::new(),
             last_line: None,
-            is_on: false,
+            is_failing: false,
         }
     }
 
@@ -43,15 +43,15 @@ impl RetryBackoff {
             tracing::error!(component = self.component, "the broker failed, will try again: {error}");
         }
         crate::metrics::broker_failed(self.component, error.kind());
-        self.is_on = true;
+        self.is_failing = true;
         self.backoff.pause(&mut self.random)
     }
 
     /// Notes that the broker answered: the next pause is the first again.
     pub(crate) fn on_success(&mut self) {
-        if self.is_on {
+        if self.is_failing {
             tracing::info!(component = self.component, "the broker answers again");
-            self.is_on = false;
+            self.is_failing = false;
             self.backoff.reset();
         }
     }
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn only_alarms_that_keep_coming_for_nothing_are_slowed_down() {
+    fn only_repeated_wakeups_without_work_are_slowed_down() {
         let mut wakeups = SpuriousWakeups::new();
         assert!((0..SPURIOUS_WAKEUPS).all(|_| wakeups.on_nothing(Duration::ZERO).is_zero()));
         assert!(!wakeups.on_nothing(Duration::ZERO).is_zero());

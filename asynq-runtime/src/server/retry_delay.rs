@@ -61,10 +61,10 @@ pub(super) fn default_retry_delay(retried: u32, jitter_step: u32) -> Duration {
     Duration::from_secs(seconds).min(LONGEST_RETRY_DELAY)
 }
 
-fn decided(whose: &str, decide: impl FnOnce() -> Duration) -> Option<Duration> {
+fn decided(source: &str, decide: impl FnOnce() -> Duration) -> Option<Duration> {
     let decided = panics::catch(decide);
     if let Err(panic) = &decided {
-        tracing::warn!("{whose} back-off panicked and is passed over: {panic}");
+        tracing::warn!("{source} back-off panicked and is passed over: {panic}");
     }
     decided.ok()
 }

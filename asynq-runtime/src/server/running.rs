@@ -89,19 +89,26 @@ impl Running {
         self.outcome()
     }
 
-    /// Serves until `asked` receives a request to leave or there is a reason to shut down, as in [`failed`](Self::failed). Then
-    /// leaves in order.
+    /// Serves until `requests` receives a request to leave or there is a reason to shut down, as in [`failed`](Self::failed).
+    /// Then leaves in order.
     ///
-    /// The heartbeat runtime receives from `asked`, so that a job which blocks the caller's thread delays no signal.
+    /// The heartbeat runtime receives from `requests`, so that a job which blocks the caller's thread delays no signal.
     ///
     /// # Errors
     ///
     /// The reason to shut down.
-    pub(super) async fn obey(mut self, asked: mpsc::Receiver<ShutdownRequest>) -> Result<(), ServerError> {
+    pub(super) async fn handle_requests(
+        mut self,
+        requests: mpsc::Receiver<ShutdownRequest>,
+    ) -> Result<(), ServerError> {
         let (lifecycle_hooks, leave) = (self.take_lifecycle_hooks(), CancellationToken::new());
         let drain = shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker);
-        let drained =
-            self.heartbeat_runtime.call(shutdown::obey(asked, Arc::clone(&self.context), leave.clone(), drain));
+        let drained = self.heartbeat_runtime.call(shutdown::handle_requests(
+            requests,
+            Arc::clone(&self.context),
+            leave.clone(),
+            drain,
+        ));
         tokio::pin!(drained);
         let broken = tokio::select! {
             ended = &mut drained => return ended.and(self.outcome()),

@@ -58,9 +58,9 @@ impl ServedQueues {
             return None;
         }
         let [old, new] = [&*before, &next].map(|queues| queues.names().iter().collect::<HashSet<_>>());
-        let (came, went) = (new.difference(&old).count(), old.difference(&new).count());
+        let (added, removed) = (new.difference(&old).count(), old.difference(&new).count());
         self.now.send_replace(Arc::new(next));
-        Some((came, went))
+        Some((added, removed))
     }
 }
 
@@ -78,9 +78,9 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 /// Reads which queues exist, and waits until there may be others.
 async fn look(context: &ServerContext) -> Result<(), BrokerError> {
     let known = context.answer(context.broker.queues()).await?;
-    if let Some((came, went)) = context.queues.learn(&known) {
+    if let Some((added, removed)) = context.queues.learn(&known) {
         let served = context.queues.now().len();
-        tracing::info!(came, went, served, "the queues of the patterns are others now");
+        tracing::info!(added, removed, served, "the queues that match the patterns have changed");
     }
     context.notification(context.broker.wait_for_queues(SAFETY_NET)).await
 }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn queues_come_and_go_and_whoever_waits_is_told() {
+    async fn a_waiting_fetcher_is_notified_when_queues_are_added_or_removed() {
         let served = served(&["default", "tenant:*"]);
         assert!(served.has_patterns());
         let first = served.now();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_our_rules_refuse_is_left_to_those_who_made_it() {
+    fn a_queue_whose_name_our_rules_refuse_is_not_served() {
         let served = served(&["*"]);
         assert_eq!(served.learn(&names(&["a{b}c", "fine", ""])), Some((1, 0)));
         assert_eq!(served.now().names(), names(&["fine"]));

@@ -140,7 +140,7 @@ impl ServerContext {
     }
 
     /// Returns the facts of the server that its beats show to other programs.
-    pub(crate) fn shown(&self) -> ServerInfo {
+    pub(crate) fn server_info(&self) -> ServerInfo {
         let status = match (self.closing.is_cancelled(), self.quiet.is_cancelled()) {
             (true, _) => "closed",
             (_, true) => "stopped",
@@ -242,9 +242,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mistake_of_ours_takes_no_option_from_the_task() {
+    fn an_internal_error_leaves_the_options_of_the_task() {
         let extra = Extra { max_crashes: Some(7), expires_ms: Some(1), unique_extend: true, ..Extra::default() };
-        let Action::Retry { extra: kept, counted: true, .. } = after_mistake(&extra) else { panic!("it is a failure") };
-        assert_eq!(kept, extra);
+        let Action::Retry { extra: extra_after, counted: true, .. } = after_mistake(&extra) else {
+            panic!("it is a failure")
+        };
+        assert_eq!(extra_after, extra);
     }
 }

@@ -176,7 +176,7 @@ impl Services {
             };
         }
         let (failure, failed) = (Arc::<OnceLock<Failure>>::default(), CancellationToken::new());
-        let (keep, tell) = (Arc::clone(&failure), failed.clone());
+        let (first, notify) = (Arc::clone(&failure), failed.clone());
         let watcher = jobs.spawn(async move {
             while let Some(outcome) = running.join_next().await {
                 let (name, source) = match outcome {
@@ -187,8 +187,8 @@ impl Services {
                 };
                 let source = SharedError::from(source);
                 tracing::error!("{}", ServerError::Service { name, source: source.clone() });
-                keep.get_or_init(|| (name, source));
-                tell.cancel();
+                first.get_or_init(|| (name, source));
+                notify.cancel();
             }
             ended.cancel();
         });

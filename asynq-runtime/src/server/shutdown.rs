@@ -32,7 +32,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
     tracing::info!(running, timeout = ?context.config.shutdown_timeout, "leaving: takes no more tasks");
     context.quiet.cancel();
     context.closing.cancel();
-    context.runs.poke();
+    context.runs.wake_fetcher();
     let hooks =
         AbortOnDropHandle::new(context.jobs.spawn(lifecycle_hooks.drain(Client::new(Arc::clone(&context.broker)))));
     let nothing_runs = async {
@@ -95,8 +95,8 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
 
 /// Handles the requests of the operating system until one asks to leave or `leave` is cancelled, then drains. A request to
 /// leave during the drain ends the process at once. Runs on the heartbeat runtime.
-pub(crate) async fn obey(
-    mut asked: mpsc::Receiver<ShutdownRequest>,
+pub(crate) async fn handle_requests(
+    mut requests: mpsc::Receiver<ShutdownRequest>,
     context: Arc<ServerContext>,
     leave: CancellationToken,
     drain: impl Future<Output = ()>,
@@ -104,7 +104,7 @@ pub(crate) async fn obey(
     loop {
         tokio::select! {
             () = leave.cancelled() => break,
-            Some(what) = asked.recv() => match what {
+            Some(what) = requests.recv() => match what {
                 ShutdownRequest::Quiet => {
                     tracing::info!("quiet: takes no more tasks, and what runs goes on");
                     context.quiet.cancel();
@@ -113,8 +113,8 @@ pub(crate) async fn obey(
             },
         }
     }
-    let asked_again = async {
-        while let Some(what) = asked.recv().await {
+    let second_request = async {
+        while let Some(what) = requests.recv().await {
             if what == ShutdownRequest::Leave {
                 std::process::exit(LEFT_AT_ONCE);
             }
@@ -124,7 +124,7 @@ pub(crate) async fn obey(
     tokio::select! {
         biased;
         () = drain => {}
-        () = asked_again => {}
+        () = second_request => {}
     }
 }
 

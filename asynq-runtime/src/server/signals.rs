@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_moment_that_came_before_the_wait_is_not_missed() {
+    async fn a_signal_before_the_wait_is_not_missed() {
         let signal = Signal::default();
         let before = signal.count();
         signal.notify();

@@ -18,7 +18,7 @@ pub(crate) enum Why {
 /// Asks one attempt to stop. Jobs see the request, the executor also the reason.
 #[derive(Debug)]
 pub(crate) struct Stop {
-    asked: Request,
+    requested: Request,
     /// Made when waiting for a blocking job to notice the request has no point any more.
     leave: Request,
     cancel: Cancel,
@@ -28,7 +28,7 @@ pub(crate) struct Stop {
 impl Stop {
     pub(crate) fn new() -> Self {
         let why = AtomicU8::new(Why::Cancelled as u8);
-        Self { asked: Request::default(), leave: Request::default(), cancel: Cancel::default(), why }
+        Self { requested: Request::default(), leave: Request::default(), cancel: Cancel::default(), why }
     }
 
     pub(crate) fn stop(&self, why: Why) {
@@ -36,11 +36,11 @@ impl Stop {
         if why == Why::Leaving {
             self.leave.make();
         }
-        self.asked.make();
+        self.requested.make();
         self.cancel.cancel();
     }
 
-    /// Returns why to stop, once [`asked`](Self::asked) has ended.
+    /// Returns why to stop, once [`requested`](Self::requested) has ended.
     pub(crate) fn why(&self) -> Why {
         match self.why.load(Ordering::Acquire) {
             3 => Why::Lost,
@@ -49,12 +49,12 @@ impl Stop {
         }
     }
 
-    pub(crate) fn is_asked(&self) -> bool {
-        self.asked.is_made()
+    pub(crate) fn is_requested(&self) -> bool {
+        self.requested.is_made()
     }
 
-    pub(crate) async fn asked(&self) {
-        self.asked.made().await;
+    pub(crate) async fn requested(&self) {
+        self.requested.made().await;
     }
 
     pub(crate) async fn leave(&self) {
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_graver_reason_counts_whatever_came_first() {
+    fn the_graver_reason_counts_in_any_order() {
         for (first, second, expected) in [
             (Why::Cancelled, Why::Leaving, Why::Leaving),
             (Why::Lost, Why::Leaving, Why::Lost),
@@ -82,7 +82,7 @@ mod tests {
             stop.stop(first);
             stop.stop(second);
             assert_eq!(stop.why(), expected);
-            assert!(stop.is_asked() && stop.cancel().is_cancelled());
+            assert!(stop.is_requested() && stop.cancel().is_cancelled());
         }
     }
 }

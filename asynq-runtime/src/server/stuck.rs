@@ -89,7 +89,7 @@ pub(crate) async fn watch(
     tracing::warn!(kill_after = ?after, "stuck: its time is over and its thread has not returned");
     tokio::time::sleep(after.saturating_sub(notice)).await;
     blocking.keep_until_idle(Box::new(given_up.add()));
-    tracing::error!("given up: its thread has not returned and is left to itself");
+    tracing::error!("given up: its thread has not returned and is no longer waited for");
     without_thread(cause, after)
 }
 
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_attempt_without_its_thread_ends_as_its_cause_and_says_so() {
+    fn an_attempt_without_its_thread_ends_as_its_cause_with_a_note_of_the_thread() {
         let after = Duration::from_secs(60);
         let more = "; its thread did not return within 60s and was given up";
         let table = [

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_written_when_there_is_nothing_to_say() {
+    fn an_empty_extra_is_written_as_no_bytes() {
         assert_eq!(Extra::default().to_bytes(), None);
         let extra = Extra {
             max_crashes: Some(1),

@@ -91,8 +91,8 @@ impl ServerInfo {
     /// Returns how many archived tasks of `queue` the server keeps; beyond that it deletes the oldest. 10,000 unless the
     /// server's program sets another limit, and for Go's servers.
     pub fn archive_limit(&self, queue: &QueueName) -> u64 {
-        let said = self.archives.iter().find(|limit| matches(&limit.queue, queue.as_str()));
-        said.map_or(ArchiveLimit::DEFAULT, |limit| limit.tasks)
+        let limit = self.archives.iter().find(|limit| matches(&limit.queue, queue.as_str()));
+        limit.map_or(ArchiveLimit::DEFAULT, |limit| limit.tasks)
     }
 
     /// Returns whether the server is a Go program.
@@ -247,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn never_is_no_instant() {
+    fn never_is_not_an_instant() {
         let at = DateTime::from_timestamp(1_893_553_445, 678_912_345).unwrap();
         assert_eq!(Timestamp::from(at).to_datetime(), Some(at));
         assert_eq!(Timestamp::default().to_datetime(), Some(DateTime::UNIX_EPOCH));

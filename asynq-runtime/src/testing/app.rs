@@ -12,7 +12,7 @@ use tokio::sync::OnceCell;
 
 use super::{
     drain::{Drained, Worker},
-    said, timetable,
+    timetable, unwrap_answer,
 };
 use crate::{
     app::App,
@@ -150,11 +150,11 @@ impl TestApp {
     ///
     /// The worker has started.
     #[must_use]
-    pub fn server(mut self, tell: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
+    pub fn server(mut self, configure: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
         let builder = self.builder.get_mut().unwrap_or_else(PoisonError::into_inner);
         match builder.take() {
-            Some(told) => *builder = Some(tell(told)),
-            None => panic!("tell a `TestApp` everything before its first `drain`, `wait` or scheduled `advance`"),
+            Some(configured) => *builder = Some(configure(configured)),
+            None => panic!("configure a `TestApp` before its first `drain`, `wait` or scheduled `advance`"),
         }
         self
     }
@@ -321,10 +321,10 @@ impl TestApp {
     pub async fn tasks(&self) -> Vec<TaskInfo> {
         let broker = self.client.broker();
         let mut all = Vec::new();
-        for queue in said(broker.queues().await) {
+        for queue in unwrap_answer(broker.queues().await) {
             for state in TaskState::ALL {
                 for number in 1.. {
-                    let page = said(broker.tasks(&queue, state, Page { number, size: 100 }).await);
+                    let page = unwrap_answer(broker.tasks(&queue, state, Page { number, size: 100 }).await);
                     let last = page.len() < 100;
                     all.extend(page);
                     if last {
@@ -342,7 +342,7 @@ impl TestApp {
     ///
     /// The database in memory failed.
     pub async fn task(&self, task: &TaskInfo) -> Option<TaskInfo> {
-        said(self.client.broker().task(&task.queue, &task.id).await)
+        unwrap_answer(self.client.broker().task(&task.queue, &task.id).await)
     }
 
     async fn listing(&self) -> String {

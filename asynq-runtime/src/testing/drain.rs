@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tokio::sync::Mutex;
 
-use super::said;
+use super::unwrap_answer;
 use crate::{
     broker::{Action, Broker, RetryOrder, Run, ServerName, Settlement, Wanted},
     client::Client,
@@ -64,7 +64,7 @@ pub(super) struct Worker {
     aggregations: Arc<Aggregations>,
     layers: Option<Arc<LayerStack>>,
     /// Held during a drain, so that tasks run one after the other.
-    turn: Mutex<()>,
+    running: Mutex<()>,
 }
 
 impl Worker {
@@ -79,7 +79,7 @@ impl Worker {
         let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, .. } = parts;
         lifecycle_hooks.start(client).await.unwrap_or_else(|error| panic!("{error}"));
         let layers = layers.build(executor.dispatcher());
-        Self { broker, retries: config.retries, executor, aggregations, layers, turn: Mutex::default() }
+        Self { broker, retries: config.retries, executor, aggregations, layers, running: Mutex::default() }
     }
 
     /// Returns the jobs that the worker serves.
@@ -88,19 +88,19 @@ impl Worker {
     }
 
     pub(super) async fn drain(&self) -> Drained {
-        let _turn = self.turn.lock().await;
+        let _running = self.running.lock().await;
         let broker = &self.broker;
         // Each drain joins as a new server, because any time may pass on the clock between two drains.
-        let member = said(broker.join(&name(), &ServerInfo::default()).await);
+        let member = unwrap_answer(broker.join(&name(), &ServerInfo::default()).await);
         let mut drained = Drained::default();
         loop {
-            let queues = said(broker.queues().await);
+            let queues = unwrap_answer(broker.queues().await);
             self.make_due(&queues).await;
             for queue in &queues {
                 self.aggregate(queue, &mut drained).await;
             }
             let wanted: Vec<Wanted> = queues.into_iter().map(|queue| Wanted { queue, n: 1 }).collect();
-            let runs = said(broker.dequeue(&member, &wanted).await);
+            let runs = unwrap_answer(broker.dequeue(&member, &wanted).await);
             if runs.is_empty() {
                 break;
             }
@@ -108,7 +108,7 @@ impl Worker {
                 let (settlement, is_revoked) = self.attempt(run).await;
                 drained.count(&settlement, is_revoked);
                 for settled in broker.settle(std::slice::from_ref(&settlement)).await {
-                    said(settled);
+                    unwrap_answer(settled);
                 }
             }
             let Drained { succeeded, revoked, failed, snoozed, handed_back, .. } = drained;
@@ -118,7 +118,7 @@ impl Worker {
                 "drain has run {ENDLESS} tasks and more are due: does a job enqueue itself for ever?"
             );
         }
-        said(broker.leave(&member).await);
+        unwrap_answer(broker.leave(&member).await);
         drained
     }
 
@@ -139,9 +139,9 @@ impl Worker {
     /// Makes due tasks pending and deletes expired ones, as a server's forwarder and janitor do.
     async fn make_due(&self, queues: &[QueueName]) {
         let Self { broker, retries, .. } = self;
-        while said(broker.forward(queues, *retries).await).more {}
+        while unwrap_answer(broker.forward(queues, *retries).await).more {}
         for queue in queues {
-            while said(broker.delete_expired(queue, 100).await) == 100 {}
+            while unwrap_answer(broker.delete_expired(queue, 100).await) == 100 {}
         }
     }
 
@@ -154,16 +154,16 @@ impl Worker {
         let failed: HashSet<GroupName> = drained.unaggregated.iter().map(|(group, _)| group.clone()).collect();
         let mut after = None;
         loop {
-            let page = said(broker.groups(queue, after.as_ref(), 100).await);
+            let page = unwrap_answer(broker.groups(queue, after.as_ref(), 100).await);
             for group in page.groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
-                while let Some(set) = said(broker.claim_set(queue, &group, &aggregations.rules).await) {
+                while let Some(set) = unwrap_answer(broker.claim_set(queue, &group, &aggregations.rules).await) {
                     let knows = |name: &str| executor.dispatcher().knows(name);
                     let ended = match aggregations.aggregate(&set, broker.now(), knows).await {
                         Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
                         Err(why) => Err(why.to_string()),
                     };
                     if let Err(why) = ended {
-                        said(broker.release_set(&set).await);
+                        unwrap_answer(broker.release_set(&set).await);
                         drained.unaggregated.push((group, why));
                         break;
                     }

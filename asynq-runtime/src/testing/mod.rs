@@ -71,6 +71,6 @@ pub use self::{
 
 /// Unwraps an answer of the database in memory, which has no reason to fail.
 #[cfg(feature = "sqlite")]
-fn said<T>(answer: Result<T, crate::broker::BrokerError>) -> T {
+fn unwrap_answer<T>(answer: Result<T, crate::broker::BrokerError>) -> T {
     answer.unwrap_or_else(|error| panic!("the database in memory failed: {error}"))
 }

@@ -36,19 +36,19 @@ impl TestApp {
                 self.drain().await;
                 let outcome = task.wait(Duration::ZERO).await.unwrap_or_else(|error| panic!("{error}"));
                 let now = self.now();
-                let next = next_turn(&self.tasks().await, now);
+                let next = next_due(&self.tasks().await, now);
                 if outcome.has_ended() || now >= end {
                     return outcome;
                 }
-                let turn = next.map_or(end, |next| next.min(end)) - now;
-                self.advance(turn.to_std().unwrap_or_default()).await;
+                let step = next.map_or(end, |next| next.min(end)) - now;
+                self.advance(step.to_std().unwrap_or_default()).await;
             }
         })
     }
 }
 
 /// Returns when a task may be due next; `None` if no task waits for a time.
-fn next_turn(tasks: &[TaskInfo], now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+fn next_due(tasks: &[TaskInfo], now: DateTime<Utc>) -> Option<DateTime<Utc>> {
     let due = |task: &TaskInfo| match task.state {
         TaskState::Scheduled | TaskState::Retry => task.next_process_at,
         TaskState::Aggregating => Some(now + GROUPS),

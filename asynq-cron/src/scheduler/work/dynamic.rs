@@ -10,7 +10,7 @@ use std::{
 use asynq_runtime::{BoxError, broker::EntryId, job::BoxFuture};
 use tokio::task::JoinError;
 
-use super::{About, Event, Work, rounds::is_due};
+use super::{Event, WarningTopic, Work, rounds::is_due};
 use crate::{
     Periodic,
     scheduler::{check, twice},
@@ -50,7 +50,7 @@ impl Work {
                  stay, and it is asked again",
                 self.provider_limit()
             );
-            self.tell_once(About::Provider, text);
+            self.warn_once(WarningTopic::Provider, text);
         }
     }
 
@@ -75,8 +75,8 @@ impl Work {
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
-                self.tell_once(
-                    About::Provider,
+                self.warn_once(
+                    WarningTopic::Provider,
                     format!("the periodic entries could not be read, the known ones stay: {error}"),
                 );
                 return;
@@ -100,10 +100,10 @@ impl Work {
             now.insert(entry.id().clone(), entry);
         }
         if wrong.is_empty() {
-            self.goes_well(About::Provider);
+            self.on_success(WarningTopic::Provider);
         }
         for text in wrong {
-            self.tell_once(About::Provider, text);
+            self.warn_once(WarningTopic::Provider, text);
         }
         let is_same = |id: &EntryId, old: &Arc<Periodic>| now.get(id).is_some_and(|new| Arc::ptr_eq(new, old));
         let changed: Vec<_> = before.iter().filter(|(id, old)| !is_same(id, old)).collect();

@@ -12,7 +12,10 @@ use asynq_runtime::{
     task::SchedulerEntry,
 };
 
-use super::{super::clock::Reading, About, Event, LATER, MOST_AT_ONCE, Outranked, RoundTrip, SOON, Work};
+use super::{
+    super::clock::Reading, Event, MOST_AT_ONCE, Outranked, RETRY_OTHER, RETRY_UNAVAILABLE, RoundTrip, WarningTopic,
+    Work,
+};
 use crate::{Periodic, Schedule};
 
 /// An entry that is missing in this many lists in a row is reported.
@@ -93,7 +96,7 @@ impl Work {
                     self.yield_to_newer(entry, state.revision);
                     return;
                 }
-                self.goes_well(About::Plans);
+                self.on_success(WarningTopic::Plans);
                 self.outranked.remove(entry.id());
                 self.shows_plans = false;
                 self.log(&entry, &change);
@@ -101,8 +104,8 @@ impl Work {
                 self.plan.set(entry, &state);
             }
             Err(error) => {
-                let again = if error.is_unavailable() { SOON } else { LATER };
-                self.tell_once(About::Plans, format!("{entry} cannot be planned yet: {error}"));
+                let again = if error.is_unavailable() { RETRY_UNAVAILABLE } else { RETRY_OTHER };
+                self.warn_once(WarningTopic::Plans, format!("{entry} cannot be planned yet: {error}"));
                 self.to_plan.push((Instant::now() + again, entry));
             }
         }
@@ -123,9 +126,12 @@ impl Work {
 
     /// Leaves an entry to the newer version of the program that plans it in another way, as long as that version lists it.
     fn yield_to_newer(&mut self, entry: Arc<Periodic>, revision: u64) {
-        self.tell_once(
-            About::NewerVersion,
-            format!("a newer program plans {entry} in another way; this one leaves it alone while that one runs"),
+        self.warn_once(
+            WarningTopic::NewerVersion,
+            format!(
+                "a newer program plans {entry} in another way; this program does not schedule it while the newer one \
+                 runs"
+            ),
         );
         self.plan.remove(entry.id());
         self.outranked.insert(entry.id().clone(), Outranked { revision, is_over: false });
@@ -141,15 +147,15 @@ impl Work {
         }
         let rows_of = |id: &EntryId| rows.get(id.as_str()).map_or(&[][..], Vec::as_slice);
         if self.leads {
-            self.take_back(rows_of);
+            self.reclaim_outranked(rows_of);
         } else {
-            self.tell_unlisted(rows_of);
+            self.warn_of_unlisted(rows_of);
         }
     }
 
     /// Plans entries by this program's schedule again that no newer program lists any more, because that program was rolled back
     /// or stopped.
-    fn take_back<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
+    fn reclaim_outranked<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
         let now = Instant::now();
         for (id, newer) in self.outranked.iter_mut().filter(|(_, newer)| !newer.is_over) {
             let Some(entry) = self.entries.get(id) else { continue };
@@ -168,7 +174,7 @@ impl Work {
 
     /// Warns of entries that no scheduler fires: the leader belongs to another program of the same name, or to a version that
     /// does not have these entries any more.
-    fn tell_unlisted<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
+    fn warn_of_unlisted<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
         let dynamic = self.dynamic.as_ref();
         // The provider's last answer may be older than that of the leader's provider.
         let fixed = self.entries.iter().filter(|(id, _)| dynamic.is_none_or(|dynamic| !dynamic.contains_key(id)));
@@ -187,7 +193,7 @@ impl Work {
                  program, give each a name of its own (`ASYNQ_PROGRAM`); where it is a newer version, this one is not fired \
                  any more"
             );
-            self.tell_once(About::Unlisted, text);
+            self.warn_once(WarningTopic::Unlisted, text);
         }
     }
 }

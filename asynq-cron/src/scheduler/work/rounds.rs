@@ -11,8 +11,8 @@ use asynq_runtime::broker::{BrokerError, EntryId, EntryState};
 use chrono::{DateTime, Utc};
 
 use super::{
-    super::{clock::Reading, shown},
-    Event, RoundTrip, SOON, Work,
+    super::{clock::Reading, listing},
+    Event, RETRY_UNAVAILABLE, RoundTrip, Work,
 };
 use crate::Periodic;
 
@@ -52,7 +52,7 @@ pub(super) fn is_due(at: &mut Instant, now: Instant, every: Duration) -> bool {
 
 impl Work {
     /// Does the periodic work that is due.
-    pub(super) fn go_round(&mut self, now: Instant) {
+    pub(super) fn run_due_timers(&mut self, now: Instant) {
         let ttl = self.settings.ttl;
         self.provide(now);
         if !self.shows_plans && self.all_is_planned(now) {
@@ -66,7 +66,9 @@ impl Work {
         if jumped {
             self.timers.measure = self.timers.measure.min(now);
         }
-        if !self.planned.is_empty() && is_due(&mut self.timers.measure, now, if jumped { SOON } else { ttl / 3 }) {
+        if !self.planned.is_empty()
+            && is_due(&mut self.timers.measure, now, if jumped { RETRY_UNAVAILABLE } else { ttl / 3 })
+        {
             self.measure();
         }
         // A leader plans an entry again soon after the list of a newer version that was killed has expired. A follower only
@@ -81,7 +83,7 @@ impl Work {
     /// Lists the entries that this scheduler plans: for asynq's tools, and for older programs, which do not plan these entries.
     fn show(&mut self, now: Instant) {
         self.timers.show = now + self.settings.ttl / 2;
-        let mut rows = self.plan.shown();
+        let mut rows = self.plan.rows();
         let time = self.clock.at(Reading::now());
         let is_left = |id: &EntryId| self.outranked.get(id).is_some_and(|newer| !newer.is_over);
         let coming = self.planned.iter().filter(|id| !self.plan.has(id) && !is_left(id));
@@ -94,10 +96,10 @@ impl Work {
             return;
         }
         self.showing = true;
-        let shown = shown::show(Arc::clone(&self.broker), self.name.clone(), rows, self.settings.ttl);
+        let list = listing::show(Arc::clone(&self.broker), self.name.clone(), rows, self.settings.ttl);
         self.calls.spawn(async move {
-            shown.await;
-            Event::Shown
+            list.await;
+            Event::ListingDone
         });
     }
 
@@ -143,7 +145,7 @@ impl Work {
             Ok(Some(state)) => {
                 self.clock_is(state.now, round_trip);
                 if state.last < known {
-                    self.went_behind();
+                    self.on_lost_writes();
                 }
             }
             // The broker has lost the entry: the entry is planned again, and the answer to that has the time.
@@ -155,7 +157,7 @@ impl Work {
 
     /// The broker lost acknowledged writes, for example in a failover. The entries are planned again from its state, and their
     /// policies decide about the lost ticks.
-    pub(super) fn went_behind(&mut self) {
+    pub(super) fn on_lost_writes(&mut self) {
         if self.planning == 0 && self.to_plan.is_empty() {
             tracing::warn!("the broker has lost ticks that it had stored; `missed` says what becomes of them");
         }

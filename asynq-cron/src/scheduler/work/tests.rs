@@ -73,7 +73,7 @@ async fn a_leader_looks_at_the_lists_within_a_third_of_a_lease_while_a_newer_ver
     work.begin_round();
     work.outranked.insert(entry.id().clone(), Outranked { revision: 2, is_over: false });
     let now = Instant::now() + TTL;
-    work.go_round(now);
+    work.run_due_timers(now);
     assert_eq!(work.timers.list, now + TTL / 3);
     running.shutdown().await.expect("it leaves");
 }

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::{
     super::{clock::Reading, missed::Fire, plan::Sent},
-    About, Event, MOST_AT_ONCE, Work,
+    Event, MOST_AT_ONCE, WarningTopic, Work,
 };
 use crate::{Periodic, Tick};
 
@@ -54,7 +54,7 @@ impl Work {
                     self.calls.spawn(send.instrument(span));
                 }
                 Err(error) => {
-                    self.tell_once(About::Ticks, format!("tick of {entry} cannot be enqueued: {error}"));
+                    self.warn_once(WarningTopic::Ticks, format!("tick of {entry} cannot be enqueued: {error}"));
                     metrics::ticks(entry.job(), TickOutcome::Invalid, 1);
                     self.plan.answered(entry.id(), fire, Sent::Invalid, now);
                 }
@@ -111,16 +111,16 @@ impl Work {
                 return;
             }
             Ok(Ticked::Behind) => {
-                self.went_behind();
+                self.on_lost_writes();
                 return;
             }
             Err(error) => {
-                self.tell_once(About::Ticks, format!("tick of {entry} is sent again: {error}"));
+                self.warn_once(WarningTopic::Ticks, format!("tick of {entry} is sent again: {error}"));
                 Sent::Failed
             }
         };
         if sent != Sent::Failed {
-            self.goes_well(About::Ticks);
+            self.on_success(WarningTopic::Ticks);
         }
         self.plan.answered(entry.id(), fire, sent, now);
     }

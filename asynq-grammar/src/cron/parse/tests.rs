@@ -5,7 +5,7 @@ fn compat(text: &str) -> Result<Spec, CronError> {
 }
 
 #[test]
-fn what_robfig_reads_is_read() {
+fn every_spec_of_robfig_is_read() {
     let minutes = |text: &str| match compat(&format!("{text} * * * *")).map(|spec| spec.schedule) {
         Ok(Schedule::Fields(fields)) => members(fields.minutes).collect::<Vec<_>>(),
         other => panic!("{text}: {other:?}"),
@@ -45,7 +45,7 @@ fn zones_and_descriptors_are_read() {
 
 #[test]
 fn a_mistake_names_its_field_its_bytes_and_what_to_write() {
-    for (text, field, wrong, said) in [
+    for (text, field, wrong, message) in [
         ("61 * * * *", Some(Field::Minute), "61", "minute must be 0–59, got 61"),
         ("0 9-25 * * mon-fri", Some(Field::Hour), "25", "hour must be 0–23, got 25"),
         ("* * * * 7", Some(Field::Weekday), "7", "Sunday is 0"),
@@ -77,7 +77,7 @@ fn a_mistake_names_its_field_its_bytes_and_what_to_write() {
     ] {
         let error = parse(text, Mode::Default).expect_err(text);
         assert_eq!((error.field(), &text[error.range()]), (field, wrong), "{text}: {error}");
-        assert!(error.to_string().contains(said), "{text}: {error}");
+        assert!(error.to_string().contains(message), "{text}: {error}");
     }
     let error = parse("0 9-25 * * mon-fri", Mode::Default).expect_err("an hour");
     assert_eq!(error.caret("0 9-25 * * mon-fri"), "0 9-25 * * mon-fri\n    ^^");

@@ -71,7 +71,7 @@ fn check_storable(ty: &Type) -> Result<(), Mistake> {
     if let Some(token) = keyword_in(ty.to_token_stream(), "impl") {
         return mistake(token, "an argument is stored, so its type needs a name; write a concrete type");
     }
-    match borrow_in(ty.to_token_stream(), Static::Kept) {
+    match borrow_in(ty.to_token_stream(), Static::Allowed) {
         Some(borrow) => mistake(borrow, "an argument is stored, so nothing in it can be borrowed; write an owned type"),
         None => Ok(()),
     }

@@ -63,7 +63,7 @@ impl Supplied {
         let Some(ty) = only_argument(segment) else {
             return mistake(segment, "write the type that is kept: `Checkpoint<T>`");
         };
-        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Kept) {
+        if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Allowed) {
             return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
         }
         Ok(Self::Checkpoint(Box::new(ty.clone())))

@@ -34,7 +34,7 @@ pub(super) fn only_argument(segment: &PathSegment) -> Option<&Type> {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::job) enum Static {
     /// `'static` is allowed, but `&'static T` is not, because it cannot be decoded.
-    Kept,
+    Allowed,
     /// `&'static T` is as good as owned.
     Owned,
 }
@@ -51,7 +51,7 @@ pub(in crate::job) fn borrow_in(tokens: TokenStream, statics: Static) -> Option<
             }
             TokenTree::Punct(punct) if punct.as_char() == '&' => {
                 let before_lifetime = matches!(tokens.peek(), Some(TokenTree::Punct(next)) if next.as_char() == '\'');
-                if statics == Static::Kept || !before_lifetime {
+                if statics == Static::Allowed || !before_lifetime {
                     return Some(token);
                 }
             }

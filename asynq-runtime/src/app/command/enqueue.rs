@@ -21,7 +21,7 @@ pub(in super::super) async fn enqueue(settings: Settings, flags: &ArgMatches) ->
         task = task.process_in(span);
     }
     if let Some(at) = text("at") {
-        task = task.process_at(moment(at)?);
+        task = task.process_at(parse_time(at)?);
     }
     if let Some(group) = text("group") {
         task = task.group(group);
@@ -75,7 +75,7 @@ fn unknown_field(job: &JobDescriptor, value: &serde_json::Value) -> Option<Strin
     given.keys().find(|given| !fields.contains(&given.as_str())).map(|field| field.chars().take(80).collect())
 }
 
-fn moment(text: &str) -> Result<DateTime<Utc>, AppError> {
+fn parse_time(text: &str) -> Result<DateTime<Utc>, AppError> {
     DateTime::parse_from_rfc3339(text).map(|at| at.with_timezone(&Utc)).map_err(|error| {
         AppError::setting(
             "--at",
@@ -111,7 +111,7 @@ mod tests {
     job!(Tidy "tidy" {});
     job!(#[serde(transparent)] One "one" { path: String });
 
-    fn told(name: &str, arguments: Option<&str>) -> Result<(), String> {
+    fn checked(name: &str, arguments: Option<&str>) -> Result<(), String> {
         let registry = Registry::only::<(Mail, Tidy, One)>().unwrap();
         prepare(&registry, name, arguments).map(drop).map_err(|error| error.to_string())
     }
@@ -125,12 +125,12 @@ mod tests {
             ("tidy", Some("{}")),
             ("one", Some("\"a.png\"")),
         ] {
-            assert_eq!(told(name, arguments), Ok(()), "{name} {arguments:?}");
+            assert_eq!(checked(name, arguments), Ok(()), "{name} {arguments:?}");
         }
     }
 
     #[test]
-    fn arguments_that_do_not_fit_are_told_with_what_would() {
+    fn the_error_of_arguments_that_do_not_fit_shows_arguments_that_do() {
         for (name, arguments, expected) in [
             ("mail", Some(r#"{"copies":2}"#), "`mail` does not take these arguments: missing field `to`"),
             ("mail", Some(r#"{"to":7}"#), "invalid type: integer `7`, expected a string"),
@@ -141,15 +141,15 @@ mod tests {
             ("one", Some("null"), "invalid type: null, expected a string; it takes str"),
             ("male", None, "this program has no job `male`; it has `mail`, `one`, `tidy`"),
         ] {
-            let error = told(name, arguments).unwrap_err();
+            let error = checked(name, arguments).unwrap_err();
             assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
         }
     }
 
     #[test]
-    fn a_moment_is_written_in_rfc_3339() {
-        assert_eq!(moment("2030-01-31T10:00:00+01:00").unwrap().to_rfc3339(), "2030-01-31T09:00:00+00:00");
-        let error = moment("tomorrow").unwrap_err().to_string();
+    fn a_time_is_written_in_rfc_3339() {
+        assert_eq!(parse_time("2030-01-31T10:00:00+01:00").unwrap().to_rfc3339(), "2030-01-31T09:00:00+00:00");
+        let error = parse_time("tomorrow").unwrap_err().to_string();
         assert!(error.starts_with("--at: \"tomorrow\" is not a valid time"), "{error}");
     }
 }

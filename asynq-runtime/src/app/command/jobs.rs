@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn every_option_is_shown_in_the_words_of_the_attribute() {
+    fn every_option_is_displayed_in_the_words_of_the_attribute() {
         let job = JobDescriptor::of::<Note>("src/note.rs", 1);
         assert_eq!(
             options(&job),

@@ -45,7 +45,7 @@ fn queue_table(queues: &[QueueStats]) -> Table {
         ["QUEUE"].into_iter().chain(counts.iter().map(|(heading, _)| *heading)).chain(["WAITING", ""]).collect();
     let mut table = Table::new(&headings).right(1..=counts.len() + 1);
     for q in queues {
-        let waiting = if q.pending == 0 { "-".to_owned() } else { about(q.latency) };
+        let waiting = if q.pending == 0 { "-".to_owned() } else { rounded(q.latency) };
         let paused = if q.paused { "paused" } else { "" };
         let cells = [q.name.to_string()].into_iter().chain(counts.iter().map(|(_, count)| count(q).to_string()));
         table.row(cells.chain([waiting, paused.to_owned()]));
@@ -71,7 +71,7 @@ fn server_table(servers: &[ServerInfo]) -> Table {
 }
 
 /// Returns a span as text for people, of whole seconds from one second on.
-fn about(span: Duration) -> String {
+fn rounded(span: Duration) -> String {
     match span {
         span if span < Duration::from_secs(1) => duration::format(span),
         span => duration::format(Duration::from_secs(span.as_secs())),

@@ -46,7 +46,7 @@ pub(in super::super) async fn worker(
         concurrency: server.concurrency(),
         services: &rows,
     };
-    start.tell(format);
+    start.report(format);
     Ok(server.run().await?)
 }
 
@@ -62,7 +62,7 @@ struct Start<'a> {
 }
 
 impl Start<'_> {
-    fn tell(&self, format: LogFormat) {
+    fn report(&self, format: LogFormat) {
         match format {
             // Standard output belongs to the jobs.
             LogFormat::Text => {

@@ -77,7 +77,7 @@ fn welcome(to: &str, note: &str) -> Welcome {
 }
 
 #[test]
-fn a_task_that_says_nothing_has_asynqs_defaults() {
+fn a_task_without_options_has_asynqs_defaults() {
     let NewTask { message, queue, id, id_is_ours, when, unique, replaces, group, extra } = new(raw());
     assert_eq!(replaces, None);
     assert_eq!(group, None);
@@ -96,7 +96,7 @@ fn a_task_that_says_nothing_has_asynqs_defaults() {
 }
 
 #[test]
-fn the_options_of_a_job_hold_until_the_builder_says_otherwise() {
+fn the_options_of_a_job_hold_unless_the_builder_replaces_them() {
     let task = new(welcome("ann", "x"));
     assert_eq!((task.queue.as_str(), task.extra.max_crashes), ("critical", Some(1)));
     let message = task.message;
@@ -156,7 +156,7 @@ fn a_lock_is_in_the_message_and_lasts_whole_seconds() {
 }
 
 #[test]
-fn expiry_is_kept_to_the_millisecond_rounded_up() {
+fn expiry_is_stored_to_the_millisecond_rounded_up() {
     let now_ms = NOW.timestamp_millis();
     let at = |ms| DateTime::<Utc>::from_timestamp_millis(ms).unwrap();
     for (task, expected) in [
@@ -185,7 +185,7 @@ fn a_group_is_in_the_task_and_in_its_message() {
 }
 
 #[test]
-fn what_frees_a_lock_is_kept_where_it_is_not_the_default() {
+fn the_event_that_frees_a_lock_is_stored_where_it_is_not_the_default() {
     let extra = |task: RawTask| new(task.unique("60s")).extra;
     assert_eq!(extra(raw().unique_until(UniqueUntil::End)), Extra::default());
     assert_eq!(extra(raw().unique_until(UniqueUntil::Start)).unique_until(), UniqueUntil::Start);
@@ -222,7 +222,7 @@ fn a_header_given_twice_has_the_later_value() {
 }
 
 #[test]
-fn what_cannot_be_is_told_with_what_to_write() {
+fn the_error_of_an_invalid_task_says_what_to_write() {
     let long = "x".repeat(201);
     for (task, expected) in [
         (raw().queue(""), "\"\" cannot be used: queue name must not be empty"),
@@ -286,7 +286,7 @@ fn a_payload_over_the_limit_is_refused_with_both_sizes() {
 }
 
 #[test]
-fn a_task_that_is_awaited_is_kept_for_a_minute_at_least_and_says_so() {
+fn an_awaited_task_is_retained_for_a_minute_at_least_and_is_marked() {
     for (task, seconds, is_awaited) in [
         (raw(), 0, false),
         (raw().retention("10s"), 10, false),

@@ -61,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_json_can_carry_is_refused_with_the_way_out() {
+    fn a_checkpoint_that_only_json_can_carry_is_refused_with_the_way_out() {
         let error = encode_checkpoint("import", Codec::Postcard, &serde_json::json!({})).unwrap_err().to_string();
         assert!(error.contains("codec = \"json\""), "{error}");
     }

@@ -9,11 +9,11 @@ pub(super) fn reason(error: &serde_json::Error) -> String {
         // The syntax is wrong: the text is one of a fixed set.
         return text;
     }
-    let (place, told) = match text.rfind(" at line ") {
+    let (place, message) = match text.rfind(" at line ") {
         Some(at) => (&text[at..], &text[..at]),
         None => ("", text.as_str()),
     };
-    format!("{}{place}", without_value(told))
+    format!("{}{place}", without_value(message))
 }
 
 fn without_value(text: &str) -> String {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_place_and_the_expectation_are_told_and_the_value_is_not() {
+    fn an_error_has_the_place_and_the_expectation_but_not_the_value() {
         for (json, expected) in [
             (r#"{"n":"canary"}"#, "invalid type: string, expected u8 at line 1 column 13"),
             (r#"{"n":"canary, expected u8"}"#, "invalid type: string, expected u8 at line 1 column 26"),

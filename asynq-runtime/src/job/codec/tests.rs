@@ -65,7 +65,7 @@ fn the_algorithm_of_the_fingerprint_never_changes() {
 }
 
 #[test]
-fn what_serde_sees_makes_the_fingerprint_and_nothing_else() {
+fn only_the_shape_that_serde_sees_makes_the_fingerprint() {
     assert_ne!(value::<Mail>(), value::<Swapped>());
     assert_ne!(value::<Nested>(), value::<NestedSwapped>(), "two fields swapped in a nested struct");
     assert_eq!(value::<Nested>(), value::<Long>(), "String and std::string::String are one");
@@ -100,7 +100,7 @@ fn a_job_without_arguments_takes_any_payload() {
 }
 
 #[test]
-fn another_shape_is_told_with_both_shapes() {
+fn the_error_of_another_shape_shows_both_shapes() {
     let bytes = encode_arguments(&Swapped { copies: 2, to: "ann".into() }).unwrap();
     let error = decode_arguments::<Mail>(&bytes).unwrap_err();
     let PayloadError::UnknownFingerprint { expected, found, .. } = error else { panic!("{error}") };
@@ -112,7 +112,7 @@ fn another_shape_is_told_with_both_shapes() {
 }
 
 #[test]
-fn bytes_that_are_no_arguments_are_told_with_what_they_look_like() {
+fn the_error_of_bytes_that_are_not_arguments_says_what_they_look_like() {
     let good = encode_arguments(&mail()).unwrap();
     let too_long = [&good[..], b"xy"].concat();
     for (payload, expected) in [
@@ -135,7 +135,7 @@ fn bytes_that_are_no_arguments_are_told_with_what_they_look_like() {
 
 /// Another version of the program may know the arguments, so the tasks are not given up at once.
 #[test]
-fn arguments_of_another_version_are_told_apart_from_bytes_that_are_none() {
+fn arguments_of_another_version_and_bytes_that_are_not_arguments_have_different_errors() {
     let unfit = |error: PayloadError, expected: &str| {
         assert!(matches!(error, PayloadError::Unfit { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");

@@ -127,7 +127,7 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
 
 /// Tries whether today's job takes values of an earlier shape, as a worker would read them.
 fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) -> Verdict {
-    let kept: ShapeLookup = Ok(document.clone());
+    let lookup: ShapeLookup = Ok(document.clone());
     let (mut tried, mut taken) = (0, 0);
     for kind in sample::kinds(document) {
         let mut refused = None;
@@ -135,7 +135,7 @@ fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) 
             let Some(json) = sample::sample(document, kind, text) else { break };
             let Some(payload) = payload(shape, document, &json) else { break };
             tried += 1;
-            match job.reads(&payload, Some(&kept)) {
+            match job.reads(&payload, Some(&lookup)) {
                 Ok(()) => {
                     refused = None;
                     taken += 1;

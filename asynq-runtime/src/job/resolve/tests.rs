@@ -30,8 +30,8 @@ fn left<J: Job>(job: J) -> (Vec<u8>, ShapeLookup) {
 
 /// Returns today's job, read from a task of another version.
 fn read<J: Job>(old: impl Job) -> Result<J, PayloadError> {
-    let (payload, kept) = left(old);
-    resolve(&payload, Some(&kept))
+    let (payload, lookup) = left(old);
+    resolve(&payload, Some(&lookup))
 }
 
 fn reason<J: Job + std::fmt::Debug>(old: impl Job) -> String {
@@ -130,7 +130,7 @@ fn mail() -> Mail {
 }
 
 #[test]
-fn what_serde_says_by_names_holds_for_payloads_without_names() {
+fn serdes_rules_for_names_hold_for_payloads_without_names() {
     let to = || "ann".to_owned();
     assert_eq!(read(mail()), Ok(MoreOptions { to: to(), cc: None, copies: 2 }));
     assert_eq!(read(MoreOptions { to: to(), cc: Some("bob".into()), copies: 2 }), Ok(mail()), "and back");
@@ -149,7 +149,7 @@ fn what_serde_says_by_names_holds_for_payloads_without_names() {
 }
 
 #[test]
-fn what_does_not_fit_is_told_without_values() {
+fn the_error_of_arguments_that_do_not_fit_has_no_values() {
     let to = || "canary-7f3a".to_owned();
     assert!(reason::<Required>(mail()).contains("the field `from` is missing"), "{}", reason::<Required>(mail()));
     assert!(reason::<OtherName>(mail()).contains("the field `recipient` is missing"));
@@ -271,18 +271,18 @@ fn an_upgrade_takes_the_arguments_that_serde_cannot() {
     let (payload, _) = left(InEuros { euros: 7 });
     assert_eq!(resolve::<Invoice>(&payload, None), invoice());
     // Only the kept shape tells the shape behind a fingerprint by hand.
-    let (payload, kept) = left(ByHandInEuros { euros: 7 });
+    let (payload, lookup) = left(ByHandInEuros { euros: 7 });
     assert!(resolve::<Invoice>(&payload, None).is_err());
-    assert_eq!(resolve::<Invoice>(&payload, Some(&kept)), invoice());
+    assert_eq!(resolve::<Invoice>(&payload, Some(&lookup)), invoice());
     assert!(reason::<Invoice>(InDollars { dollars: 7 }).contains("`cents` is missing"));
 }
 
 #[test]
-fn a_payload_that_does_not_have_its_shape_is_told_and_not_read() {
-    let (payload, kept) = left(Mail { to: "ann".into(), copies: 2 });
+fn a_payload_that_does_not_have_its_shape_is_an_error() {
+    let (payload, lookup) = left(Mail { to: "ann".into(), copies: 2 });
     for wrong in [&payload[..payload.len() - 1], &[&payload[..], b"x"].concat(), &[&payload[..5], &[0xff; 30]].concat()]
     {
-        let error = resolve::<MoreOptions>(wrong, Some(&kept)).expect_err("not of its shape");
+        let error = resolve::<MoreOptions>(wrong, Some(&lookup)).expect_err("not of its shape");
         assert!(matches!(&error, PayloadError::Unresolved { .. }), "{error}");
     }
     let malformed = ShapeDocument::from_bytes(b"{\"v\":1,\"root\":{\"type\":9}}");

@@ -24,7 +24,7 @@ pub(crate) struct ShapeCache(Mutex<HashMap<(String, Needs), Found>>);
 
 #[derive(Clone)]
 struct Found {
-    kept: Option<Arc<ShapeLookup>>,
+    lookup: Option<Arc<ShapeLookup>>,
     at: Instant,
 }
 
@@ -38,25 +38,25 @@ impl ShapeCache {
     ) -> Result<Option<Arc<ShapeLookup>>, BrokerError> {
         let which = (r#type.to_owned(), needs);
         if let Some(found) = self.known(&which) {
-            return Ok(found.kept);
+            return Ok(found.lookup);
         }
-        let kept = broker.shape(r#type, needs.id()).await?;
-        let kept = kept.map(|body| Arc::new(ShapeDocument::from_bytes(&body)));
-        if let Some(Err(reason)) = kept.as_deref() {
+        let lookup = broker.shape(r#type, needs.id()).await?;
+        let lookup = lookup.map(|body| Arc::new(ShapeDocument::from_bytes(&body)));
+        if let Some(Err(reason)) = lookup.as_deref() {
             tracing::warn!(r#type, "the shape that the broker keeps of its arguments cannot be used: {reason}");
         }
         let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if found.len() >= MOST {
             found.clear();
         }
-        found.insert(which, Found { kept: kept.clone(), at: Instant::now() });
-        Ok(kept)
+        found.insert(which, Found { lookup: lookup.clone(), at: Instant::now() });
+        Ok(lookup)
     }
 
     /// Returns a shape found before. The shape of a fingerprint never changes, so a readable one is good for ever.
     fn known(&self, which: &(String, Needs)) -> Option<Found> {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(which).cloned()?;
-        let is_final = matches!((which.1, found.kept.as_deref()), (Needs::Fingerprint(_), Some(Ok(_))));
+        let is_final = matches!((which.1, found.lookup.as_deref()), (Needs::Fingerprint(_), Some(Ok(_))));
         (is_final || found.at.elapsed() < AGAIN).then_some(found)
     }
 }

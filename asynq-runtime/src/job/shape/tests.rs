@@ -61,7 +61,7 @@ fn a_document_is_read_back_as_it_was() {
 }
 
 #[test]
-fn a_document_that_is_too_long_is_neither_kept_nor_read() {
+fn a_document_that_is_too_long_is_neither_stored_nor_read() {
     let fields = (0..5000)
         .map(|i| Field { name: format!("field_{i}"), aliases: Vec::new(), node: Node::Is(Leaf::U8) })
         .collect();
@@ -91,7 +91,7 @@ fn sample() -> serde_json::Value {
 }
 
 #[test]
-fn what_is_written_by_a_shape_is_read_by_the_type_and_shown_with_its_secrets_hidden() {
+fn a_value_written_by_a_shape_is_read_by_the_type_and_displayed_without_its_secrets() {
     let document = document();
     let bytes = encode(&document, &sample()).unwrap();
     let order: Order = postcard::from_bytes(&bytes).unwrap();
@@ -107,7 +107,7 @@ fn what_is_written_by_a_shape_is_read_by_the_type_and_shown_with_its_secrets_hid
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_its_place_and_what_to_write() {
+fn a_value_that_does_not_fit_is_refused_with_its_place_and_what_to_write() {
     let document = document();
     for (pointer, value, expected) in [
         ("/code", serde_json::json!(-1), "`code`: expected an integer from 0 to 4294967295, found a number"),

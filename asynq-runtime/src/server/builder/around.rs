@@ -112,7 +112,7 @@ impl ServerBuilder {
         F: Fn(FailedTask) -> R + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.hooks.on_error.push(hooks::told(hook));
+        self.hooks.on_error.push(hooks::task_hook(hook));
         self
     }
 
@@ -122,7 +122,7 @@ impl ServerBuilder {
         F: Fn(FailedTask) -> R + Send + Sync + 'static,
         R: Future<Output = ()> + Send + 'static,
     {
-        self.hooks.on_archive.push(hooks::told(hook));
+        self.hooks.on_archive.push(hooks::task_hook(hook));
         self
     }
 
@@ -134,16 +134,16 @@ impl ServerBuilder {
         self
     }
 
-    /// Pings the broker every `interval` and calls `told` with the answer; asynq's interval is
+    /// Pings the broker every `interval` and calls `callback` with the answer; asynq's interval is
     /// [`Server::HEALTH_CHECK`](crate::Server::HEALTH_CHECK). The function is called on a thread that may block.
     pub fn health_check(
         mut self,
         interval: impl IntoSpan,
-        told: impl Fn(Result<(), BrokerError>) + Send + Sync + 'static,
+        callback: impl Fn(Result<(), BrokerError>) + Send + Sync + 'static,
     ) -> Self {
         self.health_check = match interval.into_span() {
             Ok(Duration::ZERO) => Err(ServerError::option("health_check", "its interval must be longer than zero")),
-            Ok(every) => Ok(Some(HealthCheck { every, told: Arc::new(told) })),
+            Ok(every) => Ok(Some(HealthCheck { every, callback: Arc::new(callback) })),
             Err(error) => Err(ServerError::option("health_check", error)),
         };
         self

@@ -103,7 +103,7 @@ pub(super) fn queue_pattern(option: &'static str, text: &str) -> Result<Pattern,
 mod tests {
     use super::*;
 
-    fn told(queues: &[(&str, u32)], limits: &[(&str, usize)]) -> Result<Vec<(String, u32, Option<usize>)>, String> {
+    fn checked(queues: &[(&str, u32)], limits: &[(&str, usize)]) -> Result<Vec<(String, u32, Option<usize>)>, String> {
         let queues = queues.iter().map(|&(name, weight)| (name.to_owned(), weight)).collect();
         let limits = limits.iter().map(|&(name, limit)| (name.to_owned(), limit)).collect();
         let defaults = Defaults { registry: &Registry::default(), is_whole: true };
@@ -112,21 +112,21 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_was_told_no_queue_serves_default_unless_it_has_a_part_of_the_jobs() {
-        assert_eq!(told(&[], &[]), Ok(vec![("default".to_owned(), 1, None)]));
-        assert_eq!(told(&[], &[("default", 3)]), Ok(vec![("default".to_owned(), 1, Some(3))]));
+    fn a_server_without_queues_serves_default_unless_it_has_a_part_of_the_jobs() {
+        assert_eq!(checked(&[], &[]), Ok(vec![("default".to_owned(), 1, None)]));
+        assert_eq!(checked(&[], &[("default", 3)]), Ok(vec![("default".to_owned(), 1, Some(3))]));
         let part = Defaults { registry: &Registry::default(), is_whole: false };
         assert_eq!(part.queues(), []);
     }
 
     #[test]
     fn limits_are_those_of_the_queues_and_patterns_as_they_were_written() {
-        let told = told(&[("mails", 2), ("tenant:*", 1)], &[("tenant:*", 4)]);
-        assert_eq!(told, Ok(vec![("mails".to_owned(), 2, None), ("tenant:*".to_owned(), 1, Some(4))]));
+        let checked = checked(&[("mails", 2), ("tenant:*", 1)], &[("tenant:*", 4)]);
+        assert_eq!(checked, Ok(vec![("mails".to_owned(), 2, None), ("tenant:*".to_owned(), 1, Some(4))]));
     }
 
     #[test]
-    fn what_cannot_be_served_is_told() {
+    fn queues_that_cannot_be_served_are_an_error() {
         for (queues, limits, expected) in [
             (&[("a", 0)][..], &[][..], "queue `a` has weight 0"),
             (&[("a**", 1)], &[], "invalid option `queues`: \"a**\" cannot be used"),
@@ -134,7 +134,7 @@ mod tests {
             (&[("a", 1)], &[("b", 1)], "this server does not serve `b`"),
             (&[("a", 1)], &[("a", 0)], "queue `a` would never run"),
         ] {
-            let error = told(queues, limits).unwrap_err();
+            let error = checked(queues, limits).unwrap_err();
             assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
         }
     }

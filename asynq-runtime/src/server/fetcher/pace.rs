@@ -30,13 +30,13 @@ impl Pace {
         self.chunk
     }
 
-    /// Notes that a call brought `got` of the `asked` tasks, for a server with so many slots.
-    pub(super) fn took(&mut self, got: usize, asked: usize, slots: usize, now: Instant) {
+    /// Notes that a call brought `got` of the `wanted` tasks, for a server with so many slots.
+    pub(super) fn took(&mut self, got: usize, wanted: usize, slots: usize, now: Instant) {
         self.taken = self.taken.saturating_add(got);
         if now.saturating_duration_since(self.since) > BRIEF {
             // To fill all slots once took longer.
             (self.chunk, self.since, self.taken) = (1, now, 0);
-        } else if got.saturating_mul(2) < asked {
+        } else if got.saturating_mul(2) < wanted {
             self.chunk = (self.chunk / 2).max(1);
         } else if self.taken >= slots {
             self.chunk = (self.chunk * 2).min(MOST);
@@ -54,7 +54,7 @@ mod tests {
         let start = Instant::now();
         let ms = |n| start + Duration::from_millis(n);
         let mut pace = Pace::new(start);
-        for (got, asked, at, expected, what) in [
+        for (got, wanted, at, expected, what) in [
             (50, 50, ms(1), 1, "half of the slots"),
             (50, 50, ms(2), 2, "all of them"),
             (100, 100, ms(4), 4, "again"),
@@ -67,7 +67,7 @@ mod tests {
             (100, 100, ms(30), 1, "a job took its time"),
             (100, 100, ms(35), 2, "and no other did"),
         ] {
-            pace.took(got, asked, 100, at);
+            pace.took(got, wanted, 100, at);
             assert_eq!(pace.chunk(), expected, "{what}");
         }
     }

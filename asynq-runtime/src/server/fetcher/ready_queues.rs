@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    super::queues::{MOST_ASKED, Open},
+    super::queues::{MOST_QUEUES_PER_CALL, Open},
     Fetcher, Next,
 };
 use crate::{broker::BrokerError, task::QueueName};
@@ -50,13 +50,13 @@ impl Fetcher {
     /// Asks the broker which queues are ready, and notes them. The question costs next to nothing where a broker knows that
     /// nothing has changed, so that empty queues, and a thousand tenants, do not cost a call each.
     pub(super) async fn look(&mut self, room: usize, next: Next) -> Result<(), BrokerError> {
-        let is_few = self.queues.len() <= room.clamp(MANY, MOST_ASKED);
+        let is_few = self.queues.len() <= room.clamp(MANY, MOST_QUEUES_PER_CALL);
         if is_few && next == Next::Probe {
             self.short.fill(None);
             return Ok(());
         }
         let is_stale = |since: Instant| since.elapsed() >= SHORT;
-        let asked: Vec<usize> = if !is_few {
+        let checked: Vec<usize> = if !is_few {
             if next == Next::Fetch && self.looked.is_some_and(|look| look.is_fresh()) {
                 return Ok(());
             }
@@ -68,24 +68,24 @@ impl Fetcher {
         } else {
             Vec::new()
         };
-        let asked: Vec<usize> = self.with_room(asked).map(|open| open.queue).collect();
-        if asked.is_empty() {
+        let checked: Vec<usize> = self.with_room(checked).map(|open| open.queue).collect();
+        if checked.is_empty() {
             return Ok(());
         }
         let began = Instant::now();
-        let names: Vec<QueueName> = asked.iter().map(|&queue| self.queues.names()[queue].clone()).collect();
+        let names: Vec<QueueName> = checked.iter().map(|&queue| self.queues.names()[queue].clone()).collect();
         let ready = self.context.answer(self.context.broker.ready(&names, self.quarantined())).await?;
-        self.note_ready(asked, &ready);
+        self.note_ready(checked, &ready);
         if !is_few {
             self.looked = Some(Look { at: Instant::now(), took: began.elapsed() });
         }
         Ok(())
     }
 
-    /// Notes that of the `asked` queues those in `ready` have work, and that the others are empty.
-    pub(super) fn note_ready(&mut self, asked: impl IntoIterator<Item = usize>, ready: &[QueueName]) {
+    /// Notes that of the `checked` queues those in `ready` have work, and that the others are empty.
+    pub(super) fn note_ready(&mut self, checked: impl IntoIterator<Item = usize>, ready: &[QueueName]) {
         let now = Instant::now();
-        asked.into_iter().for_each(|queue| self.short[queue] = Some(now));
+        checked.into_iter().for_each(|queue| self.short[queue] = Some(now));
         ready.iter().filter_map(|name| self.queues.position(name)).for_each(|queue| self.short[queue] = None);
     }
 

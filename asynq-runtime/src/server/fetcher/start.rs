@@ -8,10 +8,10 @@ impl Fetcher {
     /// Starts the tasks that may start. Returns the rest: all of them if the server is leaving; tasks that the layers do not
     /// take at once; and tasks that were not asked for, among them quarantined tasks beside another one. Such tasks only come
     /// where the answer to an earlier call was lost.
-    pub(super) async fn start(&mut self, held: Vec<Arc<ActiveRun>>) -> Vec<Arc<ActiveRun>> {
+    pub(super) async fn start(&mut self, tasks: Vec<Arc<ActiveRun>>) -> Vec<Arc<ActiveRun>> {
         let context = Arc::clone(&self.context);
-        let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(held.len()), Vec::new(), false);
-        for task in held {
+        let (mut slots, mut rest, mut stalled) = (Vec::with_capacity(tasks.len()), Vec::new(), false);
+        for task in tasks {
             let attempt = &task.attempt;
             let is_quarantined = attempt.is_quarantined();
             let queue = self.queues.position(&attempt.key.queue);

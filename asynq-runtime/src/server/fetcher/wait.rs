@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     super::{
         config::SAFETY_NET,
-        queues::{MOST_ASKED, Open},
+        queues::{MOST_QUEUES_PER_CALL, Open},
     },
     Fetcher, Next,
     ready_queues::Look,
@@ -30,15 +30,15 @@ impl Fetcher {
             self.context.layer_stack.as_ref().map_or(usize::MAX, |layer_stack| layer_stack.batch_controller().most());
         let room = self.room().min(most);
         let open: Vec<Open> = self.with_room(self.all()).collect();
-        let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_ASKED);
+        let reaches_all = !self.queues.is_strict() && !open.is_empty() && open.len() <= room.min(MOST_QUEUES_PER_CALL);
         reaches_all.then(|| self.queues.probe(room, &open, &mut self.random))
     }
 
     /// Sleeps until some queue may have work, and starts the tasks that came.
     pub(super) async fn wait_for_notification(&mut self) -> Result<Next, BrokerError> {
         let context = Arc::clone(&self.context);
-        let asked = self.ask_all();
-        let wanted = asked.as_ref().map(|asked| wanted(&self.queues, asked));
+        let shares = self.ask_all();
+        let wanted = shares.as_ref().map(|shares| wanted(&self.queues, shares));
         let quarantined = self.quarantined();
         context.found_nothing.store(true, Ordering::Release);
         context.note_idle();
@@ -48,7 +48,7 @@ impl Fetcher {
         let notification = async {
             if let Some(wanted) = &wanted {
                 let runs = context.broker.wait_and_dequeue(&context.member, wanted, quarantined, SAFETY_NET, &stop);
-                return context.notification(runs).await.map(Found::ActiveRuns);
+                return context.notification(runs).await.map(Found::Runs);
             }
             if names.is_empty() {
                 // Only a free slot or a change of the queues can end this wait.
@@ -78,17 +78,17 @@ impl Fetcher {
         let found = match found {
             Some(found) => found,
             // Tasks that are being taken at this moment belong to this server.
-            None if asked.is_some() => {
+            None if shares.is_some() => {
                 stop.cancel();
                 notification.await?
             }
             None => Found::Queues(Vec::new()),
         };
-        let is_anywhere = match (found, &asked) {
-            (Found::ActiveRuns(runs), Some(asked)) if !runs.is_empty() => {
+        let is_anywhere = match (found, &shares) {
+            (Found::Runs(runs), Some(shares)) if !runs.is_empty() => {
                 context.found_nothing.store(false, Ordering::Release);
                 self.wakeups.on_work();
-                self.took(asked, runs).await;
+                self.took(shares, runs).await;
                 return Ok(Next::Fetch);
             }
             (Found::Queues(open), _) if !open.is_empty() => {
@@ -116,7 +116,7 @@ impl Fetcher {
 
 /// The result of a wait.
 enum Found {
-    ActiveRuns(Vec<Run>),
+    Runs(Vec<Run>),
     /// The queues that may have work.
     Queues(Vec<QueueName>),
 }

@@ -19,8 +19,8 @@ fn open(queues: &Queues) -> Vec<Open> {
     (0..queues.len()).map(|queue| Open { queue, room: queues.limit(queue).unwrap_or(usize::MAX) }).collect()
 }
 
-fn sum(asked: &[(usize, usize)]) -> usize {
-    asked.iter().map(|(_, n)| n).sum()
+fn sum(shares: &[(usize, usize)]) -> usize {
+    shares.iter().map(|(_, n)| n).sum()
 }
 
 #[test]
@@ -33,8 +33,8 @@ fn a_queue_is_served_by_its_own_entry_or_else_by_the_first_pattern_that_fits() {
     // A queue that is named need not exist. No queue of a pattern is known then.
     let queues = Queues::new(&entries, [], false);
     assert_eq!(queues.names(), [QueueName::new("tenant:vip").unwrap()]);
-    let shown: Vec<_> = shown(&queues.entries).into_iter().map(|q| (q.queue.unwrap(), q.weight.unwrap())).collect();
-    assert_eq!(shown, [("tenant:*".into(), 3), ("tenant:vip".into(), 9), ("*".into(), 1)]);
+    let listed: Vec<_> = to_wire(&queues.entries).into_iter().map(|q| (q.queue.unwrap(), q.weight.unwrap())).collect();
+    assert_eq!(listed, [("tenant:*".into(), 3), ("tenant:vip".into(), 9), ("*".into(), 1)]);
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_queue_comes_first_as_often_as_its_weight_says() {
 fn weights_are_divided_by_their_greatest_common_divisor_but_shown_as_declared() {
     let queues = queues(&[60, 30, 10], false);
     assert_eq!(queues.weights, [6, 3, 1]);
-    let shown: Vec<_> = shown(&queues.entries).into_iter().map(|q| q.weight).collect();
-    assert_eq!(shown, [Some(60), Some(30), Some(10)]);
+    let listed: Vec<_> = to_wire(&queues.entries).into_iter().map(|q| q.weight).collect();
+    assert_eq!(listed, [Some(60), Some(30), Some(10)]);
     // The same random numbers give the same order, divided or not.
     let (open, other) = (open(&queues), self::queues(&[6, 3, 1], false));
     let (mut a, mut b) = (Rng::with_seed(3), Rng::with_seed(3));
@@ -120,9 +120,9 @@ fn a_queue_at_its_limit_leaves_its_slots_to_the_others() {
     ];
     for (free, room, expected) in table {
         let open: Vec<Open> = room.iter().enumerate().map(|(queue, &room)| Open { queue, room }).collect();
-        for asked in [queues.share(free, &open, &mut random), queues.probe(free, &open, &mut random)] {
+        for shares in [queues.share(free, &open, &mut random), queues.probe(free, &open, &mut random)] {
             let mut by_queue = [0; 3];
-            asked.iter().for_each(|&(queue, n)| by_queue[queue] = n);
+            shares.iter().for_each(|&(queue, n)| by_queue[queue] = n);
             assert_eq!(by_queue, expected, "{free} {room:?}");
         }
     }
@@ -144,32 +144,32 @@ fn the_weight_of_a_pattern_is_shared_by_its_queues() {
     }
     assert_eq!(default, 500 * 30);
     assert_eq!(by_tenant.iter().sum::<usize>(), 500 * 10);
-    assert!(by_tenant.iter().all(|&n| n < 30), "nobody is preferred: {:?}", by_tenant.iter().max());
+    assert!(by_tenant.iter().all(|&n| n < 30), "no queue is preferred: {:?}", by_tenant.iter().max());
     let first = (0..1000).filter(|_| queues.order(&open, &mut random)[0].queue == 0).count();
     assert!((680..820).contains(&first), "{first}");
     // More slots than one call asks queues: the same weights, over fewer of them.
     let (mut default, mut reached) = (0, std::collections::HashSet::new());
     for _ in 0..100 {
-        let asked = queues.share(400, &open, &mut random);
-        assert!(asked.len() <= MOST_ASKED && sum(&asked) == 400, "{asked:?}");
-        default += asked.iter().find(|(queue, _)| *queue == 0).map_or(0, |(_, n)| *n);
-        reached.extend(asked.into_iter().map(|(queue, _)| queue));
+        let shares = queues.share(400, &open, &mut random);
+        assert!(shares.len() <= MOST_QUEUES_PER_CALL && sum(&shares) == 400, "{shares:?}");
+        default += shares.iter().find(|(queue, _)| *queue == 0).map_or(0, |(_, n)| *n);
+        reached.extend(shares.into_iter().map(|(queue, _)| queue));
     }
     assert!((29_000..=30_000).contains(&default), "{default}");
-    assert!(reached.len() > 990, "nobody is left out for long: {}", reached.len());
+    assert!(reached.len() > 990, "no queue is left out for long: {}", reached.len());
 }
 
 #[test]
-fn in_chunks_few_queues_are_asked_and_each_gets_its_share_in_the_long_run() {
+fn chunks_go_to_few_queues_and_each_gets_its_share_in_the_long_run() {
     let entries = [entry("default", 30, None), entry("tenant:*", 70, None)];
     let queues = Queues::new(&entries, &tenants(99), false);
     let (open, mut random) = (open(&queues), Rng::with_seed(23));
     let mut by_queue = vec![0; 100];
     for _ in 0..20_000 {
-        let asked = queues.share_in_chunks(100, &open, 16, &mut random);
-        assert_eq!(sum(&asked), 100);
-        assert!(asked.len() <= 7 && asked.iter().filter(|&&(_, n)| n % 16 > 0).count() <= 1, "{asked:?}");
-        asked.into_iter().for_each(|(queue, n)| by_queue[queue] += n);
+        let shares = queues.share_in_chunks(100, &open, 16, &mut random);
+        assert_eq!(sum(&shares), 100);
+        assert!(shares.len() <= 7 && shares.iter().filter(|&&(_, n)| n % 16 > 0).count() <= 1, "{shares:?}");
+        shares.into_iter().for_each(|(queue, n)| by_queue[queue] += n);
     }
     assert!((590_000..610_000).contains(&by_queue[0]), "30 %: {}", by_queue[0]);
     // 1.4 million over 99.
@@ -177,8 +177,8 @@ fn in_chunks_few_queues_are_asked_and_each_gets_its_share_in_the_long_run() {
 
     // Slots that a limit leaves go to others, and a chunk is of no use where all get as much without.
     let limited = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(99), false);
-    let asked = limited.share_in_chunks(100, &self::open(&limited), 16, &mut random);
-    assert!(sum(&asked) == 100 && asked.iter().all(|&(_, n)| n <= 2), "{asked:?}");
+    let shares = limited.share_in_chunks(100, &self::open(&limited), 16, &mut random);
+    assert!(sum(&shares) == 100 && shares.iter().all(|&(_, n)| n <= 2), "{shares:?}");
     assert_eq!(queues.share_in_chunks(5000, &open[..3], 16, &mut random).len(), 3);
     assert_eq!(queues.share_in_chunks(5, &open, 16, &mut random).len(), 1);
     assert_eq!(queues.share_in_chunks(5, &[], 16, &mut random), []);
@@ -189,15 +189,15 @@ fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
     let queues = queues(&[6, 3, 1], false);
     let (open_queues, mut random) = (open(&queues), Rng::with_seed(5));
     for free in 0..20 {
-        let asked = queues.probe(free, &open_queues, &mut random);
-        assert_eq!(asked.len(), free.min(3));
-        assert_eq!(sum(&asked), free);
+        let shares = queues.probe(free, &open_queues, &mut random);
+        assert_eq!(shares.len(), free.min(3));
+        assert_eq!(sum(&shares), free);
     }
     // One slot goes to a queue as often as its weight says; beyond one for each, the slots are shared by weight.
     let (mut first, rounds) = ([0_u32; 3], 100_000);
     for _ in 0..rounds {
-        let asked = queues.probe(1, &open_queues, &mut random);
-        first[asked[0].0] += 1;
+        let shares = queues.probe(1, &open_queues, &mut random);
+        first[shares[0].0] += 1;
     }
     for (queue, share) in [(0, 0.6), (1, 0.3), (2, 0.1)] {
         assert!((f64::from(first[queue]) / f64::from(rounds) - share).abs() < 0.01, "{first:?}");
@@ -210,8 +210,8 @@ fn a_probe_asks_as_many_queues_as_it_can_for_exactly_the_free_slots() {
     }
     // A probe of a thousand queues asks no more than fit into one call.
     let many = Queues::new(&[entry("tenant:*", 1, Some(2))], &tenants(1000), false);
-    let asked = many.probe(5_000, &open(&many), &mut random);
-    assert_eq!((asked.len(), sum(&asked)), (MOST_ASKED, 2 * MOST_ASKED));
+    let shares = many.probe(5_000, &open(&many), &mut random);
+    assert_eq!((shares.len(), sum(&shares)), (MOST_QUEUES_PER_CALL, 2 * MOST_QUEUES_PER_CALL));
 }
 
 #[test]

@@ -108,7 +108,7 @@ enum Gap {
 }
 
 #[test]
-fn what_is_written_is_counted_against_what_is_read() {
+fn written_fields_are_counted_against_the_fields_that_are_read() {
     let refusal = write(&Some(OneWay { a: 1, b: 2, c: vec![] })).err().unwrap();
     assert!(refusal.starts_with("`OneWay` writes 2 fields"), "{refusal}");
     let refusal = write(&OtherWay { a: 1, c: vec![] }).err().unwrap();
@@ -144,7 +144,7 @@ struct Wide {
 
 /// The value calls every method of the serializer.
 #[test]
-fn what_can_be_read_back_is_written_as_postcard_writes_it() {
+fn a_readable_value_is_written_as_postcard_writes_it() {
     let wide = Wide {
         every: vec![
             Every::Unit,
@@ -172,7 +172,7 @@ fn what_can_be_read_back_is_written_as_postcard_writes_it() {
 
 /// The text of an error of the user's `Serialize` reaches people.
 #[test]
-fn a_value_that_refuses_itself_says_why() {
+fn the_error_of_a_value_that_refuses_itself_gives_its_reason() {
     struct Picky;
     impl Serialize for Picky {
         fn serialize<S: ser::Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {

@@ -35,7 +35,7 @@ pub(super) struct Probe {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answer {
     /// The pass came to the struct and has not ended.
-    Asked,
+    Pending,
     TwoFields,
 }
 
@@ -65,14 +65,14 @@ fn names<T: DeserializeOwned>(recorder: &mut Recorder, of: (Named, Option<usize>
         recorder.probe = Some((Probe { of, first: (before, slot), second }, None));
         let _ = catch_unwind(AssertUnwindSafe(|| T::deserialize(recorder.at_root()).map(drop)));
         match (recorder.probe.take()?.1?, TWICE.take()) {
-            (Answer::Asked, Some(field)) => {
+            (Answer::Pending, Some(field)) => {
                 let last = names.last_mut()?;
                 last.name = field;
                 last.all.push(second);
             }
             (Answer::TwoFields, _) => names.push(one(second)),
             // A hand-written `Deserialize` has taken both names.
-            (Answer::Asked, None) => return None,
+            (Answer::Pending, None) => return None,
         }
     }
     (names.len() == read).then_some(names)
@@ -87,7 +87,7 @@ pub(super) struct TwoEntries<'r> {
 
 impl<'r> TwoEntries<'r> {
     pub(super) fn new(recorder: &'r mut Recorder, probe: Probe) -> Self {
-        recorder.probe = Some((probe, Some(Answer::Asked)));
+        recorder.probe = Some((probe, Some(Answer::Pending)));
         Self { recorder, probe, given: 0 }
     }
 }
