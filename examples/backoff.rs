@@ -6,9 +6,9 @@ use asynq_runtime::prelude::*;
 
 /// Waits equally long before each retry; the pauses of `"linear(10s)"` and `"exponential(1s, 10m)"` grow.
 #[job(retry = 2, backoff = "100ms")]
-async fn poll(ctx: &JobContext, door: String) -> JobResult {
-    println!("poll {door}: attempt {}", ctx.retried() + 1);
-    Err(JobError::fail("nobody answers"))
+async fn poll(ctx: &JobContext, host: String) -> JobResult {
+    println!("poll {host}: attempt {}", ctx.retried() + 1);
+    Err(JobError::fail("no answer"))
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -17,14 +17,14 @@ struct Busy(Duration);
 
 /// Returns a pause that depends on the error. No pause is longer than 10 days. If this function panics, the server's back-off
 /// counts.
-fn as_told(retried: u32, error: &JobError) -> Duration {
+fn by_error(retried: u32, error: &JobError) -> Duration {
     match error.source().downcast_ref::<Busy>() {
         Some(Busy(time)) => *time,
         None => Duration::from_secs(60) * (retried + 1),
     }
 }
 
-#[job(retry = 1, backoff = as_told)]
+#[job(retry = 1, backoff = by_error)]
 async fn call(ctx: &JobContext, number: String) -> JobResult {
     println!("call {number}: attempt {}", ctx.retried() + 1);
     Err(Busy(Duration::from_millis(50)))?;

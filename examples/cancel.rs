@@ -16,7 +16,7 @@ fn polite(ctx: &JobContext) -> JobResult {
     println!("polite started");
     let sum = (1_u64..).take_while(|_| !ctx.is_cancelled()).fold(0, u64::wrapping_add);
     println!("polite noticed at {sum}");
-    Err(JobError::revoke("nobody wants it any more"))
+    Err(JobError::revoke("it is not needed any more"))
 }
 
 #[tokio::main]

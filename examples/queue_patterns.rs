@@ -52,7 +52,7 @@ async fn main() -> Result<(), BoxError> {
         }
     }
     running.drained().await?;
-    println!("nobody has anything left");
+    println!("no tenant has a task left");
     running.shutdown().await?;
     Ok(())
 }

@@ -7,21 +7,21 @@ use asynq_runtime::{prelude::*, rate::Semaphore};
 
 /// The number of calls under way, and the highest so far.
 #[derive(Default)]
-struct Line {
+struct Calls {
     now: AtomicUsize,
     most: AtomicUsize,
 }
 
 /// Places an order with a token. Without one the task is deferred, which is not a failure and spends no retry.
 #[job(timeout = "1m")]
-async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, line: State<Line>, order: u32) -> JobResult {
+async fn call_partner(ctx: &JobContext, partner: State<Semaphore>, calls: State<Calls>, order: u32) -> JobResult {
     let Some(token) = partner.acquire(ctx).await? else {
         return Err(JobError::snooze("50ms"));
     };
-    line.most.fetch_max(line.now.fetch_add(1, SeqCst) + 1, SeqCst);
+    calls.most.fetch_max(calls.now.fetch_add(1, SeqCst) + 1, SeqCst);
     tokio::time::sleep(Duration::from_millis(100)).await;
-    line.now.fetch_sub(1, SeqCst);
-    println!("order {order} is placed; at most {} at a time so far", line.most.load(SeqCst));
+    calls.now.fetch_sub(1, SeqCst);
+    println!("order {order} is placed; at most {} at a time so far", calls.most.load(SeqCst));
     // A token that is dropped, by `?` for example, is released too; a worker that dies holds it until the attempt's deadline.
     token.release().await?;
     Ok(())
@@ -34,7 +34,7 @@ async fn main() -> Result<(), BoxError> {
     let server = Server::builder(&url)
         .concurrency(10)
         .state(Semaphore::new("partner", 2)?)
-        .state(Line::default())
+        .state(Calls::default())
         .build()
         .await?;
     let running = server.start().await?;

@@ -22,26 +22,26 @@ async fn refresh(shop: String) -> JobResult {
 async fn main() -> Result<(), BoxError> {
     let client = Client::from_env().await?;
 
-    tell("bakery", reindex::enqueue(&client, "bakery", "new prices").await)?;
-    tell("bakery again", reindex::enqueue(&client, "bakery", "new photos").await)?;
-    tell("butcher", reindex::enqueue(&client, "butcher", "new prices").await)?;
+    report("bakery", reindex::enqueue(&client, "bakery", "new prices").await)?;
+    report("bakery again", reindex::enqueue(&client, "bakery", "new photos").await)?;
+    report("butcher", reindex::enqueue(&client, "butcher", "new prices").await)?;
 
     // An id of your own is refused even after its first task has succeeded, for as long as the retention keeps that task.
     let order = |shop: &str| reindex::job(shop, "order 4711").task_id("order-4711").retention("1d");
-    tell("order 4711", order("florist").enqueue(&client).await)?;
-    tell("order 4711 again", order("florist's brother").enqueue(&client).await)?;
+    report("order 4711", order("florist").enqueue(&client).await)?;
+    report("order 4711 again", order("florist's brother").enqueue(&client).await)?;
 
-    tell("refresh", refresh::enqueue(&client, "bakery").await)?;
-    tell("refresh again", refresh::enqueue(&client, "bakery").await)?;
+    report("refresh", refresh::enqueue(&client, "bakery").await)?;
+    report("refresh again", refresh::enqueue(&client, "bakery").await)?;
     Ok(())
 }
 
 /// Prints the answer to an enqueue: a duplicate is not a failure. Run the program twice, and every task is a duplicate.
-fn tell<J>(what: &str, outcome: Result<Enqueued<J>, EnqueueError>) -> Result<(), EnqueueError> {
+fn report<J>(label: &str, outcome: Result<Enqueued<J>, EnqueueError>) -> Result<(), EnqueueError> {
     match outcome {
-        Ok(task) => println!("{what}: accepted, {}", task.state),
-        Err(error) if error.is_id_conflict() => println!("{what}: refused, the id is taken"),
-        Err(error) if error.is_duplicate() => println!("{what}: refused, an equal task waits"),
+        Ok(task) => println!("{label}: accepted, {}", task.state),
+        Err(error) if error.is_id_conflict() => println!("{label}: refused, the id is taken"),
+        Err(error) if error.is_duplicate() => println!("{label}: refused, an equal task waits"),
         Err(error) => return Err(error),
     }
     Ok(())

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_with_what_to_write_and_no_password() {
+    fn an_invalid_flag_is_refused_with_a_valid_example_and_without_its_password() {
         let canary = || Some("canary".to_owned());
         for (flags, part) in [
             (BrokerFlags { config: canary(), ..flags() }, "ASYNQ_URL="),

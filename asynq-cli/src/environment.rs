@@ -52,7 +52,7 @@ impl Environment {
     /// Returns the environment of this process. `NO_COLOR` turns colours off.
     pub fn of_this_process() -> Self {
         let (stdin, stdout) = (std::io::stdin(), std::io::stdout());
-        let shows = stdout.is_terminal();
+        let is_terminal = stdout.is_terminal();
         let no_colours = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
             input: match stdin.is_terminal() {
@@ -60,9 +60,9 @@ impl Environment {
                 false => Input::Piped(Box::new(stdin)),
             },
             type_unseen,
-            colours: shows && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
+            colours: is_terminal && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
             // A terminal that does not know its size says 0.
-            width: crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|&n| shows && n > 0),
+            width: crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|&n| is_terminal && n > 0),
             out: Box::new(std::io::BufWriter::new(stdout)),
             err: Box::new(std::io::stderr()),
             bars: std::io::stderr().is_terminal(),
@@ -73,7 +73,7 @@ impl Environment {
     }
 
     /// Writes a usage error or the help that was asked for, and returns the exit code.
-    pub(crate) fn tell_usage(&mut self, usage: &clap::Error) -> u8 {
+    pub(crate) fn write_usage(&mut self, usage: &clap::Error) -> u8 {
         // The text repeats arguments, and a name among them may hold an escape sequence.
         let text = asynq_runtime::app::without_passwords(&usage.render().to_string());
         let text = show::clean_lines(&text);

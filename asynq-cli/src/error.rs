@@ -44,7 +44,7 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Broker(#[from] BrokerError),
     /// The inspector failed or refused.
-    #[error("{}", in_words_of_the_command_line(.0))]
+    #[error("{}", in_cli_terms(.0))]
     Inspect(#[from] InspectError),
     /// A task that was refused.
     #[error(transparent)]
@@ -56,8 +56,8 @@ pub(crate) enum CliError {
     #[error("{}", in_flags(.0))]
     Dashboard(#[from] DashboardError),
     /// The operating system failed.
-    #[error("{what}: {source}")]
-    System { what: String, source: std::io::Error },
+    #[error("{context}: {source}")]
+    System { context: String, source: std::io::Error },
 }
 
 impl CliError {
@@ -76,13 +76,13 @@ impl CliError {
             Self::Reported(code) => *code,
             Self::Dashboard(DashboardError::Bind { .. }) => Self::FAILED,
             Self::Dashboard(_) => Self::USAGE,
-            _ if self.is_no_broker() => Self::USAGE,
+            _ if self.is_broker_gone() => Self::USAGE,
             _ => Self::FAILED,
         }
     }
 
     /// Returns whether further calls to the same broker would fail, too.
-    pub(crate) fn is_no_broker(&self) -> bool {
+    pub(crate) fn is_broker_gone(&self) -> bool {
         let error = match self {
             Self::Broker(error) | Self::Inspect(InspectError::Broker(error)) => error,
             Self::Inspect(InspectError::Interrupted { source, .. } | InspectError::UnreadableQueue { source, .. }) => {
@@ -107,8 +107,8 @@ impl CliError {
     pub(crate) fn line(&self) -> String {
         let mut line = self.to_string();
         // The texts of these two are in words of the command line; their causes repeat them in words of the library.
-        let is_told = matches!(self, Self::Inspect(_) | Self::Dashboard(DashboardError::NoLogin { .. }));
-        let mut cause = if is_told { None } else { self.source() };
+        let is_complete = matches!(self, Self::Inspect(_) | Self::Dashboard(DashboardError::NoLogin { .. }));
+        let mut cause = if is_complete { None } else { self.source() };
         // The bound also ends a cyclic chain.
         for _ in 0..16 {
             let Some(error) = cause else { break };
@@ -124,7 +124,7 @@ impl CliError {
 }
 
 /// Returns the text of an error with flags instead of the library's methods.
-fn in_words_of_the_command_line(error: &InspectError) -> String {
+fn in_cli_terms(error: &InspectError) -> String {
     match error {
         InspectError::QueueNotEmpty { queue, tasks } => {
             format!("queue `{queue}` still has tasks ({tasks}); add --force to delete them too")
@@ -149,7 +149,7 @@ fn in_words_of_the_command_line(error: &InspectError) -> String {
 fn in_flags(error: &DashboardError) -> String {
     match error {
         DashboardError::NoLogin { address } => format!(
-            "the dashboard would be open to everybody who reaches {address}: listen at 127.0.0.1, or give it a login: \
+            "the dashboard would be open to every client that reaches {address}: listen at 127.0.0.1, or give it a login: \
              --password-hash-file FILE (`asynq hash-password` makes one) or --token-file FILE, or \
              ASYNQ_DASHBOARD_PASSWORD_HASH, ASYNQ_DASHBOARD_TOKEN or ASYNQ_DASHBOARD_TRUSTED_HEADER"
         ),
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes_tell_programs_what_to_do() {
+    fn exit_codes_separate_the_kinds_of_failure() {
         let broker = |kind| CliError::from(BrokerError::new(kind, "x"));
         let queue = QueueName::from_wire("q");
         for (error, code) in [
@@ -188,19 +188,19 @@ mod tests {
     }
 
     #[test]
-    fn a_library_method_is_told_as_a_flag() {
+    fn a_library_method_is_named_as_a_flag() {
         let error = InspectError::QueueNotEmpty { queue: QueueName::from_wire("q"), tasks: 3 };
         assert_eq!(CliError::from(error).line(), "queue `q` still has tasks (3); add --force to delete them too");
     }
 
     #[test]
-    fn a_dashboard_without_a_login_is_told_in_flags() {
+    fn a_dashboard_without_a_login_is_explained_in_flags() {
         let line = CliError::from(DashboardError::NoLogin { address: [0, 0, 0, 0].into() }).line();
         assert!(line.contains("--password-hash-file") && !line.contains(".password_hash("), "{line}");
     }
 
     #[test]
-    fn causes_are_told_once_and_on_one_line() {
+    fn causes_are_printed_once_and_on_one_line() {
         let inner = std::io::Error::other("refused\nby host");
         let error = BrokerError::with_source(BrokerErrorKind::Unavailable, "redis is not there", inner);
         assert_eq!(CliError::from(error).line(), "redis is not there: refused by host");

@@ -52,7 +52,7 @@ pub fn main() -> ExitCode {
 pub async fn run(args: impl IntoIterator<Item = OsString>, mut environment: Environment) -> u8 {
     let Cli { options, command, .. } = match Cli::try_parse_from(args) {
         Ok(cli) => cli,
-        Err(usage) => return environment.tell_usage(&usage),
+        Err(usage) => return environment.write_usage(&usage),
     };
     let mut session = Session::new(options, environment);
     // Boxed: the futures of all commands together nest deeper than the compiler follows.

@@ -139,7 +139,7 @@ impl Session {
         let out = &mut self.environment.out;
         out.write_all(text.as_bytes())
             .and_then(|()| out.flush())
-            .map_err(|source| CliError::System { what: "cannot write the answer".into(), source })
+            .map_err(|source| CliError::System { context: "cannot write the answer".into(), source })
     }
 
     /// Writes a line for people to standard error; it is cleaned here.
@@ -148,7 +148,7 @@ impl Session {
     }
 
     /// Writes an error to standard error, and returns its exit code.
-    pub(crate) fn tell(&mut self, error: &CliError) -> u8 {
+    pub(crate) fn report(&mut self, error: &CliError) -> u8 {
         self.note(&format!("error: {}", error.line()));
         error.exit_code()
     }
@@ -175,10 +175,10 @@ impl Session {
         };
         let mut answer = String::new();
         let err = &mut self.environment.err;
-        let asked = write!(err, "{} [y/N] ", show::clean(question)).and_then(|()| err.flush());
-        asked
+        let written = write!(err, "{} [y/N] ", show::clean(question)).and_then(|()| err.flush());
+        written
             .and_then(|()| std::io::BufRead::read_line(input, &mut answer))
-            .map_err(|source| CliError::System { what: "cannot ask".into(), source })?;
+            .map_err(|source| CliError::System { context: "cannot ask".into(), source })?;
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => Ok(()),
             _ => Err(CliError::Declined),
@@ -193,7 +193,7 @@ impl Session {
             Input::Terminal(input) => input.take(most).read_to_end(&mut bytes),
             Input::Piped(input) => input.take(most).read_to_end(&mut bytes),
         };
-        read.map_err(|source| CliError::System { what: "cannot read standard input".into(), source })?;
+        read.map_err(|source| CliError::System { context: "cannot read standard input".into(), source })?;
         Ok(bytes)
     }
 
@@ -205,12 +205,12 @@ impl Session {
                 let _ = write!(self.environment.err, "{question}").and_then(|()| self.environment.err.flush());
                 let typed = (self.environment.type_unseen)();
                 self.note("");
-                typed.map_err(|source| CliError::System { what: "cannot ask".into(), source })?.into_bytes()
+                typed.map_err(|source| CliError::System { context: "cannot ask".into(), source })?.into_bytes()
             }
         };
         match String::from_utf8(bytes) {
             Ok(text) => Ok(text.lines().next().unwrap_or_default().to_owned()),
-            Err(_) => Err(CliError::Usage("what was given is not UTF-8 text".into())),
+            Err(_) => Err(CliError::Usage("standard input is not UTF-8 text".into())),
         }
     }
 
@@ -220,7 +220,7 @@ impl Session {
             Ok(()) => 0,
             Err(error) if error.is_broken_pipe() => 0,
             Err(CliError::Reported(code)) => code,
-            Err(error) => self.tell(&error),
+            Err(error) => self.report(&error),
         };
         if let Some(client) = self.environment.client.take() {
             client.broker().close().await;

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packed_files_go_to_who_takes_them() {
+    fn compressed_files_are_sent_to_clients_that_accept_them() {
         for (accepted, expected) in [
             ("gzip, deflate, br", true),
             ("br;q=1, gzip;q=0.5", true),

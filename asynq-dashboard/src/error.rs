@@ -8,7 +8,7 @@ use std::{io, net::IpAddr};
 pub enum DashboardError {
     /// Other machines could reach the dashboard, and no login is set.
     #[error(
-        "the dashboard would be open to everybody who reaches {address}: bind 127.0.0.1, or give it a login \
+        "the dashboard would be open to every client that reaches {address}: bind 127.0.0.1, or give it a login \
          (`.password_hash(..)`, `.bearer_token(..)` or `.trusted_header(..)`; for a worker ASYNQ_DASHBOARD_PASSWORD_HASH, \
          ASYNQ_DASHBOARD_TOKEN, or a file named by the same with _FILE)"
     )]
@@ -18,7 +18,7 @@ pub enum DashboardError {
     },
     /// The dashboard is mounted in an application, and no login is set.
     #[error(
-        "the dashboard would be open to everybody who reaches the application: give it a login (`.password_hash(..)`, \
+        "the dashboard would be open to every client that reaches the application: give it a login (`.password_hash(..)`, \
          `.bearer_token(..)` or `.trusted_header(..)`), or say that the application has one: `.without_login()`"
     )]
     MountedWithoutLogin,

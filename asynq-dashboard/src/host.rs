@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_machine_and_what_was_allowed_and_nobody_else() {
+    fn only_this_machine_and_allowed_hosts_are_accepted() {
         let allowed = vec!["jobs.example.com".into(), "[2001:db8::1]".into(), "10.0.0.5".into()];
         let hosts = Hosts::Only { allowed, flag: None };
         for good in [
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_told_how_this_program_allows_a_name() {
+    fn a_refused_host_is_answered_with_the_setting_that_allows_it() {
         for (flag, how) in [
             (None, "allow it with `.allow_host(\"jobs.example.com\")`"),
             (Some("--allow-host"), "`--allow-host jobs.example.com` or the variable ASYNQ_DASHBOARD_HOSTS"),

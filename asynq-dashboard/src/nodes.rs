@@ -18,7 +18,7 @@ use tokio_util::task::AbortOnDropHandle;
 /// How long an answer is fresh at least.
 const GOOD_FOR: Duration = Duration::from_secs(5);
 /// An answer is fresh for this many times the span that it took: reads take only a small part of the broker's time.
-const REST: u32 = 30;
+const FRESH_FACTOR: u32 = 30;
 /// How long a failure is fresh: its end is to be seen soon.
 const FAILED_FOR: Duration = Duration::from_secs(1);
 
@@ -54,17 +54,17 @@ async fn ask(broker: &dyn Broker) -> Answer {
 
 /// Reads the nodes for requests that show them.
 pub(crate) struct Nodes {
-    question: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
+    read: Box<dyn Fn() -> BoxFuture<'static, Answer> + Send + Sync>,
     last: watch::Sender<Option<NodesReport>>,
     /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
-    asking: Mutex<Option<AbortOnDropHandle<()>>>,
+    reading: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 /// The result of a read.
 #[derive(Debug, Clone)]
 pub(crate) struct NodesReport {
     /// The nodes, or the error.
-    pub(crate) said: Result<Arc<NodeList>, BrokerError>,
+    pub(crate) nodes: Result<Arc<NodeList>, BrokerError>,
     /// The time of the result, by our clock.
     pub(crate) at: DateTime<Utc>,
     until: Instant,
@@ -79,17 +79,17 @@ impl Nodes {
         })
     }
 
-    fn by<F: Future<Output = Answer> + Send + 'static>(question: impl Fn() -> F + Send + Sync + 'static) -> Self {
-        let question = Box::new(move || question().boxed());
-        Self { question, last: watch::Sender::new(None), asking: Mutex::default() }
+    fn by<F: Future<Output = Answer> + Send + 'static>(read: impl Fn() -> F + Send + Sync + 'static) -> Self {
+        let read = Box::new(move || read().boxed());
+        Self { read, last: watch::Sender::new(None), reading: Mutex::default() }
     }
 
     /// Returns a fresh result, or one that comes within `patience`; else the last result, if there is one. The read
     /// goes on meanwhile.
-    pub(crate) async fn told(&self, patience: Duration) -> Option<NodesReport> {
+    pub(crate) async fn latest(&self, patience: Duration) -> Option<NodesReport> {
         let mut last = self.last.subscribe();
         self.ask();
-        let is_fresh = |told: &Option<NodesReport>| told.as_ref().is_some_and(NodesReport::is_fresh);
+        let is_fresh = |latest: &Option<NodesReport>| latest.as_ref().is_some_and(NodesReport::is_fresh);
         // If the read is late, or the sender is gone, the last result is the best one.
         let _ = timeout(patience, last.wait_for(is_fresh)).await;
         last.borrow().clone()
@@ -97,18 +97,18 @@ impl Nodes {
 
     /// Starts a read, unless a result is fresh or a read is under way.
     fn ask(&self) {
-        let mut asking = self.asking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
         if self.last.borrow().as_ref().is_some_and(NodesReport::is_fresh)
-            || asking.as_ref().is_some_and(|h| !h.is_finished())
+            || reading.as_ref().is_some_and(|h| !h.is_finished())
         {
             return;
         }
-        let (answer, last) = ((self.question)(), self.last.clone());
-        *asking = Some(AbortOnDropHandle::new(tokio::spawn(async move {
+        let (answer, last) = ((self.read)(), self.last.clone());
+        *reading = Some(AbortOnDropHandle::new(tokio::spawn(async move {
             let began = Instant::now();
-            let said = answer.await.map(Arc::new);
-            let until = Instant::now() + good_for(said.is_ok(), began.elapsed());
-            last.send_replace(Some(NodesReport { said, at: Utc::now(), until }));
+            let nodes = answer.await.map(Arc::new);
+            let until = Instant::now() + good_for(nodes.is_ok(), began.elapsed());
+            last.send_replace(Some(NodesReport { nodes, at: Utc::now(), until }));
         })));
     }
 }
@@ -128,7 +128,7 @@ impl NodesReport {
 
 /// Returns how long the result of a read that took this long is fresh.
 fn good_for(is_answer: bool, took: Duration) -> Duration {
-    if is_answer { GOOD_FOR.max(took.saturating_mul(REST)) } else { FAILED_FOR }
+    if is_answer { GOOD_FOR.max(took.saturating_mul(FRESH_FACTOR)) } else { FAILED_FOR }
 }
 
 #[cfg(test)]
@@ -141,48 +141,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_costly_to_ask_holds_longer() {
+    fn a_slow_answer_is_cached_longer() {
         for (is_answer, ms, seconds) in [(true, 2, 5), (true, 1000, 30), (false, 1000, 1)] {
             assert_eq!(good_for(is_answer, Duration::from_millis(ms)).as_secs(), seconds, "{ms} ms");
         }
     }
 
     #[tokio::test]
-    async fn nobody_waits_longer_than_said_and_all_share_one_answer() {
-        let (let_go, asked) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
-        let question = (Arc::clone(&let_go), Arc::clone(&asked));
+    async fn a_request_waits_no_longer_than_its_limit_and_all_share_one_answer() {
+        let (let_go, reads) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
+        let read = (Arc::clone(&let_go), Arc::clone(&reads));
         let nodes = Nodes::by(move || {
-            let (let_go, asked) = question.clone();
+            let (let_go, reads) = read.clone();
             async move {
-                asked.fetch_add(1, Relaxed);
+                reads.fetch_add(1, Relaxed);
                 let_go.notified().await;
                 Ok(NodeList { nodes: vec![Node::new("here", "1")], ..NodeList::default() })
             }
         });
-        assert!(nodes.told(Duration::ZERO).await.is_none());
-        assert!(nodes.told(Duration::from_millis(5)).await.is_none());
+        assert!(nodes.latest(Duration::ZERO).await.is_none());
+        assert!(nodes.latest(Duration::from_millis(5)).await.is_none());
         let_go.notify_one();
         for _ in 0..3 {
-            let told = nodes.told(PATIENCE).await.expect("an answer");
-            assert_eq!(told.said.as_ref().expect("an answer").nodes[0].address, "here");
+            let latest = nodes.latest(PATIENCE).await.expect("an answer");
+            assert_eq!(latest.nodes.as_ref().expect("an answer").nodes[0].address, "here");
             // The result is fresh for longer than a busy machine may take for the next call.
-            nodes.last.send_replace(Some(NodesReport { until: Instant::now() + PATIENCE, ..told }));
+            nodes.last.send_replace(Some(NodesReport { until: Instant::now() + PATIENCE, ..latest }));
         }
-        assert_eq!(asked.load(Relaxed), 1);
+        assert_eq!(reads.load(Relaxed), 1);
     }
 
     #[tokio::test]
-    async fn what_was_said_before_is_there_while_it_is_asked_anew() {
-        let asked = Arc::new(AtomicUsize::new(0));
-        let count = Arc::clone(&asked);
+    async fn the_previous_answer_is_served_while_a_new_one_is_read() {
+        let reads = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&reads);
         let nodes = Nodes::by(move || {
             let n = count.fetch_add(1, Relaxed);
             async move { if n == 0 { Ok(NodeList::default()) } else { std::future::pending().await } }
         });
-        let first = nodes.told(PATIENCE).await.expect("an answer");
+        let first = nodes.latest(PATIENCE).await.expect("an answer");
         nodes.last.send_replace(Some(NodesReport { until: Instant::now(), ..first.clone() }));
-        let again = nodes.told(Duration::ZERO).await.expect("the last answer");
+        let again = nodes.latest(Duration::ZERO).await.expect("the last answer");
         assert_eq!((again.at, again.is_fresh()), (first.at, false));
-        eventually("it is asked anew", async || (asked.load(Relaxed) == 2).then_some(())).await;
+        eventually("it is asked anew", async || (reads.load(Relaxed) == 2).then_some(())).await;
     }
 }

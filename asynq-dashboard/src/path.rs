@@ -107,7 +107,7 @@ impl<S: Send + Sync, T: DeserializeOwned> FromRequestParts<S> for UrlQuery<T> {
 
     async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Failure> {
         match axum::extract::Query::<T>::from_request_parts(parts, state).await {
-            Ok(axum::extract::Query(asked)) => Ok(Self(asked)),
+            Ok(axum::extract::Query(query)) => Ok(Self(query)),
             Err(rejection) => Err(Failure::bad_request(rejection.to_string())),
         }
     }
@@ -118,7 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_in_a_name_comes_back_from_one_segment() {
+    fn any_name_comes_back_from_one_segment() {
         for (name, expected) in [
             ("default", "default"),
             ("a/b", "a%2Fb"),

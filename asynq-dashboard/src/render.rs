@@ -55,12 +55,12 @@ impl RequestFormat {
 /// Renders pages and failures, which the inner layers return without a body.
 pub(crate) async fn render(State(app): State<AppState>, request: Request, next: Next) -> Response {
     app.samples().start_unless(app.config().observed_only);
-    let asked = RequestFormat::of(&app, &request);
+    let format = RequestFormat::of(&app, &request);
     let mut response = next.run(request).await;
     if let Some(page) = response.extensions_mut().remove::<Page>() {
         response = with_body(response, Html(page::layout(&app, &page).into_string()).into_response());
     } else if let Some(failure) = response.extensions_mut().remove::<Failure>() {
-        response = failed(&app, &asked, failure, response);
+        response = failed(&app, &format, failure, response);
     }
     for (name, value) in HEADERS {
         response.headers_mut().insert(name, HeaderValue::from_static(value));
@@ -70,13 +70,13 @@ pub(crate) async fn render(State(app): State<AppState>, request: Request, next: 
     response
 }
 
-fn failed(app: &AppState, asked: &RequestFormat, failure: Failure, response: Response) -> Response {
-    if asked.json {
+fn failed(app: &AppState, format: &RequestFormat, failure: Failure, response: Response) -> Response {
+    if format.json {
         let body = json!({ "error": { "code": failure.kind.code(), "message": failure.message } });
         return with_body(response, axum::Json(body).into_response());
     }
     if failure.kind == Kind::NoLogin && app.config().has_password {
-        let to = path::with_query(&app.href(&["login"]), &[("next", &asked.path)]);
+        let to = path::with_query(&app.href(&["login"]), &[("next", &format.path)]);
         if let Ok(to) = HeaderValue::try_from(to) {
             let mut response = with_body(response, Body::empty().into_response());
             *response.status_mut() = StatusCode::SEE_OTHER;

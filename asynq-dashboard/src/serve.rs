@@ -52,13 +52,13 @@ pub struct Bound {
 impl Bound {
     /// Listens at the first of the addresses that is free.
     pub(crate) async fn new(
-        asked: &str,
+        requested: &str,
         addresses: &[SocketAddr],
         router: Router,
         app: AppState,
         path: String,
     ) -> Result<Self, DashboardError> {
-        let failed = |source| DashboardError::Bind { address: asked.to_owned(), source };
+        let failed = |source| DashboardError::Bind { address: requested.to_owned(), source };
         let listener = TcpListener::bind(addresses).await.map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
         Ok(Self { listener, address, router, app, path })

@@ -76,7 +76,7 @@ impl DashboardService {
 async fn serve(
     address: Option<String>,
     dashboard: Dashboard,
-    what: &'static str,
+    label: &'static str,
     cx: &ServiceContext,
 ) -> Result<impl Future<Output = ()>, BoxError> {
     let bound = match address {
@@ -84,7 +84,7 @@ async fn serve(
         None => None,
     };
     if let Some(bound) = &bound {
-        tracing::info!("{what} at {}", bound.url());
+        tracing::info!("{label} at {}", bound.url());
     }
     let cx = cx.clone();
     Ok(async move {

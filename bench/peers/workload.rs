@@ -146,7 +146,7 @@ impl Seen {
     }
 
     /// Adds the runs to `answer`, without tasks that ran beyond `n`.
-    pub fn tell(&self, answer: Answer) -> Answer {
+    pub fn complete(&self, answer: Answer) -> Answer {
         Answer { ran: self.ran().min(self.0.n), again: self.0.again.load(Ordering::Relaxed), ..answer }
     }
 }

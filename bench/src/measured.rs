@@ -85,7 +85,7 @@ impl Measured {
 
     /// Returns the cells of its row, under [`HEAD`].
     pub(crate) fn cells(&self) -> [String; HEAD.len()] {
-        let shown =
+        let formatted =
             |figure: Option<f64>, digits| figure.map_or_else(String::new, |figure| format!("{figure:.digits$}"));
         let more = self.more.iter().map(|(name, figure)| format!("{name} {}", short(*figure)));
         [
@@ -93,15 +93,15 @@ impl Measured {
             self.order.broker.clone(),
             self.order.n.to_string(),
             self.order.concurrency.to_string(),
-            shown(self.rate, 0),
-            shown(self.p50, 2),
-            shown(self.p90, 2),
-            shown(self.p99, 2),
-            shown(self.max, 2),
-            shown(self.broker_cpu_us, 1),
-            shown(self.broker_commands, 2),
-            shown(self.own_cpu_us, 1),
-            shown(self.peak_rss_mib, 1),
+            formatted(self.rate, 0),
+            formatted(self.p50, 2),
+            formatted(self.p90, 2),
+            formatted(self.p99, 2),
+            formatted(self.max, 2),
+            formatted(self.broker_cpu_us, 1),
+            formatted(self.broker_commands, 2),
+            formatted(self.own_cpu_us, 1),
+            formatted(self.peak_rss_mib, 1),
             more.collect::<Vec<_>>().join(", "),
         ]
     }

@@ -88,8 +88,8 @@ impl Order {
             (self.among, "waiting"),
             (self.queues, "queues"),
         ];
-        for (figure, what) in figures {
-            label += &figure.map(|figure| format!(", {figure} {what}")).unwrap_or_default();
+        for (figure, name) in figures {
+            label += &figure.map(|figure| format!(", {figure} {name}")).unwrap_or_default();
         }
         label
     }

@@ -100,16 +100,16 @@ impl Runner {
             }
             return measured;
         };
-        let kept = (order.broker.clone(), present);
-        if !self.crowded.contains_key(&kept) {
+        let key = (order.broker.clone(), present);
+        if !self.crowded.contains_key(&key) {
             let broker = RunBroker::start(&order.broker)?;
             let order = broker.order(order);
             let client = Client::connect(&order.url).await?;
             queue::expect(&client, &Order { present: None, ..order.clone() }, 0).await?;
             queue::crowd(&client, &order, present).await?;
-            self.crowded.insert(kept.clone(), broker);
+            self.crowded.insert(key.clone(), broker);
         }
-        let order = self.crowded[&kept].order(order);
+        let order = self.crowded[&key].order(order);
         let client = Client::connect(&order.url).await?;
         let measured = measured(&order, &client).await;
         queue::clear(&client).await?;

@@ -24,7 +24,7 @@ fn a_quick_run_measures_every_row_of_the_page() {
 }
 
 #[test]
-fn a_run_says_in_json_what_the_issue_asks_for() {
+fn a_run_prints_the_documented_numbers_as_json() {
     let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
     let output = bench.args(["drain", "--n", "300", "--concurrency", "10", "--runs", "2", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -95,7 +95,7 @@ const BOUNDED: [&str; 4] =
     ["a page of 100 groups", "a page of grouped tasks", "the last page of waiting tasks", "a look for ripe groups"];
 
 #[test]
-fn what_looks_at_queues_costs_the_same_commands_with_ten_times_as_many_tasks_and_groups() {
+fn reading_queues_costs_the_same_commands_with_ten_times_as_many_tasks_and_groups() {
     let folder = tempfile::tempdir().unwrap();
     let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
     bench.args(["cost", "--max", "10000", "--json", "--only", &BOUNDED.join(","), "--out"]).arg(folder.path());

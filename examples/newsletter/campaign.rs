@@ -19,15 +19,15 @@ pub(crate) const ID_FORMAT: &str = "%Y%m%d-%H%M%S-%3f";
 impl Campaign {
     /// Chooses the campaign that a run works on.
     ///
-    /// `kept` is the note of the last run, `left_over` the id of any task that is not settled yet. The id of such a task names
+    /// `saved` is the note of the last run, `left_over` the id of any task that is not settled yet. The id of such a task names
     /// its campaign, even if the folder with the note was deleted.
-    pub(crate) fn choose(kept: Option<Self>, left_over: Option<&str>, broker: &str, fresh: String) -> (Self, Begun) {
+    pub(crate) fn choose(saved: Option<Self>, left_over: Option<&str>, broker: &str, fresh: String) -> (Self, Begun) {
         let campaign = |id| Self { id, broker: broker.to_owned(), finished: false };
         if let Some(id) = left_over.and_then(campaign_of) {
             return (campaign(id.to_owned()), Begun::Before);
         }
-        match kept {
-            Some(kept) if !kept.finished && kept.broker == broker => (kept, Begun::Before),
+        match saved {
+            Some(saved) if !saved.finished && saved.broker == broker => (saved, Begun::Before),
             _ => (campaign(fresh), Begun::Now),
         }
     }
@@ -89,7 +89,7 @@ mod tests {
     const OLD: &str = "20261123-080000-000";
     const NEW: &str = "20261124-091500-250";
 
-    fn kept(finished: bool, broker: &str) -> Option<Campaign> {
+    fn saved(finished: bool, broker: &str) -> Option<Campaign> {
         Some(Campaign { id: OLD.into(), broker: broker.into(), finished })
     }
 
@@ -98,21 +98,21 @@ mod tests {
         let left = "20261122-070000-000.ann@example.com";
         let cases = [
             ("the first run", None, None, NEW, Begun::Now),
-            ("the last run ended well", kept(true, HERE), None, NEW, Begun::Now),
-            ("the last run was cut off", kept(false, HERE), None, OLD, Begun::Before),
-            ("the last run was on another broker", kept(false, "redis://there"), None, NEW, Begun::Now),
+            ("the last run ended well", saved(true, HERE), None, NEW, Begun::Now),
+            ("the last run was cut off", saved(false, HERE), None, OLD, Begun::Before),
+            ("the last run was on another broker", saved(false, "redis://there"), None, NEW, Begun::Now),
             ("tasks wait, the folder is gone", None, Some(left), "20261122-070000-000", Begun::Before),
             (
                 "tasks wait, the folder is of another",
-                kept(true, HERE),
+                saved(true, HERE),
                 Some(left),
                 "20261122-070000-000",
                 Begun::Before,
             ),
-            ("a stranger's task waits", kept(true, HERE), Some("0192f0c1-77"), NEW, Begun::Now),
+            ("a stranger's task waits", saved(true, HERE), Some("0192f0c1-77"), NEW, Begun::Now),
         ];
-        for (name, kept, left_over, id, begun) in cases {
-            let (campaign, found) = Campaign::choose(kept, left_over, HERE, NEW.into());
+        for (name, saved, left_over, id, begun) in cases {
+            let (campaign, found) = Campaign::choose(saved, left_over, HERE, NEW.into());
             assert_eq!((campaign.id.as_str(), found), (id, begun), "{name}");
             assert_eq!((campaign.broker.as_str(), campaign.finished), (HERE, false), "{name}");
         }

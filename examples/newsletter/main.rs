@@ -39,7 +39,7 @@ use crate::{
     meter::{Meter, unix_millis},
     outbox::Outbox,
     post::PostOffice,
-    progress::{Elsewhere, Moment, Progress},
+    progress::{Elsewhere, Progress, Reading},
     render::Reader,
     report::{Report, Settled},
     subscribers::Subscriber,
@@ -94,11 +94,11 @@ async fn run() -> Result<ExitCode, BoxError> {
     let rows = subscribers::read(&settings.list)?;
     let client = Client::connect(&settings.url).await?;
     let queue: QueueName = QUEUE.parse()?;
-    let (outbox, kept) = Outbox::open("outbox")?;
+    let (outbox, saved) = Outbox::open("outbox")?;
     let meter = Arc::new(Meter::default());
     let post = PostOffice::open(outbox.clone(), settings.smtp.as_deref(), Arc::clone(&meter))?;
 
-    let mut campaign = begin(&client, &queue, &outbox, kept).await?;
+    let mut campaign = begin(&client, &queue, &outbox, saved).await?;
     let counting = enqueue(&client, &campaign, &rows).await?;
     let tally = counting.sum(left(&client.broker().queue_stats(&queue).await?) as usize);
     eprintln!(
@@ -140,12 +140,12 @@ struct Settings {
 
 impl Settings {
     fn read() -> Self {
-        let given = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        let setting = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let ours = || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/data/subscribers.csv"));
         Self {
             list: std::env::args_os().nth(1).map_or_else(ours, PathBuf::from),
-            url: given(URL_VARIABLE).unwrap_or_else(|| DEFAULT_URL.to_owned()),
-            smtp: given("SMTP_URL"),
+            url: setting(URL_VARIABLE).unwrap_or_else(|| DEFAULT_URL.to_owned()),
+            smtp: setting("SMTP_URL"),
         }
     }
 }
@@ -155,12 +155,12 @@ async fn begin(
     client: &Client,
     queue: &QueueName,
     outbox: &Outbox,
-    kept: Option<Campaign>,
+    saved: Option<Campaign>,
 ) -> Result<Campaign, BoxError> {
     let broker = client.broker();
     let left_over = any_left_over(client, queue).await?;
     let fresh = broker.now().format(campaign::ID_FORMAT).to_string();
-    let (campaign, begun) = Campaign::choose(kept, left_over.as_deref(), &broker.location(), fresh);
+    let (campaign, begun) = Campaign::choose(saved, left_over.as_deref(), &broker.location(), fresh);
     match begun {
         Begun::Now => {
             outbox.renew()?;
@@ -230,10 +230,10 @@ async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<Tas
     let mut redraw = tokio::time::interval(Duration::from_millis(100));
     loop {
         redraw.tick().await;
-        match moment(client.broker().as_ref(), queue, &mut theirs, total).await {
-            Ok(moment) => {
-                progress.show(&moment);
-                if moment.settled == total {
+        match reading(client.broker().as_ref(), queue, &mut theirs, total).await {
+            Ok(reading) => {
+                progress.show(&reading);
+                if reading.settled == total {
                     return progress.end();
                 }
             }
@@ -244,12 +244,12 @@ async fn all_settled(client: &Client, queue: &QueueName, mut theirs: HashMap<Tas
 
 /// Reads how far the campaign is. `theirs` are the tasks that another worker held when this run began; tasks that have moved on
 /// since are taken out.
-async fn moment(
+async fn reading(
     broker: &dyn Broker,
     queue: &QueueName,
     theirs: &mut HashMap<TaskId, DateTime<Utc>>,
     total: u64,
-) -> Result<Moment, BrokerError> {
+) -> Result<Reading, BrokerError> {
     let stats = broker.queue_stats(queue).await?;
     if !theirs.is_empty() {
         // A lease that was extended is a living worker's, or already ours.
@@ -260,7 +260,7 @@ async fn moment(
         tasks: theirs.len() as u64,
         lease: (until - broker.now()).to_std().unwrap_or_default(),
     });
-    Ok(Moment { total, settled: total.saturating_sub(left(&stats)), retry: stats.retry, elsewhere })
+    Ok(Reading { total, settled: total.saturating_sub(left(&stats)), retry: stats.retry, elsewhere })
 }
 
 /// Returns the tasks that some worker holds, each with the end of its lease.

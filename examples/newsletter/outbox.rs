@@ -108,27 +108,27 @@ mod tests {
 
     #[test]
     fn an_outbox_keeps_its_note_and_gives_up_its_messages() {
-        let place = tempfile::tempdir().unwrap();
-        let (outbox, kept) = Outbox::open(place.path().join("outbox")).unwrap();
-        assert_eq!(kept, None);
+        let folder = tempfile::tempdir().unwrap();
+        let (outbox, saved) = Outbox::open(folder.path().join("outbox")).unwrap();
+        assert_eq!(saved, None);
         outbox.note(&campaign(false)).unwrap();
         outbox.write("a", b"first").unwrap();
         let path = outbox.write("a", b"again").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"again");
 
-        let (outbox, kept) = Outbox::open(place.path().join("outbox")).unwrap();
-        assert_eq!(kept, Some(campaign(false)));
+        let (outbox, saved) = Outbox::open(folder.path().join("outbox")).unwrap();
+        assert_eq!(saved, Some(campaign(false)));
         outbox.renew().unwrap();
         assert!(!path.exists());
         assert_eq!(Outbox::open(outbox.folder()).unwrap().1, Some(campaign(false)));
     }
 
     #[test]
-    fn a_folder_of_somebody_else_is_left_alone() {
-        let place = tempfile::tempdir().unwrap();
-        fs::write(place.path().join("thesis.eml"), "three years").unwrap();
-        let error = Outbox::open(place.path()).unwrap_err();
+    fn a_foreign_folder_is_not_touched() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("thesis.eml"), "three years").unwrap();
+        let error = Outbox::open(folder.path()).unwrap_err();
         assert!(error.to_string().contains("not the newsletter's"), "{error}");
-        assert!(place.path().join("thesis.eml").exists());
+        assert!(folder.path().join("thesis.eml").exists());
     }
 }

@@ -67,13 +67,13 @@ fn smtp_at(url: &str) -> Result<AsyncSmtpTransport<Tokio1Executor>, BoxError> {
 
 #[cfg(not(feature = "smtp-tls"))]
 fn host_and_port(url: &str) -> Option<(&str, u16)> {
-    let place = url.strip_prefix("smtp://")?.trim_end_matches('/');
-    if place.contains(['@', '/', '?', '#']) {
+    let address = url.strip_prefix("smtp://")?.trim_end_matches('/');
+    if address.contains(['@', '/', '?', '#']) {
         return None;
     }
-    let (host, port) = match place.rsplit_once(':') {
+    let (host, port) = match address.rsplit_once(':') {
         Some((host, port)) => (host, port.parse().ok()?),
-        None => (place, 25),
+        None => (address, 25),
     };
     (!host.is_empty()).then_some((host, port))
 }

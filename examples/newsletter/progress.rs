@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// A campaign at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Moment {
+pub(crate) struct Reading {
     /// Tasks of the campaign.
     pub(crate) total: u64,
     /// Tasks that are sent or archived.
@@ -27,7 +27,7 @@ pub(crate) struct Elsewhere {
     pub(crate) lease: Duration,
 }
 
-impl Moment {
+impl Reading {
     /// Says in words which tasks the run waits for.
     pub(crate) fn note(&self) -> String {
         let mut notes = Vec::new();
@@ -58,9 +58,9 @@ impl Progress {
         Self::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
     }
 
-    pub(crate) fn show(&mut self, moment: &Moment) {
-        let Moment { settled, total, .. } = *moment;
-        let note = moment.note();
+    pub(crate) fn show(&mut self, reading: &Reading) {
+        let Reading { settled, total, .. } = *reading;
+        let note = reading.note();
         match self {
             Self::Bar(bar) => {
                 bar.set_length(total);
@@ -103,15 +103,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_says_what_is_waited_for_and_how_long() {
+    fn a_note_names_the_awaited_event_and_its_duration() {
         let lease = |millis| Some(Elsewhere { tasks: 16, lease: Duration::from_millis(millis) });
-        let moment = |retry, elsewhere| Moment { total: 100, settled: 60, retry, elsewhere }.note();
-        assert_eq!(moment(0, None), "");
-        assert_eq!(moment(3, None), "3 refused, waiting for the next attempt");
-        assert_eq!(moment(0, lease(22_100)), "16 held by another worker: if it is dead, they come back in 23 s");
-        assert_eq!(moment(0, lease(0)), "16 held by another worker: if it is dead, they come back in 0 s");
+        let reading = |retry, elsewhere| Reading { total: 100, settled: 60, retry, elsewhere }.note();
+        assert_eq!(reading(0, None), "");
+        assert_eq!(reading(3, None), "3 refused, waiting for the next attempt");
+        assert_eq!(reading(0, lease(22_100)), "16 held by another worker: if it is dead, they come back in 23 s");
+        assert_eq!(reading(0, lease(0)), "16 held by another worker: if it is dead, they come back in 0 s");
         assert_eq!(
-            moment(1, lease(900)),
+            reading(1, lease(900)),
             "1 refused, waiting for the next attempt; 16 held by another worker: if it is dead, they come back in 1 s"
         );
     }

@@ -69,20 +69,20 @@ impl fmt::Display for Report {
         }
         match readings.rate() {
             Some(rate) => {
-                let jobs = format!("{} jobs in {}", grouped(readings.ended), shown(readings.took));
+                let jobs = format!("{} jobs in {}", grouped(readings.ended), formatted(readings.took));
                 row(f, "jobs per second", rate.round() as usize, &jobs)?;
             }
             None => writeln!(f, "  {:<18} {:>7}", "jobs per second", "-")?,
         }
         if let (Some(p50), Some(p99)) = (readings.percentile(0.50), readings.percentile(0.99)) {
-            writeln!(f, "  {:<18} p50 {}, p99 {}", "enqueue to start", shown(p50), shown(p99))?;
+            writeln!(f, "  {:<18} p50 {}, p99 {}", "enqueue to start", formatted(p50), formatted(p99))?;
         }
         Ok(())
     }
 }
 
-fn row(f: &mut fmt::Formatter<'_>, what: &str, count: usize, note: &str) -> fmt::Result {
-    let line = format!("  {what:<18} {:>7}   {note}", grouped(count));
+fn row(f: &mut fmt::Formatter<'_>, label: &str, count: usize, note: &str) -> fmt::Result {
+    let line = format!("  {label:<18} {:>7}   {note}", grouped(count));
     writeln!(f, "{}", line.trim_end())
 }
 
@@ -99,7 +99,7 @@ fn grouped(number: usize) -> String {
     text
 }
 
-fn shown(time: Duration) -> String {
+fn formatted(time: Duration) -> String {
     match time.as_millis() {
         millis @ 0..1_000 => format!("{millis} ms"),
         _ => format!("{:.2} s", time.as_secs_f64()),
@@ -147,7 +147,7 @@ Campaign 20261124-091500-250 on sqlite://asynq.db
     }
 
     #[test]
-    fn a_run_that_found_work_says_so_and_one_that_did_none_claims_no_speed() {
+    fn a_run_that_found_work_reports_it_and_one_that_did_none_claims_no_speed() {
         let mut report = report();
         report.tally = Tally { rows: 2_004, duplicates: 44, left_over: 960, already_done: 1_000, ..Tally::default() };
         report.readings = Readings::default();

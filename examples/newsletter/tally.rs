@@ -75,18 +75,19 @@ mod tests {
 
     use super::*;
 
-    fn held() -> Result<TaskInfo, EnqueueError> {
+    fn duplicate() -> Result<TaskInfo, EnqueueError> {
         Err(EnqueueError::Duplicate { holder: None })
     }
 
-    fn taken() -> Result<TaskInfo, EnqueueError> {
+    fn stored() -> Result<TaskInfo, EnqueueError> {
         Err(EnqueueError::IdConflict { queue: "newsletter".parse().unwrap(), id: TaskId::from_wire("a") })
     }
 
     #[test]
     fn a_refusal_is_a_duplicate_only_when_this_list_named_the_address_before() {
         let mut counting = Counting::default();
-        for (id, answer) in [("a", held()), ("b", taken()), ("a", taken()), ("c", taken()), ("c", held())] {
+        for (id, answer) in [("a", duplicate()), ("b", stored()), ("a", stored()), ("c", stored()), ("c", duplicate())]
+        {
             counting.count(id, answer).unwrap();
         }
         // Two of the three addresses still wait.
@@ -96,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broker_that_fails_is_no_refusal() {
+    fn a_broker_failure_is_not_a_refusal() {
         let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
         assert!(Counting::default().count("a", Err(EnqueueError::Broker(away))).is_err());
     }

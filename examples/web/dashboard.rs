@@ -13,7 +13,7 @@ async fn send(ctx: &JobContext, to: String, key: Secret<String>) -> JobResult {
     ctx.progress(0.5, "connected").await?;
     tokio::time::sleep(Duration::from_millis(200)).await;
     if to.is_empty() || key.expose().is_empty() {
-        return Err("nobody to send to".into());
+        return Err("no recipient".into());
     }
     println!("sent to {to}");
     Ok(())

@@ -18,7 +18,7 @@ async fn size<S: Store>(world: &World<S>, name: &str, state: TaskState) -> usize
 }
 
 #[test]
-fn every_button_does_what_it_says() {
+fn every_button_performs_its_action() {
     wait(async {
         let world = World::<SqliteStore>::shop().await;
         let browser = &world.browser;
@@ -143,14 +143,14 @@ fn every_button_does_what_it_says() {
         world.act("[data-post$='/delete']", "").await;
         browser.until("location.pathname === '/' && document.querySelectorAll('tbody tr').length === 5").await;
         let complaints = browser.complaints().await;
-        assert!(complaints.iter().all(|said| said.contains("status of 40")), "{complaints:#?}");
+        assert!(complaints.iter().all(|message| message.contains("status of 40")), "{complaints:#?}");
         world.end().await;
     });
 }
 
 /// The archive's limit is less than the number of tasks: the question names the tasks to be deleted, and asks for a typed word.
 #[test]
-fn archiving_beyond_the_archive_is_asked_about_with_the_numbers() {
+fn archiving_beyond_the_archive_needs_a_confirmation_with_the_numbers() {
     use asynq_runtime::{
         broker::ServerName,
         task::{ArchiveLimit, QueueWeight, ServerInfo},

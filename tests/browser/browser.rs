@@ -25,7 +25,7 @@ pub(crate) const NO_BROWSER: &str =
 /// Whether a browser can be started.
 pub(crate) fn is_here() -> bool {
     static IS_HERE: OnceLock<bool> = OnceLock::new();
-    let runs = || Command::new("chromedriver").arg("--version").output().is_ok_and(|said| said.status.success());
+    let runs = || Command::new("chromedriver").arg("--version").output().is_ok_and(|output| output.status.success());
     *IS_HERE.get_or_init(runs)
 }
 
@@ -179,9 +179,9 @@ impl Browser {
             }
             if begun.elapsed() > PATIENCE {
                 let page = self.js("return document.body.innerText").await;
-                let said = self.complaints().await;
+                let complaints = self.complaints().await;
                 panic!(
-                    "never true: {expression}\nat {}\n{said:#?}\n{page:#}",
+                    "never true: {expression}\nat {}\n{complaints:#?}\n{page:#}",
                     self.client.current_url().await.unwrap()
                 );
             }
@@ -208,8 +208,8 @@ impl Browser {
 
     /// The complaints of the pages since the last call, above all refused content.
     pub(crate) async fn complaints(&self) -> Vec<String> {
-        let said = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
-        self.log("browser").await.iter().map(said).collect()
+        let message = |entry: &Value| entry["message"].as_str().unwrap_or_default().to_owned();
+        self.log("browser").await.iter().map(message).collect()
     }
 
     /// The network's events since the last call.
@@ -248,13 +248,13 @@ const STARTS: usize = 5;
 struct Driver {
     watcher: Child,
     /// Dropping this pipe ends chromedriver.
-    leash: Option<ChildStdin>,
+    control: Option<ChildStdin>,
 }
 
 impl Driver {
     /// Starts chromedriver, which removes the files of `profile` at its end, and returns it with its port.
     fn start(profile: &Path) -> (Self, u16) {
-        let mut said = Vec::new();
+        let mut printed = Vec::new();
         for _ in 0..STARTS {
             let mut watcher = Command::new("sh")
                 .args(["-c", WATCH, "sh", "chromedriver", "--port=0"])
@@ -264,20 +264,20 @@ impl Driver {
                 .stderr(Stdio::null())
                 .spawn()
                 .expect("sh can be run");
-            let (leash, stdout) = (watcher.stdin.take(), watcher.stdout.take().unwrap());
-            let driver = Self { watcher, leash };
+            let (control, stdout) = (watcher.stdin.take(), watcher.stdout.take().unwrap());
+            let driver = Self { watcher, control };
             match port_of(stdout) {
                 Ok(port) => return (driver, port),
-                Err(lines) => said.extend(lines),
+                Err(lines) => printed.extend(lines),
             }
         }
-        panic!("chromedriver ended {STARTS} times at its start: {said:#?}")
+        panic!("chromedriver ended {STARTS} times at its start: {printed:#?}")
     }
 }
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        drop(self.leash.take());
+        drop(self.control.take());
         let _ = self.watcher.wait();
     }
 }
@@ -285,19 +285,19 @@ impl Drop for Driver {
 /// The port that chromedriver prints, or all its lines if it ends before that.
 fn port_of(stdout: ChildStdout) -> Result<u16, Vec<String>> {
     let lines = BufReader::new(stdout).lines().map_while(Result::ok);
-    let (tells, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     // The thread reads to the end: an unread pipe would fill up and block chromedriver.
-    std::thread::spawn(move || lines.for_each(|line| _ = tells.send(line)));
-    let (end, mut said) = (Instant::now() + PATIENCE, Vec::new());
-    while let Ok(line) = told.recv_timeout(end.saturating_duration_since(Instant::now())) {
+    std::thread::spawn(move || lines.for_each(|line| _ = sender.send(line)));
+    let (end, mut printed) = (Instant::now() + PATIENCE, Vec::new());
+    while let Ok(line) = receiver.recv_timeout(end.saturating_duration_since(Instant::now())) {
         if line.contains("started successfully on port")
             && let Some(port) = line.trim_end_matches('.').rsplit(' ').next().and_then(|port| port.parse().ok())
         {
             return Ok(port);
         }
-        said.push(line);
+        printed.push(line);
     }
-    Err(said)
+    Err(printed)
 }
 
 /// A command beyond those of WebDriver.

@@ -88,7 +88,7 @@ async fn press_by_tab(browser: &Browser, button: &str) {
 }
 
 #[test]
-fn what_is_picked_typed_and_open_survives_new_numbers() {
+fn picked_rows_typed_text_and_open_parts_survive_new_numbers() {
     wait(async {
         let world = World::<SqliteStore>::shop().await;
         let browser = &world.browser;
@@ -104,9 +104,9 @@ fn what_is_picked_typed_and_open_survives_new_numbers() {
         (news.queue, news.message.queue) = (asynq_tests::queue("mail"), "mail".into());
         world.fixture.enqueue(news).await;
         browser.until("document.querySelectorAll('.tabs b')[1].textContent === '16'").await;
-        let kept = "const box = document.querySelectorAll('input[name=id]')[1], field = document.querySelector('main input[type=search]');
+        let script = "const box = document.querySelectorAll('input[name=id]')[1], field = document.querySelector('main input[type=search]');
             return [box.checked, field.value, document.activeElement === field, document.querySelector('details').open, document.querySelector('#picked output').textContent]";
-        assert_eq!(browser.js(kept).await, json!([true, "half a w", true, false, "1 picked"]));
+        assert_eq!(browser.js(script).await, json!([true, "half a w", true, false, "1 picked"]));
         world.end().await;
     });
 }
@@ -189,13 +189,13 @@ fn everything_can_be_read_and_heard_in_light_and_dark() {
         assert_ne!(browser.js(back).await, dark);
         world.open("/servers").await;
         assert_ne!(browser.js(back).await, dark);
-        assert!(browser.complaints().await.iter().all(|said| said.contains("status of 404")));
+        assert!(browser.complaints().await.iter().all(|message| message.contains("status of 404")));
         world.end().await;
     });
 }
 
 #[test]
-fn a_login_leads_to_the_page_that_was_asked_for() {
+fn a_login_leads_to_the_requested_page() {
     wait(async {
         let fixture = SqliteFixture::real_time().await;
         let active = shop::open(&fixture).await;
@@ -207,7 +207,7 @@ fn a_login_leads_to_the_page_that_was_asked_for() {
         let browser = &world.browser;
         world.open("/queues/mail?state=retry").await;
         assert!(browser.path().await.starts_with("/login"));
-        assert_eq!(browser.count("header.top, [data-go]").await, 0, "nothing is told to strangers");
+        assert_eq!(browser.count("header.top, [data-go]").await, 0, "a client without a login reads nothing");
         browser.press("wrong\u{e007}").await;
         browser.until("document.querySelector('#said').textContent.includes('wrong')").await;
         browser.fill("input[type=password]", "open sesame").await;
@@ -216,7 +216,7 @@ fn a_login_leads_to_the_page_that_was_asked_for() {
         browser.click(".tools [data-post]").await;
         browser.until("location.pathname === '/login'").await;
         let complaints = browser.complaints().await;
-        assert!(complaints.iter().all(|said| said.contains("status of 40")), "{complaints:#?}");
+        assert!(complaints.iter().all(|message| message.contains("status of 40")), "{complaints:#?}");
         world.end().await;
     });
 }
@@ -243,7 +243,7 @@ fn a_read_only_dashboard_has_no_buttons_to_change_anything() {
 }
 
 #[test]
-fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
+fn a_page_reports_that_the_broker_is_away_and_goes_on_when_it_is_back() {
     wait(async {
         let mut server = RedisServer::start(asynq_tests::Persistence::Always);
         let client = Client::connect(&server.url()).await.unwrap();
@@ -262,7 +262,7 @@ fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
         server.kill();
         browser.until("document.querySelector('#down').hidden === false").await;
         assert!(browser.text("#down").await.contains("The broker does not answer"));
-        assert_eq!(browser.count("tbody tr").await, 3, "what was known stays");
+        assert_eq!(browser.count("tbody tr").await, 3, "the known numbers stay");
         // An action is refused now, with a message.
         browser.click("[data-post$='/pause']").await;
         browser.until("document.querySelector('#said.bad')").await;
@@ -273,7 +273,7 @@ fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
         assert_eq!(
             browser.js("return document.querySelectorAll('input[name=id]')[1].checked").await,
             true,
-            "and so does what was picked"
+            "and so do the picked rows"
         );
         server.kill();
         browser.open(window.as_str().unwrap()).await;
@@ -285,7 +285,7 @@ fn a_page_tells_that_the_broker_is_away_and_goes_on_when_it_is_back() {
 }
 
 #[test]
-fn a_page_tells_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again() {
+fn a_page_reports_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again() {
     wait(async {
         let store = SqliteStore::start().await;
         let client = Client::new(store.connect(None).await);
@@ -308,11 +308,11 @@ fn a_page_tells_that_the_file_is_gone_and_goes_on_when_a_program_has_it_again() 
         carry(store.path().parent().unwrap(), elsewhere.path());
         world.browser.until("document.querySelector('#down').hidden === false").await;
         assert!(world.browser.text("#down").await.contains("The broker does not answer"));
-        assert_eq!(world.browser.count("tbody tr").await, 3, "what was known stays");
+        assert_eq!(world.browser.count("tbody tr").await, 3, "the known numbers stay");
         // A page opened now says how to end the outage.
         world.browser.open(window.as_str().unwrap()).await;
-        let told = world.browser.text("main").await;
-        assert!(told.contains("was deleted or moved away") && told.contains("restart this program"), "{told}");
+        let text = world.browser.text("main").await;
+        assert!(text.contains("was deleted or moved away") && text.contains("restart this program"), "{text}");
         // The file is back, and the program is started again: the page shows the tasks by itself.
         client.broker().close().await;
         carry(elsewhere.path(), store.path().parent().unwrap());

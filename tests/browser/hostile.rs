@@ -85,7 +85,8 @@ pub(crate) fn texts() -> Vec<String> {
 /// Puts hostile text into every field that a store can hold.
 async fn fill<S: Store>(fixture: &Fixture<S>, texts: &[String]) {
     for (n, text) in texts.iter().enumerate() {
-        let mut hostile = task(text).with_payload(json!({ text: text }).to_string()).with_header(text, text).kept(3600);
+        let mut hostile =
+            task(text).with_payload(json!({ text: text }).to_string()).with_header(text, text).with_retention(3600);
         hostile.message.r#type = text.clone();
         hostile.message.unique_key = text.clone();
         let mut raw = hostile.clone().with_payload(text.clone());
@@ -223,7 +224,7 @@ fn hostile_text_is_only_text() {
         world.act("[data-post$='/delete']", text).await;
         clean(&world, "the question").await;
         let complaints = world.browser.complaints().await;
-        let refused: Vec<_> = complaints.iter().filter(|said| !said.contains("status of 40")).collect();
+        let refused: Vec<_> = complaints.iter().filter(|message| !message.contains("status of 40")).collect();
         assert!(refused.is_empty(), "{refused:#?}");
         world.end().await;
     });

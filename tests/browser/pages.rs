@@ -9,7 +9,7 @@ use crate::{shop, wait, world::World};
 const SEARCHED: &str = "document.querySelector('[data-search]').textContent.includes('that was all')";
 
 #[test]
-fn every_page_shows_what_there_is() {
+fn every_page_shows_its_data() {
     wait(async {
         let world = World::<RedisStore>::shop().await;
         let browser = &world.browser;
@@ -109,12 +109,12 @@ fn every_page_shows_what_there_is() {
         }
         // The browser itself logs each of the five pages that were not found.
         let complaints = browser.complaints().await;
-        assert!(complaints.iter().all(|said| said.contains("status of 40")), "{complaints:#?}");
+        assert!(complaints.iter().all(|message| message.contains("status of 40")), "{complaints:#?}");
         world.end().await;
     });
 }
 
-fn the_broker_page_shows_what_the_broker_says_of_itself<S: Store>() {
+fn the_broker_page_shows_the_facts_of_the_broker<S: Store>() {
     wait(async {
         let world = World::<S>::shop().await;
         let browser = &world.browser;
@@ -145,17 +145,17 @@ fn the_broker_page_shows_what_the_broker_says_of_itself<S: Store>() {
 }
 
 #[test]
-fn the_broker_page_shows_what_the_broker_says_of_itself_on_redis() {
-    the_broker_page_shows_what_the_broker_says_of_itself::<RedisStore>();
+fn the_broker_page_shows_the_facts_of_the_broker_on_redis() {
+    the_broker_page_shows_the_facts_of_the_broker::<RedisStore>();
 }
 
 #[test]
-fn the_broker_page_shows_what_the_broker_says_of_itself_on_sqlite() {
-    the_broker_page_shows_what_the_broker_says_of_itself::<SqliteStore>();
+fn the_broker_page_shows_the_facts_of_the_broker_on_sqlite() {
+    the_broker_page_shows_the_facts_of_the_broker::<SqliteStore>();
 }
 
 #[test]
-fn the_broker_page_shows_slow_calls_and_what_they_were_about() {
+fn the_broker_page_shows_slow_calls_and_their_subjects() {
     wait(async {
         let world = World::<RedisStore>::shop().await;
         let browser = &world.browser;

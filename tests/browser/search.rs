@@ -32,7 +32,7 @@ async fn more_than_one_answer(world: &World<SqliteStore>) -> usize {
 }
 
 /// A number as pages show it.
-fn shown(n: usize) -> String {
+fn formatted(n: usize) -> String {
     format!("{},{:03}", n / 1000, n % 1000)
 }
 
@@ -47,7 +47,7 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
         }
         let browser = &world.browser;
         let bar = "document.querySelector('[data-search]')";
-        let all = format!("{bar}.textContent.startsWith('3 found, {} looked at: that was all')", shown(tasks + 3));
+        let all = format!("{bar}.textContent.startsWith('3 found, {} looked at: that was all')", formatted(tasks + 3));
 
         world.open("/search?q=needle").await;
         browser.until(&all).await;
@@ -76,7 +76,7 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
         assert_eq!(browser.text("#picked output").await, "3 picked");
         world.act("[data-bulk=archive]", "archived").await;
         browser
-            .until(&format!("{bar}.textContent.startsWith('0 found, {} looked at: that was all')", shown(tasks)))
+            .until(&format!("{bar}.textContent.startsWith('0 found, {} looked at: that was all')", formatted(tasks)))
             .await;
         world.end().await;
     });

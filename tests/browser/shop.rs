@@ -60,7 +60,7 @@ pub(crate) async fn open<S: Store>(fixture: &Fixture<S>) -> Vec<Run> {
     for (name, _, size) in QUEUES {
         let take = |n| async move { take(fixture, name, n).await };
         for n in 0..size {
-            enqueue(fixture, order(name, n).kept(86_400)).await;
+            enqueue(fixture, order(name, n).with_retention(86_400)).await;
         }
         for (n, run) in take(size).await.into_iter().enumerate() {
             let error = "connection refused (os error 111)\n  while sending to smtp://mail.example:587\n  in shop::mail::send, attempt of 30 s";
@@ -157,7 +157,7 @@ pub(crate) fn entry_id(kind: &str) -> EntryId {
 /// Records periodic entries: two of ours, one of Go's.
 async fn plan(broker: &dyn Broker) {
     let now = broker.now();
-    let mut shown = Vec::new();
+    let mut entries = Vec::new();
     for (kind, spec) in [("report:nightly", "0 3 * * *"), ("cleanup:carts", "*/15 * * * *")] {
         let entry = entry_id(kind);
         let plan = EntryPlan {
@@ -175,13 +175,13 @@ async fn plan(broker: &dyn Broker) {
             let event = SchedulerEnqueueEvent { task_id: entry.task_id(at).to_string(), enqueue_time: Some(at.into()) };
             broker.record_enqueue(entry.as_str(), &event).await.unwrap();
         }
-        shown.push(shown_as(entry.as_str(), spec, kind, "reports", now));
+        entries.push(listed_entry(entry.as_str(), spec, kind, "reports", now));
     }
-    shown.push(shown_as("7b0c6c1e-6c1f-4f7c-9a63-51f4b3f5a0d2", "@every 90s", "sync:stock", "critical", now));
-    broker.show_entries("shop:42:scheduler", &shown, Duration::from_secs(3600)).await.unwrap();
+    entries.push(listed_entry("7b0c6c1e-6c1f-4f7c-9a63-51f4b3f5a0d2", "@every 90s", "sync:stock", "critical", now));
+    broker.show_entries("shop:42:scheduler", &entries, Duration::from_secs(3600)).await.unwrap();
 }
 
-fn shown_as(id: &str, spec: &str, kind: &str, queue: &str, now: chrono::DateTime<chrono::Utc>) -> SchedulerEntry {
+fn listed_entry(id: &str, spec: &str, kind: &str, queue: &str, now: chrono::DateTime<chrono::Utc>) -> SchedulerEntry {
     SchedulerEntry {
         id: id.into(),
         spec: spec.into(),

@@ -24,16 +24,16 @@ async fn weights<S: Store>(world: &World<S>) -> (u64, Vec<u64>) {
 
 /// The weights according to these events; `None` while a part of the page is on its way.
 fn weighed(events: &[Value]) -> Option<(u64, Vec<u64>)> {
-    let told = |method: &'static str| {
+    let events_of = |method: &'static str| {
         let events = events.iter().filter(move |event| event["method"] == method);
         events.filter_map(|event| Some((event["params"]["requestId"].as_str()?, &event["params"])))
     };
-    let finished: HashMap<&str, u64> = told("Network.loadingFinished")
-        .chain(told("Network.loadingFailed"))
+    let finished: HashMap<&str, u64> = events_of("Network.loadingFinished")
+        .chain(events_of("Network.loadingFailed"))
         .map(|(id, params)| (id, params["encodedDataLength"].as_f64().unwrap_or_default() as u64))
         .collect();
     let (mut page, mut fetched) = (0, Vec::new());
-    for (id, params) in told("Network.requestWillBeSent") {
+    for (id, params) in events_of("Network.requestWillBeSent") {
         match (params["type"].as_str(), finished.get(id)) {
             (Some("Fetch"), bytes) => fetched.extend(bytes),
             // The stream of notifications does not end.

@@ -14,7 +14,7 @@ pub(crate) struct World<S> {
     pub(crate) url: String,
     pub(crate) active: Vec<Run>,
     serving: JoinHandle<()>,
-    keep: Option<JoinHandle<()>>,
+    background: Option<JoinHandle<()>>,
 }
 
 impl<S: Store> World<S> {
@@ -22,8 +22,8 @@ impl<S: Store> World<S> {
     pub(crate) async fn shop() -> Self {
         let fixture = Fixture::<S>::real_time().await;
         let active = shop::open(&fixture).await;
-        let keep = shop::keep_working(&fixture, &active);
-        Self { keep: Some(keep), ..Self::of(fixture, active).await }
+        let background = shop::keep_working(&fixture, &active);
+        Self { background: Some(background), ..Self::of(fixture, active).await }
     }
 
     /// A world on a fixture with its tasks.
@@ -37,7 +37,7 @@ impl<S: Store> World<S> {
         let bound = dashboard.bind("127.0.0.1:0").await.unwrap();
         let url = bound.url().trim_end_matches('/').to_owned();
         let serving = tokio::spawn(bound.serve_until(std::future::pending()));
-        Self { fixture, browser: Browser::start().await, url, active, serving, keep: None }
+        Self { fixture, browser: Browser::start().await, url, active, serving, background: None }
     }
 
     /// Ends the server, as if its program had ended, and serves another dashboard at the same address.
@@ -72,7 +72,7 @@ impl<S: Store> World<S> {
     pub(crate) async fn end(self) {
         let complaints = self.browser.complaints().await;
         assert!(complaints.is_empty(), "{complaints:#?}");
-        self.asked_nobody_else().await;
+        self.requested_only_ours().await;
         self.leave().await;
     }
 
@@ -80,20 +80,20 @@ impl<S: Store> World<S> {
     pub(crate) async fn leave(self) {
         self.browser.close().await;
         self.serving.abort();
-        if let Some(keep) = self.keep {
-            keep.abort();
+        if let Some(background) = self.background {
+            background.abort();
         }
     }
 
     /// Asserts that every request since the last call went to the dashboard.
-    pub(crate) async fn asked_nobody_else(&self) {
+    pub(crate) async fn requested_only_ours(&self) {
         let events = self.browser.network().await;
-        let asked = events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
-        let asked: Vec<_> = asked.filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
-        assert!(!asked.is_empty(), "the log tells requests");
+        let urls = events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
+        let urls: Vec<_> = urls.filter_map(|event| event["params"]["request"]["url"].as_str()).collect();
+        assert!(!urls.is_empty(), "the log has requests");
         // The first tab of a browser has addresses of its own.
         let ours = [self.url.as_str(), "data:", "chrome://"];
-        let foreign: Vec<_> = asked.iter().filter(|url| !ours.iter().any(|ours| url.starts_with(ours))).collect();
+        let foreign: Vec<_> = urls.iter().filter(|url| !ours.iter().any(|ours| url.starts_with(ours))).collect();
         assert!(foreign.is_empty(), "{foreign:?}");
     }
 }

@@ -38,7 +38,7 @@ async fn ended(waiter: JoinHandle<TaskEnd>) -> TaskEnd {
     soon(waiter).await.unwrap()
 }
 
-fn kept(end: TaskEnd) -> TaskInfo {
+fn ended_task(end: TaskEnd) -> TaskInfo {
     match end {
         TaskEnd::Kept(task) => *task,
         other => panic!("it should be kept: {other:?}"),
@@ -46,7 +46,7 @@ fn kept(end: TaskEnd) -> TaskInfo {
 }
 
 fn awaited(id: &str) -> NewTask {
-    task(id).kept(60).with_extra(Extra { awaited: true, ..Extra::default() })
+    task(id).with_retention(60).with_extra(Extra { awaited: true, ..Extra::default() })
 }
 
 fn ending(ending: Ending) -> Extra {
@@ -61,7 +61,7 @@ async fn a_waiting_caller_gets_the_result_of_a_success() {
     let waiters = [waiting(&t.shared(), "t1").await, waiting(&t.shared(), "t1").await, waiting(&there, "t1").await];
     t.settle(&run, complete("240")).await;
     for waiter in waiters {
-        let task = kept(ended(waiter).await);
+        let task = ended_task(ended(waiter).await);
         assert_eq!((task.state, task.ending), (TaskState::Completed, Ending::Plain));
         assert_eq!(task.result.as_deref(), Some(&b"240"[..]));
     }
@@ -82,14 +82,14 @@ async fn a_waiting_caller_is_notified_of_each_kind_of_end() {
         let waiters = [waiting(&t.shared(), id).await, waiting(&there, id).await];
         t.settle(&run, action).await;
         for waiter in waiters {
-            let task = kept(ended(waiter).await);
+            let task = ended_task(ended(waiter).await);
             assert_eq!((task.state, task.ending), (state, how), "{id}");
         }
     }
 }
 
 #[tokio::test]
-async fn an_end_that_leaves_nothing_is_told_as_such() {
+async fn an_end_that_leaves_nothing_is_reported_as_such() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     for id in ["t1", "t2"] {
@@ -106,7 +106,7 @@ async fn an_end_that_leaves_nothing_is_told_as_such() {
 async fn during_a_wait<C: Future<Output = ()>>(broker: &dyn Broker, id: &str, change: impl FnOnce() -> C) -> TaskEnd {
     let (queue, id) = (default_queue(), task_id(id));
     let mut wait = broker.wait_for_end(&queue, &id, LONG);
-    assert!(timeout(A_MOMENT, &mut wait).await.is_err(), "nobody has ended it yet");
+    assert!(timeout(A_MOMENT, &mut wait).await.is_err(), "no worker has ended it yet");
     change().await;
     soon(wait).await.unwrap()
 }
@@ -147,17 +147,17 @@ async fn a_task_that_waits_for_its_next_attempt_has_not_ended() {
     .await;
     let run = t.take_one().await;
     t.settle(&run, complete("at last")).await;
-    assert_eq!(kept(ended(waiter).await).result.as_deref(), Some(&b"at last"[..]));
+    assert_eq!(ended_task(ended(waiter).await).result.as_deref(), Some(&b"at last"[..]));
 }
 
 #[tokio::test]
-async fn an_end_that_was_before_is_told_at_once() {
+async fn an_end_that_was_before_is_reported_at_once() {
     let t = Fixture::real_time().await;
     t.seed_completed("done", 60).await;
     t.seed_archived("archived").await;
     for limit in [Duration::ZERO, LONG] {
-        assert_eq!(kept(end_of(t.broker(), "done", limit).await).state, TaskState::Completed);
-        assert_eq!(kept(end_of(t.broker(), "archived", limit).await).state, TaskState::Archived);
+        assert_eq!(ended_task(end_of(t.broker(), "done", limit).await).state, TaskState::Completed);
+        assert_eq!(ended_task(end_of(t.broker(), "archived", limit).await).state, TaskState::Archived);
         assert_eq!(end_of(t.broker(), "never", limit).await, TaskEnd::Gone);
         let (elsewhere, id) = (queue("none"), task_id("done"));
         assert_eq!(soon(t.broker().wait_for_end(&elsewhere, &id, limit)).await.unwrap(), TaskEnd::Gone);
@@ -186,7 +186,7 @@ async fn a_wait_that_is_over_says_where_the_task_is() {
 }
 
 #[tokio::test]
-async fn of_many_waiters_each_is_told_of_its_own_task() {
+async fn of_many_waiters_each_is_notified_of_its_own_task() {
     const TASKS: usize = 300;
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
@@ -213,7 +213,7 @@ async fn of_many_waiters_each_is_told_of_its_own_task() {
     }
     for (n, (waiter, id)) in waiters.into_iter().zip(&ids).enumerate() {
         if n % 10 > 0 {
-            assert_eq!(kept(ended(waiter).await).result.as_deref(), Some(id.as_bytes()));
+            assert_eq!(ended_task(ended(waiter).await).result.as_deref(), Some(id.as_bytes()));
         }
     }
 }
@@ -231,7 +231,7 @@ async fn a_go_worker_ends_a_wait_as_well() {
     let waiter = waiting(&t.shared(), "t1").await;
     assert_eq!(go.dequeue(now + 30), "t1");
     go.complete(&message, now, now + 60);
-    let task = kept(ended(waiter).await);
+    let task = ended_task(ended(waiter).await);
     assert_eq!((task.state, task.result), (TaskState::Completed, None));
 
     go.enqueue(&task_message("t2"), t.now().timestamp_nanos_opt().unwrap());
@@ -246,7 +246,7 @@ fn task_message(id: &str) -> asynq_runtime::task::TaskMessage {
 }
 
 #[tokio::test]
-async fn a_task_is_found_in_whatever_queues_it_is() {
+async fn a_task_is_found_in_any_of_the_queues() {
     let t = Fixture::start().await;
     for name in ["a", "b", "c"] {
         t.enqueue(task("other").in_queue(name)).await;
@@ -266,7 +266,7 @@ async fn a_wait_for_idle_queues_ends_when_the_last_task_has_ended() {
     assert!(idle(t.broker(), Duration::ZERO).await);
     t.seed_completed("kept", 60).await;
     t.seed_archived("archived").await;
-    assert!(idle(t.broker(), Duration::ZERO).await, "what has ended is not waited for");
+    assert!(idle(t.broker(), Duration::ZERO).await, "an ended task is not awaited");
 
     for place in 0..4 {
         let id = format!("t{place}");

@@ -54,7 +54,7 @@ fn message(id: &str, queue: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_message_are_archived_with_a_reason() {
+async fn bytes_that_are_not_a_message_are_archived_with_a_reason() {
     is_archived_with_its_bytes(b"\xff\xfe not a message \x00").await;
 }
 
@@ -280,7 +280,7 @@ async fn an_error_text_of_a_megabyte_does_not_stop_the_archive() {
 }
 
 #[tokio::test]
-async fn a_closed_broker_says_so() {
+async fn a_closed_broker_returns_an_error() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;
     t.broker().close().await;

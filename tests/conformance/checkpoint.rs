@@ -30,7 +30,7 @@ async fn saved(t: &Fixture, run: &Run) -> Option<String> {
 /// Starts a run of the task `t1` that has saved "1".
 async fn begun() -> (Fixture, Run) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     assert_eq!(saved(&t, &run).await, None);
     assert_eq!(save(&t, &run, "0").await, Settled::Ok);
     assert_eq!(save(&t, &run, "1").await, Settled::Ok);
@@ -39,7 +39,7 @@ async fn begun() -> (Fixture, Run) {
 }
 
 #[tokio::test]
-async fn what_a_run_saved_is_there_for_the_next_one_however_it_ended() {
+async fn the_checkpoint_of_a_run_is_there_for_the_next_one_however_it_ended() {
     let (t, run) = begun().await;
     t.settle(&run, requeue()).await;
     let run = t.take_one().await;

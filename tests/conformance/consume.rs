@@ -33,7 +33,7 @@ async fn an_empty_queue_gives_nothing() {
 }
 
 #[tokio::test]
-async fn a_queue_that_nobody_knows_gives_nothing() {
+async fn an_unknown_queue_gives_no_task() {
     let t = Fixture::start().await;
     assert!(t.broker().dequeue(t.member(), &wanted(&[("nowhere", 5)])).await.unwrap().is_empty());
     assert!(t.broker().queues().await.unwrap().is_empty(), "asking does not make a queue");
@@ -309,7 +309,7 @@ async fn the_next_run_starts_without_the_progress_of_the_last() {
 }
 
 #[tokio::test]
-async fn what_a_retry_wrote_comes_with_the_next_run() {
+async fn the_error_of_a_retry_comes_with_the_next_run() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;
     t.settle(&run, retry(Duration::ZERO, "smtp down")).await;
@@ -393,7 +393,7 @@ async fn one_quarantined_task_is_taken_of_whichever_queue_has_one() {
 }
 
 #[tokio::test]
-async fn a_queue_of_quarantined_tasks_alone_is_not_ready_for_who_takes_none() {
+async fn a_queue_of_quarantined_tasks_alone_is_not_ready_for_a_call_that_excludes_them() {
     let t = Fixture::start().await;
     t.seed_pending(&["a", "b"]).await;
     crash(&t, 2).await;

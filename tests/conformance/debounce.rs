@@ -167,7 +167,7 @@ async fn a_running_task_is_followed_by_the_newer_one() {
 }
 
 #[tokio::test]
-async fn what_ran_with_older_arguments_does_not_run_again() {
+async fn a_run_with_older_arguments_does_not_run_again() {
     for action in [retry(SECOND, "boom"), archive("fatal"), requeue()] {
         let (t, run) = overtaken().await;
         assert_eq!(t.settle(&run, action).await, Settled::Ok);
@@ -176,7 +176,7 @@ async fn what_ran_with_older_arguments_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn what_ran_with_older_arguments_when_its_worker_died_ends_when_it_is_requeued() {
+async fn a_crashed_run_with_older_arguments_ends_when_it_is_requeued() {
     let (t, _) = overtaken().await;
     t.let_leases_pass();
     t.recover().await;
@@ -231,7 +231,7 @@ async fn the_lock_begins_anew_with_the_new_time() {
 }
 
 #[tokio::test]
-async fn who_neither_waits_nor_runs_is_not_replaced() {
+async fn a_task_that_neither_waits_nor_runs_is_not_replaced() {
     let t = Fixture::start().await;
     let extra = Extra { unique_until: UniqueUntil::Success.into(), ..Extra::default() };
     let run = t.start_run(task("a").locked(&lock_key("k"), 600).with_extra(extra.clone())).await;
@@ -278,10 +278,10 @@ fn uuid() -> String {
 }
 
 #[tokio::test]
-async fn what_a_waiter_was_promised_is_kept() {
+async fn a_replaced_task_keeps_the_promise_to_its_waiter() {
     let t = Fixture::start().await;
     let extra = Extra { awaited: true, ..Extra::default() };
-    t.enqueue(debounced("a", "1").kept(60).with_extra(extra)).await;
+    t.enqueue(debounced("a", "1").with_retention(60).with_extra(extra)).await;
     t.enqueue(debounced("b", "2")).await;
     t.advance(31 * SECOND);
     t.forward().await;

@@ -36,7 +36,7 @@ fn texts(ids: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_broker_says_what_it_is_and_what_time_it_has() {
+async fn a_broker_reports_its_kind_and_its_clock() {
     let t = Fixture::real_time().await;
     let nodes = t.broker().nodes().await.unwrap();
     assert!(!nodes.is_empty());
@@ -66,7 +66,7 @@ async fn a_queue_in_order_has_no_oddities() {
 }
 
 #[tokio::test]
-async fn a_limit_is_told_and_a_few_are_looked_at_in_any_case() {
+async fn a_reached_limit_is_reported_and_a_few_are_checked_in_any_case() {
     let t = Fixture::start().await;
     let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
     t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -109,7 +109,7 @@ async fn a_lease_of_a_task_that_does_not_run_is_found() {
 }
 
 #[tokio::test]
-async fn a_task_in_no_place_is_found_whatever_its_state() {
+async fn a_task_in_no_place_is_found_in_any_state() {
     for place in ["pending", "scheduled", "archived"] {
         let t = Fixture::start().await;
         let Some(go) = go(&t) else { return };
@@ -120,7 +120,7 @@ async fn a_task_in_no_place_is_found_whatever_its_state() {
 }
 
 #[tokio::test]
-async fn tasks_of_a_set_that_nobody_knows_are_found_until_the_sweep() {
+async fn tasks_of_an_unknown_set_are_found_until_the_sweep() {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
     t.seed_set(&["s1", "s2"]).await;
@@ -146,7 +146,7 @@ async fn a_lock_that_no_task_holds_is_found() {
 }
 
 #[tokio::test]
-async fn a_place_of_a_foreign_type_is_told_and_stops_nothing() {
+async fn a_key_of_a_foreign_type_is_reported_and_stops_nothing() {
     for place in ["lease", "active", "pending", "scheduled", "completed", "groups", "aggregation_sets"] {
         let t = Fixture::start().await;
         let Some(go) = go(&t) else { return };
@@ -166,6 +166,6 @@ async fn in_a_long_list_no_task_is_looked_up_by_itself() {
     let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
     t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
     go.break_off("pending", "t0");
-    assert_eq!(examine(&t, 1).await.oddities, [], "nobody knows without reading all of the list");
+    assert_eq!(examine(&t, 1).await.oddities, [], "only a read of the whole list can know");
     assert_eq!(only_oddity(&t).await, (OddityKind::TaskWithoutPlace, texts(&["t0"])));
 }

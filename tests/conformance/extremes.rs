@@ -19,7 +19,7 @@ async fn is_archived(bytes: &[u8]) {
     let mut runs = t.take(10).await;
     runs.extend(t.take(10).await);
     assert!(runs[0].message.is_ok() && runs[2].message.is_ok(), "the neighbours are unharmed");
-    let reason = runs[1].message.clone().expect_err("these bytes are no message").reason;
+    let reason = runs[1].message.clone().expect_err("these bytes are not a message").reason;
     assert!(!reason.is_empty() && reason.len() < 300, "{reason}");
     assert_eq!(t.settle(&runs[1], archive(&reason)).await, Settled::Ok);
     assert_eq!(t.snapshot().await.archived[0].payload, bytes, "nothing is lost");

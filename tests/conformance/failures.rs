@@ -20,7 +20,7 @@ async fn failures(t: &Fixture, id: &str) -> Vec<Failure> {
 }
 
 /// The number and the text of each failure.
-async fn told(t: &Fixture, id: &str) -> Vec<(u32, String)> {
+async fn numbered_texts(t: &Fixture, id: &str) -> Vec<(u32, String)> {
     failures(t, id).await.into_iter().map(|failure| (failure.number, failure.error)).collect()
 }
 
@@ -45,7 +45,7 @@ fn uncounted(error: &str) -> Action {
 }
 
 #[tokio::test]
-async fn what_never_failed_has_no_failures() {
+async fn a_task_that_never_failed_has_no_failures() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     assert!(failures(&t, "t1").await.is_empty());
@@ -61,7 +61,7 @@ async fn the_newest_failure_comes_first_with_its_time() {
     for error in ["one", "two", "three"] {
         fail(&t, error).await;
     }
-    assert_eq!(told(&t, "t1").await, expected(&[(3, "three"), (2, "two"), (1, "one")]));
+    assert_eq!(numbered_texts(&t, "t1").await, expected(&[(3, "three"), (2, "two"), (1, "one")]));
     let times: Vec<i64> =
         failures(&t, "t1").await.iter().map(|failure| failure.at.timestamp_millis() - began).collect();
     assert_eq!(times, [2000, 1000, 0]);
@@ -85,7 +85,7 @@ async fn the_error_of_an_archive_is_the_last_one() {
     t.seed_pending(&["t1"]).await;
     fail(&t, "one").await;
     end(&t, archive("the end")).await;
-    assert_eq!(told(&t, "t1").await, expected(&[(2, "the end"), (1, "one")]));
+    assert_eq!(numbered_texts(&t, "t1").await, expected(&[(2, "the end"), (1, "one")]));
 }
 
 #[tokio::test]
@@ -94,11 +94,11 @@ async fn a_failure_that_spends_no_retry_is_one_all_the_same() {
     t.seed_pending(&["t1"]).await;
     end(&t, uncounted("not mine")).await;
     fail(&t, "mine").await;
-    assert_eq!(told(&t, "t1").await, expected(&[(2, "mine"), (1, "not mine")]));
+    assert_eq!(numbered_texts(&t, "t1").await, expected(&[(2, "mine"), (1, "not mine")]));
 }
 
 #[tokio::test]
-async fn what_is_requeued_or_deferred_has_not_failed() {
+async fn a_requeued_or_deferred_task_has_no_failure() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     end(&t, snooze(Duration::ZERO, Extra::default())).await;
@@ -122,22 +122,22 @@ async fn counting_goes_on_when_an_operator_runs_the_task_again() {
     end(&t, archive("one")).await;
     t.broker().run_task(&default_queue(), &task_id("t1")).await.unwrap();
     end(&t, archive("two")).await;
-    assert_eq!(told(&t, "t1").await, expected(&[(2, "two"), (1, "one")]));
+    assert_eq!(numbered_texts(&t, "t1").await, expected(&[(2, "two"), (1, "one")]));
 }
 
 #[tokio::test]
 async fn a_success_keeps_them_and_an_end_takes_them_along() {
     let t = Fixture::start().await;
-    t.enqueue(task("t1").kept(60)).await;
+    t.enqueue(task("t1").with_retention(60)).await;
     fail(&t, "one").await;
     end(&t, complete("42")).await;
-    assert_eq!(told(&t, "t1").await, expected(&[(1, "one")]));
+    assert_eq!(numbered_texts(&t, "t1").await, expected(&[(1, "one")]));
     t.broker().delete_task(&default_queue(), &task_id("t1")).await.unwrap();
     assert!(failures(&t, "t1").await.is_empty());
 
     t.enqueue(task("t1")).await;
     fail(&t, "anew").await;
-    assert_eq!(told(&t, "t1").await, expected(&[(1, "anew")]), "another task of the same id begins at 1");
+    assert_eq!(numbered_texts(&t, "t1").await, expected(&[(1, "anew")]), "another task of the same id begins at 1");
     end(&t, done()).await;
     assert!(failures(&t, "t1").await.is_empty());
 }
@@ -177,7 +177,7 @@ async fn a_repeated_outcome_is_one_failure_and_a_fenced_one_is_none() {
     let newer = t.take_one().await;
     assert_eq!(t.settle(&lost, archive("late")).await, Settled::Fenced);
     assert_eq!(t.settle(&newer, archive("end")).await, Settled::Ok);
-    assert_eq!(told(&t, "t1").await, expected(&[(2, "end"), (1, "once")]));
+    assert_eq!(numbered_texts(&t, "t1").await, expected(&[(2, "end"), (1, "once")]));
 }
 
 #[tokio::test]
@@ -191,7 +191,7 @@ async fn failures_of_a_batch_are_kept_each_with_its_task() {
     }
     assert!(t.broker().settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
     for name in &names {
-        assert_eq!(told(&t, name).await, expected(&[(1, &format!("of {name}"))]));
+        assert_eq!(numbered_texts(&t, name).await, expected(&[(1, &format!("of {name}"))]));
     }
 }
 
@@ -207,11 +207,19 @@ async fn an_attempt_that_a_go_worker_saw_counts() {
     let now = t.now().timestamp();
     go.dequeue(now + 30);
     go.recover("t1", now);
-    assert_eq!(told(&t, "t1").await, expected(&[(2, "asynq: task lease expired"), (1, "ours")]), "its last error");
+    assert_eq!(
+        numbered_texts(&t, "t1").await,
+        expected(&[(2, "asynq: task lease expired"), (1, "ours")]),
+        "its last error"
+    );
     t.forward().await;
     t.advance(SECOND);
     fail(&t, "ours again").await;
-    assert_eq!(told(&t, "t1").await, expected(&[(3, "ours again"), (1, "ours")]), "of Go's attempt no text is left");
+    assert_eq!(
+        numbered_texts(&t, "t1").await,
+        expected(&[(3, "ours again"), (1, "ours")]),
+        "of Go's attempt no text is left"
+    );
     let message = TaskMessage::decode(t.take_one().await.text().encode().into()).unwrap();
     assert_eq!(message.retried, 3);
 }
@@ -238,5 +246,5 @@ async fn only_the_newest_text_is_whole() {
     // A short text is kept unchanged.
     fail(&t, "short").await;
     fail(&t, "shorter").await;
-    assert_eq!(told(&t, "t1").await[1].1, "short");
+    assert_eq!(numbered_texts(&t, "t1").await[1].1, "short");
 }

@@ -20,7 +20,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// Starts a run that X lost: its lease passed, and the task was recovered.
 async fn lost() -> (Fixture, Run) {
     let t = Fixture::start().await;
-    let late = t.start_run(task("t1").kept(3600).locked(&lock_key("k"), 6000)).await;
+    let late = t.start_run(task("t1").with_retention(3600).locked(&lock_key("k"), 6000)).await;
     t.let_leases_pass();
     assert_eq!(t.recover().await, ["t1"]);
     (t, late)
@@ -104,7 +104,7 @@ async fn the_id_is_used_again_and_waits(action: Action) {
     let (t, late) = lost().await;
     let rightful = t.take_one().await;
     accepted(&t, &rightful, done()).await;
-    t.enqueue(task("t1").kept(3600)).await;
+    t.enqueue(task("t1").with_retention(3600)).await;
     refused_either_way(&t, &late, action).await;
 }
 
@@ -112,21 +112,21 @@ async fn the_id_is_used_again_and_runs(action: Action) {
     let (t, late) = lost().await;
     let rightful = t.take_one().await;
     accepted(&t, &rightful, done()).await;
-    let next = t.start_run(task("t1").kept(3600)).await;
+    let next = t.start_run(task("t1").with_retention(3600)).await;
     refused_either_way(&t, &late, action.clone()).await;
     accepted(&t, &next, action).await;
 }
 
-async fn a_lapsed_lease_that_nobody_took_is_still_ours(action: Action) {
+async fn a_lapsed_lease_that_no_server_took_is_still_ours(action: Action) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     t.advance(60 * MINUTE);
     accepted(&t, &run, action).await;
 }
 
 async fn an_extended_run_is_still_ours(action: Action) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     t.advance(Duration::from_secs(5));
     assert_eq!(t.extend(&run.key).await, Settled::Ok);
     // A second time, as after a lost answer.
@@ -134,7 +134,7 @@ async fn an_extended_run_is_still_ours(action: Action) {
     accepted(&t, &run, action).await;
 }
 
-async fn a_stale_extension_helps_nobody(action: Action) {
+async fn a_stale_extension_changes_no_lease(action: Action) {
     let (t, late) = lost().await;
     let other = t.another_member(2).await;
     let rightful = t.take_one_as(&other).await;
@@ -147,7 +147,7 @@ async fn a_stale_extension_helps_nobody(action: Action) {
 
 async fn requeued_and_run_by_another(action: Action) {
     let t = Fixture::start().await;
-    let early = t.start_run(task("t1").kept(3600)).await;
+    let early = t.start_run(task("t1").with_retention(3600)).await;
     assert_eq!(t.settle(&early, requeue()).await, Settled::Ok);
     let other = t.another_member(2).await;
     let rightful = t.take_one_as(&other).await;
@@ -180,9 +180,9 @@ every_outcome! {
     recovered_and_failed_by_another
     the_id_is_used_again_and_waits
     the_id_is_used_again_and_runs
-    a_lapsed_lease_that_nobody_took_is_still_ours
+    a_lapsed_lease_that_no_server_took_is_still_ours
     an_extended_run_is_still_ours
-    a_stale_extension_helps_nobody
+    a_stale_extension_changes_no_lease
     requeued_and_run_by_another
 }
 

@@ -22,7 +22,7 @@ async fn nothing_gets_through(t: &Fixture, late: &Run, answer: Settled) {
 /// Starts a run that is then lost to recovery, in a fixture where its task is pending.
 async fn lost() -> (Fixture, Run) {
     let t = Fixture::start().await;
-    let late = t.start_run(task("t1").kept(3600)).await;
+    let late = t.start_run(task("t1").with_retention(3600)).await;
     t.let_leases_pass();
     t.recover().await;
     (t, late)
@@ -59,7 +59,7 @@ async fn nothing_stale_is_written_into_the_next_task_of_that_id() {
 /// Asserts that a worker cannot write any more after its own run has ended.
 async fn after(action: Action, answer: Settled) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     assert_eq!(t.settle(&run, action).await, Settled::Ok);
     nothing_gets_through(&t, &run, answer).await;
 }
@@ -99,9 +99,9 @@ async fn an_id_can_be_used_again_after_a_write_that_came_too_late() {
 }
 
 #[tokio::test]
-async fn a_lapsed_lease_that_nobody_took_still_lets_writes_through() {
+async fn a_lapsed_lease_that_no_server_took_still_lets_writes_through() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(60)).await;
+    let run = t.start_run(task("t1").with_retention(60)).await;
     t.let_leases_pass();
     assert_eq!(t.broker().write_result(&run.key, &Bytes::from_static(b"1")).await.unwrap(), Settled::Ok);
     assert_eq!(t.broker().write_progress(&run.key, &Progress::new(1.0, "")).await.unwrap(), Settled::Ok);

@@ -53,7 +53,7 @@ async fn tasks_of_one_second_move_in_due_order_not_by_name() {
 }
 
 #[tokio::test]
-async fn within_one_second_only_what_is_due_moves() {
+async fn within_one_second_only_due_tasks_move() {
     let t = Fixture::start().await;
     for (id, ms) in [("a", 900), ("b", 500), ("c", 100)] {
         t.seed_scheduled(id, Duration::from_millis(ms)).await;
@@ -88,7 +88,7 @@ async fn forwarded_tasks_queue_up_behind_those_that_wait() {
 
 /// The retry that was due first is at the head. Scheduled tasks go to the tail, and a task of a group goes to its group.
 #[tokio::test]
-async fn retries_come_before_those_that_wait_where_that_is_asked_for() {
+async fn retries_come_before_pending_tasks_on_request() {
     let t = Fixture::start().await;
     for (id, ms) in [("later", 900), ("sooner", 100), ("between", 500)] {
         t.seed_retry(id, Duration::from_millis(ms)).await;
@@ -105,7 +105,7 @@ async fn retries_come_before_those_that_wait_where_that_is_asked_for() {
 }
 
 #[tokio::test]
-async fn retries_come_before_the_first_of_an_empty_queue_too_and_only_where_it_is_asked_for() {
+async fn retries_come_before_the_first_of_an_empty_queue_too_and_only_on_request() {
     let t = Fixture::start().await;
     for order in [RetryOrder::First, RetryOrder::Last] {
         t.seed_retry("again", SECOND).await;
@@ -128,7 +128,7 @@ async fn retries_come_before_the_first_of_an_empty_queue_too_and_only_where_it_i
 }
 
 #[tokio::test]
-async fn a_task_waits_from_the_moment_it_is_forwarded() {
+async fn a_task_is_pending_since_the_time_of_its_forward() {
     let t = Fixture::start().await;
     t.seed_scheduled("t1", SECOND).await;
     t.advance(10 * SECOND);

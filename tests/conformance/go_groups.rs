@@ -26,7 +26,7 @@ async fn sweep(t: &Fixture) -> usize {
 }
 
 #[tokio::test]
-async fn what_go_put_into_a_group_we_take() {
+async fn a_task_that_go_put_into_a_group_is_taken() {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
     let now = t.now().timestamp();

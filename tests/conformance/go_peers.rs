@@ -36,7 +36,7 @@ async fn refused(t: &Fixture, late: &Run, action: Action) {
 async fn a_go_server_recovered_and_runs_it(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
-    let late = t.start_run(task("t1").kept(60)).await;
+    let late = t.start_run(task("t1").with_retention(60)).await;
     t.advance(2 * MINUTE);
     go.recover("t1", t.now().timestamp());
     go.forward("t1", now_ns(&t));
@@ -50,7 +50,7 @@ async fn a_go_server_recovered_and_runs_it(action: Action) {
 async fn we_recovered_it_and_a_go_server_runs_it(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
-    let late = t.start_run(task("t1").kept(60)).await;
+    let late = t.start_run(task("t1").with_retention(60)).await;
     t.let_leases_pass();
     t.recover().await;
     go.dequeue(t.now().timestamp() + 30);
@@ -61,7 +61,7 @@ async fn we_recovered_it_and_a_go_server_runs_it(action: Action) {
 async fn a_go_worker_requeued_it_and_a_go_server_runs_it(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
-    let late = t.start_run(task("t1").kept(60)).await;
+    let late = t.start_run(task("t1").with_retention(60)).await;
     go.requeue("t1");
     refused(&t, &late, action.clone()).await;
     go.dequeue(t.now().timestamp() + 30);
@@ -72,7 +72,7 @@ async fn a_go_worker_requeued_it_and_a_go_server_runs_it(action: Action) {
 async fn a_stale_go_heartbeat_takes_nothing_away(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
-    let run = t.start_run(task("t1").kept(60)).await;
+    let run = t.start_run(task("t1").with_retention(60)).await;
     go.extend("t1", t.now().timestamp() + 300);
     assert_eq!(t.settle(&run, action).await, Settled::Ok);
 }
@@ -150,7 +150,7 @@ async fn go_runs_in_their_grace_do_not_hide_our_dead() {
 }
 
 #[tokio::test]
-async fn what_go_scheduled_is_forwarded_in_its_second() {
+async fn a_task_that_go_scheduled_is_forwarded_in_its_second() {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
     go.schedule(&message("t1"), t.now().timestamp() + 10);
@@ -162,7 +162,7 @@ async fn what_go_scheduled_is_forwarded_in_its_second() {
 }
 
 #[tokio::test]
-async fn what_go_forwarded_before_us_is_not_forwarded_again() {
+async fn a_task_that_go_forwarded_is_not_forwarded_again() {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
     t.seed_retry("t1", Duration::from_millis(1500)).await;

@@ -90,7 +90,7 @@ async fn groups_are_listed_in_pages() {
 }
 
 #[tokio::test]
-async fn one_group_is_told_whatever_its_name() {
+async fn one_group_is_read_by_any_name() {
     let t = Fixture::start().await;
     for (n, name) in ["a", "a\0", "ab", "b", "*", "\u{10ffff}"].iter().enumerate() {
         for i in 0..=n {
@@ -312,7 +312,7 @@ async fn a_large_group_is_taken_in_sets_of_a_thousand() {
 }
 
 #[tokio::test]
-async fn what_is_claimed_is_not_claimed_again() {
+async fn a_claimed_set_is_not_claimed_again() {
     let t = Fixture::start().await;
     t.seed_group("g", &["t1", "t2"]).await;
     t.advance(MINUTE);
@@ -335,7 +335,7 @@ async fn two_sets_of_a_group_have_nothing_in_common() {
 }
 
 #[tokio::test]
-async fn a_group_that_nobody_joined_is_never_ripe() {
+async fn a_group_that_no_task_joined_is_never_ripe() {
     let t = Fixture::start().await;
     let rules = GroupRules { max_delay: Some(SECOND), max_size: Some(1), ..grace(SECOND) };
     assert!(t.try_claim("none", &rules).await.is_none());

@@ -184,9 +184,9 @@ async fn scheduled_and_retry_tasks_are_listed_by_due_time() {
 #[tokio::test]
 async fn archived_and_completed_tasks_are_listed_by_their_time() {
     let t = Fixture::start().await;
-    for (id, kept) in [("c", 300), ("a", 100), ("b", 200)] {
+    for (id, seconds) in [("c", 300), ("a", 100), ("b", 200)] {
         t.seed_archived(&format!("a{id}")).await;
-        t.seed_completed(&format!("c{id}"), kept).await;
+        t.seed_completed(&format!("c{id}"), seconds).await;
         t.advance(SECOND);
     }
     assert_eq!(ids(&t, TaskState::Archived, 1, 10).await, ["ac", "aa", "ab"]);
@@ -272,7 +272,7 @@ async fn an_unknown_task_is_none() {
 #[tokio::test]
 async fn headers_and_the_deadline_are_shown() {
     let t = Fixture::start().await;
-    let mut new = task("t1").with_header("trace", "abc").kept(90);
+    let mut new = task("t1").with_header("trace", "abc").with_retention(90);
     new.message.deadline = 2_000_000_000;
     t.enqueue(new).await;
     let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
@@ -329,7 +329,7 @@ async fn an_unknown_group_has_no_tasks() {
 }
 
 #[tokio::test]
-async fn what_was_taken_out_of_a_group_is_not_in_it() {
+async fn a_task_that_was_taken_out_of_a_group_is_not_in_it() {
     let t = Fixture::start().await;
     let set = t.seed_set(&["a", "b"]).await;
     assert!(group_page(&t, "g", 1, 10).await.is_empty());
@@ -401,11 +401,11 @@ async fn memory_is_estimated_from_some_tasks_of_each_state() {
 
 /// A page shows large tasks by the first 4 KiB of payload and result, with their sizes. Small tasks are whole.
 #[tokio::test]
-async fn a_brief_has_the_beginning_of_what_is_large_and_says_how_much_there_is() {
+async fn a_brief_has_the_beginning_of_large_arguments_and_their_size() {
     let t = Fixture::start().await;
     let large: String = (0..2_000).map(|n| format!("{n:04} ")).collect();
     assert_eq!(large.len(), 10_000);
-    let run = t.start_run(task("done").with_payload(large.clone()).kept(3_600)).await;
+    let run = t.start_run(task("done").with_payload(large.clone()).with_retention(3_600)).await;
     t.settle(&run, complete(&large)).await;
     t.enqueue(task("large").with_payload(large.clone())).await;
     t.enqueue(task("small").with_payload("tiny".to_owned())).await;

@@ -57,7 +57,7 @@ async fn a_lock_is_freed_only_if_it_is_still_as_it_was_seen() {
     let before = t.store.dump();
     assert!(!release("a", "gone", false).await, "another holds it");
     assert!(!release("a", "waits", true).await, "its task is there");
-    assert!(!release("c", "waits", false).await, "nobody holds it");
+    assert!(!release("c", "waits", false).await, "no task holds it");
     assert_eq!(t.store.dump(), before, "nothing changes");
     assert!(release("b", "gone", true).await);
     assert!(!release("b", "gone", true).await, "it is free by now");

@@ -69,7 +69,7 @@ async fn extending_nothing_answers_nothing() {
 }
 
 #[tokio::test]
-async fn a_lapsed_lease_that_nobody_took_can_be_renewed() {
+async fn a_lapsed_lease_that_no_server_took_can_be_renewed() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;
     t.let_leases_pass();
@@ -150,7 +150,7 @@ async fn queues_with_something_to_clean_or_to_sweep_are_named() {
     t.broker().trim_archive(&default_queue(), 90 * DAY, 10, 100).await.unwrap();
     t.seed_set(&["s1"]).await;
     t.advance(300 * SECOND);
-    assert!(cleans(&policies).await, "a set nobody ended");
+    assert!(cleans(&policies).await, "a set that no server ended");
     t.seed_pending(&["t3"]).await;
     assert!(sweeps().await, "something is pending");
     t.take(9).await;
@@ -323,7 +323,7 @@ async fn archiving_never_fails_because_the_archive_is_large() {
 }
 
 #[tokio::test]
-async fn housekeeping_of_a_queue_that_nobody_knows_does_nothing() {
+async fn housekeeping_of_an_unknown_queue_does_nothing() {
     let t = Fixture::start().await;
     let none = queue("none");
     assert_eq!(t.broker().sweep(&none).await.unwrap(), Swept::default());
@@ -335,7 +335,7 @@ async fn housekeeping_of_a_queue_that_nobody_knows_does_nothing() {
 #[tokio::test]
 async fn a_task_that_is_completed_again_is_kept_anew() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(60)).await;
+    let run = t.start_run(task("t1").with_retention(60)).await;
     t.settle(&run, retry(SECOND, "boom")).await;
     t.advance(50 * SECOND);
     t.forward().await;

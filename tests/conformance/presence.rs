@@ -19,7 +19,7 @@ const FRESH: Duration = Duration::from_secs(8);
 
 /// The value of `look`, which begins with a server's beat. A probe counts only if Redis kept the record until its end.
 async fn fresh<T>(mut look: impl AsyncFnMut() -> T) -> T {
-    eventually("a look soon after what the servers told", async || {
+    eventually("a read soon after the heartbeats", async || {
         let began = Instant::now();
         let seen = look().await;
         (began.elapsed() < FRESH).then_some(seen)
@@ -79,7 +79,7 @@ async fn a_server_that_joined_is_listed() {
 }
 
 #[tokio::test]
-async fn a_beat_shows_the_server_and_what_it_runs() {
+async fn a_heartbeat_shows_the_server_and_its_runs() {
     let t = Fixture::start().await;
     let info = info(t.member(), "active");
     let workers = [worker(t.member(), "t1"), worker(t.member(), "t2")];
@@ -209,7 +209,7 @@ async fn servers_of_another_process_are_listed() {
 }
 
 #[tokio::test]
-async fn members_that_join_are_told_apart() {
+async fn members_that_join_are_distinguished() {
     let t = Fixture::start().await;
     let other = t.another_member(2).await;
     assert_ne!(*t.member(), other);
@@ -265,7 +265,7 @@ async fn waiting_can_be_given_up_without_losing_a_request() {
 }
 
 #[tokio::test]
-async fn a_listener_receives_only_what_comes_after_it() {
+async fn a_listener_receives_only_later_requests() {
     let t = Fixture::start().await;
     t.broker().cancel(&task_id("before")).await.unwrap();
     let mut listener = t.broker().cancellations().await.unwrap();
@@ -282,7 +282,7 @@ async fn a_cancel_request_without_a_listener_is_not_an_error() {
 }
 
 #[tokio::test]
-async fn the_broker_says_what_it_is() {
+async fn the_broker_names_its_kind() {
     use asynq_tests::Store;
     fn kind<S: Store>(_: &asynq_tests::Fixture<S>) -> &'static str {
         S::KIND

@@ -82,8 +82,11 @@ async fn a_task_due_later_within_this_second_is_scheduled() {
 #[tokio::test]
 async fn the_message_arrives_as_it_was_given() {
     let t = Fixture::start().await;
-    let mut new =
-        task("t1").with_payload(&b"\x00\xff\xc3("[..]).with_header("", "no key").with_header("k", "").kept(90);
+    let mut new = task("t1")
+        .with_payload(&b"\x00\xff\xc3("[..])
+        .with_header("", "no key")
+        .with_header("k", "")
+        .with_retention(90);
     new.message.deadline = 2_000_000_000;
     new.message.retried = 3;
     new.message.error_msg = "smtp \u{1f4e8} down".into();

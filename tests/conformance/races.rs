@@ -120,7 +120,7 @@ async fn concurrent_callers_of_one_broker_keep_their_own_order_and_answers() {
         lanes.entry(id[..2].to_owned()).or_default().push(id);
     }
     assert_eq!(lanes.values().map(Vec::len).collect::<Vec<_>>(), [25; 8]);
-    assert!(lanes.values().all(|lane| lane.is_sorted()), "what one caller awaited in turn stays in turn: {lanes:?}");
+    assert!(lanes.values().all(|lane| lane.is_sorted()), "the sequential calls of one caller stay in order: {lanes:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
@@ -168,7 +168,7 @@ async fn producing_and_consuming_at_once_loses_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_run_is_settled_once_however_many_try() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(60)).await;
+    let run = t.start_run(task("t1").with_retention(60)).await;
     let mut attempts = JoinSet::new();
     for (broker, _) in four(&t).await {
         for action in [done(), retry(Duration::from_secs(60), "boom"), requeue()] {
@@ -227,7 +227,7 @@ async fn an_outcome_and_a_recovery_do_not_both_win() {
         match settle(t.broker(), run).await {
             Settled::Ok => accepted += 1,
             Settled::Fenced => {}
-            Settled::Gone => panic!("{run:?} is gone though nobody ended it"),
+            Settled::Gone => panic!("{run:?} is gone though no caller ended it"),
         }
     }
     let recovered = soon(recovery).await.unwrap();

@@ -151,7 +151,7 @@ async fn a_snooze_clears_the_suspicion() {
 #[tokio::test]
 async fn success_clears_the_suspicion() {
     let t = Fixture::start().await;
-    t.start_run(task("t1").kept(60)).await;
+    t.start_run(task("t1").with_retention(60)).await;
     let quarantined = crash(&t).await;
     t.settle(&quarantined, complete("42")).await;
     assert_eq!(t.snapshot().await.completed[0].crashes, 0);

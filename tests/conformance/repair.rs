@@ -115,17 +115,17 @@ async fn table(op: Op, state: TaskState) {
         return;
     };
     // Undoes the changed fields; every other field must be equal.
-    let mut kept = after.clone();
+    let mut undone = after.clone();
     match op {
-        Op::Run | Op::Archive => (kept.state, kept.next_process_at) = (before.state, before.next_process_at),
-        Op::Edit => kept.payload = before.payload.clone(),
-        _ => kept.queue = default_queue(),
+        Op::Run | Op::Archive => (undone.state, undone.next_process_at) = (before.state, before.next_process_at),
+        Op::Edit => undone.payload = before.payload.clone(),
+        _ => undone.queue = default_queue(),
     }
     if state == TaskState::Completed {
         // The time of success is a field of completed tasks; only some brokers keep it in other states.
-        kept.completed_at = before.completed_at;
+        undone.completed_at = before.completed_at;
     }
-    assert_eq!(kept, before);
+    assert_eq!(undone, before);
     assert_ne!(after, before);
 }
 
@@ -148,7 +148,7 @@ macro_rules! tables {
 tables! { Run: run Archive: archive_ Delete: delete Move: move_ Edit: edit_ }
 
 #[tokio::test]
-async fn what_does_not_exist_is_not_found() {
+async fn a_missing_task_is_not_found() {
     let t = every_state().await;
     let before = t.store.dump();
     for op in [Op::Run, Op::Archive, Op::Delete, Op::Move, Op::Edit] {
@@ -162,7 +162,7 @@ async fn what_does_not_exist_is_not_found() {
 
 /// An operator decides by an older reading: a task that has changed its state since stays as it is.
 #[tokio::test]
-async fn a_change_on_condition_of_a_state_leaves_what_has_moved() {
+async fn a_change_on_condition_of_a_state_leaves_a_moved_task() {
     for action in [BulkAction::Run, BulkAction::Archive, BulkAction::Delete] {
         let t = every_state().await;
         let dump = t.store.dump();
@@ -232,7 +232,7 @@ async fn a_task_that_was_run_by_hand_is_not_forwarded_again() {
 }
 
 #[tokio::test]
-async fn what_left_its_time_behind_is_not_forwarded() {
+async fn a_task_that_left_its_waiting_state_is_not_forwarded() {
     for op in [Op::Archive, Op::Delete, Op::Move] {
         let t = Fixture::start().await;
         t.seed_retry("r", Duration::from_millis(1500)).await;
@@ -270,7 +270,7 @@ async fn a_task_that_took_workers_down_gets_a_new_chance() {
 }
 
 #[tokio::test]
-async fn what_a_task_has_tried_stays_counted() {
+async fn the_attempts_of_a_task_stay_counted() {
     let t = Fixture::start().await;
     t.seed_retry("t1", SECOND).await;
     assert_eq!(Op::Run.does(&t, &task_id("t1")).await, Changed::Done);

@@ -104,7 +104,7 @@ async fn slices_follow_each_other_in_the_order_of_the_listing() {
 }
 
 #[tokio::test]
-async fn nothing_more_is_said_when_a_slice_took_the_last() {
+async fn a_slice_that_took_the_last_task_reports_no_more() {
     let t = Fixture::start().await;
     seed_scheduled(&t, 100).await;
     let first = some(&t, Chosen::InState(TaskState::Scheduled), BulkAction::Delete, 100).await;
@@ -178,13 +178,13 @@ async fn aggregating_means_all_groups() {
 #[tokio::test]
 async fn many_free_their_locks_as_one_does() {
     let until_success = Extra { unique_until: UniqueUntil::Success.into(), ..Extra::default() };
-    for (action, kept) in [(BulkAction::Archive, true), (BulkAction::Delete, false)] {
+    for (action, is_kept) in [(BulkAction::Archive, true), (BulkAction::Delete, false)] {
         let t = Fixture::start().await;
         t.enqueue(task("a").locked(&lock_key("a"), 600)).await;
         t.enqueue(task("b").locked(&lock_key("b"), 600).with_extra(until_success.clone())).await;
         assert_eq!(some(&t, Chosen::InState(TaskState::Pending), action, 10).await, slice(2, 0, false));
         assert_eq!(t.holder_of(&lock_key("a")).await, None, "{action:?}");
-        assert_eq!(t.holder_of(&lock_key("b")).await, kept.then(|| task_id("b")), "{action:?}");
+        assert_eq!(t.holder_of(&lock_key("b")).await, is_kept.then(|| task_id("b")), "{action:?}");
     }
 }
 

@@ -38,7 +38,7 @@ async fn places(broker: &dyn Broker, names: &[&str], id: &str) -> Vec<String> {
 async fn everything_of_a_task_moves_with_it() {
     let t = Fixture::start().await;
     let extra = Extra { max_crashes: Some(9), ..Extra::default() };
-    let run = t.start_run(task("t1").with_header("trace", "abc").kept(90).with_extra(extra.clone())).await;
+    let run = t.start_run(task("t1").with_header("trace", "abc").with_retention(90).with_extra(extra.clone())).await;
     t.broker().write_result(&run.key, &Bytes::from_static(b"half")).await.unwrap();
     let failed = asynq_runtime::broker::Action::Retry {
         delay: 60 * SECOND,
@@ -158,7 +158,7 @@ async fn to_its_own_queue_it_has_moved_already() {
 }
 
 #[tokio::test]
-async fn two_who_move_the_same_task_at_once_move_it_once() {
+async fn two_simultaneous_moves_of_a_task_move_it_once() {
     let t = Fixture::start().await;
     let (mine, theirs) = (t.shared(), t.another_broker().await);
     for n in 0..20 {
@@ -173,7 +173,7 @@ async fn two_who_move_the_same_task_at_once_move_it_once() {
 }
 
 #[tokio::test]
-async fn two_who_move_a_task_to_different_queues_leave_one_task() {
+async fn two_moves_of_a_task_to_different_queues_leave_one_task() {
     let t = Fixture::start().await;
     let (mine, theirs) = (t.shared(), t.another_broker().await);
     for n in 0..20 {
@@ -230,7 +230,7 @@ async fn an_edited_task_runs_with_its_new_payload() {
 }
 
 #[tokio::test]
-async fn an_edit_of_what_is_another_by_now_changes_nothing() {
+async fn an_edit_of_a_payload_that_has_changed_is_refused() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     let before = t.store.dump();
@@ -239,7 +239,7 @@ async fn an_edit_of_what_is_another_by_now_changes_nothing() {
 }
 
 #[tokio::test]
-async fn of_two_edits_at_once_of_the_same_payload_one_is_told() {
+async fn of_two_edits_at_once_of_the_same_payload_one_is_refused() {
     let t = Fixture::start().await;
     let (mine, theirs) = (t.shared(), t.another_broker().await);
     for n in 0..10 {
@@ -300,7 +300,7 @@ async fn a_task_without_a_lock_gets_none_by_an_edit() {
 }
 
 async fn end_orphan(t: &Fixture, id: &str) -> Changed {
-    t.broker().end_orphan(&default_queue(), &task_id(id), "nobody runs it").await.unwrap()
+    t.broker().end_orphan(&default_queue(), &task_id(id), "no worker runs it").await.unwrap()
 }
 
 #[tokio::test]
@@ -325,7 +325,7 @@ async fn an_orphan_is_retried_and_its_old_run_is_fenced() {
     assert_eq!(t.extend(&run.key).await, Settled::Fenced);
     let info = t.broker().task(&default_queue(), &task_id("t1")).await.unwrap().unwrap();
     assert_eq!((info.state, info.retried, info.crashes), (TaskState::Retry, 1, 0));
-    assert_eq!(info.last_error.as_deref(), Some("nobody runs it"));
+    assert_eq!(info.last_error.as_deref(), Some("no worker runs it"));
     assert_eq!(info.last_failed_at.unwrap().timestamp(), t.now().timestamp());
     t.advance(SECOND);
     assert_eq!(t.forward().await, 1, "it is due at once");
@@ -342,7 +342,7 @@ async fn an_orphan_counts_as_a_failure() {
     assert_eq!((stats.processed, stats.failed, stats.processed_total, stats.failed_total), (1, 1, 1, 1));
     let failures = t.broker().failures(&default_queue(), &task_id("t1")).await.unwrap();
     let seen: Vec<_> = failures.iter().map(|failure| (failure.number, failure.error.as_str())).collect();
-    assert_eq!(seen, [(1, "nobody runs it")]);
+    assert_eq!(seen, [(1, "no worker runs it")]);
 }
 
 #[tokio::test]
@@ -360,7 +360,7 @@ async fn an_orphan_without_a_retry_left_is_archived_and_frees_its_lock() {
 }
 
 #[tokio::test]
-async fn an_orphan_that_nobody_can_read_is_archived() {
+async fn an_unreadable_orphan_is_archived() {
     let t = Fixture::start().await;
     t.seed_active("t1").await;
     t.store.overwrite_message(&default_queue(), &task_id("t1"), b"\xff\xff");

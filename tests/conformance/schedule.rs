@@ -156,7 +156,7 @@ async fn a_scheduler_a_day_ahead_fires_nothing() {
     let tomorrow = this_second(&t) + TimeDelta::days(1);
     let Ticked::Early(left) = fire(&t, &tick(tomorrow)).await else { panic!("it is early") };
     assert!(left > DAY - SECOND && left <= DAY, "{left:?}");
-    assert!(is_enqueued(&fire_now(&t).await), "and it harms nobody");
+    assert!(is_enqueued(&fire_now(&t).await), "and it does no harm");
 }
 
 #[tokio::test]
@@ -165,7 +165,7 @@ async fn a_tick_before_the_last_one_is_a_duplicate_however_late_it_comes() {
     let first = this_second(&t);
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
-    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate), "nobody fired it, but it is past");
+    assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate), "no scheduler fired it, but it is past");
     t.advance(3 * DAY);
     assert!(matches!(fire(&t, &tick(first)).await, Ticked::Duplicate), "also when markers have ended");
     assert_eq!(state(&t).await.last, first + TimeDelta::seconds(1), "the last tick does not move back");
@@ -327,7 +327,7 @@ async fn a_clock_that_was_set_back_fires_no_tick_of_the_time_before() {
     // A slow scheduler sends this tick, and its marker may have ended while the clock was ahead.
     let slow = tick(this_second(&t) - TimeDelta::seconds(6));
     assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate));
-    assert!(state(&t).await.last < t.now(), "nobody waits for a day");
+    assert!(state(&t).await.last < t.now(), "no scheduler waits for a day");
     assert!(matches!(fire(&t, &slow).await, Ticked::Duplicate));
     assert!(is_enqueued(&fire_now(&t).await));
 }

@@ -83,8 +83,8 @@ async fn an_older_program_replaces_the_plan_of_exactly_the_newer_one_that_is_gon
     t.advance(DAY);
     let rolled_back = |gone| EntryPlan { supersedes: Some(gone), ..plan("* * * * * *", 1) };
     // The plan to be replaced is not the stored one.
-    let kept = t.broker().plan_entry(&rolled_back(2)).await.unwrap();
-    assert_eq!((kept.state.revision, kept.change), (3, PlanChange::None));
+    let known = t.broker().plan_entry(&rolled_back(2)).await.unwrap();
+    assert_eq!((known.state.revision, known.change), (3, PlanChange::None));
     let Planned { state, change } = t.broker().plan_entry(&rolled_back(3)).await.unwrap();
     assert_eq!((state.spec.as_str(), state.revision, state.paused), ("* * * * * *", 1, true));
     assert_eq!(change, PlanChange::Replaced { spec: "0 10 * * *".into(), zone: "UTC".into() });
@@ -127,7 +127,7 @@ async fn revisions_are_compared_as_numbers_however_large() {
 }
 
 #[tokio::test]
-async fn an_older_program_with_another_spec_stands_back() {
+async fn an_older_program_with_another_spec_yields() {
     let t = Fixture::start().await;
     let planned = t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap().state;
     t.advance(SECOND);
@@ -148,13 +148,13 @@ async fn a_tick_waits_where_the_broker_has_lost_one_that_the_scheduler_knows() {
     t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
     t.advance(SECOND);
     assert!(is_enqueued(&fire_now(&t).await));
-    let kept = state(&t).await;
+    let known = state(&t).await;
     t.advance(5 * SECOND);
     let sent = |known| Tick { known: Some(known), ..tick(this_second(&t)) };
     // As if the later ticks had been stored on a node that is gone.
     for _ in 0..2 {
         assert!(matches!(fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await, Ticked::Behind));
-        assert_eq!(EntryState { now: kept.now, ..state(&t).await }, kept, "nothing was changed");
+        assert_eq!(EntryState { now: known.now, ..state(&t).await }, known, "nothing was changed");
     }
     assert!(is_enqueued(&fire(&t, &tick(this_second(&t) - TimeDelta::seconds(1))).await), "it is made up for");
     assert!(is_enqueued(&fire(&t, &sent(this_second(&t) - TimeDelta::seconds(1))).await));
@@ -165,7 +165,7 @@ async fn a_tick_waits_where_the_broker_has_lost_one_that_the_scheduler_knows() {
 }
 
 #[tokio::test]
-async fn an_early_tick_is_early_whatever_else_it_is() {
+async fn an_early_tick_is_reported_as_early_first() {
     let t = Fixture::start().await;
     t.broker().plan_entry(&plan("0 10 * * *", 2)).await.unwrap();
     t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
@@ -193,7 +193,7 @@ async fn the_ticks_of_a_paused_entry_pass_without_a_task_and_are_not_replayed() 
 }
 
 #[tokio::test]
-async fn an_entry_that_goes_on_begins_now_even_if_nobody_let_the_ticks_of_its_pause_pass() {
+async fn a_resumed_entry_begins_now_even_if_no_leader_skipped_the_ticks_of_its_pause() {
     let t = Fixture::start().await;
     t.broker().plan_entry(&plan("* * * * * *", 1)).await.unwrap();
     t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_pause_outlives_a_change_of_the_spec() {
 }
 
 #[tokio::test]
-async fn an_entry_that_nobody_knows_cannot_be_paused() {
+async fn an_unknown_entry_cannot_be_paused() {
     let t = Fixture::start().await;
     assert!(!t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap());
     assert!(t.broker().entry(&default_queue(), &report()).await.unwrap().is_none());

@@ -159,7 +159,7 @@ async fn an_archived_task_stops_no_schedule() {
 #[tokio::test]
 async fn a_completed_task_stops_no_schedule() {
     let t = Fixture::start().await;
-    first_as(&t, |tick| Tick { task: tick.task.clone().kept(3600), ..tick }).await;
+    first_as(&t, |tick| Tick { task: tick.task.clone().with_retention(3600), ..tick }).await;
     let run = t.take_one().await;
     assert_eq!(t.settle(&run, complete("42")).await, Settled::Ok);
     is_not_there(&t).await;
@@ -291,7 +291,7 @@ async fn replace_asks_a_running_task_to_stop() {
 }
 
 #[tokio::test]
-async fn a_replaced_task_ends_with_its_run_whatever_becomes_of_it() {
+async fn a_replaced_task_ends_with_its_run_in_any_outcome() {
     for action in [retry(HOUR, "canceled"), archive("canceled"), requeue()] {
         let t = Fixture::start().await;
         first_as(&t, |tick| locked(Tick { task: tick.task.clone(), ..tick })).await;
@@ -318,7 +318,7 @@ async fn a_replaced_task_ends_with_its_run_whatever_becomes_of_it() {
 #[tokio::test]
 async fn a_replaced_task_that_completed_can_be_run_again() {
     let t = Fixture::start().await;
-    let id = first_as(&t, |tick| Tick { task: tick.task.clone().kept(3600), ..tick }).await;
+    let id = first_as(&t, |tick| Tick { task: tick.task.clone().with_retention(3600), ..tick }).await;
     let run = t.take_one().await;
     let tick = next(&t, Overlap::Replace);
     assert!(is_enqueued(&fire(&t, &tick).await));
@@ -375,7 +375,7 @@ async fn a_task_takes_over_the_lock_of_one_whose_worker_died() {
 async fn replace_touches_nothing_that_has_ended() {
     for action in [archive("fatal"), complete("42")] {
         let t = Fixture::start().await;
-        first_as(&t, |tick| Tick { task: tick.task.clone().kept(3600), ..tick }).await;
+        first_as(&t, |tick| Tick { task: tick.task.clone().with_retention(3600), ..tick }).await;
         let run = t.take_one().await;
         assert_eq!(t.settle(&run, action).await, Settled::Ok);
         assert!(is_enqueued(&fire(&t, &next(&t, Overlap::Replace)).await));

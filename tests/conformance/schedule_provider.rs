@@ -24,13 +24,13 @@ use super::{
 };
 
 /// The current answer of a provider.
-type Said = Arc<Mutex<Result<Vec<Periodic>, String>>>;
+type ProviderAnswer = Arc<Mutex<Result<Vec<Periodic>, String>>>;
 
-fn provided(service: SchedulerService, said: &Said) -> SchedulerService {
-    let said = Arc::clone(said);
+fn provided(service: SchedulerService, answer: &ProviderAnswer) -> SchedulerService {
+    let answer = Arc::clone(answer);
     service.provider(Duration::from_secs(1), move || {
-        let said = said.lock().unwrap().clone();
-        async move { said.map_err(BoxError::from) }
+        let answer = answer.lock().unwrap().clone();
+        async move { answer.map_err(BoxError::from) }
     })
 }
 
@@ -38,26 +38,26 @@ fn provided(service: SchedulerService, said: &Said) -> SchedulerService {
 async fn entries_of_a_provider_come_change_and_go_while_the_program_runs() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (a, b, fixed) = (entry("a", EACH_SECOND), entry("b", EACH_SECOND), entry("fixed", "@yearly"));
-    let said: Said = Arc::new(Mutex::new(Ok(vec![a.clone()])));
-    let say = |entries: &[&Periodic]| *said.lock().unwrap() = Ok(entries.iter().map(|&e| e.clone()).collect());
-    let running = start(&t, provided(scheduler("shop", 1, [fixed]), &said)).await;
+    let answer: ProviderAnswer = Arc::new(Mutex::new(Ok(vec![a.clone()])));
+    let provide = |entries: &[&Periodic]| *answer.lock().unwrap() = Ok(entries.iter().map(|&e| e.clone()).collect());
+    let running = start(&t, provided(scheduler("shop", 1, [fixed]), &answer)).await;
     until_ticks(&t, &a, 2).await;
     let mut seen = 0;
     assert_eq!(sorted_changes(&log, "shop", &mut seen), ["+ a * * * * * *", "+ fixed @yearly"]);
 
-    say(&[&a, &b]);
+    provide(&[&a, &b]);
     until_ticks(&t, &b, 1).await;
     until_listed(&t, &["a", "b", "fixed"]).await;
 
     let changed = entry("a", "0 0 1 1 *");
-    say(&[&changed, &b]);
+    provide(&[&changed, &b]);
     until_state(&t, &a, "the new times", |state| state.spec == "0 0 1 1 *").await;
     until_logged(&log, "~ a").await;
     let fired = ticks(&t, &a).await;
     until_more(&t, &b, 2).await;
     assert_eq!(ticks(&t, &a).await, fired);
 
-    say(&[&changed]);
+    provide(&[&changed]);
     eventually("b is forgotten", async || state(&t, &b).await.is_none().then_some(())).await;
     until_listed(&t, &["a", "fixed"]).await;
     until_logged(&log, "- b").await;
@@ -70,16 +70,16 @@ async fn entries_of_a_provider_come_change_and_go_while_the_program_runs() {
 async fn a_provider_that_hangs_is_called_once_at_a_time_and_given_up_and_stops_no_tick() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (fixed, known) = (entry("fixed", EACH_SECOND), entry("known", EACH_SECOND));
-    let (calls, said) = (Arc::new(AtomicUsize::new(0)), known.clone());
+    let (calls, answer) = (Arc::new(AtomicUsize::new(0)), known.clone());
     let counted = Arc::clone(&calls);
     let service = scheduler("shop", 1, [fixed.clone()]).provider(Duration::from_secs(1), move || {
-        let (call, said) = (counted.fetch_add(1, SeqCst), said.clone());
+        let (call, answer) = (counted.fetch_add(1, SeqCst), answer.clone());
         async move {
             // Hangs as a table does behind a connection that was cut silently.
             if call > 0 {
                 std::future::pending::<()>().await;
             }
-            Ok(vec![said])
+            Ok(vec![answer])
         }
     });
     let running = start(&t, service).await;
@@ -94,20 +94,20 @@ async fn a_provider_that_hangs_is_called_once_at_a_time_and_given_up_and_stops_n
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_providers_entries_is_said_and_the_others_go_on() {
+async fn a_providers_invalid_entries_are_reported_and_the_others_go_on() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (fixed, good) = (entry("fixed", "@yearly"), entry("good", EACH_SECOND));
     let unknown = Periodic::new(CronSpec::parse("@hourly").unwrap(), RawTask::new("unknown", "")).unwrap();
-    let said: Said = Arc::new(Mutex::new(Ok(vec![good.clone()])));
-    let running = start(&t, provided(scheduler("shop", 1, [fixed.clone()]), &said)).await;
+    let answer: ProviderAnswer = Arc::new(Mutex::new(Ok(vec![good.clone()])));
+    let running = start(&t, provided(scheduler("shop", 1, [fixed.clone()]), &answer)).await;
     until_ticks(&t, &good, 1).await;
 
-    *said.lock().unwrap() = Err("the table is locked".into());
+    *answer.lock().unwrap() = Err("the table is locked".into());
     until_logged(&log, "the known ones stay: the table is locked").await;
     until_more(&t, &good, 2).await;
 
     let twice = entry("fixed", EACH_SECOND);
-    *said.lock().unwrap() = Ok(vec![good.clone(), unknown, good.clone(), twice]);
+    *answer.lock().unwrap() = Ok(vec![good.clone(), unknown, good.clone(), twice]);
     until_logged(&log, "no job `unknown` in this program").await;
     until_logged(&log, "`good` is scheduled twice under the same key").await;
     until_logged(&log, "`fixed` is scheduled twice under the same key").await;

@@ -89,10 +89,10 @@ pub(super) async fn state(t: &Fixture, entry: &Periodic) -> Option<EntryState> {
 pub(super) async fn until_state(
     t: &Fixture,
     entry: &Periodic,
-    what: &str,
+    goal: &str,
     is: impl Fn(&EntryState) -> bool,
 ) -> EntryState {
-    eventually(what, async || state(t, entry).await.filter(&is)).await
+    eventually(goal, async || state(t, entry).await.filter(&is)).await
 }
 
 /// The jobs of the entries that living schedulers list, sorted.
@@ -148,7 +148,7 @@ async fn each_program_schedules_its_own_entries_and_says_nothing_of_the_others()
     assert_eq!(changes(&log, "shop", &mut shops), ["+ new @hourly"]);
     let gone = ticks(&t, &ours).await;
     until_more(&t, &theirs, 3).await;
-    assert_eq!(ticks(&t, &ours).await, gone, "what left the program fires no more");
+    assert_eq!(ticks(&t, &ours).await, gone, "an entry that left the program fires no more");
     assert_eq!(changes(&log, "stock", &mut stocks), Vec::<String>::new());
     assert!(log.with("takes the schedule over").is_empty() && log.with("this scheduler follows").is_empty());
     shop.shutdown().await.unwrap();
@@ -157,19 +157,19 @@ async fn each_program_schedules_its_own_entries_and_says_nothing_of_the_others()
 }
 
 #[tokio::test]
-async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_what_it_changed_alone() {
+async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_its_changes() {
     let (t, log) = (Fixture::real_time().await, Log::keep());
     let (before, after) = (entry("changes", EACH_SECOND), entry("changes", "0 10 * * *"));
     // A leader notices a newer version after a third of its lease.
     let leads = scheduler("shop", 1, [before.clone(), entry("stays", EACH_SECOND)]).leader_ttl(TTL / 2);
     let old = start(&t, leads).await;
     until_ticks(&t, &before, 2).await;
-    let mut said = 0;
-    assert_eq!(sorted_changes(&log, "shop", &mut said), ["+ changes * * * * * *", "+ stays * * * * * *"]);
+    let mut logged = 0;
+    assert_eq!(sorted_changes(&log, "shop", &mut logged), ["+ changes * * * * * *", "+ stays * * * * * *"]);
     let new = start(&t, scheduler("shop", 2, [after.clone(), entry("stays", EACH_SECOND)])).await;
     until_logged(&log, "a newer program takes the schedule over").await;
     until_logged(&log, "~ changes").await;
-    assert_eq!(changes(&log, "shop", &mut said), ["~ changes * * * * * * → 0 10 * * *"]);
+    assert_eq!(changes(&log, "shop", &mut logged), ["~ changes * * * * * * → 0 10 * * *"]);
     let planned = until_state(&t, &after, "the newer plan", |state| state.revision == 2).await;
     assert_eq!(planned.spec, "0 10 * * *");
 
@@ -182,7 +182,7 @@ async fn a_newer_version_takes_the_schedule_over_and_an_older_one_leaves_what_it
     until_more(&t, &before, 3).await;
     let state = state(&t, &before).await.unwrap();
     assert_eq!((state.spec.as_str(), state.revision), (EACH_SECOND, 1));
-    assert_eq!(changes(&log, "shop", &mut said), ["~ changes 0 10 * * * → * * * * * *"]);
+    assert_eq!(changes(&log, "shop", &mut logged), ["~ changes 0 10 * * * → * * * * * *"]);
     until_listed(&t, &["changes", "stays"]).await;
     old.shutdown().await.unwrap();
 }
@@ -294,7 +294,7 @@ async fn a_schedule_is_paused_resumed_and_forgotten_and_an_entry_runs_now() {
     let report = entry("report", EACH_SECOND);
     let schedule = Schedule::new(&Client::new(t.shared()));
     let (queue, id): (_, EntryId) = (report.queue().clone(), report.id().clone());
-    assert!(!schedule.pause(&queue, &id).await.unwrap(), "nobody has planned it");
+    assert!(!schedule.pause(&queue, &id).await.unwrap(), "no scheduler has planned it");
     let running = start(&t, scheduler("shop", 1, [report.clone()])).await;
     until_ticks(&t, &report, 2).await;
 
@@ -367,9 +367,9 @@ async fn an_entry_that_cannot_be_stops_the_server_with_the_reason() {
         let running = start(&t, service).await;
         soon(running.failed()).await;
         let error = running.shutdown().await.unwrap_err();
-        let told =
+        let reason_text =
             format!("{error} {}", std::error::Error::source(&error).map(ToString::to_string).unwrap_or_default());
-        assert!(told.contains(reason), "{told}");
+        assert!(reason_text.contains(reason), "{reason_text}");
     }
     assert!(tasks(&t).await.is_empty());
 }
@@ -432,7 +432,7 @@ async fn a_brokers_clock_that_jumps_a_day_ahead_and_back_stops_nothing_and_doubl
     let tomorrows = is_ahead(&ticks(&t, &often).await);
     until_more(&t, &often, 2).await;
     assert_eq!(is_ahead(&ticks(&t, &often).await), tomorrows);
-    assert_eq!(ticks(&t, &hourly).await, fired, "what fired ahead of its time fires no second time");
+    assert_eq!(ticks(&t, &hourly).await, fired, "an entry that fired ahead of its time fires no second time");
 
     // A day behind from the start of the broker's time: the opposite jump.
     clock.set(-day);

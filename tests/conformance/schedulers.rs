@@ -39,7 +39,7 @@ fn is_anothers(lead: Lead) {
 }
 
 #[tokio::test]
-async fn the_first_who_asks_leads_and_the_others_are_told_for_how_long() {
+async fn the_first_candidate_leads_and_the_others_learn_for_how_long() {
     let t = Fixture::start().await;
     assert_eq!(lead(&t, "a", 1).await, OURS);
     is_anothers(lead(&t, "b", 1).await);
@@ -49,7 +49,7 @@ async fn the_first_who_asks_leads_and_the_others_are_told_for_how_long() {
 }
 
 #[tokio::test]
-async fn who_leads_keeps_the_lead_by_asking_again() {
+async fn a_leader_renews_its_lease_by_asking_again() {
     let t = Fixture::start().await;
     for _ in 0..5 {
         assert_eq!(lead(&t, "a", 1).await, OURS);
@@ -59,7 +59,7 @@ async fn who_leads_keeps_the_lead_by_asking_again() {
 }
 
 #[tokio::test]
-async fn a_lead_that_is_not_kept_ends() {
+async fn a_lead_that_is_not_renewed_ends() {
     let t = Fixture::start().await;
     assert_eq!(lead(&t, "a", 1).await, OURS);
     t.advance(TTL + Duration::from_millis(1));
@@ -68,7 +68,7 @@ async fn a_lead_that_is_not_kept_ends() {
 }
 
 #[tokio::test]
-async fn who_resigns_makes_room_at_once() {
+async fn a_resignation_frees_the_lead_at_once() {
     let t = Fixture::start().await;
     assert_eq!(lead(&t, "a", 1).await, OURS);
     resign(&t, "a", 1).await;
@@ -76,7 +76,7 @@ async fn who_resigns_makes_room_at_once() {
 }
 
 #[tokio::test]
-async fn nobody_can_resign_for_another() {
+async fn a_scheduler_cannot_resign_for_another() {
     let t = Fixture::start().await;
     resign(&t, "nobody", 1).await;
     assert_eq!(lead(&t, "a", 1).await, OURS);
@@ -117,7 +117,7 @@ async fn a_request_that_was_fulfilled_is_forgotten() {
     resign(&t, "old", 1).await;
     assert_eq!(lead(&t, "new", 2).await, OURS);
     resign(&t, "new", 2).await;
-    assert_eq!(lead(&t, "old", 1).await, OURS, "a roll-back finds nobody in its way");
+    assert_eq!(lead(&t, "old", 1).await, OURS, "a roll-back finds no other candidate");
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn each_program_has_a_leader_of_its_own() {
     assert_eq!(lead(&t, "a", 1).await, OURS);
     assert_eq!(lead_stock("b", 2).await, OURS);
     is_anothers(lead_stock("c", 3).await);
-    assert_eq!(lead(&t, "a", 1).await, OURS, "nobody of its own program wants the lead");
+    assert_eq!(lead(&t, "a", 1).await, OURS, "no replica of its own program wants the lead");
     assert_eq!(lead_stock("b", 2).await, WANTED);
     // A token of the other program's leader does not end the lead either.
     t.broker().resign(&stock("a", 1)).await.unwrap();
@@ -184,7 +184,7 @@ async fn names_of_programs_may_be_any_text() {
 }
 
 #[tokio::test]
-async fn without_a_leader_nobody_waits() {
+async fn without_a_leader_a_wait_for_the_lead_ends_at_once() {
     let t = Fixture::real_time().await;
     soon(t.broker().wait_for_lead("shop", LONG)).await.unwrap();
 }
@@ -207,7 +207,7 @@ async fn waiting(broker: &Arc<dyn Broker>) -> JoinHandle<()> {
 }
 
 #[tokio::test]
-async fn who_resigns_wakes_everybody_who_waits_at_once() {
+async fn a_resignation_wakes_every_waiting_scheduler_at_once() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     let leader = candidate("a", 1);
@@ -261,7 +261,7 @@ fn entry(t: &Fixture, id: &str) -> SchedulerEntry {
     }
 }
 
-async fn shown(t: &Fixture) -> Vec<String> {
+async fn listed_ids(t: &Fixture) -> Vec<String> {
     t.broker().scheduler_entries().await.unwrap().into_iter().map(|entry| entry.id).collect()
 }
 
@@ -283,9 +283,9 @@ async fn entries_that_are_shown_again_take_the_place_of_the_earlier_ones() {
     let t = Fixture::start().await;
     show(&t, "host:1:s", &["one", "two"]).await;
     show(&t, "host:1:s", &["two", "three"]).await;
-    assert_eq!(shown(&t).await, ["two", "three"]);
+    assert_eq!(listed_ids(&t).await, ["two", "three"]);
     show(&t, "host:1:s", &[]).await;
-    assert!(shown(&t).await.is_empty());
+    assert!(listed_ids(&t).await.is_empty());
 }
 
 #[tokio::test]
@@ -293,7 +293,7 @@ async fn the_entries_of_every_scheduler_are_shown() {
     let t = Fixture::start().await;
     show(&t, "host:1:a", &["one"]).await;
     show(&t, "host:1:b", &["one", "two"]).await;
-    let mut ids = shown(&t).await;
+    let mut ids = listed_ids(&t).await;
     ids.sort();
     assert_eq!(ids, ["one", "one", "two"]);
 }
@@ -304,9 +304,9 @@ async fn entries_that_are_not_shown_again_disappear() {
     show(&t, "host:1:a", &["one"]).await;
     t.advance(SHOWN * 15 / 20);
     show(&t, "host:1:b", &["two"]).await;
-    assert_eq!(shown(&t).await.len(), 2);
+    assert_eq!(listed_ids(&t).await.len(), 2);
     t.advance(SHOWN * 10 / 20);
-    assert_eq!(shown(&t).await, ["two"]);
+    assert_eq!(listed_ids(&t).await, ["two"]);
 }
 
 #[tokio::test]
@@ -316,7 +316,7 @@ async fn entries_that_are_withdrawn_disappear_at_once() {
     show(&t, "host:1:b", &["two"]).await;
     for _ in 0..2 {
         t.broker().withdraw_entries("host:1:a").await.unwrap();
-        assert_eq!(shown(&t).await, ["two"]);
+        assert_eq!(listed_ids(&t).await, ["two"]);
     }
 }
 
@@ -366,7 +366,7 @@ async fn an_event_that_is_recorded_again_is_there_once() {
 }
 
 #[tokio::test]
-async fn the_history_is_kept_for_ninety_days_without_news() {
+async fn the_history_is_kept_for_ninety_days_without_new_events() {
     let t = Fixture::start().await;
     let day = Duration::from_secs(86_400);
     record(&t, 0..1).await;
@@ -386,6 +386,6 @@ async fn histories_of_two_entries_know_nothing_of_each_other_and_go_with_their_e
     assert_eq!(history(&t, 1, 10).await.len(), 3);
     t.broker().forget_entry(&default_queue(), &report()).await.unwrap();
     assert!(history(&t, 1, 10).await.is_empty());
-    let kept = t.broker().enqueue_history("another", Page::default()).await.unwrap();
-    assert_eq!(kept, [event(&t, 9)]);
+    let events = t.broker().enqueue_history("another", Page::default()).await.unwrap();
+    assert_eq!(events, [event(&t, 9)]);
 }

@@ -99,7 +99,7 @@ async fn fewer_tokens_than_are_out_take_none_away() {
 }
 
 #[tokio::test]
-async fn no_tokens_are_no_tokens() {
+async fn zero_tokens_admit_no_holder() {
     let t = Fixture::start().await;
     assert!(!acquire(&t, "mail", 0, "a").await);
 }
@@ -107,10 +107,10 @@ async fn no_tokens_are_no_tokens() {
 #[tokio::test]
 async fn brokers_share_the_tokens_of_a_scope() {
     let t = Fixture::start().await;
-    let mut asks = JoinSet::new();
+    let mut calls = JoinSet::new();
     for i in 0..14 {
         let (broker, until) = (if i % 2 == 0 { t.shared() } else { t.another_broker().await }, t.now() + MINUTE);
-        asks.spawn(async move { broker.acquire_token("mail", 7, &task_id(&format!("t{i}")), until).await.unwrap() });
+        calls.spawn(async move { broker.acquire_token("mail", 7, &task_id(&format!("t{i}")), until).await.unwrap() });
     }
-    assert_eq!(asks.join_all().await.into_iter().filter(|got| *got).count(), 7);
+    assert_eq!(calls.join_all().await.into_iter().filter(|got| *got).count(), 7);
 }

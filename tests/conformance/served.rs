@@ -65,7 +65,7 @@ async fn start(builder: ServerBuilder) -> Running {
     builder.build().await.unwrap().start().await.unwrap()
 }
 
-async fn told(log: &mut mpsc::UnboundedReceiver<String>) -> String {
+async fn logged(log: &mut mpsc::UnboundedReceiver<String>) -> String {
     soon(log.recv()).await.unwrap()
 }
 
@@ -92,9 +92,9 @@ async fn a_server_that_puts_retries_first_runs_them_before_all_that_wait() {
     let gate = Gate::new(Semaphore::new(0));
     let builder = builder.state(gate.clone()).concurrency(1).retries_first().backoff(|_, _, _| Duration::ZERO);
     let _running = start(builder).await;
-    let mut ran = vec![told(&mut log).await];
+    let mut ran = vec![logged(&mut log).await];
     while ran.last().unwrap() != "w1" {
-        ran.push(told(&mut log).await);
+        ran.push(logged(&mut log).await);
     }
     eventually("the retry is due and moved, or over", async || {
         found(&t, "stumbles").await.is_none_or(|task| task.state == TaskState::Pending).then_some(())
@@ -102,14 +102,14 @@ async fn a_server_that_puts_retries_first_runs_them_before_all_that_wait() {
     .await;
     gate.add_permits(3);
     while ran.len() < 5 {
-        ran.push(told(&mut log).await);
+        ran.push(logged(&mut log).await);
     }
     let place = |id: &str| ran.iter().rposition(|ran| ran == id).unwrap();
     assert!(place("stumbles") < place("w2"), "{ran:?}");
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_message_are_archived_and_the_neighbours_run() {
+async fn bytes_that_are_not_a_message_are_archived_and_the_neighbours_run() {
     let t = Fixture::real_time().await;
     let client = Client::new(t.shared());
     for id in ["before", "bad", "after"] {
@@ -118,7 +118,7 @@ async fn bytes_that_are_no_message_are_archived_and_the_neighbours_run() {
     t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xfe not a message");
     let (builder, mut log) = server::<(note,)>(&t);
     let running = start(builder.concurrency(1)).await;
-    assert_eq!((told(&mut log).await, told(&mut log).await), ("before".into(), "after".into()));
+    assert_eq!((logged(&mut log).await, logged(&mut log).await), ("before".into(), "after".into()));
     soon(running.signals().settled.reached(3)).await;
     let bad = found(&t, "bad").await.unwrap();
     assert_eq!((bad.state, &bad.payload[..]), (TaskState::Archived, &b"\xff\xfe not a message"[..]));
@@ -169,14 +169,14 @@ async fn unique_by_compares_the_named_arguments_alone_and_the_end_frees_the_lock
     greet::enqueue(&client, "bob", "Hi").await.unwrap();
     let (builder, mut log) = server::<(greet,)>(&t);
     let running = start(builder.concurrency(1)).await;
-    assert_eq!((told(&mut log).await, told(&mut log).await), ("ann: Hi".into(), "bob: Hi".into()));
+    assert_eq!((logged(&mut log).await, logged(&mut log).await), ("ann: Hi".into(), "bob: Hi".into()));
     soon(running.signals().settled.reached(2)).await;
     greet::enqueue(&client, "ann", "another subject").await.unwrap();
-    assert_eq!(told(&mut log).await, "ann: another subject");
+    assert_eq!(logged(&mut log).await, "ann: another subject");
 }
 
 #[tokio::test]
-async fn a_jobs_own_max_crashes_is_what_its_tasks_survive() {
+async fn a_jobs_own_max_crashes_limits_the_crashes_of_its_tasks() {
     let t = Fixture::start().await;
     let client = Client::new(t.shared());
     delicate::job().task_id("delicate").enqueue(&client).await.unwrap();
@@ -186,10 +186,10 @@ async fn a_jobs_own_max_crashes_is_what_its_tasks_survive() {
     assert_eq!(t.recover().await.len(), 2);
     let (builder, mut log) = server::<(delicate, note)>(&t);
     let running = start(builder).await;
-    let mut said = [told(&mut log).await, told(&mut log).await];
-    said.sort();
+    let mut lines = [logged(&mut log).await, logged(&mut log).await];
+    lines.sort();
     // The job's archive handler is called although the job did not run.
-    assert_eq!(said, ["delicate given up: worker died 1 times while this ran", "note ran"]);
+    assert_eq!(lines, ["delicate given up: worker died 1 times while this ran", "note ran"]);
     soon(running.signals().settled.reached(2)).await;
     let delicate = found(&t, "delicate").await.unwrap();
     assert_eq!((delicate.state, delicate.retried), (TaskState::Archived, 0));
@@ -213,17 +213,17 @@ async fn a_server_runs_one_quarantined_task_at_a_time_beside_innocents() {
     let gate = Gate::new(Semaphore::new(0));
     let (builder, mut log) = server::<(waits,)>(&t);
     let running = start(builder.state(gate.clone())).await;
-    let mut first = [told(&mut log).await, told(&mut log).await];
+    let mut first = [logged(&mut log).await, logged(&mut log).await];
     first.sort();
     assert_eq!(first, ["a", "innocent"]);
     let seen = t.snapshot().await;
-    assert_eq!(seen.stats.active, 2, "the other quarantined tasks are in nobody's hands");
+    assert_eq!(seen.stats.active, 2, "no worker has the other quarantined tasks");
     assert_eq!((seen.ids(TaskState::Pending), running.running()), (vec!["b", "c"], 2));
     gate.add_permits(2);
-    assert_eq!(told(&mut log).await, "b");
+    assert_eq!(logged(&mut log).await, "b");
     assert!(log.try_recv().is_err(), "not both of them");
     gate.add_permits(1);
-    assert_eq!(told(&mut log).await, "c");
+    assert_eq!(logged(&mut log).await, "c");
     gate.add_permits(1);
     soon(running.signals().settled.reached(4)).await;
     assert!(t.snapshot().await.is_empty());
@@ -249,7 +249,7 @@ async fn a_paused_queue_keeps_its_tasks_and_a_resume_wakes_the_server() {
         assert!(log.try_recv().is_err());
         let elsewhere = t.another_broker().await;
         elsewhere.resume(&default_queue()).await.unwrap();
-        assert_eq!(told(&mut log).await, "paused");
+        assert_eq!(logged(&mut log).await, "paused");
         (began.elapsed() < SAFETY_NET).then_some(())
     })
     .await;

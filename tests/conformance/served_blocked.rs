@@ -85,7 +85,7 @@ async fn leave(running: Running, jobs: Runtime) {
 
 /// A fetcher beside the jobs is blocked with them; elsewhere it has fetched all tasks, and the heartbeat runtime extends them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_over() {
+async fn tasks_that_a_blocked_worker_did_not_fetch_are_requeued_before_their_lease_is_over() {
     let (t, Blocked { running, jobs, gate, ran }) = eventually("a fetch is held up", async || {
         let t = Fixture::real_time().await;
         let blocked = blocked(&t).await;
@@ -100,17 +100,17 @@ async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_ove
         None
     })
     .await;
-    let kept = if t.broker().dequeues_beside_jobs() { FIRST } else { ALL };
-    if kept < ALL {
+    let started = if t.broker().dequeues_beside_jobs() { FIRST } else { ALL };
+    if started < ALL {
         eventually("the rest goes back", async || (!pending(&t).await.is_empty()).then_some(())).await;
     } else {
         soon(running.signals().extended.reached(1)).await;
     }
     let runs = t.take(ALL).await;
     let taken: Vec<&str> = runs.iter().map(|run| run.key.id.as_str()).collect();
-    assert_eq!(taken, names()[kept..]);
+    assert_eq!(taken, names()[started..]);
     for run in &runs {
-        assert_eq!(run.crashes, 0, "nobody died");
+        assert_eq!(run.crashes, 0, "no worker died");
         assert_eq!(t.settle(run, Action::Done).await, Settled::Ok);
     }
     gate.send(()).unwrap();
@@ -120,7 +120,7 @@ async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_ove
     .await;
     let mut ran = std::mem::take(&mut *ran.lock().unwrap());
     ran.sort();
-    assert_eq!(ran, names()[..kept], "each once, and nothing of what went back");
+    assert_eq!(ran, names()[..started], "each once, and no requeued task");
     assert_eq!(running.signals().lost.count(), 0);
     leave(running, jobs).await;
 }
@@ -128,7 +128,7 @@ async fn what_a_blocked_worker_could_not_fetch_goes_back_before_its_lease_is_ove
 /// A server gives up requeueing 700 ms after its shutdown timeout; on a slow machine the rest waits for its lease, and the case
 /// tries another server.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn a_blocked_worker_that_leaves_requeues_what_it_could_not_start() {
+async fn a_blocked_worker_that_leaves_requeues_the_tasks_it_did_not_start() {
     for _ in 0..5 {
         let t = Fixture::real_time().await;
         let Blocked { running, jobs, gate, ran } = blocked(&t).await;

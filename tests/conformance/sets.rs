@@ -43,7 +43,7 @@ async fn locked_set(t: &Fixture, extra: Extra) -> TaskSet {
 }
 
 #[tokio::test]
-async fn what_is_made_of_a_set_takes_the_place_of_its_tasks() {
+async fn the_made_task_replaces_the_tasks_of_its_set() {
     let t = Fixture::start().await;
     let set = t.seed_set(&["t1", "t2"]).await;
     let new = made(&set, 0).with_payload("1,2");
@@ -285,7 +285,7 @@ async fn a_set_that_is_ended_again_after_a_lost_answer_changes_nothing() {
 }
 
 #[tokio::test]
-async fn what_was_made_is_not_made_again_when_it_has_run_meanwhile() {
+async fn a_made_task_is_not_made_again_when_it_has_run_meanwhile() {
     let t = Fixture::start().await;
     let set = t.seed_set(&["t1"]).await;
     let outcome = becomes(vec![made(&set, 0)]);
@@ -339,7 +339,7 @@ async fn a_set_that_was_ended_cannot_be_ended_otherwise() {
 }
 
 #[tokio::test]
-async fn a_set_past_its_deadline_is_still_its_takers_while_nobody_took_it_back() {
+async fn a_set_past_its_deadline_is_still_its_takers_until_it_is_reclaimed() {
     let t = Fixture::start().await;
     let set = t.seed_set(&["t1"]).await;
     t.advance(TaskSet::DEADLINE + MINUTE);
@@ -408,7 +408,7 @@ async fn a_set_goes_back_at_its_deadline_and_its_group_is_known_again() {
 }
 
 #[tokio::test]
-async fn what_goes_back_joins_those_that_came_meanwhile() {
+async fn released_tasks_join_those_that_came_meanwhile() {
     let t = Fixture::start().await;
     t.seed_set(&["t1", "t2"]).await;
     t.advance(MINUTE);

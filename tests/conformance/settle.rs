@@ -25,7 +25,7 @@ fn counters(stats: &QueueStats) -> [u64; 4] {
 #[tokio::test]
 async fn done_deletes_the_task_and_counts_it() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
 
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
 
@@ -41,14 +41,14 @@ async fn done_takes_a_written_result_with_it() {
     let run = t.seed_active("t1").await;
     t.broker().write_result(&run.key, &Bytes::from_static(b"42")).await.unwrap();
     t.settle(&run, done()).await;
-    t.start_run(task("t1").kept(60)).await;
+    t.start_run(task("t1").with_retention(60)).await;
     assert_eq!(t.snapshot().await.active[0].result, None, "a task of the same id starts afresh");
 }
 
 #[tokio::test]
 async fn complete_keeps_the_task_with_its_result_and_counts_it() {
     let t = Fixture::start().await;
-    let new = task("t1").kept(3600);
+    let new = task("t1").with_retention(3600);
     let run = t.start_run(new.clone()).await;
     t.advance(Duration::from_secs(3));
 
@@ -63,7 +63,7 @@ async fn complete_keeps_the_task_with_its_result_and_counts_it() {
 #[tokio::test]
 async fn complete_without_a_result_leaves_the_one_written_before() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     t.broker().write_result(&run.key, &Bytes::from_static(b"41")).await.unwrap();
     t.settle(&run, Action::Complete { result: None }).await;
     assert_eq!(t.snapshot().await.completed[0].result.as_deref(), Some(&b"41"[..]));
@@ -72,7 +72,7 @@ async fn complete_without_a_result_leaves_the_one_written_before() {
 #[tokio::test]
 async fn complete_with_a_result_replaces_the_one_written_before() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     t.broker().write_result(&run.key, &Bytes::from_static(b"41")).await.unwrap();
     t.settle(&run, complete("42")).await;
     assert_eq!(t.snapshot().await.completed[0].result.as_deref(), Some(&b"42"[..]));
@@ -218,7 +218,7 @@ async fn of_two_that_are_requeued_at_once_the_last_is_the_next_to_be_taken_which
 }
 
 #[tokio::test]
-async fn requeue_keeps_what_dequeue_gave() {
+async fn requeue_keeps_the_task_that_dequeue_gave() {
     let t = Fixture::start().await;
     let extra = Extra { max_crashes: Some(9), ..Extra::default() };
     let run = t.start_run(task("t1").with_extra(extra.clone())).await;
@@ -329,7 +329,7 @@ async fn tasks_requeued_together_are_all_ahead_of_those_that_waited() {
 #[tokio::test]
 async fn a_result_shows_while_the_task_runs() {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(60)).await;
+    let run = t.start_run(task("t1").with_retention(60)).await;
     let write = async |bytes| t.broker().write_result(&run.key, &Bytes::from_static(bytes)).await.unwrap();
     assert_eq!(write(b"1").await, Settled::Ok);
     assert_eq!(write(b"\x00\xff").await, Settled::Ok);

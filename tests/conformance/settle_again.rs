@@ -12,7 +12,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// The second send is answered as the first, and changes nothing.
 async fn sent_twice(action: Action) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     assert_eq!(t.settle(&run, action.clone()).await, Settled::Ok);
     let before = (t.snapshot().await, t.store.dump());
 
@@ -25,7 +25,7 @@ async fn sent_twice(action: Action) {
 /// The first send was lost: the second settles the run.
 async fn sent_first_by_the_resend(action: Action) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     assert_eq!(t.resend(&run, action).await, Settled::Ok);
     assert_eq!(t.snapshot().await.stats.active, 0);
 }
@@ -50,13 +50,13 @@ async fn sent_twice_while_another_runs_it(action: Action) {
 /// An outcome that is twice in one batch is applied once, whatever the answer to the second.
 async fn sent_twice_in_one_batch(action: Action) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(3600)).await;
+    let run = t.start_run(task("t1").with_retention(3600)).await;
     let answers = t.broker().settle(&[run.ends_with(action.clone()), run.ends_with(action.clone())]).await;
     assert!(matches!(answers[..], [Ok(Settled::Ok), Ok(_)]), "{answers:?}");
     let stats = t.snapshot().await.stats;
     let counted = u64::from(action != Action::Requeue);
-    let kept = u64::from(action != Action::Done);
-    assert_eq!((stats.active, stats.processed_total, stats.size), (0, counted, kept), "{stats:?}");
+    let stored = u64::from(action != Action::Done);
+    assert_eq!((stats.active, stats.processed_total, stats.size), (0, counted, stored), "{stats:?}");
     assert_eq!(t.drain().await.len(), usize::from(action == Action::Requeue));
 }
 
@@ -111,7 +111,7 @@ async fn an_outcome_is_recognised_an_hour_later() {
 async fn a_second_outcome_without_the_mark_is_refused() {
     for first in [complete("42"), retry(MINUTE, "boom"), archive("fatal"), requeue()] {
         let t = Fixture::start().await;
-        let run = t.start_run(task("t1").kept(3600)).await;
+        let run = t.start_run(task("t1").with_retention(3600)).await;
         assert_eq!(t.settle(&run, first.clone()).await, Settled::Ok);
         let before = t.store.dump();
         for second in [done(), complete("43"), retry(MINUTE, "late"), archive("late"), requeue()] {

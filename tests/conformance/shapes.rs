@@ -11,7 +11,7 @@ fn new(job: &str, fingerprint: Option<u32>, body: impl Into<Bytes>) -> NewShape 
     NewShape { job: job.into(), fingerprint, body: body.into() }
 }
 
-async fn kept(t: &Fixture, job: &str, fingerprint: Option<u32>) -> Option<Bytes> {
+async fn stored(t: &Fixture, job: &str, fingerprint: Option<u32>) -> Option<Bytes> {
     t.broker().shape(job, fingerprint).await.unwrap()
 }
 
@@ -27,10 +27,10 @@ async fn each_job_and_fingerprint_has_a_shape_of_its_own() {
     ];
     t.broker().keep_shapes(&shapes).await.unwrap();
     for NewShape { job, fingerprint, body } in &shapes {
-        assert_eq!(kept(&t, job, *fingerprint).await.as_ref(), Some(body), "{job} {fingerprint:?}");
+        assert_eq!(stored(&t, job, *fingerprint).await.as_ref(), Some(body), "{job} {fingerprint:?}");
     }
     for (job, fingerprint) in [("mail", Some(2)), ("other", Some(1)), ("mail:slow", None)] {
-        assert_eq!(kept(&t, job, fingerprint).await, None, "{job} {fingerprint:?}");
+        assert_eq!(stored(&t, job, fingerprint).await, None, "{job} {fingerprint:?}");
     }
     let another = t.another_broker().await;
     assert_eq!(another.shape("mail", Some(1)).await.unwrap().as_deref(), Some(&b"a"[..]));
@@ -42,7 +42,7 @@ async fn a_shape_is_replaced_and_a_repeat_is_harmless() {
     for body in ["a", "b", "b"] {
         t.broker().keep_shapes(&[new("mail", None, body)]).await.unwrap();
     }
-    assert_eq!(kept(&t, "mail", None).await.as_deref(), Some(&b"b"[..]));
+    assert_eq!(stored(&t, "mail", None).await.as_deref(), Some(&b"b"[..]));
     t.broker().keep_shapes(&[]).await.unwrap();
 }
 
@@ -52,29 +52,29 @@ async fn a_shape_is_kept_for_its_time_from_its_last_use() {
     let almost = SHAPE_TTL - Duration::from_secs(60);
     t.broker().keep_shapes(&[new("mail", Some(1), "a"), new("mail", Some(2), "b")]).await.unwrap();
     t.advance(almost);
-    assert!(kept(&t, "mail", Some(1)).await.is_some(), "looked for, and so kept for longer");
+    assert!(stored(&t, "mail", Some(1)).await.is_some(), "looked for, and so kept for longer");
     t.advance(Duration::from_secs(120));
-    assert!(kept(&t, "mail", Some(1)).await.is_some());
-    assert_eq!(kept(&t, "mail", Some(2)).await, None);
+    assert!(stored(&t, "mail", Some(1)).await.is_some());
+    assert_eq!(stored(&t, "mail", Some(2)).await, None);
     t.broker().keep_shapes(&[new("mail", Some(2), "b")]).await.unwrap();
     t.advance(almost);
-    assert!(kept(&t, "mail", Some(2)).await.is_some());
+    assert!(stored(&t, "mail", Some(2)).await.is_some());
 }
 
 #[tokio::test]
-async fn what_is_too_long_comes_cut_off() {
+async fn a_shape_that_is_too_long_comes_cut_off() {
     let t = Fixture::start().await;
     let longest = vec![b'x'; LARGEST_SHAPE];
     t.broker()
         .keep_shapes(&[new("mail", Some(1), longest.clone()), new("mail", Some(2), vec![0; 300_000])])
         .await
         .unwrap();
-    assert_eq!(kept(&t, "mail", Some(1)).await.as_deref(), Some(&longest[..]));
-    assert_eq!(kept(&t, "mail", Some(2)).await.map(|body| body.len()), Some(LARGEST_SHAPE + 1));
+    assert_eq!(stored(&t, "mail", Some(1)).await.as_deref(), Some(&longest[..]));
+    assert_eq!(stored(&t, "mail", Some(2)).await.map(|body| body.len()), Some(LARGEST_SHAPE + 1));
 }
 
 #[tokio::test]
-async fn a_process_remembers_what_it_has_kept() {
+async fn a_process_remembers_the_shapes_that_it_has_stored() {
     let t = Fixture::start().await;
     let memory = t.broker().stored_shapes();
     assert!(memory.is_due("mail", Some(1)));

@@ -67,7 +67,7 @@ async fn a_lock_that_a_crash_left_behind_does_not_refuse_a_task_of_its_own_id() 
 }
 
 #[tokio::test]
-async fn a_lock_whose_task_is_gone_refuses_nobody() {
+async fn a_lock_whose_task_is_gone_refuses_no_task() {
     let t = Fixture::start().await;
     if t.lacks(Need::LeftLock) {
         return;
@@ -168,7 +168,7 @@ async fn a_lock_of_a_task_that_cannot_be_read_is_freed_with_it() {
 
 async fn frees(action: Action, state: Option<TaskState>) {
     let t = Fixture::start().await;
-    let run = t.start_run(task("t1").kept(600).locked(&lock_key("k"), 600)).await;
+    let run = t.start_run(task("t1").with_retention(600).locked(&lock_key("k"), 600)).await;
     assert_eq!(t.settle(&run, action).await, Settled::Ok);
     assert_eq!(t.broker().task(&default_queue(), &run.key.id).await.unwrap().map(|info| info.state), state);
     assert_eq!(t.holder_of(&lock_key("k")).await, None);
@@ -189,7 +189,7 @@ async fn archive_frees_the_lock() {
     frees(archive("fatal"), Some(TaskState::Archived)).await;
 }
 
-async fn keeps(action: Action) {
+async fn keeps_lock(action: Action) {
     let t = Fixture::start().await;
     let run = t.start_run(task("t1").locked(&lock_key("k"), 600)).await;
     assert_eq!(t.settle(&run, action).await, Settled::Ok);
@@ -198,17 +198,17 @@ async fn keeps(action: Action) {
 
 #[tokio::test]
 async fn retry_keeps_the_lock() {
-    keeps(retry(MINUTE, "boom")).await;
+    keeps_lock(retry(MINUTE, "boom")).await;
 }
 
 #[tokio::test]
 async fn a_snooze_keeps_the_lock() {
-    keeps(snooze(MINUTE, Extra::default())).await;
+    keeps_lock(snooze(MINUTE, Extra::default())).await;
 }
 
 #[tokio::test]
 async fn requeue_keeps_the_lock() {
-    keeps(requeue()).await;
+    keeps_lock(requeue()).await;
 }
 
 #[tokio::test]
@@ -248,7 +248,7 @@ async fn archive_keeps_a_lock_that_lasts_until_success() {
 async fn success_frees_a_lock_that_lasts_until_success() {
     for action in [done(), complete("42")] {
         let t = Fixture::start().await;
-        let lock = task("t1").kept(600).locked(&lock_key("k"), 600).with_extra(until(UniqueUntil::Success));
+        let lock = task("t1").with_retention(600).locked(&lock_key("k"), 600).with_extra(until(UniqueUntil::Success));
         let run = t.start_run(lock).await;
         assert_eq!(t.settle(&run, action).await, Settled::Ok);
         assert_eq!(t.holder_of(&lock_key("k")).await, None);
@@ -274,7 +274,7 @@ async fn a_lock_can_be_freed_while_its_task_runs() {
     let run = t.start_run(task("t1").locked(&lock_key("k"), 600)).await;
     assert_eq!(free(&t, &run, &lock_key("k")).await, Settled::Ok);
     t.enqueue(task("t2").locked(&lock_key("k"), 600)).await;
-    assert_eq!(free(&t, &run, &lock_key("k")).await, Settled::Ok, "asking again is no error");
+    assert_eq!(free(&t, &run, &lock_key("k")).await, Settled::Ok, "asking again is not an error");
     assert_eq!(t.settle(&run, done()).await, Settled::Ok);
     assert_eq!(t.holder_of(&lock_key("k")).await.unwrap(), "t2", "it is another's by now");
 }

@@ -38,7 +38,7 @@ fn ids(runs: &[Run]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn what_is_there_is_taken_at_once_up_to_the_number_wanted() {
+async fn pending_tasks_are_taken_at_once_up_to_the_number_wanted() {
     let t = Fixture::real_time().await;
     t.seed_pending(&["t1", "t2", "t3", "t4"]).await;
     let runs = taken(wait(t.shared(), t.member(), 3, &CancellationToken::new())).await;
@@ -103,7 +103,7 @@ async fn a_call_that_is_stopped_or_at_its_limit_takes_nothing_any_more() {
 }
 
 #[tokio::test]
-async fn a_call_that_is_stopped_while_tasks_come_keeps_what_it_took() {
+async fn a_call_that_is_stopped_while_tasks_come_returns_those_that_it_took() {
     let t = Fixture::real_time().await;
     for round in 0..50 {
         let stop = CancellationToken::new();
@@ -125,7 +125,7 @@ async fn a_call_that_is_stopped_while_tasks_come_keeps_what_it_took() {
 }
 
 #[tokio::test]
-async fn what_a_dropped_call_took_comes_with_the_next() {
+async fn tasks_that_a_dropped_call_took_come_with_the_next() {
     let t = Fixture::real_time().await;
     for round in 0..50 {
         let waiter = wait(t.shared(), t.member(), 1, &CancellationToken::new());
@@ -148,7 +148,7 @@ async fn what_a_dropped_call_took_comes_with_the_next() {
 
 /// The caller has room for `n` tasks and no more.
 #[tokio::test]
-async fn what_a_dropped_call_took_is_part_of_what_the_next_one_wants() {
+async fn tasks_that_a_dropped_call_took_count_towards_the_limit_of_the_next() {
     let t = Fixture::real_time().await;
     let broker = t.shared();
     let wanted = [Wanted { queue: default_queue(), n: 1 }];
@@ -174,7 +174,7 @@ async fn what_a_dropped_call_took_is_part_of_what_the_next_one_wants() {
 
 /// No task has begun, so none is counted as a crash; the next dequeue gets them.
 #[tokio::test]
-async fn what_a_dropped_call_took_is_released_without_a_crash() {
+async fn tasks_that_a_dropped_call_took_are_released_without_a_crash() {
     let t = Fixture::start().await;
     let broker = t.shared();
     let nothing = broker.release_unanswered(t.member(), Duration::ZERO).await.unwrap();
@@ -243,7 +243,7 @@ async fn several_that_wait_take_each_task_once() {
 }
 
 #[tokio::test]
-async fn what_becomes_due_is_forwarded_in_its_time_and_taken_by_who_waits() {
+async fn a_due_task_is_forwarded_in_time_and_taken_by_a_waiting_call() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     t.seed_scheduled("far", Duration::from_secs(3600)).await;

@@ -193,7 +193,7 @@ async fn a_wait_for_due_tasks_names_their_queues() {
 }
 
 #[tokio::test]
-async fn who_waits_for_other_queues_learns_of_each_that_comes() {
+async fn a_wait_for_other_queues_reports_each_that_comes() {
     let t = Fixture::real_time().await;
     let there = t.another_broker().await;
     for name in ["one", "two", "three"] {

@@ -15,7 +15,7 @@ async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
 }
 
 #[tokio::test]
-async fn one_task_is_run_archived_and_deleted_whatever_it_is_called() {
+async fn one_task_is_run_archived_and_deleted_under_any_name() {
     let fixture = Fixture::start().await;
     furnish(&fixture).await;
     let served = Served::start(dashboard(&fixture)).await;
@@ -24,8 +24,8 @@ async fn one_task_is_run_archived_and_deleted_whatever_it_is_called() {
     assert_eq!(fixture.state_of(ODD).await, Some(TaskState::Archived));
     assert_eq!(served.post(&format!("{odd}/run"), "{}").await.status, 200);
     assert_eq!(fixture.state_of(ODD).await, Some(TaskState::Pending));
-    let (status, told) = post(&served, &format!("{odd}/delete"), json!({})).await;
-    assert_eq!((status, told["message"].as_str()), (200, Some("Task a/b?\"<i>% is deleted.")));
+    let (status, answer) = post(&served, &format!("{odd}/delete"), json!({})).await;
+    assert_eq!((status, answer["message"].as_str()), (200, Some("Task a/b?\"<i>% is deleted.")));
     assert_eq!(fixture.state_of(ODD).await, None);
     for dots in [".", "..", "~x"] {
         fixture.enqueue(task(dots)).await;
@@ -35,7 +35,7 @@ async fn one_task_is_run_archived_and_deleted_whatever_it_is_called() {
 }
 
 #[tokio::test]
-async fn what_does_not_fit_the_state_is_refused_and_says_why() {
+async fn an_action_that_the_state_forbids_is_refused_with_the_reason() {
     let fixture = Fixture::start().await;
     furnish(&fixture).await;
     let served = Served::start(dashboard(&fixture)).await;
@@ -44,15 +44,15 @@ async fn what_does_not_fit_the_state_is_refused_and_says_why() {
         ("/queues/default/tasks/dead/archive", "archived"),
         ("/queues/default/tasks/busy/delete", "active"),
     ] {
-        let (status, told) = post(&served, path, json!({})).await;
-        let message = told["error"]["message"].as_str().unwrap_or_default();
-        assert_eq!((status, told["error"]["code"].as_str()), (409, Some("conflict")), "{path}");
+        let (status, answer) = post(&served, path, json!({})).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert_eq!((status, answer["error"]["code"].as_str()), (409, Some("conflict")), "{path}");
         assert!(message.contains(why) || message.contains("run"), "{path}: {message}");
     }
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_not_found() {
+async fn a_missing_object_is_not_found() {
     let fixture = Fixture::start().await;
     let entry = furnish(&fixture).await.entry;
     let served = Served::start(dashboard(&fixture)).await;
@@ -76,8 +76,8 @@ async fn what_is_not_there_is_not_found() {
         ("/periodic/default/none/pause".to_owned(), json!({})),
         (format!("/periodic/low/{entry}/resume"), json!({})),
     ] {
-        let (status, told) = post(&served, &path, body).await;
-        assert_eq!((status, told["error"]["code"].as_str()), (404, Some("not_found")), "{path}: {told}");
+        let (status, answer) = post(&served, &path, body).await;
+        assert_eq!((status, answer["error"]["code"].as_str()), (404, Some("not_found")), "{path}: {answer}");
     }
 }
 
@@ -90,8 +90,8 @@ async fn a_queue_is_paused_and_resumed() {
         assert_eq!(served.post(&format!("/queues/default/{verb}"), "").await.status, 200);
         assert_eq!(inspector.queue("default").await.unwrap().paused, paused, "{verb}");
         // Cached answers of other pages are dropped: the next page shows the change.
-        let shown = served.get("/api/queues").await.json();
-        assert_eq!(shown["queues"][0]["paused"], paused, "{verb}");
+        let page = served.get("/api/queues").await.json();
+        assert_eq!(page["queues"][0]["paused"], paused, "{verb}");
     }
 }
 
@@ -106,8 +106,8 @@ async fn a_queue_with_tasks_is_deleted_by_force_and_one_that_runs_some_is_not() 
     assert_eq!(fixture.state_of("t1").await, Some(TaskState::Pending));
     assert!(!client(&fixture).inspector().queue("default").await.unwrap().paused, "it was refused as a whole");
     fixture.settle(&furnished.busy, requeue()).await;
-    let (status, told) = post(&served, delete, json!({ "force": true })).await;
-    assert_eq!((status, &told["more"], &told["tasks"]), (200, &json!(false), &json!(7)), "{told}");
+    let (status, answer) = post(&served, delete, json!({ "force": true })).await;
+    assert_eq!((status, &answer["more"], &answer["tasks"]), (200, &json!(false), &json!(7)), "{answer}");
     assert!(client(&fixture).inspector().queue("default").await.unwrap_err().is_not_found());
     assert_eq!(post(&served, delete, json!({})).await.0, 404);
 }
@@ -119,9 +119,9 @@ async fn many_tasks_are_changed_by_id_with_a_word_on_each_that_could_not_be() {
     let served = Served::start(dashboard(&fixture)).await;
     let bulk = "/queues/default/bulk";
     let ids = json!({ "action": "archive", "state": "pending", "ids": ["t1", "t2", "busy", "nobody"] });
-    let (status, told) = post(&served, bulk, ids).await;
-    assert_eq!((status, &told["changed"]), (200, &json!(2)), "{told}");
-    let refused: Vec<_> = told["refused"].as_array().unwrap().iter().map(|refused| &refused["id"]).collect();
+    let (status, answer) = post(&served, bulk, ids).await;
+    assert_eq!((status, &answer["changed"]), (200, &json!(2)), "{answer}");
+    let refused: Vec<_> = answer["refused"].as_array().unwrap().iter().map(|refused| &refused["id"]).collect();
     assert_eq!(refused, ["busy", "nobody"]);
     assert_eq!(fixture.state_of("t1").await, Some(TaskState::Archived));
     for (bad, why) in [
@@ -133,9 +133,9 @@ async fn many_tasks_are_changed_by_id_with_a_word_on_each_that_could_not_be() {
         (json!({ "action": "run", "state": "archived", "group": "g", "all": true }), "group"),
         (json!({ "action": "archive", "state": "completed", "all": true }), "completed"),
     ] {
-        let (status, told) = post(&served, bulk, bad.clone()).await;
-        let message = told["error"]["message"].as_str().unwrap_or_default();
-        assert!(status == 400 && message.contains(why), "{bad}: {status} {told}");
+        let (status, answer) = post(&served, bulk, bad.clone()).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(why), "{bad}: {status} {answer}");
     }
 }
 
@@ -150,13 +150,17 @@ async fn all_tasks_of_a_state_or_group_are_changed() {
     }
     let (served, inspector) = (Served::start(dashboard(&fixture)).await, client(&fixture).inspector());
     let bulk = "/queues/default/bulk";
-    let (_, told) = post(&served, bulk, json!({ "action": "run", "state": "scheduled", "all": true })).await;
-    assert_eq!((&told["changed"], &told["left"], &told["more"]), (&json!(250), &json!(0), &json!(false)), "{told}");
+    let (_, answer) = post(&served, bulk, json!({ "action": "run", "state": "scheduled", "all": true })).await;
+    assert_eq!(
+        (&answer["changed"], &answer["left"], &answer["more"]),
+        (&json!(250), &json!(0), &json!(false)),
+        "{answer}"
+    );
     assert_eq!(inspector.queue("default").await.unwrap().pending, 250);
     let group = json!({ "action": "archive", "state": "aggregating", "group": "g", "all": true });
     assert_eq!(post(&served, bulk, group).await.1["changed"], 2);
-    let (_, told) = post(&served, bulk, json!({ "action": "delete", "state": "pending", "all": true })).await;
-    assert_eq!(told["message"], "250 tasks were deleted.");
+    let (_, answer) = post(&served, bulk, json!({ "action": "delete", "state": "pending", "all": true })).await;
+    assert_eq!(answer["message"], "250 tasks were deleted.");
     let left = inspector.queue("default").await.unwrap();
     assert_eq!((left.size, left.archived, left.aggregating), (3, 2, 1));
 }
@@ -167,8 +171,8 @@ async fn a_running_task_is_asked_to_cancel() {
     furnish(&fixture).await;
     let mut cancellations = fixture.broker().cancellations().await.unwrap();
     let served = Served::start(dashboard(&fixture)).await;
-    let (status, told) = post(&served, "/queues/default/tasks/busy/cancel", json!({})).await;
-    assert_eq!((status, told["message"].as_str()), (200, Some("The worker of task busy is asked to cancel it.")));
+    let (status, answer) = post(&served, "/queues/default/tasks/busy/cancel", json!({})).await;
+    assert_eq!((status, answer["message"].as_str()), (200, Some("The worker of task busy is asked to cancel it.")));
     let id = asynq_tests::soon(cancellations.next()).await.unwrap();
     assert_eq!(id.as_str(), "busy");
 }
@@ -195,9 +199,9 @@ async fn a_payload_is_edited_as_text_or_as_checked_arguments() {
     assert_eq!(client.inspector().task("default", "t1").await.unwrap().payload, "{\"a\":1}");
     let arguments = json!({ "name": "bob", "times": 3 });
     assert_eq!(post(&served, &edit("g1"), json!({ "arguments": arguments })).await.0, 200);
-    let shown = served.get("/api/queues/default/tasks/g1").await.json();
-    assert_eq!(shown["payload"]["form"], "arguments");
-    let text: Value = serde_json::from_str(shown["payload"]["text"].as_str().unwrap()).unwrap();
+    let page = served.get("/api/queues/default/tasks/g1").await.json();
+    assert_eq!(page["payload"]["form"], "arguments");
+    let text: Value = serde_json::from_str(page["payload"]["text"].as_str().unwrap()).unwrap();
     assert_eq!(text, arguments);
     let before = client.inspector().task("default", "g1").await.unwrap().payload;
     assert_ne!(before, sent.payload);
@@ -208,15 +212,15 @@ async fn a_payload_is_edited_as_text_or_as_checked_arguments() {
         ("t1", json!({}), "either"),
         ("t1", json!({ "payload": "x", "arguments": {} }), "either"),
     ] {
-        let (status, told) = post(&served, &edit(id), bad.clone()).await;
-        let message = told["error"]["message"].as_str().unwrap_or_default();
-        assert!(status == 400 && message.contains(why), "{bad}: {status} {told}");
+        let (status, answer) = post(&served, &edit(id), bad.clone()).await;
+        let message = answer["error"]["message"].as_str().unwrap_or_default();
+        assert!(status == 400 && message.contains(why), "{bad}: {status} {answer}");
     }
     assert_eq!(client.inspector().task("default", "g1").await.unwrap().payload, before);
 }
 
 #[tokio::test]
-async fn what_a_known_job_cannot_read_is_shown_nowhere() {
+async fn a_payload_that_a_known_job_cannot_read_is_shown_nowhere() {
     use asynq_runtime::{Registry, prelude::*};
 
     #[job]
@@ -240,16 +244,16 @@ async fn what_a_known_job_cannot_read_is_shown_nowhere() {
         assert!(answer.body.contains("cannot be read with this program"), "{path}: {}", answer.body);
         assert!(!answer.body.contains("once private") && !answer.body.contains("data-edit"), "{path}: {}", answer.body);
     }
-    let shown = served.get("/api/queues/default/tasks/p2").await.json();
-    assert_eq!((&shown["payload"]["form"], &shown["payload"]["size"]), (&json!("unreadable"), &json!(before.len())));
+    let page = served.get("/api/queues/default/tasks/p2").await.json();
+    assert_eq!((&page["payload"]["form"], &page["payload"]["size"]), (&json!("unreadable"), &json!(before.len())));
     for guess in ["once", "cannot%20be"] {
         let found = served.found(&format!("q={guess}")).await;
-        assert!(found.is_empty(), "a search would tell it letter by letter");
+        assert!(found.is_empty(), "a search would reveal it letter by letter");
     }
     // A mask is not accepted as a secret, whichever field it is written to.
     for arguments in [json!({ "account": "bob", "key": "***" }), json!({ "account": "***", "key": "new" })] {
-        let (status, told) = post(&served, "/queues/default/tasks/p1/edit", json!({ "arguments": arguments })).await;
-        assert!(status == 400 && told["error"]["message"].as_str().unwrap().contains("***"), "{told}");
+        let (status, answer) = post(&served, "/queues/default/tasks/p1/edit", json!({ "arguments": arguments })).await;
+        assert!(status == 400 && answer["error"]["message"].as_str().unwrap().contains("***"), "{answer}");
     }
 }
 
@@ -283,9 +287,9 @@ async fn a_payload_given_as_text_cannot_turn_a_secret_into_its_mask() {
     // The shown payload is sent back: over a payload that can be read, and over one that cannot.
     for id in ["p1", "p2"] {
         let before = stored(id).await;
-        let (status, told) = edit(id, r#"{"account":"bob","key":"***"}"#).await;
-        assert_eq!(status, 400, "{told}");
-        assert!(told["error"]["message"].as_str().unwrap().contains("write it anew"), "{told}");
+        let (status, answer) = edit(id, r#"{"account":"bob","key":"***"}"#).await;
+        assert_eq!(status, 400, "{answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains("write it anew"), "{answer}");
         assert_eq!(stored(id).await, before);
         assert_eq!(edit(id, r#"{"account":"bob","key":"new ***"}"#).await.0, 200);
     }
@@ -302,15 +306,15 @@ async fn a_periodic_entry_is_paused_resumed_and_run() {
     let path = |verb: &str| format!("/periodic/default/{id}/{verb}");
     for (verb, paused) in [("pause", true), ("resume", false)] {
         assert_eq!(post(&served, &path(verb), json!({})).await.0, 200);
-        let kept = fixture.broker().entry(&default_queue(), &EntryId::from_wire(&id)).await.unwrap().unwrap();
-        assert_eq!(kept.paused, paused);
+        let state = fixture.broker().entry(&default_queue(), &EntryId::from_wire(&id)).await.unwrap().unwrap();
+        assert_eq!(state.paused, paused);
     }
-    let (status, told) = post(&served, &path("run"), json!({})).await;
-    assert_eq!(status, 200, "{told}");
-    let ran = client(&fixture).inspector().task("default", told["id"].as_str().unwrap()).await.unwrap();
+    let (status, answer) = post(&served, &path("run"), json!({})).await;
+    assert_eq!(status, 200, "{answer}");
+    let ran = client(&fixture).inspector().task("default", answer["id"].as_str().unwrap()).await.unwrap();
     assert_eq!((ran.r#type.as_str(), &ran.payload[..]), ("report", &b"{}"[..]));
-    let shown = served.get(&format!("/api/periodic/default/{id}")).await.json();
-    assert_eq!(shown["history"][0]["task"], told["id"]);
+    let page = served.get(&format!("/api/periodic/default/{id}")).await.json();
+    assert_eq!(page["history"][0]["task"], answer["id"]);
 }
 
 #[tokio::test]
@@ -318,16 +322,16 @@ async fn an_entry_of_a_go_scheduler_runs_with_its_options_and_cannot_be_paused()
     let fixture = Fixture::start().await;
     show(&fixture, "go-1", &["Queue(\"lo\\\"w\")", "MaxRetry(3)", "Timeout(1m30s)", "Retention(24h0m0s)"]).await;
     let served = Served::start(dashboard(&fixture)).await;
-    let (status, told) = post(&served, "/periodic/lo%22w/go-1/run", json!({})).await;
-    assert_eq!(status, 200, "{told}");
-    let id = told["id"].as_str().unwrap();
+    let (status, answer) = post(&served, "/periodic/lo%22w/go-1/run", json!({})).await;
+    assert_eq!(status, 200, "{answer}");
+    let id = answer["id"].as_str().unwrap();
     let ran = fixture.broker().task(&queue("lo\"w"), &asynq_tests::task_id(id)).await.unwrap().unwrap();
     assert_eq!(
         (ran.max_retry, ran.timeout, ran.retention),
         (3, Some(Duration::from_secs(90)), Some(Duration::from_secs(86_400)))
     );
-    let shown = served.get("/api/periodic/lo%22w/go-1").await.json();
-    assert_eq!(shown["history"][0]["task"].as_str(), Some(id), "in the history that people look at");
-    let (status, told) = post(&served, "/periodic/lo%22w/go-1/pause", json!({})).await;
-    assert!(status == 409 && told["error"]["message"].as_str().unwrap().contains("Go"), "{told}");
+    let page = served.get("/api/periodic/lo%22w/go-1").await.json();
+    assert_eq!(page["history"][0]["task"].as_str(), Some(id), "in the history that people look at");
+    let (status, answer) = post(&served, "/periodic/lo%22w/go-1/pause", json!({})).await;
+    assert!(status == 409 && answer["error"]["message"].as_str().unwrap().contains("Go"), "{answer}");
 }

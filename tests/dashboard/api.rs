@@ -14,7 +14,7 @@ fn ids(answer: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn queues_are_told_with_their_numbers() {
+async fn queues_are_listed_with_their_numbers() {
     let fixture = Fixture::start().await;
     furnish(&fixture).await;
     fixture.enqueue(task("x").in_queue("a/b")).await;
@@ -60,21 +60,24 @@ async fn tasks_come_by_state_page_and_group() {
 }
 
 #[tokio::test]
-async fn a_task_is_told_with_its_failures() {
+async fn a_task_is_answered_with_its_failures() {
     let fixture = Fixture::start().await;
     let run = fixture.start_run(task("t1").with_payload("{\"to\":\"ann\"}").with_header("trace", "<b>")).await;
     fixture.settle(&run, retry(Duration::ZERO, "no <script>")).await;
     let served = Served::start(dashboard(&fixture)).await;
-    let told = served.get("/api/queues/default/tasks/t1").await.json();
-    assert_eq!((&told["state"], &told["retried"], &told["type"]), (&json!("retry"), &json!(1), &json!("email:send")));
+    let answer = served.get("/api/queues/default/tasks/t1").await.json();
     assert_eq!(
-        told["payload"],
+        (&answer["state"], &answer["retried"], &answer["type"]),
+        (&json!("retry"), &json!(1), &json!("email:send"))
+    );
+    assert_eq!(
+        answer["payload"],
         json!({
             "form": "json", "text": "{\n  \"to\": \"ann\"\n}", "size": 12, "is_cut": false
         })
     );
-    assert_eq!(told["failures"][0]["error"], "no <script>");
-    assert_eq!(told["headers"], json!([{ "key": "trace", "value": "<b>" }]));
+    assert_eq!(answer["failures"][0]["error"], "no <script>");
+    assert_eq!(answer["headers"], json!([{ "key": "trace", "value": "<b>" }]));
     assert_eq!(served.get("/api/queues/default/tasks/none").await.status, 404);
 }
 
@@ -146,17 +149,20 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
 }
 
 #[tokio::test]
-async fn servers_periodic_entries_and_the_broker_are_told() {
+async fn servers_periodic_entries_and_the_broker_are_listed() {
     let fixture = Fixture::real_time().await;
     let entry = furnish(&fixture).await.entry;
     let served = Served::start(dashboard(&fixture)).await;
     let servers = served.get("/api/servers").await.json();
     assert_eq!((&servers["servers"][0]["host"], &servers["servers"][0]["concurrency"]), (&json!("host-1"), &json!(10)));
-    let told = served.get("/api/periodic").await.json();
-    let told = &told["entries"][0];
-    assert_eq!((&told["id"], &told["queue"], &told["can_pause"]), (&json!(entry), &json!("default"), &json!(true)));
-    assert_eq!(told["next"].as_array().unwrap().len(), 5);
-    assert!(told["sentence"].as_str().is_some_and(|sentence| sentence.contains("9:00")), "{told}");
+    let answer = served.get("/api/periodic").await.json();
+    let answer = &answer["entries"][0];
+    assert_eq!(
+        (&answer["id"], &answer["queue"], &answer["can_pause"]),
+        (&json!(entry), &json!("default"), &json!(true))
+    );
+    assert_eq!(answer["next"].as_array().unwrap().len(), 5);
+    assert!(answer["sentence"].as_str().is_some_and(|sentence| sentence.contains("9:00")), "{answer}");
     let broker = served.get("/api/broker").await.json();
     assert_eq!((broker["kind"].as_str(), &broker["queues"]), (Some(fixture.broker().kind()), &json!(1)));
     assert!(broker["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000), "{broker}");

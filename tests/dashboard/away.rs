@@ -12,7 +12,7 @@ use asynq_tests::{Persistence, RedisServer, SqliteFixture, eventually};
 use crate::dashboard::stage::{Events, Request, Served};
 
 #[tokio::test]
-async fn a_broker_that_dies_is_told_and_its_coming_back_too() {
+async fn the_loss_and_the_return_of_a_broker_are_reported() {
     let mut redis = RedisServer::start(Persistence::None);
     let client = Client::connect(&redis.url()).await.unwrap();
     let served = Served::start(Dashboard::new(&client)).await;
@@ -41,7 +41,7 @@ async fn a_broker_that_dies_is_told_and_its_coming_back_too() {
 }
 
 #[tokio::test]
-async fn a_file_that_another_program_keeps_locked_is_told_and_goes_on_afterwards() {
+async fn a_file_that_another_program_locks_is_reported_and_goes_on_afterwards() {
     let fixture = SqliteFixture::real_time().await;
     fixture.seed_pending(&["t1"]).await;
     // The calls of this broker time out sooner than those of other tests, which wait as long as the test does.
@@ -52,7 +52,7 @@ async fn a_file_that_another_program_keeps_locked_is_told_and_goes_on_afterwards
     let shell = fixture.store.connection();
     shell.execute_batch("BEGIN IMMEDIATE").unwrap();
     let page = Request::new("GET", "/queues/default").with("accept", "text/html");
-    assert_eq!(served.ask(&page).await.status, 200, "who reads waits for nobody");
+    assert_eq!(served.ask(&page).await.status, 200, "a read waits for no write");
     let refused = served.post("/queues/default/pause", "").await;
     assert_eq!((refused.status, refused.code().as_str()), (503, "away"), "{}", refused.body);
     assert!(refused.body.contains("another program") && refused.body.contains("lock"), "{}", refused.body);

@@ -17,7 +17,10 @@ async fn anything_but_this_machine_needs_a_login() {
         for part in ["127.0.0.1", ".password_hash(", ".bearer_token(", ".trusted_header(", "ASYNQ_DASHBOARD_TOKEN"] {
             assert!(text.contains(part), "{text}");
         }
-        assert!(dashboard(&fixture).without_login().bind(address).await.is_err(), "nobody can vouch for a port");
+        assert!(
+            dashboard(&fixture).without_login().bind(address).await.is_err(),
+            "a port may be taken by another process"
+        );
     }
     for dashboard in [
         dashboard(&fixture).bearer_token(TOKEN),
@@ -33,7 +36,7 @@ async fn anything_but_this_machine_needs_a_login() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_used_is_refused_with_what_to_write() {
+async fn an_invalid_setting_is_refused_with_a_valid_example() {
     let fixture = Fixture::start().await;
     let new = || dashboard(&fixture);
     for (dashboard, says) in [
@@ -147,14 +150,15 @@ async fn bodies_that_never_end_are_cut_off_and_leave_places_meanwhile() {
 }
 
 #[tokio::test]
-async fn an_answer_that_nobody_reads_is_cut_off() {
+async fn an_answer_that_the_client_does_not_read_is_cut_off() {
     use tokio::io::AsyncWriteExt as _;
 
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture)).await;
-    let mut deaf = tokio::net::TcpStream::connect(served.address).await.unwrap();
+    let mut silent_client = tokio::net::TcpStream::connect(served.address).await.unwrap();
     // The requests do not end, so that the server's answers fill all buffers in between.
-    let deafness = async { while deaf.write_all(b"GET /login HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {} };
-    let cut = tokio::time::timeout(3 * PATIENCE, deafness).await;
-    assert!(cut.is_ok(), "an answer that nobody reads holds its connection for ever");
+    let writes =
+        async { while silent_client.write_all(b"GET /login HTTP/1.1\r\nhost: localhost\r\n\r\n").await.is_ok() {} };
+    let cut = tokio::time::timeout(3 * PATIENCE, writes).await;
+    assert!(cut.is_ok(), "an answer that the client does not read holds its connection for ever");
 }

@@ -28,12 +28,12 @@ async fn a_password_opens_a_session_until_the_logout() {
     }
     assert!(!cookie.contains("Secure"), "it came without TLS: {cookie}");
     let key = cookie.split(';').next().unwrap();
-    let asked = Request::new("GET", "/api/queues").with("cookie", key);
-    assert_eq!(served.ask(&asked).await.status, 200);
+    let request = Request::new("GET", "/api/queues").with("cookie", key);
+    assert_eq!(served.ask(&request).await.status, 200);
     let leave = Request::new("POST", "/logout").own().with("cookie", key);
     let left = served.ask(&leave).await;
     assert_eq!((left.status, left.header("set-cookie").contains("Max-Age=0")), (204, true), "also when read-only");
-    assert_eq!(served.ask(&asked).await.status, 401);
+    assert_eq!(served.ask(&request).await.status, 401);
 }
 
 #[tokio::test]
@@ -47,7 +47,7 @@ async fn behind_tls_the_cookie_is_secure() {
 }
 
 #[tokio::test]
-async fn who_guesses_waits_even_with_the_right_password() {
+async fn a_guessing_peer_is_throttled_even_with_the_right_password() {
     let fixture = Fixture::start().await;
     let (served, answer) = eventually("a sixth try before the wait is over", async || {
         let served = Served::start(dashboard(&fixture).password_hash(hash()).bearer_token(TOKEN)).await;
@@ -63,7 +63,11 @@ async fn who_guesses_waits_even_with_the_right_password() {
     assert_eq!((answer.status, answer.code().as_str(), answer.header("retry-after")), (429, "back_off", "1"));
     let with = |token: &str| Request::new("GET", "/api/queues").with("authorization", &format!("Bearer {token}"));
     assert_eq!(served.ask(&with("0123456789abcdef-wrong")).await.status, 403, "tokens are counted apart");
-    assert_eq!(served.ask(&with(TOKEN)).await.status, 200, "a program is not locked out by who guesses passwords");
+    assert_eq!(
+        served.ask(&with(TOKEN)).await.status,
+        200,
+        "a program is not locked out by a client that guesses passwords"
+    );
     // The wait ends.
     eventually("the password is looked at", async || (log_in(&served, PASSWORD).await.status == 204).then_some(()))
         .await;
@@ -92,7 +96,7 @@ async fn many_guesses_at_once_are_as_many() {
 }
 
 #[tokio::test]
-async fn the_log_tells_who_changed_what_and_who_guessed_and_no_secret() {
+async fn the_log_names_each_change_and_each_failed_login_and_no_secret() {
     let log = Log::keep();
     let fixture = Fixture::start().await;
     fixture.seed_pending(&["t1"]).await;
@@ -168,21 +172,25 @@ async fn futures<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T
 }
 
 #[tokio::test]
-async fn a_trusted_header_lets_in_and_without_it_nobody_is() {
+async fn a_trusted_header_lets_in_and_a_request_without_it_is_refused() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture).trusted_header("X-Forwarded-User")).await;
-    let asked = Request::new("GET", "/api/queues");
-    assert_eq!(served.ask(&asked).await.status, 401);
-    assert_eq!(served.ask(&asked.clone().with("x-forwarded-user", "")).await.status, 401);
-    assert_eq!(served.ask(&asked.clone().with("x-forwarded-user", "ann")).await.status, 200);
-    let mut twice = asked.with("x-forwarded-user", "ann");
+    let request = Request::new("GET", "/api/queues");
+    assert_eq!(served.ask(&request).await.status, 401);
+    assert_eq!(served.ask(&request.clone().with("x-forwarded-user", "")).await.status, 401);
+    assert_eq!(served.ask(&request.clone().with("x-forwarded-user", "ann")).await.status, 200);
+    let mut twice = request.with("x-forwarded-user", "ann");
     twice.headers.push(("X-Forwarded-User".to_owned(), "root".to_owned()));
     let answer = served.ask(&twice).await;
-    assert_eq!((answer.status, answer.code().as_str()), (403, "wrong_login"), "a proxy that adds to what it is sent");
+    assert_eq!(
+        (answer.status, answer.code().as_str()),
+        (403, "wrong_login"),
+        "a proxy that adds to the header of a client"
+    );
 }
 
 #[tokio::test]
-async fn a_page_leads_to_the_login_and_a_program_is_told() {
+async fn a_page_redirects_to_the_login_and_the_api_answers_401() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture).password_hash(hash()).mount("/jobs")).await;
     let page = Request::new("GET", "/jobs/queues/a%2Fb?state=retry").with("accept", "text/html,*/*");
@@ -191,14 +199,14 @@ async fn a_page_leads_to_the_login_and_a_program_is_told() {
         (answer.status, answer.header("location")),
         (303, "/jobs/login?next=%2Fjobs%2Fqueues%2Fa%252Fb%3Fstate%3Dretry")
     );
-    let told = served.get("/jobs/api/queues").await;
-    assert_eq!((told.status, told.code().as_str()), (401, "no_login"));
+    let answer = served.get("/jobs/api/queues").await;
+    assert_eq!((answer.status, answer.code().as_str()), (401, "no_login"));
 }
 
 #[test]
 fn no_secret_is_ever_shown() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let fixture = runtime.block_on(Fixture::start());
-    let shown = format!("{:?}", dashboard(&fixture).password_hash(hash()).bearer_token(TOKEN));
-    assert!(!shown.contains(TOKEN) && !shown.contains("argon2"), "{shown}");
+    let debug = format!("{:?}", dashboard(&fixture).password_hash(hash()).bearer_token(TOKEN));
+    assert!(!debug.contains(TOKEN) && !debug.contains("argon2"), "{debug}");
 }

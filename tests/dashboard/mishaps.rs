@@ -55,9 +55,9 @@ async fn more_than_an_archive_keeps_is_archived_only_on_confirmation() {
     let served = Served::start(dashboard(&t)).await;
     let bulk = "/queues/default/bulk";
 
-    let (status, told) = post(&served, bulk, json!({ "action": "archive", "state": "scheduled", "all": true })).await;
-    let message = told["error"]["message"].as_str().unwrap();
-    assert_eq!(status, 409, "{told}");
+    let (status, answer) = post(&served, bulk, json!({ "action": "archive", "state": "scheduled", "all": true })).await;
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert_eq!(status, 409, "{answer}");
     assert!(message.contains("keeps 100 tasks and holds 1, so the 41 oldest would be deleted"), "{message}");
     let ids: Vec<String> = (0..100).map(|n| format!("t{n:03}")).collect();
     let picked = json!({ "action": "archive", "state": "scheduled", "ids": ids });
@@ -71,11 +71,11 @@ async fn more_than_an_archive_keeps_is_archived_only_on_confirmation() {
     }
 
     let meant = json!({ "action": "archive", "state": "scheduled", "all": true, "beyond_archive": true });
-    let (status, told) = post(&served, bulk, meant).await;
-    assert_eq!((status, &told["changed"]), (200, &json!(140)), "{told}");
+    let (status, answer) = post(&served, bulk, meant).await;
+    assert_eq!((status, &answer["changed"]), (200, &json!(140)), "{answer}");
     assert!(
-        told["message"].as_str().unwrap().contains("The archive keeps 100: a worker will delete the 41 oldest"),
-        "{told}"
+        answer["message"].as_str().unwrap().contains("The archive keeps 100: a worker will delete the 41 oldest"),
+        "{answer}"
     );
     t.enqueue(task("late")).await;
     let page = served.get("/queues/default/tasks/late").await.body;
@@ -83,51 +83,51 @@ async fn more_than_an_archive_keeps_is_archived_only_on_confirmation() {
 }
 
 #[tokio::test]
-async fn all_are_no_more_than_were_asked_about() {
+async fn all_are_at_most_those_that_were_confirmed() {
     let t = Fixture::start().await;
     for n in 0..5 {
         t.enqueue(task(&format!("t{n}")).after(HOUR)).await;
     }
     let served = Served::start(dashboard(&t)).await;
     let wanted = json!({ "action": "delete", "state": "scheduled", "all": true, "most": 3 });
-    let (_, told) = post(&served, "/queues/default/bulk", wanted).await;
+    let (_, answer) = post(&served, "/queues/default/bulk", wanted).await;
     assert_eq!(
-        (&told["changed"], &told["treated"], &told["left"], &told["more"]),
+        (&answer["changed"], &answer["treated"], &answer["left"], &answer["more"]),
         (&json!(3), &json!(3), &json!(2), &json!(false)),
-        "{told}"
+        "{answer}"
     );
     assert_eq!(scheduled(t.broker()).await, 2);
 }
 
 #[tokio::test]
-async fn what_has_moved_since_it_was_seen_is_left_and_told() {
+async fn a_task_that_has_moved_since_it_was_listed_is_left_and_reported() {
     let t = Fixture::start().await;
     t.seed_retry("moved", HOUR).await;
     t.seed_retry("stayed", HOUR).await;
     client(&t).inspector().run("default", "moved").await.unwrap();
     let served = Served::start(dashboard(&t)).await;
-    let told_of = "it is pending now, not retry";
+    let reason = "it is pending now, not retry";
 
     let picked = json!({ "action": "delete", "state": "retry", "ids": ["moved", "stayed"] });
-    let (status, told) = post(&served, "/queues/default/bulk", picked).await;
-    assert_eq!((status, &told["changed"]), (200, &json!(1)), "{told}");
-    assert_eq!(told["refused"][0]["id"], "moved", "{told}");
-    assert!(told["refused"][0]["message"].as_str().unwrap().contains(told_of), "{told}");
+    let (status, answer) = post(&served, "/queues/default/bulk", picked).await;
+    assert_eq!((status, &answer["changed"]), (200, &json!(1)), "{answer}");
+    assert_eq!(answer["refused"][0]["id"], "moved", "{answer}");
+    assert!(answer["refused"][0]["message"].as_str().unwrap().contains(reason), "{answer}");
     assert_eq!((t.state_of("moved").await, t.state_of("stayed").await), (Some(TaskState::Pending), None));
 
     // A task's own page behaves alike, and sends the state that it shows.
     let page = served.get("/queues/default/tasks/moved").await.body;
     assert!(page.contains("{&quot;state&quot;:&quot;pending&quot;}"), "{page}");
     for verb in ["run", "archive", "delete"] {
-        let (status, told) =
+        let (status, answer) =
             post(&served, &format!("/queues/default/tasks/moved/{verb}"), json!({ "state": "retry" })).await;
-        assert_eq!(status, 409, "{verb}: {told}");
-        assert!(told["error"]["message"].as_str().unwrap().contains(told_of), "{told}");
+        assert_eq!(status, 409, "{verb}: {answer}");
+        assert!(answer["error"]["message"].as_str().unwrap().contains(reason), "{answer}");
     }
-    let (status, told) = post(&served, "/queues/default/tasks/moved/cancel", json!({})).await;
+    let (status, answer) = post(&served, "/queues/default/tasks/moved/cancel", json!({})).await;
     assert!(
-        status == 409 && told["error"]["message"].as_str().unwrap().contains("there is no run to cancel"),
-        "{told}"
+        status == 409 && answer["error"]["message"].as_str().unwrap().contains("there is no run to cancel"),
+        "{answer}"
     );
     assert_eq!(t.state_of("moved").await, Some(TaskState::Pending));
 }
@@ -146,11 +146,11 @@ async fn a_payload_of_the_default_codec_is_not_replaced_by_text() {
     let old = double::job(7).task_id("t1").enqueue(&client(&t)).await.unwrap();
     // A dashboard without the job.
     let served = Served::start(dashboard(&t)).await;
-    let (status, told) = post(&served, "/queues/default/tasks/t1/edit", json!({ "payload": "8" })).await;
-    assert_eq!(status, 409, "{told}");
+    let (status, answer) = post(&served, "/queues/default/tasks/t1/edit", json!({ "payload": "8" })).await;
+    assert_eq!(status, 409, "{answer}");
     assert!(
-        told["error"]["message"].as_str().unwrap().contains("which only the program of `mishap:double` can write"),
-        "{told}"
+        answer["error"]["message"].as_str().unwrap().contains("which only the program of `mishap:double` can write"),
+        "{answer}"
     );
     assert_eq!(client(&t).inspector().task("default", "t1").await.unwrap().payload, old.payload);
 }
@@ -195,12 +195,15 @@ async fn arguments_of_other_programs_are_shown_found_and_edited_by_their_shape()
     assert!(served.found("q=4711").await.is_empty());
     let edit =
         async |arguments| post(&served, "/queues/default/tasks/t1/edit", json!({ "arguments": arguments })).await;
-    let (status, told) = edit(json!({ "to": "bob", "iban": 7, "pin": "1" })).await;
-    assert!(status == 400 && told.to_string().contains("`iban`: expected a text, found a number; write {"), "{told}");
-    let (status, told) = edit(json!({ "to": "bob", "iban": "DE01", "pin": "***" })).await;
-    assert!(status == 400 && told.to_string().contains("write it anew"), "{told}");
-    let (status, told) = edit(json!({ "to": "bob", "iban": "DE01", "pin": "0815" })).await;
-    assert_eq!(status, 200, "{told}");
+    let (status, answer) = edit(json!({ "to": "bob", "iban": 7, "pin": "1" })).await;
+    assert!(
+        status == 400 && answer.to_string().contains("`iban`: expected a text, found a number; write {"),
+        "{answer}"
+    );
+    let (status, answer) = edit(json!({ "to": "bob", "iban": "DE01", "pin": "***" })).await;
+    assert!(status == 400 && answer.to_string().contains("write it anew"), "{answer}");
+    let (status, answer) = edit(json!({ "to": "bob", "iban": "DE01", "pin": "0815" })).await;
+    assert_eq!(status, 200, "{answer}");
     let read = |job: &mut transfer| assert_eq!((job.iban.as_str(), job.pin.expose().as_str()), ("DE01", "0815"));
     client(&t).inspector().edit::<transfer>("default", "t1", read).await.unwrap();
 
@@ -304,9 +307,9 @@ async fn one_broken_key_hides_no_task_and_no_periodic_entry() {
     for part in ["report:broken", "report:whole", "cannot be read"] {
         assert!(page.body.contains(part), "{part} is missing in {}", page.body);
     }
-    let told = served.get("/api/periodic").await;
-    assert_eq!(told.status, 200, "{}", told.body);
-    let told = told.json();
-    assert!(told["entries"][0]["error"].is_string() && told["entries"][0]["paused"].is_null(), "{told}");
-    assert!(told["entries"][1]["error"].is_null() && told["entries"][1]["paused"] == false, "{told}");
+    let answer = served.get("/api/periodic").await;
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let answer = answer.json();
+    assert!(answer["entries"][0]["error"].is_string() && answer["entries"][0]["paused"].is_null(), "{answer}");
+    assert!(answer["entries"][1]["error"].is_null() && answer["entries"][1]["paused"] == false, "{answer}");
 }

@@ -8,27 +8,27 @@ use super::Fixture;
 use crate::dashboard::stage::{Request, Served, dashboard};
 
 #[tokio::test]
-async fn the_nodes_are_told_with_their_facts() {
+async fn the_nodes_are_listed_with_their_facts() {
     let fixture = Fixture::real_time().await;
     fixture.seed_pending(&["t1"]).await;
     let served = Served::start(dashboard(&fixture)).await;
     // A busy broker may answer too late to be shown, or so late that its clock seems to be off.
-    let told = eventually("the node is told, with a clock that is right", async || {
-        let told = served.get("/api/broker/nodes").await.json();
-        told["nodes"][0]["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000).then_some(told)
+    let answer = eventually("the node is listed, with a clock that is right", async || {
+        let answer = served.get("/api/broker/nodes").await.json();
+        answer["nodes"][0]["ahead_ms"].as_i64().is_some_and(|ahead| ahead.abs() < 5000).then_some(answer)
     })
     .await;
-    let node = &told["nodes"][0];
+    let node = &answer["nodes"][0];
     assert!(
         node["version"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())),
-        "{told}"
+        "{answer}"
     );
     assert!(!node["address"].as_str().unwrap().is_empty());
     if fixture.broker().kind() == "redis" {
-        assert!(node["facts"]["memory"]["used_memory"].is_string() && node["slow_calls"].is_array(), "{told}");
+        assert!(node["facts"]["memory"]["used_memory"].is_string() && node["slow_calls"].is_array(), "{answer}");
     } else {
-        assert_eq!(node["facts"]["integrity"]["quick_check"], "ok", "{told}");
-        assert!(node["facts"]["file"]["bytes"].is_string() && node["slow_calls"].is_null(), "{told}");
+        assert_eq!(node["facts"]["integrity"]["quick_check"], "ok", "{answer}");
+        assert!(node["facts"]["file"]["bytes"].is_string() && node["slow_calls"].is_null(), "{answer}");
     }
     // A second request at once is answered from the cache: an answer is valid for five seconds.
     let answers = eventually("two answers within the time for which one holds", async || {

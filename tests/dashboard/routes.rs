@@ -38,7 +38,7 @@ const ATTACKS: &[Attack] = &[
         expected: |route| (route.access != Access::Public).then_some(403),
     },
     Attack {
-        name: "a session that nobody opened",
+        name: "a session that was never opened",
         change: |request| request.without("authorization").with("cookie", "asynq_session=0123456789abcdef"),
         expected: |route| (route.access != Access::Public).then_some(401),
     },
@@ -86,7 +86,7 @@ const ATTACKS: &[Attack] = &[
         expected: |_| Some(413),
     },
     Attack {
-        name: "with ten megabytes that nobody sends",
+        name: "with ten megabytes that never come",
         change: |request| request.with("content-length", &TEN_MEGABYTES.to_string()),
         expected: |_| Some(413),
     },
@@ -109,7 +109,7 @@ const ATTACKS: &[Attack] = &[
         expected: |route| of_changes(route, 400),
     },
     Attack {
-        name: "with what the route does not know",
+        name: "with a field that the route does not know",
         change: |request| request.body("{\"__proto__\": {\"action\": \"delete\"}}"),
         // A logout takes nothing and reads nothing.
         expected: |route| of_changes(route, 400).filter(|_| route.path != "/logout"),
@@ -162,21 +162,21 @@ fn locked(fixture: &Fixture) -> Dashboard {
 
 /// All stored data, with the state of the entry, which dumps of Redis leave out.
 async fn everything(fixture: &Fixture, entry: &str) -> String {
-    let kept = fixture.broker().entry(&default_queue(), &EntryId::from_wire(entry)).await.unwrap();
-    format!("{}{kept:?}", fixture.store.dump())
+    let state = fixture.broker().entry(&default_queue(), &EntryId::from_wire(entry)).await.unwrap();
+    format!("{}{state:?}", fixture.store.dump())
 }
 
 /// Asserts that no other site may read, run or frame anything.
-fn check_headers(answer: &Answer, what: &str) {
-    assert!(!answer.headers.keys().any(|name| name.starts_with("access-control-")), "{what}: {answer:?}");
+fn check_headers(answer: &Answer, call: &str) {
+    assert!(!answer.headers.keys().any(|name| name.starts_with("access-control-")), "{call}: {answer:?}");
     let policy = answer.header("content-security-policy");
     for part in ["default-src 'none'", "script-src 'self'", "frame-ancestors 'none'", "base-uri 'none'"] {
-        assert!(policy.contains(part), "{what}: {policy}");
+        assert!(policy.contains(part), "{call}: {policy}");
     }
-    assert!(!policy.contains("unsafe-"), "{what}: {policy}");
-    assert_eq!(answer.header("x-content-type-options"), "nosniff", "{what}");
-    assert_eq!(answer.header("referrer-policy"), "no-referrer", "{what}");
-    assert_eq!(answer.header("x-frame-options"), "DENY", "{what}");
+    assert!(!policy.contains("unsafe-"), "{call}: {policy}");
+    assert_eq!(answer.header("x-content-type-options"), "nosniff", "{call}");
+    assert_eq!(answer.header("referrer-policy"), "no-referrer", "{call}");
+    assert_eq!(answer.header("x-frame-options"), "DENY", "{call}");
 }
 
 #[tokio::test]
@@ -195,15 +195,15 @@ async fn no_attack_on_any_route_changes_anything() {
                 served = Served::start(locked(&fixture)).await;
             }
             let Some(expected) = (attack.expected)(route) else { continue };
-            let what = format!("{} {} {}", attack.name, route.method, route.path);
+            let call = format!("{} {} {}", attack.name, route.method, route.path);
             let answer = served.ask(&(attack.change)(good(route, &entry))).await;
-            assert_eq!(answer.status, expected, "{what}: {answer:?}");
+            assert_eq!(answer.status, expected, "{call}: {answer:?}");
             if !answer.headers.is_empty() && answer.headers.contains_key("content-security-policy") {
-                check_headers(&answer, &what);
+                check_headers(&answer, &call);
             } else {
-                assert_eq!(expected, 431, "only a head that is too large is refused before us: {what}");
+                assert_eq!(expected, 431, "only a head that is too large is refused before us: {call}");
             }
-            assert_eq!(everything(&fixture, &entry).await, before, "{what}");
+            assert_eq!(everything(&fixture, &entry).await, before, "{call}");
             cells += 1;
         }
     }
@@ -211,7 +211,7 @@ async fn no_attack_on_any_route_changes_anything() {
 }
 
 #[tokio::test]
-async fn every_route_does_what_it_is_for_when_it_is_asked_properly() {
+async fn every_route_answers_a_proper_request() {
     for route in locked(&Fixture::start().await).routes() {
         let fixture = Fixture::start().await;
         let furnished = furnish(&fixture).await;
@@ -222,23 +222,23 @@ async fn every_route_does_what_it_is_for_when_it_is_asked_properly() {
         }
         let served = Served::start(locked(&fixture)).await;
         let before = everything(&fixture, &entry).await;
-        let what = format!("{} {}", route.method, route.path);
+        let call = format!("{} {}", route.method, route.path);
         if route.path == "/events" {
             // The stream does not end; another case tests its events.
             assert_eq!(served.status(&good(&route, &entry)).await, 200);
             continue;
         }
         let answer = served.ask(&good(&route, &entry)).await;
-        assert!(matches!(answer.status, 200 | 204), "{what}: {answer:?}");
-        check_headers(&answer, &what);
+        assert!(matches!(answer.status, 200 | 204), "{call}: {answer:?}");
+        check_headers(&answer, &call);
         let changed = everything(&fixture, &entry).await != before;
         // A request to cancel goes to workers and is not stored.
         let changes =
             route.access == Access::Write && !route.path.ends_with("/cancel") && !route.path.ends_with("/resume");
-        assert_eq!(changed, changes, "{what}");
+        assert_eq!(changed, changes, "{call}");
         assert!(
             answer.body.len() < 100_000 || route.path.starts_with("/assets"),
-            "{what}: {} bytes",
+            "{call}: {} bytes",
             answer.body.len()
         );
     }

@@ -15,7 +15,7 @@ pub(crate) struct Version {
 }
 
 pub(crate) struct Change {
-    pub(crate) what: &'static str,
+    pub(crate) name: &'static str,
     pub(crate) codec: &'static str,
     pub(crate) before: Version,
     pub(crate) after: Version,
@@ -28,7 +28,7 @@ pub(crate) struct Change {
 /// Each change has two jobs, `$postcard` and `$json`, in two versions. The arguments stand with the values that are
 /// enqueued, and a run is shown as a tuple of its arguments; `of_json` is for JSON where the result differs, as it has no shape.
 macro_rules! changes {
-    ($($what:literal $postcard:ident $json:ident
+    ($($name:literal $postcard:ident $json:ident
         before [$($old_option:tt)*] ($($(#[$old_meta:meta])* $old:ident: $old_type:ty = $old_value:expr),* $(,)?)
         after [$($new_option:tt)*] ($($(#[$new_meta:meta])* $new:ident: $new_type:ty = $new_value:expr),* $(,)?)
         forward $forward:expr $(, of_json $json_forward:expr)?, rollback $rollback:expr $(, of_json $json_rollback:expr)?;
@@ -48,8 +48,8 @@ macro_rules! changes {
 
         fn changes() -> Vec<Change> {
             vec![$(
-                changes!(@change $what, "postcard" $postcard $postcard ($($old = $old_value),*) ($($new = $new_value),*) $forward, $rollback),
-                changes!(@change $what, "json" $postcard $json ($($old = $old_value),*) ($($new = $new_value),*)
+                changes!(@change $name, "postcard" $postcard $postcard ($($old = $old_value),*) ($($new = $new_value),*) $forward, $rollback),
+                changes!(@change $name, "json" $postcard $json ($($old = $old_value),*) ($($new = $new_value),*)
                     changes!(@last $forward $(, $json_forward)?), changes!(@last $rollback $(, $json_rollback)?)),
             )*]
         }
@@ -63,11 +63,11 @@ macro_rules! changes {
             Ok(())
         }
     };
-    (@change $what:expr, $codec:literal $module:ident $job:ident
+    (@change $name:expr, $codec:literal $module:ident $job:ident
         ($($old:ident = $old_value:expr),*) ($($new:ident = $new_value:expr),*) $forward:expr, $rollback:expr
     ) => {
         Change {
-            what: $what,
+            name: $name,
             codec: $codec,
             before: Version {
                 task: || $module::before::$job { $($old: $old_value),* }.into(),
@@ -372,8 +372,8 @@ async fn play<S: Store>(changes: &[Change], forward: bool, table: &mut String) -
             Became::Waits(why) => format!("waits: {why}"),
             Became::Lost(how) => format!("LOST: {how}"),
         };
-        let Change { what, codec, .. } = change;
-        let _ = writeln!(table, "{:7} {direction:8} {codec:8} {what:46} {became}{mark}", S::KIND);
+        let Change { name, codec, .. } = change;
+        let _ = writeln!(table, "{:7} {direction:8} {codec:8} {name:46} {became}{mark}", S::KIND);
     }
     wrong
 }

@@ -144,33 +144,38 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 /// The outcome of a caller, in a word.
-fn said(asked: &str, n: u64, outcome: Outcome<u64>) -> String {
+fn outcome_word(request: &str, n: u64, outcome: Outcome<u64>) -> String {
     match outcome {
         Outcome::Done(result) if result == n => "done".into(),
         Outcome::Archived(error) if error == "asked for" => "archived".into(),
         Outcome::Revoked => "revoked".into(),
         Outcome::Expired => "expired".into(),
         // The task may have been deleted before the wait began.
-        Outcome::Deleted | Outcome::Gone if asked == "delete" => "deleted".into(),
+        Outcome::Deleted | Outcome::Gone if request == "delete" => "deleted".into(),
         other => format!("{other:?} of task {n}"),
     }
 }
 
-/// Waits for the end of the task, and deletes it meanwhile if `asked` is "delete".
-async fn called(client: Client, n: u64, task: asynq_runtime::TaskInfo, asked: &'static str) -> (&'static str, String) {
+/// Waits for the end of the task, and deletes it meanwhile if `request` is "delete".
+async fn called(
+    client: Client,
+    n: u64,
+    task: asynq_runtime::TaskInfo,
+    request: &'static str,
+) -> (&'static str, String) {
     let (queue, id) = (task.queue.clone(), task.id.clone());
     let task = client.handle::<third::deliver>(task);
     let delete = async {
-        if asked == "delete" {
+        if request == "delete" {
             client.inspector().delete(queue, id).await.unwrap();
         }
     };
     let (outcome, ()) = tokio::join!(task.wait(LONG), delete);
-    (asked, said(asked, n, outcome.unwrap()))
+    (request, outcome_word(request, n, outcome.unwrap()))
 }
 
 /// The reasons of archived tasks, apart from tasks that were to be archived or expired.
-async fn archived_unasked(client: &Client, archived: u64) -> Vec<String> {
+async fn archived_unexpectedly(client: &Client, archived: u64) -> Vec<String> {
     let mut reasons = Vec::new();
     for number in 1..=usize::try_from(archived).unwrap().div_ceil(1_000) {
         let page = Page { number, size: 1_000 };
@@ -196,13 +201,13 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
         let until = tasks * (round + 1) / kills;
         // Producers are not deployed at the same moment: some have the previous version, some the next.
         let versions = [version.saturating_sub(1), version, (version + 1).min(2)];
-        let (batch, asked): (Vec<PreparedTask>, Vec<_>) =
+        let (batch, request): (Vec<PreparedTask>, Vec<_>) =
             (enqueued..until).map(|n| task(versions[n as usize % 3], n)).unzip();
         let stored = client.enqueue_many(batch).await.unwrap();
-        for ((n, asked), stored) in (enqueued..until).zip(asked).zip(stored) {
+        for ((n, request), stored) in (enqueued..until).zip(request).zip(stored) {
             let stored = stored.unwrap();
-            if asked != "work" {
-                callers.push(tokio::spawn(called(client.clone(), n, stored, asked)));
+            if request != "work" {
+                callers.push(tokio::spawn(called(client.clone(), n, stored, request)));
             }
         }
         enqueued = until;
@@ -228,18 +233,19 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
         }
     };
 
-    let archived = archived_unasked(&client, stats.archived).await;
-    let told: Vec<String> = answers.iter().map(|((asked, said), n)| format!("{asked} -> {said} {n}")).collect();
+    let archived = archived_unexpectedly(&client, stats.archived).await;
+    let counts: Vec<String> =
+        answers.iter().map(|((request, outcome_word), n)| format!("{request} -> {outcome_word} {n}")).collect();
     println!(
         "{}: {tasks} tasks of three shapes, {kills} kills: {} archived unasked, {} callers answered ({})",
         client.broker().kind(),
         archived.len(),
         answers.values().sum::<usize>(),
-        told.join(", "),
+        counts.join(", "),
     );
     assert_eq!(archived, [""; 0]);
-    for (asked, said) in answers.keys() {
-        let expected: &[_] = match *asked {
+    for (request, outcome_word) in answers.keys() {
+        let expected: &[_] = match *request {
             "fail" => &["archived"],
             "revoke" => &["revoked"],
             // A worker may have run the task before it expired.
@@ -247,7 +253,7 @@ async fn a_deploy_archives_nothing_and_answers_all(url: String) {
             "delete" => &["deleted"],
             _ => &["done"],
         };
-        assert!(expected.contains(&said.as_str()), "{asked}: {said}");
+        assert!(expected.contains(&outcome_word.as_str()), "{request}: {outcome_word}");
     }
 }
 

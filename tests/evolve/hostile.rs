@@ -39,7 +39,7 @@ fn fingerprint() -> u32 {
 async fn a_shape_of_any_kind_loses_no_task_on<S: Store>() {
     let huge = format!("{{\"v\":1,\"root\":{{\"seq\":\"{}\"}}}}", "x".repeat(300_000));
     let deep = format!("{{\"v\":1,\"root\":{}\"unseen\"{}}}", "{\"seq\":".repeat(5000), "}".repeat(5000));
-    for (kept, expected) in [
+    for (body_text, expected) in [
         ("", "run a version that knows the old shape"),
         ("not a shape", "malformed"),
         ("\u{0}\u{1}\u{2}", "malformed"),
@@ -62,17 +62,17 @@ async fn a_shape_of_any_kind_loses_no_task_on<S: Store>() {
         let task: PreparedTask = before::hostile { to: "ann".into(), n: 2 }.into();
         let payload = task.payload().to_vec();
         client.enqueue(task.task_id("a")).await.unwrap();
-        let body = kept.to_owned().into_bytes();
+        let body = body_text.to_owned().into_bytes();
         let shape = NewShape { job: "hostile".into(), fingerprint: Some(fingerprint()), body: body.into() };
         t.broker().keep_shapes(&[shape]).await.unwrap();
         let jobs = vec![JobDescriptor::of::<after::hostile>(file!(), line!())];
         let log = stage::run(t.another_broker().await, jobs, &["a".to_owned()]).await;
         let became = stage::became(t.broker(), &log, "a").await;
-        let kept = kept.get(..60).unwrap_or(kept);
-        let Became::Waits(why) = became else { panic!("{kept}: {became:?}") };
-        assert!(why.contains(expected), "{kept}: {why}");
+        let body_text = body_text.get(..60).unwrap_or(body_text);
+        let Became::Waits(why) = became else { panic!("{body_text}: {became:?}") };
+        assert!(why.contains(expected), "{body_text}: {why}");
         let waiting = t.broker().task(&default_queue(), &task_id("a")).await.unwrap().unwrap();
-        assert_eq!(waiting.payload, payload, "{kept}: its bytes are untouched");
+        assert_eq!(waiting.payload, payload, "{body_text}: its bytes are untouched");
     }
 }
 

@@ -26,25 +26,25 @@ fn check(change: &Change) -> (bool, String, Verdict) {
 }
 
 #[test]
-fn every_unsafe_change_is_stopped_with_what_to_write_and_no_other() {
+fn every_unsafe_change_is_refused_with_its_remedy_and_no_other_is() {
     let (mut table, mut wrong) = (String::new(), 0);
     for change in all() {
         let (is_safe, line, _) = check(&change);
-        let expected = change.forward.is_some() && !FOR_SOME_VALUES.contains(&(change.codec, change.what));
+        let expected = change.forward.is_some() && !FOR_SOME_VALUES.contains(&(change.codec, change.name));
         let is_right =
             is_safe == expected && (is_safe || line.contains(": needs ") || line.contains("looks like a rename"));
         wrong += usize::from(!is_right);
         let mark = if is_right { "" } else { "  <-- WRONG" };
-        table.push_str(&format!("{:8} {:46} {line}{mark}\n", change.codec, change.what));
+        table.push_str(&format!("{:8} {:46} {line}{mark}\n", change.codec, change.name));
     }
     println!("{table}");
     assert_eq!(wrong, 0, "{table}");
 }
 
 #[test]
-fn each_verdict_says_what_to_write() {
+fn each_verdict_names_its_remedy() {
     let find =
-        |what: &str, codec: &str| check(&all().into_iter().find(|c| c.what == what && c.codec == codec).unwrap());
+        |name: &str, codec: &str| check(&all().into_iter().find(|c| c.name == name && c.codec == codec).unwrap());
     let (_, line, verdict) = find("an argument without a default is added", "postcard");
     assert_eq!(verdict, Verdict::NeedsDefault("from".into()));
     assert_eq!(
@@ -56,7 +56,7 @@ fn each_verdict_says_what_to_write() {
 }
 
 #[test]
-fn renamed_removed_moved_and_new_jobs_are_told() {
+fn renamed_removed_moved_and_new_jobs_are_reported() {
     mod before {
         use asynq_runtime::prelude::*;
 
@@ -111,7 +111,7 @@ fn renamed_removed_moved_and_new_jobs_are_told() {
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told_with_its_line() {
+fn a_file_that_cannot_be_read_is_reported_with_its_line() {
     let error = JobsLock::parse("# fine\n\nnot json\n").unwrap_err().to_string();
     assert!(error.starts_with("line 3 of jobs.lock cannot be read: ") && error.contains("jobs --lock"), "{error}");
     let shape = r#"{"job":"a","queue":"q","codec":"json","shape":"x","document":"{}"}"#;

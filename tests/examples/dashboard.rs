@@ -49,7 +49,7 @@ fn a_worker_has_a_dashboard_that_knows_its_jobs_and_an_endpoint_for_metrics() {
 }
 
 #[test]
-fn one_worker_of_many_tells_the_numbers_of_queues() {
+fn one_worker_of_many_exports_the_numbers_of_queues() {
     let folder = tempdir().unwrap();
     let environment = [("ASYNQ_METRICS_QUEUES", "true")];
     for (args, environment) in
@@ -65,12 +65,12 @@ fn one_worker_of_many_tells_the_numbers_of_queues() {
 }
 
 #[test]
-fn a_workers_dashboard_is_told_by_the_environment_and_refuses_to_be_open_to_all() {
+fn a_workers_dashboard_is_configured_by_the_environment_and_refuses_to_be_open_to_all() {
     let folder = tempdir().unwrap();
     let (at, token) = (folder.path(), folder.path().join("token"));
     std::fs::write(&token, format!("{TOKEN}\n")).unwrap();
     let (status, output) = Program::start("dashboard", at, &["--dashboard", "0.0.0.0:0"], &[]).end();
-    assert!(!status.success() && output.contains("open to everybody"), "{output}");
+    assert!(!status.success() && output.contains("open to every client"), "{output}");
     let environment = [
         ("ASYNQ_DASHBOARD", "0.0.0.0:0"),
         ("ASYNQ_DASHBOARD_TOKEN_FILE", token.to_str().unwrap()),

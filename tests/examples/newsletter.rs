@@ -86,7 +86,7 @@ fn killed_and_finished(url: &str) -> String {
     for to in mailbox.taken() {
         *taken.entry(to).or_default() += 1;
     }
-    assert_eq!(taken.len(), 60, "somebody was left out");
+    assert_eq!(taken.len(), 60, "a subscriber was left out");
     for to in settled {
         assert_eq!(taken[&to], 1, "{to} was settled and got the letter again");
     }
@@ -94,7 +94,7 @@ fn killed_and_finished(url: &str) -> String {
 }
 
 #[test]
-fn ctrl_c_finishes_what_runs_and_keeps_what_waits() {
+fn ctrl_c_finishes_running_tasks_and_keeps_waiting_ones() {
     let folder = tempdir().unwrap();
     let list = list(folder.path(), 60);
     let mailbox = Mailbox::start(20);
@@ -153,9 +153,10 @@ fn settled(folder: &Path, url: &str) -> HashSet<String> {
     })
 }
 
-fn number(table: &str, what: &str) -> usize {
-    let line = table.lines().find(|line| line.starts_with(what)).unwrap_or_else(|| panic!("no {what:?} in:\n{table}"));
-    line[what.len()..].trim().split(' ').next().unwrap().parse().unwrap()
+fn number(table: &str, label: &str) -> usize {
+    let line =
+        table.lines().find(|line| line.starts_with(label)).unwrap_or_else(|| panic!("no {label:?} in:\n{table}"));
+    line[label.len()..].trim().split(' ').next().unwrap().parse().unwrap()
 }
 
 fn messages(folder: &Path) -> BTreeMap<String, String> {

@@ -49,9 +49,9 @@ impl Program {
 
     /// Waits for the end; returns the exit status and the whole output.
     pub(crate) fn end(mut self) -> (ExitStatus, String) {
-        let said = self.output.all();
+        let output = self.output.all();
         let end = || self.child.try_wait().expect("the program can be waited for");
-        (eventually_blocking("the program ends, as its output did", end), said)
+        (eventually_blocking("the program ends, as its output did", end), output)
     }
 }
 
@@ -65,16 +65,16 @@ impl Drop for Program {
 /// Runs an example, asserts its success and returns its output.
 pub(crate) fn run(name: &str, folder: &Path, args: &[&str], environment: &[(&str, &str)]) -> String {
     let (status, output) = Program::start(name, folder, args, environment).end();
-    assert!(status.success(), "{name} {args:?} ended with {status}; it said:\n{output}");
+    assert!(status.success(), "{name} {args:?} ended with {status}; it printed:\n{output}");
     output
 }
 
 /// The lines of a program, from both its streams.
 #[derive(Clone, Default)]
-struct Output(Arc<(Mutex<Said>, Condvar)>);
+struct Output(Arc<(Mutex<State>, Condvar)>);
 
 #[derive(Default)]
-struct Said {
+struct State {
     lines: VecDeque<String>,
     open: usize,
 }
@@ -94,25 +94,25 @@ impl Output {
     }
 
     fn wait_for(&self, text: &str) -> String {
-        let (said, changed) = &*self.0;
-        let found = |said: &Said| said.lines.iter().find(|line| line.contains(text)).cloned();
-        let (said, _) = changed
-            .wait_timeout_while(said.lock().unwrap(), PATIENCE, |said| found(said).is_none() && said.open > 0)
+        let (state, changed) = &*self.0;
+        let found = |state: &State| state.lines.iter().find(|line| line.contains(text)).cloned();
+        let (state, _) = changed
+            .wait_timeout_while(state.lock().unwrap(), PATIENCE, |state| found(state).is_none() && state.open > 0)
             .unwrap();
-        found(&said).unwrap_or_else(|| panic!("no line with {text:?} in:\n{}", joined(&said)))
+        found(&state).unwrap_or_else(|| panic!("no line with {text:?} in:\n{}", joined(&state)))
     }
 
     /// All lines, once both streams have ended.
     fn all(&self) -> String {
-        let (said, changed) = &*self.0;
-        let (said, late) = changed.wait_timeout_while(said.lock().unwrap(), WHOLE, |said| said.open > 0).unwrap();
-        assert!(!late.timed_out(), "the program does not end; it said:\n{}", joined(&said));
-        joined(&said)
+        let (state, changed) = &*self.0;
+        let (state, late) = changed.wait_timeout_while(state.lock().unwrap(), WHOLE, |state| state.open > 0).unwrap();
+        assert!(!late.timed_out(), "the program does not end; it printed:\n{}", joined(&state));
+        joined(&state)
     }
 }
 
-fn joined(said: &Said) -> String {
-    said.lines.iter().fold(String::new(), |text, line| text + line + "\n")
+fn joined(state: &State) -> String {
+    state.lines.iter().fold(String::new(), |text, line| text + line + "\n")
 }
 
 /// The compiled example. `cargo test` builds examples only if it is not told which tests to run, so this builds them once more:
@@ -132,9 +132,9 @@ fn executable(name: &str) -> PathBuf {
         cargo.arg("--target-dir").arg(profile.parent().expect("a profile is in a target folder"));
         cargo.current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
         // Some build scripts (ring's) watch variables that cargo sets for a test; with these set, cargo runs the scripts again.
-        let told = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
+        let prefixes = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_BIN_", "CARGO_CRATE_", "CARGO_PRIMARY_"];
         for (name, _) in std::env::vars_os() {
-            if name.to_str().is_some_and(|name| told.iter().any(|prefix| name.starts_with(prefix))) {
+            if name.to_str().is_some_and(|name| prefixes.iter().any(|prefix| name.starts_with(prefix))) {
                 cargo.env_remove(name);
             }
         }

@@ -33,7 +33,7 @@ fn hello_is_the_first_program_of_the_readme() {
 }
 
 #[test]
-fn hello_enqueues_answers_works_and_leaves_when_told() {
+fn hello_enqueues_answers_works_and_leaves_on_a_signal() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     run("hello", at, &["enqueue", "send_email", r#"{"to":"ann@example.com","subject":"Hi"}"#], &[]);
@@ -124,7 +124,7 @@ fn options_are_the_jobs_unless_the_call_says_otherwise() {
 }
 
 #[test]
-fn an_error_says_what_becomes_of_its_task() {
+fn an_error_decides_the_outcome_of_its_task() {
     on_both_brokers(
         "retry_and_skip",
         &["fine is done", "throttled is done", "missing is archived: 404", "withdrawn: Revoked"],
@@ -180,8 +180,8 @@ fn a_failed_task_waits_as_its_job_or_the_server_says() {
 
 #[test]
 fn a_task_that_is_too_late_is_archived() {
-    let told = ["refused: invalid option `expires`", "code 4711 to ann", "bob's code was not sent"];
-    on_both_brokers("expires", &told);
+    let expected = ["refused: invalid option `expires`", "code 4711 to ann", "bob's code was not sent"];
+    on_both_brokers("expires", &expected);
 }
 
 #[test]
@@ -198,7 +198,7 @@ fn progress_and_results_show_while_the_job_runs() {
 }
 
 #[test]
-fn each_failure_and_each_day_is_told() {
+fn each_failure_and_each_day_is_printed() {
     let newest_first = [
         "given up: the number has changed",
         "attempt 3: the number has changed",
@@ -254,7 +254,7 @@ fn a_semaphore_limits_all_workers_together() {
 }
 
 #[test]
-fn what_goes_on_is_one_value() {
+fn the_statistics_are_one_value() {
     on_both_brokers(
         "statistics",
         &[
@@ -288,7 +288,7 @@ fn layers_wrap_attempts_and_enqueues() {
 }
 
 #[test]
-fn hooks_are_told_of_the_start_of_failures_and_of_the_end() {
+fn hooks_run_at_the_start_at_failures_and_at_the_end() {
     let lines = ["about to start", "archived after 0 failures", "retry after 0 failures", "draining"];
     on_both_brokers("hooks", &lines);
     let folder = tempdir().unwrap();
@@ -298,7 +298,7 @@ fn hooks_are_told_of_the_start_of_failures_and_of_the_end() {
 }
 
 #[test]
-fn a_raw_handler_runs_what_no_job_names() {
+fn a_raw_handler_runs_types_that_no_job_names() {
     let lines =
         ["typed: 80 pixels", "any image: image:blur with {\"by\":3}", "crop, trace abc", "the result is cropped"];
     on_both_brokers("raw_handler", &lines);
@@ -306,7 +306,7 @@ fn a_raw_handler_runs_what_no_job_names() {
 
 #[test]
 fn tenants_are_served_as_they_appear_one_task_at_a_time_each() {
-    on_both_brokers("queue_patterns", &["imports", "nobody has anything left"]);
+    on_both_brokers("queue_patterns", &["imports", "no tenant has a task left"]);
     let folder = tempdir().unwrap();
     let output = run("queue_patterns", folder.path(), &[], &[]);
     assert!(output.matches(" imports ").count() == 6 && !output.contains("twice at a time"), "{output}");
@@ -326,7 +326,7 @@ fn a_queue_has_no_more_tasks_at_a_time_than_its_limit() {
 }
 
 #[test]
-fn a_program_enqueues_what_another_one_runs() {
+fn a_program_enqueues_tasks_that_another_one_runs() {
     let folder = tempdir().unwrap();
     let at = folder.path();
     let producer = Program::start("contract", at, &[], &[]);
@@ -364,7 +364,7 @@ fn a_worker_runs_the_jobs_that_were_chosen() {
 }
 
 #[test]
-fn a_program_is_told_of_its_brokers_health() {
+fn a_program_learns_of_its_brokers_health() {
     on_both_brokers("health_check", &["the broker answers"]);
 }
 

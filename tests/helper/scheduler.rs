@@ -18,9 +18,9 @@ struct Standing;
 impl Visit for Standing {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         if field.name() == "message" {
-            let said = format!("{value:?}");
+            let message = format!("{value:?}");
             for word in ["leads", "follows"] {
-                if said == format!("this scheduler {word}") {
+                if message == format!("this scheduler {word}") {
                     println!("{word}");
                 }
             }

@@ -38,16 +38,16 @@ fn numbers(report: BulkReport) -> [u64; 4] {
 }
 
 #[tokio::test]
-async fn all_are_changed_in_slices_that_are_told() {
+async fn all_are_changed_in_slices_whose_progress_is_reported() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     scheduled(&t, 250).await;
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let ear = told.clone();
+    let progress = Arc::new(Mutex::new(Vec::new()));
+    let progress_log = progress.clone();
     let bulk = inspector.run_all("default", TaskState::Scheduled);
-    let report = bulk.on_progress(move |p| ear.lock().unwrap().push((p.done, p.total))).await.unwrap();
+    let report = bulk.on_progress(move |p| progress_log.lock().unwrap().push((p.done, p.total))).await.unwrap();
     assert_eq!(numbers(report), [250, 0, 0, 0]);
-    assert_eq!(*told.lock().unwrap(), [(0, 250), (100, 250), (200, 250), (250, 250)]);
+    assert_eq!(*progress.lock().unwrap(), [(0, 250), (100, 250), (200, 250), (250, 250)]);
     let queue = inspector.queue("default").await.unwrap();
     assert_eq!((queue.pending, queue.scheduled), (250, 0));
 
@@ -73,7 +73,7 @@ async fn tasks_that_come_meanwhile_are_left_and_counted() {
 }
 
 #[tokio::test]
-async fn what_was_begun_goes_on_after_a_broker_failed() {
+async fn a_started_change_goes_on_after_a_broker_failed() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     scheduled(&t, 150).await;
@@ -108,13 +108,13 @@ async fn an_archive_that_cannot_keep_all_is_left_as_it_is_unless_that_is_allowed
 }
 
 #[tokio::test]
-async fn what_an_archive_keeps_is_what_its_servers_say_and_is_told_before_anything_is_changed() {
+async fn the_limit_of_an_archive_is_that_of_its_servers_and_is_reported_before_a_change() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     scheduled(&t, 120).await;
     t.seed_archived("old").await;
     let room = inspector.archive_room("default").await.unwrap();
-    assert_eq!((room.archived, room.limit), (1, 10_000), "nobody lives who says otherwise");
+    assert_eq!((room.archived, room.limit), (1, 10_000), "no living server has another limit");
     for (number, queue, rules) in [
         (1, "default", vec![("*", 50), ("low", 5)]),
         (2, "def*", vec![("low", 5), ("default", 200)]),

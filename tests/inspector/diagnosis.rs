@@ -10,7 +10,7 @@ use asynq_tests::{Need, Store as _, default_queue, task_id};
 use super::Fixture;
 
 #[tokio::test]
-async fn the_nodes_of_a_broker_are_told_with_their_versions() {
+async fn the_nodes_of_a_broker_are_listed_with_their_versions() {
     let t = Fixture::real_time().await;
     let nodes = Inspector::new(t.shared()).nodes().await.unwrap();
     assert_eq!(nodes.len(), 1);

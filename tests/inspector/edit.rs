@@ -94,7 +94,7 @@ async fn raw_bytes_move_a_lock_of_the_whole_payload_and_keep_any_other() {
 
     mail::job("ann", "Hi").task_id("t2").enqueue(&client).await.unwrap();
     inspector.edit_raw("default", "t2", r#"{"to":"bob","subject":"Hi"}"#).await.unwrap();
-    assert_eq!(holder(&client, "ann").await.as_deref(), Some("t2"), "nobody here knows how it was made");
+    assert_eq!(holder(&client, "ann").await.as_deref(), Some("t2"), "this program does not know how it was made");
 }
 
 #[tokio::test]
@@ -116,7 +116,7 @@ async fn every_state_but_active_and_completed_can_be_edited() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_edited_is_told_apart() {
+async fn reasons_against_an_edit_are_distinguished() {
     let (t, client, inspector) = world().await;
     t.enqueue(task("other")).await;
     let error = inspector.edit::<mail>("default", "other", |_| ()).await.unwrap_err();
@@ -198,8 +198,8 @@ async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
         let reader = inspector.argument_reader([(&*task.r#type, &task.payload[..])]).await;
         reader.read(&task.r#type, None, &task.payload)
     };
-    let shown = serde_json::json!({ "to": "ann", "cents": 700, "pin": "***", "note": null });
-    assert_eq!(read().await, Some(Ok(shown.clone())));
+    let arguments = serde_json::json!({ "to": "ann", "cents": 700, "pin": "***", "note": null });
+    assert_eq!(read().await, Some(Ok(arguments.clone())));
 
     let edit = async |json: serde_json::Value| inspector.edit_arguments("default", "t1", &json).await;
     let error = edit(serde_json::json!({ "to": "bob", "cents": "700", "pin": "1" })).await.unwrap_err();
@@ -208,13 +208,13 @@ async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
         "the arguments do not fit `edit:transfer`: `cents`: expected an integer from 0 to 18446744073709551615, found a text; \
          write {to: str, cents: u64, pin: str, note: str?}"
     );
-    let error = edit(shown).await.unwrap_err();
+    let error = edit(arguments).await.unwrap_err();
     assert!(error.to_string().contains("`pin`: a secret is shown as ***"), "{error}");
     edit(serde_json::json!({ "to": "bob", "cents": 800, "pin": "0815", "note": "rent" })).await.unwrap();
     inspector
         .edit::<transfer>("default", "t1", |job| {
             let read = (job.to.as_str(), job.cents, job.pin.expose().as_str(), job.note.as_deref());
-            assert_eq!(read, ("bob", 800, "0815", Some("rent")), "the worker reads what was written");
+            assert_eq!(read, ("bob", 800, "0815", Some("rent")), "the worker reads the written payload");
         })
         .await
         .unwrap();

@@ -22,7 +22,7 @@ fn ids(tasks: Vec<TaskInfo>) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn pages_follow_each_other_and_hold_30_unless_told() {
+async fn pages_follow_each_other_and_hold_30_by_default() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     let all: Vec<String> = (0..70).map(|n| format!("t{n:02}")).collect();
@@ -36,7 +36,7 @@ async fn pages_follow_each_other_and_hold_30_unless_told() {
 }
 
 #[tokio::test]
-async fn a_page_that_cannot_be_is_told_with_what_can() {
+async fn an_invalid_page_is_refused_with_the_valid_range() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     t.seed_pending(&["t1"]).await;

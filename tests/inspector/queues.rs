@@ -12,7 +12,7 @@ use asynq_tests::{Build as _, done, retry, task};
 use super::Fixture;
 
 #[tokio::test]
-async fn every_queue_is_told_by_name_with_its_numbers() {
+async fn every_queue_is_listed_by_name_with_its_numbers() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     assert_eq!(inspector.queues().await.unwrap(), []);
@@ -21,13 +21,13 @@ async fn every_queue_is_told_by_name_with_its_numbers() {
     }
     t.advance(Duration::from_secs(3));
     let queues = inspector.queues().await.unwrap();
-    let told: Vec<_> = queues.iter().map(|q| (q.name.as_str(), q.size, q.pending, q.latency.as_secs())).collect();
-    assert_eq!(told, [("default", 2, 2, 3), ("low", 1, 1, 3)]);
+    let rows: Vec<_> = queues.iter().map(|q| (q.name.as_str(), q.size, q.pending, q.latency.as_secs())).collect();
+    assert_eq!(rows, [("default", 2, 2, 3), ("low", 1, 1, 3)]);
     assert_eq!(inspector.queue("low").await.unwrap(), queues[1]);
 }
 
 #[tokio::test]
-async fn queues_of_other_programs_are_readable_whatever_their_names() {
+async fn queues_of_other_programs_are_readable_under_any_name() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     for name in ["a{b}", "with space", "{", "ünï"] {
@@ -55,7 +55,7 @@ async fn a_pause_stops_dequeues_until_it_is_lifted() {
 }
 
 #[tokio::test]
-async fn the_history_tells_days_today_first() {
+async fn the_history_lists_days_today_first() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     let run = t.seed_active("t1").await;
@@ -64,8 +64,8 @@ async fn the_history_tells_days_today_first() {
     let run = t.seed_active("t2").await;
     t.settle(&run, retry(Duration::from_secs(60), "boom")).await;
     let days = inspector.history("default", 3).await.unwrap();
-    let told: Vec<_> = days.iter().map(|day| (day.date.to_string(), day.processed, day.failed)).collect();
-    assert_eq!(told, [("2030-01-03".into(), 1, 1), ("2030-01-02".into(), 1, 0), ("2030-01-01".into(), 0, 0)]);
+    let rows: Vec<_> = days.iter().map(|day| (day.date.to_string(), day.processed, day.failed)).collect();
+    assert_eq!(rows, [("2030-01-03".into(), 1, 1), ("2030-01-02".into(), 1, 0), ("2030-01-01".into(), 0, 0)]);
     assert_eq!(inspector.history("default", 1000).await.unwrap().len(), 90, "no longer than they are kept");
     let error = inspector.history("default", 0).await.unwrap_err();
     assert_eq!(error.to_string(), "invalid `days`: it must be at least 1");
@@ -110,7 +110,7 @@ async fn calls(inspector: &Inspector, queue: &str) -> Vec<(&'static str, Option<
 }
 
 #[tokio::test]
-async fn a_queue_that_is_not_there_is_told_by_every_call() {
+async fn a_missing_queue_is_an_error_of_every_call() {
     let t = Fixture::start().await;
     t.seed_pending(&["t1"]).await;
     for (call, error) in calls(&Inspector::new(t.shared()), "none").await {
@@ -138,7 +138,7 @@ async fn a_blank_name_is_refused_by_every_call() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_gone_is_told_by_every_call() {
+async fn a_lost_broker_is_an_error_of_every_call() {
     let t = Fixture::start().await;
     let broker = t.another_broker().await;
     let inspector = Inspector::new(broker.clone());

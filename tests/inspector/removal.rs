@@ -42,7 +42,7 @@ async fn a_dry_run_counts_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn force_deletes_everything_of_the_queue_and_tells_how_far_it_is() {
+async fn force_deletes_everything_of_the_queue_and_reports_its_progress() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     t.seed_completed("c", 3600).await;
@@ -56,13 +56,13 @@ async fn force_deletes_everything_of_the_queue_and_tells_how_far_it_is() {
     t.enqueue(grouped).await;
     t.enqueue(task("neighbour").in_queue("other")).await;
 
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let ear = told.clone();
+    let progress = Arc::new(Mutex::new(Vec::new()));
+    let progress_log = progress.clone();
     let removal = inspector.delete_queue("default", Force::Yes);
-    let removed = removal.on_progress(move |p| ear.lock().unwrap().push((p.done, p.total))).await.unwrap();
+    let removed = removal.on_progress(move |p| progress_log.lock().unwrap().push((p.done, p.total))).await.unwrap();
     assert_eq!((removed.tasks, removed.ghosts), (154, 0));
-    let told = told.lock().unwrap().clone();
-    assert!(told.is_sorted() && told.last() == Some(&(154, 154)) && told.len() > 4, "{told:?}");
+    let progress = progress.lock().unwrap().clone();
+    assert!(progress.is_sorted() && progress.last() == Some(&(154, 154)) && progress.len() > 4, "{progress:?}");
 
     let left: Vec<_> = inspector.queues().await.unwrap().into_iter().map(|q| (q.name.to_string(), q.size)).collect();
     assert_eq!(left, [("other".to_owned(), 1)]);

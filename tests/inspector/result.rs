@@ -45,7 +45,7 @@ async fn a_result_comes_back_as_it_was_returned() {
 }
 
 #[tokio::test]
-async fn what_another_program_kept_is_read_by_the_codec_of_the_job() {
+async fn a_result_of_another_program_is_read_by_the_codec_of_the_job() {
     let t = Fixture::start().await;
     let client = Client::new(t.shared());
     t.seed_completed("t1", 60).await;
@@ -57,7 +57,7 @@ async fn what_another_program_kept_is_read_by_the_codec_of_the_job() {
 async fn a_job_without_a_result_has_one_as_soon_as_it_is_completed() {
     let t = Fixture::start().await;
     let client = Client::new(t.shared());
-    let run = t.start_run(task("t1").kept(60)).await;
+    let run = t.start_run(task("t1").with_retention(60)).await;
     assert!(matches!(client.result::<silent>("t1").await, Err(ResultError::NotFinished { .. })));
     t.settle(&run, asynq_runtime::broker::Action::Complete { result: None }).await;
     client.result::<silent>("t1").await.unwrap();
@@ -66,7 +66,7 @@ async fn a_job_without_a_result_has_one_as_soon_as_it_is_completed() {
 }
 
 #[tokio::test]
-async fn what_is_missing_is_told() {
+async fn a_missing_result_is_an_error_with_its_reason() {
     let t = Fixture::start().await;
     let client = Client::new(t.shared());
     t.seed_every_state().await;
@@ -83,7 +83,7 @@ async fn what_is_missing_is_told() {
     let error = client.result_in::<measure>("default", "completed").await.unwrap_err();
     assert_eq!(error.to_string(), "task `completed` is a `email:send`, not a `result:measure`");
 
-    let run = t.start_run(task("odd").in_queue("odd").kept(60)).await;
+    let run = t.start_run(task("odd").in_queue("odd").with_retention(60)).await;
     t.settle(&run, complete("\"text\"")).await;
     let error = client.result_in::<shared>("odd", "odd").await.unwrap_err();
     assert!(matches!(&error, ResultError::Undecodable { raw, .. } if raw == "\"text\""), "{error}");
@@ -94,7 +94,7 @@ async fn what_is_missing_is_told() {
 }
 
 #[tokio::test]
-async fn a_broker_that_is_gone_is_told() {
+async fn a_lost_broker_is_an_error() {
     let t = Fixture::start().await;
     let broker = t.another_broker().await;
     let client = Client::new(broker.clone());

@@ -72,7 +72,7 @@ async fn a_token_comes_back_when_the_deadline_has_passed() {
     t.advance(Duration::from_secs(58));
     assert!(partner.acquire(&minute(&t, "t2")).await.unwrap().is_none());
     t.advance(Duration::from_secs(5));
-    partner.acquire(&minute(&t, "t2")).await.unwrap().expect("nobody is blocked for ever").release().await.unwrap();
+    partner.acquire(&minute(&t, "t2")).await.unwrap().expect("no caller is blocked for ever").release().await.unwrap();
 }
 
 #[tokio::test]
@@ -85,17 +85,17 @@ async fn a_token_that_is_dropped_goes_back() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_gone_says_so_when_it_is_released() {
+async fn the_release_of_a_lost_token_returns_an_error() {
     let t = Fixture::start().await;
     let partner = semaphore(1);
     let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
-    assert!(t.broker().release_token("partner", &TaskId::from_wire("t1")).await.unwrap(), "by somebody else");
+    assert!(t.broker().release_token("partner", &TaskId::from_wire("t1")).await.unwrap(), "by another caller");
     let error = token.release().await.unwrap_err();
     assert!(matches!(&error, SemaphoreError::Gone { scope, id } if scope == "partner" && id == "t1"), "{error}");
 }
 
 #[tokio::test]
-async fn what_could_never_work_is_an_error() {
+async fn an_impossible_semaphore_is_an_error() {
     let t = Fixture::start().await;
     for scope in ["", " "] {
         assert!(matches!(Semaphore::new(scope, 1), Err(SemaphoreError::BlankScope)));

@@ -41,7 +41,7 @@ async fn working(t: &Fixture) {
 }
 
 #[tokio::test]
-async fn one_call_tells_queues_runs_and_servers() {
+async fn one_call_returns_queues_runs_and_servers() {
     let t = Fixture::start().await;
     t.broker().leave(t.member()).await.unwrap();
     let inspector = Inspector::new(t.shared());

@@ -46,7 +46,7 @@ async fn a_task_is_found_in_every_state() {
 }
 
 #[tokio::test]
-async fn what_can_be_run_becomes_pending_and_the_rest_says_why_not() {
+async fn a_runnable_task_becomes_pending_and_others_are_refused_with_the_reason() {
     let (_t, inspector) = every_state().await;
     for from in TaskState::ALL {
         let answer = inspector.run("default", from.as_str()).await;
@@ -68,7 +68,7 @@ async fn what_can_be_run_becomes_pending_and_the_rest_says_why_not() {
 }
 
 #[tokio::test]
-async fn what_can_be_archived_is_and_the_rest_says_why_not() {
+async fn an_archivable_task_is_archived_and_others_are_refused_with_the_reason() {
     let (_t, inspector) = every_state().await;
     for from in TaskState::ALL {
         let answer = inspector.archive("default", from.as_str()).await;
@@ -148,7 +148,7 @@ async fn a_move_that_cannot_be_changes_nothing() {
 }
 
 #[tokio::test]
-async fn failures_are_told_newest_first() {
+async fn failures_are_listed_newest_first() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     t.seed_retry("t1", Duration::from_secs(1)).await;
@@ -157,8 +157,8 @@ async fn failures_are_told_newest_first() {
     let run = t.take_one().await;
     t.settle(&run, retry(HOUR, "bang")).await;
     let failures = inspector.failures("default", "t1").await.unwrap();
-    let told: Vec<_> = failures.iter().map(|failure| (failure.number, failure.error.as_str())).collect();
-    assert_eq!(told, [(2, "bang"), (1, "boom")]);
+    let texts: Vec<_> = failures.iter().map(|failure| (failure.number, failure.error.as_str())).collect();
+    assert_eq!(texts, [(2, "bang"), (1, "boom")]);
 
     t.seed_pending(&["t2"]).await;
     assert_eq!(inspector.failures("default", "t2").await.unwrap(), [], "it never failed");
@@ -166,7 +166,7 @@ async fn failures_are_told_newest_first() {
 }
 
 #[tokio::test]
-async fn a_cancel_request_reaches_who_listens_and_ends_no_healthy_run() {
+async fn a_cancel_request_reaches_its_listeners_and_ends_no_healthy_run() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     let mut cancellations = t.broker().cancellations().await.unwrap();
@@ -174,11 +174,11 @@ async fn a_cancel_request_reaches_who_listens_and_ends_no_healthy_run() {
     assert!(inspector.cancel("t1").await.unwrap().is_empty(), "its worker lives");
     assert_eq!(cancellations.next().await.unwrap(), "t1");
     assert_eq!(state(&inspector, "t1").await, Some(TaskState::Active));
-    assert!(inspector.cancel("some-id").await.unwrap().is_empty(), "nobody knows it, as in asynq");
+    assert!(inspector.cancel("some-id").await.unwrap().is_empty(), "it is unknown, as in asynq");
 }
 
 #[tokio::test]
-async fn a_cancel_request_ends_what_nobody_runs_any_more() {
+async fn a_cancel_request_ends_a_task_that_no_worker_runs_any_more() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());
     let run = t.seed_active("t1").await;

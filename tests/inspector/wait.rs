@@ -38,7 +38,7 @@ async fn outcome(task: &Enqueued<obey>) -> Outcome<u64> {
 }
 
 #[tokio::test]
-async fn each_end_is_told_as_what_it_is() {
+async fn each_end_is_reported_by_its_kind() {
     let t = Fixture::real_time().await;
     let (client, running) = (Client::new(t.shared()), serve(&t).await);
     assert_eq!(outcome(&ask(&client, "240").await).await, Outcome::Done(240));
@@ -69,7 +69,7 @@ async fn a_task_that_is_not_started_in_time_has_expired() {
 }
 
 #[tokio::test]
-async fn a_task_that_still_runs_or_is_deleted_is_told_as_such() {
+async fn a_task_that_still_runs_or_is_deleted_is_reported_as_such() {
     let t = Fixture::real_time().await;
     let client = Client::new(t.shared());
     let task = ask(&client, "7").await;
@@ -123,7 +123,7 @@ async fn a_revoked_task_has_no_result_to_read() {
 }
 
 #[tokio::test]
-async fn a_task_without_a_job_here_is_awaited_by_what_is_known_of_it() {
+async fn a_task_without_a_job_here_is_awaited_by_its_id_and_type() {
     let t = Fixture::real_time().await;
     let (client, running) = (Client::new(t.shared()), serve(&t).await);
     let sent = ask(&client, "300").await.into_info();
@@ -134,7 +134,7 @@ async fn a_task_without_a_job_here_is_awaited_by_what_is_known_of_it() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_awaited_is_told() {
+async fn an_impossible_wait_is_an_error() {
     let t = Fixture::real_time().await;
     let client = Client::new(t.shared());
     let task = ask(&client, "1").await;
@@ -153,7 +153,7 @@ async fn what_cannot_be_awaited_is_told() {
 }
 
 #[tokio::test]
-async fn a_server_tells_when_nothing_is_left_in_its_queues() {
+async fn a_server_reports_that_its_queues_are_empty() {
     let t = Fixture::real_time().await;
     let (client, running) = (Client::new(t.shared()), serve(&t).await);
     soon(running.drained()).await.unwrap();
@@ -208,7 +208,7 @@ async fn a_handle_goes_wherever_it_is_needed() {
     assert!(format!("{task:?}").starts_with("Enqueued(TaskInfo"));
     let info: TaskInfo = task.into();
     assert_eq!(info.state, TaskState::Pending);
-    let kept = obey::job("1").retention("5m").awaited().enqueue(&client).await.unwrap();
-    assert_eq!(kept.retention, Some(Duration::from_secs(300)), "what is longer stays");
+    let info = obey::job("1").retention("5m").awaited().enqueue(&client).await.unwrap();
+    assert_eq!(info.retention, Some(Duration::from_secs(300)), "a longer retention stays");
     running.shutdown().await.unwrap();
 }

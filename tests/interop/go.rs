@@ -83,11 +83,11 @@ impl Talk {
 
 /// The output of a program, line by line.
 fn lines(output: ChildStdout) -> mpsc::Receiver<String> {
-    let (tells, said) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let _ = BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| tells.send(line));
+        let _ = BufReader::new(output).lines().map_while(Result::ok).try_for_each(|line| sender.send(line));
     });
-    said
+    receiver
 }
 
 impl Drop for Talk {

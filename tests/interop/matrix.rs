@@ -21,7 +21,7 @@ pub(crate) fn begin(step: &str) {
 }
 
 /// Writes the step's row: the pairs that passed.
-pub(crate) fn shown(step: &str, pairs: &[Pair]) {
+pub(crate) fn write_row(step: &str, pairs: &[Pair]) {
     let cells: Vec<String> = pairs.iter().map(|pair| format!("{pair}=ok")).collect();
     fs::write(row(step), format!("{step}\t{}\n", cells.join("\t"))).unwrap();
 }

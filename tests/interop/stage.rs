@@ -33,7 +33,7 @@ pub(crate) async fn with_every_pair<F: Future<Output = ()>>(step: &str, play: im
     matrix::begin(step);
     let [a, b, c, d] = Pair::ALL.map(|pair| play(Arc::clone(&stage), pair));
     tokio::join!(a, b, c, d);
-    matrix::shown(step, &Pair::ALL);
+    matrix::write_row(step, &Pair::ALL);
 }
 
 impl Stage {
@@ -114,8 +114,8 @@ impl Stage {
 
     /// Waits until the task is in `state`, asserts that both inspectors see the same, and returns that.
     pub(crate) async fn both_see(&self, queue: &str, id: &str, state: &str) -> Seen {
-        let what = format!("{queue}: {id} becomes {state}");
-        let (ours, theirs) = eventually(&what, async || {
+        let goal = format!("{queue}: {id} becomes {state}");
+        let (ours, theirs) = eventually(&goal, async || {
             let ours = self.look(Side::Rust, queue, id).await.filter(|seen| seen.state == state)?;
             let theirs = self.look(Side::Go, queue, id).await;
             // A task that moves between the two views is viewed again.
@@ -129,8 +129,8 @@ impl Stage {
 
     /// Waits until the task is gone for both sides.
     pub(crate) async fn both_miss(&self, queue: &str, id: &str) {
-        let what = format!("{queue}: {id} ends");
-        eventually(&what, async || self.look(Side::Rust, queue, id).await.is_none().then_some(())).await;
+        let goal = format!("{queue}: {id} ends");
+        eventually(&goal, async || self.look(Side::Rust, queue, id).await.is_none().then_some(())).await;
         assert_eq!(self.look(Side::Go, queue, id).await, None);
     }
 

@@ -189,7 +189,7 @@ async fn replace() {
     let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
     for side in [Side::Go, Side::Rust] {
         let queue = format!("replace-{side}");
-        let order = |what: &str| edited::job(what, "page 7").queue(&queue).process_in("1h").or_replace();
+        let order = |item: &str| edited::job(item, "page 7").queue(&queue).process_in("1h").or_replace();
         let first = order("fail").enqueue(&stage.client).await.unwrap();
         stage.both_see(&queue, first.id.as_str(), "scheduled").await;
         let second = order("succeed").retry(7).header("trace", "00-ab").enqueue(&stage.client).await.unwrap();
@@ -380,8 +380,8 @@ async fn failures_of_both() {
         let id = stage.enqueue(pair.producer, &queue, &Order::new("fail", "the oven is cold")).await;
         stage.both_see(&queue, &id, "retry").await;
         let failures = stage.client.inspector().failures(&queue, &id).await.unwrap();
-        let told: Vec<(u32, &str)> = failures.iter().map(|f| (f.number, f.error.as_str())).collect();
-        assert_eq!(told, [(1, "the oven is cold")]);
+        let texts: Vec<(u32, &str)> = failures.iter().map(|f| (f.number, f.error.as_str())).collect();
+        assert_eq!(texts, [(1, "the oven is cold")]);
     })
     .await;
 }

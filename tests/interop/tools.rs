@@ -78,7 +78,7 @@ async fn asynqmon_answers_every_get_route_over_our_data() {
 }
 
 #[tokio::test]
-async fn asynqmon_shows_our_periodic_entries_and_what_they_enqueued() {
+async fn asynqmon_shows_our_periodic_entries_and_their_tasks() {
     let Some(stage) = Stage::start().await else { skip!("{NO_GO}") };
     let task = RawTask::new("cron:a", "pa").queue("low").retry(3);
     let often = Periodic::new(CronSpec::parse("@every 1s").unwrap(), task).unwrap();
@@ -91,8 +91,8 @@ async fn asynqmon_shows_our_periodic_entries_and_what_they_enqueued() {
         entries[0].get("prev_enqueue_at").is_some().then(|| entries[0].clone())
     })
     .await;
-    let shown = json!([&entry["spec"], &entry["task_type"], &entry["task_payload"]]);
-    assert_eq!(shown, json!(["@every 1s", "cron:a", "pa"]));
+    let fields = json!([&entry["spec"], &entry["task_type"], &entry["task_payload"]]);
+    assert_eq!(fields, json!(["@every 1s", "cron:a", "pa"]));
     let path = format!("/api/scheduler_entries/{}/enqueue_events", entry["id"].as_str().unwrap());
     let event = get(&stage, &path)["events"][0].take();
     let enqueued = stage.go("task", "low", event["task_id"].as_str().unwrap());

@@ -34,7 +34,7 @@ async fn a_trace_goes_on_through_a_go_worker_that_passes_its_headers_on() {
     let at_go = go.starts(&first).await;
     assert!(at_go["headers"]["traceparent"].is_string(), "{at_go}");
     go.does(&first).await;
-    let run = eventually("our side runs what Go passed on", async || {
+    let run = eventually("our side runs the task that Go passed on", async || {
         spans.get_finished_spans().unwrap().into_iter().find(|span| span.name == "job")
     })
     .await;

@@ -87,7 +87,7 @@ impl Worker {
                 }
             }
         };
-        timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("the {} worker never said {name}", self.side))
+        timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("the {} worker never printed {name}", self.side))
     }
 
     /// Waits until the worker starts the task.

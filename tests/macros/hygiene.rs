@@ -91,7 +91,7 @@ pub async fn with_state(state: ::asynq_runtime::State<u8>) {
 }
 
 #[::core::prelude::v1::test]
-fn jobs_run_whatever_their_neighbours_are_called() {
+fn jobs_run_under_any_neighbouring_names() {
     let runtime = ::tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
     runtime.block_on(run_all());
 }

@@ -83,7 +83,7 @@ async fn an_argument_may_be_called_as_a_state_and_a_state_otherwise() {
 }
 
 #[test]
-fn a_payload_derives_what_it_is_told_to() {
+fn a_payload_derives_the_requested_traits() {
     use of_the_shop::{State, mark};
     let job = mark { state: State::Open };
     assert_eq!(job.clone(), job);

@@ -37,7 +37,7 @@ async fn a_job_runs_with_the_arguments_of_its_struct_and_stays_a_function() {
 }
 
 #[test]
-fn options_are_what_the_attribute_says() {
+fn options_are_those_of_the_attribute() {
     let seconds = |seconds| Some(Duration::from_secs(seconds));
     let JobOptions { queue, retry, timeout, deadline, unique, retention, max_crashes, .. } = greet::OPTIONS;
     assert_eq!((queue, retry, max_crashes), ("critical", 5, Some(2)));
@@ -66,7 +66,7 @@ fn gentle(retried: u32, error: &JobError) -> Duration {
 }
 
 #[test]
-fn groups_expiry_and_pauses_are_what_the_attribute_says() {
+fn groups_expiry_and_pauses_are_those_of_the_attribute() {
     let JobOptions { group, expires, unique_until, unique_extend, .. } = remark::OPTIONS;
     assert_eq!((group, expires), (Some("digest"), Some(Duration::from_secs(90))));
     assert_eq!((unique_until, unique_extend), (UniqueUntil::Success, true));
@@ -78,7 +78,7 @@ fn groups_expiry_and_pauses_are_what_the_attribute_says() {
 }
 
 #[test]
-fn a_string_parameter_takes_whatever_becomes_a_string() {
+fn a_string_parameter_takes_any_value_that_becomes_a_string() {
     let owned = String::from("ann");
     let _ = greet::job("ann", "Hi");
     let _ = greet::job(&owned, &owned);
@@ -88,7 +88,7 @@ fn a_string_parameter_takes_whatever_becomes_a_string() {
 }
 
 #[allow(dead_code)]
-fn what_enqueues_is_send(client: &Client) {
+fn the_enqueue_future_is_send(client: &Client) {
     fn is_send(_: impl Send) {}
     is_send(greet::enqueue(client, "ann", "Hi"));
     is_send(greet::enqueue_in(client, "10m", "ann", "Hi"));

@@ -75,7 +75,7 @@ on_both_brokers! {
         for expected in ["archived: on purpose", "failed, will be retried: on purpose", "invalid type: string, expected u32", "this level is looked at"] {
             assert!(lines.contains(expected), "it was not looked at: {expected} is missing");
         }
-        assert!(ids.iter().all(|id| lines.contains(id.as_str())), "every task was told of");
+        assert!(ids.iter().all(|id| lines.contains(id.as_str())), "every task was reported");
         let leak = lines.lines().find(|line| line.contains(CANARY));
         assert_eq!(leak, None);
     }

@@ -21,7 +21,7 @@ c_seconds_count 4
 ";
 
 #[test]
-fn what_is_good_is_read() {
+fn valid_metrics_are_read() {
     let families = check(GOOD).unwrap();
     assert_eq!(families["a_total"].value(&[("queue", "a\\b\"c\nd"), ("state", "x")]), Some(1.0));
     assert_eq!(families["a_total"].value(&[("queue", "b")]), Some(2500.0));
@@ -31,7 +31,7 @@ fn what_is_good_is_read() {
 }
 
 #[test]
-fn what_is_not_is_told() {
+fn invalid_metrics_are_refused() {
     for (from, to) in [
         ("# HELP b A size.\n", ""),
         ("# TYPE b gauge\n", ""),

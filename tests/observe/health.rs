@@ -17,12 +17,12 @@ async fn status(router: &Router, path: &str) -> StatusCode {
 }
 
 async fn becomes(router: &Router, expected: StatusCode) {
-    let what = format!("/readyz is {expected}");
-    eventually(&what, async || (status(router, "/readyz").await == expected).then_some(())).await;
+    let goal = format!("/readyz is {expected}");
+    eventually(&goal, async || (status(router, "/readyz").await == expected).then_some(())).await;
 }
 
 on_both_brokers! {
-    async fn a_worker_lives_is_ready_and_tells_what_goes_on(stage: &Stage) {
+    async fn a_worker_is_live_and_ready_and_serves_its_statistics(stage: &Stage) {
         let client = stage.client().await;
         client.enqueue(RawTask::new("x", "").queue("default")).await.unwrap();
         let router = observed(&client);
@@ -39,12 +39,12 @@ on_both_brokers! {
         assert_eq!((&stats["totals"]["waiting"], &stats["queues_left_out"]), (&1.into(), &0.into()));
     }
 
-    async fn statistics_are_told_in_the_words_of_go_workers_too(stage: &Stage) {
+    async fn statistics_are_served_in_the_words_of_go_workers_too(stage: &Stage) {
         let client = stage.client().await;
         let router = observed(&client);
         // One task succeeds, one fails and waits for its next attempt, and one runs on while a fourth has no worker.
-        for what in ["ends", "fails", "hangs"] {
-            client.enqueue(RawTask::new(what, "").queue("busy").task_id(what).retry(1)).await.unwrap();
+        for kind in ["ends", "fails", "hangs"] {
+            client.enqueue(RawTask::new(kind, "").queue("busy").task_id(kind).retry(1)).await.unwrap();
         }
         client.enqueue(RawTask::new("x", "").queue("idle")).await.unwrap();
         let server = Server::builder(&stage.url)
@@ -89,7 +89,7 @@ async fn readiness_goes_with_the_broker_and_comes_back_and_the_process_lives_on(
     redis.kill();
     becomes(&router, StatusCode::SERVICE_UNAVAILABLE).await;
     let (_, _, text) = get(&router, "/readyz").await;
-    assert!(!text.contains("127.0.0.1"), "everybody may read it: {text}");
+    assert!(!text.contains("127.0.0.1"), "any client may read it: {text}");
     assert_eq!(status(&router, "/healthz").await, StatusCode::OK);
     assert_eq!(status(&router, "/stats").await, StatusCode::SERVICE_UNAVAILABLE);
     redis.restart();
@@ -110,13 +110,13 @@ async fn many_questions_cost_the_broker_few() {
     becomes(&router, StatusCode::OK).await;
     let mut is_late = false;
     for _ in 0..300 {
-        let asked = Instant::now();
+        let sent_at = Instant::now();
         let status = status(&router, "/readyz").await;
-        // Where a Redis did not answer within two seconds, that is told until it is asked again.
-        is_late = status != StatusCode::OK && (is_late || asked.elapsed() >= Duration::from_secs(2));
+        // Where a Redis did not answer within two seconds, that is reported until the next ping.
+        is_late = status != StatusCode::OK && (is_late || sent_at.elapsed() >= Duration::from_secs(2));
         assert!(status == StatusCode::OK || is_late, "{status}");
     }
     let allowed = 1 + began.elapsed().as_secs();
-    let asked = pings() - before;
-    assert!(asked >= 1 && asked <= allowed, "{asked} of 300 questions reached the broker, {allowed} may");
+    let reached = pings() - before;
+    assert!(reached >= 1 && reached <= allowed, "{reached} of 300 questions reached the broker, {allowed} may");
 }

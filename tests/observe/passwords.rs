@@ -19,14 +19,14 @@ const ENCODED: &str = "p%40ss%2Fkanarek%3A77%3F%23";
 const CANARY: &str = "kanarek";
 
 #[track_caller]
-fn is_clean(what: &str, text: &str) {
+fn is_clean(label: &str, text: &str) {
     for form in [PASSWORD, ENCODED, CANARY, "%6banarek"] {
-        assert!(!text.contains(form), "{what} shows the password: {text}");
+        assert!(!text.contains(form), "{label} shows the password: {text}");
     }
 }
 
 /// The complete text of an error, with its causes.
-fn told(error: &(dyn Error + 'static)) -> String {
+fn text_of(error: &(dyn Error + 'static)) -> String {
     let mut text = format!("{error} {error:?} {error:#?}");
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -68,10 +68,10 @@ async fn no_error_about_a_url_shows_its_password() {
     let seen = Seen::all();
     for url in bad_urls() {
         let error = Client::connect(&url).await.expect_err(&url);
-        is_clean(&url, &told(&error));
+        is_clean(&url, &text_of(&error));
         let builder = Server::builder(&url);
         is_clean(&url, &format!("{builder:?} {builder:#?}"));
-        is_clean(&url, &told(&builder.build().await.expect_err(&url)));
+        is_clean(&url, &text_of(&builder.build().await.expect_err(&url)));
     }
     is_clean("the log", &seen.lines());
 }
@@ -86,7 +86,7 @@ async fn neither_a_wrong_password_nor_the_right_one_is_shown() {
     let wrong = format!("redis://jobs:{ENCODED}x@127.0.0.1:{}/0", redis.port());
     let error = Client::connect(&wrong).await.unwrap_err();
     assert!(error.is_denied(), "{error}");
-    is_clean("a wrong password", &told(&error));
+    is_clean("a wrong password", &text_of(&error));
 
     let right = format!("redis://jobs:{ENCODED}@127.0.0.1:{}/0", redis.port());
     let server = Server::builder(&right).state(Client::connect(&right).await.unwrap()).build().await.unwrap();
@@ -110,8 +110,8 @@ async fn neither_a_wrong_password_nor_the_right_one_is_shown() {
         .exec(&mut redis.connection())
         .unwrap();
     redis::cmd("CLIENT").arg("KILL").arg("USER").arg("jobs").exec(&mut redis.connection()).unwrap();
-    let error = client.inspector().queues().await.expect_err("nobody is let in any more");
-    is_clean("a lost password", &told(&error));
+    let error = client.inspector().queues().await.expect_err("no client is let in any more");
+    is_clean("a lost password", &text_of(&error));
     let _ = running.shutdown().await;
     assert!(seen.lines().contains("serving"), "it was not looked at");
     is_clean("the log", &seen.lines());

@@ -67,7 +67,7 @@ fn is_in_time(families: &Families) -> bool {
 }
 
 on_both_brokers! {
-    async fn a_scrape_has_asynqs_names_and_what_the_program_measured(stage: &Stage) {
+    async fn a_scrape_has_asynqs_names_and_the_programs_own_metrics(stage: &Stage) {
         let client = stage.client().await;
         let router = observed(&client);
         client.enqueue(measured::job(false).queue("later").process_in("1h")).await.unwrap();
@@ -127,7 +127,7 @@ async fn rarely() -> JobResult {
 
 /// An alert about late ticks also sees a job whose first tick never comes.
 #[tokio::test]
-async fn a_periodic_job_has_a_last_tick_from_the_moment_in_which_it_is_planned() {
+async fn a_periodic_job_has_a_last_tick_as_soon_as_it_is_planned() {
     let entry = |key: &str, spec: &str| Periodic::new(spec.parse().unwrap(), rarely::job()).unwrap().key(key);
     let scheduler = asynq_cron::service().without_linked();
     let scheduler = scheduler.entry(entry("a", "@yearly")).entry(entry("b", "@every 24h"));
@@ -138,8 +138,8 @@ async fn a_periodic_job_has_a_last_tick_from_the_moment_in_which_it_is_planned()
     let running = server.build().await.unwrap().start().await.unwrap();
     let (name, job) = ("asynq_last_tick_timestamp_seconds", [("type", "rarely")]);
     let families = scraped(&router, |families| has(families, name, &job)).await;
-    let told = value(&families, name, &job);
-    assert!((began..began + 3_600.0).contains(&told), "{told} since {began}");
+    let timestamp = value(&families, name, &job);
+    assert!((began..began + 3_600.0).contains(&timestamp), "{timestamp} since {began}");
     running.shutdown().await.unwrap();
 }
 
@@ -191,7 +191,7 @@ mod timing {
     const PROMETHEUS_WAITS: f64 = 10.0;
 
     #[tokio::test]
-    async fn a_broker_that_is_away_is_told_and_what_the_program_measured_is_there() {
+    async fn a_lost_broker_is_reported_and_the_programs_own_metrics_are_there() {
         let mut redis = RedisServer::start(Persistence::Always);
         let client = Client::connect(&redis.url()).await.unwrap();
         // The first dashboard of a process starts the measurements.
@@ -214,16 +214,18 @@ mod timing {
         redis::cmd("SADD").arg("asynq:queues").arg(&names).exec(&mut redis.connection()).unwrap();
         let client = patient::client(&redis.url()).await;
         let router = observed(&client);
-        let shown = |families: &Families| families["asynq_queue_size"].samples.len();
+        let queues_read = |families: &Families| families["asynq_queue_size"].samples.len();
         let late = |families: &Families| value(families, "asynq_queues_unread", &[("reason", "late")]) as usize;
         let first = scrape(&router).await;
         let took = value(&first, "asynq_scrape_seconds", &[]);
-        eprintln!("{} of 10,000 queues in {took:.2} s", shown(&first));
+        eprintln!("{} of 10,000 queues in {took:.2} s", queues_read(&first));
         assert!(took < PROMETHEUS_WAITS, "{took} s");
         assert_eq!(value(&first, "asynq_queues", &[]), 10_000.0);
-        assert_eq!(shown(&first) + late(&first), 10_000);
+        assert_eq!(queues_read(&first) + late(&first), 10_000);
         // The next scrape begins with the queues that were late, and still shows the known numbers of the others.
-        let more = scraped(&router, |families| shown(families) > shown(&first) || shown(families) == 10_000).await;
+        let more =
+            scraped(&router, |families| queues_read(families) > queues_read(&first) || queues_read(families) == 10_000)
+                .await;
         assert_eq!(value(&more, "asynq_queues_unread", &[("reason", "failed")]), 0.0);
     }
 }

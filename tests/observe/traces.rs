@@ -55,7 +55,7 @@ fn fresh(name: &str) -> String {
 }
 
 on_both_brokers! {
-    async fn an_enqueue_its_runs_and_what_they_enqueue_are_one_trace(stage: &Stage) {
+    async fn an_enqueue_its_runs_and_their_enqueues_are_one_trace(stage: &Stage) {
         let (seen, running) = (Seen::all(), serving(stage).await);
         let (parent, child, began) = (fresh("parent"), fresh("child"), Instant::now());
         let request = tracing::info_span!("request", of = %parent);
@@ -74,8 +74,8 @@ on_both_brokers! {
         assert_eq!(children[0].span_context.trace_id(), requests[0].span_context.trace_id());
         assert_eq!(children[0].parent_span_id, attempts[1].span_context.span_id(), "the child is of the second attempt");
 
-        let told: Vec<_> = ["type", "queue", "attempt", "outcome"].map(|name| field(&attempts[0], name)).into();
-        assert_eq!(told, ["traced", "default", "1", "retry"]);
+        let attributes: Vec<_> = ["type", "queue", "attempt", "outcome"].map(|name| field(&attempts[0], name)).into();
+        assert_eq!(attributes, ["traced", "default", "1", "retry"]);
         assert_eq!((field(&attempts[1], "attempt"), field(&attempts[1], "outcome")), ("2".into(), "done".into()));
         let waited: u128 = field(&attempts[0], "wait_ms").parse().unwrap();
         assert!(waited <= began.elapsed().as_millis(), "{waited} ms");

@@ -142,7 +142,7 @@ async fn a_slot_that_moves_twenty_times_under_load_loses_nothing_and_doubles_not
     assert_eq!(lost(&all, &history), [] as [&String; 0], "lost");
     assert_eq!(history.repeated(), [], "doubled");
     assert_eq!(history.ends().len(), all.len());
-    assert!(history.lines.iter().all(|line| line.retried == 0), "a move is no failure of a task");
+    assert!(history.lines.iter().all(|line| line.retried == 0), "a move is not a failure of a task");
     println!(
         "cluster: a slot moved {ROUNDS} times in {took:?} under load: {} tasks, 0 lost, 0 doubled; {} enqueues were made \
          again, the longest took {:?}",
@@ -167,7 +167,7 @@ impl Death {
     }
 
     /// The last moment at which a worker can have asked for a run that the dead primary assigned.
-    fn last_taken(&self) -> DateTime<Utc> {
+    fn last_write(&self) -> DateTime<Utc> {
         self.latest + BELIEVED_ALIVE
     }
 }
@@ -180,12 +180,14 @@ fn had_a_reason(history: &History, id: &str, deaths: &[Death]) -> bool {
     iter::zip(&starts, &starts[1..]).all(|(run, next)| {
         let ended = lines().filter(|line| line.fence == run.fence).map(|line| line.at).max().unwrap_or(run.at);
         deaths.iter().any(|death| {
-            run.asked_for() <= death.last_taken() && ended >= death.earliest - UNREPLICATED && next.at >= death.earliest
+            run.requested_at() <= death.last_write()
+                && ended >= death.earliest - UNREPLICATED
+                && next.at >= death.earliest
         })
     })
 }
 
-fn check_failovers(what: &str, report: &ProducerReport, history: &History, deaths: &[Death], away: &[Duration]) {
+fn check_failovers(title: &str, report: &ProducerReport, history: &History, deaths: &[Death], away: &[Duration]) {
     assert_eq!(lost(&report.safe, history), [] as [&String; 0], "lost although a replica had confirmed it");
     let repeated = history.repeated();
     for (id, _) in &repeated {
@@ -193,9 +195,9 @@ fn check_failovers(what: &str, report: &ProducerReport, history: &History, death
         let why = "was not in flight when a primary died and ran again";
         assert!(had_a_reason(history, id, deaths), "{id} {why}: deaths {deaths:?}, {lines:#?}");
     }
-    assert!(history.lines.iter().all(|line| line.retried == 0), "a failover is no failure of a task");
+    assert!(history.lines.iter().all(|line| line.retried == 0), "a failover is not a failure of a task");
     println!(
-        "{what}: primary killed {} time(s) under load, away for {away:?}: {} tasks confirmed by a replica, 0 lost; {} more \
+        "{title}: primary killed {} time(s) under load, away for {away:?}: {} tasks confirmed by a replica, 0 lost; {} more \
          unconfirmed, {} of them lost; {} ran again, all in flight then; {} enqueues were made again",
         deaths.len(),
         report.safe.len(),
@@ -211,8 +213,9 @@ async fn until_work_goes_on(world: &World, death: Death) -> Duration {
     eventually("work goes on after the failover", async || {
         let history = world.history();
         let ended = |id: &str| history.ends().contains_key(id);
-        let given = |at: DateTime<Utc>| at > death.last_taken();
-        let begun = history.lines.iter().filter(|line| line.event == Event::Start && given(line.asked_for()));
+        let assigned_later = |at: DateTime<Utc>| at > death.last_write();
+        let begun =
+            history.lines.iter().filter(|line| line.event == Event::Start && assigned_later(line.requested_at()));
         let begun: Vec<_> = begun.filter(|line| ended(&line.id)).collect();
         let first = begun.iter().map(|line| line.at - death.latest).min()?;
         (begun.len() > CONCURRENCY).then(|| first.to_std().unwrap_or_default())

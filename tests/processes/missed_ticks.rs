@@ -98,9 +98,9 @@ async fn restored(
         None
     })
     .await;
-    eventually("what is saved", async || is_saved_at(&stored(&client).await).then_some(())).await;
+    eventually("missed ticks that are saved", async || is_saved_at(&stored(&client).await).then_some(())).await;
     ::redis::cmd("SAVE").query::<()>(&mut redis.connection()).unwrap();
-    let acknowledged = eventually("what is lost", async || {
+    let acknowledged = eventually("missed ticks that are lost", async || {
         let stored = stored(&client).await;
         is_lost_at(&stored).then_some(stored)
     })

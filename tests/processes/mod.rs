@@ -1,5 +1,5 @@
 //! Stories of whole processes: workers are real processes, killed and stopped as an operating system does it.
-#![allow(clippy::unwrap_used)] // a story that cannot be told is a failed test
+#![allow(clippy::unwrap_used)] // a step that fails is a failed test
 
 mod aggregation;
 mod broker_outage;

@@ -8,9 +8,9 @@ use crate::processes::world::{Worker, World};
 const INNOCENTS: usize = 500;
 
 /// Replaces each worker that has ended, until `is_so` holds; returns the number of workers that ended.
-async fn with_workers(world: &World, workers: &mut [Worker], what: &str, is_so: impl AsyncFn(usize) -> bool) -> usize {
+async fn with_workers(world: &World, workers: &mut [Worker], goal: &str, is_so: impl AsyncFn(usize) -> bool) -> usize {
     let mut deaths = 0;
-    eventually(what, async || {
+    eventually(goal, async || {
         for worker in workers.iter_mut() {
             if worker.has_ended() {
                 deaths += 1;

@@ -26,7 +26,7 @@ use tokio::{
 const SCHEDULERS: usize = 5;
 const ENTRIES: usize = 4;
 /// The longest promised time without a leader: the lease of 3 s, and a second.
-const HAND_OVER: Duration = Duration::from_secs(4);
+const TAKEOVER: Duration = Duration::from_secs(4);
 
 /// The length of the run, which ends when both counts are reached.
 #[derive(Clone, Copy)]
@@ -42,7 +42,7 @@ impl Length {
     fn from_env() -> Self {
         let read = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
         let (ticks, faults) = (read("SCHEDULER_TICKS"), read("SCHEDULER_FAULTS"));
-        let hand_over = if faults.is_some() { HAND_OVER } else { PATIENCE };
+        let hand_over = if faults.is_some() { TAKEOVER } else { PATIENCE };
         Self { ticks: ticks.unwrap_or(12), faults: faults.unwrap_or(3), hand_over }
     }
 }
@@ -81,18 +81,18 @@ impl SharedBroker {
     fn is_locked(&self) -> bool {
         let Some(file) = self.file() else { return false };
         let connection = rusqlite::Connection::open(file).unwrap();
-        connection.busy_timeout(HAND_OVER).unwrap();
+        connection.busy_timeout(TAKEOVER).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE; ROLLBACK").is_err()
     }
 }
 
 /// A connection to Redis that can be cut.
-struct Line {
+struct Proxy {
     open: watch::Sender<bool>,
     port: u16,
 }
 
-impl Line {
+impl Proxy {
     async fn to(redis: u16) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -120,18 +120,18 @@ impl Line {
 
 struct Scheduler {
     child: Child,
-    line: Option<Line>,
+    proxy: Option<Proxy>,
     /// Whether this scheduler leads, and the time of its last message about that.
     leadership: Arc<Mutex<(bool, Instant)>>,
 }
 
 impl Scheduler {
     async fn start(broker: &SharedBroker, election: bool) -> Self {
-        let line = match broker {
-            SharedBroker::Redis(server) => Some(Line::to(server.port()).await),
+        let proxy = match broker {
+            SharedBroker::Redis(server) => Some(Proxy::to(server.port()).await),
             SharedBroker::Sqlite(_) => None,
         };
-        let url = line.as_ref().map_or_else(|| broker.url(), |line| format!("redis://127.0.0.1:{}/0", line.port));
+        let url = proxy.as_ref().map_or_else(|| broker.url(), |proxy| format!("redis://127.0.0.1:{}/0", proxy.port));
         let mut child = Command::new(env!("CARGO_BIN_EXE_helper"))
             .arg("scheduler")
             .env("ASYNQ_URL", url)
@@ -142,15 +142,15 @@ impl Scheduler {
             .spawn()
             .unwrap();
         let leadership = Arc::new(Mutex::new((false, Instant::now())));
-        let (said, output) = (Arc::clone(&leadership), child.stdout.take().unwrap());
+        let (state, output) = (Arc::clone(&leadership), child.stdout.take().unwrap());
         thread::spawn(move || {
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if line == "leads" || line == "follows" {
-                    *said.lock().unwrap_or_else(PoisonError::into_inner) = (line == "leads", Instant::now());
+                    *state.lock().unwrap_or_else(PoisonError::into_inner) = (line == "leads", Instant::now());
                 }
             }
         });
-        Self { child, line, leadership }
+        Self { child, proxy, leadership }
     }
 
     fn leads(&self) -> Option<Instant> {
@@ -193,13 +193,13 @@ impl Arrived {
 }
 
 /// The leader after a fault.
-enum Heir {
+enum Takeover {
     /// Another scheduler, so long after the fault.
-    Took(Duration),
+    After(Duration),
     /// A scheduler that had taken the lead before the fault.
-    Had,
+    Earlier,
     /// No scheduler can lead: the stopped one holds the lock of the file.
-    Held,
+    Locked,
 }
 
 /// Runs five schedulers through faults and counts the ticks that arrive.
@@ -227,7 +227,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
     eventually("ticks of every entry arrive", async || (arrived.spans().len() == ENTRIES).then_some(())).await;
     let begun = arrived.spans();
 
-    let (mut faults, mut kinds, mut hand_overs, mut held) = (0, [0; 3], Vec::new(), 0);
+    let (mut faults, mut kinds, mut takeovers, mut locked) = (0, [0; 3], Vec::new(), 0);
     let done =
         |arrived: &Arrived| arrived.spans().iter().all(|(entry, span)| span.1 - begun[entry].0 >= length.ticks as i64);
     while faults < length.faults || !done(&arrived) {
@@ -242,7 +242,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
         })
         .await;
         let struck = Instant::now();
-        let kind = match (faults % 3, &schedulers[leader].line) {
+        let kind = match (faults % 3, &schedulers[leader].proxy) {
             // The connection of a process to its file cannot be cut.
             (2, None) => 1,
             (kind, _) => kind,
@@ -251,31 +251,31 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
             0 => schedulers[leader].child.kill().unwrap(),
             1 => schedulers[leader].signal("STOP"),
             _ => {
-                schedulers[leader].line.as_ref().unwrap().open.send_replace(false);
+                schedulers[leader].proxy.as_ref().unwrap().open.send_replace(false);
             }
         }
         *schedulers[leader].leadership.lock().unwrap() = (false, struck);
         faults += 1;
         kinds[kind] += 1;
         if election {
-            let heir = eventually("another scheduler leads", async || {
+            let takeover = eventually("another scheduler leads", async || {
                 let others = schedulers.iter().enumerate().filter(|(at, _)| *at != leader);
                 let leads: Vec<_> = others.filter_map(|(_, other)| other.leads()).collect();
                 if let Some(since) = leads.iter().filter(|&&since| since >= struck).min() {
-                    return Some(Heir::Took(*since - struck));
+                    return Some(Takeover::After(*since - struck));
                 }
-                let is_late = struck.elapsed() > HAND_OVER;
+                let is_late = struck.elapsed() > TAKEOVER;
                 match leads.is_empty() {
                     // The harmed scheduler had lost the lead before the fault, and had not said so yet.
-                    false => Some(Heir::Had),
-                    true => (is_late && kind == 1 && broker.is_locked()).then_some(Heir::Held),
+                    false => Some(Takeover::Earlier),
+                    true => (is_late && kind == 1 && broker.is_locked()).then_some(Takeover::Locked),
                 }
             })
             .await;
-            match heir {
-                Heir::Took(after) => hand_overs.push(after),
-                Heir::Held => held += 1,
-                Heir::Had => {}
+            match takeover {
+                Takeover::After(after) => takeovers.push(after),
+                Takeover::Locked => locked += 1,
+                Takeover::Earlier => {}
             }
         }
         tokio::time::sleep(Duration::from_millis(pause)).await;
@@ -283,7 +283,7 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
             0 => schedulers[leader] = Scheduler::start(&broker, election).await,
             1 => schedulers[leader].signal("CONT"),
             _ => {
-                schedulers[leader].line.as_ref().unwrap().open.send_replace(true);
+                schedulers[leader].proxy.as_ref().unwrap().open.send_replace(true);
             }
         }
         if !election && kind != 0 {
@@ -307,30 +307,30 @@ async fn story(broker: SharedBroker, election: bool, length: Length) {
         .collect();
     assert_eq!(doubled, [], "ticks fired more than once");
     assert_eq!(missed, [], "ticks that never fired");
-    hand_overs.sort();
-    let p99 = hand_overs.get(hand_overs.len().saturating_sub(1).min(hand_overs.len() * 99 / 100)).copied();
+    takeovers.sort();
+    let p99 = takeovers.get(takeovers.len().saturating_sub(1).min(takeovers.len() * 99 / 100)).copied();
     let [killed, stopped, cut] = kinds;
     println!(
         "schedulers: {} ticks of {ENTRIES} entries, {faults} faults ({killed} killed, {stopped} stopped, {cut} cut off), \
          election {election}: 0 missed, 0 doubled, hand-over p99 {p99:?}, longest {:?}, \
-         {held} stopped with the file's lock",
+         {locked} stopped with the file's lock",
         all.len(),
-        hand_overs.last(),
+        takeovers.last(),
     );
     let most = (stopped / 10).max(2);
-    assert!(held <= most, "{held} of {stopped} were stopped with the file's lock, at most {most} may be by chance");
-    if let Some(longest) = hand_overs.last() {
+    assert!(locked <= most, "{locked} of {stopped} were stopped with the file's lock, at most {most} may be by chance");
+    if let Some(longest) = takeovers.last() {
         assert!(*longest <= length.hand_over, "the lead was handed over after {longest:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_tick_fires_once_on_redis_whatever_happens_to_the_leader() {
+async fn every_tick_fires_once_on_redis_through_any_failure_of_the_leader() {
     story(SharedBroker::redis(), true, Length::from_env()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_tick_fires_once_on_sqlite_whatever_happens_to_the_leader() {
+async fn every_tick_fires_once_on_sqlite_through_any_failure_of_the_leader() {
     story(SharedBroker::sqlite(), true, Length::from_env()).await;
 }
 

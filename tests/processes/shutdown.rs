@@ -58,11 +58,11 @@ async fn sigtstp_takes_no_more_tasks_and_lets_the_others_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_logs_what_its_signals_make_it_do() {
+async fn a_worker_logs_its_reaction_to_each_signal() {
     let world = World::sqlite().await;
     let mut worker = world.everyday_of(2).await;
     worker.signal("TSTP");
-    worker.tells("quiet: takes no more tasks").await;
+    worker.logs("quiet: takes no more tasks").await;
     worker.signal("TERM");
     assert!(worker.ended().await.success());
     let log = worker.log();
@@ -83,7 +83,7 @@ mod timing {
 
         worker.signal("TERM");
         let status = worker.ended().await;
-        assert!(status.success(), "a stop that was asked for is no error: {status}");
+        assert!(status.success(), "a requested stop is not an error: {status}");
 
         let pending = world.tasks(TaskState::Pending).await;
         assert_eq!(pending.len(), 9);

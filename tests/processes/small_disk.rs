@@ -11,7 +11,7 @@ use std::{
 use tempfile::TempDir;
 
 /// The commands that give a program a mount namespace of its own: none for the superuser, else a user namespace.
-const WAYS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--mount", "--user", "--map-root-user"]];
+const WRAPPERS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--mount", "--user", "--map-root-user"]];
 
 /// The variable that names the folder where the story's process mounts its disk.
 const DISK: &str = "SMALL_DISK";
@@ -19,33 +19,33 @@ const DISK: &str = "SMALL_DISK";
 /// Runs `story`, the body of the test `name`, with a disk of `size`, such as `24m`, in the folder that it gets. Another process
 /// runs the test again for that; its lines that contain `marker` are printed as they come. Returns `false` if this user may not
 /// mount a disk.
-pub(super) async fn told_on(size: &str, name: &str, marker: &str, story: impl AsyncFnOnce(&Path)) -> bool {
+pub(super) async fn run_on(size: &str, name: &str, marker: &str, story: impl AsyncFnOnce(&Path)) -> bool {
     if let Some(folder) = env::var_os(DISK) {
         assert!(mounted(&[], Path::new(&folder), size).status.success());
         story(Path::new(&folder)).await;
         return true;
     }
     let folder = TempDir::new().unwrap();
-    let works = |way: &&&[&str]| mounted(way, folder.path(), size).status.success();
-    let Some(way) = WAYS.iter().find(works) else { return false };
-    let mut inside = Command::new(way[0]);
-    inside.args(&way[1..]).arg(env::current_exe().unwrap()).args(["--exact", name, "--ignored", "--nocapture"]);
+    let works = |wrapper: &&&[&str]| mounted(wrapper, folder.path(), size).status.success();
+    let Some(wrapper) = WRAPPERS.iter().find(works) else { return false };
+    let mut inside = Command::new(wrapper[0]);
+    inside.args(&wrapper[1..]).arg(env::current_exe().unwrap()).args(["--exact", name, "--ignored", "--nocapture"]);
     let mut child = inside.env(DISK, folder.path()).stdout(Stdio::piped()).spawn().unwrap();
-    let mut said = String::new();
+    let mut output = String::new();
     for line in BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok) {
         if line.contains(marker) {
             println!("{line}");
         }
-        said += &(line + "\n");
+        output += &(line + "\n");
     }
-    assert!(child.wait().unwrap().success(), "{said}");
+    assert!(child.wait().unwrap().success(), "{output}");
     true
 }
 
-/// Mounts the disk, in a namespace of its own if `way` makes one.
-fn mounted(way: &[&str], folder: &Path, size: &str) -> Output {
+/// Mounts the disk, in a namespace of its own if `wrapper` makes one.
+fn mounted(wrapper: &[&str], folder: &Path, size: &str) -> Output {
     let size = format!("size={size}");
-    let words: Vec<_> = way.iter().copied().chain(["mount", "-t", "tmpfs", "-o", &size, "tmpfs"]).collect();
+    let words: Vec<_> = wrapper.iter().copied().chain(["mount", "-t", "tmpfs", "-o", &size, "tmpfs"]).collect();
     Command::new(words[0]).args(&words[1..]).arg(folder).output().unwrap()
 }
 

@@ -137,7 +137,7 @@ impl Fleet {
         for mut worker in std::mem::take(&mut self.workers) {
             if worker.has_ended() {
                 let has_run = world.history().lines.iter().any(|line| line.pid == worker.pid());
-                assert!(!has_run, "a worker ended that nobody asked to");
+                assert!(!has_run, "a worker ended without a signal");
                 self.never_began += 1;
             } else {
                 self.workers.push(worker);
@@ -158,7 +158,7 @@ impl Fleet {
                 let (from, pid) = (Utc::now(), worker.pid());
                 worker.signal("TERM");
                 assert!(worker.ended().await.success(), "a worker that is asked to leaves without an error");
-                self.incidents.push(Incident::since(from, pid, Harm::Asked));
+                self.incidents.push(Incident::since(from, pid, Harm::Terminated));
             }
             Fault::StopShort => {
                 let worker = &self.workers[nth];
@@ -310,7 +310,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
         let (from, pid) = (Utc::now(), worker.pid());
         worker.signal("TERM");
         assert!(worker.ended().await.success());
-        fleet.incidents.push(Incident::since(from, pid, Harm::Asked));
+        fleet.incidents.push(Incident::since(from, pid, Harm::Terminated));
     }
     let history = world.history();
     let ticks = ledger::ticks(&history);
@@ -321,7 +321,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
     println!(
         "soak: {}{} with seed {seed}: {} tasks and {} notes stored, {} refused as duplicates, {} calls made again; {faults} faults \
          {injected:?}: lost {}, unexplained {}, notes lost {}, in two digests {}, stuck {stuck}; {} ran again, each after an incident to \
-         its worker, {} of them reached their end twice; {} failures and {} archived as told; {} archived after three kills; {} ticks and {} missing; {} workers could not start; \
+         its worker, {} of them reached their end twice; {} failures and {} archived as planned; {} archived after three kills; {} ticks and {} missing; {} workers could not start; \
          {:?}",
         world.broker().kind(),
         match fleet.replicated {
@@ -385,7 +385,7 @@ async fn nothing_is_lost_on_redis() {
 #[ignore = "takes a quarter of an hour: scripts/prove soak"]
 async fn nothing_is_lost_behind_sentinels() {
     // Long enough that a primary which a busy machine stops for a moment is not taken for dead and gets no rival.
-    let servers = spawn_blocking(|| SentinelServers::with_silence(Duration::from_secs(5))).await.unwrap();
+    let servers = spawn_blocking(|| SentinelServers::with_down_after(Duration::from_secs(5))).await.unwrap();
     replicated(servers.url() + "&", Replicated::Sentinel(servers)).await;
 }
 
@@ -414,7 +414,7 @@ async fn nothing_is_lost_on_sqlite() {
         soak(World::at(url).await, None, clock, &weights).await;
     };
     let on_disk = async |folder: &Path| on(format!("sqlite://{}/jobs.db", folder.display()), true).await;
-    if !small_disk::told_on("1g", NAME, "soak: ", on_disk).await {
+    if !small_disk::run_on("1g", NAME, "soak: ", on_disk).await {
         let folder = TempDir::new().unwrap();
         on(format!("sqlite://{}/jobs.db", folder.path().display()), false).await;
     }

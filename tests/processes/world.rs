@@ -136,7 +136,7 @@ impl World {
     /// [`launched`](Self::launched), and waits until the process can take tasks.
     pub async fn everyday(&self, settings: &[(&str, &str)]) -> Worker {
         let worker = self.launched(settings);
-        worker.tells("serving").await;
+        worker.logs("serving").await;
         worker
     }
 
@@ -218,7 +218,7 @@ impl World {
 
     /// The queue's counts. Asks again when an answer is late: these stories are about workers and not about busy machines.
     pub async fn stats(&self) -> QueueStats {
-        eventually("the broker tells of the queue", async || self.broker().queue_stats(&Self::queue()).await.ok()).await
+        eventually("the broker lists the queue", async || self.broker().queue_stats(&Self::queue()).await.ok()).await
     }
 
     /// The tasks in a state. Asks again when an answer is late, as [`stats`](Self::stats) does.
@@ -238,8 +238,8 @@ impl World {
 
     /// Waits until `n` tasks have begun and have written their start.
     pub async fn started(&self, n: usize) {
-        let what = format!("{n} tasks have started");
-        eventually(&what, async || (self.history().starts().len() >= n).then_some(())).await;
+        let goal = format!("{n} tasks have started");
+        eventually(&goal, async || (self.history().starts().len() >= n).then_some(())).await;
     }
 
     /// Waits until the only worker has this status.

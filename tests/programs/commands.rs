@@ -61,7 +61,7 @@ fn a_program_without_jobs_says_how_to_get_some() {
 }
 
 #[test]
-fn two_jobs_of_one_name_are_told_with_both_places() {
+fn two_jobs_of_one_name_are_refused_with_both_places() {
     for args in [&[][..], &["jobs"], &["enqueue", "mail:send"]] {
         let error = error_line(&run(env!("CARGO_BIN_EXE_twins"), args));
         for part in ["two jobs are named `mail:send`", "programs/bin/twins.rs:7", "programs/bin/twins.rs:15"] {
@@ -100,7 +100,7 @@ fn arguments_that_do_not_fit_the_job_are_one_clear_error() {
 }
 
 on_both_brokers! {
-    async fn what_is_enqueued_is_counted(stage: &Stage) {
+    async fn enqueued_tasks_are_counted(stage: &Stage) {
         let arguments = r#"{"to":"a@b.c","subject":"Hi"}"#;
         for (options, expected) in [
             (&[][..], " is pending in critical\n"),
@@ -110,8 +110,8 @@ on_both_brokers! {
         ] {
             let args: Vec<&str> = ["enqueue", "send_email", arguments].iter().chain(options).copied().collect();
             let output = stage.program(ONE).args(&args).output().unwrap();
-            let said = text(&output.stdout) + &text(&output.stderr);
-            assert!(said.contains(expected), "{options:?}: {said}\n  should contain\n{expected}");
+            let printed = text(&output.stdout) + &text(&output.stderr);
+            assert!(printed.contains(expected), "{options:?}: {printed}\n  should contain\n{expected}");
         }
 
         let table = stage.ask(ONE, &["stats"]);

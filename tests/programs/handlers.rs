@@ -7,15 +7,15 @@ use asynq_runtime::{broker::Page, prelude::*};
 use crate::stage::{Stage, on_both_brokers, queue, until};
 
 on_both_brokers! {
-    async fn a_handler_runs_what_no_rust_function_stands_for_by_the_rule_of_gos_mux(stage: &Stage) {
+    async fn a_handler_runs_types_without_a_rust_function_by_the_rule_of_gos_mux(stage: &Stage) {
         let ran = Arc::new(Mutex::new(Vec::new()));
-        let note = |what: &'static str| {
+        let note = |label: &'static str| {
             let ran = Arc::clone(&ran);
             move |task: RawTask| {
                 let ran = Arc::clone(&ran);
                 async move {
                     let ctx = task.context();
-                    let text = format!("{what} {} {}", task.name(), String::from_utf8_lossy(task.payload()));
+                    let text = format!("{label} {} {}", task.name(), String::from_utf8_lossy(task.payload()));
                     ctx.write_result_raw(text.clone()).await?;
                     ran.lock().map_err(|_| "poisoned")?.push(text);
                     JobResult::Ok(())
@@ -39,9 +39,9 @@ on_both_brokers! {
         running.shutdown().await.unwrap();
         let expected = ["crops picture:crop {}", "any image picture:resize {}", "crops picture:crop:square {}"];
         assert_eq!(*ran.lock().unwrap(), expected);
-        let kept = client.broker().tasks(&queue("default"), TaskState::Completed, Page::default()).await.unwrap();
+        let completed = client.broker().tasks(&queue("default"), TaskState::Completed, Page::default()).await.unwrap();
         let mut results: Vec<String> =
-            kept.into_iter().map(|task| String::from_utf8(task.result.unwrap().to_vec()).unwrap()).collect();
+            completed.into_iter().map(|task| String::from_utf8(task.result.unwrap().to_vec()).unwrap()).collect();
         results.sort();
         assert_eq!(results, ["any image picture:resize {}", "crops picture:crop {}", "crops picture:crop:square {}"]);
     }

@@ -34,7 +34,7 @@ on_both_brokers! {
         assert!(client.broker().queue_stats(&queue("low")).await.unwrap().paused);
     }
 
-    async fn a_queue_that_is_not_there_is_told(stage: &Stage) {
+    async fn a_missing_queue_is_an_error(stage: &Stage) {
         let error = as_written::call(&stage.client().await).await.unwrap_err();
         assert_eq!(error.to_string(), "queue `default` was not found");
     }

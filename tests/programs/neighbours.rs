@@ -23,7 +23,7 @@ fn a_service_brings_its_flag_and_its_rows() {
 }
 
 #[test]
-fn a_service_runs_beside_the_jobs_when_its_flag_says_so() {
+fn a_service_runs_beside_the_jobs_if_its_flag_is_set() {
     let stage = Stage::sqlite();
     let mut command = stage.program(PROGRAM);
     command.args(["worker", "--greet", "ann"]);

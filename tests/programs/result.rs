@@ -14,7 +14,7 @@ mod as_written {
 }
 
 on_both_brokers! {
-    async fn what_rust_and_go_enqueue_runs_and_its_result_is_kept(stage: &Stage) {
+    async fn tasks_of_rust_and_go_run_and_their_results_are_stored(stage: &Stage) {
         let client = stage.client().await;
         as_written::call(&client).await.unwrap();
         let waiting = tasks(&client, "default", TaskState::Pending).await;
@@ -31,7 +31,7 @@ on_both_brokers! {
 
         assert_eq!(client.result::<as_written::resize>(&waiting[0].id).await.unwrap(), 80);
         assert_eq!(client.result::<as_written::resize>(from_go.id.as_str()).await.unwrap(), 90);
-        let kept = client.inspector().task("default", &from_go.id).await.unwrap();
-        assert_eq!(kept.result.as_deref(), Some(&b"90"[..]), "as Go writes it");
+        let info = client.inspector().task("default", &from_go.id).await.unwrap();
+        assert_eq!(info.result.as_deref(), Some(&b"90"[..]), "as Go writes it");
     }
 }

@@ -40,10 +40,10 @@ pub(crate) use on_both_brokers;
 /// A private broker.
 pub(crate) struct Stage {
     pub(crate) url: String,
-    _keeps: Keeps,
+    _store: Store,
 }
 
-enum Keeps {
+enum Store {
     Folder(#[allow(dead_code)] TempDir),
     Redis(#[allow(dead_code)] RedisServer),
 }
@@ -52,12 +52,12 @@ impl Stage {
     pub(crate) fn sqlite() -> Self {
         let shm = std::path::Path::new("/dev/shm");
         let folder = if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.unwrap();
-        Self { url: format!("sqlite://{}", folder.path().join("jobs.db").display()), _keeps: Keeps::Folder(folder) }
+        Self { url: format!("sqlite://{}", folder.path().join("jobs.db").display()), _store: Store::Folder(folder) }
     }
 
     pub(crate) fn redis() -> Self {
         let server = RedisServer::start(Persistence::None);
-        Self { url: server.url(), _keeps: Keeps::Redis(server) }
+        Self { url: server.url(), _store: Store::Redis(server) }
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -143,8 +143,8 @@ impl Worker {
 
     /// Sends TERM as a supervisor does and returns the output.
     pub(crate) fn terminate(mut self) -> Vec<String> {
-        let asked = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
-        assert!(asked.success());
+        let sent = Command::new("kill").args(["-TERM", &self.child.id().to_string()]).status().unwrap();
+        assert!(sent.success());
         let status = eventually_blocking("the program leaves", || self.child.try_wait().unwrap());
         let lines = std::mem::take(&mut *self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner));
         assert!(status.success(), "{status}: {lines:#?}");

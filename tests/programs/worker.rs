@@ -8,9 +8,9 @@ use crate::stage::{Stage, Worker, complaints, on_both_brokers, tasks, until};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_program-1");
 
 on_both_brokers! {
-    async fn it_does_what_was_enqueued_before_and_while_it_runs(stage: &Stage) {
-        let said = stage.ask(PROGRAM, &["enqueue", "send_email", r#"{"to":"a@b.c","subject":"Before"}"#]);
-        assert!(said.ends_with(" is pending in critical\n"), "{said}");
+    async fn it_runs_tasks_that_were_enqueued_before_and_while_it_runs(stage: &Stage) {
+        let printed = stage.ask(PROGRAM, &["enqueue", "send_email", r#"{"to":"a@b.c","subject":"Before"}"#]);
+        assert!(printed.ends_with(" is pending in critical\n"), "{printed}");
 
         let worker = Worker::start(stage.program(PROGRAM));
         worker.wait_for(&["to a@b.c: Before"]);
@@ -23,7 +23,7 @@ on_both_brokers! {
         assert!(lines.iter().any(|line| line.starts_with("broker ") && line.contains("critical=1")), "{lines:#?}");
     }
 
-    async fn an_idle_worker_that_is_asked_to_leave_has_nothing_to_complain_of(stage: &Stage) {
+    async fn an_idle_worker_that_leaves_logs_no_warning(stage: &Stage) {
         let worker = Worker::start(stage.program(PROGRAM));
         worker.wait_for(&["serving"]);
         // The worker's subscriber must exist to disturb the shutdown.
@@ -42,7 +42,7 @@ on_both_brokers! {
         let worker = Worker::start(stage.program(PROGRAM));
         until(&client, "critical", |queue| queue.retry == 3).await;
         let json: serde_json::Value = serde_json::from_str(&stage.ask(PROGRAM, &["stats", "--json"])).unwrap();
-        assert_eq!(json["queues"][0]["retry"], 3, "whoever looks sees them wait: {json}");
+        assert_eq!(json["queues"][0]["retry"], 3, "an inspector sees them wait: {json}");
         let lines = worker.terminate();
         let warnings: Vec<_> = lines.iter().filter(|line| line.contains("a task cannot run here")).collect();
         assert_eq!(warnings.len(), 1, "{lines:#?}");

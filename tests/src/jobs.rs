@@ -89,7 +89,7 @@ impl Job for Trial {
         journal.write(Event::Start, ctx)?;
         tokio::time::sleep(Duration::from_millis(self.millis)).await;
         if ctx.retried() < self.fails {
-            return Err(JobError::retry_in("1s", "it fails as it was told to"));
+            return Err(JobError::retry_in("1s", "it fails as planned"));
         }
         journal.write(Event::End, ctx)?;
         Ok(())

@@ -69,7 +69,7 @@ impl Journal {
 impl Line {
     /// When the server asked for this run. After the server's clock was stepped back, the fence is in the future for a while
     /// and counts as now.
-    pub fn asked_for(&self) -> DateTime<Utc> {
+    pub fn requested_at(&self) -> DateTime<Utc> {
         self.at - (self.clock - DateTime::from_timestamp_nanos(self.fence)).max(TimeDelta::zero())
     }
 }

@@ -34,7 +34,7 @@ pub use self::{
     snapshot::{Entry, Snapshot},
     sqlite::SqliteStore,
     sqlite_view::SqliteViewStore,
-    thin_line::{Line, ThinLine},
+    thin_line::{LinkOptions, ThinLine},
     wall_clock::WallClock,
 };
 

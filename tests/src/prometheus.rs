@@ -48,7 +48,7 @@ pub fn check(text: &str) -> Result<Families, String> {
     let (mut helped, mut closed, mut current) = (BTreeSet::new(), BTreeSet::new(), String::new());
     let mut series = BTreeSet::new();
     for (n, line) in text.lines().enumerate() {
-        let wrong = |what: &str| Err(format!("line {}: {what}: {line}", n + 1));
+        let wrong = |fault: &str| Err(format!("line {}: {fault}: {line}", n + 1));
         if line.is_empty() {
             continue;
         }

@@ -56,7 +56,8 @@ pub trait Servers: fmt::Debug + Send + Sync + 'static {
 }
 
 /// The need that no Redis can meet.
-const LIVENESS: (Need, &str) = (Need::LivenessLock, "only leases tell that a server on another machine is dead");
+const LIVENESS: (Need, &str) =
+    (Need::LivenessLock, "only an expired lease shows that a server on another machine is dead");
 
 /// Runs commands around the contract.
 pub(crate) trait Commands {
@@ -355,10 +356,14 @@ impl<S: Servers> Store for StoreOn<S> {
         let presence = ["asynq:servers", "asynq:workers"];
         // Receipts, by which a repeated call recognises its first send, are our own and end by themselves.
         let receipt = |name: &str, dumped: &Dumped| name.contains("}:x:") && dumped.pttl >= 0;
-        let kept = |(name, dumped): &(String, Dumped)| {
+        let is_included = |(name, dumped): &(String, Dumped)| {
             !presence.iter().any(|prefix| name.starts_with(prefix)) && !receipt(name, dumped)
         };
-        self.keys().into_iter().filter(kept).map(|(name, dumped)| format!("{name} = {}\n", dumped.value)).collect()
+        self.keys()
+            .into_iter()
+            .filter(is_included)
+            .map(|(name, dumped)| format!("{name} = {}\n", dumped.value))
+            .collect()
     }
 
     fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]) {

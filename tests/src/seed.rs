@@ -75,7 +75,7 @@ pub trait Build: Sized {
     /// Puts the task into a group to be aggregated.
     fn grouped(self, group: &str) -> Self;
     /// Keeps the task for `seconds` after success.
-    fn kept(self, seconds: i64) -> Self;
+    fn with_retention(self, seconds: i64) -> Self;
     /// Replaces the payload.
     fn with_payload(self, payload: impl Into<Bytes>) -> Self;
     /// Adds a header.
@@ -113,7 +113,7 @@ impl Build for NewTask {
         self
     }
 
-    fn kept(mut self, seconds: i64) -> Self {
+    fn with_retention(mut self, seconds: i64) -> Self {
         self.message.retention = seconds;
         self
     }
@@ -269,7 +269,7 @@ impl<S: Store> Fixture<S> {
 
     /// Seeds a task that succeeded and is kept for `seconds`.
     pub async fn seed_completed(&self, id: &str, seconds: i64) {
-        let run = self.start_run(task(id).kept(seconds)).await;
+        let run = self.start_run(task(id).with_retention(seconds)).await;
         assert_eq!(self.settle(&run, complete("42")).await, Settled::Ok);
     }
 
@@ -366,7 +366,7 @@ impl<S: Store> Fixture<S> {
         let probe = task(&format!("probe-{}", TaskId::random())).after(Duration::from_secs(999_999)).locked(key, 60);
         match self.try_enqueue(probe).await {
             Ok(_) => None,
-            Err(Refused::Duplicate { holder }) => Some(holder.expect("both brokers can tell who holds a lock")),
+            Err(Refused::Duplicate { holder }) => Some(holder.expect("both brokers can name the holder of a lock")),
             Err(other) => panic!("the lock could not be asked for: {other}"),
         }
     }

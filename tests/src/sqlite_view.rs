@@ -38,8 +38,8 @@ impl Store for SqliteViewStore {
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {
-        let stands_still = clock.is_some();
-        Arc::new(ByView { inner: self.0.connect(clock).await, file: self.0.path(), stands_still })
+        let clock_is_manual = clock.is_some();
+        Arc::new(ByView { inner: self.0.connect(clock).await, file: self.0.path(), clock_is_manual })
     }
 
     fn dump(&self) -> String {
@@ -84,7 +84,7 @@ struct ByView {
     inner: Arc<dyn Broker>,
     file: PathBuf,
     /// Whether the clock is a test's manual one, so that rows must contain the time.
-    stands_still: bool,
+    clock_is_manual: bool,
 }
 
 const INSERT: &str = "INSERT INTO enqueue(queue, id, type, msg, due, delay, unique_key, unique_ms, grp, retried, max_retry,
@@ -115,7 +115,7 @@ impl ByView {
             message.deadline,
             message.retention,
             task.extra.to_bytes(),
-            self.stands_still.then(|| self.inner.now().timestamp_millis()),
+            self.clock_is_manual.then(|| self.inner.now().timestamp_millis()),
         ]);
         match inserted {
             Ok(_) => {}
@@ -201,7 +201,7 @@ impl Shapes for ByView {
 }
 
 /// Passes calls on to the inner broker.
-macro_rules! hand_on {
+macro_rules! delegate {
     ($($contract:ident { $($call:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* })*) => {
         $(#[async_trait]
         impl $contract for ByView {
@@ -212,7 +212,7 @@ macro_rules! hand_on {
     };
 }
 
-hand_on! {
+delegate! {
     Consume {
         dequeue_sparing(member: &Member, wanted: &[Wanted], quarantined: Quarantined) -> Result<Vec<Run>, BrokerError>;
         release_unanswered(member: &Member, older: Duration) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;

@@ -30,7 +30,7 @@ const RECEIVED: u32 = 16 << 10;
 
 /// The rate and the latency of a line.
 #[derive(Debug, Clone, Copy)]
-pub struct Line {
+pub struct LinkOptions {
     /// The rate in each direction.
     pub bits_per_second: u64,
     /// The latency of both directions together.
@@ -48,19 +48,19 @@ pub struct ThinLine {
 
 impl ThinLine {
     /// Starts a line to the server on `port` of this machine.
-    pub async fn to(port: u16, line: Line) -> Self {
+    pub async fn to(port: u16, options: LinkOptions) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(RECEIVED).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(64).unwrap();
         let (is_frozen, frozen) = watch::channel(false);
         let carried = Arc::new(AtomicU64::new(0));
-        let way = Way { line, frozen, carried: Arc::clone(&carried) };
+        let direction = Direction { options, frozen, carried: Arc::clone(&carried) };
         Self {
             port: listener.local_addr().unwrap().port(),
             is_frozen,
             carried,
-            task: tokio::spawn(accept(listener, port, way)),
+            task: tokio::spawn(accept(listener, port, direction)),
         }
     }
 
@@ -93,32 +93,33 @@ impl Drop for ThinLine {
 
 /// One direction of one connection.
 #[derive(Clone)]
-struct Way {
-    line: Line,
+struct Direction {
+    options: LinkOptions,
     frozen: watch::Receiver<bool>,
     carried: Arc<AtomicU64>,
 }
 
-async fn accept(listener: TcpListener, port: u16, way: Way) {
+async fn accept(listener: TcpListener, port: u16, direction: Direction) {
     // The connections end with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        let way = way.clone();
+        let direction = direction.clone();
         connections.spawn(async move {
             if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
                 let ((from_client, to_client), (from_server, to_server)) = (client.into_split(), server.into_split());
-                tokio::join!(way.clone().carry(from_client, to_server), way.carry(from_server, to_client));
+                tokio::join!(direction.clone().carry(from_client, to_server), direction.carry(from_server, to_client));
             }
         });
     }
 }
 
-impl Way {
+impl Direction {
     async fn carry(self, mut from: OwnedReadHalf, mut to: OwnedWriteHalf) {
-        let latency = self.line.round_trip / 2;
-        let under_way = self.line.bits_per_second * u64::try_from(latency.as_millis()).unwrap() / 8_000 / PIECE as u64;
+        let latency = self.options.round_trip / 2;
+        let under_way =
+            self.options.bits_per_second * u64::try_from(latency.as_millis()).unwrap() / 8_000 / PIECE as u64;
         let (sender, mut pieces) = mpsc::channel(usize::try_from(under_way + WAITING).unwrap());
         let takes = async move {
             let mut buffer = [0; PIECE];
@@ -133,7 +134,7 @@ impl Way {
             let mut is_free_at = Instant::now();
             while let Some((due, piece)) = pieces.recv().await {
                 // A piece follows the one before it, however late this task was woken for it: the rate is right in the long run.
-                let micros = piece.len() as u64 * 8_000_000 / self.line.bits_per_second;
+                let micros = piece.len() as u64 * 8_000_000 / self.options.bits_per_second;
                 is_free_at = is_free_at.max(due) + Duration::from_micros(micros);
                 sleep_until(is_free_at).await;
                 let _ = frozen.wait_for(|is_frozen| !is_frozen).await;

@@ -22,10 +22,10 @@ async fn never_returns(ctx: &JobContext) -> JobResult {
 
 /// Blocks its thread for ever, with a timeout of a second.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Deaf {}
+pub struct NeverReturns {}
 
-impl Job for Deaf {
-    const NAME: &'static str = "deaf";
+impl Job for NeverReturns {
+    const NAME: &'static str = "never_returns";
     const OPTIONS: JobOptions = JobOptions::new().timeout(Duration::from_secs(1));
     type Output = JobResult;
 
@@ -34,7 +34,7 @@ impl Job for Deaf {
     }
 }
 
-/// A [`Deaf`] job that is killed some seconds after its timeout.
+/// A [`NeverReturns`] job that is killed some seconds after its timeout.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct GivenUp {}
 

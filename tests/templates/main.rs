@@ -31,12 +31,12 @@ fn good(output: &Output) -> String {
 }
 
 #[tokio::test]
-async fn the_producer_enqueues_what_the_worker_knows() {
+async fn the_producer_enqueues_the_jobs_of_the_worker() {
     let folder = TempDir::new().unwrap();
     let listed = good(&run(WORKER, &folder, &["jobs"]));
     assert!(listed.contains("greet") && listed.contains("good_morning"), "{listed}");
-    let told = good(&run(PRODUCER, &folder, &[]));
-    assert!(told.contains(" is pending in default"), "{told}");
+    let enqueued = good(&run(PRODUCER, &folder, &[]));
+    assert!(enqueued.contains(" is pending in default"), "{enqueued}");
     good(&run(WORKER, &folder, &["enqueue", "greet", "\"Bob\""]));
     let client = Client::connect(&format!("sqlite://{}", folder.path().join("jobs.db").display())).await.unwrap();
     let tasks = client.inspector().tasks("default", TaskState::Pending).await.unwrap();

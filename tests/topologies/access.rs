@@ -82,7 +82,7 @@ async fn the_documented_rights_are_enough_behind_sentinels() {
 }
 
 #[tokio::test]
-async fn a_user_without_scripts_is_told_so() {
+async fn a_user_without_scripts_is_refused_with_the_reason() {
     let server = RedisServer::start(Persistence::None);
     let mut rights = documented();
     rights.push("-@scripting".into());
@@ -96,7 +96,7 @@ async fn a_user_without_scripts_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_user_for_other_keys_is_told_so() {
+async fn a_user_for_other_keys_is_refused_with_the_reason() {
     let server = RedisServer::start(Persistence::None);
     let mut rights = documented();
     rights.extend(["resetkeys".into(), "~other:*".into()]);

@@ -25,7 +25,7 @@ async fn one_node_of_the_url_is_enough_and_dead_ones_do_not_matter() {
 }
 
 #[tokio::test]
-async fn a_url_of_the_wrong_kind_is_told_which_is_right() {
+async fn a_url_of_the_wrong_kind_is_refused_with_the_right_one() {
     let cluster = RedisCluster::start();
     let error = connect(&format!("redis://127.0.0.1:{}", cluster.port(0))).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config);
@@ -53,13 +53,13 @@ async fn a_look_at_many_queues_asks_only_for_those_that_have_changed() {
         assert_eq!(broker.dequeue(&member, &wanted).await.unwrap().len(), 1);
         assert_eq!(broker.ready(&queues, Quarantined::All).await.unwrap().len(), 100, "each has a second task");
     }
-    let asked = cluster.calls("llen") - before;
-    assert!(asked <= 200, "{asked} lengths for 100 looks, each after a change of one queue");
+    let lengths = cluster.calls("llen") - before;
+    assert!(lengths <= 200, "{lengths} lengths for 100 looks, each after a change of one queue");
 }
 
 /// Each node is searched once for all of its queues, and not once for each queue.
 #[tokio::test]
-async fn the_search_for_lost_groups_costs_the_same_whatever_the_number_of_queues() {
+async fn the_search_for_lost_groups_costs_the_same_with_any_number_of_queues() {
     let cluster = RedisCluster::start();
     let broker = connect(&cluster.url()).await.unwrap();
     let queues: Vec<_> = (0..100).map(|i| queue(&format!("tenant{i}"))).collect();

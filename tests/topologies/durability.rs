@@ -24,7 +24,7 @@ async fn a_replica_confirms_an_enqueue() {
 }
 
 #[tokio::test]
-async fn without_enough_replicas_the_task_is_stored_and_the_error_says_so() {
+async fn without_enough_replicas_the_task_is_stored_and_the_call_returns_an_error() {
     let server = RedisServer::start(Persistence::None);
     let url = server.url() + "?durability=replicas(1)&durability_timeout=300ms";
     let broker = connect(&url).await.unwrap();
@@ -92,7 +92,7 @@ async fn each_master_of_a_cluster_answers_for_its_own() {
 
 /// Redis has `WAITAOF` since version 7.2; older servers are refused at connect, newer ones confirm.
 #[tokio::test]
-async fn on_disk_needs_a_redis_that_can_tell() {
+async fn on_disk_needs_a_redis_that_reports_its_fsync() {
     let server = RedisServer::start(Persistence::Always);
     let mut connection = server.connection();
     let known = redis::cmd("WAITAOF").arg(1).arg(0).arg(1).exec(&mut connection).is_ok();

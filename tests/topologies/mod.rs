@@ -19,11 +19,11 @@ async fn connect(url: &str) -> Result<RedisBroker, BrokerError> {
 }
 
 /// Repeats the call until it works: a failover sends no signal.
-async fn until_it_works<T>(what: &str, mut call: impl AsyncFnMut() -> Result<T, BrokerError>) -> T {
-    eventually(what, async || match call().await {
+async fn until_it_works<T>(goal: &str, mut call: impl AsyncFnMut() -> Result<T, BrokerError>) -> T {
+    eventually(goal, async || match call().await {
         Ok(done) => Some(done),
         Err(error) => {
-            assert!(error.is_unavailable(), "{what}: {error:?} is no reason to wait");
+            assert!(error.is_unavailable(), "{goal}: {error:?} is not a reason to wait");
             None
         }
     })

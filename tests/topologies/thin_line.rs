@@ -12,21 +12,21 @@ use asynq_runtime::{
     clock::ManualClock,
 };
 use asynq_tests::{
-    Build as _, Line, Persistence, RedisServer, ThinLine, default_queue, eventually, queue, soon, task, task_id,
+    Build as _, LinkOptions, Persistence, RedisServer, ThinLine, default_queue, eventually, queue, soon, task, task_id,
 };
 use chrono::Utc;
 use redis::Commands as _;
 
 /// 200 kB a second.
-const THIN: Line = Line { bits_per_second: 1_600_000, round_trip: Duration::from_millis(20) };
+const THIN: LinkOptions = LinkOptions { bits_per_second: 1_600_000, round_trip: Duration::from_millis(20) };
 /// Three seconds on that line.
 const LARGE: usize = 600_000;
 /// A third of the time for `LARGE`.
-const SILENCE: Duration = Duration::from_secs(1);
+const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 async fn over(line: &ThinLine) -> RedisBroker {
     let mut options = RedisOptions::default();
-    options.call_timeout = SILENCE;
+    options.call_timeout = CALL_TIMEOUT;
     RedisBroker::connect(&line.url(), options).await.unwrap()
 }
 
@@ -121,7 +121,7 @@ async fn the_lease_of_a_task_whose_answer_is_still_coming_is_extended() {
     let line = ThinLine::to(server.port(), THIN).await;
     let clock = ManualClock::new(Utc::now());
     let mut options = RedisOptions::with_clock(clock.clone());
-    options.call_timeout = SILENCE;
+    options.call_timeout = CALL_TIMEOUT;
     let broker = RedisBroker::connect(&line.url(), options).await.unwrap();
     let producer = super::connect(&server.url()).await.unwrap();
     let (me, one, mut redis) = (member(), wanted(1), server.connection());
@@ -137,7 +137,7 @@ async fn the_lease_of_a_task_whose_answer_is_still_coming_is_extended() {
             eventually("part of the answer came", async || (line.carried() > before + 200_000).then_some(())).await;
             let taken = lease();
             clock.advance(Duration::from_secs(10));
-            let released = broker.release_unanswered(&me, SILENCE / 2).await.unwrap();
+            let released = broker.release_unanswered(&me, CALL_TIMEOUT / 2).await.unwrap();
             released.is_empty() && lease() == taken.map(|taken| taken + 10.0)
         };
         let (runs, is_extended) = soon(async { tokio::join!(broker.dequeue(&me, &one), extends) }).await;

@@ -13,7 +13,7 @@ const WHOLE: [(&str, &str); 3] = [("ca", "ca.pem"), ("cert", "client-cert.pem"),
 async fn refused(url: &str, kind: BrokerErrorKind, text: &str) {
     let error = connect(url).await.unwrap_err();
     assert_eq!(error.kind(), kind, "{url}: {error:?}");
-    assert!(!error.is_unavailable(), "waiting helps nobody");
+    assert!(!error.is_unavailable(), "a retry does not help");
     assert!(error.to_string().contains(text), "{url}: {error}");
 }
 
@@ -41,7 +41,7 @@ async fn an_expired_certificate_is_refused() {
 
 #[tokio::test]
 async fn a_certificate_of_an_unknown_authority_is_refused() {
-    let server = TlsServer::start(&Authority::stranger().server);
+    let server = TlsServer::start(&Authority::foreign().server);
     refused(&server.url(&WHOLE), BrokerErrorKind::Denied, "ca=").await;
     let server = TlsServer::start(&Authority::ours().server);
     // The system trusts neither this authority nor the stranger's.
@@ -82,8 +82,8 @@ async fn plain_text_and_tls_are_never_mistaken_for_each_other() {
     let error = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap_err();
     assert!(!format!("{error}").contains("redis:// works"), "{error}");
     // A plain redis-server takes the greeting for a command and does not answer, or closes the connection; both are errors.
-    let asked: i64 = redis::cmd("DBSIZE").query(&mut unprotected.connection()).unwrap();
-    assert_eq!(asked, 0);
+    let keys: i64 = redis::cmd("DBSIZE").query(&mut unprotected.connection()).unwrap();
+    assert_eq!(keys, 0);
 }
 
 #[tokio::test]

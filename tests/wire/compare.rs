@@ -32,14 +32,14 @@ pub(crate) enum Volatile {
 pub(crate) struct Compared<'a> {
     pub scenario: &'a str,
     /// The name of the dump, if it was taken between the calls.
-    pub moment: Option<&'a str>,
+    pub step: Option<&'a str>,
     pub volatile: Volatile,
 }
 
 /// Every difference, as a line with the place and both sides.
-pub(crate) fn differences(what: Compared<'_>, go: &Dump, (mut ours, elapsed): (Dump, Duration)) -> Vec<String> {
-    forget_ageing(what, go, &mut ours, elapsed);
-    let (go, ours) = (flatten(go, what.volatile), flatten(&ours, what.volatile));
+pub(crate) fn differences(compared: Compared<'_>, go: &Dump, (mut ours, elapsed): (Dump, Duration)) -> Vec<String> {
+    forget_ageing(compared, go, &mut ours, elapsed);
+    let (go, ours) = (flatten(go, compared.volatile), flatten(&ours, compared.volatile));
     let mut lines = Vec::new();
     for (place, theirs) in &go {
         match ours.get(place) {
@@ -50,18 +50,18 @@ pub(crate) fn differences(what: Compared<'_>, go: &Dump, (mut ours, elapsed): (D
     }
     let added = ours.iter().filter(|(place, _)| !go.contains_key(*place));
     lines.extend(added.map(|(place, own)| format!("{place}: only we have {own}")));
-    match what.moment {
-        Some(moment) => lines.into_iter().map(|line| format!("{moment}: {line}")).collect(),
+    match compared.step {
+        Some(step) => lines.into_iter().map(|line| format!("{step}: {line}")).collect(),
         None => lines,
     }
 }
 
 /// Sets a time-to-live of ours back to its first value, where the present value may be the rest of that after at most
 /// `elapsed`, and restores a key that may have expired. The first value is Go's, or the one in deviations.rs.
-fn forget_ageing(what: Compared<'_>, go: &Dump, ours: &mut Dump, elapsed: Duration) {
+fn forget_ageing(compared: Compared<'_>, go: &Dump, ours: &mut Dump, elapsed: Duration) {
     let elapsed = elapsed.as_millis() as i64;
     // Go's own dump of a server's scenario was made some seconds after its writes.
-    let slack = if what.volatile == Volatile::Times { 10_000 } else { 0 };
+    let slack = if compared.volatile == Volatile::Times { 10_000 } else { 0 };
     let same = |a: &str, b: &str| a == b || without_date(a) == without_date(b);
     for (key, theirs) in go.iter().filter(|(_, theirs)| theirs.pttl >= 0) {
         if ours.keys().all(|own| !same(own, key)) && theirs.pttl <= elapsed {
@@ -70,7 +70,7 @@ fn forget_ageing(what: Compared<'_>, go: &Dump, ours: &mut Dump, elapsed: Durati
     }
     for (key, own) in ours.iter_mut().filter(|(_, own)| own.pttl >= 0) {
         let as_go = || go.iter().find(|(theirs, _)| same(theirs, key)).map(|(_, theirs)| theirs.pttl);
-        let set = deviations::seconds_of_ours(what, key).map(|seconds| seconds * 1000).or_else(as_go);
+        let set = deviations::seconds_of_ours(compared, key).map(|seconds| seconds * 1000).or_else(as_go);
         if let Some(set) = set.filter(|set| (own.pttl - slack..=own.pttl + elapsed + slack).contains(set)) {
             own.pttl = set;
         }
@@ -173,7 +173,7 @@ fn field_text(key: &str, field: &str, value: &[u8], volatile: Volatile) -> Strin
     }
     if field == "pending_since" && volatile != Volatile::Nothing {
         let text = readable(value);
-        assert!(text.len() == 19 && text.parse::<i64>().is_ok(), "{text} is no time in nanoseconds");
+        assert!(text.len() == 19 && text.parse::<i64>().is_ok(), "{text} is not a time in nanoseconds");
         return "<ns>".into();
     }
     readable(value)
@@ -182,14 +182,14 @@ fn field_text(key: &str, field: &str, value: &[u8], volatile: Volatile) -> Strin
 /// Decoded, for a reader; equal text means equal bytes, because encoding it again gives the same bytes.
 fn proto<M: prost::Message + Default + std::fmt::Debug>(raw: &[u8]) -> String {
     let decoded = M::decode(raw).unwrap();
-    assert_eq!(decoded.encode_to_vec(), raw, "what we read is written as Go wrote it");
+    assert_eq!(decoded.encode_to_vec(), raw, "a message that we read is written as Go wrote it");
     format!("{decoded:?}")
 }
 
 /// The fields of a message that are set. Headers are sorted: Go writes its map in random order.
 fn message(raw: &[u8], volatile: Volatile) -> String {
     let mut m = TaskMessage::decode(Bytes::copy_from_slice(raw)).unwrap();
-    assert_eq!(m.encode(), raw, "what we read is written as Go wrote it");
+    assert_eq!(m.encode(), raw, "a message that we read is written as Go wrote it");
     m.headers.sort_by(|a, b| a.key.cmp(&b.key));
     if volatile == Volatile::Times {
         m.last_failed_at = m.last_failed_at.min(1);

@@ -33,7 +33,7 @@ fn compat_schedules_fire_when_robfigs_do() {
 }
 
 #[test]
-fn what_robfig_refuses_is_refused_by_both_readings() {
+fn a_spec_that_robfig_refuses_is_refused_by_both_readings() {
     let golden = file("pure_cron_invalid");
     let cases = golden["cases"].as_array().unwrap();
     // Six fields and the extensions are ours; `parse_compat` refuses them as robfig does.

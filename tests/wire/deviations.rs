@@ -355,10 +355,10 @@ pub(crate) fn check(scenario: &str, found: Vec<String>) {
 }
 
 /// The lifetime of a key of ours in seconds, where the table has one that differs from Go's.
-pub(crate) fn seconds_of_ours(what: Compared<'_>, key: &str) -> Option<i64> {
-    let moment = what.moment.map_or(String::new(), |moment| format!("{moment}: "));
-    let place = format!("{moment}{key} ttl: ");
-    let mut rows = TABLE.iter().filter(|row| row.scenario == what.scenario);
+pub(crate) fn seconds_of_ours(compared: Compared<'_>, key: &str) -> Option<i64> {
+    let step = compared.step.map_or(String::new(), |step| format!("{step}: "));
+    let place = format!("{step}{key} ttl: ");
+    let mut rows = TABLE.iter().filter(|row| row.scenario == compared.scenario);
     let ours = rows.find_map(|row| row.differs.strip_prefix(&place)?.split_once("we have ends in "))?.1;
     Some(ours.parse().expect("a number of seconds"))
 }

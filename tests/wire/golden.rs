@@ -40,18 +40,18 @@ impl Scenario {
     }
 
     /// The data of Redis between two calls, by the scenario's name of that moment.
-    pub(crate) fn between(&self, moment: &str) -> BTreeMap<String, Dumped> {
-        dump(&self.file["intermediate_dumps"][moment])
+    pub(crate) fn between(&self, step: &str) -> BTreeMap<String, Dumped> {
+        dump(&self.file["intermediate_dumps"][step])
     }
 
     /// The moments between calls.
-    pub(crate) fn moments(&self) -> Vec<String> {
+    pub(crate) fn steps(&self) -> Vec<String> {
         self.file["intermediate_dumps"].as_object().map(|dumps| dumps.keys().cloned().collect()).unwrap_or_default()
     }
 
     /// The message of a task in Go's last dump, or in a dump of an earlier moment.
     pub(crate) fn message(&self, id: &str) -> Option<TaskMessage> {
-        let earlier = self.moments().into_iter().map(|moment| self.between(&moment));
+        let earlier = self.steps().into_iter().map(|step| self.between(&step));
         std::iter::once(self.end.clone()).chain(earlier).find_map(|dump| message_in(&dump, id))
     }
 

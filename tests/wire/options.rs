@@ -27,7 +27,7 @@ pub(crate) fn duration(text: &str) -> Duration {
         };
         total += Duration::from_secs_f64(std::mem::take(&mut number).parse::<f64>().unwrap() * seconds);
     }
-    assert!(number.is_empty(), "{text} is no duration");
+    assert!(number.is_empty(), "{text} is not a duration");
     total
 }
 
@@ -69,7 +69,7 @@ pub(crate) fn raw_task(call: &Json) -> RawTask {
             }
             // An option at the call overrides this one.
             "task-level MaxRetry" => task,
-            other => panic!("{other} is no option that is replayed here"),
+            other => panic!("{other} is not an option that is replayed here"),
         };
     }
     task

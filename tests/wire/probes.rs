@@ -75,16 +75,16 @@ fn probes() -> Vec<Json> {
 
 /// Compares our answer with Go's.
 #[track_caller]
-fn check(probe: &str, what: &str, ours: &Json) {
+fn check(probe: &str, variant: &str, ours: &Json) {
     let all = probes();
-    let go = all.iter().find(|found| found["probe"] == probe && found["what"] == what).expect("a probe of the file");
-    let known = DEVIATIONS.iter().find(|row| (row.0, row.1) == (probe, what));
+    let go = all.iter().find(|found| found["probe"] == probe && found["what"] == variant).expect("a probe of the file");
+    let known = DEVIATIONS.iter().find(|row| (row.0, row.1) == (probe, variant));
     match known {
         Some((_, _, answer, why)) => {
             assert_eq!(*ours, serde_json::from_str::<Json>(answer).unwrap(), "{why}");
             assert_ne!(*ours, go["observed"], "{probe} no longer differs");
         }
-        None => assert_eq!(*ours, go["observed"], "{probe} ({what}): Go's answer is on the right"),
+        None => assert_eq!(*ours, go["observed"], "{probe} ({variant}): Go's answer is on the right"),
     }
 }
 
@@ -280,12 +280,12 @@ async fn an_unknown_key_of_a_queue() {
 
 #[tokio::test]
 async fn an_unknown_state() {
-    let change = async |what: &str| {
+    let change = async |variant: &str| {
         let t = RedisFixture::start().await;
         t.seed_pending(&["t1"]).await;
         redis(&t, &["HSET", &key("t:t1"), "state", "waiting"]);
         let (queue, id) = (default_queue(), task_id("t1"));
-        match what {
+        match variant {
             "get" => t.broker().task(&queue, &id).await.unwrap().map_or("none", |_| "ok"),
             "dequeue" => ok(t.take(1).await.len() == 1),
             "run" => {
@@ -326,15 +326,15 @@ async fn times_of_waiting_that_are_none() {
 }
 
 #[tokio::test]
-async fn counters_that_are_no_whole_numbers() {
+async fn counters_that_are_not_whole_numbers() {
     for (probe, value) in [("counter_not_integer", "abc"), ("counter_fractional", "1.5")] {
         let t = RedisFixture::start().await;
         t.seed_pending(&["t1"]).await;
         redis(&t, &["SET", &key("processed"), value]);
         let stats = t.broker().queue_stats(&default_queue()).await.unwrap();
         assert_eq!(stats.pending, 1);
-        let what = format!("asynq:{{default}}:processed='{value}', then GetQueueInfo");
-        check(probe, &what, &json!(format!("ok total={}", stats.processed_total)));
+        let variant = format!("asynq:{{default}}:processed='{value}', then GetQueueInfo");
+        check(probe, &variant, &json!(format!("ok total={}", stats.processed_total)));
     }
 }
 
@@ -389,9 +389,9 @@ async fn a_queue_that_another_program_deletes() {
         let pending = listed(&t, TaskState::Pending, Page::default()).await;
         json!({"pending": pending, "queues_members": members})
     };
-    let what = "client A enqueues; process B removes the queue; client A enqueues again (its in-memory 'queue already \
+    let variant = "client A enqueues; process B removes the queue; client A enqueues again (its in-memory 'queue already \
                 published' cache is stale)";
-    check("queue_name_cache", what, &enqueue_and_delete(true).await);
+    check("queue_name_cache", variant, &enqueue_and_delete(true).await);
     let ours = enqueue_and_delete(false).await;
     assert_eq!(ours, json!({"pending": ["q2"], "queues_members": ["default"]}));
 }
@@ -410,15 +410,15 @@ async fn an_outcome_without_a_lease() {
 #[tokio::test]
 async fn a_success_that_is_listed_already() {
     let t = RedisFixture::start().await;
-    let run = t.start_run(task("t1").kept(60)).await;
+    let run = t.start_run(task("t1").with_retention(60)).await;
     redis(&t, &["ZADD", &key("completed"), "2000000000", "t1"]);
     let settled = t.settle(&run, complete("42")).await;
-    let what = "MarkAsComplete when the id is already in completed";
-    check("complete_existing_member", what, &json!(ok(settled == Settled::Ok)));
+    let variant = "MarkAsComplete when the id is already in completed";
+    check("complete_existing_member", variant, &json!(ok(settled == Settled::Ok)));
 }
 
 #[tokio::test]
-async fn a_message_that_nobody_can_read_among_lapsed_runs() {
+async fn an_unreadable_message_among_lapsed_runs() {
     let t = RedisFixture::start().await;
     t.seed_pending(&["bad", "good"]).await;
     t.take(2).await;
@@ -427,6 +427,6 @@ async fn a_message_that_nobody_can_read_among_lapsed_runs() {
     t.let_leases_pass();
     let recovered = t.recover().await;
     let ours = json!({"err": "ok", "inspector_list_active": ok(list), "returned": recovered.len()});
-    let what = "one undecodable msg among expired leases; ListLeaseExpired over two queues";
-    check("undecodable_message_blocks_recovery", what, &ours);
+    let variant = "one undecodable msg among expired leases; ListLeaseExpired over two queues";
+    check("undecodable_message_blocks_recovery", variant, &ours);
 }

@@ -173,7 +173,7 @@ async fn keys_of_a_life(at: DateTime<chrono::Utc>) -> Vec<String> {
 }
 
 async fn settle_one(broker: &dyn Broker, member: &Member, id: &str, action: Action) {
-    broker.enqueue(vec![task(id).kept(60)]).await.remove(0).unwrap();
+    broker.enqueue(vec![task(id).with_retention(60)]).await.remove(0).unwrap();
     let wanted = Wanted { queue: default_queue(), n: 1 };
     let run = broker.dequeue(member, &[wanted]).await.unwrap().remove(0);
     broker.settle(&[run.ends_with(action)]).await.remove(0).unwrap();

@@ -168,19 +168,19 @@ impl Replay {
             "(test) ZCARD" => self.count_history(&call["result"]),
             "ListSchedulerEnqueueEvents size=3 page=0" => self.newest_enqueues(3, &call["result"]).await,
             _ if op.starts_with("(test)") => {
-                self.by_hand(op, call);
+                self.generator_command(op, call);
                 None
             }
             "HistoricalStats" => self.history(call).await,
             other => self.repair(other, call).await,
         };
         if refused.is_some() != ours.is_some() {
-            let said = |text: Option<&str>| text.map_or_else(|| "yes".into(), |text| format!("no ({text})"));
+            let verdict = |text: Option<&str>| text.map_or_else(|| "yes".into(), |text| format!("no ({text})"));
             self.answers.push(format!(
                 "{op} {}: Go says {}, we say {}",
                 short(args),
-                said(refused),
-                said(ours.as_deref())
+                verdict(refused),
+                verdict(ours.as_deref())
             ));
         }
     }
@@ -383,7 +383,7 @@ impl Replay {
     }
 
     /// Commands that the generator sent around the library.
-    fn by_hand(&self, op: &str, call: &Json) {
+    fn generator_command(&self, op: &str, call: &Json) {
         const MOST: &[u8] = b"9223372036854775807";
         let set = |key: &[u8], value: &[u8]| self.store.command::<()>(&[b"SET", key, value]);
         match op {

@@ -17,7 +17,7 @@ use crate::wire::{
 };
 
 /// The name of the dump that a scenario took after so many calls.
-fn moment(scenario: &str, calls: usize) -> Option<&'static str> {
+fn step(scenario: &str, calls: usize) -> Option<&'static str> {
     match (scenario, calls) {
         ("b06_mark_complete_result", 3) => Some("after_write_result"),
         ("b15_schedule_forward", 2) => Some("after_schedule"),
@@ -42,7 +42,7 @@ async fn replayed(name: &str) -> Vec<String> {
         _ if replay.scenario.pinned => Volatile::Nothing,
         _ => Volatile::EnqueueTime,
     };
-    let end = Compared { scenario: name, moment: None, volatile };
+    let end = Compared { scenario: name, step: None, volatile };
     let (mut found, mut seen) = (Vec::new(), Vec::new());
     let mut calls = replay.scenario.calls.clone();
     if name == "b28_inspector_single_ops" {
@@ -51,14 +51,14 @@ async fn replayed(name: &str) -> Vec<String> {
     }
     for (i, call) in calls.iter().enumerate() {
         soon(replay.call(call)).await;
-        if let Some(moment) = moment(name, i + 1) {
-            let what = Compared { moment: Some(moment), ..end };
-            found.extend(differences(what, &replay.scenario.between(moment), replay.dump()));
-            seen.push(moment.to_owned());
+        if let Some(step) = step(name, i + 1) {
+            let compared = Compared { step: Some(step), ..end };
+            found.extend(differences(compared, &replay.scenario.between(step), replay.dump()));
+            seen.push(step.to_owned());
         }
     }
     seen.sort();
-    assert_eq!(seen, replay.scenario.moments(), "every dump between calls is compared");
+    assert_eq!(seen, replay.scenario.steps(), "every dump between calls is compared");
     found.extend(differences(end, &replay.scenario.end, replay.dump()));
     found.extend(replay.answers);
     found
@@ -97,7 +97,7 @@ async fn ended(name: &str) -> Vec<String> {
 
 /// The end of a scenario whose whole server had a real clock.
 fn at_the_end(scenario: &str) -> Compared<'_> {
-    Compared { scenario, moment: None, volatile: Volatile::Times }
+    Compared { scenario, step: None, volatile: Volatile::Times }
 }
 
 const PAUSED: &str = "asynq:{default}:paused";

@@ -48,7 +48,7 @@ fn facts(entry: &SchedulerEntry) -> (String, String, Vec<u8>, Vec<String>, bool)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_scheduler_leaves_what_gos_does() {
+async fn a_scheduler_leaves_the_state_that_gos_leaves() {
     let golden = file("s14_scheduler");
     let server = RedisServer::start(Persistence::None);
     let mut redis = server.connection();
@@ -62,7 +62,7 @@ async fn a_scheduler_leaves_what_gos_does() {
     .await;
 
     // The entries are equal to Go's apart from ids and times.
-    let shown: BTreeSet<_> = entries.iter().map(facts).collect();
+    let listed: BTreeSet<_> = entries.iter().map(facts).collect();
     let list = golden_key(&golden, "asynq:schedulers:{");
     let expected: BTreeSet<_> = list["value"]
         .as_array()
@@ -78,7 +78,7 @@ async fn a_scheduler_leaves_what_gos_does() {
             (text("spec"), text("task_type"), payload, options, never)
         })
         .collect();
-    assert_eq!(shown, expected);
+    assert_eq!(listed, expected);
     let members: Vec<(String, i64)> = redis.zrange_withscores("asynq:schedulers", 0, -1).unwrap();
     assert_eq!(members.len(), 1);
     assert!(members[0].0.starts_with("asynq:schedulers:{") && members[0].0.ends_with('}'), "{members:?}");

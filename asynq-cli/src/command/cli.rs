@@ -91,13 +91,13 @@ mod tests {
             }
         }
         for line in ["--version", "-V"] {
-            let shown = Cli::try_parse_from(["asynq", line]).unwrap_err().to_string();
-            assert_eq!(shown, format!("asynq version {}\n", env!("CARGO_PKG_VERSION")));
+            let output = Cli::try_parse_from(["asynq", line]).unwrap_err().to_string();
+            assert_eq!(output, format!("asynq version {}\n", env!("CARGO_PKG_VERSION")));
         }
     }
 
     #[test]
-    fn every_command_and_option_says_what_it_is_for() {
+    fn every_command_and_option_states_its_purpose() {
         fn check(command: &clap::Command, path: &str) {
             let path = format!("{path} {}", command.get_name());
             assert!(command.get_about().is_some_and(|about| !about.to_string().is_empty()), "{path}");

@@ -59,10 +59,10 @@ impl Deploy {
 impl Check {
     async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let text = std::fs::read_to_string(&self.file);
-        let text =
-            text.map_err(|source| CliError::System { what: format!("cannot read {}", self.file.display()), source })?;
+        let text = text
+            .map_err(|source| CliError::System { context: format!("cannot read {}", self.file.display()), source })?;
         let lock = JobsLock::parse(&text).map_err(|error| CliError::Usage(error.to_string()))?;
-        let (found, is_all) = self.look(session, &lock).await?;
+        let (found, is_all) = self.count_waiting(session, &lock).await?;
         let unreadable: u64 = found.values().filter(|found| found.shape.is_none()).map(|found| found.tasks).sum();
         let value: Vec<Value> = found.iter().map(to_json).collect();
         session.answer(&value, |style| {
@@ -106,7 +106,7 @@ impl Check {
     }
 
     /// Counts the waiting tasks by type and shape, and returns whether all of them were counted.
-    async fn look(
+    async fn count_waiting(
         &self,
         session: &mut Session,
         lock: &JobsLock,

@@ -52,7 +52,7 @@ struct Report<'a> {
 fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
     let mut text = format!("{}\n", clean(&report.broker));
     let versions: Vec<&str> = evidence.nodes.iter().map(|node| node.version.as_str()).collect();
-    let counted = |n: usize, what: &str| format!("{} {what}{}", number(n as u64), if n == 1 { "" } else { "s" });
+    let counted = |n: usize, noun: &str| format!("{} {noun}{}", number(n as u64), if n == 1 { "" } else { "s" });
     text.push_str(&format!(
         "version {}, {}, {}\n\n",
         clean(&versions.join(", ")),

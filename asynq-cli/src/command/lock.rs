@@ -28,7 +28,7 @@ pub(crate) struct Ls {
     /// The queue
     #[arg(short, long)]
     queue: String,
-    /// Lists only those whose task is gone
+    /// Lists only locks whose task is gone
     #[arg(long)]
     stuck: bool,
     /// Stops after so many
@@ -45,7 +45,7 @@ pub(crate) struct Rm {
     /// The locks, as `lock ls` shows them: TYPE:CHECKSUM
     #[arg(value_name = "LOCK", required_unless_present = "stuck", conflicts_with = "stuck")]
     locks: Vec<String>,
-    /// All whose task is gone
+    /// All locks whose task is gone
     #[arg(long)]
     stuck: bool,
 }
@@ -137,15 +137,15 @@ impl Rm {
 }
 
 fn question(queue: &str, locks: &[LockInfo]) -> String {
-    let held = locks.iter().filter(|lock| lock.state.is_some()).count();
-    let what = match locks {
+    let live = locks.iter().filter(|lock| lock.state.is_some()).count();
+    let subject = match locks {
         [one] => format!("lock {}", clean(&name(queue, one))),
         many => format!("{} locks", many.len()),
     };
-    match held {
-        0 => format!("Free {what} of queue {queue}?"),
-        held => format!(
-            "Free {what} of queue {queue}? {held} of the tasks that hold them are there, and may run beside an equal one."
+    match live {
+        0 => format!("Free {subject} of queue {queue}?"),
+        live => format!(
+            "Free {subject} of queue {queue}? {live} of the tasks that hold them are there, and may run beside an equal one."
         ),
     }
 }

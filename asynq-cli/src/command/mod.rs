@@ -55,7 +55,7 @@ pub(crate) enum Command {
     HashPassword(web::HashPassword),
     /// Shows everything on the whole terminal, live
     Dash(dash::Dash),
-    /// Looks for what is wrong, and says what repairs it
+    /// Finds faults, and names their repairs
     Doctor(doctor::Doctor),
     /// Writes a script that completes commands in a shell
     Completions(completions::Completions),

@@ -48,12 +48,12 @@ pub(super) fn bar(session: &Session, progress: BulkProgress) -> ProgressBar {
     bar
 }
 
-/// Returns a bar for `total` of `what`, such as queues.
-pub(super) fn counting(session: &Session, total: u64, what: &str) -> ProgressBar {
+/// Returns a bar for `total` of `noun`, such as queues.
+pub(super) fn counting(session: &Session, total: u64, noun: &str) -> ProgressBar {
     let target = if session.has_bars() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
     let bar = ProgressBar::with_draw_target(Some(total), target);
     // The template is a constant: a mistake in it would only cost the looks.
-    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {what}, {{eta}} left");
+    let template = format!("{{bar:40}} {{human_pos}} of {{human_len}} {noun}, {{eta}} left");
     if let Ok(style) = ProgressStyle::with_template(&template) {
         bar.set_style(style);
     }

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redis_tells_what_gos_tool_shows() {
+    fn redis_info_has_the_fields_that_gos_tool_shows() {
         let facts = [
             ("uptime_in_seconds", "172800"),
             ("connected_clients", "12"),
@@ -134,14 +134,14 @@ mod tests {
     }
 
     #[test]
-    fn what_a_login_may_not_ask_is_a_dash() {
+    fn a_field_that_the_acl_forbids_is_a_dash() {
         let redis = Redis { nodes: vec![node(&[])], slots: Vec::new() };
         assert!(redis.to_text(Style::default()).contains("7.0.15   -                 -       -            -\n"));
         assert_eq!(Redis::default().to_text(Style::default()), "");
     }
 
     #[test]
-    fn a_cluster_tells_its_state_and_where_the_queues_are() {
+    fn a_cluster_shows_its_state_and_the_node_of_each_queue() {
         let facts = [("cluster_state", "ok"), ("cluster_known_nodes", "6"), ("cluster_size", "3")];
         let slot = |queue: &str, slot, nodes: &[&str]| QueueSlot {
             queue: QueueName::from_wire(queue),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_that_is_stuck_is_told_in_the_table_and_in_json() {
+    fn a_run_that_is_stuck_is_marked_in_the_table_and_in_json() {
         let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
         let run = |id: &str, left| WorkerInfo {
             task_id: id.into(),

@@ -12,7 +12,7 @@ use crate::{error::CliError, session::Session};
 pub(super) struct Several {
     key: &'static str,
     rows: Vec<Value>,
-    told: bool,
+    has_written: bool,
     worst: u8,
 }
 
@@ -22,7 +22,7 @@ pub(super) type Done = (Value, String);
 impl Several {
     /// Creates an empty report; in JSON the field `key` holds each name.
     pub(super) fn of(key: &'static str) -> Self {
-        Self { key, rows: Vec::new(), told: false, worst: 0 }
+        Self { key, rows: Vec::new(), has_written: false, worst: 0 }
     }
 
     /// Adds the result of one name. Writes its error, or its text unless the session writes JSON.
@@ -48,20 +48,20 @@ impl Several {
                     return Ok(());
                 }
                 // Results of several lines are separated by an empty line.
-                let between = if self.told && text.trim_end().contains('\n') { "\n" } else { "" };
-                self.told = true;
+                let between = if self.has_written && text.trim_end().contains('\n') { "\n" } else { "" };
+                self.has_written = true;
                 session.write(&format!("{between}{text}"))
             }
             Err(error) => {
                 row.insert("error".into(), error.line().into());
                 self.rows.push(row.into());
                 if !matches!(error, CliError::NotFound(_) | CliError::Inspect(_) | CliError::Periodic(_))
-                    || error.is_no_broker()
+                    || error.is_broker_gone()
                 {
-                    self.tell(session)?;
+                    self.write_json(session)?;
                     return Err(error);
                 }
-                self.worst = self.worst.max(session.tell(&error));
+                self.worst = self.worst.max(session.report(&error));
                 Ok(())
             }
         }
@@ -69,11 +69,11 @@ impl Several {
 
     /// Writes the JSON array, and returns an error if a name failed.
     pub(super) fn end(self, session: &mut Session) -> Result<(), CliError> {
-        self.tell(session)?;
+        self.write_json(session)?;
         if self.worst == 0 { Ok(()) } else { Err(CliError::Reported(self.worst)) }
     }
 
-    fn tell(&self, session: &mut Session) -> Result<(), CliError> {
+    fn write_json(&self, session: &mut Session) -> Result<(), CliError> {
         if session.is_json() { session.answer(&self.rows, |_| String::new()) } else { Ok(()) }
     }
 }

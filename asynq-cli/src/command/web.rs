@@ -26,7 +26,7 @@ pub(crate) struct Web {
     /// A name, beside those of this machine, by which browsers may ask; may be repeated
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// What stands above every page
+    /// The title above every page
     #[arg(long)]
     title: Option<String>,
     /// The file that holds the argon2 hash of the password
@@ -89,6 +89,7 @@ impl HashPassword {
 /// Returns the text of a file without white space around it.
 fn secret(file: &Path) -> Result<String, CliError> {
     let read = std::fs::read_to_string(file);
-    let text = read.map_err(|source| CliError::System { what: format!("cannot read {}", file.display()), source })?;
+    let text =
+        read.map_err(|source| CliError::System { context: format!("cannot read {}", file.display()), source })?;
     Ok(text.trim().to_owned())
 }

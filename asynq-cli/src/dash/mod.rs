@@ -34,7 +34,7 @@ pub(crate) async fn run(client: &Client, refresh: Duration) -> Result<(), CliErr
 }
 
 fn on_terminal(source: io::Error) -> CliError {
-    CliError::System { what: "the terminal cannot be used".into(), source }
+    CliError::System { context: "the terminal cannot be used".into(), source }
 }
 
 /// An answer from the broker.
@@ -90,7 +90,7 @@ impl Model {
     fn take(&mut self, answer: Answer) -> Step {
         match answer {
             Answer::Loaded(loaded) => self.show(loaded),
-            Answer::Acted(done) => self.told(done),
+            Answer::Acted(done) => self.show_result(done),
         }
     }
 }

@@ -157,7 +157,7 @@ impl Model {
     }
 
     /// Shows the result of a change, and loads the screen again.
-    pub(crate) fn told(&mut self, done: Result<String, InspectError>) -> Step {
+    pub(crate) fn show_result(&mut self, done: Result<String, InspectError>) -> Step {
         let is_error = done.is_err();
         let text = done.unwrap_or_else(|error| error.to_string());
         self.note = Some(Note { text, is_error, is_of_loading: false });

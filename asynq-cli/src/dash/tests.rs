@@ -50,7 +50,7 @@ impl Watcher {
             self.terminal.draw(|frame| view::draw(frame, &mut self.model)).unwrap();
             step = match step {
                 Step::Load => self.model.show(load::load(&self.client, self.model.wanted()).await),
-                Step::Act(act) => self.model.told(act::perform(&self.client, act).await),
+                Step::Act(act) => self.model.show_result(act::perform(&self.client, act).await),
                 Step::Stay | Step::Redraw => return,
                 Step::Quit => panic!("left the view"),
             };
@@ -59,7 +59,7 @@ impl Watcher {
     }
 
     /// Goes from one list of tasks to the next until it is that of `state`.
-    async fn turn_to(&mut self, state: TaskState) {
+    async fn select_tab(&mut self, state: TaskState) {
         let is_there = |screen: &Screen| matches!(&screen.wanted, Wanted::Tasks(list) if list.state == state);
         for _ in TABS {
             if is_there(self.model.screen()) {
@@ -103,7 +103,7 @@ async fn every_screen_looks_as_it_was_approved() {
     insta::assert_snapshot!("queues", watcher.text());
     watcher.keys("j\n").await;
     insta::assert_snapshot!("tasks", watcher.text());
-    watcher.turn_to(TaskState::Retry).await;
+    watcher.select_tab(TaskState::Retry).await;
     insta::assert_snapshot!("tasks-retry", watcher.text());
     watcher.keys("\n").await;
     insta::assert_snapshot!("task", watcher.text());
@@ -116,7 +116,7 @@ async fn every_screen_looks_as_it_was_approved() {
 }
 
 #[tokio::test]
-async fn the_picture_in_the_documentation_is_what_the_view_shows() {
+async fn the_picture_in_the_documentation_equals_the_view() {
     let watcher = Watcher::start().await;
     picture::check("dash.svg", &picture::svg(watcher.terminal.backend().buffer()));
 }
@@ -152,12 +152,12 @@ async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
     let inspector = watcher.client.inspector();
     let state = async |id: &str| inspector.task("default", id).await.map(|task| task.state).ok();
     watcher.keys("j\n").await;
-    watcher.turn_to(TaskState::Retry).await;
+    watcher.select_tab(TaskState::Retry).await;
     watcher.keys("r").await;
     assert_eq!(state("retry").await, Some(TaskState::Pending));
     watcher.keys("hhh\n").await;
     watcher.press(KeyCode::Esc).await;
-    watcher.turn_to(TaskState::Scheduled).await;
+    watcher.select_tab(TaskState::Scheduled).await;
     watcher.keys("a").await;
     assert!(matches!(&watcher.model.dialog, Some(Dialog::Sure(question, _)) if question.starts_with("Archive task")));
     assert!(watcher.text().contains("any other key: no"));
@@ -165,7 +165,7 @@ async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
     assert_eq!(state("scheduled").await, Some(TaskState::Scheduled), "no is no");
     watcher.keys("ay").await;
     assert_eq!(state("scheduled").await, Some(TaskState::Archived));
-    watcher.turn_to(TaskState::Archived).await;
+    watcher.select_tab(TaskState::Archived).await;
     watcher.keys("\n").await;
     watcher.keys("dy").await;
     assert!(watcher.note().ends_with("is deleted"), "{}", watcher.note());
@@ -173,7 +173,7 @@ async fn a_task_is_run_archived_and_deleted_and_the_last_two_are_asked_about() {
 }
 
 #[tokio::test]
-async fn an_error_is_told_and_the_last_answer_stays_on_the_screen() {
+async fn an_error_is_shown_and_the_last_answer_stays_on_the_screen() {
     let mut watcher = Watcher::start().await;
     watcher.client.broker().close().await;
     watcher.follow(Step::Load).await;

@@ -140,8 +140,8 @@ fn clock(node: &Node, findings: &mut Vec<Finding>) {
 
 /// Returns a text such as `2.5 s ahead of`.
 fn off_by(ahead: TimeDelta) -> String {
-    let way = if ahead > TimeDelta::zero() { "ahead of" } else { "behind" };
-    format!("{:.1} s {way}", ahead.abs().num_milliseconds() as f64 / 1000.0)
+    let direction = if ahead > TimeDelta::zero() { "ahead of" } else { "behind" };
+    format!("{:.1} s {direction}", ahead.abs().num_milliseconds() as f64 / 1000.0)
 }
 
 /// Compares the clocks of the servers' hosts with the broker's: by the skew of their heartbeats, or, if the skew of a

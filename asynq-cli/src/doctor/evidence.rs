@@ -39,12 +39,12 @@ pub(crate) struct QueueEvidence {
     /// The inconsistencies of the queue.
     pub(crate) examination: Examination,
     /// Failed tasks that no worker could run, by their type and by the part that was unknown.
-    pub(crate) unknown: BTreeMap<(String, Stranger), Strangers>,
+    pub(crate) unknown: BTreeMap<(String, UnknownPart), UnknownCounts>,
 }
 
 /// The part of a task that no worker knew.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stranger {
+pub(crate) enum UnknownPart {
     /// The type.
     Type,
     /// The shape of the arguments: another version of the program enqueued the task.
@@ -53,15 +53,15 @@ pub(crate) enum Stranger {
 
 /// The numbers of tasks that no worker could run.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Strangers {
+pub(crate) struct UnknownCounts {
     /// Tasks that were requeued, or failed and will be retried.
     pub(crate) waiting: usize,
     /// Tasks that were given up.
     pub(crate) archived: usize,
 }
 
-/// Examines the system, up to `limit` tasks of each state per queue; `tell` is called after each queue with the number
-/// of queues that are done and of all.
+/// Examines the system, up to `limit` tasks of each state per queue; `on_progress` is called after each queue with the
+/// number of queues that are done and of all.
 ///
 /// # Errors
 ///
@@ -70,7 +70,7 @@ pub(crate) struct Strangers {
 pub(crate) async fn gather(
     client: &Client,
     limit: usize,
-    mut tell: impl FnMut(usize, usize),
+    mut on_progress: impl FnMut(usize, usize),
 ) -> Result<(Evidence, Vec<Finding>), InspectError> {
     let inspector = client.inspector();
     let nodes = inspector.nodes().await?;
@@ -84,7 +84,7 @@ pub(crate) async fn gather(
             Ok(_) => unknown(&inspector, &name).await,
             Err(error) => Err(error.clone().into()),
         };
-        tell(n + 1, number);
+        on_progress(n + 1, number);
         let failed = [examined.as_ref().err(), unknown.as_ref().err()].into_iter().flatten().next();
         match failed {
             // The queue was deleted meanwhile.
@@ -93,8 +93,8 @@ pub(crate) async fn gather(
                 if error.is_unavailable() {
                     client.broker().ping().await?;
                 }
-                let is_told = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
-                findings.extend((!is_told).then(|| unreadable(name.as_str(), error.to_string(), QUEUE)));
+                let is_reported = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
+                findings.extend((!is_reported).then(|| unreadable(name.as_str(), error.to_string(), QUEUE)));
             }
             None => {}
         }
@@ -144,13 +144,13 @@ fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
 async fn unknown(
     inspector: &Inspector,
     queue: &QueueName,
-) -> Result<BTreeMap<(String, Stranger), Strangers>, InspectError> {
-    let mut found: BTreeMap<_, Strangers> = BTreeMap::new();
+) -> Result<BTreeMap<(String, UnknownPart), UnknownCounts>, InspectError> {
+    let mut found: BTreeMap<_, UnknownCounts> = BTreeMap::new();
     for state in [TaskState::Retry, TaskState::Archived] {
         // Only the errors are needed: whole payloads of so many tasks may be gigabytes.
         for task in inspector.tasks(queue, state).per_page(FAILED).brief().await? {
-            let Some(stranger) = task.last_error.as_deref().and_then(stranger) else { continue };
-            let seen = found.entry((task.task.r#type, stranger)).or_default();
+            let Some(unknown_part) = task.last_error.as_deref().and_then(unknown_part) else { continue };
+            let seen = found.entry((task.task.r#type, unknown_part)).or_default();
             *if state == TaskState::Retry { &mut seen.waiting } else { &mut seen.archived } += 1;
         }
     }
@@ -158,13 +158,13 @@ async fn unknown(
 }
 
 /// Returns the part of a task that was unknown, according to its error.
-fn stranger(error: &str) -> Option<Stranger> {
+fn unknown_part(error: &str) -> Option<UnknownPart> {
     // Both asynq's workers and ours use these words.
     if error.starts_with("handler not found for task") {
-        return Some(Stranger::Type);
+        return Some(UnknownPart::Type);
     }
-    let (_, told) = error.strip_prefix("the arguments of `")?.split_once("` ")?;
-    ["have shape ", "do not fit: "].iter().any(|start| told.starts_with(start)).then_some(Stranger::Shape)
+    let (_, reason) = error.strip_prefix("the arguments of `")?.split_once("` ")?;
+    ["have shape ", "do not fit: "].iter().any(|start| reason.starts_with(start)).then_some(UnknownPart::Shape)
 }
 
 #[cfg(test)]
@@ -172,16 +172,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_unknown_is_read_from_the_error() {
+    fn the_unknown_name_is_read_from_the_error() {
         for (error, expected) in [
-            (r#"handler not found for task "mail""#, Some(Stranger::Type)),
-            ("the arguments of `mail` have shape 01020304, but this program's `mail` takes", Some(Stranger::Shape)),
-            ("the arguments of `mail` do not fit: missing field `to` at line 1", Some(Stranger::Shape)),
+            (r#"handler not found for task "mail""#, Some(UnknownPart::Type)),
+            ("the arguments of `mail` have shape 01020304, but this program's `mail` takes", Some(UnknownPart::Shape)),
+            ("the arguments of `mail` do not fit: missing field `to` at line 1", Some(UnknownPart::Shape)),
             ("the arguments of `mail` cannot be read: too short", None),
             ("the arguments of nobody", None),
             ("no handler", None),
         ] {
-            assert_eq!(stranger(error), expected, "{error}");
+            assert_eq!(unknown_part(error), expected, "{error}");
         }
     }
 }

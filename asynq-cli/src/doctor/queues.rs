@@ -7,7 +7,7 @@ use asynq_runtime::{
 
 use super::{
     Evidence, Finding, Severity,
-    evidence::{QueueEvidence, Stranger, Strangers},
+    evidence::{QueueEvidence, UnknownCounts, UnknownPart},
 };
 
 /// A queue that is served should not let a task wait for so long, seconds.
@@ -18,7 +18,7 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     for queue in &evidence.queues {
         let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
         consumers(queue, is_served, &mut findings);
-        strangers(queue, &mut findings);
+        unknown_tasks(queue, &mut findings);
         archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut findings);
         findings.extend(queue.examination.oddities.iter().map(|oddity| odd(queue, oddity)));
     }
@@ -64,18 +64,18 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
     }
 }
 
-fn strangers(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
+fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
     let name = quoted(&queue.stats.name);
-    for ((r#type, stranger), Strangers { waiting, archived }) in &queue.unknown {
-        let (check, what, means, repair) = match stranger {
-            Stranger::Type => (
+    for ((r#type, part), UnknownCounts { waiting, archived }) in &queue.unknown {
+        let (check, description, means, repair) = match part {
+            UnknownPart::Type => (
                 "no-handler",
                 format!("tasks of type {type:?} that a worker did not know"),
                 "every worker that serves the queue must know every type in it: ours requeue such a task for a day, \
                  those of Go spend its retries, then it is archived",
                 "deploy a worker with that job, or keep workers without it off the queue",
             ),
-            Stranger::Shape => (
+            UnknownPart::Shape => (
                 "unknown-shape",
                 format!("tasks of type {type:?} with arguments of a shape that a worker did not know"),
                 "another version of the program enqueued them: a worker of ours requeues such a task for a day, then \
@@ -91,7 +91,7 @@ fn strangers(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
             queue,
             Severity::Error,
             check,
-            format!("{what}: {waiting} wait for one that does, {archived} are archived"),
+            format!("{description}: {waiting} wait for one that does, {archived} are archived"),
             means,
             format!("{repair}{run_again}"),
         ));
@@ -119,7 +119,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let first = quoted(examples.first().map_or("", String::as_str));
     let janitor =
         || format!("run a worker of ours on the queue: its janitor repairs it within a minute (--queues {name})");
-    let (check, severity, what, means, repair) = match kind {
+    let (check, severity, description, means, repair) = match kind {
         OddityKind::ActiveWithoutLease => (
             "active-without-lease",
             Severity::Error,
@@ -181,7 +181,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
         }
     };
     let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
-    of(queue, severity, check, format!("{count} {what}: {examples}{more}"), means, repair)
+    of(queue, severity, check, format!("{count} {description}: {examples}{more}"), means, repair)
 }
 
 /// Returns a queue's name as a shell takes it, quoted if need be.

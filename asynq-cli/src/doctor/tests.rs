@@ -11,7 +11,7 @@ use clap::Parser as _;
 
 use super::{
     Evidence, Finding, diagnose,
-    evidence::{QueueEvidence, Stranger, Strangers},
+    evidence::{QueueEvidence, UnknownCounts, UnknownPart},
 };
 use crate::{command::Cli, entries::Entry};
 
@@ -60,25 +60,25 @@ fn entry(spec: &str, ago: TimeDelta) -> Entry {
 }
 
 #[test]
-fn an_entry_that_is_listed_and_not_fired_is_told() {
-    let told = |entry: Entry| {
+fn an_entry_that_is_listed_and_not_fired_is_reported() {
+    let findings_of = |entry: Entry| {
         let findings = diagnose(&Evidence { entries: vec![entry], ..sound() });
         findings.into_iter().map(|finding| (finding.check, finding.found)).collect::<Vec<_>>()
     };
-    assert_eq!(told(entry("* * * * *", TimeDelta::seconds(90))), []);
-    let late = told(entry("TZ=Europe/Berlin */10 * * * *", TimeDelta::minutes(42)));
+    assert_eq!(findings_of(entry("* * * * *", TimeDelta::seconds(90))), []);
+    let late = findings_of(entry("TZ=Europe/Berlin */10 * * * *", TimeDelta::minutes(42)));
     assert!(
         late.len() == 1 && late[0].0 == "late-schedule" && late[0].1.starts_with("4 of its times have passed"),
         "{late:?}"
     );
     is_documented(&diagnose(&Evidence { entries: vec![entry("@hourly", TimeDelta::days(1))], ..sound() })[0]);
-    assert!(told(entry("* * * * * *", TimeDelta::days(30)))[0].1.starts_with("1000 of its times or more"));
-    assert_eq!(told(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
-    assert_eq!(told(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
-    assert_eq!(told(entry("nonsense", TimeDelta::days(1))), []);
+    assert!(findings_of(entry("* * * * * *", TimeDelta::days(30)))[0].1.starts_with("1000 of its times or more"));
+    assert_eq!(findings_of(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
+    assert_eq!(findings_of(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
+    assert_eq!(findings_of(entry("nonsense", TimeDelta::days(1))), []);
     // The full hour passed 4 minutes ago, and robfig's hour ends in 50 minutes: the text does not say which of them counts.
-    assert_eq!(told(entry("@every 1h", TimeDelta::minutes(10))), []);
-    assert_eq!(told(entry("@every 1h", TimeDelta::minutes(130))).len(), 1);
+    assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(10))), []);
+    assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(130))).len(), 1);
 }
 
 fn set(node: &mut Node, name: &str, value: &str) {
@@ -97,12 +97,12 @@ fn slow(ago: TimeDelta, ms: u64) -> SlowCall {
 }
 
 #[test]
-fn nothing_is_told_of_a_system_in_order() {
+fn a_system_in_order_has_no_finding() {
     assert_eq!(diagnose(&sound()), []);
 }
 
 #[test]
-fn each_fault_is_told_once_with_its_severity_and_subject() {
+fn each_fault_is_reported_once_with_its_severity_and_subject() {
     type Fault = fn(&mut Evidence);
     let cases: Vec<(&str, Fault)> = vec![
         ("error eviction redis://h:6379", |e| set(&mut e.nodes[0], "maxmemory_policy", "allkeys-lru")),
@@ -131,13 +131,13 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
         ("error no-consumer default", |e| e.servers[0].info.queues[0].queue = Some("other".into())),
         ("warning long-wait default", |e| e.queues[0].stats.latency = Duration::from_secs(400)),
         ("error no-handler default", |e| {
-            e.queues[0].unknown.insert(("mail".into(), Stranger::Type), Strangers { waiting: 3, archived: 0 });
+            e.queues[0].unknown.insert(("mail".into(), UnknownPart::Type), UnknownCounts { waiting: 3, archived: 0 });
         }),
         ("error no-handler default", |e| {
-            e.queues[0].unknown.insert(("mail".into(), Stranger::Type), Strangers { waiting: 0, archived: 1 });
+            e.queues[0].unknown.insert(("mail".into(), UnknownPart::Type), UnknownCounts { waiting: 0, archived: 1 });
         }),
         ("error unknown-shape default", |e| {
-            e.queues[0].unknown.insert(("mail".into(), Stranger::Shape), Strangers { waiting: 1, archived: 1 });
+            e.queues[0].unknown.insert(("mail".into(), UnknownPart::Shape), UnknownCounts { waiting: 1, archived: 1 });
         }),
         ("warning full-archive default", |e| e.queues[0].stats.archived = 9_500),
         ("error stuck h:7", |e| e.servers[0].workers = vec![run(TimeDelta::seconds(-11)), run(TimeDelta::seconds(30))]),
@@ -145,9 +145,9 @@ fn each_fault_is_told_once_with_its_severity_and_subject() {
     for (expected, fault) in cases {
         let mut evidence = sound();
         fault(&mut evidence);
-        let told: Vec<String> =
+        let texts: Vec<String> =
             diagnose(&evidence).iter().map(|f| format!("{} {} {}", f.severity, f.check, f.subject)).collect();
-        assert_eq!(told, [expected]);
+        assert_eq!(texts, [expected]);
         is_understood(&diagnose(&evidence)[0].repair);
         is_documented(&diagnose(&evidence)[0]);
     }
@@ -180,15 +180,15 @@ fn harmless_evidence_is_not_reported() {
         ("a cluster that is whole", |e| set(&mut e.nodes[0], "cluster_state", "ok")),
         ("a node that tells nothing", |e| (e.nodes[0].facts, e.nodes[0].slow_calls) = (Vec::new(), None)),
     ];
-    for (what, fault) in cases {
+    for (case, fault) in cases {
         let mut evidence = sound();
         fault(&mut evidence);
-        assert_eq!(diagnose(&evidence), [], "{what}");
+        assert_eq!(diagnose(&evidence), [], "{case}");
     }
 }
 
 #[test]
-fn every_kind_of_oddity_is_told_with_its_examples_and_what_repairs_it() {
+fn every_kind_of_oddity_is_reported_with_its_examples_and_its_repair() {
     for kind in OddityKind::ALL {
         let mut evidence = sound();
         evidence.queues[0].examination.oddities =
@@ -243,7 +243,7 @@ fn a_queue_is_served_by_a_pattern_too() {
 
 #[test]
 fn a_small_archive_is_full_from_nine_tenths_on() {
-    let is_told = |archived| {
+    let is_reported = |archived| {
         let mut evidence = sound();
         let server = &mut evidence.servers[0].info;
         (server.rust_version, server.archives) =
@@ -251,7 +251,7 @@ fn a_small_archive_is_full_from_nine_tenths_on() {
         evidence.queues[0].stats.archived = archived;
         diagnose(&evidence).iter().any(|finding| finding.check == "full-archive")
     };
-    assert_eq!([0, 1, 9, 13, 14, 15].map(is_told), [false, false, false, false, true, true]);
+    assert_eq!([0, 1, 9, 13, 14, 15].map(is_reported), [false, false, false, false, true, true]);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::error::CliError;
 /// as `\u` escapes, also those that serde leaves as they are; programs read the same text.
 pub(crate) fn json(value: &impl Serialize) -> Result<String, CliError> {
     let text = serde_json::to_string_pretty(value)
-        .map_err(|error| CliError::System { what: "the answer is not JSON".into(), source: error.into() })?;
+        .map_err(|error| CliError::System { context: "the answer is not JSON".into(), source: error.into() })?;
     Ok(escaped(&text) + "\n")
 }
 

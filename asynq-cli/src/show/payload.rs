@@ -47,14 +47,14 @@ impl<'a> Payload<'a> {
     /// Returns at most `most` of these bytes.
     pub(crate) fn of(bytes: &'a [u8], most: usize) -> Self {
         let cut = bytes.len() > most;
-        let shown = &bytes[..bytes.len().min(most)];
-        let (encoding, data) = match text_of(shown, cut) {
+        let head = &bytes[..bytes.len().min(most)];
+        let (encoding, data) = match text_of(head, cut) {
             Some(text) if !cut => match serde_json::from_str::<&RawValue>(text) {
                 Ok(json) => ("json", Data::Json(json)),
                 Err(_) => ("text", Data::Text(text)),
             },
             Some(text) => ("text", Data::Text(text)),
-            None => ("base64", Data::Base64(STANDARD.encode(shown))),
+            None => ("base64", Data::Base64(STANDARD.encode(head))),
         };
         Self { bytes: bytes.len(), encoding, cut, data }
     }
@@ -92,8 +92,8 @@ pub(crate) fn brief(bytes: &[u8], most: usize) -> String {
 /// Returns bytes of a task for a text of their own: at most `most` of them, with the number of those that are left out.
 pub(crate) fn full(bytes: &[u8], most: usize) -> String {
     let is_cut = bytes.len() > most;
-    let shown = &bytes[..bytes.len().min(most)];
-    let Some(text) = printable(shown, is_cut) else {
+    let head = &bytes[..bytes.len().min(most)];
+    let Some(text) = printable(head, is_cut) else {
         return format!("{NON_PRINTABLE} ({} bytes; --json shows them as base64)", bytes.len());
     };
     match bytes.len() - text.len() {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn people_get_one_line_or_are_told_that_it_is_none() {
+    fn people_get_one_line_or_a_note_that_there_is_none() {
         for (bytes, expected) in [
             (&b"{\"to\":\n \"a\"}"[..], "{\"to\":  \"a\"}"),
             (b"", "-"),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_shown_is_counted() {
+    fn omitted_bytes_are_counted() {
         assert_eq!(full(b"abc", 3), "abc");
         assert_eq!(full(b"abcdef", 3), "abc… and 3 more bytes (--max-payload)");
         assert_eq!(full("ab€".as_bytes(), 3), "ab… and 3 more bytes (--max-payload)");

@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_whatever_the_letters() {
+    fn columns_line_up_with_letters_of_any_width() {
         assert_eq!(
             table(Style::default()).into_text(),
             "ID         SIZE  PAYLOAD\n\
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_narrow_terminal_wraps_what_may_be_wrapped() {
+    fn a_narrow_terminal_wraps_the_columns_that_allow_it() {
         let text = table(Style { colours: false, width: Some(40) }).into_text();
         assert!(text.contains("12345  a text that is longer\n"), "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 40), "{text}");

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_reaches_a_terminal_but_what_it_shows() {
+    fn a_terminal_receives_only_printable_text() {
         for (text, expected) in [
             ("größe 邮件 🙂", "größe 邮件 🙂"),
             ("a\u{1b}[31mred\u{7}", "a\u{fffd}[31mred\u{fffd}"),

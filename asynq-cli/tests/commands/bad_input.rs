@@ -64,7 +64,7 @@ on_both_brokers! {
 const CANARY: &str = "canary-password";
 
 #[tokio::test]
-async fn a_broker_that_is_not_there_is_told_without_its_password() {
+async fn an_unreachable_broker_is_reported_without_its_password() {
     let password = RedisServer::with_password("right");
     for (url, part) in [
         (format!("redis://:{CANARY}@127.0.0.1:1/0"), "127.0.0.1:1"),
@@ -82,7 +82,7 @@ async fn a_broker_that_is_not_there_is_told_without_its_password() {
 }
 
 #[tokio::test]
-async fn a_broker_that_dies_is_told_and_the_rest_is_not_tried() {
+async fn a_broker_that_dies_is_reported_and_the_rest_is_not_tried() {
     let mut server = RedisServer::start(Persistence::None);
     let client = Client::connect(&server.url()).await.unwrap();
     server.kill();

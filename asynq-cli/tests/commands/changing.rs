@@ -18,7 +18,7 @@ on_both_brokers! {
             cli.run("queue unpause default").await,
             cli.run("queue resume default --json").await,
         ]);
-        assert!(!cli.t.broker().queue_stats(&queue("future")).await.unwrap().paused, "nobody enqueued to it");
+        assert!(!cli.t.broker().queue_stats(&queue("future")).await.unwrap().paused, "no producer enqueued to it");
         assert!(!cli.t.broker().queue_stats(&queue("default")).await.unwrap().paused);
     }
 
@@ -46,8 +46,8 @@ on_both_brokers! {
         let stuck = cli.json("lock ls -q default --stuck").await;
         assert_eq!((&stuck[0]["lock"], &stuck[0]["holder"]), (&"email:send:b".into(), &"missing".into()));
         assert!(stuck[0]["state"].is_null() && stuck.as_array().unwrap().len() == 1, "{stuck}");
-        let shown = cli.run("lock ls -q default --stuck").await;
-        assert!(shown.out.contains("email:send:b") && shown.out.contains("gone"), "{shown}");
+        let output = cli.run("lock ls -q default --stuck").await;
+        assert!(output.out.contains("email:send:b") && output.out.contains("gone"), "{output}");
         assert_eq!(cli.run_typing("n\n", "lock rm -q default --stuck").await.code, 3);
         assert_eq!(cli.run_typing("y\n", "lock rm -q default --stuck").await.code, 0);
         assert_eq!(cli.json("lock ls -q default --stuck").await.as_array().unwrap().len(), 0);
@@ -72,9 +72,9 @@ on_both_brokers! {
         let secret = Secret::new("4711".to_owned());
         transfer::job("ann", 700_u64, secret).task_id("t1").process_in("1h").enqueue(&client).await.unwrap();
 
-        let shown = cli.run("task inspect -q default t1").await;
+        let output = cli.run("task inspect -q default t1").await;
         let arguments = r#"{"cents":700,"pin":"***","to":"ann"}"#;
-        assert!(shown.out.contains(arguments) && !shown.out.contains("4711"), "{shown}");
+        assert!(output.out.contains(arguments) && !output.out.contains("4711"), "{output}");
         let listed = cli.run("task ls -q default -s scheduled").await;
         assert!(listed.out.contains("\"cents\":700") && !listed.out.contains("4711"), "{listed}");
         let json = cli.json("task ls -q default -s scheduled").await;
@@ -129,11 +129,11 @@ on_both_brokers! {
         }
         let stranded = cli.run_words(&words).await;
         assert!(stranded.code == 1 && stranded.err.contains("2 waiting tasks would be requeued"), "{stranded}");
-        let told = cli.run_words(&[&words[..], &["--json"]].concat()).await;
-        let told: serde_json::Value = serde_json::from_str(&told.out).unwrap();
-        let readable: Vec<_> = told.as_array().unwrap().iter().map(|row| (&row["tasks"], &row["readable"])).collect();
+        let output = cli.run_words(&[&words[..], &["--json"]].concat()).await;
+        let answer: serde_json::Value = serde_json::from_str(&output.out).unwrap();
+        let readable: Vec<_> = answer.as_array().unwrap().iter().map(|row| (&row["tasks"], &row["readable"])).collect();
         let (one, two) = (serde_json::json!([1, true]), serde_json::json!([2, false]));
-        assert!(readable.contains(&(&one[0], &one[1])) && readable.contains(&(&two[0], &two[1])), "{told}");
+        assert!(readable.contains(&(&one[0], &one[1])) && readable.contains(&(&two[0], &two[1])), "{answer}");
 
         let both = new.with(&Registry::only::<(old::invoice,)>().unwrap());
         std::fs::write(&file, both.to_string()).unwrap();
@@ -170,7 +170,7 @@ on_both_brokers! {
         assert_eq!(cli.t.broker().queue_stats(&queue("low")).await.unwrap().pending, 3);
     }
 
-    async fn a_task_that_nobody_runs_is_ended_by_cancel(cli) {
+    async fn a_task_that_no_worker_runs_is_ended_by_cancel(cli) {
         cli.t.seed_active("orphan").await;
         cli.t.let_leases_pass();
         let answer = cli.run("task cancel orphan").await;
@@ -205,7 +205,7 @@ on_both_brokers! {
         ]);
     }
 
-    async fn ctrl_c_stops_between_two_slices_and_tells_how_far_it_came(cli) {
+    async fn ctrl_c_stops_between_two_slices_and_reports_the_progress(cli) {
         let ids: Vec<String> = (0..250).map(|n| format!("t{n:03}")).collect();
         cli.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;
         let words = ["task", "delete-all", "-q", "default", "-s", "pending", "--yes"];
@@ -234,8 +234,8 @@ on_both_brokers! {
             assert_eq!(stopped.code, 130, "{stopped}");
             let stats = cli.t.broker().queue_stats(&queue(&name)).await.unwrap();
             assert!(!stats.paused, "{stats:?}");
-            let told = stopped.err.contains(&format!("stopped: queue {name} is still there with "));
-            assert!(told && stopped.err.contains("the same command goes on"), "{stopped}");
+            let is_reported = stopped.err.contains(&format!("stopped: queue {name} is still there with "));
+            assert!(is_reported && stopped.err.contains("the same command goes on"), "{stopped}");
             let again = cli.run_words(&words).await;
             assert_eq!(again.code, 0, "the same command goes on: {again}");
         }

@@ -7,26 +7,26 @@ use crate::fixture::CliFixture;
 type Cluster = StoreOn<Lent<RedisCluster>>;
 
 #[tokio::test]
-async fn stats_and_queue_ls_tell_where_the_queues_are() {
+async fn stats_and_queue_ls_show_the_node_of_each_queue() {
     let cli = CliFixture::<Cluster>::start().await;
     for name in ["default", "low"] {
         cli.t.enqueue(task("t1").in_queue(name)).await;
     }
-    let told = cli.json("stats").await;
-    let nodes = told["redis"].as_array().unwrap();
-    assert_eq!(nodes.len(), 3, "{told}");
+    let answer = cli.json("stats").await;
+    let nodes = answer["redis"].as_array().unwrap();
+    assert_eq!(nodes.len(), 3, "{answer}");
     for node in nodes {
         assert_eq!((&node["cluster_state"], &node["cluster_size"]), (&"ok".into(), &3.into()), "{node}");
         assert!(node["memory_bytes"].is_u64() && node["uptime_seconds"].is_u64(), "{node}");
     }
     // The slot that the real nodes compute, at the node that answers for it.
-    let slots = told["slots"].as_array().unwrap();
+    let slots = answer["slots"].as_array().unwrap();
     assert_eq!(slots.iter().map(|slot| slot["queue"].as_str().unwrap()).collect::<Vec<_>>(), ["default", "low"]);
-    for told in slots {
+    for row in slots {
         let cluster = cli.t.store.server();
-        let slot = cluster.slot(&format!("asynq:{{{}}}:pending", told["queue"].as_str().unwrap()));
+        let slot = cluster.slot(&format!("asynq:{{{}}}:pending", row["queue"].as_str().unwrap()));
         let address = format!("127.0.0.1:{}", cluster.port(cluster.owner(slot)));
-        assert_eq!((&told["slot"], &told["nodes"][0]), (&slot.into(), &address.into()), "{told}");
+        assert_eq!((&row["slot"], &row["nodes"][0]), (&slot.into(), &address.into()), "{row}");
     }
 
     let (stats, list) = (cli.run("stats").await.out, cli.run("queue ls -l").await.out);

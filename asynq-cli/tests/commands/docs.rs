@@ -10,7 +10,7 @@ use crate::fixture::{self, Setting, on_both_brokers};
 const PAGE: &str = include_str!("../../../docs/cli.md");
 
 /// Returns the command lines in the table of the page, without their arguments.
-fn shown() -> BTreeSet<String> {
+fn documented_commands() -> BTreeSet<String> {
     let rows = PAGE.lines().filter(|line| line.starts_with("| `asynq "));
     let cells = rows.flat_map(|row| row.split(" | ").next().unwrap_or_default().split('`').skip(1).step_by(2));
     let names = cells.map(|line| {
@@ -39,7 +39,7 @@ async fn every_command_is_in_the_table_and_no_other() {
         }
     }
     assert!(there.len() > 25, "{there:?}");
-    assert_eq!(shown(), there);
+    assert_eq!(documented_commands(), there);
 }
 
 on_both_brokers! {
@@ -49,12 +49,12 @@ on_both_brokers! {
         assert_eq!(run.text().id, "t1");
         let block = PAGE.split("```json\n").nth(1).unwrap().split("```").next().unwrap();
         let documented: Value = serde_json::from_str(block).unwrap();
-        let told = cli.json("task inspect -q default t1").await;
+        let answer = cli.json("task inspect -q default t1").await;
         let keys = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<BTreeSet<_>>();
-        assert_eq!(keys(&told), keys(&documented));
+        assert_eq!(keys(&answer), keys(&documented));
         for part in ["payload", "headers", "failures"] {
             let first = |value: &Value| value[part].get(0).unwrap_or(&value[part]).clone();
-            assert_eq!(keys(&first(&told)), keys(&first(&documented)), "{part}");
+            assert_eq!(keys(&first(&answer)), keys(&first(&documented)), "{part}");
         }
     }
 }

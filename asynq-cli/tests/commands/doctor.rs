@@ -55,7 +55,7 @@ on_both_brokers! {
         assert_eq!(found(&cli).await, [""; 0]);
     }
 
-    async fn tasks_that_nobody_takes_are_found_with_the_command_that_repairs_it(cli) {
+    async fn tasks_that_no_worker_takes_are_found_with_the_command_that_repairs_it(cli) {
         cli.t.seed_pending(&["t1", "t2"]).await;
         assert_eq!(found(&cli).await, ["error no-consumer default"]);
         let answer = cli.run("doctor").await;
@@ -110,7 +110,7 @@ on_both_brokers! {
         assert_eq!(found(&cli).await, ["error active-without-lease default"]);
     }
 
-    async fn a_limit_that_comes_first_is_told(cli) {
+    async fn a_limit_that_ends_the_search_is_reported(cli) {
         serve(&cli).await;
         let ids: Vec<String> = (0..250).map(|n| format!("t{n}")).collect();
         cli.t.seed_pending(&ids.iter().map(String::as_str).collect::<Vec<_>>()).await;

@@ -123,11 +123,11 @@ pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&
 
 /// Returns a future that the command polls once before each slice, and that ends after `after` polls.
 fn stop(after: Option<usize>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
-    let mut asked = 0;
+    let mut polls = 0;
     Box::pin(std::future::poll_fn(move |_| {
-        asked += 1;
+        polls += 1;
         match after {
-            Some(after) if asked > after => std::task::Poll::Ready(()),
+            Some(after) if polls > after => std::task::Poll::Ready(()),
             _ => std::task::Poll::Pending,
         }
     }))

@@ -31,8 +31,8 @@ on_both_brokers! {
         let table = cli.run("task ls -q default -s pending").await;
         assert!(table.out.len() < 1_000, "{} bytes", table.out.len());
         assert!(table.out.contains("\"ééé") && table.out.contains("non-printable bytes"), "{table}");
-        let shown = cli.run("task inspect -q default large").await;
-        assert!(shown.out.len() < 6_000 && shown.out.contains("… and 1044481 more bytes (--max-payload)"), "{shown}");
+        let output = cli.run("task inspect -q default large").await;
+        assert!(output.out.len() < 6_000 && output.out.contains("… and 1044481 more bytes (--max-payload)"), "{output}");
         let binary = cli.run("task inspect -q default binary").await;
         assert!(binary.out.contains("non-printable bytes (1048576 bytes; --json shows them as base64)"), "{binary}");
 

@@ -30,7 +30,7 @@ on_both_brokers! {
         ]);
     }
 
-    async fn a_redis_tells_of_itself_what_gos_tool_shows(cli) {
+    async fn redis_info_prints_the_fields_that_gos_tool_shows(cli) {
         cli.t.seed_pending(&["t1"]).await;
         let (text, json) = (cli.run("stats").await.out, cli.json("stats").await);
         assert_eq!(json["slots"], serde_json::json!([]), "there is no cluster");
@@ -88,7 +88,7 @@ on_both_brokers! {
 
     async fn one_task(cli) {
         cli.t.seed_every_state().await;
-        let rich = task("rich").locked(&asynq_tests::lock_key("rich"), 60).kept(60).with_header("trace", "abc");
+        let rich = task("rich").locked(&asynq_tests::lock_key("rich"), 60).with_retention(60).with_header("trace", "abc");
         let run = {
             // No other task may be pending when this one is taken.
             cli.t.drain().await;
@@ -113,8 +113,8 @@ on_both_brokers! {
             cli.run("server list --json").await,
         ]);
         cli.t.advance(HOUR);
-        let gone = cli.run("server ls").await;
-        assert_eq!((gone.out.as_str(), gone.code), ("no server is running\n", 0));
+        let none = cli.run("server ls").await;
+        assert_eq!((none.out.as_str(), none.code), ("no server is running\n", 0));
     }
 
     async fn groups(cli) {
@@ -164,7 +164,7 @@ on_both_brokers! {
 }
 
 #[tokio::test]
-async fn what_needs_no_broker_asks_none() {
+async fn a_command_that_needs_no_broker_connects_to_none() {
     let version = crate::fixture::run(None, Setting::default(), &["version", "--json"]).await;
     assert_eq!(version.out, format!("{{\n  \"version\": \"{}\"\n}}\n", env!("CARGO_PKG_VERSION")));
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {

@@ -36,7 +36,7 @@ async fn serve<S: Store>(cli: &CliFixture<S>, archived: u64) {
 }
 
 on_both_brokers! {
-    async fn archiving_more_than_an_archive_keeps_says_before_what_will_be_deleted(cli) {
+    async fn archiving_more_than_an_archive_keeps_warns_of_the_deletion_before(cli) {
         serve(&cli, 100).await;
         cli.t.seed_archived("old").await;
         for n in 0..140 {
@@ -66,7 +66,7 @@ on_both_brokers! {
         assert_eq!((allowed.code, scheduled().await), (0, 0), "{allowed}");
     }
 
-    async fn archiving_one_task_into_a_full_archive_says_what_will_be_deleted(cli) {
+    async fn archiving_one_task_into_a_full_archive_warns_of_the_deletion(cli) {
         serve(&cli, 1).await;
         cli.t.seed_archived("old").await;
         cli.t.seed_pending(&["one", "two"]).await;
@@ -84,8 +84,8 @@ on_both_brokers! {
     async fn an_archive_with_room_is_not_spoken_of(cli) {
         serve(&cli, 100).await;
         cli.t.enqueue(task("t1").after(HOUR)).await;
-        let asked = cli.run("task archive-all -q default -s scheduled").await;
-        assert!(asked.err.contains("Archive 1 scheduled task of queue default? Standard input"), "{asked}");
+        let refused = cli.run("task archive-all -q default -s scheduled").await;
+        assert!(refused.err.contains("Archive 1 scheduled task of queue default? Standard input"), "{refused}");
     }
 
     async fn a_slip_in_a_name_is_not_a_success(cli) {
@@ -183,13 +183,13 @@ on_both_brokers! {
         cli.t.seed_pending(&["one"]).await;
         cli.t.enqueue(task("sound").in_queue("low")).await;
         go.put_text("pending");
-        let told = "queue `default` cannot be read: ";
+        let expected = "queue `default` cannot be read: ";
 
         for line in ["stats", "queue ls -l"] {
             let answer = cli.run(line).await;
             assert_eq!(answer.code, 1, "{answer}");
             assert!(answer.out.contains("low"), "{answer}");
-            assert!(answer.err.contains(told), "{answer}");
+            assert!(answer.err.contains(expected), "{answer}");
         }
         let listed = cli.run("queue ls --json").await;
         let listed: serde_json::Value = serde_json::from_str(&listed.out).unwrap();
@@ -204,7 +204,7 @@ on_both_brokers! {
         };
         assert!(has("foreign-key", "default") && has("no-consumer", "low"), "{found}");
         let removed = cli.run("queue rm default --force --yes").await;
-        assert!(removed.code == 1 && removed.err.contains(told), "{removed}");
+        assert!(removed.code == 1 && removed.err.contains(expected), "{removed}");
         assert_eq!(cli.t.broker().task(&queue("low"), &asynq_tests::task_id("sound")).await.unwrap().unwrap().state, TaskState::Pending);
     }
 }

@@ -27,7 +27,7 @@ pub(crate) fn ends(output: &Output, code: i32) {
 }
 
 #[tokio::test]
-async fn exit_codes_are_those_that_help_tells() {
+async fn exit_codes_are_those_of_the_help() {
     let store = SqliteStore::start().await;
     let url = store.url();
     let run = |args: &[&str]| asynq(args).env("ASYNQ_URL", &url).output().unwrap();
@@ -47,13 +47,13 @@ async fn exit_codes_are_those_that_help_tells() {
 }
 
 #[test]
-fn variables_of_gos_tool_are_not_passed_over_in_silence() {
+fn variables_of_gos_tool_cause_a_warning() {
     for name in ["URI", "CLUSTER_ADDRS"] {
         let output = asynq(&["stats"]).env(name, "canary-host:6379").output().unwrap();
         ends(&output, 2);
-        let told = text(&output.stderr);
-        assert!(told.contains(&format!("{name} is a variable of Go's tool; write ASYNQ_URL=redis://")), "{told}");
-        assert!(!told.contains("canary"), "{told}");
+        let message = text(&output.stderr);
+        assert!(message.contains(&format!("{name} is a variable of Go's tool; write ASYNQ_URL=redis://")), "{message}");
+        assert!(!message.contains("canary"), "{message}");
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_payload_may_be_piped() {
 }
 
 #[tokio::test]
-async fn ctrl_c_leaves_a_consistent_state_and_tells_how_far_it_came() {
+async fn ctrl_c_leaves_a_consistent_state_and_reports_the_progress() {
     const TASKS: usize = 10_000;
     let store = SqliteStore::start().await;
     let broker = store.connect(None).await;
@@ -109,10 +109,10 @@ async fn ctrl_c_leaves_a_consistent_state_and_tells_how_far_it_came() {
     signal(&child, "-CONT");
     let output = child.wait_with_output().unwrap();
     ends(&output, 130);
-    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let answer: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let left = left().await;
-    assert_eq!((&told["stopped"], &told["changed"]), (&true.into(), &(TASKS - left).into()));
-    assert_eq!(told["left"], left);
+    assert_eq!((&answer["stopped"], &answer["changed"]), (&true.into(), &(TASKS - left).into()));
+    assert_eq!(answer["left"], left);
     assert!(
         text(&output.stderr).contains("stopped: ") && text(&output.stderr).contains("run the same command to continue")
     );
@@ -153,10 +153,10 @@ async fn a_bar_is_drawn_on_a_terminal_and_nowhere_else() {
     let bar = "of 3,000 tasks";
 
     fill(&*broker, TASKS).await;
-    let shown = on_a_terminal(&delete);
-    ends(&shown, 0);
-    assert!(text(&shown.stdout).contains(bar), "{}", text(&shown.stdout));
-    let last = text(&shown.stdout).trim_end().rsplit(['\r', '\n']).next().unwrap_or_default().to_owned();
+    let output = on_a_terminal(&delete);
+    ends(&output, 0);
+    assert!(text(&output.stdout).contains(bar), "{}", text(&output.stdout));
+    let last = text(&output.stdout).trim_end().rsplit(['\r', '\n']).next().unwrap_or_default().to_owned();
     assert!(last.contains("3,000 tasks are deleted") && !last.contains(bar), "it goes away at the end: {last:?}");
 
     fill(&*broker, TASKS).await;

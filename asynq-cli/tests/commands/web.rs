@@ -32,8 +32,8 @@ impl Web {
         while !answer.ends_with("}\n") {
             assert!(out.read_line(&mut answer).unwrap() > 0, "it ended before it listened: {answer}");
         }
-        let told: serde_json::Value = serde_json::from_str(&answer).unwrap();
-        let address = told["url"].as_str().unwrap().trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let report: serde_json::Value = serde_json::from_str(&answer).unwrap();
+        let address = report["url"].as_str().unwrap().trim_start_matches("http://").trim_end_matches('/').to_owned();
         Self { child, address }
     }
 
@@ -109,12 +109,12 @@ async fn a_password_and_a_token_come_from_files_or_variables() {
 }
 
 #[tokio::test]
-async fn nobody_else_can_come_without_a_login() {
+async fn a_dashboard_without_a_login_refuses_other_machines() {
     let store = SqliteStore::start().await;
     let client = asynq_runtime::Client::new(store.connect(None).await);
     let open = fixture::run(Some(client.clone()), Setting::default(), &["web", "--listen", "0.0.0.0:0"]).await;
     assert_eq!((open.code, open.out.as_str()), (2, ""), "{open}");
-    assert!(open.err.contains("would be open to everybody") && open.err.contains("ASYNQ_DASHBOARD_PASSWORD_HASH"));
+    assert!(open.err.contains("would be open to every client") && open.err.contains("ASYNQ_DASHBOARD_PASSWORD_HASH"));
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let client = asynq_runtime::Client::new(store.connect(None).await);
@@ -127,10 +127,14 @@ async fn nobody_else_can_come_without_a_login() {
 async fn a_password_is_typed_unseen_and_never_a_flag() {
     let typed = Setting { typed: Some(""), ..Setting::default() };
     let hashed = fixture::run(None, typed, &["hash-password", "--json"]).await;
-    let told: serde_json::Value = serde_json::from_str(&hashed.out).unwrap();
-    assert!(told["hash"].as_str().unwrap().starts_with("$argon2id$"), "{hashed}");
+    let report: serde_json::Value = serde_json::from_str(&hashed.out).unwrap();
+    assert!(report["hash"].as_str().unwrap().starts_with("$argon2id$"), "{hashed}");
     assert_eq!(hashed.err, "Password: \n");
-    assert_eq!(fixture::run(None, Setting::default(), &["hash-password"]).await.code, 2, "nothing is no password");
+    assert_eq!(
+        fixture::run(None, Setting::default(), &["hash-password"]).await.code,
+        2,
+        "an empty text is not a password"
+    );
     for words in [["web", "--password-hash", "x"], ["web", "--token", "x"]] {
         let refused = fixture::run(None, Setting::default(), &words).await;
         assert_eq!(refused.code, 2, "{refused}");

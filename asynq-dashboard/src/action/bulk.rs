@@ -86,7 +86,7 @@ struct Refused {
 }
 
 /// Most refusals that are reported one by one.
-const MOST_TOLD: usize = 20;
+const MOST_REPORTED: usize = 20;
 
 pub(super) async fn bulk(
     State(app): State<AppState>,
@@ -137,7 +137,7 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
     }
     let treated = bulk.progress().done;
     let report = bulk.report().await?;
-    let mut message = told(report.changed, wanted.action);
+    let mut message = summary(report.changed, wanted.action);
     if more {
         message.push_str(&format!(" {} are left: ask again to go on.", report.left));
     } else if report.left > 0 {
@@ -195,7 +195,7 @@ async fn each(
             Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),
             Err(failure) => {
                 refusals += 1;
-                if report.refused.len() < MOST_TOLD {
+                if report.refused.len() < MOST_REPORTED {
                     report.refused.push(Refused { id: id.clone(), message: failure.message });
                 }
                 if failure.kind == Kind::Away {
@@ -206,7 +206,7 @@ async fn each(
         }
     }
     report.treated = ids.len() as u64 - report.left;
-    report.message = told(report.changed, action);
+    report.message = summary(report.changed, action);
     if let Some(first) = report.refused.first() {
         report.message.push_str(&format!(" {refusals} could not be: {}.", first.message));
     }
@@ -216,14 +216,14 @@ async fn each(
     Ok(report)
 }
 
-fn told(changed: u64, action: Action) -> String {
-    let what = match action {
+fn summary(changed: u64, action: Action) -> String {
+    let participle = match action {
         Action::Run => "made pending",
         Action::Archive => "archived",
         Action::Delete => "deleted",
     };
     match changed {
-        1 => format!("1 task was {what}."),
-        n => format!("{n} tasks were {what}."),
+        1 => format!("1 task was {participle}."),
+        n => format!("{n} tasks were {participle}."),
     }
 }

@@ -36,7 +36,7 @@ pub(super) async fn run(
     let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
     let task = match linked.into_iter().find(|linked| linked.id().as_str() == entry.id) {
         Some(linked) => app.schedule().run_now(&linked).await?,
-        None => app.schedule().run_listed(&entry.shown).await?,
+        None => app.schedule().run_listed(&entry.listed).await?,
     };
     app.samples().forget().await;
     let message = format!("Task {task} is enqueued in {queue}.");
@@ -48,10 +48,10 @@ pub(super) async fn pause(
     Segments((queue, id)): EntryPath,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    let entry = kept(&app, &queue, &id).await?;
+    let entry = pausable(&app, &queue, &id).await?;
     let changed = app.schedule().pause(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
-    let what = &entry.r#type;
-    Ok(done(if changed { format!("{what} is paused: its ticks pass.") } else { format!("{what} was paused already.") }))
+    let name = &entry.r#type;
+    Ok(done(if changed { format!("{name} is paused: its ticks pass.") } else { format!("{name} was paused already.") }))
 }
 
 pub(super) async fn resume(
@@ -59,16 +59,16 @@ pub(super) async fn resume(
     Segments((queue, id)): EntryPath,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    let entry = kept(&app, &queue, &id).await?;
+    let entry = pausable(&app, &queue, &id).await?;
     let changed = app.schedule().resume(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
-    let what = &entry.r#type;
-    Ok(done(if changed { format!("{what} goes on with its next tick.") } else { format!("{what} was not paused.") }))
+    let name = &entry.r#type;
+    Ok(done(if changed { format!("{name} goes on with its next tick.") } else { format!("{name} was not paused.") }))
 }
 
 /// Returns the entry, if it can be paused.
-async fn kept(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
+async fn pausable(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
     let entry = periodic::one(app, queue, id).await?;
-    if entry.kept.is_none() {
+    if entry.state.is_none() {
         return Err(Failure::new(
             Kind::Conflict,
             "the entry is one of a Go scheduler, which knows no pause; pause its queue instead",

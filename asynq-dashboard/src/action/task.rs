@@ -164,7 +164,7 @@ fn masked() -> Failure {
 
 /// Returns whether this payload has a value that is shown as a secret.
 fn shows_mask(job: &JobDescriptor, payload: &[u8]) -> bool {
-    job.show(payload).is_ok_and(|shown| has_mask(&shown))
+    job.show(payload).is_ok_and(|arguments| has_mask(&arguments))
 }
 
 /// Returns whether the text `***` is among the values of a payload, JSON or postcard, which writes the length before a text.

@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     query::{
         broker::Health,
-        payload::{self, Reader, Shown},
+        payload::{self, Reader, Rendered},
         periodic::Entry,
         search::SearchResult,
     },
@@ -115,8 +115,8 @@ pub(super) fn series(points: &[Point]) -> Value {
     })
 }
 
-fn shown(shown: &Shown) -> Value {
-    json!({ "form": shown.form.as_str(), "text": shown.text, "size": shown.size, "is_cut": shown.is_cut })
+fn rendered(rendered: &Rendered) -> Value {
+    json!({ "form": rendered.form.as_str(), "text": rendered.text, "size": rendered.size, "is_cut": rendered.is_cut })
 }
 
 /// Returns one task.
@@ -134,7 +134,7 @@ pub(super) async fn listed(app: &AppState, tasks: &[TaskBrief]) -> Vec<Value> {
     tasks.iter().map(one).collect()
 }
 
-fn described(app: &AppState, task: &TaskInfo, payload: &Shown, result: Option<&Shown>) -> Value {
+fn described(app: &AppState, task: &TaskInfo, payload: &Rendered, result: Option<&Rendered>) -> Value {
     let progress =
         task.progress.as_ref().map(|progress| json!({ "fraction": progress.fraction, "note": progress.note }));
     let headers = task.headers.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect::<Vec<_>>();
@@ -143,7 +143,7 @@ fn described(app: &AppState, task: &TaskInfo, payload: &Shown, result: Option<&S
         "queue": task.queue.as_str(),
         "type": task.r#type,
         "state": task.state.as_str(),
-        "payload": shown(payload),
+        "payload": rendered(payload),
         "max_retry": task.max_retry,
         "retried": task.retried,
         "crashes": task.crashes,
@@ -156,7 +156,7 @@ fn described(app: &AppState, task: &TaskInfo, payload: &Shown, result: Option<&S
         "is_orphan": task.is_orphan(app.client().broker().now()),
         "retention_seconds": task.retention.map(seconds),
         "completed_at": task.completed_at.map(time),
-        "result": result.map(shown),
+        "result": result.map(rendered),
         "progress": progress,
         "unique_key": task.unique_key,
         "group": task.group,
@@ -202,7 +202,7 @@ fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
             "id": worker.task_id,
             "type": worker.task_type,
             "queue": worker.queue,
-            "payload": shown(&reader.payload(&worker.task_type, &worker.task_payload)),
+            "payload": rendered(&reader.payload(&worker.task_type, &worker.task_payload)),
             "since": worker.start_time.and_then(Timestamp::to_datetime).map(time),
             "deadline": worker.deadline.and_then(Timestamp::to_datetime).map(time),
             "stuck": worker.is_stuck(now),
@@ -231,13 +231,13 @@ pub(super) fn entry(entry: &Entry) -> Value {
         "spec": entry.spec,
         "sentence": entry.sentence,
         "type": entry.r#type,
-        "payload": shown(&entry.payload),
+        "payload": rendered(&entry.payload),
         "options": entry.options,
         "previous": entry.previous.map(time),
         "next": entry.next.iter().copied().map(time).collect::<Vec<_>>(),
         "paused": entry.error.is_none().then(|| entry.is_paused()),
         "error": entry.error,
-        "can_pause": entry.kept.is_some(),
+        "can_pause": entry.state.is_some(),
     })
 }
 
@@ -257,8 +257,8 @@ pub(super) fn health(health: &Health) -> Value {
 }
 
 /// Returns the slot and the nodes of a queue in a cluster.
-pub(super) fn slot(place: &QueueSlot) -> Value {
-    json!({ "queue": place.queue.as_str(), "slot": place.slot, "nodes": place.nodes })
+pub(super) fn slot(slot: &QueueSlot) -> Value {
+    json!({ "queue": slot.queue.as_str(), "slot": slot.slot, "nodes": slot.nodes })
 }
 
 /// Returns one server or file that keeps tasks. Its facts are in sections, with the broker's own names and texts.

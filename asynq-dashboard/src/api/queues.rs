@@ -32,9 +32,9 @@ pub(super) async fn all(State(app): State<AppState>) -> Answer {
         "queues": snapshot.queues.iter().map(json::queue).collect::<Vec<_>>(),
     });
     if !snapshot.unreadable.is_empty() {
-        let told =
+        let unreadable =
             snapshot.unreadable.iter().map(|queue| json!({ "queue": queue.name.as_str(), "error": queue.error }));
-        answer["unreadable"] = told.collect();
+        answer["unreadable"] = unreadable.collect();
     }
     Ok(Json(answer))
 }

@@ -83,13 +83,13 @@ pub(super) async fn broker(State(app): State<AppState>) -> Answer {
 }
 
 pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
-    let told = app.nodes().told(FOR_NODES).await.filter(|told| told.is_fresh());
-    let told =
-        told.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
-    let said = told.said?;
-    let (nodes, slots) = (said.nodes.iter().map(json::node), said.slots.iter().map(json::slot));
+    let report = app.nodes().latest(FOR_NODES).await.filter(|report| report.is_fresh());
+    let report =
+        report.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
+    let list = report.nodes?;
+    let (nodes, slots) = (list.nodes.iter().map(json::node), list.slots.iter().map(json::slot));
     Ok(Json(json!({
-        "at": json::time(told.at),
+        "at": json::time(report.at),
         "nodes": nodes.collect::<Vec<_>>(),
         "slots": slots.collect::<Vec<_>>(),
     })))

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_large_is_refused() {
+    fn a_request_that_is_too_large_is_refused() {
         let long = "x".repeat(LONGEST_URI);
         assert!(check(&Uri::from_static("/"), &HeaderMap::new()).is_ok());
         let uri: Uri = format!("/?{long}").parse().expect("a URI");

@@ -34,7 +34,7 @@ async fn healthz() -> &'static str {
     "ok\n"
 }
 
-/// Answers whether the broker answers. The cause of a failure is in the log, not in an answer that everybody may read.
+/// Answers whether the broker answers. The cause of a failure is in the log, not in an answer that any client may read.
 async fn readyz(State(app): State<AppState>) -> (StatusCode, &'static str) {
     if app.probe().is_ready().await {
         (StatusCode::OK, "ok\n")

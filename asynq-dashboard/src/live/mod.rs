@@ -53,14 +53,14 @@ async fn events(
     Extension(caller): Extension<Caller>,
     UrlQuery(which): UrlQuery<Which>,
 ) -> Result<Response, Failure> {
-    let Ok(place) = Arc::clone(app.listeners()).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(app.listeners()).try_acquire_owned() else {
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
     };
     app.samples().start();
     let logins = app.clone();
     // The stream ends with the login of its user.
     let ended = async move { tokio::time::timeout(LONGEST, logins.rules().login.ended(&caller)).await };
-    let stream = notifications(app.samples().subscribe(), which.queue, place).take_until(Box::pin(ended));
+    let stream = notifications(app.samples().subscribe(), which.queue, permit).take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
     let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
     // nginx would buffer events otherwise.
@@ -73,17 +73,17 @@ struct Listener {
     queue: String,
     was_away: bool,
     waiting: Vec<Event>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
 }
 
 fn notifications(
     mut notifications: watch::Receiver<Notification>,
     queue: String,
-    place: OwnedSemaphorePermit,
+    permit: OwnedSemaphorePermit,
 ) -> impl Stream<Item = Result<Event, Infallible>> {
     // The latest samples come first.
     notifications.mark_changed();
-    let listener = Listener { notifications, queue, was_away: false, waiting: Vec::new(), _place: place };
+    let listener = Listener { notifications, queue, was_away: false, waiting: Vec::new(), _permit: permit };
     stream::unfold(listener, |mut listener| async move {
         while listener.waiting.is_empty() {
             listener.notifications.changed().await.ok()?;
@@ -114,11 +114,11 @@ mod tests {
     use crate::sample::Snapshot;
 
     #[tokio::test]
-    async fn a_listener_receives_what_is_known_and_when_the_broker_goes_and_comes() {
+    async fn a_listener_receives_the_latest_state_and_each_loss_and_return_of_the_broker() {
         let sender = watch::Sender::new(Notification::default());
-        let places = Arc::new(Semaphore::new(1));
-        let place = Arc::clone(&places).try_acquire_owned().expect("a place");
-        let mut received = Box::pin(notifications(sender.subscribe(), String::new(), place));
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = Arc::clone(&permits).try_acquire_owned().expect("a permit");
+        let mut received = Box::pin(notifications(sender.subscribe(), String::new(), permit));
         let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new())));
         let away = Some(BrokerError::new(BrokerErrorKind::Unavailable, "gone"));
         for (notification, expected) in [
@@ -132,8 +132,8 @@ mod tests {
                 assert!(event.contains(expected), "{event}");
             }
         }
-        assert_eq!(places.available_permits(), 0);
+        assert_eq!(permits.available_permits(), 0);
         drop(received);
-        assert_eq!(places.available_permits(), 1);
+        assert_eq!(permits.available_permits(), 1);
     }
 }

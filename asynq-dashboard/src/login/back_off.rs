@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_and_strangers_drive_out_nobody_who_waits() {
+    fn an_ipv6_network_is_one_peer_and_new_peers_evict_no_throttled_one() {
         let ip = |text: &str| network(text.parse().expect("an address"));
         assert_eq!(ip("2001:db8:1:2::1"), ip("2001:db8:1:2:ffff::9"));
         assert_ne!(ip("2001:db8:1:2::1"), ip("2001:db8:1:3::1"));

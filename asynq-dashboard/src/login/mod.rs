@@ -57,9 +57,9 @@ const FOR_TOKENS: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// Not authenticated; a login is needed.
-    Nobody,
+    Unauthenticated,
     /// No login is configured: every client that reaches the port.
-    Anybody,
+    Anonymous,
     /// A person with the password; the session's key.
     Person(String),
     /// A program with the token.
@@ -71,14 +71,14 @@ pub(crate) enum Caller {
 impl Caller {
     /// Returns whether the caller may use routes that need a login.
     pub(crate) fn is_in(&self) -> bool {
-        *self != Self::Nobody
+        *self != Self::Unauthenticated
     }
 
     /// Returns the caller's name for a log, without key or token.
     pub(crate) fn name(&self) -> Cow<'_, str> {
         match self {
-            Self::Nobody => "nobody".into(),
-            Self::Anybody => "anybody".into(),
+            Self::Unauthenticated => "nobody".into(),
+            Self::Anonymous => "anybody".into(),
             Self::Person(_) => "person".into(),
             Self::Program => "program".into(),
             Self::Proxied(user) => format!("user {user}").into(),
@@ -116,7 +116,7 @@ impl Login {
     /// The token is wrong, too many were wrong, or a trusted header is repeated or comes from an address that is not trusted.
     pub(crate) fn caller(&self, request: &Request, renews: bool) -> Result<Caller, Failure> {
         if !self.is_needed() {
-            return Ok(Caller::Anybody);
+            return Ok(Caller::Anonymous);
         }
         let (headers, peer) = (request.headers(), peer(request));
         if let Some(trusted) = &self.header
@@ -136,7 +136,7 @@ impl Login {
         {
             return Ok(Caller::Person(key.to_owned()));
         }
-        Ok(Caller::Nobody)
+        Ok(Caller::Unauthenticated)
     }
 
     /// Opens a session for a person with the password, and returns its key.

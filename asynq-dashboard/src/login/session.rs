@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_waits_for_the_end_of_a_session_is_notified_of_its_logout_and_of_no_other() {
+    async fn a_waiter_for_the_end_of_a_session_is_notified_of_its_logout_and_of_no_other() {
         let (sessions, now) = (Sessions::default(), Instant::now());
         let (ann, bob) = (sessions.open(now), sessions.open(now));
         let mut ended = std::pin::pin!(sessions.ended(&ann));

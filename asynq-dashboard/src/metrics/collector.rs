@@ -32,7 +32,7 @@ const OLDEST: Duration = Duration::from_secs(300);
 pub(crate) struct Collector {
     broker: Arc<dyn Broker>,
     /// The lock admits one scrape at a time: a request that comes meanwhile takes its answer.
-    kept: Mutex<CachedScrape>,
+    cache: Mutex<CachedScrape>,
 }
 
 #[derive(Debug, Default)]
@@ -69,19 +69,19 @@ pub(crate) struct Collected {
 impl Collector {
     /// Creates a collector for one broker.
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
-        Self { broker, kept: Mutex::default() }
+        Self { broker, cache: Mutex::default() }
     }
 
     /// Returns the numbers of the queues as they are now.
     pub(crate) async fn collect(&self) -> Arc<Collected> {
-        let mut kept = self.kept.lock().await;
-        if let Some((at, collected)) = &kept.last
+        let mut cache = self.cache.lock().await;
+        if let Some((at, collected)) = &cache.last
             && at.elapsed() < FRESH
         {
             return Arc::clone(collected);
         }
-        let collected = Arc::new(kept.read(&*self.broker, Instant::now()).await);
-        kept.last = Some((Instant::now(), Arc::clone(&collected)));
+        let collected = Arc::new(cache.read(&*self.broker, Instant::now()).await);
+        cache.last = Some((Instant::now(), Arc::clone(&collected)));
         collected
     }
 }
@@ -151,7 +151,7 @@ async fn each<T, F>(names: Vec<QueueName>, until: Instant, ask: impl Fn(QueueNam
 where
     F: Future<Output = Result<T, BrokerError>>,
 {
-    let mut asked = Readings { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
+    let mut readings = Readings { read: Vec::with_capacity(names.len()), failed: Vec::new(), late: 0 };
     let answers = stream::iter(names).map(|name| {
         // A call that begins after `until` would reach the broker all the same.
         let answer = OptionFuture::from((Instant::now() < until).then(|| within(until, ask(name.clone()))));
@@ -160,15 +160,15 @@ where
     let mut answers = std::pin::pin!(answers.buffer_unordered(AT_ONCE));
     while let Some((name, answer)) = answers.next().await {
         match answer {
-            Some(Ok(answer)) => asked.read.push((name, answer)),
+            Some(Ok(answer)) => readings.read.push((name, answer)),
             Some(Err(error)) => {
                 tracing::debug!(queue = %name, "a queue cannot be read for the metrics: {error}");
-                asked.failed.push(name);
+                readings.failed.push(name);
             }
-            None => asked.late += 1,
+            None => readings.late += 1,
         }
     }
-    asked
+    readings
 }
 
 /// Returns the answer, unless the time is over.
@@ -190,9 +190,9 @@ mod tests {
             calls.set(calls.get() + 1);
             ready(Ok(()))
         };
-        let asked = each(names.clone(), Instant::now(), ask).await;
-        assert_eq!((calls.get(), asked.read.len(), asked.late), (0, 0, 1000));
-        let asked = each(names, Instant::now() + Duration::from_secs(3_600), ask).await;
-        assert_eq!((calls.get(), asked.read.len(), asked.late), (1000, 1000, 0));
+        let readings = each(names.clone(), Instant::now(), ask).await;
+        assert_eq!((calls.get(), readings.read.len(), readings.late), (0, 0, 1000));
+        let readings = each(names, Instant::now() + Duration::from_secs(3_600), ask).await;
+        assert_eq!((calls.get(), readings.read.len(), readings.late), (1000, 1000, 0));
     }
 }

@@ -25,11 +25,11 @@ const PATIENCE: Duration = Duration::from_millis(60);
 
 /// Answers `/broker`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
-    let (health, told) = tokio::join!(broker::health(&app), app.nodes().told(PATIENCE));
-    Ok(Page::new("Broker", Tab::Broker, render(&health?, told.as_ref())).waiting(told.is_none()))
+    let (health, report) = tokio::join!(broker::health(&app), app.nodes().latest(PATIENCE));
+    Ok(Page::new("Broker", Tab::Broker, render(&health?, report.as_ref())).waiting(report.is_none()))
 }
 
-fn render(health: &Health, told: Option<&NodesReport>) -> Markup {
+fn render(health: &Health, report: Option<&NodesReport>) -> Markup {
     let (fastest, slowest) = (health.pings.first().copied(), health.pings.last().copied());
     html! {
         div.title { h1 { "Broker" } p { (cell(&health.location)) } }
@@ -49,12 +49,12 @@ fn render(health: &Health, told: Option<&NodesReport>) -> Markup {
                 " the clock of the host that serves this page. Tasks follow the broker's; set both by NTP."
             }
         }
-        @match told {
+        @match report {
             None => p.soft #asked role="status" { "What it says of itself is being asked for." noscript { " Load the page again to see it." } },
-            Some(NodesReport { said: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
-            Some(NodesReport { said: Ok(said), at, .. }) => {
-                @for (number, one) in said.nodes.iter().enumerate() { (node::render(number, one, health.now)) }
-                @if !said.slots.is_empty() { (slots(&said.slots)) }
+            Some(NodesReport { nodes: Err(error), .. }) => p.notice.bad role="alert" { "It does not say how it does: " (cut(&error.to_string(), BLOCK).0) },
+            Some(NodesReport { nodes: Ok(list), at, .. }) => {
+                @for (number, one) in list.nodes.iter().enumerate() { (node::render(number, one, health.now)) }
+                @if !list.slots.is_empty() { (slots(&list.slots)) }
                 p.soft { "Asked " (when(Utc::now(), *at)) "." }
             }
         }
@@ -68,11 +68,11 @@ fn slots(slots: &[QueueSlot]) -> Markup {
             h2 { "Queues in the cluster" }
             div.scroll { table {
                 thead { tr { th scope="col" { "Queue" } th.num scope="col" { "Slot" } th scope="col" { "Nodes, the master first" } } }
-                tbody { @for place in slots {
+                tbody { @for slot in slots {
                     tr {
-                        th scope="row" { (cell(place.queue.as_str())) }
-                        td.num { (place.slot) }
-                        td.mono { @if place.nodes.is_empty() { "none" } @else { (cell(&place.nodes.join(" "))) } }
+                        th scope="row" { (cell(slot.queue.as_str())) }
+                        td.num { (slot.slot) }
+                        td.mono { @if slot.nodes.is_empty() { "none" } @else { (cell(&slot.nodes.join(" "))) } }
                     }
                 } }
             } }

@@ -113,9 +113,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_numbers_are_said() {
-        let said: Vec<_> = charts(&vec![point(1), point(2)]).into_iter().map(|chart| chart.now).collect();
-        assert_eq!(said, ["2.0/s, 0/s failed", "3 open", "1.5 s"]);
+    fn the_last_numbers_are_written_out() {
+        let texts: Vec<_> = charts(&vec![point(1), point(2)]).into_iter().map(|chart| chart.now).collect();
+        assert_eq!(texts, ["2.0/s, 0/s failed", "3 open", "1.5 s"]);
         assert!(charts(&Series::new()).iter().all(|chart| chart.now.is_empty()));
     }
 }

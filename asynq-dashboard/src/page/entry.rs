@@ -79,7 +79,7 @@ fn render(view: &View) -> Markup {
         div.title {
             h1 { (cell(&entry.r#type)) }
             @if entry.is_paused() { span.tag.warn { "paused" } }
-            @if entry.kept.is_none() { span.tag { "Go" } }
+            @if entry.state.is_none() { span.tag { "Go" } }
             span.grow {}
             @if view.can_change { (buttons(&view.mount, entry)) }
         }
@@ -101,9 +101,9 @@ fn render(view: &View) -> Markup {
                         dt { "Queue" } dd { a href=(href(&view.mount, &["queues", entry.queue.as_str()])) { (cell(entry.queue.as_str())) } }
                         dt { "Last" } dd { (when_known(now, entry.previous)) }
                         @for option in entry.options.iter().take(50) { dt { "Option" } dd.mono { (cell(option)) } }
-                        @if let Some(kept) = &entry.kept {
-                            dt { "Zone" } dd { (cell(&kept.zone)) }
-                            @if let Some(task) = &kept.previous {
+                        @if let Some(state) = &entry.state {
+                            dt { "Zone" } dd { (cell(&state.zone)) }
+                            @if let Some(task) = &state.previous {
                                 dt { "Last task" } dd.mono { a href=(href(&view.mount, &["queues", entry.queue.as_str(), "tasks", task.as_str()])) { (cell(task.as_str())) } }
                             }
                         }

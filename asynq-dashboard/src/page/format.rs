@@ -19,8 +19,8 @@ pub(crate) fn count(n: u64) -> String {
 }
 
 /// Formats a number with its noun: `1` → `1 task`, `2` → `2 tasks`.
-pub(crate) fn counted(n: u64, what: &str) -> String {
-    format!("{} {what}{}", count(n), if n == 1 { "" } else { "s" })
+pub(crate) fn counted(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", count(n), if n == 1 { "" } else { "s" })
 }
 
 /// Formats the two largest units of a span: `250 ms`, `3.2 s`, `2 min 5 s`, `3 h 20 min`, `4 d 2 h`.

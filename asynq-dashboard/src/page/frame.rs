@@ -66,7 +66,7 @@ fn top(app: &AppState, active: Tab) -> Markup {
         (Tab::Servers, "servers", "Servers", vec!["servers"]),
         (Tab::Broker, "broker", "Broker", vec!["broker"]),
     ];
-    let place = app.client().broker().location();
+    let location = app.client().broker().location();
     html! {
         header.top {
             a.brand href=(app.href(&[])) {
@@ -82,7 +82,7 @@ fn top(app: &AppState, active: Tab) -> Markup {
             }
             div.tools {
                 @if app.config().read_only { span.tag { "read-only" } }
-                div.where title=(place) { i.light {} span { (place) } }
+                div.where title=(location) { i.light {} span { (location) } }
                 button.bare type="button" data-theme-switch aria-label="Dark or light" title="Dark or light (d)" { "◐" }
                 button.bare type="button" data-keys aria-label="Keys" title="Keys (?)" { "?" }
                 @if app.config().has_password {
@@ -108,7 +108,7 @@ fn dialogs() -> Markup {
         }
         dialog #keys aria-labelledby="keys-title" {
             h2 #keys-title { "Keys" }
-            dl.facts { @for (key, what) in KEYS { dt { kbd { (key) } } dd { (what) } } }
+            dl.facts { @for (key, effect) in KEYS { dt { kbd { (key) } } dd { (effect) } } }
             div.row { button type="button" data-close { "Close" } }
         }
     }

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_next_page_begins_where_the_broker_said_and_a_page_without_groups_may_have_one() {
+    fn the_next_page_begins_at_the_brokers_cursor_and_a_page_without_groups_may_have_one() {
         let html = |next: Option<&str>| {
             let mut page = GroupPage::default();
             page.next = next.map(GroupStep::from_text);

@@ -127,9 +127,13 @@ fn clock(node: &Node) -> Option<Card> {
     if node.precision.is_zero() {
         return None;
     }
-    let (apart, way) = (node.ahead.abs(), if node.ahead < TimeDelta::zero() { "behind" } else { "ahead" });
+    let (apart, direction) = (node.ahead.abs(), if node.ahead < TimeDelta::zero() { "behind" } else { "ahead" });
     let apart = span(apart.to_std().unwrap_or_default());
-    Some(Card::new("Clock", format!("{apart} {way}")).note(format!("± {}", span(node.precision))).alarm(is_apart(node)))
+    Some(
+        Card::new("Clock", format!("{apart} {direction}"))
+            .note(format!("± {}", span(node.precision)))
+            .alarm(is_apart(node)),
+    )
 }
 
 fn cluster(node: &Node) -> Option<Card> {
@@ -161,12 +165,12 @@ fn durability(node: &Node) -> Option<Card> {
 }
 
 fn check(node: &Node) -> Option<Card> {
-    let said = node.fact("quick_check")?;
-    let card = Card::new("Quick check", said.split(':').next().unwrap_or(said));
-    Some(match said.split_once(':') {
-        _ if said == "ok" => card,
+    let result = node.fact("quick_check")?;
+    let card = Card::new("Quick check", result.split(':').next().unwrap_or(result));
+    Some(match result.split_once(':') {
+        _ if result == "ok" => card,
         Some(("unknown", why)) => card.note(why.trim()),
-        _ => Card::new("Quick check", "damaged").note(said).alarm(true),
+        _ => Card::new("Quick check", "damaged").note(result).alarm(true),
     })
 }
 
@@ -177,10 +181,10 @@ fn is_apart(node: &Node) -> bool {
 }
 
 fn skew(node: &Node) -> Option<String> {
-    let way = if node.ahead < TimeDelta::zero() { "behind" } else { "ahead of" };
+    let direction = if node.ahead < TimeDelta::zero() { "behind" } else { "ahead of" };
     let apart = span(node.ahead.abs().to_std().unwrap_or_default());
     is_apart(node)
-        .then(|| format!("Its clock is {apart} {way} that of the host that serves this page; set both by NTP."))
+        .then(|| format!("Its clock is {apart} {direction} that of the host that serves this page; set both by NTP."))
 }
 
 fn slow_calls(calls: &[SlowCall], now: DateTime<Utc>) -> Markup {
@@ -235,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_say_what_they_mean_and_what_is_dangerous() {
+    fn figures_have_an_explanation_and_a_warning_where_one_is_due() {
         for (facts, name, value, note, is_alarm) in [
             (&[("used_memory", "1048576")][..], "Memory used", "1 MiB", "no limit", false),
             (&[("used_memory", "1024"), ("maxmemory", "2048")], "Memory used", "1 KiB", "of 2 KiB, 50 %", false),
@@ -275,13 +279,13 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_does_not_tell_is_not_shown() {
+    fn a_fact_that_a_node_lacks_is_not_shown() {
         assert_eq!(cards(&node(&[]), NOW), [Card::new("Version", "7.2")]);
         assert_eq!(cards(&node(&[("used_memory", "much"), ("maxclients", "-1")]), NOW).len(), 1);
     }
 
     #[test]
-    fn a_clock_is_off_only_beyond_what_the_question_took() {
+    fn a_clock_is_off_only_beyond_the_round_trip_time() {
         for (ahead, precision, expected) in [(900, 1, false), (1500, 1, true), (-1500, 1, true), (1500, 600, false)] {
             let mut node = node(&[]);
             (node.ahead, node.precision) = (TimeDelta::milliseconds(ahead), Duration::from_millis(precision));

@@ -101,19 +101,19 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
         Some(swept) => swept,
         None => app.samples().snapshot().await?,
     };
-    let (span, mut shown) = choose(&snapshot, &params);
+    let (span, mut listed) = choose(&snapshot, &params);
     let part = params.q.trim().to_lowercase();
-    let is_asked = |queue: &&UnreadableQueue| queue.name.as_str().to_lowercase().contains(&part);
-    let unreadable = snapshot.unreadable.iter().filter(is_asked).cloned().collect();
+    let matches = |queue: &&UnreadableQueue| queue.name.as_str().to_lowercase().contains(&part);
+    let unreadable = snapshot.unreadable.iter().filter(matches).cloned().collect();
     if is_swept {
-        for stats in &mut shown {
+        for stats in &mut listed {
             // A queue that cannot be read any more keeps its last numbers; the next sweep reports the error.
             if let Ok(fresh) = app.inspector().read_queue(stats.name.clone()).await?.stats {
                 *stats = fresh;
             }
         }
     }
-    let rows = shown.into_iter().map(|stats| Row { series: app.samples().series(Some(stats.name.as_str())), stats });
+    let rows = listed.into_iter().map(|stats| Row { series: app.samples().series(Some(stats.name.as_str())), stats });
     let view = View {
         mount: app.config().mount.clone(),
         may_change: !app.config().read_only,

@@ -58,7 +58,7 @@ fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Mark
                 a href=(href(mount, &["periodic", entry.queue.as_str(), &entry.id])) { (cell(&entry.r#type)) }
                 @if entry.is_paused() { " " span.tag.warn { "paused" } }
                 @if let Some(error) = &entry.error { " " span.tag.bad title=(error) { "cannot be read" } }
-                @else if entry.kept.is_none() { " " span.tag title="Its program plans it; it cannot be paused from here" { "Go" } }
+                @else if entry.state.is_none() { " " span.tag title="Its program plans it; it cannot be paused from here" { "Go" } }
             }
             td.whole { code { (cell(&entry.spec)) } @if let Some(sentence) = &entry.sentence { br; small { (cell(sentence)) } } }
             td data-l="Queue" { (cell(entry.queue.as_str())) }
@@ -75,7 +75,7 @@ pub(super) fn buttons(mount: &str, entry: &Entry) -> Markup {
     let (label, verb) = if entry.is_paused() { ("Resume", "resume") } else { ("Pause", "pause") };
     html! {
         (Button { label: "Run now", post: post("run"), ..Button::default() }.show())
-        @if entry.kept.is_some() { (Button { label, post: post(verb), ..Button::default() }.show()) }
+        @if entry.state.is_some() { (Button { label, post: post(verb), ..Button::default() }.show()) }
     }
 }
 

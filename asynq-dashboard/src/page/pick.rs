@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_state_allows_is_offered() {
+    fn only_actions_that_a_state_allows_are_offered() {
         let verbs = |state| actions(state).into_iter().map(|(verb, ..)| verb).collect::<Vec<_>>();
         assert_eq!(verbs(TaskState::Active), ["cancel"]);
         assert_eq!(verbs(TaskState::Pending), ["archive", "delete"]);

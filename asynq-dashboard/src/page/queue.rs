@@ -283,7 +283,7 @@ fn nothing(view: &View<'_>, path: &str) -> Markup {
             &html! { a href=(with_query(path, &[("state", view.state.as_str())])) { "Show all " (view.state) " tasks" } },
         );
     }
-    let (what, then) = match view.state {
+    let (message, then) = match view.state {
         TaskState::Active => ("Nothing runs now", "A task is active while a worker runs it."),
         TaskState::Pending => {
             ("Nothing waits for a worker", "What is enqueued for now comes here until a worker is free.")
@@ -300,7 +300,7 @@ fn nothing(view: &View<'_>, path: &str) -> Markup {
             ("No group has tasks", "Enqueue with a group, and a server with an aggregator makes one task of many.")
         }
     };
-    empty(what, &html! { p { (then) } })
+    empty(message, &html! { p { (then) } })
 }
 
 #[cfg(test)]

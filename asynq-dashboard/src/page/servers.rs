@@ -39,7 +39,7 @@ fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {
     html! {
         div.title {
             h1 { "Servers" }
-            p { (counted(servers.len() as u64, "server")) ", " (count(running as u64)) " of " (count(u64::try_from(room).unwrap_or(0))) " places busy" }
+            p { (counted(servers.len() as u64, "server")) ", " (count(running as u64)) " of " (count(u64::try_from(room).unwrap_or(0))) " slots busy" }
             @if stuck > 0 { span.tag.bad { (count(stuck as u64)) " stuck" } }
         }
         @if servers.is_empty() {
@@ -64,7 +64,7 @@ fn one(mount: &str, server: &ServerState, now: DateTime<Utc>) -> Markup {
                 span.tag { @if info.is_gos() { "Go" } @else { "Rust " (cell(&info.rust_version)) } }
                 span.soft { "started " (when_known(now, info.start_time.and_then(Timestamp::to_datetime))) }
                 span.grow {}
-                (places(server))
+                (slots(server))
             }
             div.row.soft {
                 span { @if info.strict_priority { "Strictly in this order:" } @else { "Queues by weight:" } }
@@ -91,7 +91,7 @@ fn stuck(server: &ServerState, now: DateTime<Utc>) -> usize {
 }
 
 /// Renders how many slots of the server are busy.
-fn places(server: &ServerState) -> Markup {
+fn slots(server: &ServerState) -> Markup {
     let (busy, all) = (server.workers.len(), usize::try_from(server.info.concurrency).unwrap_or(0));
     html! {
         span { strong { (count(busy as u64)) } " of " (count(all as u64)) " busy" }
@@ -153,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_is_listed_and_a_long_list_is_cut() {
+    fn running_tasks_are_listed_and_a_long_list_is_cut() {
         let html = render("", &[server(102)], DateTime::UNIX_EPOCH).into_string();
-        assert!(html.contains("1 server, 102 of 10 places busy") && html.contains("2 more run here"), "{html}");
+        assert!(html.contains("1 server, 102 of 10 slots busy") && html.contains("2 more run here"), "{html}");
         assert!(!html.contains("<web>") && !html.contains("<t>"));
         assert!(html.contains("Go</span>"));
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_said_with_what_to_do() {
+    fn an_empty_list_of_servers_has_a_hint() {
         assert!(render("", &[], DateTime::UNIX_EPOCH).into_string().contains("No server is running"));
     }
 

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     failure::Failure,
     path::{Name, Segments, UrlQuery, href, with_query},
-    query::payload::{self, Form, Reader, Shown},
+    query::payload::{self, Form, Reader, Rendered},
     state::AppState,
 };
 
@@ -45,8 +45,8 @@ pub(super) struct View {
     pub(super) now: DateTime<Utc>,
     pub(super) task: TaskInfo,
     pub(super) attempts: Vec<Attempt>,
-    pub(super) payload: Shown,
-    pub(super) result: Option<Shown>,
+    pub(super) payload: Rendered,
+    pub(super) result: Option<Rendered>,
     pub(super) runs_at: Option<(ServerInfo, WorkerInfo)>,
     pub(super) limit: usize,
     /// The archive of the task's queue, where the task can be archived.
@@ -132,7 +132,7 @@ fn render(view: &View) -> Markup {
         div.two {
             div {
                 (arguments(view))
-                @if let Some(result) = &view.result { section.panel { h2 { "Result" } (shown(view, result, "")) } }
+                @if let Some(result) = &view.result { section.panel { h2 { "Result" } (rendered(view, result, "")) } }
                 (errors(view))
             }
             div {
@@ -175,12 +175,12 @@ fn actions(view: &View, queue: &str) -> Markup {
     }
 }
 
-fn shown(view: &View, shown: &Shown, class: &str) -> Markup {
+fn rendered(view: &View, rendered: &Rendered, class: &str) -> Markup {
     let all = with_query(&view.path(&[]), &[("all", "1")]);
     html! {
-        @if shown.form == Form::Empty { p.soft { "Empty." } } @else {
-            (text::block(&shown.text, class, view.limit, &all))
-            @if shown.is_cut && view.limit == text::WHOLE { p.soft { "This is the beginning; there are " (size(shown.size as u64)) " in all." } }
+        @if rendered.form == Form::Empty { p.soft { "Empty." } } @else {
+            (text::block(&rendered.text, class, view.limit, &all))
+            @if rendered.is_cut && view.limit == text::WHOLE { p.soft { "This is the beginning; there are " (size(rendered.size as u64)) " in all." } }
         }
     }
 }
@@ -197,7 +197,7 @@ fn arguments(view: &View) -> Markup {
     html! {
         section.panel {
             h2 { "Arguments " small { (form) @if view.payload.size > 0 { ", " (size(view.payload.size as u64)) } } }
-            (shown(view, &view.payload, ""))
+            (rendered(view, &view.payload, ""))
             @if view.can_change && can_edit(view) { (editor(view)) }
         }
     }

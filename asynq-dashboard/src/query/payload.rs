@@ -23,7 +23,7 @@ const UNREADABLE: &str = "cannot be read with this program's type";
 
 /// Bytes made readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Shown {
+pub(crate) struct Rendered {
     /// The form that the bytes were taken for.
     pub(crate) form: Form,
     /// The text. It is foreign: escape it.
@@ -52,7 +52,7 @@ pub(crate) enum Form {
     Unreadable,
 }
 
-impl Shown {
+impl Rendered {
     /// Returns the text that a search looks at: only text that is part of the bytes.
     pub(crate) fn searchable(&self) -> &str {
         if self.form == Form::Unreadable { "" } else { &self.text }
@@ -96,7 +96,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Returns the payload of a task of this type.
-    pub(crate) fn payload(&self, r#type: &str, bytes: &[u8]) -> Shown {
+    pub(crate) fn payload(&self, r#type: &str, bytes: &[u8]) -> Rendered {
         let job = self.job(r#type);
         let known = job.and_then(|job| job.show(bytes).ok());
         let arguments = known.or_else(|| self.shapes.read(r#type, job, bytes)?.ok());
@@ -106,45 +106,45 @@ impl<'a> Reader<'a> {
                 cut(Form::Arguments, text, bytes.len())
             }
             (None, Some(_)) if !bytes.is_empty() => {
-                Shown { form: Form::Unreadable, text: UNREADABLE.to_owned(), size: bytes.len(), is_cut: false }
+                Rendered { form: Form::Unreadable, text: UNREADABLE.to_owned(), size: bytes.len(), is_cut: false }
             }
             _ => any(bytes),
         }
     }
 
     /// Returns the payload of a task of a listing, which may be only the beginning.
-    pub(crate) fn of_listed(&self, task: &TaskBrief) -> Shown {
+    pub(crate) fn of_listed(&self, task: &TaskBrief) -> Rendered {
         if !task.has_cut_payload() {
             return self.payload(&task.r#type, &task.payload);
         }
         match self.job(&task.r#type) {
             // Cut arguments cannot be read, and any of their bytes may be secret.
-            Some(_) => Shown { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true },
+            Some(_) => Rendered { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true },
             None => beginning(&task.payload, task.payload_size),
         }
     }
 }
 
 /// Returns the result of a task of a listing, which may be only the beginning.
-pub(crate) fn result_of_listed(task: &TaskBrief) -> Option<Shown> {
+pub(crate) fn result_of_listed(task: &TaskBrief) -> Option<Rendered> {
     let result = task.result.as_ref()?;
     Some(if task.has_cut_result() { beginning(result, task.result_size) } else { any(result) })
 }
 
 /// Returns the first bytes of a value of `size` bytes.
-fn beginning(bytes: &[u8], size: usize) -> Shown {
+fn beginning(bytes: &[u8], size: usize) -> Rendered {
     // The cut may go through a character.
     let whole = match std::str::from_utf8(bytes) {
         Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
         _ => bytes,
     };
-    Shown { size, is_cut: true, ..any(whole) }
+    Rendered { size, is_cut: true, ..any(whole) }
 }
 
 /// Returns bytes of unknown form, such as a result.
-pub(crate) fn any(bytes: &[u8]) -> Shown {
+pub(crate) fn any(bytes: &[u8]) -> Rendered {
     if bytes.is_empty() {
-        return Shown { form: Form::Empty, text: String::new(), size: 0, is_cut: false };
+        return Rendered { form: Form::Empty, text: String::new(), size: 0, is_cut: false };
     }
     let Ok(text) = std::str::from_utf8(bytes) else { return hex(bytes) };
     let is_json = depth_of(bytes) <= DEEPEST && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
@@ -158,20 +158,20 @@ pub(crate) fn any(bytes: &[u8]) -> Shown {
 }
 
 /// Returns an error's text, as long as may be shown.
-pub(crate) fn error(text: &str) -> Shown {
+pub(crate) fn error(text: &str) -> Rendered {
     cut(Form::Text, text.to_owned(), text.len())
 }
 
-fn cut(form: Form, mut text: String, size: usize) -> Shown {
+fn cut(form: Form, mut text: String, size: usize) -> Rendered {
     let is_cut = text.len() > MOST_TEXT;
     if is_cut {
         text.truncate((0..=MOST_TEXT).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0));
     }
-    Shown { form, text, size, is_cut }
+    Rendered { form, text, size, is_cut }
 }
 
 /// Returns a hex dump, sixteen bytes a line: offset, digits, and the bytes that are ASCII.
-fn hex(bytes: &[u8]) -> Shown {
+fn hex(bytes: &[u8]) -> Rendered {
     let mut text = String::new();
     for (line, chunk) in bytes[..bytes.len().min(MOST_HEX)].chunks(16).enumerate() {
         let digits: String = chunk.iter().fold(String::new(), |mut digits, byte| {
@@ -182,7 +182,7 @@ fn hex(bytes: &[u8]) -> Shown {
             chunk.iter().map(|&b| if b.is_ascii_graphic() || b == b' ' { char::from(b) } else { '.' }).collect();
         let _ = writeln!(text, "{:08x}  {digits:<48} {ascii}", line * 16);
     }
-    Shown { form: Form::Binary, text, size: bytes.len(), is_cut: bytes.len() > MOST_HEX }
+    Rendered { form: Form::Binary, text, size: bytes.len(), is_cut: bytes.len() > MOST_HEX }
 }
 
 #[cfg(test)]
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_taken_for_what_they_are() {
+    fn the_format_of_bytes_is_recognised() {
         for (bytes, form, text) in [
             (&b""[..], Form::Empty, ""),
             (b"{\"b\":1,\"a\":[]}", Form::Json, "{\n  \"b\": 1,\n  \"a\": []\n}"),
@@ -198,19 +198,22 @@ mod tests {
             (b"\x1b[31mred", Form::Binary, "00000000  1b 5b 33 31 6d 72 65 64                          .[31mred\n"),
             (b"\xff\x00", Form::Binary, "00000000  ff 00                                            ..\n"),
         ] {
-            let shown = any(bytes);
-            assert_eq!((shown.form, shown.text.as_str(), shown.size, shown.is_cut), (form, text, bytes.len(), false));
+            let rendered = any(bytes);
+            assert_eq!(
+                (rendered.form, rendered.text.as_str(), rendered.size, rendered.is_cut),
+                (form, text, bytes.len(), false)
+            );
         }
     }
 
     #[test]
     fn bombs_are_cut_and_cost_no_stack() {
         let deep = "[".repeat(1 << 20);
-        let shown = any(deep.as_bytes());
-        assert_eq!((shown.form, shown.text.len(), shown.is_cut), (Form::Text, MOST_TEXT, true));
+        let rendered = any(deep.as_bytes());
+        assert_eq!((rendered.form, rendered.text.len(), rendered.is_cut), (Form::Text, MOST_TEXT, true));
         let long = "ä".repeat(MOST_TEXT);
-        let shown = any(long.as_bytes());
-        assert!(shown.is_cut && shown.text.len() <= MOST_TEXT && shown.text.ends_with('ä'));
+        let rendered = any(long.as_bytes());
+        assert!(rendered.is_cut && rendered.text.len() <= MOST_TEXT && rendered.text.ends_with('ä'));
         assert_eq!(any(&vec![0xff; 1 << 20]).text.lines().count(), MOST_HEX / 16);
     }
 }

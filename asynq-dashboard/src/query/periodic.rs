@@ -33,7 +33,7 @@ pub(crate) struct Entry {
     /// The type of the tasks.
     pub(crate) r#type: String,
     /// The payload of the tasks.
-    pub(crate) payload: payload::Shown,
+    pub(crate) payload: payload::Rendered,
     /// The options of the tasks in Go's form: `MaxRetry(3)`.
     pub(crate) options: Vec<String>,
     /// The time of the last tick.
@@ -41,26 +41,26 @@ pub(crate) struct Entry {
     /// The next ticks, soonest first; none while the entry is paused.
     pub(crate) next: Vec<DateTime<Utc>>,
     /// The broker's state of the entry; `None` for an entry of a Go scheduler, which cannot be paused.
-    pub(crate) kept: Option<EntryState>,
+    pub(crate) state: Option<EntryState>,
     /// Why the broker's state of the entry cannot be read.
     pub(crate) error: Option<String>,
     /// The entry as the scheduler lists it.
-    pub(crate) shown: SchedulerEntry,
+    pub(crate) listed: SchedulerEntry,
 }
 
 impl Entry {
     /// Returns whether the entry is paused.
     pub(crate) fn is_paused(&self) -> bool {
-        self.kept.as_ref().is_some_and(|kept| kept.paused)
+        self.state.as_ref().is_some_and(|state| state.paused)
     }
 }
 
 /// Returns the entries of all schedulers that live, by type, each once: the first 500, and the number of all. An entry
 /// that cannot be read hides no other: it carries an error.
 pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> {
-    let shown = shown(app).await?;
-    let count = shown.len();
-    let entries = stream::iter(shown.into_iter().take(MOST)).map(|entry| read_or_tell(app, entry)).buffered(AT_ONCE);
+    let listed = listed(app).await?;
+    let count = listed.len();
+    let entries = stream::iter(listed.into_iter().take(MOST)).map(|entry| read(app, entry)).buffered(AT_ONCE);
     Ok((entries.try_collect().await?, count))
 }
 
@@ -71,11 +71,11 @@ pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> 
 /// No scheduler that lives lists the entry, or the broker failed.
 pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
     let found =
-        shown(app).await?.into_iter().find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue);
+        listed(app).await?.into_iter().find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue);
     match found {
         Some(entry) => {
-            let kept = kept(app, &entry).await?;
-            Ok(with(app, entry, kept).await)
+            let state = state(app, &entry).await?;
+            Ok(with(app, entry, state).await)
         }
         None => Err(Failure::not_found(format!(
             "periodic entry `{id}` was not found in queue `{queue}`: no scheduler that runs now has it"
@@ -88,7 +88,7 @@ pub(crate) async fn history(app: &AppState, id: &str, page: Page) -> Result<Vec<
     Ok(app.schedule().history(&EntryId::from_wire(id), page).await?)
 }
 
-async fn shown(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
+async fn listed(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
     // Replicas list the same entries: of each the one with the latest tick is enough.
     let mut by_id: BTreeMap<(String, String), SchedulerEntry> = BTreeMap::new();
     for entry in app.schedule().entries().await? {
@@ -102,46 +102,46 @@ async fn shown(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
 }
 
 /// Returns the broker's state of an entry.
-async fn kept(app: &AppState, shown: &SchedulerEntry) -> Result<Option<EntryState>, BrokerError> {
-    app.schedule().entry(&Schedule::queue_of(shown), &EntryId::from_wire(&shown.id)).await
+async fn state(app: &AppState, listed: &SchedulerEntry) -> Result<Option<EntryState>, BrokerError> {
+    app.schedule().entry(&Schedule::queue_of(listed), &EntryId::from_wire(&listed.id)).await
 }
 
 /// Returns an entry, with an error where the broker's state of it cannot be read.
-async fn read_or_tell(app: &AppState, shown: SchedulerEntry) -> Result<Entry, Failure> {
-    let error = match kept(app, &shown).await {
-        Ok(kept) => return Ok(with(app, shown, kept).await),
+async fn read(app: &AppState, listed: SchedulerEntry) -> Result<Entry, Failure> {
+    let error = match state(app, &listed).await {
+        Ok(state) => return Ok(with(app, listed, state).await),
         Err(error) => error,
     };
     // If a part of the broker is away, the entry carries the error; if the whole broker is away, the page says so.
     if error.is_unavailable() {
         app.client().broker().ping().await?;
     }
-    Ok(Entry { error: Some(error.to_string()), ..with(app, shown, None).await })
+    Ok(Entry { error: Some(error.to_string()), ..with(app, listed, None).await })
 }
 
 /// Returns an entry with the broker's state of it.
-async fn with(app: &AppState, shown: SchedulerEntry, kept: Option<EntryState>) -> Entry {
-    let reader = payload::Reader::new(app, [(&*shown.task_type, &shown.task_payload[..])]).await;
+async fn with(app: &AppState, listed: SchedulerEntry, state: Option<EntryState>) -> Entry {
+    let reader = payload::Reader::new(app, [(&*listed.task_type, &listed.task_payload[..])]).await;
     // The entry of another program may have a schedule of robfig's.
-    let spec = CronSpec::parse(&shown.spec).or_else(|_| CronSpec::parse_compat(&shown.spec)).ok();
+    let spec = CronSpec::parse(&listed.spec).or_else(|_| CronSpec::parse_compat(&listed.spec)).ok();
     let now = app.client().broker().now();
-    let next = match (&kept, &spec) {
-        (Some(kept), _) if kept.paused => Vec::new(),
+    let next = match (&state, &spec) {
+        (Some(state), _) if state.paused => Vec::new(),
         (_, Some(spec)) => spec.upcoming_after(now, NEXT),
-        _ => shown.next_enqueue_time.and_then(Timestamp::to_datetime).into_iter().collect(),
+        _ => listed.next_enqueue_time.and_then(Timestamp::to_datetime).into_iter().collect(),
     };
     Entry {
-        id: shown.id.clone(),
-        spec: shown.spec.clone(),
+        id: listed.id.clone(),
+        spec: listed.spec.clone(),
         sentence: spec.map(|spec| spec.sentence()),
-        r#type: shown.task_type.clone(),
-        payload: reader.payload(&shown.task_type, &shown.task_payload),
-        options: shown.enqueue_options.clone(),
-        previous: shown.prev_enqueue_time.and_then(Timestamp::to_datetime),
+        r#type: listed.task_type.clone(),
+        payload: reader.payload(&listed.task_type, &listed.task_payload),
+        options: listed.enqueue_options.clone(),
+        previous: listed.prev_enqueue_time.and_then(Timestamp::to_datetime),
         next,
-        kept,
+        state,
         error: None,
-        queue: Schedule::queue_of(&shown),
-        shown,
+        queue: Schedule::queue_of(&listed),
+        listed,
     }
 }

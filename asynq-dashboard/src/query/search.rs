@@ -127,14 +127,14 @@ pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> 
         "" => Position { step: 0, queue: String::new(), seen: 0 },
         text => Position::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
-    let turn = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
-    let Ok(Ok(_turn)) = turn else {
+    let permit = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
+    let Ok(Ok(_permit)) = permit else {
         return Err(Failure::new(Kind::Busy, "others are searching; try again"));
     };
     let until = Instant::now() + longest;
     let queues = queues(app, query).await?;
     let mut search = Search { app, filter, queues, found: SearchResult::default(), by_id: 0, began: false, until };
-    search.found.next = search.run(start).await?.map(|place| place.text());
+    search.found.next = search.run(start).await?.map(|position| position.text());
     Ok(search.found)
 }
 
@@ -253,11 +253,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_comes_back_from_its_text_whatever_the_queue_is_called() {
+    fn a_cursor_comes_back_from_its_text_for_any_queue_name() {
         for queue in ["default", "a.b.c", "", "1.2.3"] {
             for step in [0, 3, STATES.len()] {
-                let place = Position { step, queue: queue.into(), seen: 17 };
-                assert_eq!(Position::read(&place.text()), Some(place));
+                let position = Position { step, queue: queue.into(), seen: 17 };
+                assert_eq!(Position::read(&position.text()), Some(position));
             }
         }
         for bad in ["", "9.1.q", "1.-1.q", "1.q", "x", "1.99999999999.q"] {

@@ -28,7 +28,7 @@ pub(crate) struct Samples(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     broker: Arc<dyn Broker>,
-    kept: Mutex<Rings>,
+    rings: Mutex<Rings>,
     notifications: watch::Sender<Notification>,
     /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
     reading: tokio::sync::Mutex<Option<CachedRead>>,
@@ -86,7 +86,7 @@ impl Samples {
     pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
         Self(Arc::new(Shared {
             broker,
-            kept: Mutex::default(),
+            rings: Mutex::default(),
             notifications: watch::Sender::new(Notification::default()),
             reading: tokio::sync::Mutex::default(),
             sampler: OnceLock::new(),
@@ -102,9 +102,9 @@ impl Samples {
         });
     }
 
-    /// Calls [`start`](Self::start), unless `nobody_looks`.
-    pub(crate) fn start_unless(&self, nobody_looks: bool) {
-        if !nobody_looks {
+    /// Calls [`start`](Self::start), unless `is_idle`.
+    pub(crate) fn start_unless(&self, is_idle: bool) {
+        if !is_idle {
             self.start();
         }
     }
@@ -128,7 +128,7 @@ impl Samples {
     /// With very many queues this call makes the queue be sampled from now on.
     pub(crate) fn series(&self, queue: Option<&str>) -> Series {
         self.0.looks.note();
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner).series(queue, Instant::now())
+        self.0.rings.lock().unwrap_or_else(PoisonError::into_inner).series(queue, Instant::now())
     }
 
     /// Returns a receiver of the notifications.

@@ -179,29 +179,29 @@ mod tests {
 
     #[test]
     fn rates_are_per_second_and_start_anew_with_a_deleted_queue() {
-        let (mut kept, now) = (Rings::default(), Instant::now());
+        let (mut rings, now) = (Rings::default(), Instant::now());
         for (at, processed) in [(0, 100), (5, 150), (10, 150), (15, 3)] {
-            kept.add(&snapshot(at, &[("a", 1, processed)]), now);
+            rings.add(&snapshot(at, &[("a", 1, processed)]), now);
         }
-        let rates: Vec<_> = kept.series(Some("a"), now).iter().map(|p| (p.processed, p.failed)).collect();
+        let rates: Vec<_> = rings.series(Some("a"), now).iter().map(|p| (p.processed, p.failed)).collect();
         assert_eq!(rates, [(0.0, 0.0), (10.0, 5.0), (0.0, 0.0), (0.0, 0.0)]);
-        assert_eq!(kept.series(None, now).len(), 4);
+        assert_eq!(rings.series(None, now).len(), 4);
     }
 
     #[test]
     fn an_hour_is_kept_and_a_deleted_queue_is_not() {
-        let (mut kept, now) = (Rings::default(), Instant::now());
+        let (mut rings, now) = (Rings::default(), Instant::now());
         for at in 0..POINTS as i64 + 10 {
-            kept.add(&snapshot(at * 5, &[("a", 0, 0)]), now);
+            rings.add(&snapshot(at * 5, &[("a", 0, 0)]), now);
         }
-        let series = kept.series(Some("a"), now);
+        let series = rings.series(Some("a"), now);
         assert_eq!((series.len(), series[0].at_ms), (POINTS, 50_000));
-        kept.add(&snapshot(9_000, &[]), now);
-        assert!(kept.series(Some("a"), now).is_empty());
+        rings.add(&snapshot(9_000, &[]), now);
+        assert!(rings.series(Some("a"), now).is_empty());
     }
 
     #[test]
-    fn of_ten_thousand_queues_those_have_a_ring_that_work_or_are_looked_at() {
+    fn of_ten_thousand_queues_only_active_or_viewed_ones_have_a_series() {
         let names: Vec<_> = (0..10_000).map(|n| format!("q{n:05}")).collect();
         let of = |working: &str, processed| {
             let row = |name: &'_ String| {
@@ -209,18 +209,18 @@ mod tests {
             };
             names.iter().map(row).collect::<Vec<_>>()
         };
-        let (mut kept, start) = (Rings::default(), Instant::now());
-        let add = |kept: &mut Rings, rows: Vec<(String, u64, u64)>, after: u64| {
+        let (mut rings, start) = (Rings::default(), Instant::now());
+        let add = |rings: &mut Rings, rows: Vec<(String, u64, u64)>, after: u64| {
             let rows: Vec<_> = rows.iter().map(|(name, pending, done)| (name.as_str(), *pending, *done)).collect();
-            kept.add(&snapshot(after as i64, &rows), start + Duration::from_secs(after));
+            rings.add(&snapshot(after as i64, &rows), start + Duration::from_secs(after));
         };
-        add(&mut kept, of("", 0), 0);
-        assert_eq!(kept.queues.len(), RINGS);
+        add(&mut rings, of("", 0), 0);
+        assert_eq!(rings.queues.len(), RINGS);
         // One queue works, another is looked at: both get rings, at the cost of idle ones.
-        assert!(kept.series(Some("q09999"), start).is_empty());
-        add(&mut kept, of("q05000", 7), 5);
-        assert_eq!(kept.queues.len(), RINGS);
+        assert!(rings.series(Some("q09999"), start).is_empty());
+        add(&mut rings, of("q05000", 7), 5);
+        assert_eq!(rings.queues.len(), RINGS);
         let now = start + Duration::from_secs(6);
-        assert_eq!((kept.series(Some("q05000"), now).len(), kept.series(Some("q09999"), now).len()), (1, 1));
+        assert_eq!((rings.series(Some("q05000"), now).len(), rings.series(Some("q09999"), now).len()), (1, 1));
     }
 }

@@ -28,7 +28,7 @@ pub(super) async fn run(shared: Weak<Shared>) {
             let is_back = answer.is_ok();
             shared.notifications.send_modify(|notification| match answer {
                 Ok(snapshot) => {
-                    shared.kept.lock().unwrap_or_else(PoisonError::into_inner).add(&snapshot, Instant::now());
+                    shared.rings.lock().unwrap_or_else(PoisonError::into_inner).add(&snapshot, Instant::now());
                     *notification = Notification { latest: Some(snapshot), away: None };
                 }
                 Err(error) => notification.away = Some(error),
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_looked_within_the_last_hour_keeps_the_sampler_awake() {
+    fn a_view_within_the_last_hour_keeps_the_sampler_awake() {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let table = [(None, true), (seconds(0), false), (seconds(3_599), false), (seconds(3_600), true)];
         for (since, asleep) in table {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn many_queues_are_read_less_often_most_of_all_when_nobody_looks() {
+    fn many_queues_are_read_less_often_and_least_often_without_viewers() {
         let ms = Duration::from_millis;
         for (took, watched, expected) in
             [(ms(2), true, EVERY), (ms(2), false, EVERY), (ms(1000), true, ms(9000)), (ms(1000), false, ms(49_000))]

@@ -60,10 +60,10 @@ mod tests {
     #[test]
     fn one_address_has_its_share_and_leaves_the_rest() {
         let (limit, ann, bob) = (ConnectionLimit::new(2), IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let held = (limit.take(ann), limit.take(ann));
-        assert!(held.0.is_some() && held.1.is_some() && limit.take(ann).is_none());
+        let permits = (limit.take(ann), limit.take(ann));
+        assert!(permits.0.is_some() && permits.1.is_some() && limit.take(ann).is_none());
         assert!(limit.take(bob).is_some());
-        drop(held);
+        drop(permits);
         assert!(limit.taken.lock().expect("a lock").is_empty());
         assert!(limit.take(ann).is_some());
     }

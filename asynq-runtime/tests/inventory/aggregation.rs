@@ -81,8 +81,8 @@ async fn the_tasks_of_a_ripe_group_become_one_with_all_their_arguments() {
     app.advance("1m").await;
     let drained = app.drain().await;
     assert_eq!((drained.aggregated, drained.succeeded), (3, 1), "{drained:?}");
-    let [told] = &*seen(&log) else { panic!("one digest") };
-    assert!(told.starts_with("agg:") && told.ends_with("of Some(\"digest\"): a b c"), "{told}");
+    let [line] = &*seen(&log) else { panic!("one digest") };
+    assert!(line.starts_with("agg:") && line.ends_with("of Some(\"digest\"): a b c"), "{line}");
     assert!(app.tasks().await.is_empty());
 }
 
@@ -114,7 +114,7 @@ async fn a_set_waits_no_longer_than_it_may() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_a_part_runs_alone_or_is_archived_with_the_reason() {
+async fn a_task_that_cannot_join_a_set_runs_alone_or_is_archived_with_the_reason() {
     let (app, log) = app().await;
     let client = app.client();
     note::enqueue(client, "good").await.unwrap();
@@ -125,9 +125,9 @@ async fn what_cannot_be_a_part_runs_alone_or_is_archived_with_the_reason() {
     app.advance("1m").await;
     let drained = app.drain().await;
     assert_eq!((drained.aggregated, drained.succeeded, drained.handed_back), (5, 2, 1), "{drained:?}");
-    let mut told = seen(&log);
-    told.sort();
-    assert!(told[0].ends_with(": good") && told[1] == "plain other", "{told:?}");
+    let mut lines = seen(&log);
+    lines.sort();
+    assert!(lines[0].ends_with(": good") && lines[1] == "plain other", "{lines:?}");
     let mut notes = states(&app, "note").await;
     notes.sort();
     let [(TaskState::Retry, Some(of_another_shape)), (TaskState::Archived, Some(a)), (TaskState::Archived, Some(b))] =
@@ -250,7 +250,7 @@ async fn two_jobs_of_the_same_tasks_stop_the_program_at_the_start() {
 }
 
 #[tokio::test]
-async fn rules_that_cannot_be_are_told_when_the_server_is_built() {
+async fn invalid_rules_are_refused_when_the_server_is_built() {
     for (server, expected) in [
         (server("sqlite::memory:").group_grace("500ms"), "`group_grace`: it must be at least 1s"),
         (server("sqlite::memory:").group_max_delay("soon"), "`group_max_delay`: invalid duration \"soon\""),
@@ -274,9 +274,9 @@ async fn a_server_aggregates_by_type_and_by_function_and_leaves_failures_alone()
     // a and b are full at once, c is ripe after the grace period.
     soon(running.signals().settled.reached(2)).await;
     // If the machine stood still for the grace period, both jobs begin at once.
-    let told = seen(&log);
-    let has = |end: &str| told.iter().filter(|told| told.ends_with(end)).count() == 1;
-    assert!(told.len() == 2 && has(": a b") && has(": c"), "{told:?}");
+    let lines = seen(&log);
+    let has = |end: &str| lines.iter().filter(|line| line.ends_with(end)).count() == 1;
+    assert!(lines.len() == 2 && has(": a b") && has(": c"), "{lines:?}");
     let turns = running.signals().aggregated.count();
     soon(running.signals().aggregated.reached(turns + 1)).await;
     let bad = client.broker().queue_stats(&"default".parse().unwrap()).await.unwrap();

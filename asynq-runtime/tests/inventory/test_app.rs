@@ -16,7 +16,7 @@ struct Seen(Mutex<Vec<String>>);
 
 impl Seen {
     fn note(&self, text: impl Into<String>) {
-        self.0.lock().expect("nobody panics while noting").push(text.into());
+        self.0.lock().expect("no thread panics while noting").push(text.into());
     }
 }
 
@@ -60,7 +60,7 @@ async fn app() -> (TestApp, std::sync::Arc<Seen>) {
 }
 
 #[tokio::test]
-async fn every_ending_is_counted_as_what_it_is() {
+async fn every_ending_is_counted_by_its_kind() {
     let (app, seen) = app().await;
     for text in ["good", "fails", "hopeless", "later", "unwanted", "panics"] {
         record::enqueue(app.client(), text).await.unwrap();
@@ -111,9 +111,9 @@ async fn a_kept_result_goes_when_its_retention_is_over() {
     let app = TestApp::new().await;
     let task = double::enqueue(app.client(), 21).await.unwrap();
     assert_eq!(app.drain().await.succeeded, 1);
-    let kept = app.task(&task).await.unwrap();
-    assert_eq!(kept.state, TaskState::Completed);
-    assert!(kept.result.is_some());
+    let info = app.task(&task).await.unwrap();
+    assert_eq!(info.state, TaskState::Completed);
+    assert!(info.result.is_some());
     app.advance("1h1s").await;
     app.drain().await;
     assert_eq!(app.task(&task).await, None);
@@ -157,7 +157,7 @@ async fn a_failed_assertion_says_where_it_stands() {
 #[should_panic(
     expected = "there is:\n  double 21 (scheduled in default, due in 1h)\n  blocking \"/\" (pending in low)"
 )]
-async fn a_failed_assertion_lists_what_is_there() {
+async fn a_failed_assertion_lists_the_tasks() {
     let app = TestApp::new().await;
     double::enqueue_in(app.client(), "1h", 21).await.unwrap();
     blocking::job("/").queue("low").enqueue(app.client()).await.unwrap();
@@ -246,7 +246,7 @@ async fn a_changed_payload_is_requeued_for_a_day_and_archived_with_both_shapes()
 }
 
 #[tokio::test]
-async fn another_version_that_knows_the_shape_runs_what_was_requeued() {
+async fn another_version_that_knows_the_shape_runs_the_requeued_task() {
     let app = TestApp::new().await;
     other_version::Doubled { factor: 3, number: 7 }.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.handed_back, 1);
@@ -340,7 +340,7 @@ async fn a_task_is_awaited_by_the_clock_of_the_application() {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_task_is_told_while_the_application_runs_it() {
+async fn a_waiter_is_notified_while_the_application_runs_its_task() {
     let (app, _) = app().await;
     let task = double::enqueue(app.client(), 4).await.unwrap();
     // A broker in memory has no safety net: only the commit can end the wait.
@@ -416,7 +416,7 @@ async fn render(doc: u64, size: u32) -> JobResult {
 }
 
 #[tokio::test]
-async fn a_unique_task_that_waits_takes_new_arguments_where_the_caller_says_so() {
+async fn a_unique_task_that_waits_takes_new_arguments_if_the_caller_allows_it() {
     let app = TestApp::new().await;
     render::enqueue_in(app.client(), "10m", 1, 80).await.unwrap();
     assert!(render::enqueue(app.client(), 1, 90).await.unwrap_err().is_duplicate());
@@ -426,7 +426,7 @@ async fn a_unique_task_that_waits_takes_new_arguments_where_the_caller_says_so()
 }
 
 #[tokio::test]
-async fn a_job_is_told_of_its_archived_tasks() {
+async fn on_archived_runs_for_each_archived_task_of_a_job() {
     let (app, seen) = app().await;
     breaks::enqueue(app.client(), 7).await.unwrap();
     assert_eq!(app.drain().await.retried, 1);

@@ -63,7 +63,7 @@ async fn play(part: &str, with: OsString) {
 pub(crate) struct Program {
     child: Child,
     lines: Receiver<String>,
-    said: Vec<String>,
+    output_lines: Vec<String>,
 }
 
 impl Program {
@@ -89,21 +89,21 @@ impl Program {
         let output = BufReader::new(child.stdout.take().unwrap());
         // The thread ends with the child.
         thread::spawn(move || output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line)));
-        Self { child, lines, said: Vec::new() }
+        Self { child, lines, output_lines: Vec::new() }
     }
 
     /// Waits until the child prints a line that ends with `expected`.
     ///
     /// Panics after [`PATIENCE`], or when the child ends without it, with all that the child printed.
     #[track_caller]
-    pub(crate) fn says(&mut self, expected: &str) {
+    pub(crate) fn prints(&mut self, expected: &str) {
         let end = Instant::now() + PATIENCE;
         while !self.line(end, expected).ends_with(expected) {}
     }
 
     /// Returns the next line that the child prints.
     ///
-    /// Panics as [`says`](Self::says) does.
+    /// Panics as [`prints`](Self::prints) does.
     #[track_caller]
     pub(crate) fn next_line(&mut self) -> String {
         self.line(Instant::now() + PATIENCE, "another line")
@@ -113,14 +113,14 @@ impl Program {
     fn line(&mut self, end: Instant, expected: &str) -> String {
         match self.lines.recv_timeout(end.saturating_duration_since(Instant::now())) {
             Ok(line) => {
-                self.said.push(line.clone());
+                self.output_lines.push(line.clone());
                 line
             }
             Err(RecvTimeoutError::Timeout) => {
-                panic!("waited {PATIENCE:?} in vain for {expected:?}; the child said {:?}", self.said)
+                panic!("waited {PATIENCE:?} in vain for {expected:?}; the child printed {:?}", self.output_lines)
             }
             Err(RecvTimeoutError::Disconnected) => {
-                panic!("the child ended without {expected:?}; it said {:?}", self.said)
+                panic!("the child ended without {expected:?}; it printed {:?}", self.output_lines)
             }
         }
     }
@@ -142,7 +142,7 @@ impl Program {
 
     /// Kills the child, which must not have ended before.
     pub(crate) fn kill(mut self) {
-        assert!(self.is_running(), "no child may end by itself; it said {:?}", self.said);
+        assert!(self.is_running(), "no child may end by itself; it printed {:?}", self.output_lines);
         self.child.kill().unwrap();
         assert!(!self.ended().success());
     }

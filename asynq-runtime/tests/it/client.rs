@@ -78,11 +78,11 @@ async fn an_answer_says_state_queue_and_when() {
     let (due, delay) = (task.next_process_at.unwrap(), chrono::TimeDelta::minutes(10));
     assert!(now + delay <= due && due <= client.broker().now() + delay, "{due}");
     let task = mail::enqueue_at(&client, now - chrono::TimeDelta::hours(1), "bob").await.unwrap();
-    assert_eq!(task.state, TaskState::Pending, "what has passed means now");
+    assert_eq!(task.state, TaskState::Pending, "a time in the past means now");
 }
 
 #[tokio::test]
-async fn a_url_that_cannot_be_used_says_what_to_write_and_no_password() {
+async fn an_invalid_url_is_refused_with_a_valid_example_and_without_its_password() {
     for url in ["postgres://ann:secret@h/db", "", "secret", "amqp:secret", "redis://:secret@h:port"] {
         let error = Client::connect(url).await.unwrap_err();
         assert_eq!(error.kind(), asynq_runtime::broker::BrokerErrorKind::Config, "{url}: {error}");

@@ -24,11 +24,11 @@ async fn client() -> Client {
     Client::new(Arc::new(SqliteBroker::in_memory(patient()).await.unwrap()))
 }
 
-type Said = Arc<Mutex<Vec<String>>>;
+type Lines = Arc<Mutex<Vec<String>>>;
 
 /// Notes each request and its answer, and refuses a payload with `bad` in it.
 #[derive(Clone)]
-struct Notes(&'static str, Said);
+struct Notes(&'static str, Lines);
 
 struct Noting {
     inner: EnqueueService,
@@ -53,17 +53,18 @@ impl Service<PreparedTask> for Noting {
     }
 
     fn call(&mut self, task: PreparedTask) -> Self::Future {
-        let Notes(name, said) = self.notes.clone();
+        let Notes(name, lines) = self.notes.clone();
         let queue = task.queue_name().map(ToString::to_string).unwrap_or_default();
         let trace = task.header_value("trace").unwrap_or("none");
-        said.lock().unwrap().push(format!("{name} sees {} for {queue}, trace {trace}", task.name()));
+        lines.lock().unwrap().push(format!("{name} sees {} for {queue}, trace {trace}", task.name()));
         if task.payload().windows(3).any(|bytes| bytes == b"bad") {
             return Box::pin(async { Err("not for us".into()) });
         }
         let answer = self.inner.call(task);
         Box::pin(async move {
             let answer = answer.await;
-            said.lock()
+            lines
+                .lock()
                 .unwrap()
                 .push(format!("{name} hears {:?}", answer.as_ref().map(|task| task.state.to_string()).ok()));
             answer
@@ -72,13 +73,13 @@ impl Service<PreparedTask> for Noting {
 }
 
 #[tokio::test]
-async fn the_first_layer_is_the_outermost_and_each_sees_what_the_outer_ones_changed() {
-    let said = Said::default();
+async fn the_first_layer_is_the_outermost_and_each_sees_the_changes_of_the_outer_ones() {
+    let lines = Lines::default();
     let client = client()
         .await
-        .layer(Notes("outer", said.clone()))
+        .layer(Notes("outer", lines.clone()))
         .layer(MapRequestLayer::new(|task: PreparedTask| task.header("trace", "abc").queue("late")))
-        .layer(Notes("inner", said.clone()));
+        .layer(Notes("inner", lines.clone()));
     let task = mail::enqueue(&client, "ann").await.unwrap();
     assert_eq!(task.queue, "late");
     let stored = client.broker().task(&task.queue, &task.id).await.unwrap().unwrap();
@@ -89,23 +90,23 @@ async fn the_first_layer_is_the_outermost_and_each_sees_what_the_outer_ones_chan
         "inner hears Some(\"pending\")",
         "outer hears Some(\"pending\")",
     ];
-    assert_eq!(*said.lock().unwrap(), expected);
+    assert_eq!(*lines.lock().unwrap(), expected);
 }
 
 #[tokio::test]
-async fn of_many_tasks_each_has_its_own_outcome_whatever_the_layers_say() {
-    let client = client().await.layer(Notes("only", Said::default()));
+async fn each_of_many_tasks_has_its_own_outcome_through_the_layers() {
+    let client = client().await.layer(Notes("only", Lines::default()));
     let jobs = ["ann", "bad", "bob", "bob"].map(|to| mail::job(to).task_id(to));
     let outcomes = client.enqueue_many(jobs).await.unwrap();
-    let told: Vec<String> = outcomes
+    let texts: Vec<String> = outcomes
         .iter()
         .map(|outcome| outcome.as_ref().map_or_else(ToString::to_string, |task| task.id.to_string()))
         .collect();
-    assert_eq!(told[..2], ["ann", "not for us"]);
+    assert_eq!(texts[..2], ["ann", "not for us"]);
     assert!(matches!(outcomes[1], Err(EnqueueError::Layer(_))));
     // The two tasks of one id are enqueued side by side; an error of the broker passes the layers unchanged.
     assert_eq!(outcomes[2..].iter().filter(|outcome| outcome.is_ok()).count(), 1);
-    assert!(outcomes[2..].iter().any(|outcome| outcome.as_ref().is_err_and(EnqueueError::is_id_conflict)), "{told:?}");
+    assert!(outcomes[2..].iter().any(|outcome| outcome.as_ref().is_err_and(EnqueueError::is_id_conflict)), "{texts:?}");
     // These are more tasks than are enqueued together at a time.
     let outcomes = client.enqueue_many((0..600).map(|i| mail::job(i.to_string()))).await.unwrap();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_ok()).count(), 600);
@@ -113,7 +114,7 @@ async fn of_many_tasks_each_has_its_own_outcome_whatever_the_layers_say() {
 
 #[tokio::test]
 async fn a_limit_that_is_set_after_the_layers_holds_inside_them() {
-    let client = client().await.layer(Notes("only", Said::default())).payload_limit(8);
+    let client = client().await.layer(Notes("only", Lines::default())).payload_limit(8);
     let error = mail::enqueue(&client, "somebody with a long name").await.unwrap_err();
     assert!(matches!(error, EnqueueError::TooLarge { limit: 8, .. }), "{error}");
 }
@@ -132,17 +133,17 @@ async fn a_layer_that_is_not_ready_holds_the_task_back() {
 
 /// A service that is ready as often as the test says.
 #[derive(Clone, Default)]
-struct Door(Arc<Mutex<(u32, Vec<Waker>)>>);
+struct ReadyGate(Arc<Mutex<(u32, Vec<Waker>)>>);
 
-impl Door {
+impl ReadyGate {
     fn open(&self) {
-        let mut door = self.0.lock().unwrap();
-        door.0 += 1;
-        door.1.drain(..).for_each(Waker::wake);
+        let mut gate = self.0.lock().unwrap();
+        gate.0 += 1;
+        gate.1.drain(..).for_each(Waker::wake);
     }
 }
 
-struct Guarded(Door, EnqueueService);
+struct Guarded(ReadyGate, EnqueueService);
 
 impl Service<PreparedTask> for Guarded {
     type Response = TaskInfo;
@@ -150,11 +151,11 @@ impl Service<PreparedTask> for Guarded {
     type Future = <EnqueueService as Service<PreparedTask>>::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        let mut door = self.0.0.lock().unwrap();
-        if door.0 > 0 {
+        let mut gate = self.0.0.lock().unwrap();
+        if gate.0 > 0 {
             return Poll::Ready(Ok(()));
         }
-        door.1.push(cx.waker().clone());
+        gate.1.push(cx.waker().clone());
         Poll::Pending
     }
 
@@ -166,28 +167,28 @@ impl Service<PreparedTask> for Guarded {
 
 #[tokio::test]
 async fn a_caller_that_waits_for_the_layers_and_is_not_polled_holds_up_no_other() {
-    let door = Door::default();
-    let guard = door.clone();
+    let gate = ReadyGate::default();
+    let guard = gate.clone();
     let client = client().await.layer(layer_fn(move |inner| Guarded(guard.clone(), inner)));
     let mut idle = Box::pin(mail::enqueue(&client, "idle"));
     // The call is polled once, so that it waits for its turn, and then not polled again.
     assert!(tokio::time::timeout(Duration::ZERO, &mut idle).await.is_err());
     let mut other = Box::pin(mail::enqueue(&client, "other"));
     assert!(tokio::time::timeout(Duration::ZERO, &mut other).await.is_err());
-    door.open();
+    gate.open();
     soon(other).await.unwrap();
-    door.open();
+    gate.open();
     soon(idle).await.unwrap();
     // A call that is dropped while it waits does not hold up the others either.
     let given_up = mail::enqueue(&client, "given up");
     assert!(tokio::time::timeout(Duration::ZERO, given_up).await.is_err());
-    door.open();
+    gate.open();
     soon(mail::enqueue(&client, "last")).await.unwrap();
 }
 
 /// A task stored past the layers would lack their additions, and would escape their refusals.
 #[tokio::test]
-async fn a_transaction_takes_no_task_past_the_layers_in_silence() {
+async fn a_transaction_refuses_a_task_that_would_bypass_the_layers() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let plain = Client::connect(&format!("sqlite://{}", file.display())).await.unwrap();

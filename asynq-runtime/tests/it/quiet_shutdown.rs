@@ -32,7 +32,7 @@ pub(crate) async fn leaves_in_order() {
 #[test]
 fn a_worker_that_leaves_in_order_warns_of_nothing() {
     let mut program = Program::start("quiet_shutdown", "");
-    program.says("begins");
+    program.prints("begins");
     for _ in 0..10 {
         assert_eq!(program.next_line(), "left");
     }

@@ -120,7 +120,7 @@ func (b *bench) drain() answer {
 	}
 	found := b.stop(answer{})
 	server.Shutdown()
-	return seen.tell(found)
+	return seen.complete(found)
 }
 
 func (b *bench) endToEnd() answer {
@@ -132,7 +132,7 @@ func (b *bench) endToEnd() answer {
 	b.acknowledged()
 	found := b.stop(answer{Micros: micros})
 	server.Shutdown()
-	return seen.tell(found)
+	return seen.complete(found)
 }
 
 func (b *bench) latency() answer {

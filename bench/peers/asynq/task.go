@@ -62,8 +62,8 @@ func (s *seen) mark(payload []byte) {
 	}
 }
 
-// tell adds the runs to the answer. Tasks beyond n run while the server stops, and are left out.
-func (s *seen) tell(found answer) answer {
+// complete adds the runs to the answer. Tasks beyond n run while the server stops, and are left out.
+func (s *seen) complete(found answer) answer {
 	found.Ran = s.n - int(max(0, s.missing.Load()))
 	found.Again = int(s.again.Load())
 	return found

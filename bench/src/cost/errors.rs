@@ -15,7 +15,7 @@ pub(crate) async fn failing() -> JobResult {
 }
 
 /// Measures a task that failed `failures` times and was archived; the bytes are all that Redis holds of the task.
-pub(super) async fn kept(stage: &Stage, failures: u64) -> Result<Spent, BoxError> {
+pub(super) async fn stored(stage: &Stage, failures: u64) -> Result<Spent, BoxError> {
     let running = queue::worker::<failing>(&stage.order, ()).build().await?.start().await?;
     let counter = stage.count()?;
     let task = failing::job().retry(u32::try_from(failures - 1)?);

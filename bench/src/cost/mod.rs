@@ -77,7 +77,7 @@ const ROWS: &[Row] = &[
     Row { name: "a list of large payloads", size: "bytes of payload", broker: "redis", sizes: &[1_000, 10_000, 100_000, 1_000_000], per: "page of 30", measure: |stage, n| Box::pin(inspect::payloads(stage, n)) },
     Row { name: "a sweep of 100 ids without a task", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "sweep", measure: |stage, n| Box::pin(repair::sweep(stage, n)) },
     Row { name: "a search for lost groups", size: "keys", broker: "redis", sizes: TO_MILLION, per: "turn", measure: |stage, _| Box::pin(repair::restore_groups(stage)) },
-    Row { name: "long error texts", size: "failures", broker: "redis", sizes: &[1, 2, 5, 10], per: "task", measure: |stage, n| Box::pin(errors::kept(stage, n)) },
+    Row { name: "long error texts", size: "failures", broker: "redis", sizes: &[1, 2, 5, 10], per: "task", measure: |stage, n| Box::pin(errors::stored(stage, n)) },
     Row { name: "SQLite: what an enqueue writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "task of a bulk of 100", measure: |stage, n| Box::pin(file::enqueue(stage, n)) },
     Row { name: "SQLite: what a drain writes", size: "tasks", broker: "sqlite", sizes: TO_100_000, per: "task", measure: |stage, n| Box::pin(file::drain(stage, n)) },
     Row { name: "SQLite: what a refused duplicate writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "refusal", measure: |stage, _| Box::pin(file::duplicate(stage)) },
@@ -164,14 +164,14 @@ fn table(row: &Row, found: &[(u64, Spent)]) -> String {
     let mut text = format!("\n### {}, per {}\n\n", row.name, row.per);
     text += &suite::line(&[row.size, "ms", "commands", "bytes", "longest, ms"]);
     text += &format!("|{}\n", "---|".repeat(5));
-    let shown = |figure: Option<f64>| figure.map(short).unwrap_or_default();
+    let formatted = |figure: Option<f64>| figure.map(short).unwrap_or_default();
     for (size, spent) in found {
         text += &suite::line(&[
             size.to_string(),
-            shown(Some(spent.ms)),
-            shown(spent.commands),
-            shown(spent.bytes),
-            shown(spent.longest_ms),
+            formatted(Some(spent.ms)),
+            formatted(spent.commands),
+            formatted(spent.bytes),
+            formatted(spent.longest_ms),
         ]);
     }
     let slope = |figure: fn(&Spent) -> Option<f64>| {

@@ -8,7 +8,7 @@ use crate::{queue, queue::QUEUE};
 /// Ids whose tasks are gone.
 const GHOSTS: isize = 100;
 /// Turns that a sweep of them may take.
-const TURNS: u64 = 20;
+const ROUNDS: u64 = 20;
 
 /// Sweeps a queue where the tasks of the oldest ids are gone, in turns until no such id is left.
 pub(super) async fn sweep(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
@@ -21,15 +21,15 @@ pub(super) async fn sweep(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
 
     let (queue, left) = (QUEUE.parse::<QueueName>()?, n - oldest.len() as u64);
     let counter = stage.count()?;
-    let mut turns = 0;
-    while stage.client.broker().queue_stats(&queue).await?.pending > left && turns < TURNS {
+    let mut rounds = 0;
+    while stage.client.broker().queue_stats(&queue).await?.pending > left && rounds < ROUNDS {
         stage.client.broker().sweep(&queue).await?;
-        turns += 1;
+        rounds += 1;
     }
-    let spent = counter.stop(turns.max(1))?;
+    let spent = counter.stop(rounds.max(1))?;
     match stage.client.broker().queue_stats(&queue).await?.pending {
         swept if swept == left => Ok(spent),
-        pending => Err(format!("{} ids are left after {turns} turns", pending - left).into()),
+        pending => Err(format!("{} ids are left after {rounds} rounds", pending - left).into()),
     }
 }
 

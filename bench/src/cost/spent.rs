@@ -87,7 +87,7 @@ impl Figures {
         let info: String = redis::cmd("INFO").arg("everything").query(redis)?;
         let number = |name: &str| {
             let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-            line.and_then(|text| text.parse::<f64>().ok()).ok_or_else(|| format!("INFO does not tell {name}"))
+            line.and_then(|text| text.parse::<f64>().ok()).ok_or_else(|| format!("INFO lacks {name}"))
         };
         let commands = info.lines().filter(|line| {
             line.starts_with("cmdstat_") && !["info", "slowlog", "config"].iter().any(|own| line[8..].starts_with(own))

@@ -75,7 +75,7 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
             let order = broker.order(&planned.order);
             let measured = ours(&order).await?;
             let found = table.entry((OURS, planned.key)).or_default();
-            tell(extent, OURS, env!("CARGO_PKG_VERSION"), planned, &measured)?;
+            print_row(extent, OURS, env!("CARGO_PKG_VERSION"), planned, &measured)?;
             found.runs.push(measured);
             for program in &programs {
                 let found = table.entry((program.name, planned.key)).or_default();
@@ -85,7 +85,7 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
                 }
                 match program.run(&order).await {
                     Ok(Outcome::Measured(measured)) => {
-                        tell(extent, program.name, &program.version, planned, &measured)?;
+                        print_row(extent, program.name, &program.version, planned, &measured)?;
                         found.runs.push(*measured);
                     }
                     Ok(Outcome::Cannot(reason)) => found.missing = Some(reason),
@@ -118,7 +118,13 @@ fn forget(order: &Order) -> Result<(), BoxError> {
     Ok(())
 }
 
-fn tell(extent: &Extent, library: &str, version: &str, planned: &Planned, measured: &Measured) -> Result<(), BoxError> {
+fn print_row(
+    extent: &Extent,
+    library: &str,
+    version: &str,
+    planned: &Planned,
+    measured: &Measured,
+) -> Result<(), BoxError> {
     if extent.json {
         println!("{}", serde_json::to_string(&Line { library, version, row: planned.key, measured })?);
     }

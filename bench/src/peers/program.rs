@@ -181,8 +181,8 @@ fn finish(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), BoxError>
     if ran.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&ran.stderr);
-    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+    let stderr = String::from_utf8_lossy(&ran.stderr);
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
     Err(format!("{tool} {}: {last}", arguments.join(" ")).into())
 }
 
@@ -269,6 +269,6 @@ impl Program {
     }
 }
 
-fn expect(what: &str, found: u64, expected: u64) -> Result<(), BoxError> {
-    if found == expected { Ok(()) } else { Err(format!("{found} tasks {what}, not {expected}").into()) }
+fn expect(label: &str, found: u64, expected: u64) -> Result<(), BoxError> {
+    if found == expected { Ok(()) } else { Err(format!("{found} tasks {label}, not {expected}").into()) }
 }

@@ -24,7 +24,7 @@ impl Median {
         Some(Self { figure: middle, spread: if middle == 0.0 { 0.0 } else { (greatest - least) / 2.0 / middle } })
     }
 
-    fn shown(self) -> String {
+    fn formatted(self) -> String {
         format!("{} ±{:.0} %", short(self.figure), self.spread * 100.0)
     }
 }
@@ -69,7 +69,7 @@ pub(super) fn section(extent: &Extent, programs: &[Program], skipped: &[String],
 
 fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>) -> Vec<String> {
     let ours = Median::of(table.get(&(OURS, row.key)), row.figure);
-    let mut cells = vec![row.title.to_owned(), ours.map(Median::shown).unwrap_or_default()];
+    let mut cells = vec![row.title.to_owned(), ours.map(Median::formatted).unwrap_or_default()];
     let mut beside_asynq = None;
     for program in programs {
         let found = table.get(&(program.name, row.key));
@@ -81,7 +81,7 @@ fn cells(row: &Row, programs: &[Program], table: &Table, notes: &mut Vec<String>
         if program.name == ASYNQ {
             beside_asynq = times;
         }
-        let mut cell = theirs.map_or_else(|| "–".to_owned(), Median::shown);
+        let mut cell = theirs.map_or_else(|| "–".to_owned(), Median::formatted);
         if let Some(reason) = missing {
             let note = format!("{}: {reason}", program.name);
             let number = notes.iter().position(|known| *known == note).unwrap_or_else(|| {

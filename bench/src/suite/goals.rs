@@ -160,7 +160,7 @@ fn judge_one(goal: &Goal, found: &Found) -> Judged {
         ShareAtLeast(bound) => (true, true, bound),
         ShareAtMost(bound) => (false, true, bound),
     };
-    let shown = |bound: f64| {
+    let formatted = |bound: f64| {
         let bound = if of_share { format!("{:.0} %", bound * 100.0) } else { short(bound) };
         format!("{} {bound}", if at_least { "≥" } else { "≤" })
     };
@@ -169,8 +169,8 @@ fn judge_one(goal: &Goal, found: &Found) -> Judged {
         measured,
         beside,
         share,
-        to_reach: shown(bound),
-        reach_for: goal.reach_for.map(shown).unwrap_or_default(),
+        to_reach: formatted(bound),
+        reach_for: goal.reach_for.map(formatted).unwrap_or_default(),
         reached: if of_share { share } else { measured }
             .map(|figure| if at_least { figure >= bound } else { figure <= bound }),
     }

@@ -9,17 +9,17 @@ pub(crate) fn facts() -> Vec<String> {
     let memory = memory.map(|kib| format!(", {} GiB", kib.div_ceil(1024 * 1024))).unwrap_or_default();
     let cores = available_parallelism().map_or(1, usize::from);
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let redis = said("redis-server", &["--version"]);
+    let redis = output_of("redis-server", &["--version"]);
     let redis = redis.split(' ').find_map(|word| word.strip_prefix("v=")).unwrap_or("unknown").to_owned();
     // Files that this suite writes are not changes.
-    let changed = said("git", &["status", "--porcelain", "--", ":/", ":!/bench/*.md", ":!/bench/*.svg"]);
-    let commit = said("git", &["rev-parse", "--short", "HEAD"]);
+    let changed = output_of("git", &["status", "--porcelain", "--", ":/", ":!/bench/*.md", ":!/bench/*.svg"]);
+    let commit = output_of("git", &["rev-parse", "--short", "HEAD"]);
     vec![
         format!("machine: {cpu}, {cores} processors{memory}, {} {}", std::env::consts::OS, kernel.trim()),
         format!(
             "Redis {redis} on the same machine over loopback, nothing on disk; SQLite in a temporary file, FULL durability"
         ),
-        format!("compiler: {}", said("rustc", &["--version"])),
+        format!("compiler: {}", output_of("rustc", &["--version"])),
         format!("commit: {commit}{}", if changed.is_empty() { "" } else { " with changes" }),
         format!("date: {}", chrono::Utc::now().format("%Y-%m-%d %H:%M UTC")),
     ]
@@ -38,7 +38,7 @@ fn line_of(path: &str, name: &str) -> Option<String> {
 }
 
 /// Returns the output of a program, or nothing if the program is not here.
-fn said(program: &str, arguments: &[&str]) -> String {
+fn output_of(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(super::folder()).output();
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }

@@ -107,11 +107,11 @@ impl Progress {
 
     fn show(&self, planned: &Planned) {
         let (order, at) = (&planned.order, self.bar.position() + 1);
-        let what = format!("{} on {}, concurrency {}", order.label(), order.broker, order.concurrency);
+        let label = format!("{} on {}, concurrency {}", order.label(), order.broker, order.concurrency);
         if self.bar.is_hidden() {
-            eprintln!("{at}/{} {what}", self.bar.length().unwrap_or(0));
+            eprintln!("{at}/{} {label}", self.bar.length().unwrap_or(0));
         }
-        self.bar.set_message(what);
+        self.bar.set_message(label);
         self.bar.inc(1);
     }
 }

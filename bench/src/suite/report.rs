@@ -53,9 +53,9 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
             &head,
             axis.steps.iter().map(|(value, _)| {
                 let runs = BROKERS.map(|broker| found.get(&growth::key(broker, axis, *value)));
-                let time = |at: usize| shown(runs[at].and_then(|run| run.rate).map(|rate| 1e6 / rate));
+                let time = |at: usize| formatted(runs[at].and_then(|run| run.rate).map(|rate| 1e6 / rate));
                 let cpu = |at: usize| {
-                    shown(runs[at].and_then(|run| Some(run.own_cpu_us? + run.broker_cpu_us.unwrap_or(0.0))))
+                    formatted(runs[at].and_then(|run| Some(run.own_cpu_us? + run.broker_cpu_us.unwrap_or(0.0))))
                 };
                 let tasks = runs[0].map(|run| run.order.n.to_string()).unwrap_or_default();
                 [value.to_string(), tasks, time(0), cpu(0), time(1), cpu(1)]
@@ -71,8 +71,8 @@ pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &
 fn cells(judged: &Judged) -> [String; 7] {
     [
         judged.row.to_owned(),
-        shown(judged.measured),
-        shown(judged.beside),
+        formatted(judged.measured),
+        formatted(judged.beside),
         judged.share.map(|share| format!("{:.0} %", share * 100.0)).unwrap_or_default(),
         judged.to_reach.clone(),
         judged.reach_for.clone(),
@@ -85,7 +85,7 @@ fn cells(judged: &Judged) -> [String; 7] {
     ]
 }
 
-fn shown(figure: Option<f64>) -> String {
+fn formatted(figure: Option<f64>) -> String {
     figure.map(short).unwrap_or_default()
 }
 

@@ -56,8 +56,8 @@ impl Workload for Drain {
             return queue::expect(client, order, 0).await;
         }
         let counts = queue::counts(client, order).await?;
-        let as_asked =
+        let is_expected =
             counts.failed == 0 && counts.processed >= order.n && counts.processed + counts.pending == order.waiting();
-        if as_asked { Ok(()) } else { Err(format!("of {} tasks, {counts:?}", order.waiting()).into()) }
+        if is_expected { Ok(()) } else { Err(format!("of {} tasks, {counts:?}", order.waiting()).into()) }
     }
 }

@@ -53,17 +53,17 @@ impl Machine<'_> {
         for state in STATES {
             let counted = |phase: Phase| phase.state() == state && !phase.in_set();
             let expected = model.tasks.values().filter(|task| counted(task.phase)).count() as u64;
-            let shown = stats.count(state);
-            ensure!(shown == expected, "{shown} tasks are counted as {state}, not {expected}");
+            let actual = stats.count(state);
+            ensure!(actual == expected, "{actual} tasks are counted as {state}, not {expected}");
         }
-        let shown = ((stats.processed, stats.failed), (stats.processed_total, stats.failed_total));
+        let actual = ((stats.processed, stats.failed), (stats.processed_total, stats.failed_total));
         let expected = model.counters(now);
-        ensure!(shown == expected, "the counters are {shown:?}, not {expected:?}");
+        ensure!(actual == expected, "the counters are {actual:?}, not {expected:?}");
         let waiting = model.pending.first().map_or(0, |id| now - model.tasks[id].phase.time());
-        let shown = (stats.paused, stats.latency.as_millis() as i64);
+        let actual = (stats.paused, stats.latency.as_millis() as i64);
         ensure!(
-            shown == (model.paused, waiting),
-            "paused and latency are {shown:?}, not {:?}",
+            actual == (model.paused, waiting),
+            "paused and latency are {actual:?}, not {:?}",
             (model.paused, waiting)
         );
         Ok(())
@@ -81,16 +81,16 @@ impl Machine<'_> {
             let known = &model.tasks[task.id.as_str()];
             let result = task.result.as_ref().map(|result| String::from_utf8_lossy(result).into_owned());
             let is_kept = state == TaskState::Completed;
-            let shown = (task.retried, task.crashes, &task.last_error, result.filter(|_| is_kept));
+            let actual = (task.retried, task.crashes, &task.last_error, result.filter(|_| is_kept));
             let expected = (known.retried, known.crashes, &known.error, known.result.clone().filter(|_| is_kept));
             ensure!(
-                shown == expected,
-                "{} shows retried, crashes, error and result {shown:?}, not {expected:?}",
+                actual == expected,
+                "{} shows retried, crashes, error and result {actual:?}, not {expected:?}",
                 task.id
             );
             if let Phase::Scheduled { due } | Phase::Retry { due } = known.phase {
-                let shown = task.next_process_at.map(|at| at.timestamp_millis());
-                ensure!(shown == Some(due), "{} is due at {shown:?}, not {due}", task.id);
+                let actual = task.next_process_at.map(|at| at.timestamp_millis());
+                ensure!(actual == Some(due), "{} is due at {actual:?}, not {due}", task.id);
             }
         }
         // Within a second the order is undefined.
@@ -110,10 +110,10 @@ impl Machine<'_> {
     }
 
     fn compare_locks(&mut self) -> Check {
-        let (now, shown) = (self.now(), self.stage.locks());
+        let (now, actual) = (self.now(), self.stage.locks());
         let known: Vec<String> = self.model.locks.keys().cloned().collect();
         for key in known {
-            let found = shown.get(&key);
+            let found = actual.get(&key);
             match self.model.hold(&key, now) {
                 Hold::Held(holder) => ensure!(
                     found.is_some_and(|found| found == holder),
@@ -129,7 +129,7 @@ impl Machine<'_> {
                 }
             }
         }
-        for (key, holder) in shown {
+        for (key, holder) in actual {
             ensure!(self.model.locks.contains_key(&key), "{holder} holds the lock {key}, which should be free");
         }
         Ok(())

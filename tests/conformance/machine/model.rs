@@ -346,4 +346,4 @@ impl Model {
 const MAX_RETRY: u32 = 25;
 
 /// The error of an orphaned task that an operator ended.
-pub(super) const ORPHANED: &str = "nobody runs it";
+pub(super) const ORPHANED: &str = "no worker runs it";

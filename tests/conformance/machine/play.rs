@@ -32,7 +32,7 @@ pub(super) fn ok<T, E: std::fmt::Display>(call: &str, answer: Result<T, E>) -> C
 }
 
 /// A run from a dequeue, and its later outcome.
-pub(super) struct Taken {
+pub(super) struct TakenRun {
     pub(super) run: Run,
     /// The number of the dequeue, and the position of the task in it.
     pub(super) call: (usize, usize),
@@ -43,7 +43,7 @@ pub(super) struct Taken {
     pub(super) sent: Option<Action>,
 }
 
-impl Taken {
+impl TakenRun {
     /// Whether this run was surely taken before `other`: the order of two programs' calls at one instant is undefined.
     pub(super) fn is_before(&self, other: &Self) -> bool {
         self.at < other.at || (self.program == other.program && self.call < other.call)
@@ -68,7 +68,7 @@ pub(super) struct Machine<'a> {
     pub(super) program: usize,
     pub(super) dequeues: usize,
     pub(super) model: Model,
-    pub(super) runs: Vec<Taken>,
+    pub(super) runs: Vec<TakenRun>,
     pub(super) sets: Vec<Claimed>,
 }
 

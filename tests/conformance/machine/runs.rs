@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 use super::{
     facts::{Hold, Phase},
-    play::{Check, Machine, Taken, ensure, ok},
+    play::{Check, Machine, TakenRun, ensure, ok},
     step::{By, End, Ending, RunPick, Sparing},
 };
 
@@ -49,7 +49,7 @@ impl Machine<'_> {
             ensure!(seen == known, "{id} has crashes, retried and waited {seen:?}, not {known:?}");
             self.model.put(id, Phase::Active { run: number, lease });
             let program = if usize::from(by.broker) % 2 == 0 { 0 } else { self.program };
-            self.runs.push(Taken { run, call: (self.dequeues, nth), at: now, program, sent: None });
+            self.runs.push(TakenRun { run, call: (self.dequeues, nth), at: now, program, sent: None });
         }
         Ok(())
     }
@@ -72,7 +72,7 @@ impl Machine<'_> {
             if found.iter().any(|(other, _)| self.id(*other) == self.id(number)) {
                 continue;
             }
-            let Taken { run, sent, .. } = &self.runs[number];
+            let TakenRun { run, sent, .. } = &self.runs[number];
             let extra = run.extra.clone();
             let action = match end.ending {
                 Ending::Done => Action::Done,

@@ -26,8 +26,9 @@ impl Machine<'_> {
         let lock = new.lock.map(|(key, seconds)| (Self::key(key), seconds.max(shortest)));
         let lock = lock.filter(|(key, _)| self.model.hold(key, now) != Hold::Doubtful);
         let unique_until = if new.keeps_lock { UniqueUntil::Success } else { UniqueUntil::End };
-        let mut task =
-            base.kept(new.retention).with_extra(Extra { unique_until: unique_until.into(), ..Extra::default() });
+        let mut task = base
+            .with_retention(new.retention)
+            .with_extra(Extra { unique_until: unique_until.into(), ..Extra::default() });
         if new.delay_ms > 0 {
             task = task.after(Duration::from_millis(new.delay_ms));
         }

@@ -51,8 +51,8 @@ impl Machine<'_> {
         let seen: Vec<String> = seen.into_iter().map(|task| task.id.to_string()).collect();
         let (old, new) = self.model.pending.split_at(before);
         let time_of = |id: &String| new.iter().position(|other| other == id).map(|position| times[position]);
-        let shown: Option<Vec<(&str, i64)>> = seen.iter().skip(before).map(time_of).collect();
-        let in_order = shown.is_some_and(|shown| shown.len() == times.len() && is_sorted_in_each(&shown));
+        let actual: Option<Vec<(&str, i64)>> = seen.iter().skip(before).map(time_of).collect();
+        let in_order = actual.is_some_and(|actual| actual.len() == times.len() && is_sorted_in_each(&actual));
         ensure!(seen.starts_with(old) && in_order, "pending is {seen:?}, not {old:?} and then {new:?}, due {times:?}");
         self.model.pending = seen;
         Ok(())
@@ -92,7 +92,7 @@ impl Machine<'_> {
     }
 
     /// The run that holds a task.
-    fn holder(&self, id: &str) -> &super::play::Taken {
+    fn holder(&self, id: &str) -> &super::play::TakenRun {
         let Phase::Active { run, .. } = self.model.tasks[id].phase else { unreachable!("{id} is active") };
         &self.runs[run]
     }

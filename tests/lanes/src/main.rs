@@ -44,8 +44,8 @@ fn main() -> ExitCode {
 
     let mut suites = match collect::suites(&logs) {
         Ok(suites) => suites,
-        Err(said) => {
-            eprintln!("{said}\nscripts/lanes: cargo does not build the tests");
+        Err(message) => {
+            eprintln!("{message}\nscripts/lanes: cargo does not build the tests");
             return ExitCode::FAILURE;
         }
     };

@@ -37,8 +37,8 @@ impl Report {
 
     /// Prints a run that ended, and keeps it for the table.
     pub(crate) fn add(&mut self, ended: Ended) {
-        let counts = count(&ended.said);
-        let _ = fs::write(self.logs.join(format!("{}.log", title(&ended))), ended.said.join("\n") + "\n");
+        let counts = count(&ended.output);
+        let _ = fs::write(self.logs.join(format!("{}.log", title(&ended))), ended.output.join("\n") + "\n");
         println!("{}", row(&ended, counts));
         self.rows.push((ended, counts));
     }
@@ -50,7 +50,7 @@ impl Report {
         for (ended, counts) in &self.rows {
             println!("{}", row(ended, *counts));
         }
-        let reasons = reasons(self.rows.iter().flat_map(|(ended, _)| &ended.said));
+        let reasons = reasons(self.rows.iter().flat_map(|(ended, _)| &ended.output));
         if !reasons.is_empty() {
             println!("\nskipped:");
             for (reason, times) in &reasons {
@@ -62,9 +62,9 @@ impl Report {
             if let Some(why) = &ended.killed {
                 println!("killed: {why}");
             }
-            let from = ended.said.iter().position(|line| line == "failures:").unwrap_or(0);
-            let from = from.max(ended.said.len().saturating_sub(FAILED_LINES));
-            println!("{}", ended.said[from..].join("\n"));
+            let from = ended.output.iter().position(|line| line == "failures:").unwrap_or(0);
+            let from = from.max(ended.output.len().saturating_sub(FAILED_LINES));
+            println!("{}", ended.output[from..].join("\n"));
         }
         let sum = self.rows.iter().fold(Counts::default(), |sum, (ended, counts)| Counts {
             passed: sum.passed + counts.passed,
@@ -103,11 +103,12 @@ fn row(ended: &Ended, counts: Counts) -> String {
 
 /// Adds up the lines `test result: ok. 3 passed; 0 failed; 1 ignored; …`. A test that skipped itself does not count as
 /// passed.
-fn count(said: &[String]) -> Counts {
-    let mut counts = Counts { skipped: said.iter().filter(|line| line.starts_with(SKIP)).count(), ..Counts::default() };
-    for line in said.iter().filter_map(|line| line.strip_prefix("test result: ")) {
-        let number = |what: &str| {
-            let before = line.split(what).next().unwrap_or_default().trim_end();
+fn count(output: &[String]) -> Counts {
+    let mut counts =
+        Counts { skipped: output.iter().filter(|line| line.starts_with(SKIP)).count(), ..Counts::default() };
+    for line in output.iter().filter_map(|line| line.strip_prefix("test result: ")) {
+        let number = |label: &str| {
+            let before = line.split(label).next().unwrap_or_default().trim_end();
             before.rsplit([' ', ';']).next().and_then(|digits| digits.parse::<usize>().ok()).unwrap_or(0)
         };
         counts.passed += number("passed");
@@ -122,9 +123,9 @@ fn count(said: &[String]) -> Counts {
 const SKIP: &str = "skip: ";
 
 /// The number of skips for each reason.
-fn reasons<'a>(said: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
+fn reasons<'a>(output: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usize> {
     let mut reasons = BTreeMap::new();
-    for line in said.filter_map(|line| line.strip_prefix(SKIP)) {
+    for line in output.filter_map(|line| line.strip_prefix(SKIP)) {
         // The name of a test has two colons in a row, never one colon and a space.
         *reasons.entry(line.split_once(": ").map_or(line, |(_, reason)| reason)).or_insert(0) += 1;
     }
@@ -135,29 +136,29 @@ fn reasons<'a>(said: impl Iterator<Item = &'a String>) -> BTreeMap<&'a str, usiz
 mod tests {
     use super::*;
 
-    fn said(lines: &[&str]) -> Vec<String> {
+    fn output(lines: &[&str]) -> Vec<String> {
         lines.iter().map(|line| (*line).to_owned()).collect()
     }
 
     #[test]
     fn a_skipped_test_does_not_count_as_passed() {
-        let said = said(&[
+        let output = output(&[
             "skip: a::b: there is no Go here",
             "test a::b ... ok",
             "test result: ok. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s",
             "test result: ok. 4 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s",
         ]);
-        assert_eq!(count(&said), Counts { passed: 6, failed: 1, ignored: 2, skipped: 1 });
+        assert_eq!(count(&output), Counts { passed: 6, failed: 1, ignored: 2, skipped: 1 });
     }
 
     #[test]
-    fn skips_are_told_by_their_reason() {
-        let said = said(&[
+    fn skips_are_listed_by_their_reason() {
+        let output = output(&[
             "skip: a::b: sqlite: no Go program reads it",
             "skip: c: sqlite: no Go program reads it",
             "skip: d: other",
         ]);
-        let reasons = reasons(said.iter());
+        let reasons = reasons(output.iter());
         assert_eq!(reasons, BTreeMap::from([("other", 1), ("sqlite: no Go program reads it", 2)]));
     }
 }

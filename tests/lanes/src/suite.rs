@@ -48,7 +48,7 @@ pub(crate) struct Ended {
     pub(crate) name: String,
     pub(crate) part: Part,
     /// The output of both streams, in the order of arrival.
-    pub(crate) said: Vec<String>,
+    pub(crate) output: Vec<String>,
     pub(crate) took: Duration,
     /// The processor time of the binary and of the processes that it awaited, on systems that report it.
     pub(crate) cpu: Option<Duration>,
@@ -88,11 +88,11 @@ impl Suite {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap_or_else(|error| panic!("{} does not start: {error}", self.name));
-        let (said, killed) = watch(&self.name, &mut child);
+        let (output, killed) = watch(&self.name, &mut child);
         let cpu = monitor::cpu_time(child.id());
         let status = child.wait().expect("the child was not waited for before");
         let is_success = status.success() && killed.is_none();
-        Ended { name: self.name.clone(), part, said, took: began.elapsed(), cpu, is_success, killed }
+        Ended { name: self.name.clone(), part, output, took: began.elapsed(), cpu, is_success, killed }
     }
 
     /// The command with these further arguments.
@@ -109,17 +109,17 @@ fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
     let (lines, arrived) = mpsc::channel();
     follow(child.stdout.take().expect("it is piped"), lines.clone());
     follow(child.stderr.take().expect("it is piped"), lines);
-    let (mut monitor, mut said, mut killed) = (Monitor::new(Instant::now()), Vec::new(), None);
+    let (mut monitor, mut output, mut killed) = (Monitor::new(Instant::now()), Vec::new(), None);
     loop {
         match arrived.recv_timeout(TICK) {
             Ok(line) => {
                 if let Some(test) = monitor.line(&line, Instant::now()) {
                     println!("      … {name}: {test} has been running for over 60 seconds");
                 }
-                said.push(line);
+                output.push(line);
             }
             Err(RecvTimeoutError::Timeout) => {}
-            Err(RecvTimeoutError::Disconnected) => return (said, killed),
+            Err(RecvTimeoutError::Disconnected) => return (output, killed),
         }
         match monitor.verdict(Instant::now()) {
             Verdict::GoOn => {}
@@ -130,7 +130,7 @@ fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
                 killed = Some(why);
             }
             // A process that left the tree may still hold the pipe open, so its end is not awaited.
-            Verdict::Kill(_) => return (said, killed),
+            Verdict::Kill(_) => return (output, killed),
         }
     }
 }

@@ -9,7 +9,7 @@ use std::{
 use asynq_runtime::TaskState;
 use asynq_tests::{
     eventually,
-    unruly::{Deaf, GivenUp, Hog},
+    unruly::{GivenUp, Hog, NeverReturns},
 };
 use chrono::Utc;
 
@@ -34,15 +34,15 @@ fn metrics(address: &str) -> String {
 
 async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: World) {
     let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "2"), ("ASYNQ_METRICS", "127.0.0.1:0")]).await;
-    let line = worker.tells("http://127.0.0.1:").await;
+    let line = worker.logs("http://127.0.0.1:").await;
     let address = line.split("http://").nth(1).and_then(|rest| rest.split('/').next()).unwrap().to_owned();
-    let deaf = world.client.enqueue(Deaf {}).await.unwrap().id;
+    let blocked_id = world.client.enqueue(NeverReturns {}).await.unwrap().id;
     let began = Instant::now();
     world.started(1).await;
-    worker.tells("stuck: its time is over").await;
+    worker.logs("stuck: its time is over").await;
     let seen = began.elapsed();
     eventually("the metric shows it", async || {
-        metrics(&address).lines().any(|line| line == "asynq_job_stuck{type=\"deaf\"} 1").then_some(())
+        metrics(&address).lines().any(|line| line == "asynq_job_stuck{type=\"never_returns\"} 1").then_some(())
     })
     .await;
     eventually("the list of servers shows it, which `asynq doctor` reads", async || {
@@ -53,13 +53,16 @@ async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: Wo
     // The second slot goes on running tasks.
     world.enqueue_records(5, 1).await;
     eventually("others are done", async || (world.history().ends().len() == 5).then_some(())).await;
-    let asked = Instant::now();
+    let signalled = Instant::now();
     worker.signal("TERM");
     let status = worker.ended().await;
-    let ended = asked.elapsed();
+    let ended = signalled.elapsed();
     assert!(status.success(), "{status}: {}", worker.log());
     let tasks = world.tasks(TaskState::Pending).await;
-    assert_eq!(tasks.iter().map(|task| (&task.id, task.retried, task.crashes)).collect::<Vec<_>>(), [(&deaf, 0, 0)]);
+    assert_eq!(
+        tasks.iter().map(|task| (&task.id, task.retried, task.crashes)).collect::<Vec<_>>(),
+        [(&blocked_id, 0, 0)]
+    );
     println!(
         "incident: blocking job outlives its time-out on {}: seen after {seen:.1?} (log, metric, doctor), others done; TERM \
          ends the worker after {ended:.1?} with {status}, the task is requeued",
@@ -86,7 +89,7 @@ async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor(world: World) 
     let status = worker.ended().await;
     let ended = began.elapsed();
     assert_eq!(status.code(), Some(1), "{}", worker.log());
-    let said = worker.tells("error: ").await;
+    let log_line = worker.logs("error: ").await;
     let retried = world.tasks(TaskState::Retry).await;
     assert_eq!(retried.len(), ids.len());
     for task in &retried {
@@ -95,7 +98,7 @@ async fn a_worker_whose_jobs_are_given_up_ends_for_its_supervisor(world: World) 
     }
     println!(
         "incident: {} blocking jobs given up by kill_after on {}: failed, and the worker ended by itself after {ended:.1?} with \
-         {status}: {said}",
+         {status}: {log_line}",
         ids.len(),
         world.broker().kind()
     );
@@ -149,12 +152,12 @@ async fn jobs_that_block_the_runtime_keep_their_leases_on_sqlite() {
     jobs_that_block_the_runtime_keep_their_leases(World::sqlite().await).await;
 }
 
-async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(world: World) {
+async fn a_worker_whose_runtime_is_blocked_ends_on_a_signal(world: World) {
     let (mut worker, threads) = blocked(&world).await;
-    let asked = Instant::now();
+    let signalled = Instant::now();
     worker.signal("TERM");
     let status = worker.ended().await;
-    let ended = asked.elapsed();
+    let ended = signalled.elapsed();
     assert!(status.success(), "{status}: {}", worker.log());
     assert_eq!(world.history().ends().len(), 0);
     let tasks = world.tasks(TaskState::Pending).await;
@@ -168,12 +171,12 @@ async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(world: World
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes ten seconds: scripts/prove incidents"]
-async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to_on_redis() {
-    a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(World::redis().await).await;
+async fn a_worker_whose_runtime_is_blocked_ends_on_a_signal_on_redis() {
+    a_worker_whose_runtime_is_blocked_ends_on_a_signal(World::redis().await).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes ten seconds: scripts/prove incidents"]
-async fn a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to_on_sqlite() {
-    a_worker_whose_runtime_is_blocked_ends_when_it_is_asked_to(World::sqlite().await).await;
+async fn a_worker_whose_runtime_is_blocked_ends_on_a_signal_on_sqlite() {
+    a_worker_whose_runtime_is_blocked_ends_on_a_signal(World::sqlite().await).await;
 }

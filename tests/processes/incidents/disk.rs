@@ -49,7 +49,7 @@ async fn story(folder: &Path) {
 #[ignore = "takes half a minute: scripts/prove incidents"]
 async fn a_full_disk_holds_up_outcomes_and_loses_none() {
     const NAME: &str = "processes::incidents::disk::a_full_disk_holds_up_outcomes_and_loses_none";
-    if !small_disk::told_on("24m", NAME, "incident: ", story).await {
+    if !small_disk::run_on("24m", NAME, "incident: ", story).await {
         skip!("this user may not mount a small file system");
     }
 }

@@ -35,14 +35,14 @@ async fn at_work() -> (World, Worker) {
 async fn the_worker_ends_and_the_next_one_works(
     world: &mut World,
     mut worker: Worker,
-    what: &str,
+    damage: &str,
     check: impl FnOnce(),
 ) {
     let began = Instant::now();
     let status = worker.ended().await;
     let ended = began.elapsed();
     assert_eq!(status.code(), Some(1), "{}", worker.log());
-    let said = worker.tells("error: ").await;
+    let log_line = worker.logs("error: ").await;
     check();
     world.release();
     // While another program still has the old file open, the next worker ends at its start with an error that says so.
@@ -58,7 +58,7 @@ async fn the_worker_ends_and_the_next_one_works(
     let new = Client::connect(&world.url).await.unwrap().enqueue(Record { millis: 0 }).await.unwrap().id;
     eventually("a new task is done", async || world.history().ends().get(new.as_str()).map(|_| ())).await;
     println!(
-        "incident: SQLite file {what}: the worker ended after {ended:.1?} with {status}, the next one works: {said}"
+        "incident: SQLite file {damage}: the worker ended after {ended:.1?} with {status}, the next one works: {log_line}"
     );
 }
 
@@ -83,10 +83,10 @@ async fn a_worker_whose_file_is_replaced_ends_with_an_error_and_does_not_touch_t
         .unwrap();
     let new = fs::read(beside(&world.file(), "-new")).unwrap();
     fs::rename(beside(&world.file(), "-new"), world.file()).unwrap();
-    let what = "replaced by another (mv new jobs.db)";
+    let damage = "replaced by another (mv new jobs.db)";
     let file = world.file();
     let check = || assert!(fs::read(file).unwrap() == new, "nothing was written into the other file");
-    the_worker_ends_and_the_next_one_works(&mut world, worker, what, check).await;
+    the_worker_ends_and_the_next_one_works(&mut world, worker, damage, check).await;
     eventually("so is the one in it", async || world.history().ends().get(waiting.as_str()).map(|_| ())).await;
 }
 
@@ -163,11 +163,11 @@ async fn a_second_name_of_a_file_in_use_is_refused_and_costs_nothing() {
     let mut other = world.launched(&[("ASYNQ_URL", &format!("sqlite://{}", name.display()))]);
     let status = other.ended().await;
     assert_eq!(status.code(), Some(1), "{}", other.log());
-    let said = other.tells("error: ").await;
+    let log_line = other.logs("error: ").await;
     fs::remove_file(name).unwrap();
     world.release();
     all_done(&world, 2 * RUNS).await;
     println!(
-        "incident: SQLite file with a second hard link: a worker on it ends with {status}: {said}; the first goes on"
+        "incident: SQLite file with a second hard link: a worker on it ends with {status}: {log_line}; the first goes on"
     );
 }

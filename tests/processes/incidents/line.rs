@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::Client;
-use asynq_tests::{Line, Persistence, RedisServer, ThinLine, jobs::Parcel};
+use asynq_tests::{LinkOptions, Persistence, RedisServer, ThinLine, jobs::Parcel};
 
 use crate::processes::{
     incidents::{all_done, crashes},
@@ -16,9 +16,11 @@ use crate::processes::{
 async fn a_round_trip_of_a_quarter_of_a_second_is_not_an_outage() {
     const RUNS: usize = 20;
     let server = RedisServer::start(Persistence::None);
-    let line =
-        ThinLine::to(server.port(), Line { bits_per_second: 100_000_000, round_trip: Duration::from_millis(250) })
-            .await;
+    let line = ThinLine::to(
+        server.port(),
+        LinkOptions { bits_per_second: 100_000_000, round_trip: Duration::from_millis(250) },
+    )
+    .await;
     let world = World::at(line.url()).await;
     let _worker = world.everyday_of(RUNS / 2).await;
     world.enqueue_records(RUNS, 0).await;
@@ -31,7 +33,8 @@ async fn large_tasks_arrive(megabits: f64) {
     const RUNS: usize = 3;
     let server = RedisServer::start(Persistence::None);
     let bits_per_second = (megabits * 1_000_000.0) as u64;
-    let line = ThinLine::to(server.port(), Line { bits_per_second, round_trip: Duration::from_millis(20) }).await;
+    let line =
+        ThinLine::to(server.port(), LinkOptions { bits_per_second, round_trip: Duration::from_millis(20) }).await;
     let world = World::beyond(&line, &server).await;
     world.enqueue_parcels(RUNS, 900_000).await;
     world.hold();
@@ -60,7 +63,8 @@ async fn large_tasks_arrive_over_the_thinnest_line() {
 async fn a_large_enqueue_over_the_thinnest_line_is_stored() {
     let server = RedisServer::start(Persistence::None);
     let line =
-        ThinLine::to(server.port(), Line { bits_per_second: 1_200_000, round_trip: Duration::from_millis(20) }).await;
+        ThinLine::to(server.port(), LinkOptions { bits_per_second: 1_200_000, round_trip: Duration::from_millis(20) })
+            .await;
     let client = Client::connect(&line.url()).await.unwrap();
     for bytes in [100_000, 1_000_000] {
         client.enqueue(Parcel { content: vec![b'x'; bytes] }).await.unwrap();

@@ -21,13 +21,13 @@ fn command(server: &RedisServer, words: &[&str]) {
 }
 
 /// Redis loses its whole data set while a worker has 20 runs under way, and 20 tasks wait.
-async fn an_emptied_redis_is_worked_on(mut world: World, what: &str, empty: impl FnOnce(&mut RedisServer)) {
+async fn an_emptied_redis_is_worked_on(mut world: World, cause: &str, empty: impl FnOnce(&mut RedisServer)) {
     let mut worker = world.everyday(&[("ASYNQ_CONCURRENCY", "20"), ("SCHEDULE", "* * * * * *")]).await;
     world.hold();
     world.enqueue_records(2 * RUNS, 0).await;
     world.started(RUNS).await;
     empty(world.redis.as_mut().unwrap());
-    let said = worker.tells("WARN").await;
+    let log_line = worker.logs("WARN").await;
     // The running tasks existed in Redis alone; their outcomes have no task any more.
     world.release();
     let new: BTreeSet<_> = world.enqueue_records(50, 1).await.iter().map(ToString::to_string).collect();
@@ -41,10 +41,10 @@ async fn an_emptied_redis_is_worked_on(mut world: World, what: &str, empty: impl
     assert_eq!((world.history().repeated(), world.ticks().doubled()), (Vec::new(), Vec::new()));
     assert!(!worker.has_ended(), "{}", worker.log());
     println!(
-        "incident: Redis emptied by {what} with {RUNS} jobs running: {} new tasks done, the schedule goes on, 0 run twice; \
-         told: {}",
+        "incident: Redis emptied by {cause} with {RUNS} jobs running: {} new tasks done, the schedule goes on, 0 run twice; \
+         logged: {}",
         new.len(),
-        said.split("WARN").last().unwrap_or_default().trim()
+        log_line.split("WARN").last().unwrap_or_default().trim()
     );
 }
 
@@ -87,12 +87,12 @@ async fn a_full_redis_holds_up_outcomes_and_loses_none() {
     world.release();
     eventually("all end while Redis is full", async || (world.history().ends().len() == RUNS).then_some(())).await;
     tokio::time::sleep(LONG).await;
-    let kept = world.stats().await.active;
+    let active = world.stats().await.active;
     command(server, &["CONFIG", "SET", "maxmemory", "0"]);
     all_done(&world, RUNS).await;
     drop(workers);
     println!(
-        "incident: Redis full (noeviction) for {LONG:?} while {RUNS} jobs end: enqueue refused ({refused}), {kept} outcomes \
+        "incident: Redis full (noeviction) for {LONG:?} while {RUNS} jobs end: enqueue refused ({refused}), {active} outcomes \
          had to wait for room, 0 run twice, {RUNS} done"
     );
 }
@@ -107,11 +107,11 @@ async fn a_demoted_redis_holds_up_outcomes_and_loses_none() {
     world.enqueue_records(2 * RUNS, 0).await;
     world.started(2 * RUNS).await;
     let (server, other) = (world.redis.as_ref().unwrap(), RedisServer::start(Persistence::None));
-    let follow = |who: &RedisServer, whom: &RedisServer| {
-        command(who, &["REPLICAOF", "127.0.0.1", &whom.port().to_string()]);
+    let follow = |replica: &RedisServer, primary: &RedisServer| {
+        command(replica, &["REPLICAOF", "127.0.0.1", &primary.port().to_string()]);
     };
-    let is_in_step = |who: &RedisServer| {
-        let info: String = ::redis::cmd("INFO").arg("replication").query(&mut who.connection()).unwrap();
+    let is_in_step = |replica: &RedisServer| {
+        let info: String = ::redis::cmd("INFO").arg("replication").query(&mut replica.connection()).unwrap();
         info.contains("master_link_status:up").then_some(())
     };
     follow(&other, server);
@@ -139,7 +139,7 @@ async fn a_demoted_redis_holds_up_outcomes_and_loses_none() {
 }
 
 /// Redis is killed three times under load and comes back with its persisted data.
-async fn a_killed_redis_loses_nothing_that_it_kept(persistence: Persistence) {
+async fn a_killed_redis_loses_nothing_that_it_stored(persistence: Persistence) {
     let mut world = World::redis_keeping(persistence, "").await;
     let _workers = [world.everyday_of(4).await, world.everyday_of(4).await];
     let client = Client::connect(&world.url).await.unwrap();
@@ -198,11 +198,11 @@ async fn a_killed_redis_loses_nothing_that_it_kept(persistence: Persistence) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_loses_nothing_with_an_aof_that_is_written_always() {
-    a_killed_redis_loses_nothing_that_it_kept(Persistence::Always).await;
+    a_killed_redis_loses_nothing_that_it_stored(Persistence::Always).await;
 }
 
 /// The process dies, not the machine: Redis's writes to the operating system survive, and those are nearly all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_killed_redis_loses_nothing_with_an_aof_that_is_synced_every_second() {
-    a_killed_redis_loses_nothing_that_it_kept(Persistence::EverySecond).await;
+    a_killed_redis_loses_nothing_that_it_stored(Persistence::EverySecond).await;
 }

@@ -54,7 +54,7 @@ async fn a_roll_back_brings_the_old_schedule_back(world: World, goes: Goes) {
     let old = deploy(&world, 1, EACH_SECOND).await;
     ticks_after(&world, 0, 2).await;
     let new = deploy(&world, 2, "0 0 0 1 * *").await;
-    new.tells("~ tock").await;
+    new.logs("~ tock").await;
     drop(old);
     let quiet = world.ticks().last().unwrap_or_default();
     let mut rolled_back = deploy(&world, 1, EACH_SECOND).await;
@@ -110,7 +110,7 @@ async fn of_two_releases_one_fires(world: World) {
     let _old = [deploy(&world, 1, EACH_SECOND).await, deploy(&world, 1, EACH_SECOND).await];
     ticks_after(&world, 0, 2).await;
     let new = deploy(&world, 2, "*/2 * * * * *").await;
-    new.tells("~ tock").await;
+    new.logs("~ tock").await;
     let taken_over = Utc::now().timestamp();
     let end = taken_over + SECONDS;
     eventually("both run for a while", async || (world.ticks().last() >= Some(end)).then_some(())).await;
@@ -149,12 +149,12 @@ async fn a_provider_that_hangs_stops_no_other_job(world: World) {
     tokio::time::sleep(Duration::from_secs(SECONDS as u64)).await;
     let ticks = until_now(&world).await;
     assert_eq!((ticks.doubled(), ticks.missing(1)), (Vec::new(), Vec::new()));
-    let said = worker.tells("the provider of periodic entries has not answered").await;
+    let log_line = worker.logs("the provider of periodic entries has not answered").await;
     println!(
-        "incident: provider hangs for {SECONDS} s on {}: {} ticks, 0 missing, 0 twice; told: {}",
+        "incident: provider hangs for {SECONDS} s on {}: {} ticks, 0 missing, 0 twice; logged: {}",
         world.broker().kind(),
         ticks.0.len(),
-        said.split("WARN").last().unwrap_or_default().trim()
+        log_line.split("WARN").last().unwrap_or_default().trim()
     );
 }
 
@@ -192,7 +192,7 @@ async fn leaders_that_die_or_stand_still_cost_no_tick(world: World) {
 
     let before = ticks.last().unwrap();
     stop_outside_of_a_write(&world, &stopped).await;
-    let (_heir, _others) = leader(others).await;
+    let (_successor, _others) = leader(others).await;
     stopped.signal("CONT");
     let mut ticks = until_now(&world).await;
     ticks.0 = ticks.0.split_off(&before);

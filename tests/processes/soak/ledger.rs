@@ -11,7 +11,7 @@ use asynq_tests::{
 use chrono::{DateTime, TimeDelta, Utc};
 
 /// How long an outcome may be on its way to the broker: the longest outage, and a margin.
-const ON_ITS_WAY: TimeDelta = TimeDelta::seconds(60);
+const IN_FLIGHT: TimeDelta = TimeDelta::seconds(60);
 
 /// The kind of an incident.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(super) enum Harm {
     /// kill -9.
     Killed,
     /// TERM: the worker requeues runs that do not end in time.
-    Asked,
+    Terminated,
     /// STOP, and later CONT.
     Stopped,
     /// The worker's primary was killed and a replica took over, which may lack the last writes of the dead primary.
@@ -101,19 +101,19 @@ impl Run<'_> {
     fn was_killed(&self, incidents: &[Incident]) -> bool {
         let killed = |incident: &Incident| incident.pid == self.start.pid && incident.harm == Harm::Killed;
         self.end.is_none()
-            && incidents.iter().any(|incident| killed(incident) && incident.until >= self.start.asked_for())
+            && incidents.iter().any(|incident| killed(incident) && incident.until >= self.start.requested_at())
     }
 
     /// Whether an incident of the run's worker is the reason for the next run.
     fn was_cut_off(&self, next: &Self, incidents: &[Incident]) -> bool {
         let concerns = |incident: &&Incident| incident.pid == self.start.pid || incident.harm == Harm::FailedOver;
         incidents.iter().filter(concerns).filter(|incident| incident.from <= next.start.at).any(|incident| {
-            let (more, on_its_way) = match incident.harm {
-                Harm::Killed | Harm::Asked | Harm::Stopped => (TimeDelta::zero(), ON_ITS_WAY),
+            let (more, in_flight) = match incident.harm {
+                Harm::Killed | Harm::Terminated | Harm::Stopped => (TimeDelta::zero(), IN_FLIGHT),
                 Harm::FailedOver => (UNREPLICATED, UNREPLICATED),
             };
-            incident.until + more >= self.start.asked_for()
-                && self.end.is_none_or(|end| end.at + on_its_way >= incident.from)
+            incident.until + more >= self.start.requested_at()
+                && self.end.is_none_or(|end| end.at + in_flight >= incident.from)
         })
     }
 }
@@ -151,8 +151,8 @@ pub(super) fn judge(
         let has_ended = runs.iter().any(|run| run.end.is_some());
         let deaths = runs.iter().filter(|run| run.was_killed(incidents)).count();
         let is_archived = archived.contains(id);
-        let is_as_told = if fails > Trial::RETRIES { !has_ended && is_archived } else { has_ended };
-        if is_as_told {
+        let is_as_planned = if fails > Trial::RETRIES { !has_ended && is_archived } else { has_ended };
+        if is_as_planned {
             verdict.archived += usize::from(fails > Trial::RETRIES);
         } else if is_archived && !has_ended && deaths >= Extra::DEFAULT_MAX_CRASHES as usize {
             verdict.crashed += 1;
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_from_runs_that_were_cut_off() {
+    fn failures_are_distinguished_from_runs_that_were_cut_off() {
         let lines = [line(START, 0, 0, 1), line(START, 3, 1, 3), line(END, 3, 1, 4)];
         assert_eq!(verdict(1, &lines, &[], &[]), Verdict { failures: 1, ..Verdict::default() });
         let archived = Verdict { archived: 1, ..Verdict::default() };
@@ -277,9 +277,9 @@ mod tests {
         let lost = Verdict { lost: vec!["a".into()], again: 1, ..Verdict::default() };
         assert_eq!(verdict(0, &lines, &incidents, &[]), lost, "it is not in the archive");
         assert_eq!(verdict(0, &lines[..2], &incidents, &["a"]), lost, "two deaths are not enough");
-        let asked = Incident { harm: Harm::Asked, ..incidents[2] };
+        let terminated = Incident { harm: Harm::Terminated, ..incidents[2] };
         assert_eq!(
-            verdict(0, &lines, &[incidents[0], incidents[1], asked], &["a"]),
+            verdict(0, &lines, &[incidents[0], incidents[1], terminated], &["a"]),
             lost,
             "the third was asked to leave"
         );

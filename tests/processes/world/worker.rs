@@ -29,8 +29,8 @@ impl Worker {
     }
 
     /// Waits until the worker logs a line with `text`, and returns that line.
-    pub async fn tells(&self, text: &str) -> String {
-        eventually(&format!("the worker tells {text:?}"), async || {
+    pub async fn logs(&self, text: &str) -> String {
+        eventually(&format!("the worker logs {text:?}"), async || {
             self.log().lines().find(|line| line.contains(text)).map(str::to_owned)
         })
         .await
@@ -80,11 +80,11 @@ impl Drop for Worker {
 
 /// The first line that a process prints.
 pub(super) fn first_line(output: ChildStdout) -> String {
-    let (tells, said) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut line = String::new();
         let read = BufReader::new(output).read_line(&mut line);
-        let _ = tells.send(read.map(|_| line));
+        let _ = sender.send(read.map(|_| line));
     });
-    said.recv_timeout(PATIENCE).expect("the process says something").unwrap()
+    receiver.recv_timeout(PATIENCE).expect("the process says something").unwrap()
 }

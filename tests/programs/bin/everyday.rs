@@ -13,7 +13,7 @@ use asynq_runtime::{App, BoxError};
 use asynq_tests::{
     jobs::{Parcel, Poison, Record, Trial},
     journal::Journal,
-    unruly::{Deaf, GivenUp, Hog, Tock},
+    unruly::{GivenUp, Hog, NeverReturns, Tock},
 };
 
 async fn setup(mut app: App) -> Result<App, BoxError> {
@@ -22,7 +22,7 @@ async fn setup(mut app: App) -> Result<App, BoxError> {
         app = app.service(scheduler(&spec)?);
     }
     let app = app.register::<Record>().register::<Parcel>().register::<Poison>().register::<Trial>();
-    let app = app.register::<Deaf>().register::<GivenUp>().register::<Hog>().register::<Tock>();
+    let app = app.register::<NeverReturns>().register::<GivenUp>().register::<Hog>().register::<Tock>();
     Ok(app.state(Journal::open(&journal)?))
 }
 

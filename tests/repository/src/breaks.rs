@@ -2,7 +2,7 @@
 
 use crate::tree::{none, read, root};
 
-/// What is wrong with the rows of a list; `text_of` is what is in a file, if it is there.
+/// Returns the faults of the rows of a list; `text_of` returns the text of a file, if the file exists.
 fn mistakes(list: &str, text_of: impl Fn(&str) -> Option<String>) -> Vec<String> {
     let rows = list.split("\n\n").filter(|row| row.starts_with("break "));
     let mistake = |row: &str| {
@@ -11,15 +11,15 @@ fn mistakes(list: &str, text_of: impl Fn(&str) -> Option<String>) -> Vec<String>
             line.map_or("", |line| line.strip_prefix(' ').unwrap_or(line)).trim_start_matches(' ')
         };
         let (name, file, old) = (word("break "), word("file "), word("old "));
-        let said = |what: &str| Some(format!("{name}: {file} {what}: {old}"));
+        let report = |fault: &str| Some(format!("{name}: {file} {fault}: {old}"));
         if old.is_empty() || word("test ").is_empty() {
-            return said("is changed by a row that lacks a line");
+            return report("is changed by a row that lacks a line");
         }
         match text_of(file).map(|text| text.matches(old).count()) {
-            None => said("is not there"),
+            None => report("is not there"),
             Some(1) => None,
-            Some(0) => said("has no such text"),
-            Some(_) => said("has this text more than once"),
+            Some(0) => report("has no such text"),
+            Some(_) => report("has this text more than once"),
         }
     };
     rows.filter_map(mistake).collect()
@@ -36,7 +36,7 @@ fn every_break_can_be_applied() {
 }
 
 #[test]
-fn a_row_that_matches_nothing_or_too_much_is_told() {
+fn a_row_that_matches_nothing_or_too_much_is_reported() {
     let list = "# breaks\n\nbreak  one\nfile   a\nold    x\nnew    y\ntest   t\n\nbreak  two\nfile   a\nold    z\nnew\ntest   t\n\n\
                 break  three\nfile   b\nold    x\nnew\ntest   t\n\nbreak  four\nfile   a\nold    w\nnew\ntest   t";
     let text_of = |file: &str| (file == "a").then(|| "z z x".to_owned());

@@ -109,9 +109,9 @@ fn mistakes(main: &str, files: &BTreeSet<String>, fixtures: &BTreeSet<String>) -
     let (cases, formatted) = parse(main);
     let all: BTreeSet<String> = cases.all.iter().cloned().collect();
     let mut mistakes = Vec::new();
-    let mut unequal = |what: &str, listed: &BTreeSet<String>, there: &BTreeSet<String>| {
-        mistakes.extend(there.difference(listed).map(|name| format!("{name} is not in {what}")));
-        mistakes.extend(listed.difference(there).map(|name| format!("{name} of {what} does not exist")));
+    let mut unequal = |list: &str, listed: &BTreeSet<String>, there: &BTreeSet<String>| {
+        mistakes.extend(there.difference(listed).map(|name| format!("{name} is not in {list}")));
+        mistakes.extend(listed.difference(there).map(|name| format!("{name} of {list} does not exist")));
     };
     unequal("the list of cases", &all, files);
     unequal("`mod formatted`", &formatted.into_iter().collect(), files);
@@ -174,7 +174,7 @@ fn every_file_of_cases_runs_on_every_broker_or_a_reason_says_why_not() {
 }
 
 #[test]
-fn whatever_is_taken_out_of_the_list_is_missed() {
+fn each_case_that_is_taken_out_of_the_list_is_missed() {
     let (main, files, fixtures) = on_disk();
     let begin = main.find("\ncases! {").unwrap();
     let without = |part: &str| {

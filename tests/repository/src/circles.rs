@@ -95,5 +95,5 @@ fn modules_beside_each_other_import_in_one_direction() {
             (true, _) => {}
         }
     }
-    none(broken, "what is below does not import what is above");
+    none(broken, "a lower module does not import an upper one");
 }

@@ -20,7 +20,7 @@ fn no_source_file_is_longer_than_the_ceiling() {
 }
 
 #[test]
-fn every_script_says_what_it_takes_and_gives() {
+fn every_script_documents_its_arguments_and_its_answer() {
     let mut broken = Vec::new();
     for path in files("asynq-runtime") {
         let header = || -> String {
@@ -56,5 +56,5 @@ fn every_module_opens_with_its_duty() {
 fn no_file_is_named_after_nothing() {
     let vague = ["utils.rs", "util.rs", "common.rs", "helpers.rs", "helper.rs", "types.rs", "misc.rs"];
     let named = files("").into_iter().filter(|path| vague.iter().any(|name| path.ends_with(&format!("/{name}"))));
-    none(named.collect(), "files are named by what they hold");
+    none(named.collect(), "files are named by their content");
 }

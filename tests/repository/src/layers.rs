@@ -107,20 +107,26 @@ fn a_program_without_main_needs_neither_flags_nor_a_subscriber() {
     assert!(manifest.contains("main = [\"dep:clap\", \"dep:tracing-subscriber\"]"), "the feature brings both");
     let found = mentions(RUNTIME, &["clap", "tracing_subscriber"]);
     let is_of_main = |place: &String| OF_MAIN.iter().any(|path| place.starts_with(&format!("{RUNTIME}/{path}")));
-    none(found.into_iter().filter(|place| !is_of_main(place)).collect(), "only what `main!` runs has a command line");
+    none(
+        found.into_iter().filter(|place| !is_of_main(place)).collect(),
+        "only the program of `main!` has a command line",
+    );
 }
 
 #[test]
 fn the_server_does_not_know_which_broker_it_has() {
     let forbidden = ["redis", "sqlite", "rusqlite", "RedisBroker", "SqliteBroker"];
-    none(mentions("asynq-runtime/src/server", &forbidden), "above `Arc<dyn Broker>` nobody knows which one it is");
+    none(
+        mentions("asynq-runtime/src/server", &forbidden),
+        "above `Arc<dyn Broker>` no module knows which broker it is",
+    );
 }
 
 #[test]
 fn the_brokers_do_not_know_each_other() {
     let mut broken = mentions("asynq-runtime/src/broker/redis", &["sqlite", "rusqlite", "SqliteBroker"]);
     broken.extend(mentions("asynq-runtime/src/broker/sqlite", &["redis", "RedisBroker"]));
-    none(broken, "what both brokers need lives in the contract files");
+    none(broken, "code that both brokers need lives in the contract files");
 }
 
 /// The modules that may name a broker besides the brokers themselves, and why.
@@ -201,6 +207,6 @@ fn only_private_items_are_reachable_from_expansions() {
             broken.extend(other.iter().map(|rest| format!("{path}: {}", rest.lines().next().unwrap())));
         }
     }
-    none(broken, "what expansions reach is in `__private`, so that everything else can change its place");
+    none(broken, "the items that expansions use are in `__private`, so that everything else can change its place");
     assert!(reached > 0, "the expansions are in another folder");
 }

@@ -61,7 +61,7 @@ fn crates_depend_downwards_only() {
 }
 
 #[test]
-fn every_published_crate_says_what_a_registry_shows_and_can_be_packed() {
+fn every_published_crate_has_its_registry_fields_and_can_be_packed() {
     let (packages, mut broken) = (packages(), Vec::new());
     for (name, _) in CRATES {
         let package =
@@ -79,7 +79,7 @@ fn every_published_crate_says_what_a_registry_shows_and_can_be_packed() {
         }
         let has_features = package["features"].as_object().is_some_and(|features| !features.is_empty());
         if has_features && package["metadata"]["docs"]["rs"]["all-features"] != true {
-            broken.push(format!("{name}: docs.rs would leave out what is behind its features"));
+            broken.push(format!("{name}: docs.rs would leave out the items behind its features"));
         }
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
         let list = ["package", "--list", "--allow-dirty", "--offline", "--locked", "-p", name];
@@ -91,7 +91,7 @@ fn every_published_crate_says_what_a_registry_shows_and_can_be_packed() {
             broken.push(format!("{name} cannot be packed: {}{listed}", String::from_utf8_lossy(&output.stderr)));
         }
     }
-    none(broken, "whoever finds a crate sees what it is, and `cargo package` takes it");
+    none(broken, "a registry page describes the crate, and `cargo package` takes it");
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn no_dependency_needs_a_newer_compiler_than_we_declare() {
 }
 
 #[test]
-fn nobody_is_held_to_one_compiler() {
+fn no_user_is_bound_to_one_compiler() {
     let pinned = files("").into_iter().filter(|path| path.contains("rust-toolchain"));
-    none(pinned.collect(), "no rust-toolchain file: `rust-version` says what is needed");
+    none(pinned.collect(), "no rust-toolchain file: `rust-version` is the requirement");
 }

@@ -24,7 +24,7 @@ const LONGER: [(&str, usize, usize, &str); 9] = [
         "rustc shows the user's type, and the method and its `where` on lines of their own",
     ),
     ("call_with_a_client_by_value", 1, 17, "rustc shows the call a second time, with the `&` that it lacks"),
-    ("call_with_a_struct_that_is_no_job", 1, 17, "rustc shows the user's type, and the bound of the method"),
+    ("call_with_a_struct_that_is_not_a_job", 1, 17, "rustc shows the user's type, and the bound of the method"),
     (
         "module_of_the_same_name",
         4,
@@ -76,5 +76,5 @@ fn one_mistake_is_one_error_of_a_few_lines() {
             broken.push(format!("`{name}`: {errors} errors in {lines} lines"));
         }
     }
-    none(broken, "one mistake is told once, in a few lines");
+    none(broken, "one mistake is reported once, in a few lines");
 }

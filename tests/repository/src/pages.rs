@@ -134,7 +134,7 @@ fn the_pages_of_design_are_short_and_in_the_index_and_each_heading_is_one() {
             broken.push(format!("docs/design/README.md does not list {name}"));
         }
     }
-    none(broken, "whoever looks for a page finds it, and reads it to its end");
+    none(broken, "a reader finds each page, and reads it to its end");
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn the_readme_is_short_and_every_page_of_the_book_is_in_its_contents_and_compile
             broken.push(format!("examples/src/lib.rs does not compile the blocks of {path}"));
         }
     }
-    none(broken, "a page is found, and what it shows compiles");
+    none(broken, "a page is found, and its programs compile");
 }
 
 #[test]
@@ -169,7 +169,10 @@ fn every_key_of_ours_is_on_the_pages_about_the_wire() {
     assert!(keys.contains("x:due") && keys.len() > 6, "the keys were not found: {keys:?}");
     let page = read("docs/design/wire.md");
     let missing = keys.iter().filter(|key| !page.contains(**key));
-    none(missing.map(|key| format!("docs/design/wire.md lacks {key}")).collect(), "a key that is written is told");
+    none(
+        missing.map(|key| format!("docs/design/wire.md lacks {key}")).collect(),
+        "a key that is written is documented",
+    );
 }
 
 #[test]
@@ -182,7 +185,7 @@ fn every_script_is_on_the_page_about_scripts() {
     let missing = names.iter().filter(|name| page.matches(&format!("`{name}`")).count() != 1);
     none(
         missing.map(|name| format!("docs/design/scripts.md lists {name} not once")).collect(),
-        "what runs inside of Redis is told",
+        "a script that runs inside of Redis is documented",
     );
 }
 

@@ -7,11 +7,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use crate::tree::{files, none, read};
 
 /// Rust code that users read, with the place where it begins.
-fn shown() -> Vec<(String, String)> {
-    let mut shown = Vec::new();
+fn snippets_for_users() -> Vec<(String, String)> {
+    let mut snippets_for_users = Vec::new();
     for path in files("examples").into_iter().filter(|path| path.ends_with(".rs")) {
         let text = read(&path);
-        shown.push((path, text));
+        snippets_for_users.push((path, text));
     }
     let pages = ["docs", "asynq-runtime/src/docs", "asynq-cron/src/docs"];
     let pages = pages.iter().flat_map(|folder| files(folder)).filter(|path| path.ends_with(".md"));
@@ -20,7 +20,7 @@ fn shown() -> Vec<(String, String)> {
     let fronts = folders.map(|folder| format!("{folder}/README.md"));
     for path in pages.chain(["README.md".to_owned(), "ARCHITECTURE.md".to_owned()]).chain(fronts) {
         let text = read(&path);
-        shown.extend(snippets(&path, text.lines().map(str::to_owned)));
+        snippets_for_users.extend(snippets(&path, text.lines().map(str::to_owned)));
     }
     for folder in folders {
         for path in files(&format!("{folder}/src")).into_iter().filter(|path| path.ends_with(".rs")) {
@@ -30,10 +30,10 @@ fn shown() -> Vec<(String, String)> {
                 text.map_or_else(String::new, |text| text.strip_prefix(' ').unwrap_or(text).to_owned())
             };
             let text = read(&path);
-            shown.extend(snippets(&path, text.lines().map(comment)));
+            snippets_for_users.extend(snippets(&path, text.lines().map(comment)));
         }
     }
-    shown
+    snippets_for_users
 }
 
 /// The blocks of Rust between fences, with the lines that rustdoc hides.
@@ -105,7 +105,7 @@ fn sleeps(code: TokenStream) -> bool {
 
 #[test]
 fn no_example_and_no_page_polls() {
-    let polling = shown().into_iter().filter(|(_, code)| polls(code)).map(|(place, _)| place);
+    let polling = snippets_for_users().into_iter().filter(|(_, code)| polls(code)).map(|(place, _)| place);
     none(
         polling.collect(),
         "a loop that users read sleeps; wait for the task (`task.wait(..)`) or for the queues (`running.drained()`)",

@@ -1,4 +1,5 @@
-//! How comments and pages are written, as far as a program can tell: the subject of a sentence is named, and pictures are left out.
+//! Checks how comments, names and pages are written, as far as a program can tell: the subject of a sentence is named, and pictures are
+//! left out.
 
 use crate::tree::{files, none, read};
 
@@ -17,13 +18,39 @@ const WITHOUT_A_SUBJECT: [&str; 9] = [
 /// Names of former times, in lower case.
 const PICTURES: [&str; 9] =
     ["bell", "grave", "dice", "errand", "desk", "clerk", "back door", "by hand of", "at the door"];
-/// What may follow "is no".
+/// Subjects and objects of comments in code that name nothing.
+const NAMELESS: [&str; 4] = ["somebody", "anybody", "everybody", "nobody"];
+/// Words that no name of a function holds.
+const NOT_IN_NAMES: [&str; 10] =
+    ["whoever", "somebody", "nobody", "everybody", "bell", "bells", "clerk", "desk", "errand", "dice"];
+/// Words that may follow "is no".
 const AFTER_IS_NO: [&str; 15] = [
     "longer", "more", "such", "end", "way", "room", "news", "none", "better", "business", "match", "answer", "time",
     "use", "help",
 ];
 
-/// What is wrong with a sentence of a comment.
+/// Returns the fault of a paragraph of a comment in code.
+fn fault_in_code(text: &str) -> Option<String> {
+    let mut words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
+    if ["What ", "Who "].iter().any(|word| text.starts_with(word)) {
+        return Some("begins with \"what\" or \"who\": name the thing".to_owned());
+    }
+    words.find(|word| NAMELESS.contains(&word.to_lowercase().as_str())).map(|word| format!("\"{word}\""))
+}
+
+/// Returns the fault of a name in `snake_case`.
+fn fault_in_name(name: &str) -> Option<String> {
+    let words: Vec<&str> = name.split('_').collect();
+    if words.windows(2).any(|two| two == ["is", "no"]) && !words.windows(3).any(|three| three[0] == "there") {
+        let after = words.windows(3).find(|three| three[..2] == ["is", "no"]).map_or("", |three| three[2]);
+        if !AFTER_IS_NO.contains(&after) {
+            return Some(format!("`{name}`: write is_not_a_…"));
+        }
+    }
+    words.into_iter().find(|word| NOT_IN_NAMES.contains(word)).map(|word| format!("`{name}` holds \"{word}\""))
+}
+
+/// Returns the fault of a sentence of a comment or a page.
 fn fault(text: &str) -> Option<String> {
     let words: Vec<String> = text
         .split_whitespace()
@@ -78,7 +105,9 @@ fn the_subject_of_a_sentence_is_named() {
     let mut broken = Vec::new();
     for path in files("").into_iter().filter(read_as_prose).filter(is_ours) {
         for (line, paragraph) in paragraphs(&path, &read(&path)) {
-            broken.extend(fault(&paragraph).map(|fault| format!("{path}:{line}: {fault}")));
+            let is_code = !path.ends_with(".md") && !path.contains("/migrations/");
+            let found = fault(&paragraph).or_else(|| is_code.then(|| fault_in_code(&paragraph)).flatten());
+            broken.extend(found.map(|fault| format!("{path}:{line}: {fault}")));
         }
     }
     none(
@@ -88,7 +117,36 @@ fn the_subject_of_a_sentence_is_named() {
 }
 
 #[test]
-fn what_the_rule_sees() {
+fn the_names_of_functions_are_words_of_the_field() {
+    let mut broken = Vec::new();
+    for path in files("").into_iter().filter(|path| path.ends_with(".rs")) {
+        for (number, line) in read(&path).lines().enumerate() {
+            let Some((before, after)) = line.split_once("fn ") else { continue };
+            let is_item = before
+                .trim()
+                .split(' ')
+                .all(|word| ["", "async", "const", "unsafe", "pub"].contains(&word) || word.starts_with("pub("));
+            let name = after.split(|c: char| !(c.is_alphanumeric() || c == '_')).next().unwrap_or_default();
+            let found = is_item.then(|| fault_in_name(name)).flatten();
+            broken.extend(found.map(|fault| format!("{path}:{}: {fault}", number + 1)));
+        }
+    }
+    none(broken, "a name says what it is in the words of the field");
+}
+
+#[test]
+fn the_rule_sees_these_cases() {
+    assert!(fault_in_code("What the server does.").is_some() && fault_in_code("Somebody else has it.").is_some());
+    assert!(fault_in_code("Says what to write.").is_none());
+    for (name, is_seen) in [
+        ("a_task_that_is_no_job", true),
+        ("it_is_no_longer_there", false),
+        ("there_is_no_such_task", false),
+        ("nobody_waits", true),
+        ("a_caller_waits", false),
+    ] {
+        assert_eq!(fault_in_name(name).is_some(), is_seen, "{name}");
+    }
     let cases = [
         ("Wakes whoever waits.", true),
         ("The server that waits is woken.", false),

@@ -40,12 +40,12 @@ pub(crate) fn anchors(page: &str) -> Vec<String> {
         is_code ^= line.starts_with("```");
         !is_code && line.starts_with('#')
     });
-    let kept = |c: char| match c {
+    let slug_char = |c: char| match c {
         ' ' => Some('-'),
         c if c.is_alphanumeric() || c == '-' || c == '_' => Some(c.to_ascii_lowercase()),
         _ => None,
     };
-    headings.map(|line| line.trim_start_matches('#').trim().chars().filter_map(kept).collect()).collect()
+    headings.map(|line| line.trim_start_matches('#').trim().chars().filter_map(slug_char).collect()).collect()
 }
 
 /// The reason why a path from the root, with or without an anchor, leads nowhere. `text_of` returns the text of a file.
@@ -73,10 +73,10 @@ fn mistakes(path: &str, text: &str, text_of: &dyn Fn(&str) -> Option<String>) ->
 }
 
 /// Places where a text names pages, codes or a folder that only the developers had.
-fn strangers(path: &str, text: &str) -> Vec<String> {
+fn broken_references(path: &str, text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for (number, line) in text.lines().enumerate() {
-        let mut tell = |what: &str| found.push(format!("{path}:{}: {what}", number + 1));
+        let mut report = |reference: &str| found.push(format!("{path}:{}: {reference}", number + 1));
         let is_word = |begin: usize, end: usize| {
             let is_apart = |c: Option<char>| c.is_none_or(|c| !c.is_alphanumeric() && c != '_');
             is_apart(line[..begin].chars().next_back()) && is_apart(line[end..].chars().next())
@@ -84,13 +84,13 @@ fn strangers(path: &str, text: &str) -> Vec<String> {
         for absent in ABSENT {
             for (begin, _) in line.match_indices(absent) {
                 if absent == "§" || is_word(begin, begin + absent.len()) {
-                    tell(absent);
+                    report(absent);
                 }
             }
         }
         for folder in ["../shared", "work/shared"] {
             if line.contains(folder) {
-                tell(folder);
+                report(folder);
             }
         }
         for (begin, _) in line.match_indices(['D', 'F', 'H', 'W']) {
@@ -100,7 +100,7 @@ fn strangers(path: &str, text: &str) -> Vec<String> {
             // Hosts of a URL have such names, too.
             let is_host = line[..begin].ends_with(['/', ',']);
             if (1..=2).contains(&digits) && is_word(begin, end) && !is_host {
-                tell(&line[begin..end]);
+                report(&line[begin..end]);
             }
         }
     }
@@ -127,7 +127,7 @@ fn every_reference_to_a_page_of_design_leads_to_a_heading() {
 #[test]
 fn nothing_refers_to_pages_that_a_clone_does_not_have() {
     let ours = written().filter(|path| path != HERE);
-    let broken = ours.flat_map(|path| strangers(&path, &read(&path))).collect();
+    let broken = ours.flat_map(|path| broken_references(&path, &read(&path))).collect();
     none(broken, "say it in a sentence, or name a heading of docs/design");
 }
 
@@ -143,7 +143,7 @@ fn a_reference_that_leads_nowhere_is_caught() {
 }
 
 #[test]
-fn a_reference_to_what_is_not_here_is_caught() {
+fn a_reference_to_a_missing_target_is_caught() {
     let text = "// FENCE.md says so (F19b, W2), and so does RELIABILITY.\n// redis-cluster://H1,H2 and x86_F16 and F123 are none\n\
                 /// PROTOCOL §5\n// ../shared/vectors\n-- DEFENCE and SQLITE are words, SQLITE.md is none; D8.";
     let expected = [
@@ -157,5 +157,5 @@ fn a_reference_to_what_is_not_here_is_caught() {
         "5: SQLITE.md",
         "5: D8",
     ];
-    assert_eq!(strangers("a", text), expected.map(|line| format!("a:{line}")));
+    assert_eq!(broken_references("a", text), expected.map(|line| format!("a:{line}")));
 }

@@ -91,7 +91,7 @@ fn no_script_reads_a_whole_key_or_all_keys() {
 }
 
 #[test]
-fn reads_without_a_bound_are_told_from_others() {
+fn reads_without_a_bound_are_distinguished_from_others() {
     for line in [
         "call('SMEMBERS', KEYS[1])",
         "local a = call('ZRANGE', k, 0, -1)",

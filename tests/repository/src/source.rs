@@ -120,12 +120,12 @@ impl VisitMut for WithoutTests {
     }
 
     fn visit_fields_named_mut(&mut self, fields: &mut syn::FieldsNamed) {
-        fields.named = kept(&fields.named, |field: &Field| &field.attrs);
+        fields.named = without_tests(&fields.named, |field: &Field| &field.attrs);
         syn::visit_mut::visit_fields_named_mut(self, fields);
     }
 
     fn visit_item_enum_mut(&mut self, item: &mut syn::ItemEnum) {
-        item.variants = kept(&item.variants, |variant: &Variant| &variant.attrs);
+        item.variants = without_tests(&item.variants, |variant: &Variant| &variant.attrs);
         syn::visit_mut::visit_item_enum_mut(self, item);
     }
 
@@ -154,7 +154,7 @@ impl WithoutTests {
     }
 }
 
-fn kept<T: Clone>(
+fn without_tests<T: Clone>(
     all: &Punctuated<T, syn::Token![,]>,
     attributes: impl Fn(&T) -> &Vec<Attribute>,
 ) -> Punctuated<T, syn::Token![,]> {
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_tests_alone_compile_is_left_out() {
+    fn only_test_code_is_left_out() {
         let text = "#[cfg(test)]\nmod plans;\nfn kept() { let a = b; #[cfg(test)] let c = d; }\n\
                     #[cfg(all(test, unix))]\nmod tests { fn e() {} }\n#[cfg(any(test, unix))]\nfn f() {}\n\
                     impl G { #[cfg(test)] fn h() {} fn i() {} }\n/// Not j.\n#[cfg(not(test))]\nstruct K { #[cfg(test)] l: M, n: O }";

@@ -5,7 +5,7 @@ use crate::tree::{files, none, read};
 const TEMPLATES: [&str; 3] = ["producer", "web", "worker"];
 
 #[test]
-fn each_template_is_built_by_the_tests_and_depends_on_what_is_there() {
+fn each_template_is_built_by_the_tests_and_depends_on_existing_crates() {
     let (tests, workspace, mut broken) = (read("tests/templates/Cargo.toml"), read("Cargo.toml"), Vec::new());
     for name in TEMPLATES {
         let (folder, source) = (format!("template/{name}"), format!("template/{name}/src/main.rs"));

@@ -58,8 +58,8 @@ impl RedisCluster {
         cluster
     }
 
-    fn with_nodes(n: usize, silence: Duration) -> Self {
-        let nodes = (0..n).map(|_| on_free_ports(|| start_node(silence))).collect();
+    fn with_nodes(n: usize, node_timeout: Duration) -> Self {
+        let nodes = (0..n).map(|_| on_free_ports(|| start_node(node_timeout))).collect();
         let mut cluster = Self { nodes };
         for i in 0..n {
             let number = (i + 1).to_string();
@@ -214,9 +214,9 @@ impl RedisCluster {
     }
 }
 
-fn start_node(silence: Duration) -> Option<Node> {
+fn start_node(node_timeout: Duration) -> Option<Node> {
     let (port, bus) = (free_port(), free_port());
-    let silence = silence.as_millis().to_string();
+    let node_timeout = node_timeout.as_millis().to_string();
     let options = [
         "--port",
         &port.to_string(),
@@ -225,7 +225,7 @@ fn start_node(silence: Duration) -> Option<Node> {
         "--cluster-enabled",
         "yes",
         "--cluster-node-timeout",
-        &silence,
+        &node_timeout,
         "--cluster-config-file",
         "nodes.conf",
         "--cluster-replica-validity-factor",

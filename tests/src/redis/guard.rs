@@ -22,7 +22,7 @@ const WATCH: &str = r#"folder=$1; shift; "$@" >/dev/null 2>&1 & pid=$!; read end
 pub(crate) struct Guarded {
     watcher: Child,
     /// Dropping this pipe ends the server.
-    leash: Option<ChildStdin>,
+    control: Option<ChildStdin>,
     arguments: Vec<String>,
     environment: Vec<(&'static str, String)>,
     folder: PathBuf,
@@ -46,8 +46,8 @@ impl Guarded {
             fs::write(folder.join(name), text).expect("a file in a temp dir");
         }
         let arguments = arguments(&folder);
-        let (watcher, leash) = spawn(&folder, &arguments, &environment);
-        let guarded = Self { watcher, leash: Some(leash), arguments, environment, folder };
+        let (watcher, control) = spawn(&folder, &arguments, &environment);
+        let guarded = Self { watcher, control: Some(control), arguments, environment, folder };
         guarded.answers().then_some(guarded)
     }
 
@@ -58,7 +58,7 @@ impl Guarded {
     /// Waits until the server answers. An accepted connection is not enough: the server may still end because its port is taken.
     fn answers(&self) -> bool {
         let began = Instant::now();
-        while !self.ping().is_ok_and(|said| !said.is_empty() && !said.starts_with("-LOADING")) {
+        while !self.ping().is_ok_and(|answer| !answer.is_empty() && !answer.starts_with("-LOADING")) {
             if began.elapsed() > PATIENCE || self.log().contains("Failed listening") {
                 return false;
             }
@@ -72,9 +72,9 @@ impl Guarded {
         let mut stream = UnixStream::connect(self.socket())?;
         stream.set_read_timeout(Some(PATIENCE))?;
         stream.write_all(b"PING\r\n")?;
-        let mut said = String::new();
-        BufReader::new(stream).read_line(&mut said)?;
-        Ok(said)
+        let mut answer = String::new();
+        BufReader::new(stream).read_line(&mut answer)?;
+        Ok(answer)
     }
 
     /// The folder of the server's files.
@@ -106,8 +106,8 @@ impl Guarded {
 
     /// Kills the server as a power cut would; its files stay.
     pub(crate) fn kill(&mut self) {
-        if let Some(mut leash) = self.leash.take() {
-            let _ = leash.write_all(b"keep\n");
+        if let Some(mut control) = self.control.take() {
+            let _ = control.write_all(b"keep\n");
         }
         let _ = self.watcher.wait();
     }
@@ -123,15 +123,15 @@ impl Guarded {
     /// Starts the server again after [`kill`](Self::kill).
     pub(crate) fn restart(&mut self) {
         let _ = fs::remove_file(self.socket());
-        let (watcher, leash) = spawn(&self.folder, &self.arguments, &self.environment);
-        (self.watcher, self.leash) = (watcher, Some(leash));
+        let (watcher, control) = spawn(&self.folder, &self.arguments, &self.environment);
+        (self.watcher, self.control) = (watcher, Some(control));
         assert!(self.answers(), "redis-server starts again: {}", self.log());
     }
 }
 
 impl Drop for Guarded {
     fn drop(&mut self) {
-        drop(self.leash.take());
+        drop(self.control.take());
         let _ = self.watcher.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -148,8 +148,8 @@ fn spawn(folder: &Path, arguments: &[String], environment: &[(&'static str, Stri
     command.envs(environment.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = command.spawn().expect("sh can be run");
-    let leash = child.stdin.take().expect("its input is piped");
-    (child, leash)
+    let control = child.stdin.take().expect("its input is piped");
+    (child, control)
 }
 
 /// Calls `start` with other ports until the servers start.

@@ -34,12 +34,12 @@ impl SentinelServers {
     /// Starts all five and waits until the sentinels know each other. They believe the primary alive for as long as a test
     /// waits: a primary that a slow machine stops for a moment stays the primary.
     pub fn start() -> Self {
-        Self::with_silence(PATIENCE)
+        Self::with_down_after(PATIENCE)
     }
 
     /// [`start`](Self::start), but the replica takes over five seconds after the primary is gone, or soon after that.
     pub fn failing_over() -> Self {
-        Self::with_silence(QUICK)
+        Self::with_down_after(QUICK)
     }
 
     /// The number of failovers by the log of a sentinel. The number exceeds that of the primaries killed if the sentinels took a
@@ -48,13 +48,13 @@ impl SentinelServers {
         self.sentinels[0].0.log().matches("+switch-master").count()
     }
 
-    /// [`start`](Self::start), but the replica takes over when the primary has been silent for `silence`.
-    pub fn with_silence(silence: Duration) -> Self {
+    /// [`start`](Self::start), but the replica takes over when the primary has been silent for `down_after`.
+    pub fn with_down_after(down_after: Duration) -> Self {
         let data = || on_free_ports(|| start_data(None));
         let primary = data();
         let replica = on_free_ports(|| start_data(Some(primary.1)));
         let files = TempDir::new().expect("a temp dir for the sentinels");
-        let sentinels = (0..3).map(|n| on_free_ports(|| start_sentinel(n, primary.1, &files, silence))).collect();
+        let sentinels = (0..3).map(|n| on_free_ports(|| start_sentinel(n, primary.1, &files, down_after))).collect();
         let watched = Self { servers: vec![primary, replica], sentinels, _files: files };
         for n in 0..3 {
             eventually("the sentinels know each other", || watched.sentinel_is_ready(n).then_some(()));
@@ -153,16 +153,16 @@ fn start_data(primary: Option<u16>) -> Option<(Guarded, u16)> {
     Some((Guarded::start(&[], |_| arguments)?, port))
 }
 
-fn start_sentinel(n: usize, primary: u16, files: &TempDir, silence: Duration) -> Option<(Guarded, u16)> {
+fn start_sentinel(n: usize, primary: u16, files: &TempDir, down_after: Duration) -> Option<(Guarded, u16)> {
     let port = free_port();
     let file = files.path().join(format!("sentinel-{n}-{port}.conf"));
     let server = Guarded::start(&[], |folder| {
         let text = format!(
             "port {port}\nbind 127.0.0.1\ndir {folder}\nlogfile log\nunixsocket redis.sock\nrequirepass {WATCHWORD}\n\
-             sentinel monitor {MASTER} 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds {MASTER} {silence}\n\
+             sentinel monitor {MASTER} 127.0.0.1 {primary} 2\nsentinel down-after-milliseconds {MASTER} {down_after}\n\
              sentinel failover-timeout {MASTER} 4000\n",
             folder = folder.display(),
-            silence = silence.as_millis(),
+            down_after = down_after.as_millis(),
         );
         fs::write(&file, text).expect("a file in a temp dir");
         vec![file.display().to_string(), "--sentinel".to_owned()]

@@ -48,9 +48,9 @@ impl Authority {
     }
 
     /// An authority that no test trusts.
-    pub fn stranger() -> &'static Self {
-        static STRANGER: OnceLock<Authority> = OnceLock::new();
-        STRANGER.get_or_init(|| Self::new("somebody"))
+    pub fn foreign() -> &'static Self {
+        static FOREIGN: OnceLock<Authority> = OnceLock::new();
+        FOREIGN.get_or_init(|| Self::new("somebody"))
     }
 
     fn new(name: &str) -> Self {
@@ -86,17 +86,17 @@ pub struct TlsServer {
 
 impl TlsServer {
     /// Starts a server that shows this certificate.
-    pub fn start(shown: &Signed) -> Self {
+    pub fn start(signed: &Signed) -> Self {
         let ours = Authority::ours();
         let files = [
             ("ca.pem", ours.ca.as_str()),
-            ("stranger.pem", &Authority::stranger().ca),
-            ("cert.pem", &shown.cert),
-            ("key.pem", &shown.key),
+            ("stranger.pem", &Authority::foreign().ca),
+            ("cert.pem", &signed.cert),
+            ("key.pem", &signed.key),
             ("client-cert.pem", &ours.client.cert),
             ("client-key.pem", &ours.client.key),
-            ("stranger-cert.pem", &Authority::stranger().client.cert),
-            ("stranger-key.pem", &Authority::stranger().client.key),
+            ("stranger-cert.pem", &Authority::foreign().client.cert),
+            ("stranger-key.pem", &Authority::foreign().client.key),
             ("empty.pem", ""),
         ];
         on_free_ports(|| {
@@ -137,9 +137,9 @@ impl TlsServer {
     }
 
     /// Makes the server show another certificate from now on.
-    pub fn show(&self, shown: &Signed) {
-        fs::write(self.file("cert.pem"), &shown.cert).unwrap();
-        fs::write(self.file("key.pem"), &shown.key).unwrap();
+    pub fn show(&self, signed: &Signed) {
+        fs::write(self.file("cert.pem"), &signed.cert).unwrap();
+        fs::write(self.file("key.pem"), &signed.key).unwrap();
         let mut connection = self.server.connection();
         let mut set = ::redis::cmd("CONFIG");
         set.arg("SET").arg("tls-cert-file").arg(self.file("cert.pem").display().to_string());

@@ -37,9 +37,9 @@ pub fn soon<F: Future>(future: F) -> impl Future<Output = F::Output> {
 
 /// Calls `probe` again and again until it returns a value, and returns that value.
 ///
-/// Panics after [`PATIENCE`] with the place of the call and `what`, which completes "waited in vain: ".
+/// Panics after [`PATIENCE`] with the place of the call and `goal`, which completes "waited in vain: ".
 #[track_caller]
-pub fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> impl Future<Output = T> {
+pub fn eventually<T>(goal: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> impl Future<Output = T> {
     let place = Location::caller();
     async move {
         let looks = async {
@@ -52,7 +52,7 @@ pub fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> i
             }
         };
         let Ok(value) = tokio::time::timeout(PATIENCE, looks).await else {
-            panic!("{place}: waited {PATIENCE:?} in vain: {what}");
+            panic!("{place}: waited {PATIENCE:?} in vain: {goal}");
         };
         value
     }
@@ -66,14 +66,14 @@ pub fn has_time_to_leave(began: Instant, shutdown_timeout: Duration) -> bool {
 
 /// [`eventually`] for tests without a runtime.
 #[track_caller]
-pub fn eventually_blocking<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+pub fn eventually_blocking<T>(goal: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let began = Instant::now();
     loop {
         let look = Instant::now();
         if let Some(value) = probe() {
             return value;
         }
-        assert!(began.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {what}");
+        assert!(began.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain: {goal}");
         thread::sleep(pause(look.elapsed()));
     }
 }
@@ -93,15 +93,15 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_vain_names_its_place_and_what_it_waited_for() {
-        let said = panic_of(|| soon(std::future::pending::<()>()));
-        assert!(said.contains("wait.rs:") && said.ends_with("waited 60s in vain"), "{said}");
-        let said = panic_of(|| eventually("the queue is empty", async || None::<()>));
-        assert!(said.contains("wait.rs:") && said.ends_with("in vain: the queue is empty"), "{said}");
+    fn a_wait_in_vain_names_its_place_and_its_condition() {
+        let message = panic_of(|| soon(std::future::pending::<()>()));
+        assert!(message.contains("wait.rs:") && message.ends_with("waited 60s in vain"), "{message}");
+        let message = panic_of(|| eventually("the queue is empty", async || None::<()>));
+        assert!(message.contains("wait.rs:") && message.ends_with("in vain: the queue is empty"), "{message}");
     }
 
     #[tokio::test]
-    async fn a_wait_returns_what_came() {
+    async fn a_wait_returns_the_value() {
         let mut looks = 0;
         let third = eventually("the third look", async || {
             looks += 1;

@@ -14,7 +14,7 @@ static CONFIG: LazyLock<Config> = LazyLock::new(|| Config { from: "me".to_owned(
 #[job(name = "user:state")]
 async fn state(pool: State<Pool>, log: State<Mutex<Vec<String>>>, to: String) -> JobResult {
     let _ = &*pool;
-    log.lock().expect("nobody panicked with it").push(to);
+    log.lock().expect("no thread panicked with it").push(to);
     Ok(())
 }
 

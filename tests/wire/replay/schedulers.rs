@@ -21,8 +21,8 @@ impl Replay {
         let entries: Vec<_> = args["entries"].as_array().unwrap().iter().map(entry).collect();
         let (scheduler, ttl) = (args["scheduler_id"].as_str().unwrap(), duration(args["ttl"].as_str().unwrap()));
         let written = self.broker.show_entries(scheduler, &entries, ttl).await;
-        let shown = self.broker.scheduler_entries().await.unwrap();
-        assert_eq!(shown, entries, "we read what we write");
+        let listed = self.broker.scheduler_entries().await.unwrap();
+        assert_eq!(listed, entries, "we read our own bytes");
         written.err().map(|error| error.to_string())
     }
 

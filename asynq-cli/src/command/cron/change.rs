@@ -39,7 +39,7 @@ struct Which {
     /// Ids, as `cron ls` shows them
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
-    /// Their queue, for entries that no running scheduler lists
+    /// The queue of entries that no running scheduler lists
     #[arg(short, long)]
     queue: Option<String>,
 }

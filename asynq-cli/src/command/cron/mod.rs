@@ -16,7 +16,7 @@ pub(crate) enum Cron {
     /// Lists the periodic entries of all schedulers that live, ours and Go's
     #[command(name = "ls", alias = "list")]
     Ls(ls::Ls),
-    /// Shows what entries enqueued, the newest first
+    /// Shows the tasks that entries enqueued, the newest first
     History(history::History),
     /// Enqueues the tasks of entries once, now, beside their schedule
     Run(change::Run),

@@ -15,7 +15,7 @@ use crate::{
 /// `error`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
-    /// Shows a table with what is in each queue instead of names alone, and where a cluster keeps them
+    /// Shows a table with the numbers of each queue instead of names alone, and the nodes of a cluster that hold them
     #[arg(short, long)]
     long: bool,
 }

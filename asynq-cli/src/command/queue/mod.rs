@@ -16,7 +16,7 @@ pub(crate) enum Queue {
     /// Lists the queues by name
     #[command(name = "ls", alias = "list")]
     Ls(ls::Ls),
-    /// Shows what is in queues
+    /// Shows the numbers of queues
     Inspect(inspect::Inspect),
     /// Shows how many tasks were processed each day
     History(history::History),

@@ -15,7 +15,7 @@ pub(super) struct Source {
     /// The payload as JSON, such as '{"to":"a@b.c"}'
     #[arg(short = 'l', long, value_name = "JSON")]
     payload: Option<String>,
-    /// A file whose bytes are the payload, whatever they are; - reads standard input
+    /// A file whose bytes are the payload, of any format; - reads standard input
     #[arg(long, value_name = "FILE")]
     payload_file: Option<PathBuf>,
 }
@@ -49,7 +49,7 @@ impl Source {
             }
             (None, Some(file)) if file.as_os_str() == "-" => session.read_input(limits.payload_limit)?,
             (None, Some(file)) => {
-                let failed = |source| CliError::System { what: format!("cannot read {}", file.display()), source };
+                let failed = |source| CliError::System { context: format!("cannot read {}", file.display()), source };
                 // One byte more than the limit is enough to refuse the payload.
                 let opened = std::fs::File::open(&file).map_err(failed)?;
                 let most = u64::try_from(limits.payload_limit).unwrap_or(u64::MAX).saturating_add(1);

@@ -9,7 +9,7 @@ use crate::{error::CliError, session::Session, show::clean};
 
 /// Requests are not acknowledged, as in asynq. A task that is active but has no worker is ended
 ///
-/// With --json: an array of objects with `id`, `ended_in` (queues where nobody ran it and it was ended) and `error`.
+/// With --json: an array of objects with `id`, `ended_in` (queues in which no worker ran it and it was ended) and `error`.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     /// Ids of tasks, in all queues

@@ -27,35 +27,35 @@ pub(crate) struct Enqueue {
     /// The queue
     #[arg(short, long, default_value = "default")]
     queue: String,
-    /// Its id, instead of a random one
+    /// The id of the task, instead of a random one
     #[arg(short, long)]
     id: Option<String>,
-    /// How often it may be retried; default 25
+    /// How often the task may be retried; default 25
     #[arg(long, value_name = "N")]
     retry: Option<u32>,
     /// Longest time of one attempt, such as 90s; default 30m
     #[arg(long, value_name = "SPAN", value_parser = span)]
     timeout: Option<Duration>,
     /// No attempt may run after this moment, such as 2030-01-31T09:00:00Z
-    #[arg(long, value_name = "TIME", value_parser = moment)]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     deadline: Option<DateTime<Utc>>,
     /// Keeps an equal task out for this time
     #[arg(long, value_name = "SPAN", value_parser = span)]
     unique: Option<Duration>,
-    /// What frees the lock of a unique task before its time: start, end or success
+    /// The event that frees the lock of a unique task before its time: start, end or success
     #[arg(long, value_name = "WHAT", requires = "unique", value_parser = unique_until)]
     unique_until: Option<UniqueUntil>,
-    /// Runs it after this time, such as 10m
+    /// Runs the task after this time, such as 10m
     #[arg(long, alias = "process_in", alias = "in", value_name = "SPAN", value_parser = span,
           conflicts_with = "process_at")]
     process_in: Option<Duration>,
-    /// Runs it at this moment, such as 2030-01-31T09:00:00Z
-    #[arg(long, alias = "process_at", alias = "at", value_name = "TIME", value_parser = moment)]
+    /// Runs the task at this time, such as 2030-01-31T09:00:00Z
+    #[arg(long, alias = "process_at", alias = "at", value_name = "TIME", value_parser = parse_time)]
     process_at: Option<DateTime<Utc>>,
-    /// How long it is kept after success
+    /// How long the task is kept after success
     #[arg(long, value_name = "SPAN", value_parser = span)]
     retention: Option<Duration>,
-    /// Lets it wait in this group, to be aggregated with others
+    /// Lets the task wait in this group, to be aggregated with others
     #[arg(short, long)]
     group: Option<String>,
     /// Adds a header; may be repeated
@@ -118,7 +118,7 @@ fn span(text: &str) -> Result<Duration, String> {
     asynq_grammar::duration::parse(text).map_err(|error| error.to_string())
 }
 
-fn moment(text: &str) -> Result<DateTime<Utc>, String> {
+fn parse_time(text: &str) -> Result<DateTime<Utc>, String> {
     DateTime::parse_from_rfc3339(text)
         .map(|at| at.with_timezone(&Utc))
         .map_err(|error| format!("not a valid time ({error}); write one such as 2030-01-31T09:00:00Z"))

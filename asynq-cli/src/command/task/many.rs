@@ -44,13 +44,13 @@ pub(crate) struct DeleteAll {
 /// Which tasks.
 #[derive(Debug, Args)]
 struct All {
-    /// Their queue
+    /// The queue of the tasks
     #[arg(short, long)]
     queue: String,
-    /// Their state
+    /// The state of the tasks
     #[arg(short, long)]
     state: TaskState,
-    /// Only those that wait in this group, with --state aggregating
+    /// Only tasks that wait in this group, with --state aggregating
     #[arg(short, long)]
     group: Option<String>,
 }

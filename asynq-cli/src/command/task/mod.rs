@@ -42,7 +42,7 @@ pub(crate) enum Task {
     /// Deletes all tasks of a queue in one state but active
     #[command(name = "delete-all", alias = "deleteall")]
     DeleteAll(many::DeleteAll),
-    /// Enqueues a task, whatever program runs it
+    /// Enqueues a task of any program
     Enqueue(enqueue::Enqueue),
     /// Replaces the payload of a task that is not running
     Edit(edit::Edit),
@@ -70,13 +70,13 @@ impl Task {
 /// One task.
 #[derive(Debug, Args)]
 struct TheTask {
-    /// Its queue
+    /// The queue of the task
     #[arg(short, long)]
     queue: String,
-    /// Its id
+    /// The id of the task
     #[arg(value_name = "ID", required_unless_present = "id")]
     task: Option<String>,
-    /// Its id, as Go's tool has it
+    /// The id of the task, as Go's tool has it
     #[arg(short, long, value_name = "ID", conflicts_with = "task")]
     id: Option<String>,
 }
@@ -90,10 +90,10 @@ impl TheTask {
 /// Tasks of one queue.
 #[derive(Debug, Args)]
 struct TheTasks {
-    /// Their queue
+    /// The queue of the tasks
     #[arg(short, long)]
     queue: String,
-    /// Their ids
+    /// Ids of the tasks
     #[arg(value_name = "ID", required_unless_present = "id")]
     tasks: Vec<String>,
     /// An id, as Go's tool has it
@@ -109,7 +109,7 @@ impl TheTasks {
     /// Returns `task t1 of queue default`, or `3 tasks of queue default`.
     fn named(&self) -> String {
         let ids: Vec<_> = self.ids().collect();
-        let what = if let [id] = *ids { format!("task {id}") } else { tasks(ids.len() as u64) };
-        format!("{what} of queue {}", self.queue)
+        let subject = if let [id] = *ids { format!("task {id}") } else { tasks(ids.len() as u64) };
+        format!("{subject} of queue {}", self.queue)
     }
 }

@@ -34,7 +34,7 @@ async fn seed(t: &Fixture<SqliteStore>) {
     t.settle(&run, retry(HOUR, EVIL)).await;
     let run = t.start_run(evil("archived")).await;
     t.settle(&run, archive(EVIL)).await;
-    let run = t.start_run(evil("completed").kept(86_400)).await;
+    let run = t.start_run(evil("completed").with_retention(86_400)).await;
     t.settle(&run, complete(EVIL)).await;
     let mut grouped = evil("grouped").grouped("x");
     grouped.message.group_key = EVIL.into();

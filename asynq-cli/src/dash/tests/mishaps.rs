@@ -8,7 +8,7 @@ use asynq_runtime::{
 use super::*;
 
 #[tokio::test]
-async fn archiving_into_a_full_archive_says_what_will_be_deleted() {
+async fn archiving_into_a_full_archive_warns_of_the_deletion() {
     let mut watcher = Watcher::start().await;
     let broker = watcher.client.broker().clone();
     let info = ServerInfo {
@@ -20,7 +20,7 @@ async fn archiving_into_a_full_archive_says_what_will_be_deleted() {
     let name = ServerName { host: "small".into(), pid: 1, server_id: "small".into() };
     broker.join(&name, &info).await.unwrap();
     watcher.keys("j\n").await;
-    watcher.turn_to(TaskState::Scheduled).await;
+    watcher.select_tab(TaskState::Scheduled).await;
     let archived = watcher.client.inspector().queue("default").await.unwrap().archived;
     watcher.keys("a").await;
     let Some(Dialog::Sure(question, _)) = &watcher.model.dialog else { panic!("{}", watcher.text()) };
@@ -35,13 +35,13 @@ async fn a_task_that_has_moved_since_it_was_shown_is_left() {
     let mut watcher = Watcher::start().await;
     let inspector = watcher.client.inspector();
     watcher.keys("j\n").await;
-    watcher.turn_to(TaskState::Retry).await;
+    watcher.select_tab(TaskState::Retry).await;
     watcher.keys("d").await;
     inspector.run("default", "retry").await.unwrap();
     watcher.keys("y").await;
     assert!(watcher.note().contains("it is pending now, not retry"), "{}", watcher.note());
     assert_eq!(inspector.task("default", "retry").await.unwrap().state, TaskState::Pending);
-    watcher.turn_to(TaskState::Pending).await;
+    watcher.select_tab(TaskState::Pending).await;
     watcher.keys("cy").await;
     assert!(watcher.note().contains("is pending, not running; there is no run to cancel"), "{}", watcher.note());
 }

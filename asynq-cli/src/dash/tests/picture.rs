@@ -95,11 +95,11 @@ fn write_run(svg: &mut String, cell: &Cell, text: &str, x: u16, cells: u16, y: u
         }
     }
     let escaped = text.trim_end().replace('&', "&amp;").replace('<', "&lt;");
-    let shown = f32::from(u16::try_from(text.trim_end().chars().count()).unwrap()) * WIDTH;
+    let length = f32::from(u16::try_from(text.trim_end().chars().count()).unwrap()) * WIDTH;
     let baseline = top + 13.0;
     writeln!(
         svg,
-        "<text x=\"{left:.1}\" y=\"{baseline:.1}\" textLength=\"{shown:.1}\" xml:space=\"preserve\" fill=\"{fill}\"{looks}>{escaped}</text>"
+        "<text x=\"{left:.1}\" y=\"{baseline:.1}\" textLength=\"{length:.1}\" xml:space=\"preserve\" fill=\"{fill}\"{looks}>{escaped}</text>"
     )
     .unwrap();
 }

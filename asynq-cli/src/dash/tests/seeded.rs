@@ -22,7 +22,7 @@ pub(super) async fn seeded() -> (Fixture<SqliteStore>, Client) {
         )
         .await;
     }
-    t.enqueue(task("done").kept(86_400)).await;
+    t.enqueue(task("done").with_retention(86_400)).await;
     let run = t.take_one().await;
     t.settle(&run, complete("{\"id\":\"250 ok\"}")).await;
     t.enqueue(task("archived")).await;

@@ -33,8 +33,8 @@ const KEYS: [(&str, &str); 16] = [
 pub(super) fn draw(frame: &mut Frame<'_>, dialog: &Dialog) {
     let (title, lines) = match dialog {
         Dialog::Help => {
-            let line = |(key, what): (&str, &'static str)| {
-                Line::from(vec![Span::from(format!("{key:<15}")).bold(), Span::from(what)])
+            let line = |(key, effect): (&str, &'static str)| {
+                Line::from(vec![Span::from(format!("{key:<15}")).bold(), Span::from(effect)])
             };
             (" Keys ", KEYS.map(line).to_vec())
         }

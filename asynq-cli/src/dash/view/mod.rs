@@ -82,8 +82,8 @@ fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
         Some(Content::Queues(queues, unreadable)) => queues::draw(frame, area, queues, unreadable, screen.row),
         Some(Content::Tasks { stats, tasks, groups }) => {
             if let Wanted::Tasks(listing) = &screen.wanted {
-                let shown = tasks::Shown { listing, stats, tasks, groups, row: screen.row, now };
-                tasks::draw(frame, area, &shown);
+                let view = tasks::TaskPage { listing, stats, tasks, groups, row: screen.row, now };
+                tasks::draw(frame, area, &view);
             }
         }
         Some(Content::Task(task)) => task::draw(frame, area, task.as_deref(), now),

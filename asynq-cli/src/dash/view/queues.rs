@@ -28,13 +28,13 @@ pub(super) fn draw(
     unreadable: &[UnreadableQueue],
     chosen: usize,
 ) {
-    let mut told: Vec<Line<'_>> = unreadable.iter().take(UNREADABLE).map(broken).collect();
+    let mut errors: Vec<Line<'_>> = unreadable.iter().take(UNREADABLE).map(broken).collect();
     if unreadable.len() > UNREADABLE {
-        told.push(Line::from(format!("and {} more cannot be read", unreadable.len() - UNREADABLE)).fg(Color::Red));
+        errors.push(Line::from(format!("and {} more cannot be read", unreadable.len() - UNREADABLE)).fg(Color::Red));
     }
-    let lines = u16::try_from(told.len()).unwrap_or(0);
-    let [area, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(lines)]).areas(area);
-    frame.render_widget(Paragraph::new(told), below);
+    let height = u16::try_from(errors.len()).unwrap_or(0);
+    let [area, below] = Layout::vertical([Constraint::Min(2), Constraint::Length(height)]).areas(area);
+    frame.render_widget(Paragraph::new(errors), below);
     if queues.is_empty() && !unreadable.is_empty() {
         return;
     }

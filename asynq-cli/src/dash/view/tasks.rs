@@ -20,7 +20,7 @@ use super::{
 use crate::show::{about, ago, brief, clean, cut, number, until};
 
 /// The content of the screen.
-pub(super) struct Shown<'a> {
+pub(super) struct TaskPage<'a> {
     pub(super) listing: &'a Listing,
     pub(super) stats: &'a QueueStats,
     pub(super) tasks: &'a [TaskInfo],
@@ -37,8 +37,8 @@ pub(super) fn room(area: Rect) -> usize {
     usize::from(area.height.saturating_sub(AROUND)).max(1)
 }
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown<'_>) {
-    let Shown { listing, stats, tasks, groups, row, .. } = shown;
+pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &TaskPage<'_>) {
+    let TaskPage { listing, stats, tasks, groups, row, .. } = view;
     let [facts, tabs, _, table, page] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -52,7 +52,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, shown: &Shown<'_>) {
     if tasks.is_empty() {
         frame.render_widget(Paragraph::new(format!("no {} tasks", listing.state)).dim(), table);
     } else {
-        let rows = tasks.iter().map(|task| row_of(task, shown)).collect();
+        let rows = tasks.iter().map(|task| row_of(task, view)).collect();
         let [third, fourth] = headings(listing.state);
         let widths = [Constraint::Length(36), Constraint::Length(24), Constraint::Length(22), Constraint::Fill(1)];
         list(frame, table, ["ID", "TYPE", third, fourth], widths, rows, *row);
@@ -106,14 +106,14 @@ fn headings(state: TaskState) -> [&'static str; 2] {
     }
 }
 
-fn row_of(task: &TaskInfo, shown: &Shown<'_>) -> Row<'static> {
+fn row_of(task: &TaskInfo, view: &TaskPage<'_>) -> Row<'static> {
     const WIDE: usize = 200;
-    let due = || task.next_process_at.map_or_else(|| "-".into(), |at| until(shown.now, at));
-    let since = |at: Option<DateTime<Utc>>| at.map_or_else(|| "-".into(), |at| ago(shown.now, at));
+    let due = || task.next_process_at.map_or_else(|| "-".into(), |at| until(view.now, at));
+    let since = |at: Option<DateTime<Utc>>| at.map_or_else(|| "-".into(), |at| ago(view.now, at));
     let attempt = format!("{} of {}", u64::from(task.retried) + 1, u64::from(task.max_retry) + 1);
     let error = || cut(&clean(task.last_error.as_deref().unwrap_or("-")), WIDE);
     let payload = || brief(&task.payload, WIDE);
-    let (third, fourth) = match shown.listing.state {
+    let (third, fourth) = match view.listing.state {
         TaskState::Active | TaskState::Pending => (attempt, payload()),
         TaskState::Aggregating => (clean(task.group.as_deref().unwrap_or("-")), payload()),
         TaskState::Scheduled => (due(), payload()),

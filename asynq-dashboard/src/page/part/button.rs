@@ -39,12 +39,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_button_says_what_it_sends_and_asks_where_it_should() {
+    fn a_button_names_its_action_and_confirms_a_dangerous_one() {
         let plain = Button { label: "Pause", post: "/queues/q/pause".into(), ..Button::default() };
         assert_eq!(plain.show().into_string(), r#"<button type="button" data-post="/queues/q/pause">Pause</button>"#);
-        let grave =
+        let dangerous =
             Button { label: "Delete", ask: "Sure?".into(), word: "q", then: "/".into(), class: "danger", ..plain };
-        let grave = grave.show().into_string();
+        let dangerous = dangerous.show().into_string();
         for part in [
             r#"class="danger""#,
             r#"data-ask="Sure?""#,
@@ -52,7 +52,7 @@ mod tests {
             r#"data-then="/""#,
             r#"data-verb="Delete""#,
         ] {
-            assert!(grave.contains(part), "{grave}");
+            assert!(dangerous.contains(part), "{dangerous}");
         }
     }
 }

@@ -55,8 +55,8 @@ impl Span {
 }
 
 /// Renders a text in place of an empty list, and the next step.
-pub(crate) fn empty(what: &str, then: &Markup) -> Markup {
-    html! { div.empty { strong { (what) } (then) } }
+pub(crate) fn empty(message: &str, then: &Markup) -> Markup {
+    html! { div.empty { strong { (message) } (then) } }
 }
 
 #[cfg(test)]
@@ -65,9 +65,11 @@ mod tests {
 
     #[test]
     fn a_page_that_is_not_there_is_the_nearest_one() {
-        for (asked, total, page, last) in [(1, 0, 1, 1), (9, 30, 1, 1), (9, 31, 2, 2), (0, 100, 1, 4), (3, 100, 3, 4)] {
-            let span = Span::new(asked, 30, total);
-            assert_eq!((span.page, span.last()), (page, last), "{asked} of {total}");
+        for (requested, total, page, last) in
+            [(1, 0, 1, 1), (9, 30, 1, 1), (9, 31, 2, 2), (0, 100, 1, 4), (3, 100, 3, 4)]
+        {
+            let span = Span::new(requested, 30, total);
+            assert_eq!((span.page, span.last()), (page, last), "{requested} of {total}");
         }
     }
 

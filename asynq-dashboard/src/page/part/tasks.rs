@@ -62,7 +62,7 @@ impl Table<'_> {
 
     fn row(&self, task: &TaskBrief) -> Markup {
         let (queue, id) = (task.queue.as_str(), task.id.as_str());
-        let shown = self.reader.of_listed(task);
+        let rendered = self.reader.of_listed(task);
         html! {
             tr id={ "t-" (queue) "-" (id) } {
                 @if self.can_pick {
@@ -74,7 +74,7 @@ impl Table<'_> {
                     td { (state(task.state)) }
                     td.short { a href=(href(self.mount, &["queues", queue])) { (cell(queue)) } }
                 }
-                td.clip.mono.whole { (cell(&one_line(&shown))) }
+                td.clip.mono.whole { (cell(&one_line(&rendered))) }
                 (self.cells(task))
             }
         }
@@ -98,7 +98,7 @@ impl Table<'_> {
         } };
         match self.state {
             None => html! {
-                (time("Time", moment(task)))
+                (time("Time", time_of(task)))
                 td.clip.whole {
                     @if let Some(error) = &task.last_error { (cell(error)) }
                     @else if let Some(group) = &task.group { (cell(group)) }
@@ -143,7 +143,7 @@ fn tried(task: &TaskInfo) -> Markup {
 }
 
 /// Returns the time that matters in the task's state.
-fn moment(task: &TaskInfo) -> Option<DateTime<Utc>> {
+fn time_of(task: &TaskInfo) -> Option<DateTime<Utc>> {
     match task.state {
         TaskState::Active => task.lease_until,
         TaskState::Completed => task.completed_at,
@@ -158,11 +158,11 @@ pub(crate) fn kept_until(task: &TaskInfo) -> Option<DateTime<Utc>> {
 }
 
 /// Returns a payload in one line, or its size where none of it can be shown.
-fn one_line(shown: &payload::Shown) -> String {
-    if shown.form == payload::Form::Binary || (shown.is_cut && shown.text.is_empty()) {
-        return format!("{} bytes", count(shown.size as u64));
+fn one_line(rendered: &payload::Rendered) -> String {
+    if rendered.form == payload::Form::Binary || (rendered.is_cut && rendered.text.is_empty()) {
+        return format!("{} bytes", count(rendered.size as u64));
     }
-    let words = shown.text.split_whitespace();
+    let words = rendered.text.split_whitespace();
     let mut line = String::new();
     for word in words {
         if line.len() > 4 * text::CELL {

@@ -19,8 +19,8 @@ pub(crate) fn cut(text: &str, limit: usize) -> (&str, usize) {
 
 /// Renders a text for a cell of a table, cut to [`CELL`] characters.
 pub(crate) fn cell(text: &str) -> Markup {
-    let (shown, more) = cut(text, CELL);
-    html! { (shown) @if more > 0 { "…" } }
+    let (head, more) = cut(text, CELL);
+    html! { (head) @if more > 0 { "…" } }
 }
 
 /// Returns an id for a table: the ends of a long one, because ids that were made one after another differ in the last characters.
@@ -35,9 +35,9 @@ pub(crate) fn id(text: &str) -> String {
 
 /// Renders a block of text; a text that is cut links to the whole text at `all`.
 pub(crate) fn block(text: &str, class: &str, limit: usize, all: &str) -> Markup {
-    let (shown, more) = cut(text, limit);
+    let (head, more) = cut(text, limit);
     html! {
-        pre.(class) tabindex="0" { (shown) @if more > 0 { "…" } }
+        pre.(class) tabindex="0" { (head) @if more > 0 { "…" } }
         @if more > 0 {
             p.soft {
                 (super::super::format::count(more as u64)) " more characters. "
@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_can_be_asked_for() {
+    fn text_that_is_cut_off_can_be_expanded() {
         let whole = block("abc", "", 3, "/x").into_string();
         assert!(!whole.contains("Show all"), "{whole}");
         let part = block("<b>&", "bad", 2, "/x?all=1").into_string();

@@ -11,9 +11,9 @@ use super::{
 
 /// One moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Moment {
+struct Event {
     at: DateTime<Utc>,
-    what: String,
+    text: String,
     /// The state that the moment led to, which gives the moment its mark.
     state: Option<TaskState>,
 }
@@ -24,19 +24,19 @@ pub(super) fn show(view: &View) -> Markup {
     let failed: Vec<_> = view.attempts.iter().map(|attempt| (attempt.number, attempt.at)).collect();
     html! {
         ol.line {
-            @for moment in moments(&view.task, &failed, since) {
-                li class=[moment.state.map(|state| format!("s-{state}"))] {
-                    (moment.what) " " span.soft { (when(view.now, moment.at)) }
+            @for event in events(&view.task, &failed, since) {
+                li class=[event.state.map(|state| format!("s-{state}"))] {
+                    (event.text) " " span.soft { (when(view.now, event.at)) }
                 }
             }
         }
     }
 }
 
-fn moments(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTime<Utc>>) -> Vec<Moment> {
-    let mut moments = Vec::new();
-    let mut add = |at: Option<DateTime<Utc>>, what: &str, state| {
-        moments.extend(at.map(|at| Moment { at, what: what.to_owned(), state }));
+fn events(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTime<Utc>>) -> Vec<Event> {
+    let mut events = Vec::new();
+    let mut add = |at: Option<DateTime<Utc>>, text: &str, state| {
+        events.extend(at.map(|at| Event { at, text: text.to_owned(), state }));
     };
     add(born(task.id.as_str()), "Created", Some(TaskState::Pending));
     for &(number, at) in failed {
@@ -55,12 +55,12 @@ fn moments(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateT
     }
     add(kept_until(task), "Deleted", None);
     add(task.deadline, "No attempt may run after this", None);
-    moments.sort_by_key(|moment| moment.at);
+    events.sort_by_key(|event| event.at);
     if task.state == TaskState::Archived {
-        let at = moments.last().map(|moment| moment.at);
-        moments.extend(at.map(|at| Moment { at, what: "Archived".to_owned(), state: Some(TaskState::Archived) }));
+        let at = events.last().map(|event| event.at);
+        events.extend(at.map(|at| Event { at, text: "Archived".to_owned(), state: Some(TaskState::Archived) }));
     }
-    moments
+    events
 }
 
 /// Returns when an id of ours was made: a UUID v7 begins with the time.
@@ -81,21 +81,21 @@ mod tests {
     }
 
     #[test]
-    fn moments_come_in_the_order_of_time() {
+    fn events_come_in_the_order_of_time() {
         let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Retry);
         (task.last_failed_at, task.next_process_at) = (Some(at(20)), Some(at(60)));
-        let said = |task: &TaskInfo, failed: &[_], since| -> Vec<String> {
-            moments(task, failed, since).into_iter().map(|moment| moment.what).collect()
+        let texts = |task: &TaskInfo, failed: &[_], since| -> Vec<String> {
+            events(task, failed, since).into_iter().map(|event| event.text).collect()
         };
         assert_eq!(
-            said(&task, &[(2, at(20)), (1, at(10))], None),
+            texts(&task, &[(2, at(20)), (1, at(10))], None),
             ["Attempt 1 failed", "Attempt 2 failed", "Next attempt"]
         );
-        assert_eq!(said(&task, &[], None), ["Failed last", "Next attempt"]);
+        assert_eq!(texts(&task, &[], None), ["Failed last", "Next attempt"]);
         task.state = TaskState::Archived;
-        assert_eq!(said(&task, &[(1, at(20))], None), ["Attempt 1 failed", "Archived"]);
+        assert_eq!(texts(&task, &[(1, at(20))], None), ["Attempt 1 failed", "Archived"]);
         task.state = TaskState::Active;
-        assert_eq!(said(&task, &[(1, at(20))], Some(at(30))), ["Attempt 1 failed", "This attempt began"]);
+        assert_eq!(texts(&task, &[(1, at(20))], Some(at(30))), ["Attempt 1 failed", "This attempt began"]);
     }
 
     #[test]

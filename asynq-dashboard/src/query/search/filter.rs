@@ -79,11 +79,11 @@ pub(crate) fn state(name: &str) -> Result<Option<TaskState>, Failure> {
     }
 }
 
-fn time(what: &str, text: &str) -> Result<Option<DateTime<Utc>>, Failure> {
+fn time(field: &str, text: &str) -> Result<Option<DateTime<Utc>>, Failure> {
     match text.trim() {
         "" => Ok(None),
         text => text.parse().map(Some).map_err(|_| {
-            Failure::bad_request(format!("`{what}` is `{text}`; write a time such as 2030-01-31T09:00:00Z"))
+            Failure::bad_request(format!("`{field}` is `{text}`; write a time such as 2030-01-31T09:00:00Z"))
         }),
     }
 }

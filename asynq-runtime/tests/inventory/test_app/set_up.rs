@@ -15,29 +15,29 @@ use asynq_runtime::{
 use super::{Seen, app, blocking, double, record};
 
 /// Notes the requests that pass through it, and is ready when it is polled for the second time.
-struct Gate(Arc<dyn Fn(&str) + Send + Sync>);
+struct NotingLayer(Arc<dyn Fn(&str) + Send + Sync>);
 
-struct Gated<S> {
+struct NotingService<S> {
     note: Arc<dyn Fn(&str) + Send + Sync>,
     inner: S,
-    asked: bool,
+    is_ready: bool,
 }
 
-impl<S> tower::Layer<S> for Gate {
-    type Service = Gated<S>;
+impl<S> tower::Layer<S> for NotingLayer {
+    type Service = NotingService<S>;
 
-    fn layer(&self, inner: S) -> Gated<S> {
-        Gated { note: self.0.clone(), inner, asked: false }
+    fn layer(&self, inner: S) -> NotingService<S> {
+        NotingService { note: self.0.clone(), inner, is_ready: false }
     }
 }
 
-impl<S: tower::Service<JobRequest>> tower::Service<JobRequest> for Gated<S> {
+impl<S: tower::Service<JobRequest>> tower::Service<JobRequest> for NotingService<S> {
     type Response = S::Response;
     type Error = S::Error;
     type Future = S::Future;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        if !std::mem::replace(&mut self.asked, true) {
+        if !std::mem::replace(&mut self.is_ready, true) {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
@@ -45,7 +45,7 @@ impl<S: tower::Service<JobRequest>> tower::Service<JobRequest> for Gated<S> {
     }
 
     fn call(&mut self, request: JobRequest) -> S::Future {
-        assert!(std::mem::take(&mut self.asked), "called without being ready");
+        assert!(std::mem::take(&mut self.is_ready), "called without being ready");
         (self.note)(request.name());
         self.inner.call(request)
     }
@@ -63,10 +63,11 @@ async fn set_up(app: App, seen: Arc<Seen>) -> Result<App, BoxError> {
     };
     let (gate, handled, failed, started) = (noting("gate:"), noting("handled"), noting("told of"), noting("started"));
     Ok(app.server(move |server| {
-        let server = server.retries_first().layer(Gate(Arc::new(gate))).handle("by hand:", move |task: RawTask| {
-            handled(task.name());
-            async {}
-        });
+        let server =
+            server.retries_first().layer(NotingLayer(Arc::new(gate))).handle("by hand:", move |task: RawTask| {
+                handled(task.name());
+                async {}
+            });
         let server = server.on_error(move |task| {
             failed(&format!("{}: {}", task.name, task.error));
             async {}
@@ -91,13 +92,14 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
 
     let drained = app.drain().await;
     assert_eq!((drained.succeeded, drained.retried, drained.handed_back), (3, 1, 1), "{drained:?}");
-    let mut told = std::mem::take(&mut *seen.0.lock().unwrap());
-    assert!(told.remove(0).starts_with("started "), "{told:?}");
-    let at = |text: &str| told.iter().position(|one| one == text).unwrap_or_else(|| panic!("no {text:?} in {told:?}"));
+    let mut notes = std::mem::take(&mut *seen.0.lock().unwrap());
+    assert!(notes.remove(0).starts_with("started "), "{notes:?}");
+    let at =
+        |text: &str| notes.iter().position(|one| one == text).unwrap_or_else(|| panic!("no {text:?} in {notes:?}"));
     let failed = ["gate: record", "fails 0", "told of record: broken"].map(at);
-    assert!(failed.is_sorted(), "{told:?}");
-    assert!(at("gate: by hand: one") < at("handled by hand: one"), "{told:?}");
-    assert_eq!(told.iter().filter(|text| *text == "gate: double").count(), 2, "{told:?}");
+    assert!(failed.is_sorted(), "{notes:?}");
+    assert!(at("gate: by hand: one") < at("handled by hand: one"), "{notes:?}");
+    assert_eq!(notes.iter().filter(|text| *text == "gate: double").count(), 2, "{notes:?}");
 
     app.advance("6s").await;
     assert_eq!(app.drain().await.retried, 0, "the set-up says 7 s");
@@ -105,9 +107,9 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
     record::job("good").queue("high").enqueue(app.client()).await.unwrap();
     app.advance("1s").await;
     assert_eq!(app.drain().await.retried, 1);
-    let told = std::mem::take(&mut *seen.0.lock().unwrap());
+    let notes = std::mem::take(&mut *seen.0.lock().unwrap());
     let retried = ["gate: blocking", "gate: record", "fails 1", "told of record: broken", "gate: record", "good 0"];
-    assert_eq!(told, retried, "the retry goes first");
+    assert_eq!(notes, retried, "the retry goes first");
     app.advance("1s").await;
     assert_eq!(app.drain().await.aggregated, 1);
     assert_eq!(*seen.0.lock().unwrap(), ["gate: by hand: many", "handled by hand: many"]);
@@ -128,8 +130,8 @@ async fn a_task_that_nothing_knows_is_requeued_for_as_long_as_the_server_says() 
 }
 
 #[tokio::test]
-#[should_panic(expected = "tell a `TestApp` everything before its first `drain`")]
-async fn nothing_is_told_after_the_start() {
+#[should_panic(expected = "configure a `TestApp` before its first `drain`")]
+async fn state_is_refused_after_the_start() {
     let (app, _) = app().await;
     app.drain().await;
     let _ = app.state(1_u8);
@@ -160,7 +162,7 @@ async fn a_hook_of_the_start_that_fails_fails_the_test() {
 
 #[tokio::test]
 async fn waits_side_by_side_run_one_task_after_the_other() {
-    let app = TestApp::new().await.server(|server| server.layer(Gate(Arc::new(|_: &str| {}))));
+    let app = TestApp::new().await.server(|server| server.layer(NotingLayer(Arc::new(|_: &str| {}))));
     let tasks = [double::job(1).awaited(), double::job(2).awaited()];
     let [one, other] = tasks.map(|job| job.enqueue(app.client()));
     let (one, other) = (one.await.unwrap(), other.await.unwrap());

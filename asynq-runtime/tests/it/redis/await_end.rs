@@ -67,7 +67,7 @@ async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
 }
 
 #[tokio::test]
-async fn an_end_that_comes_while_the_connection_is_lost_is_told() {
+async fn an_end_during_a_lost_connection_is_reported() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);

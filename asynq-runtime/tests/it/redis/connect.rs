@@ -39,7 +39,7 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_what_it_does_not_know_shows_no_password_and_is_spoken_to_in_its_own_version() {
+async fn a_server_that_echoes_unknown_commands_leaks_no_password_and_is_spoken_to_in_its_own_version() {
     let server = Server::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]).await;
     let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
     put(&broker, &["a"]).await;
@@ -134,7 +134,7 @@ async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
 }
 
 #[tokio::test]
-async fn a_closed_broker_says_so_and_wakes_who_waits() {
+async fn a_closed_broker_returns_an_error_and_wakes_its_waiters() {
     let server = Server::start(&[]).await;
     let broker = Arc::new(server.broker().await);
     let waiting = Arc::clone(&broker);

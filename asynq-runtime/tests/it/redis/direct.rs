@@ -64,7 +64,7 @@ pub(crate) async fn pending(broker: &RedisBroker) -> usize {
 }
 
 #[tokio::test]
-async fn who_enqueues_one_by_one_gets_a_connection_and_the_same_answers() {
+async fn sequential_enqueues_use_a_caller_driven_connection_with_the_same_answers() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;

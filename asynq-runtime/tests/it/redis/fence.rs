@@ -31,7 +31,7 @@ async fn a_task_goes_through_its_life_and_leaves_only_counters() {
 
 /// One field holds either the time since when a task is pending, or the token of its run. They may be equal by chance.
 #[tokio::test]
-async fn a_task_that_is_pending_since_the_moment_that_a_token_names_is_taken_like_any_other() {
+async fn a_task_that_is_pending_since_the_time_of_a_token_is_taken_like_any_other() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, _clock) = with_clock(&server).await;

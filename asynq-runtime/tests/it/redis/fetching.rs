@@ -55,7 +55,7 @@ async fn until_taken(broker: &RedisBroker) {
 }
 
 #[tokio::test]
-async fn who_fetches_gets_a_connection_and_the_same_answers() {
+async fn a_fetcher_uses_a_connection_of_its_own_with_the_same_answers() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
@@ -156,7 +156,7 @@ async fn a_fetch_that_is_held_up_is_released_and_returns_nothing() {
         assert!(runs.is_empty(), "{runs:?}");
     }
     let runs = take(&broker, &me, 2).await;
-    assert_eq!(ids(&runs), ["a", "b"], "at the head, as if nobody had taken it");
+    assert_eq!(ids(&runs), ["a", "b"], "at the head, as if no worker had taken it");
     assert_eq!(runs[0].crashes, 0);
 }
 
@@ -192,10 +192,10 @@ async fn listening(redis: &mut MultiplexedConnection) -> (Vec<i64>, Vec<i64>) {
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
     let word = |line: &str, name: &str| line.split(' ').find_map(|word| word.strip_prefix(name).map(str::to_owned));
     let third = list.lines().filter(|line| word(line, "resp=").is_some_and(|resp| resp == "3"));
-    let (told, others): (Vec<&str>, Vec<&str>) =
+    let (notified, others): (Vec<&str>, Vec<&str>) =
         third.partition(|line| word(line, "flags=").is_some_and(|flags| flags.contains('t')));
     let ids = |lines: Vec<&str>| lines.into_iter().map(|line| word(line, "id=").unwrap().parse().unwrap()).collect();
-    (ids(told), ids(others))
+    (ids(notified), ids(others))
 }
 
 /// Returns the id of the connection that all other kinds of waits share.
@@ -220,7 +220,7 @@ async fn kill(redis: &mut MultiplexedConnection, id: i64) {
 }
 
 #[tokio::test]
-async fn who_waits_again_is_notified_of_a_task_on_its_own_connection_and_of_nothing_old() {
+async fn a_repeated_wait_is_notified_of_a_new_task_on_its_own_connection_and_of_no_old_one() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
@@ -372,17 +372,17 @@ async fn blocked() -> Blocked {
 
 /// If the only thread for jobs is blocked, the tasks of a fetch that it has not read go to others before a lease is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
-async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
+async fn tasks_that_a_blocked_worker_did_not_start_are_requeued_in_time() {
     let Blocked { broker, running, jobs, gate, ran, _server } = blocked().await;
     // The second turn from here on begins when the fetch has been under way for long enough.
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 2)).await;
     let others = member("other");
     let runs = take(&broker, &others, ALL).await;
-    let kept = ALL - runs.len();
-    assert!(kept > 0, "the worker has those that it started");
-    assert_eq!(ids(&runs), names()[kept..]);
-    assert!(runs.iter().all(|run| run.crashes == 0), "nobody died");
+    let started = ALL - runs.len();
+    assert!(started > 0, "the worker has those that it started");
+    assert_eq!(ids(&runs), names()[started..]);
+    assert!(runs.iter().all(|run| run.crashes == 0), "no worker died");
     // The tasks are settled together, because their leases are not extended.
     let done: Vec<_> = runs.iter().map(|run| settlement(run, Action::Done)).collect();
     let settled = broker.settle(&done).await;
@@ -395,7 +395,7 @@ async fn what_a_blocked_worker_could_not_start_goes_back_in_time() {
     eventually("the queue is empty", is_empty).await;
     let mut ran = std::mem::take(&mut *ran.lock().unwrap());
     ran.sort();
-    assert_eq!(ran, names()[..kept], "each once, and nothing of what went back");
+    assert_eq!(ran, names()[..started], "each once, and no requeued task");
     assert_eq!(running.signals().lost.count(), 0);
     soon(running.shutdown()).await.unwrap();
     jobs.shutdown_background();

@@ -133,7 +133,7 @@ async fn a_lost_answer_ends_a_set_once() {
 
 /// A failover may lose the receipt; the ids of made tasks are derived from the id of the set.
 #[tokio::test]
-async fn a_set_that_was_ended_is_known_by_what_was_made_of_it() {
+async fn an_ended_set_is_recognised_by_the_task_that_was_made_of_it() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
@@ -319,7 +319,7 @@ async fn a_set_of_large_tasks_is_smaller() {
 }
 
 #[tokio::test]
-async fn what_is_made_goes_to_the_queue_of_the_set() {
+async fn the_made_task_goes_to_the_queue_of_the_set() {
     let server = Server::start(&[]).await;
     let broker = server.broker().await;
     let set = gather(&broker, &["a", "b", "c"]).await;
@@ -331,7 +331,7 @@ async fn what_is_made_goes_to_the_queue_of_the_set() {
 }
 
 #[tokio::test]
-async fn lost_groups_are_found_whatever_characters_their_queue_has() {
+async fn lost_groups_are_found_in_queues_of_any_characters() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;

@@ -93,13 +93,13 @@ async fn expect_cheap_wakes(redis: &mut MultiplexedConnection, client: &Client, 
         beyond.push(sent.saturating_sub(PER_WAKE * TASKS * servers + again));
         costs.push((sent, again));
     }
-    let what = format!("{servers} servers of {queues} queues: commands, and what was asked again: {costs:?}");
-    assert!(beyond.contains(&0), "{what}");
-    assert!(beyond.iter().sum::<u64>() <= servers * queues as u64, "{what}");
+    let message = format!("{servers} servers of {queues} queues: commands, and repeated reads: {costs:?}");
+    assert!(beyond.contains(&0), "{message}");
+    assert!(beyond.iter().sum::<u64>() <= servers * queues as u64, "{message}");
 }
 
 #[tokio::test]
-async fn a_wake_up_costs_the_same_whatever_the_number_of_queues() {
+async fn a_wake_up_costs_the_same_with_any_number_of_queues() {
     let cheap = async |servers, queues| {
         let redis = Redis::start(&[]).await;
         let mut foreign = redis.foreign().await;
@@ -146,6 +146,6 @@ async fn a_look_at_many_queues_asks_only_for_those_that_have_changed() {
         assert_eq!(broker.ready(&queues, Quarantined::All).await.unwrap().len(), 200, "each has a second task");
     }
     // Each queue is asked for once on the connection that all share, and once on that of the looks, which is there later.
-    let asked = calls(&mut foreign, "llen").await - before;
-    assert!(asked <= 4 * 200, "{asked} lengths for 200 looks, each after a change of one queue");
+    let lengths = calls(&mut foreign, "llen").await - before;
+    assert!(lengths <= 4 * 200, "{lengths} lengths for 200 looks, each after a change of one queue");
 }

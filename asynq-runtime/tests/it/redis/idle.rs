@@ -47,7 +47,7 @@ async fn an_idle_server_costs_no_more_than_three_commands_a_second() {
 }
 
 #[tokio::test]
-async fn an_idle_server_costs_the_same_whatever_the_number_of_queues() {
+async fn an_idle_server_costs_the_same_with_any_number_of_queues() {
     const QUEUES: usize = 1_000;
     let redis = Redis::start(&[]).await;
     let mut foreign = redis.foreign().await;

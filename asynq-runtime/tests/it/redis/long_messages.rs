@@ -163,7 +163,7 @@ async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_can
         let [hget, hstrlen] = ["hget", "hstrlen"].map(|name| of(&after, name) - of(&before, name));
         (taken.map(|runs| ids(&runs).join(" ")).map_err(|error| error.is_unavailable()), hget, hstrlen)
     };
-    assert_eq!(took(2).await, (Ok("t0 t1".into()), 0, 0), "nobody knows yet that they are long");
+    assert_eq!(took(2).await, (Ok("t0 t1".into()), 0, 0), "no worker knows yet that they are long");
     assert_eq!(took(2).await, (Ok("t2 t3".into()), 2, 2));
 
     // The second answer of a call is the one with the messages.

@@ -71,7 +71,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
 
 /// After two calls that were lost, the broker asks for a quarter of a mebibyte.
 #[tokio::test]
-async fn what_a_lost_answer_took_comes_in_parts_each_once() {
+async fn tasks_of_a_lost_answer_come_in_parts_each_once() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
@@ -97,8 +97,8 @@ async fn what_a_lost_answer_took_comes_in_parts_each_once() {
     proxy.lose_every(2);
     let first = broker.dequeue(&me, &wanted).await.unwrap();
     assert_eq!(ids(&first), names[..3]);
-    let told = broker.dequeue(&me, &wanted).await.unwrap_err();
-    assert!(told.is_unavailable(), "the second part: {told:?}");
+    let error = broker.dequeue(&me, &wanted).await.unwrap_err();
+    assert!(error.is_unavailable(), "the second part: {error:?}");
     proxy.lose_every(0);
     let second = broker.dequeue(&me, &wanted).await.unwrap();
     assert_eq!(ids(&second), names[3..]);
@@ -112,7 +112,7 @@ async fn what_a_lost_answer_took_comes_in_parts_each_once() {
 
 /// The tasks that a call finds are handed over before the rest is read, so that the server extends their leases.
 #[tokio::test]
-async fn what_a_lost_answer_took_is_handed_over_part_by_part() {
+async fn tasks_of_a_lost_answer_are_delivered_part_by_part() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
@@ -132,9 +132,9 @@ async fn what_a_lost_answer_took_is_handed_over_part_by_part() {
     // After one lost answer the broker asks for half of that.
     let first = take(&broker, &me, 12).await;
     assert_eq!(ids(&first), names[..6]);
-    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "what is lost comes before anything new");
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().active, 11, "lost tasks come before new ones");
     let rest = take(&broker, &me, 12).await;
-    assert_eq!(ids(&rest), names[6..], "the rest was small enough for one answer, so the same call took what is new");
+    assert_eq!(ids(&rest), names[6..], "the rest was small enough for one answer, so the same call took new tasks");
     assert!(first.iter().chain(&rest).all(|run| run.crashes == 0));
 }
 
@@ -226,7 +226,7 @@ async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
     put(&broker, &["a", "b"]).await;
     proxy.lose_answers(1);
     assert!(broker.dequeue(&me, &wanted).await.is_err());
-    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2, "taken, but nobody knows");
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 2, "taken, but no worker knows");
     let newer: Vec<String> = (0..5000).map(|n| format!("newer{n}")).collect();
     let () = redis.lpush("asynq:{default}:active", newer).await.unwrap();
     let () = redis.set("asynq:{default}:t:newer7", "a key of a foreign type").await.unwrap();
@@ -276,7 +276,7 @@ async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
         broker.ping().await.unwrap();
     }
     let stats = broker.queue_stats(&queue()).await.unwrap();
-    assert_eq!((stats.active, stats.pending), (1, 1), "the late one took a task for nobody");
+    assert_eq!((stats.active, stats.pending), (1, 1), "the late call took a task for no worker");
 }
 
 /// Nothing is lost and nothing runs twice, whichever answer gets lost.

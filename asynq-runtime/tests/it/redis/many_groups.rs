@@ -50,15 +50,15 @@ async fn page(broker: &RedisBroker, number: usize, size: usize) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_page_over_all_groups_costs_what_it_shows() {
+async fn a_page_over_all_groups_costs_as_much_as_it_shows() {
     let (_server, mut redis, broker) = with_groups().await;
     let _ = page(&broker, 1, 1).await;
-    let (first, scripts, asked) = cost(&mut redis, page(&broker, 1, 30)).await;
+    let (first, scripts, commands) = cost(&mut redis, page(&broker, 1, 30)).await;
     assert_eq!((first.len(), scripts), (30, 1));
-    assert!(asked <= PER_SCRIPT, "{asked} commands for 30 tasks");
-    let (last, scripts, asked) = cost(&mut redis, page(&broker, GROUPS / 30, 30)).await;
+    assert!(commands <= PER_SCRIPT, "{commands} commands for 30 tasks");
+    let (last, scripts, commands) = cost(&mut redis, page(&broker, GROUPS / 30, 30)).await;
     assert_eq!(last.len(), 30);
-    assert!(scripts > 5 && asked / scripts <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    assert!(scripts > 5 && commands / scripts <= PER_SCRIPT, "{commands} commands in {scripts} scripts");
     let mut seen = Vec::new();
     for number in 1..=GROUPS.div_ceil(70) + 1 {
         seen.extend(page(&broker, number, 70).await);
@@ -68,7 +68,7 @@ async fn a_page_over_all_groups_costs_what_it_shows() {
 }
 
 #[tokio::test]
-async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
+async fn a_page_of_groups_costs_as_much_as_it_shows_and_the_pages_are_all_groups() {
     let (_server, mut redis, broker) = with_groups().await;
     // These names have no task, and are more than one page may look at.
     let gone = (0..20_000).map(|n| format!("gone-{n}")).collect::<Vec<_>>();
@@ -77,12 +77,12 @@ async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
     let (mut seen, mut next, mut pages) = (Vec::new(), None, 0);
     loop {
         let steps = calls(&mut redis, "sscan").await;
-        let (page, scripts, asked) = cost(&mut redis, broker.groups(&queue(), next.as_ref(), 100)).await;
+        let (page, scripts, commands) = cost(&mut redis, broker.groups(&queue(), next.as_ref(), 100)).await;
         let steps = calls(&mut redis, "sscan").await - steps;
         assert!(steps <= 10, "{steps} steps of 200 names");
         let page = page.unwrap();
         assert!(page.groups.len() <= 100 && page.groups.iter().all(|stats| stats.size == 1), "{page:?}");
-        assert!(scripts <= 10 && asked <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
+        assert!(scripts <= 10 && commands <= 3 * PER_SCRIPT, "{commands} commands in {scripts} scripts");
         seen.extend(page.groups.into_iter().map(|stats| stats.group.to_string()));
         pages += 1;
         assert!(pages <= GROUPS / 20, "{pages} pages");
@@ -99,23 +99,23 @@ async fn a_page_of_groups_costs_what_it_shows_and_the_pages_are_all_groups() {
 async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_thousand_groups() {
     let (_server, mut redis, broker) = with_groups().await;
     let _ = broker.queue_stats(&queue()).await.unwrap();
-    let (stats, scripts, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
+    let (stats, scripts, commands) = cost(&mut redis, broker.queue_stats(&queue())).await;
     let stats = stats.unwrap();
     // One task is in each, so that the estimate is exact.
     assert_eq!((stats.aggregating, stats.size), (GROUPS as u64, GROUPS as u64));
-    assert!(scripts > 5 && asked / scripts <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    assert!(scripts > 5 && commands / scripts <= PER_SCRIPT, "{commands} commands in {scripts} scripts");
     let one = redis::cmd("MEMORY").arg("USAGE").arg("asynq:{default}:t:t0000").query_async(&mut redis).await;
-    let (bytes, scripts, asked) = cost(&mut redis, broker.memory_usage(&queue())).await;
+    let (bytes, scripts, commands) = cost(&mut redis, broker.memory_usage(&queue())).await;
     let (one, bytes): (u64, u64) = (one.unwrap(), bytes.unwrap());
-    assert!(scripts == 1 && asked <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    assert!(scripts == 1 && commands <= PER_SCRIPT, "{commands} commands in {scripts} scripts");
     assert_eq!(bytes / GROUPS as u64, one, "the groups of one step stand for all");
     // Three times as many groups cost as much: 2,000 and the excess of a step, and the first step once more.
     for outcome in broker.enqueue((GROUPS..3 * GROUPS).map(in_group).collect()).await {
         outcome.unwrap();
     }
-    let (stats, _, asked) = cost(&mut redis, broker.queue_stats(&queue())).await;
+    let (stats, _, commands) = cost(&mut redis, broker.queue_stats(&queue())).await;
     assert_eq!(stats.unwrap().aggregating, 3 * GROUPS as u64);
-    assert!(asked <= 2_000 + 2 * PER_SCRIPT, "{asked} commands for {} groups", 3 * GROUPS);
+    assert!(commands <= 2_000 + 2 * PER_SCRIPT, "{commands} commands for {} groups", 3 * GROUPS);
 }
 
 /// Ten servers that have nothing to aggregate cost as much as one.
@@ -127,8 +127,8 @@ async fn servers_with_equal_rules_walk_over_the_groups_once() {
     let others = GroupRules { grace: Duration::from_secs(11), ..rules };
     let begin = async |broker: &RedisBroker, rules| broker.ripe_groups(&queue(), rules, None).await.unwrap().next;
     assert!(begin(&first, &rules).await.is_some(), "the first walk goes on");
-    let (next, _, asked) = cost(&mut redis, begin(&second, &rules)).await;
-    assert!(next.is_none() && asked < 10, "the second ends where it begins: {asked} commands");
+    let (next, _, commands) = cost(&mut redis, begin(&second, &rules)).await;
+    assert!(next.is_none() && commands < 10, "the second ends where it begins: {commands} commands");
     assert!(begin(&second, &others).await.is_some(), "other rules have a walk of their own");
     // A second later the turn is open to all, also where the server that walked has died.
     eventually("the next walk", async || begin(&second, &rules).await).await;
@@ -150,11 +150,11 @@ async fn to_find_that_no_group_is_ripe_takes_a_script_per_step() {
             }
         }
     };
-    let ((), scripts, asked) = cost(&mut redis, walk).await;
+    let ((), scripts, commands) = cost(&mut redis, walk).await;
     // Two commands for each group: how many wait there, and when the last one joined.
     assert!(
-        scripts <= GROUPS as u64 / 100 && asked / scripts <= 2 * PER_SCRIPT,
-        "{asked} commands in {scripts} scripts"
+        scripts <= GROUPS as u64 / 100 && commands / scripts <= 2 * PER_SCRIPT,
+        "{commands} commands in {scripts} scripts"
     );
 }
 
@@ -175,11 +175,11 @@ async fn all_groups_are_emptied_slice_by_slice() {
         slices += 1;
         assert!(slices <= GROUPS, "{deleted} tasks in {slices} slices");
         let call = broker.change_some(&queue, &chosen, BulkAction::Delete, 100);
-        let (slice, scripts, asked) = cost(&mut redis, call).await;
+        let (slice, scripts, commands) = cost(&mut redis, call).await;
         let slice = slice.unwrap();
         deleted += slice.changed;
         // Each task that is deleted takes some commands of its own.
-        assert!(asked / scripts.max(1) <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
+        assert!(commands / scripts.max(1) <= 3 * PER_SCRIPT, "{commands} commands in {scripts} scripts");
         if !slice.more {
             break;
         }
@@ -191,10 +191,10 @@ async fn all_groups_are_emptied_slice_by_slice() {
 #[tokio::test]
 async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
     let (_server, mut redis, broker) = with_groups().await;
-    let (deleted, scripts, asked) = cost(&mut redis, broker.delete_queue(&queue())).await;
+    let (deleted, scripts, commands) = cost(&mut redis, broker.delete_queue(&queue())).await;
     assert_eq!(deleted.unwrap(), QueueDeleted::NotEmpty);
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().aggregating, GROUPS as u64, "every group is still known");
-    assert!(asked / scripts.max(1) <= PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    assert!(commands / scripts.max(1) <= PER_SCRIPT, "{commands} commands in {scripts} scripts");
     // Go leaves names of groups and of a set behind, and ids in them, without any task; here are more of them than one step
     // takes.
     for n in 0..GROUPS {
@@ -206,11 +206,11 @@ async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
     }
     let () = redis.sadd("asynq:{default}:groups", "many").await.unwrap();
     let () = redis.zadd("asynq:{default}:aggregation_sets", "asynq:{default}:g:many:set", 7).await.unwrap();
-    let (deleted, scripts, asked) = cost(&mut redis, broker.delete_queue(&queue())).await;
+    let (deleted, scripts, commands) = cost(&mut redis, broker.delete_queue(&queue())).await;
     assert_eq!(deleted.unwrap(), QueueDeleted::Done);
     assert!(scripts > 30, "{scripts}");
     // A script asks for a thousand ids.
-    assert!(asked / scripts <= 3 * PER_SCRIPT, "{asked} commands in {scripts} scripts");
+    assert!(commands / scripts <= 3 * PER_SCRIPT, "{commands} commands in {scripts} scripts");
     let left: Vec<String> = redis.keys("asynq:{default}:*").await.unwrap();
     assert!(left.iter().all(|key| key.contains(":x:sent:")), "{left:?}");
 }
@@ -227,10 +227,10 @@ async fn lost_groups_of_all_queues_are_found_by_one_search() {
     let () = redis.mset(&fillers).await.unwrap();
     let (mut restored, mut searches) = (0, 0);
     while restored < names.len() {
-        let (found, _, asked) = cost(&mut redis, broker.restore_groups(&names)).await;
+        let (found, _, commands) = cost(&mut redis, broker.restore_groups(&names)).await;
         let found = found.unwrap();
         // Ten looks at a thousand keys each, and some commands for each group.
-        assert!(asked <= 10 + 8 * found as u64 + 8, "{asked} commands for {found} groups");
+        assert!(commands <= 10 + 8 * found as u64 + 8, "{commands} commands for {found} groups");
         (restored, searches) = (restored + found, searches + 1);
         assert!(searches <= 4, "{searches} searches through 20,200 keys found {restored}");
     }

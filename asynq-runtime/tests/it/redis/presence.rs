@@ -30,7 +30,7 @@ fn is_about(ahead: Option<TimeDelta>, seconds: i64) -> bool {
 }
 
 #[tokio::test]
-async fn a_server_of_ours_tells_how_far_the_clock_of_its_host_is_off() {
+async fn a_server_of_ours_reports_the_clock_offset_of_its_host() {
     let server = Server::start(&[]).await;
     let right = server.broker().await;
     let ahead = RedisBroker::connect(&ahead_of(&server, -100), patient()).await.unwrap();
@@ -46,10 +46,10 @@ async fn a_server_of_ours_tells_how_far_the_clock_of_its_host_is_off() {
     })
     .await;
 
-    let told: Vec<_> = servers.iter().map(|server| (server.info.host.as_str(), server.clock_ahead)).collect();
-    assert_eq!(told.len(), 3, "{told:?}");
+    let reports: Vec<_> = servers.iter().map(|server| (server.info.host.as_str(), server.clock_ahead)).collect();
+    assert_eq!(reports.len(), 3, "{reports:?}");
     for ((host, ahead), (expected, seconds)) in
-        told.iter().zip([("a right host", 0), ("b ahead", 100), ("c behind", -100)])
+        reports.iter().zip([("a right host", 0), ("b ahead", 100), ("c behind", -100)])
     {
         assert_eq!(*host, expected);
         assert!(is_about(*ahead, seconds), "{host}: {ahead:?}");
@@ -57,7 +57,7 @@ async fn a_server_of_ours_tells_how_far_the_clock_of_its_host_is_off() {
 }
 
 #[tokio::test]
-async fn what_a_server_says_about_itself_ends_with_its_beats() {
+async fn the_facts_of_a_server_expire_with_its_heartbeat() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
@@ -87,7 +87,7 @@ async fn received(redis: &mut MultiplexedConnection) -> u64 {
 }
 
 /// Returns the facts that Go's tools read of the server.
-async fn shown(redis: &mut MultiplexedConnection) -> ServerInfo {
+async fn read_info(redis: &mut MultiplexedConnection) -> ServerInfo {
     let found: Vec<u8> = redis::cmd("GET").arg(KEY).query_async(redis).await.unwrap();
     read(&found)
 }
@@ -99,7 +99,7 @@ fn read(found: &[u8]) -> ServerInfo {
 const KEY: &str = "asynq:servers:{h:1:here}";
 
 /// Returns the facts after `change`, which another program makes, and a beat with `info`.
-async fn shown_after(
+async fn info_after(
     change: &redis::Cmd,
     redis: &mut MultiplexedConnection,
     (broker, member): (&RedisBroker, &Member),
@@ -109,8 +109,8 @@ async fn shown_after(
         let began = Instant::now();
         let _: redis::Value = change.query_async(redis).await.unwrap();
         broker.beat(member, info, &[]).await.unwrap();
-        let shown = shown(redis).await;
-        (began.elapsed() < FRESH).then_some(shown)
+        let found = read_info(redis).await;
+        (began.elapsed() < FRESH).then_some(found)
     })
     .await
 }
@@ -145,14 +145,14 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     // A queue is renamed. Then the key has an older value, as on a replica that lags behind, and then the key is lost.
     info.queues[0].queue = Some("renamed".into());
     let us = (&broker, &member);
-    assert_eq!(shown_after(&redis::cmd("PING"), &mut redis, us, &info).await, info);
+    assert_eq!(info_after(&redis::cmd("PING"), &mut redis, us, &info).await, info);
     let mut sets = redis::cmd("SET");
     sets.arg(KEY).arg(older);
-    assert_eq!(shown_after(&sets, &mut redis, us, &info).await, info);
+    assert_eq!(info_after(&sets, &mut redis, us, &info).await, info);
     let mut deletes = redis::cmd("DEL");
     deletes.arg(KEY);
     info.status = "closed".into();
-    assert_eq!(shown_after(&deletes, &mut redis, us, &info).await, info);
+    assert_eq!(info_after(&deletes, &mut redis, us, &info).await, info);
     let left = eventually("a look soon after a beat", async || {
         let began = Instant::now();
         broker.beat(&member, &info, &[]).await.unwrap();
@@ -167,7 +167,7 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
         let began = Instant::now();
         broker.leave(&member).await.unwrap();
         broker.join(&member.name, &info).await.unwrap();
-        let seen = shown(&mut redis).await;
+        let seen = read_info(&mut redis).await;
         (began.elapsed() < FRESH).then_some(seen)
     })
     .await;

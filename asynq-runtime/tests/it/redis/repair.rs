@@ -53,7 +53,7 @@ async fn would_run(broker: &RedisBroker, id: &TaskId) -> usize {
 }
 
 #[tokio::test]
-async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_asked_for_again() {
+async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again() {
     let server = Server::start(&[]).await;
     let proxy = Proxy::before(&server);
     let direct = server.broker().await;
@@ -111,8 +111,8 @@ async fn a_task_that_was_held_and_then_run_by_hand_is_not_moved_any_more() {
     set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
     assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err());
     assert_eq!(places_in(&broker, &queue(), "t1").await, [TaskState::Scheduled]);
-    let held = broker.task(&queue(), &id("t1")).await.unwrap().unwrap();
-    assert!(held.last_error.unwrap().contains(r#"to "low""#), "people can see why");
+    let info = broker.task(&queue(), &id("t1")).await.unwrap().unwrap();
+    assert!(info.last_error.unwrap().contains(r#"to "low""#), "people can see why");
     let elsewhere = broker.move_task(&queue(), &id("t1"), &QueueName::new("high").unwrap()).await.unwrap();
     assert_eq!(elsewhere, Changed::Unfit(TaskState::Scheduled), "it is on its way to another queue");
     assert_eq!(broker.trim_archive(&queue(), Duration::ZERO, 0, 100).await.unwrap(), 0, "no housekeeping deletes it");
@@ -136,7 +136,7 @@ async fn leave_behind(redis: &mut MultiplexedConnection, name: &str, state: &str
 }
 
 #[tokio::test]
-async fn what_go_left_in_no_place_can_be_run_archived_and_deleted() {
+async fn a_task_that_go_left_in_no_state_can_be_run_archived_and_deleted() {
     let server = Server::start(&[]).await;
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
@@ -193,7 +193,7 @@ async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() 
 }
 
 #[tokio::test]
-async fn an_empty_queue_is_deleted_with_every_leftover_but_what_is_not_asynqs() {
+async fn an_empty_queue_is_deleted_with_every_leftover_of_asynq_and_no_foreign_key() {
     let server = Server::start(&[]).await;
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
@@ -252,7 +252,7 @@ async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
     assert!(broker.change_some(&queue(), &archived, BulkAction::Run, 10).await.is_err());
     assert_eq!(places_in(&broker, &queue(), "t1").await, [TaskState::Archived]);
     let deleted = broker.change_some(&queue(), &archived, BulkAction::Delete, 10).await.unwrap();
-    assert_eq!((deleted.changed, deleted.more), (1, false), "what needs no pending goes on");
+    assert_eq!((deleted.changed, deleted.more), (1, false), "a step that needs no pending goes on");
 
     set(&mut redis, &["SET", "asynq:{default}:t:string", "no task"]).await;
     for changed in [

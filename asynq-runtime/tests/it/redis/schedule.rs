@@ -201,7 +201,7 @@ async fn foreign_keys_in_the_place_of_lock_queues_or_previous_task_do_no_harm() 
     let () = redis.set(format!("asynq:{{default}}:t:{}", first.task.id), "of a foreign program").await.unwrap();
     clock.advance(SECOND);
     let skip = Tick { overlap: Overlap::Skip, ..tick(broker.now()) };
-    assert!(fires(&broker, &skip).await, "what is no task does not run");
+    assert!(fires(&broker, &skip).await, "an id without a task does not run");
     clock.advance(SECOND);
     let mut unique = tick(broker.now());
     let lock = "asynq:{default}:unique:email:x";
@@ -233,7 +233,7 @@ async fn a_task_that_its_list_has_lost_stops_no_schedule() {
 
 /// An outcome of Go that broke off leaves a task that is active, but in no list and without a lease.
 #[tokio::test]
-async fn what_go_left_active_when_it_broke_off_stops_no_schedule() {
+async fn a_task_that_a_crashed_go_server_left_active_stops_no_schedule() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
@@ -245,7 +245,7 @@ async fn what_go_left_active_when_it_broke_off_stops_no_schedule() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_of_other_schedulers_hides_nothing_else() {
+async fn an_unreadable_entry_of_another_scheduler_hides_no_other() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;

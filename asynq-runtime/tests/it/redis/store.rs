@@ -124,7 +124,7 @@ async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_mo
             clock.advance(Duration::from_secs(31));
             broker.recover(&[queue()]).await.unwrap_err();
             let active: Vec<String> = redis.lrange("asynq:{default}:active", 0, -1).await.unwrap();
-            assert_eq!(active, ["a"], "what cannot go back stays");
+            assert_eq!(active, ["a"], "a task that cannot be requeued stays");
         }
         let () = redis.del(&key).await.unwrap();
         if had_some {
@@ -267,7 +267,7 @@ async fn a_page_without_an_end_holds_all_there_is_and_no_more_is_asked_for() {
 }
 
 #[tokio::test]
-async fn a_crowd_of_lapsed_go_runs_is_not_asked_for_again_and_again() {
+async fn a_crowd_of_lapsed_go_runs_is_not_read_again_and_again() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
@@ -312,7 +312,7 @@ async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
         for outcome in broker.enqueue(vec![unique, later]).await {
             assert!(outcome.is_err(), "{foreign}");
         }
-        assert!(!redis.exists::<_, bool>(lock).await.unwrap(), "{foreign}: nobody would free it");
+        assert!(!redis.exists::<_, bool>(lock).await.unwrap(), "{foreign}: no server would free it");
         let () = redis.del(&key).await.unwrap();
     }
 }

@@ -132,8 +132,8 @@ pub(crate) async fn tracked_keys(redis: &mut MultiplexedConnection) -> u64 {
 
 /// Waits until Redis would announce changes of `keys` keys: then a waiter has asked, and sleeps.
 pub(crate) async fn until_tracked(redis: &mut MultiplexedConnection, keys: u64) {
-    let what = format!("Redis tracks {keys} keys");
-    eventually(&what, async || (tracked_keys(redis).await >= keys).then_some(())).await;
+    let goal = format!("Redis tracks {keys} keys");
+    eventually(&goal, async || (tracked_keys(redis).await >= keys).then_some(())).await;
 }
 
 /// Returns how many scripts Redis has run by their digests.

@@ -16,7 +16,7 @@ use super::{
 };
 
 #[tokio::test]
-async fn a_waiting_worker_wakes_on_the_push_of_a_stranger() {
+async fn a_waiting_worker_wakes_on_the_push_of_a_foreign_client() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
     let broker = server.broker().await;

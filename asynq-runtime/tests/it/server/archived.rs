@@ -10,7 +10,7 @@ use asynq_runtime::{
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc;
 
-use super::{Log, leaves_with, memory, server, settled, soon, start, told};
+use super::{Log, leaves_with, logged, memory, server, settled, soon, start};
 
 #[derive(Debug, thiserror::Error)]
 #[error("the bank says {code}")]
@@ -39,7 +39,7 @@ async fn refund(ArchivedTask { job, ctx, error, .. }: ArchivedTask<charge>) {
 }
 
 #[tokio::test]
-async fn a_job_is_told_of_its_archived_tasks_with_their_arguments_and_its_own_error() {
+async fn on_archived_receives_the_arguments_and_the_jobs_own_error() {
     let broker = memory().await;
     let (builder, mut log) = server::<(charge,)>(&broker);
     let running = start(builder.concurrency(1)).await;
@@ -50,22 +50,22 @@ async fn a_job_is_told_of_its_archived_tasks_with_their_arguments_and_its_own_er
     charge::job(8_u64, "sleeps").task_id("late").timeout("1s").enqueue(&client).await.unwrap();
     let bytes = RawTask::new("charge", &b"\x01"[..]).task_id("bytes");
     client.enqueue(bytes).await.unwrap();
-    assert_eq!(told(&mut log).await, "no Ok(\"7 refused\") Some(402) false the bank says 402");
-    let panicked = told(&mut log).await;
+    assert_eq!(logged(&mut log).await, "no Ok(\"7 refused\") Some(402) false the bank says 402");
+    let panicked = logged(&mut log).await;
     assert!(panicked.starts_with("p Ok(\"7 panics\") None false panic error cause by: panic ["), "{panicked}");
-    assert_eq!(told(&mut log).await, "late Ok(\"8 sleeps\") None false context deadline exceeded");
-    let unreadable = told(&mut log).await;
+    assert_eq!(logged(&mut log).await, "late Ok(\"8 sleeps\") None false context deadline exceeded");
+    let unreadable = logged(&mut log).await;
     assert!(unreadable.starts_with("bytes Err("), "{unreadable}");
     settled(&broker, &running, "bytes", TaskState::Archived).await;
-    assert!(log.try_recv().is_err(), "nobody is told of a success, nor of a task that is tried again");
+    assert!(log.try_recv().is_err(), "no hook runs for a success, nor for a task that is tried again");
     soon(running.shutdown()).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_server_is_told_before_the_job_and_both_before_the_broker() {
+async fn the_servers_hook_runs_before_the_jobs_and_both_before_the_broker_is_called() {
     let broker = memory().await;
     let (builder, mut log) = server::<(charge,)>(&broker);
-    let (sender, mut said) = mpsc::unbounded_channel();
+    let (sender, mut states) = mpsc::unbounded_channel();
     let (looks, hook) = (broker.clone(), sender);
     let builder = builder.on_archive(move |task| {
         let (broker, sender) = (looks.clone(), hook.clone());
@@ -76,8 +76,8 @@ async fn the_server_is_told_before_the_job_and_both_before_the_broker() {
     });
     let running = start(builder).await;
     charge::job(7_u64, "refused").task_id("no").enqueue(&running.client()).await.unwrap();
-    assert!(told(&mut log).await.starts_with("no "));
-    assert_eq!(said.try_recv(), Ok(TaskState::Active), "the hook of the server was called before");
+    assert!(logged(&mut log).await.starts_with("no "));
+    assert_eq!(states.try_recv(), Ok(TaskState::Active), "the hook of the server was called before");
     settled(&broker, &running, "no", TaskState::Archived).await;
 }
 
@@ -111,7 +111,7 @@ async fn a_function_that_panics_or_never_ends_changes_nothing() {
     let archived = settled(&broker, &running, "p", TaskState::Archived).await;
     assert_eq!(archived.last_error.as_deref(), Some("no"));
     fails::job().task_id("n").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "begun");
+    assert_eq!(logged(&mut log).await, "begun");
     leaves_with(running, SHUTDOWN, &broker, "n", TaskState::Archived).await;
 }
 
@@ -138,10 +138,10 @@ impl Job for Parcel {
 }
 
 #[tokio::test]
-async fn a_job_that_is_written_by_hand_is_told_as_well() {
+async fn on_archived_of_a_job_that_is_written_by_hand_runs_as_well() {
     let broker = memory().await;
     let (builder, mut log) = server::<(Parcel,)>(&broker);
     let running = start(builder).await;
     running.client().enqueue(Parcel { weight: 3 }).await.unwrap();
-    assert_eq!(told(&mut log).await, format!("{:?}", Ok::<u32, PayloadError>(3)));
+    assert_eq!(logged(&mut log).await, format!("{:?}", Ok::<u32, PayloadError>(3)));
 }

@@ -6,24 +6,24 @@ use super::{memory, server, settled, start};
 use crate::child::Program;
 
 #[job(retry = 0)]
-async fn falls(what: String) -> JobResult {
-    walks(&what)
+async fn falls(cause: String) -> JobResult {
+    walks(&cause)
 }
 
 #[job(retry = 0)]
-fn falls_on_a_thread(what: String) -> JobResult {
-    walks(&what)
+fn falls_on_a_thread(cause: String) -> JobResult {
+    walks(&cause)
 }
 
 // `inline(never)` keeps these frames; the body of a job may be inlined.
 #[inline(never)]
-fn walks(what: &str) -> ! {
-    stumbles(what)
+fn walks(cause: &str) -> ! {
+    stumbles(cause)
 }
 
 #[inline(never)]
-fn stumbles(what: &str) -> ! {
-    panic!("over {what}");
+fn stumbles(cause: &str) -> ! {
+    panic!("over {cause}");
 }
 
 /// The child's part: prints the errors of two jobs that panic, in a program with a panic hook of its own.

@@ -10,7 +10,7 @@ use asynq_runtime::{
 };
 use bytes::Bytes;
 
-use super::{Log, memory, queue, server, settled, soon, start, task, told};
+use super::{Log, logged, memory, queue, server, settled, soon, start, task};
 
 #[job]
 async fn import(log: State<Log>, ctx: &JobContext, cursor: Checkpoint<u64>, rows: u64) -> JobResult {
@@ -41,11 +41,11 @@ async fn a_retry_goes_on_where_the_failed_attempt_got_to() {
     let running = start(builder).await;
     import::enqueue(&running.client(), 4).await.unwrap();
     for expected in ["from 0", "from 2", "to 4"] {
-        assert_eq!(told(&mut log).await, expected);
+        assert_eq!(logged(&mut log).await, expected);
     }
     import_blocking::enqueue(&running.client()).await.unwrap();
     for expected in ["from None", "from Some(\"half\")"] {
-        assert_eq!(told(&mut log).await, expected);
+        assert_eq!(logged(&mut log).await, expected);
     }
     soon(running.shutdown()).await.unwrap();
 }
@@ -69,7 +69,7 @@ async fn a_job_leaves_in_time_on_a_deploy_and_the_next_worker_goes_on() {
     let (builder, mut log) = server::<(long,)>(&broker);
     let running = start(builder).await;
     long::job().task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "from 0");
+    assert_eq!(logged(&mut log).await, "from 0");
     // The shutdown timeout is the default one, and the worker does not wait for it.
     soon(running.shutdown()).await.unwrap();
     let left = task(&broker, "a").await.unwrap();
@@ -77,7 +77,7 @@ async fn a_job_leaves_in_time_on_a_deploy_and_the_next_worker_goes_on() {
 
     let (builder, mut log) = server::<(long,)>(&broker);
     let running = start(builder).await;
-    assert_eq!(told(&mut log).await, "from 7");
+    assert_eq!(logged(&mut log).await, "from 7");
     soon(running.shutdown()).await.unwrap();
 }
 
@@ -98,7 +98,7 @@ impl Job for NextImport {
 }
 
 #[tokio::test]
-async fn a_checkpoint_of_another_type_hands_the_task_back() {
+async fn a_checkpoint_of_another_type_requeues_the_task() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
     JobBuilder::new(NextImport { rows: 9 }).task_id("b").enqueue(&client).await.unwrap();

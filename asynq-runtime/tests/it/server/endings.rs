@@ -11,7 +11,7 @@ use asynq_runtime::{
 };
 use chrono::{TimeDelta, Utc};
 
-use super::{Log, enqueue, id, is_later, memory, queue, server, settled, soon, start, task, told};
+use super::{Log, enqueue, id, is_later, logged, memory, queue, server, settled, soon, start, task};
 use crate::sqlite::with_clock;
 
 #[job]
@@ -74,9 +74,9 @@ async fn panics_when_dropped() -> JobResult {
 }
 
 #[job]
-async fn policy(log: State<Log>, what: String) -> JobResult {
-    log.send(what.clone())?;
-    Err(match what.as_str() {
+async fn policy(log: State<Log>, ending: String) -> JobResult {
+    log.send(ending.clone())?;
+    Err(match ending.as_str() {
         "skip" => JobError::skip_retry("bad address"),
         "revoke" => JobError::revoke("unsubscribed"),
         "snooze" => JobError::snooze("5m"),
@@ -93,8 +93,8 @@ async fn a_success_is_kept_with_its_result_only_where_it_has_a_retention() {
     let client = running.client();
     double::job(3).task_id("gone").enqueue(&client).await.unwrap();
     double::job(21).task_id("kept").retention("1h").enqueue(&client).await.unwrap();
-    let kept = settled(&broker, &running, "kept", TaskState::Completed).await;
-    assert_eq!(kept.result.as_deref(), Some(&[1, 42][..]));
+    let info = settled(&broker, &running, "kept", TaskState::Completed).await;
+    assert_eq!(info.result.as_deref(), Some(&[1, 42][..]));
     soon(running.signals().settled.reached(2)).await;
     assert!(task(&broker, "gone").await.is_none());
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
@@ -172,7 +172,7 @@ async fn an_attempt_that_takes_too_long_is_dropped_at_its_await() {
     let running = start(builder).await;
     let task = settled(&broker, &running, "h", TaskState::Retry).await;
     assert_eq!(task.last_error.as_deref(), Some("context deadline exceeded"));
-    assert_eq!((told(&mut log).await, told(&mut log).await), ("started".into(), "dropped".into()));
+    assert_eq!((logged(&mut log).await, logged(&mut log).await), ("started".into(), "dropped".into()));
 }
 
 #[tokio::test]
@@ -201,22 +201,22 @@ async fn no_attempt_runs_after_the_deadline() {
     assert_eq!((past.last_error.as_deref(), past.retried), (Some("deadline passed"), 0));
     let next = settled(&broker, &running, "next", TaskState::Archived).await;
     assert_eq!(next.last_error.as_deref(), Some("context deadline exceeded: the deadline of the task passed"));
-    assert_eq!((told(&mut log).await, told(&mut log).await), ("started".into(), "dropped".into()));
+    assert_eq!((logged(&mut log).await, logged(&mut log).await), ("started".into(), "dropped".into()));
 }
 
 #[tokio::test]
-async fn a_cancelled_task_is_dropped_and_retried_in_whatever_queue_it_runs() {
+async fn a_cancelled_task_is_dropped_and_retried_in_any_queue() {
     let broker = memory().await;
     let (builder, mut log) = server::<(hangs,)>(&broker);
     let running = start(builder.queue("default", 1).queue("other", 1)).await;
     soon(running.signals().subscribed.reached(1)).await;
     for queue in ["default", "other"] {
         hangs::job().task_id("c").queue(queue).enqueue(&running.client()).await.unwrap();
-        assert_eq!(told(&mut log).await, "started");
+        assert_eq!(logged(&mut log).await, "started");
     }
     broker.cancel(&id("nobody")).await.unwrap();
     broker.cancel(&id("c")).await.unwrap();
-    assert_eq!((told(&mut log).await, told(&mut log).await), ("dropped".into(), "dropped".into()));
+    assert_eq!((logged(&mut log).await, logged(&mut log).await), ("dropped".into(), "dropped".into()));
     soon(running.signals().settled.reached(2)).await;
     for name in ["default", "other"] {
         let task = broker.task(&queue(name), &id("c")).await.unwrap().unwrap();
@@ -225,12 +225,12 @@ async fn a_cancelled_task_is_dropped_and_retried_in_whatever_queue_it_runs() {
 }
 
 #[tokio::test]
-async fn a_policy_says_what_becomes_of_a_failure() {
+async fn a_policy_decides_the_outcome_of_a_failure() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
     let (builder, _log) = server::<(policy,)>(&broker);
-    for what in ["skip", "revoke", "snooze"] {
-        policy::job(what).task_id(what).enqueue(&client).await.unwrap();
+    for ending in ["skip", "revoke", "snooze"] {
+        policy::job(ending).task_id(ending).enqueue(&client).await.unwrap();
     }
     let begun = Utc::now();
     let running = start(builder).await;
@@ -252,7 +252,7 @@ async fn a_task_is_tried_as_often_as_it_may_be_and_then_archived() {
     let running = start(builder).await;
     policy::job("at once").task_id("x").retry(3).enqueue(&running.client()).await.unwrap();
     for _ in 0..4 {
-        assert_eq!(told(&mut log).await, "at once");
+        assert_eq!(logged(&mut log).await, "at once");
     }
     let task = settled(&broker, &running, "x", TaskState::Archived).await;
     assert_eq!((task.retried, task.last_error.as_deref()), (3, Some("throttled")));
@@ -290,7 +290,7 @@ async fn arguments_of_another_shape_are_requeued_and_nonsense_is_archived() {
 }
 
 #[tokio::test]
-async fn a_server_may_archive_or_retry_what_it_does_not_know() {
+async fn a_server_may_archive_or_retry_tasks_of_unknown_types() {
     for (on_unknown, state, retried) in
         [(OnUnknown::Archive, TaskState::Archived, 0), (OnUnknown::Retry, TaskState::Retry, 1)]
     {

@@ -15,7 +15,7 @@ use asynq_runtime::{
 use asynq_test_support::eventually;
 use tokio::runtime;
 
-use super::{Log, flaky::Flaky, ids, memory, queue, server, settled, soon, start, told};
+use super::{Log, flaky::Flaky, ids, logged, memory, queue, server, settled, soon, start};
 use crate::sqlite::{patient, with_clock};
 
 #[job]
@@ -40,7 +40,7 @@ async fn hangs(log: State<Log>) -> JobResult {
 
 /// The process was stopped after it had asked for a task.
 #[tokio::test]
-async fn what_starts_so_late_that_another_server_has_it_does_not_run() {
+async fn a_task_whose_lease_was_lost_before_its_start_does_not_run() {
     let clock = ManualClock::default();
     let inner = Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap());
     let flaky = Flaky::with_lease(inner, Duration::from_millis(600));
@@ -63,15 +63,15 @@ async fn what_starts_so_late_that_another_server_has_it_does_not_run() {
     soon(running.signals().lost.reached(1)).await;
     flaky.fenced.store(false, SeqCst);
     enqueue_and_stand_still(2);
-    assert_eq!(told(&mut log).await, "2", "this one is ours yet, however late it starts");
+    assert_eq!(logged(&mut log).await, "2", "this one is ours yet, however late it starts");
     *flaky.hangs.lock().unwrap() = Some("extend");
     enqueue_and_stand_still(3);
-    eventually("it goes back, because nobody says whose it is", async || {
+    eventually("it is requeued, because its owner is unknown", async || {
         flaky.settled.lock().unwrap().iter().any(|(_, settlement)| settlement.action == Action::Requeue).then_some(())
     })
     .await;
     *flaky.hangs.lock().unwrap() = None;
-    assert_eq!(told(&mut log).await, "3");
+    assert_eq!(logged(&mut log).await, "3");
     soon(running.signals().settled.reached(3)).await;
     soon(running.shutdown()).await.unwrap();
     assert!(log.try_recv().is_err());
@@ -109,7 +109,7 @@ async fn a_fetch_that_fails_is_tried_again() {
     let (builder, mut log) = server::<(counts,)>(&broker);
     let running = start(builder).await;
     counts::enqueue(&running.client(), 7).await.unwrap();
-    assert_eq!(told(&mut log).await, "7");
+    assert_eq!(logged(&mut log).await, "7");
     assert_eq!(flaky.refuse_dequeues.load(SeqCst), 0);
 }
 
@@ -125,7 +125,7 @@ async fn the_tasks_of_a_lost_answer_go_back_before_their_leases_end() {
     let (builder, mut log) = server::<(counts,)>(&broker);
     let running = start(builder).await;
     counts::enqueue(&running.client(), 7).await.unwrap();
-    assert_eq!(told(&mut log).await, "7");
+    assert_eq!(logged(&mut log).await, "7");
     assert_eq!(flaky.lose_dequeues.load(SeqCst), 0);
     soon(running.shutdown()).await.unwrap();
 }
@@ -140,7 +140,7 @@ async fn one_call_extends_all_leases() {
     let running = start(builder.concurrency(TASKS).shutdown_timeout(Duration::from_millis(1))).await;
     running.client().enqueue_many((0..TASKS).map(|_| hangs::job())).await.unwrap();
     for _ in 0..TASKS {
-        assert_eq!(told(&mut log).await, "started");
+        assert_eq!(logged(&mut log).await, "started");
     }
     eventually("they are extended", async || (flaky.most_extended.load(SeqCst) == TASKS).then_some(())).await;
     soon(running.shutdown()).await.unwrap();
@@ -156,7 +156,7 @@ async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {
         let running = start(builder.shutdown_timeout(Duration::from_millis(1))).await;
         let unique = hangs::job().unique(Duration::from_secs(60)).unique_extend();
         unique.enqueue(&running.client()).await.unwrap();
-        assert_eq!(told(&mut log).await, "started");
+        assert_eq!(logged(&mut log).await, "started");
         *flaky.hangs.lock().unwrap() = Some(call);
         let wanted = flaky.extensions.load(SeqCst) + 10;
         eventually(call, async || (flaky.extensions.load(SeqCst) >= wanted).then_some(())).await;
@@ -172,9 +172,9 @@ async fn a_run_that_has_lost_its_task_is_stopped_at_once_and_its_outcome_dropped
     let (builder, mut log) = server::<(hangs,)>(&broker);
     let running = start(builder).await;
     hangs::job().task_id("h").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "started");
+    assert_eq!(logged(&mut log).await, "started");
     flaky.fenced.store(true, SeqCst);
-    assert_eq!(told(&mut log).await, "dropped");
+    assert_eq!(logged(&mut log).await, "dropped");
     soon(running.signals().lost.reached(1)).await;
     soon(running.shutdown()).await.unwrap();
     assert!(flaky.settled.lock().unwrap().is_empty());
@@ -205,7 +205,7 @@ async fn fetching_stops_while_too_many_outcomes_wait() {
     let running = start(builder).await;
     // As many outcomes as may wait come, and those of the four slots: then no more, whatever time passes.
     for _ in 0..512 {
-        told(&mut log).await;
+        logged(&mut log).await;
     }
     let before = flaky.refuse_settles.load(SeqCst);
     let is_refused_twice = async || (flaky.refuse_settles.load(SeqCst) + 2 <= before).then_some(());
@@ -268,5 +268,5 @@ async fn a_component_that_panics_is_started_again() {
     let (builder, mut log) = server::<(counts,)>(&broker);
     let running = start(builder).await;
     counts::job(5).process_in(Duration::from_millis(5)).enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "5");
+    assert_eq!(logged(&mut log).await, "5");
 }

@@ -44,11 +44,11 @@ pub(crate) struct Flaky {
     /// The number of dequeues that take effect, but whose answers are lost.
     pub(crate) lose_dequeues: AtomicU32,
     /// The tasks of those dequeues, until they are released.
-    untold: Mutex<Vec<Run>>,
+    unanswered: Mutex<Vec<Run>>,
     /// The number of dequeues.
     pub(crate) dequeues: AtomicU32,
     /// Every wait for tasks ends at once without a reason.
-    pub(crate) false_alarms: AtomicBool,
+    pub(crate) spurious_wakeups: AtomicBool,
     /// The times at which such waits ended.
     pub(crate) alarms: Mutex<Vec<Instant>>,
     /// Every ping fails.
@@ -94,9 +94,9 @@ impl Flaky {
             generous: AtomicU32::new(0),
             refuse_dequeues: AtomicU32::new(0),
             lose_dequeues: AtomicU32::new(0),
-            untold: Mutex::default(),
+            unanswered: Mutex::default(),
             dequeues: AtomicU32::new(0),
-            false_alarms: AtomicBool::new(false),
+            spurious_wakeups: AtomicBool::new(false),
             alarms: Mutex::default(),
             refuse_pings: AtomicBool::new(false),
             lose_results: AtomicBool::new(false),
@@ -157,7 +157,7 @@ impl Consume for Flaky {
         }
         let mut runs = self.inner.dequeue_sparing(member, &wanted, quarantined).await?;
         if !runs.is_empty() && counts_down(&self.lose_dequeues) {
-            self.untold.lock().unwrap().append(&mut runs);
+            self.unanswered.lock().unwrap().append(&mut runs);
             return Err(down());
         }
         if self.garbled.load(SeqCst) {
@@ -177,7 +177,7 @@ impl Consume for Flaky {
         limit: Duration,
         stop: &CancellationToken,
     ) -> Result<Vec<Run>, BrokerError> {
-        if self.false_alarms.load(SeqCst) {
+        if self.spurious_wakeups.load(SeqCst) {
             self.alarms.lock().unwrap().push(Instant::now());
             return Ok(Vec::new());
         }
@@ -196,18 +196,18 @@ impl Consume for Flaky {
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
         self.pulse("release_unanswered").await;
-        let untold = std::mem::take(&mut *self.untold.lock().unwrap());
+        let unanswered = std::mem::take(&mut *self.unanswered.lock().unwrap());
         let back = |run: &Run| Settlement {
             run: run.key.clone(),
             message: Arc::new(run.message.clone().unwrap()),
             action: Action::Requeue,
             resend: false,
         };
-        for settled in self.inner.settle(&untold.iter().map(back).collect::<Vec<_>>()).await {
+        for settled in self.inner.settle(&unanswered.iter().map(back).collect::<Vec<_>>()).await {
             assert_eq!(settled.unwrap(), Settled::Ok);
         }
         let mut released = self.inner.release_unanswered(member, older).await?;
-        released.extend(untold.into_iter().map(|run| (run.key.queue, run.key.id)));
+        released.extend(unanswered.into_iter().map(|run| (run.key.queue, run.key.id)));
         Ok(released)
     }
 

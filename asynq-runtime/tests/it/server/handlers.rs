@@ -2,7 +2,7 @@
 
 use asynq_runtime::{Bytes, Client, Registry, State, TaskState, job::WriteResultError, prelude::*};
 
-use super::{Log, enqueue, flaky::Flaky, memory, server, settled, soon, start, told};
+use super::{Log, enqueue, flaky::Flaky, logged, memory, server, settled, soon, start};
 
 #[job(name = "image:resize", codec = "json", retention = "1h")]
 async fn resize(log: State<Log>, width: u32) -> JobResult {
@@ -43,21 +43,22 @@ async fn writes_too_late(ctx: &JobContext, log: State<Log>) -> JobResult {
 async fn a_job_goes_before_handlers_and_a_longer_pattern_before_a_shorter() {
     let broker = memory().await;
     let (builder, mut log) = server::<(resize,)>(&broker);
-    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel::<String>();
-    let say = |what: &'static str| {
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel::<String>();
+    let handler = |label: &'static str| {
         let sender = sender.clone();
         move |task: RawTask| {
             let sender = sender.clone();
             async move {
                 let (name, payload) = (task.name(), String::from_utf8_lossy(task.payload()));
                 let (ctx, trace) = (task.context(), task.header_value("trace").unwrap_or("none"));
-                sender.send(format!("{what} {name} {payload} {trace} {} {}", ctx.queue(), ctx.id()))?;
+                sender.send(format!("{label} {name} {payload} {trace} {} {}", ctx.queue(), ctx.id()))?;
                 ctx.write_result_raw(Bytes::from_static(b"seen")).await?;
                 JobResult::Ok(())
             }
         }
     };
-    let builder = builder.handle("image:", say("image")).handle("image:crop", say("crop")).handle("m", say("m"));
+    let builder =
+        builder.handle("image:", handler("image")).handle("image:crop", handler("crop")).handle("m", handler("m"));
     let running = start(builder).await;
     for (i, name) in ["image:resize", "image:crop", "image:resize:big", "mail"].into_iter().enumerate() {
         let task = RawTask::new(name, format!("{i}")).task_id(i.to_string()).header("trace", "t");
@@ -65,9 +66,9 @@ async fn a_job_goes_before_handlers_and_a_longer_pattern_before_a_shorter() {
         let done = settled(&broker, &running, &i.to_string(), TaskState::Completed).await;
         assert_eq!(done.result, (i > 0).then(|| Bytes::from_static(b"seen")));
     }
-    assert_eq!(told(&mut log).await, "typed 0");
+    assert_eq!(logged(&mut log).await, "typed 0");
     for expected in ["crop image:crop 1 t default 1", "image image:resize:big 2 t default 2", "m mail 3 t default 3"] {
-        assert_eq!(told(&mut said).await, expected);
+        assert_eq!(logged(&mut lines).await, expected);
     }
     // A task that fits no pattern is unknown as ever.
     enqueue(&broker, RawTask::new("video", "").task_id("v")).await;
@@ -101,7 +102,7 @@ async fn a_handler_alone_makes_a_server_and_may_fail_or_pass_its_task_on() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_large_is_told_to_the_job_that_wrote_or_returned_it() {
+async fn a_result_that_is_too_large_is_an_error_of_its_job() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
     let (builder, mut log) = server::<(writes_much,)>(&broker);
@@ -115,12 +116,12 @@ async fn a_result_that_is_too_large_is_told_to_the_job_that_wrote_or_returned_it
     let refused = settled(&broker, &running, "returned", TaskState::Archived).await;
     assert_eq!((refused.last_error.as_deref(), refused.retried), (Some(text), 0));
     writes_much::job((1 << 20) + 1).task_id("written").enqueue(&client).await.unwrap();
-    assert_eq!(told(&mut log).await, format!("true {text}"));
+    assert_eq!(logged(&mut log).await, format!("true {text}"));
     soon(running.shutdown()).await.unwrap();
 }
 
 #[tokio::test]
-async fn patterns_that_cannot_be_are_told_before_the_start() {
+async fn invalid_patterns_are_refused_before_the_start() {
     let broker = memory().await;
     let run = |_: RawTask| async {};
     for (patterns, expected) in [
@@ -158,6 +159,6 @@ async fn a_result_of_a_run_that_was_lost_is_refused_by_type() {
     let (builder, mut log) = server::<(writes_too_late,)>(&broker);
     let running = start(builder).await;
     writes_too_late::enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "true this run has ended: the task was taken over by another worker");
+    assert_eq!(logged(&mut log).await, "true this run has ended: the task was taken over by another worker");
     soon(running.shutdown()).await.unwrap();
 }

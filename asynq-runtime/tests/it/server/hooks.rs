@@ -16,7 +16,7 @@ use asynq_runtime::{
 };
 use tokio::sync::mpsc;
 
-use super::{Log, flaky::Flaky, leaves_with, memory, queue, server, settled, soon, start, told};
+use super::{Log, flaky::Flaky, leaves_with, logged, memory, queue, server, settled, soon, start};
 
 #[job]
 async fn ends(log: State<Log>, how: String) -> JobResult {
@@ -30,24 +30,24 @@ async fn ends(log: State<Log>, how: String) -> JobResult {
     }
 }
 
-fn line(what: &str, task: &FailedTask) -> String {
+fn line(label: &str, task: &FailedTask) -> String {
     let FailedTask { id, name, retried, max_retry, error, is_archived, .. } = task;
-    format!("{what} {id} {name} {retried}/{max_retry} {error} {is_archived}")
+    format!("{label} {id} {name} {retried}/{max_retry} {error} {is_archived}")
 }
 
 #[tokio::test]
-async fn failed_attempts_are_told_before_the_broker_knows_and_others_are_not() {
+async fn the_failure_hook_runs_before_the_broker_is_called_and_for_failures_alone() {
     let broker = memory().await;
     let (builder, _log) = server::<(ends,)>(&broker);
-    let (sender, mut said) = mpsc::unbounded_channel();
+    let (sender, mut received) = mpsc::unbounded_channel();
     let (errors, archives) = (sender.clone(), sender);
-    let tell = |what, sender: mpsc::UnboundedSender<String>| {
+    let hook = |label, sender: mpsc::UnboundedSender<String>| {
         move |task: FailedTask| {
-            let _ = sender.send(line(what, &task));
+            let _ = sender.send(line(label, &task));
             std::future::ready(())
         }
     };
-    let builder = builder.on_error(tell("error", errors)).on_archive(tell("archive", archives)).concurrency(1);
+    let builder = builder.on_error(hook("error", errors)).on_archive(hook("archive", archives)).concurrency(1);
     let running = start(builder).await;
     let client = running.client();
     for (how, retry) in [("well", 1), ("revoke", 1), ("snooze", 1), ("busy", 1), ("no", 1), ("never", 0)] {
@@ -55,7 +55,7 @@ async fn failed_attempts_are_told_before_the_broker_knows_and_others_are_not() {
     }
     settled(&broker, &running, "never", TaskState::Archived).await;
     let mut all = Vec::new();
-    while let Ok(line) = said.try_recv() {
+    while let Ok(line) = received.try_recv() {
         all.push(line);
     }
     assert_eq!(
@@ -66,7 +66,7 @@ async fn failed_attempts_are_told_before_the_broker_knows_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn what_is_not_a_failure_keeps_its_text_and_spends_and_counts_nothing() {
+async fn a_retry_that_is_not_a_failure_stores_its_text_and_counts_no_attempt() {
     let broker = memory().await;
     let (builder, _log) = server::<(ends,)>(&broker);
     let running = start(builder.is_failure(|error| error.to_string() != "throttled")).await;
@@ -113,7 +113,7 @@ async fn hooks_that_never_end_do_not_keep_a_server_from_leaving() {
         })
         .on_drain(|_| std::future::pending())
         .shutdown_timeout(SHUTDOWN);
-    leaves_while_told(&broker, builder, &mut begun).await;
+    leaves_while_hooks_run(&broker, builder, &mut begun).await;
 }
 
 /// The job's thread is blocked as well, so that the attempt does not notice that the server shuts down.
@@ -130,14 +130,18 @@ async fn a_hook_that_blocks_its_thread_takes_no_outcome_back() {
             std::future::ready(())
         })
         .shutdown_timeout(SHUTDOWN);
-    leaves_while_told(&broker, builder, &mut begun).await;
+    leaves_while_hooks_run(&broker, builder, &mut begun).await;
     drop(release);
 }
 
 const SHUTDOWN: Duration = Duration::from_millis(50);
 
 /// Shuts a server down while a hook runs for an attempt that has failed for the last time: its outcome counts.
-async fn leaves_while_told(broker: &Arc<dyn Broker>, builder: ServerBuilder, begun: &mut mpsc::UnboundedReceiver<()>) {
+async fn leaves_while_hooks_run(
+    broker: &Arc<dyn Broker>,
+    builder: ServerBuilder,
+    begun: &mut mpsc::UnboundedReceiver<()>,
+) {
     let running = start(builder).await;
     ends::job("no").task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
     assert_eq!(soon(begun.recv()).await, Some(()));
@@ -145,10 +149,10 @@ async fn leaves_while_told(broker: &Arc<dyn Broker>, builder: ServerBuilder, beg
 }
 
 #[tokio::test]
-async fn the_start_waits_for_its_hooks_and_the_drain_is_told() {
+async fn the_start_awaits_its_hooks_and_the_drain_runs_its_own() {
     let broker = memory().await;
     let (builder, mut log) = server::<(ends,)>(&broker);
-    let (sender, mut said) = mpsc::unbounded_channel();
+    let (sender, mut received) = mpsc::unbounded_channel();
     let last = sender.clone();
     let builder = builder
         .before_start(|client: Client| async move { ends::job("well").enqueue(&client).await.map(drop) })
@@ -158,10 +162,10 @@ async fn the_start_waits_for_its_hooks_and_the_drain_is_told() {
             let _ = last.send("drain");
         });
     let running = start(builder).await;
-    assert_eq!(soon(said.recv()).await, Some("before"));
-    assert_eq!(told(&mut log).await, "well");
+    assert_eq!(soon(received.recv()).await, Some("before"));
+    assert_eq!(logged(&mut log).await, "well");
     soon(running.shutdown()).await.unwrap();
-    assert_eq!(soon(said.recv()).await, Some("drain"));
+    assert_eq!(soon(received.recv()).await, Some("drain"));
 }
 
 #[tokio::test]
@@ -180,26 +184,26 @@ async fn a_hook_may_keep_the_server_from_starting() {
 }
 
 #[tokio::test]
-async fn the_health_of_the_broker_is_told_again_and_again() {
+async fn the_health_hook_runs_at_each_interval() {
     let inner = memory().await;
     let flaky = Flaky::new(inner);
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, _log) = server::<(ends,)>(&broker);
-    let (sender, mut said) = mpsc::unbounded_channel();
-    let told = Arc::new(AtomicU32::new(0));
-    let times = Arc::clone(&told);
+    let (sender, mut received) = mpsc::unbounded_channel();
+    let calls = Arc::new(AtomicU32::new(0));
+    let times = Arc::clone(&calls);
     let running = start(builder.health_check("5ms", move |result: Result<(), BrokerError>| {
         times.fetch_add(1, SeqCst);
         let _ = sender.send(result.is_ok());
     }))
     .await;
-    assert_eq!(soon(said.recv()).await, Some(true));
+    assert_eq!(soon(received.recv()).await, Some(true));
     flaky.refuse_pings.store(true, SeqCst);
-    soon(async { while said.recv().await == Some(true) {} }).await;
+    soon(async { while received.recv().await == Some(true) {} }).await;
     flaky.refuse_pings.store(false, SeqCst);
-    soon(async { while said.recv().await == Some(false) {} }).await;
+    soon(async { while received.recv().await == Some(false) {} }).await;
     soon(running.shutdown()).await.unwrap();
-    let at_the_end = told.load(SeqCst);
+    let at_the_end = calls.load(SeqCst);
     assert!(at_the_end >= 3);
     assert_eq!(Server::HEALTH_CHECK, Duration::from_secs(15));
 }

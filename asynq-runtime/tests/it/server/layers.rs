@@ -19,13 +19,13 @@ use asynq_runtime::{
 };
 use tower::{Layer, Service, layer::layer_fn};
 
-use super::{Log, enqueue, flaky::Flaky, ids, memory, server, settled, soon, start, told};
+use super::{Log, enqueue, flaky::Flaky, ids, logged, memory, server, settled, soon, start};
 
 #[job]
-async fn tells(ctx: &JobContext, log: State<Log>, what: String) -> JobResult<u8> {
+async fn logs(ctx: &JobContext, log: State<Log>, kind: String) -> JobResult<u8> {
     let seen = ctx.extension::<&'static str>().map(|seen| *seen).unwrap_or("nothing");
-    log.send(format!("job {what} {seen}"))?;
-    match what.as_str() {
+    log.send(format!("job {kind} {seen}"))?;
+    match kind.as_str() {
         "skip" => Err(JobError::skip_retry("no use")),
         _ => Ok(7),
     }
@@ -40,25 +40,25 @@ async fn hangs(log: State<Log>) -> JobResult {
 
 /// A layer that reports each request that enters and leaves it.
 #[derive(Clone)]
-struct Says {
+struct LogLayer {
     name: &'static str,
     log: Log,
 }
 
-struct Saying<S> {
+struct LogService<S> {
     inner: S,
-    says: Says,
+    layer: LogLayer,
 }
 
-impl<S> Layer<S> for Says {
-    type Service = Saying<S>;
+impl<S> Layer<S> for LogLayer {
+    type Service = LogService<S>;
 
-    fn layer(&self, inner: S) -> Saying<S> {
-        Saying { inner, says: self.clone() }
+    fn layer(&self, inner: S) -> LogService<S> {
+        LogService { inner, layer: self.clone() }
     }
 }
 
-impl<S> Service<JobRequest> for Saying<S>
+impl<S> Service<JobRequest> for LogService<S>
 where
     S: Service<JobRequest, Response = JobResponse>,
     S::Future: Send + 'static,
@@ -73,37 +73,37 @@ where
     }
 
     fn call(&mut self, request: JobRequest) -> Self::Future {
-        let Says { name, log } = self.says.clone();
+        let LogLayer { name, log } = self.layer.clone();
         let _ = log.send(format!("{name} in {}", request.name()));
         request.context().insert(name);
         let answer = self.inner.call(request);
         Box::pin(async move {
             let answer = answer.await.map_err(Into::into);
-            let said = match &answer {
+            let text = match &answer {
                 Ok(response) => format!("{:?}", response.result().map(Bytes::len)),
                 Err(error) => error.to_string(),
             };
-            let _ = log.send(format!("{name} out {said}"));
+            let _ = log.send(format!("{name} out {text}"));
             answer
         })
     }
 }
 
 #[tokio::test]
-async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_left() {
+async fn the_first_layer_is_the_outermost_and_the_job_finds_the_changes_of_the_last() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(tells,)>(&broker);
-    let (sender, mut said) = tokio::sync::mpsc::unbounded_channel();
-    let says = |name| Says { name, log: sender.clone() };
-    let running = start(builder.layer(says("outer")).layer(says("inner"))).await;
-    tells::job("a").task_id("a").retention("1h").enqueue(&running.client()).await.unwrap();
+    let (builder, mut log) = server::<(logs,)>(&broker);
+    let (sender, mut lines) = tokio::sync::mpsc::unbounded_channel();
+    let logging = |name| LogLayer { name, log: sender.clone() };
+    let running = start(builder.layer(logging("outer")).layer(logging("inner"))).await;
+    logs::job("a").task_id("a").retention("1h").enqueue(&running.client()).await.unwrap();
     settled(&broker, &running, "a", TaskState::Completed).await;
-    assert_eq!(told(&mut log).await, "job a inner");
-    for expected in ["outer in tells", "inner in tells", "inner out Some(2)", "outer out Some(2)"] {
-        assert_eq!(told(&mut said).await, expected);
+    assert_eq!(logged(&mut log).await, "job a inner");
+    for expected in ["outer in logs", "inner in logs", "inner out Some(2)", "outer out Some(2)"] {
+        assert_eq!(logged(&mut lines).await, expected);
     }
     // A policy passes the layers, and so does a task that no job or handler knows.
-    tells::job("skip").task_id("s").enqueue(&running.client()).await.unwrap();
+    logs::job("skip").task_id("s").enqueue(&running.client()).await.unwrap();
     let skipped = settled(&broker, &running, "s", TaskState::Archived).await;
     assert_eq!(skipped.last_error.as_deref(), Some("no use"));
     enqueue(&broker, RawTask::new("nobody's", "").task_id("u")).await;
@@ -114,7 +114,7 @@ async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_le
         "it was requeued"
     );
     let mut all = Vec::new();
-    while let Ok(line) = said.try_recv() {
+    while let Ok(line) = lines.try_recv() {
         all.push(line);
     }
     assert!(all.contains(&"outer out no use".to_owned()), "{all:?}");
@@ -124,13 +124,13 @@ async fn the_first_layer_is_the_outermost_and_the_job_finds_what_the_last_one_le
 }
 
 /// Returns a layer that refuses by an error, or answers itself.
-fn refuses(what: &'static str) -> impl Layer<JobService, Service = Refusing> + Send + 'static {
-    layer_fn(move |inner| Refusing { inner, what })
+fn refuses(kind: &'static str) -> impl Layer<JobService, Service = Refusing> + Send + 'static {
+    layer_fn(move |inner| Refusing { inner, kind })
 }
 
 struct Refusing {
     inner: JobService,
-    what: &'static str,
+    kind: &'static str,
 }
 
 impl Service<JobRequest> for Refusing {
@@ -143,7 +143,7 @@ impl Service<JobRequest> for Refusing {
     }
 
     fn call(&mut self, request: JobRequest) -> Self::Future {
-        match self.what {
+        match self.kind {
             "panic" => panic!("in a layer"),
             "done" => Box::pin(async { Ok(JobResponse::done()) }),
             "revoke" => Box::pin(async { Err(JobError::revoke("unwanted").into_error()) }),
@@ -155,7 +155,7 @@ impl Service<JobRequest> for Refusing {
 
 #[tokio::test]
 async fn a_layer_may_answer_itself_and_its_errors_and_panics_are_the_tasks() {
-    for (what, state, error) in [
+    for (kind, state, error) in [
         ("done", None, None),
         ("revoke", None, None),
         ("fail", Some(TaskState::Retry), Some("not today")),
@@ -163,16 +163,16 @@ async fn a_layer_may_answer_itself_and_its_errors_and_panics_are_the_tasks() {
         ("nothing", None, None),
     ] {
         let broker = memory().await;
-        let (builder, mut log) = server::<(tells,)>(&broker);
-        let running = start(builder.layer(refuses(what))).await;
+        let (builder, mut log) = server::<(logs,)>(&broker);
+        let running = start(builder.layer(refuses(kind))).await;
         let seen = running.signals().settled.count();
-        tells::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
+        logs::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
         soon(running.signals().settled.reached(seen + 1)).await;
         let task = super::task(&broker, "a").await;
-        assert_eq!(task.as_ref().map(|task| task.state), state, "{what}");
+        assert_eq!(task.as_ref().map(|task| task.state), state, "{kind}");
         let text = task.and_then(|task| task.last_error).unwrap_or_default();
-        assert!(error.is_none_or(|error| text.contains(error)), "{what}: {text}");
-        assert_eq!(log.try_recv().is_ok(), what == "nothing", "{what}");
+        assert!(error.is_none_or(|error| text.contains(error)), "{kind}: {text}");
+        assert_eq!(log.try_recv().is_ok(), kind == "nothing", "{kind}");
         soon(running.shutdown()).await.unwrap();
     }
 }
@@ -183,7 +183,7 @@ async fn a_layers_timeout_ends_the_job() {
     let (builder, mut log) = server::<(hangs,)>(&broker);
     let running = start(builder.layer(tower::timeout::TimeoutLayer::new(Duration::from_millis(20)))).await;
     hangs::job().task_id("a").retry(0).enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "started");
+    assert_eq!(logged(&mut log).await, "started");
     let task = settled(&broker, &running, "a", TaskState::Archived).await;
     assert_eq!(task.last_error.as_deref(), Some("request timed out"));
     soon(running.shutdown()).await.unwrap();
@@ -191,20 +191,20 @@ async fn a_layers_timeout_ends_the_job() {
 
 /// A service that is ready for as many calls as the test has said.
 #[derive(Default)]
-struct Door {
+struct ReadyGate {
     open: AtomicU32,
-    asked: AtomicBool,
+    polled: AtomicBool,
     waiting: std::sync::Mutex<Option<Waker>>,
 }
 
-impl Door {
+impl ReadyGate {
     fn open(&self, times: u32) {
         self.open.fetch_add(times, SeqCst);
         self.waiting.lock().unwrap().take().map(Waker::wake).unwrap_or_default();
     }
 }
 
-struct Guarded(Arc<Door>, JobService);
+struct Guarded(Arc<ReadyGate>, JobService);
 
 impl Service<JobRequest> for Guarded {
     type Response = JobResponse;
@@ -213,7 +213,7 @@ impl Service<JobRequest> for Guarded {
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         *self.0.waiting.lock().unwrap() = Some(cx.waker().clone());
-        self.0.asked.store(true, SeqCst);
+        self.0.polled.store(true, SeqCst);
         if self.0.open.load(SeqCst) > 0 { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
@@ -227,24 +227,24 @@ impl Service<JobRequest> for Guarded {
 async fn while_layers_are_not_ready_nothing_is_fetched_and_nothing_is_lost() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
-    let jobs = (0..5).map(|i| tells::job(i.to_string()).task_id(i.to_string()));
+    let jobs = (0..5).map(|i| logs::job(i.to_string()).task_id(i.to_string()));
     client.enqueue_many(jobs).await.unwrap();
-    let (builder, mut log) = server::<(tells,)>(&broker);
-    let door = Arc::new(Door::default());
-    let guard = Arc::clone(&door);
+    let (builder, mut log) = server::<(logs,)>(&broker);
+    let gate = Arc::new(ReadyGate::default());
+    let guard = Arc::clone(&gate);
     let running = start(builder.layer(layer_fn(move |inner| Guarded(Arc::clone(&guard), inner)))).await;
     soon(running.signals().beat.reached(1)).await;
     for (open, first) in [(2, 0), (1, 2)] {
-        door.open(open);
+        gate.open(open);
         for i in first..first + open {
-            assert_eq!(told(&mut log).await, format!("job {i} nothing"));
+            assert_eq!(logged(&mut log).await, format!("job {i} nothing"));
         }
         soon(running.signals().settled.reached(u64::from(first + open))).await;
         let waiting: Vec<String> = (first + open..5).map(|i| i.to_string()).collect();
         assert_eq!(ids(&broker, TaskState::Pending).await, waiting);
         assert_eq!(ids(&broker, TaskState::Active).await, [""; 0]);
     }
-    assert!(door.asked.load(SeqCst));
+    assert!(gate.polled.load(SeqCst));
     // The server shuts down although the layers never become ready.
     soon(running.shutdown()).await.unwrap();
     assert_eq!(ids(&broker, TaskState::Pending).await, ["3", "4"]);
@@ -254,33 +254,33 @@ async fn while_layers_are_not_ready_nothing_is_fetched_and_nothing_is_lost() {
 async fn towers_rate_limit_spaces_the_starts() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
-    client.enqueue_many((0..6).map(|i| tells::job(i.to_string()))).await.unwrap();
-    let (builder, mut log) = server::<(tells,)>(&broker);
+    client.enqueue_many((0..6).map(|i| logs::job(i.to_string()))).await.unwrap();
+    let (builder, mut log) = server::<(logs,)>(&broker);
     let every = Duration::from_millis(60);
     let since = std::time::Instant::now();
     let running = start(builder.layer(tower::limit::RateLimitLayer::new(2, every))).await;
     for i in 0..6 {
-        assert_eq!(told(&mut log).await, format!("job {i} nothing"));
+        assert_eq!(logged(&mut log).await, format!("job {i} nothing"));
     }
     assert!(since.elapsed() >= 2 * every, "{:?}", since.elapsed());
     soon(running.shutdown()).await.unwrap();
 }
 
 #[tokio::test]
-async fn tasks_that_the_layers_were_not_asked_about_go_back_in_order() {
+async fn tasks_that_did_not_reach_the_layers_are_requeued_in_order() {
     let inner = memory().await;
-    let jobs = (0..5).map(|i| tells::job(i.to_string()).task_id(i.to_string()));
+    let jobs = (0..5).map(|i| logs::job(i.to_string()).task_id(i.to_string()));
     Client::new(inner.clone()).enqueue_many(jobs).await.unwrap();
     // As after a lost answer, the broker gives more tasks than were asked for.
     let flaky = Flaky::new(inner.clone());
     flaky.generous.store(1, SeqCst);
     let broker: Arc<dyn Broker> = flaky;
-    let (builder, mut log) = server::<(tells,)>(&broker);
-    let door = Arc::new(Door::default());
-    let guard = Arc::clone(&door);
+    let (builder, mut log) = server::<(logs,)>(&broker);
+    let gate = Arc::new(ReadyGate::default());
+    let guard = Arc::clone(&gate);
     let running = start(builder.layer(layer_fn(move |inner| Guarded(Arc::clone(&guard), inner)))).await;
-    door.open(1);
-    assert_eq!(told(&mut log).await, "job 0 nothing");
+    gate.open(1);
+    assert_eq!(logged(&mut log).await, "job 0 nothing");
     soon(running.signals().settled.reached(3)).await;
     assert_eq!(ids(&inner, TaskState::Pending).await, ["1", "2", "3", "4"]);
     soon(running.shutdown()).await.unwrap();
@@ -294,13 +294,13 @@ async fn layers_that_are_always_ready_are_trusted_with_batches() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();
     let client = Client::new(broker.clone());
-    client.enqueue_many((0..TASKS).map(|i| tells::job(i.to_string()))).await.unwrap();
-    let (builder, mut log) = server::<(tells,)>(&broker);
+    client.enqueue_many((0..TASKS).map(|i| logs::job(i.to_string()))).await.unwrap();
+    let (builder, mut log) = server::<(logs,)>(&broker);
     // There are as many slots as tasks, so that a batch does not depend on when earlier jobs end.
     let running = start(builder.concurrency(TASKS as usize).layer(refuses("nothing"))).await;
     let mut seen: Vec<u32> = Vec::new();
     for _ in 0..TASKS {
-        seen.push(told(&mut log).await.split(' ').nth(1).unwrap().parse().unwrap());
+        seen.push(logged(&mut log).await.split(' ').nth(1).unwrap().parse().unwrap());
     }
     seen.sort_unstable();
     assert_eq!(seen, (0..TASKS).collect::<Vec<_>>(), "each once");
@@ -311,22 +311,22 @@ async fn layers_that_are_always_ready_are_trusted_with_batches() {
 }
 
 #[tokio::test]
-async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() {
+async fn tasks_that_trusted_layers_do_not_take_are_requeued_in_order_and_trust_is_lost() {
     let inner = memory().await;
     let flaky = Flaky::new(inner.clone());
     let broker: Arc<dyn Broker> = flaky.clone();
     let name = |i: u32| format!("{i:03}");
-    Client::new(inner.clone()).enqueue_many((0..120).map(|i| tells::job(name(i)).task_id(name(i)))).await.unwrap();
-    let (builder, mut log) = server::<(tells,)>(&broker);
-    let door = Arc::new(Door::default());
-    let guard = Arc::clone(&door);
+    Client::new(inner.clone()).enqueue_many((0..120).map(|i| logs::job(name(i)).task_id(name(i)))).await.unwrap();
+    let (builder, mut log) = server::<(logs,)>(&broker);
+    let gate = Arc::new(ReadyGate::default());
+    let guard = Arc::clone(&gate);
     // The layers stop in the middle of a batch: 64 one by one, then 1, 2, 4, 8 and one of the next 16.
-    door.open(80);
+    gate.open(80);
     let layer = layer_fn(move |inner| Guarded(Arc::clone(&guard), inner));
     // There are more slots than tasks that start: a busy machine must not cut the batches elsewhere.
     let running = start(builder.concurrency(128).layer(layer)).await;
     for _ in 0..80 {
-        told(&mut log).await;
+        logged(&mut log).await;
     }
     let all_but = |n: u32| (n..120).map(name).collect::<Vec<_>>();
     let has_settled = |n: usize| flaky.settled.lock().unwrap().len() >= n;
@@ -341,9 +341,9 @@ async fn what_trusted_layers_do_not_take_goes_back_in_order_and_trust_is_lost() 
     let before = requeued();
     assert!(before > 0, "a batch was cut");
     // Tasks are taken one by one again: no task is taken that is not started.
-    door.open(3);
+    gate.open(3);
     for _ in 0..3 {
-        told(&mut log).await;
+        logged(&mut log).await;
     }
     soon(running.shutdown()).await.unwrap();
     assert_eq!(ids(&inner, TaskState::Pending).await, all_but(83));

@@ -9,7 +9,7 @@ use asynq_runtime::{
     task::{Extra, TaskMessage, UniqueUntil},
 };
 
-use super::{Log, flaky::Flaky, flaky::down, id, leaves_with, memory, queue, server, settled, soon, start, told};
+use super::{Log, flaky::Flaky, flaky::down, id, leaves_with, logged, memory, queue, server, settled, soon, start};
 
 #[job(codec = "json")]
 async fn runs(log: State<Log>) -> JobResult {
@@ -72,7 +72,7 @@ async fn a_task_that_has_expired_is_not_started_but_archived_with_the_time() {
     assert!(text.starts_with("expired: not started by 20") && text.ends_with('Z'), "{text}");
     assert_eq!(archived.retried, 0);
     enqueue(&broker, "runs", "soon", Extra { expires_ms: Some(at + 60_000), ..Extra::default() }).await;
-    assert_eq!(told(&mut log).await, "ran");
+    assert_eq!(logged(&mut log).await, "ran");
     soon(running.shutdown()).await.unwrap();
     assert!(log.try_recv().is_err());
 }
@@ -83,12 +83,12 @@ async fn the_lock_of_a_task_that_is_unique_until_its_start_is_free_before_it_run
     let (builder, mut log) = server::<(runs,)>(&broker);
     let running = start(builder).await;
     enqueue(&broker, "runs", "a", until_start()).await;
-    assert_eq!(told(&mut log).await, "ran");
+    assert_eq!(logged(&mut log).await, "ran");
     assert_eq!(*flaky.freed.lock().unwrap(), ["asynq:{default}:unique:runs:1"]);
     soon(running.signals().settled.reached(1)).await;
     // Other tasks keep their locks.
     enqueue(&broker, "runs", "b", Extra::default()).await;
-    assert_eq!(told(&mut log).await, "ran");
+    assert_eq!(logged(&mut log).await, "ran");
     assert_eq!(flaky.freed.lock().unwrap().len(), 1);
     soon(running.shutdown()).await.unwrap();
 }
@@ -110,7 +110,7 @@ async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
         enqueue(&broker, "runs", "a", until_start()).await;
         if runs_at_once {
             // The task is requeued and taken again, and the second try frees the lock.
-            assert_eq!(told(&mut log).await, "ran", "{answer:?}");
+            assert_eq!(logged(&mut log).await, "ran", "{answer:?}");
             assert_eq!(flaky.freed.lock().unwrap().len(), 2);
         } else {
             let deferred = settled(&broker, &running, "a", TaskState::Retry).await;
@@ -128,7 +128,7 @@ async fn locks_that_last_as_long_as_their_runs_are_extended_with_the_leases() {
     let (builder, mut log) = server::<(hangs,)>(&broker);
     let running = start(builder.shutdown_timeout(SHUTDOWN)).await;
     enqueue(&broker, "hangs", "a", Extra { unique_extend: true, ..Extra::default() }).await;
-    assert_eq!(told(&mut log).await, "ran");
+    assert_eq!(logged(&mut log).await, "ran");
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 2)).await;
     assert!(flaky.extended.lock().unwrap().iter().all(|key| key == "asynq:{default}:unique:runs:1"));

@@ -8,7 +8,7 @@ use asynq_runtime::{
     prelude::*,
 };
 
-use super::{Log, enqueue, ids, memory, queue, server, settled, soon, start, task, told};
+use super::{Log, enqueue, ids, logged, memory, queue, server, settled, soon, start, task};
 
 #[job]
 async fn neighbour(log: State<Log>) -> JobResult {
@@ -73,7 +73,7 @@ async fn errors_and_back_offs_that_misbehave_are_failures_like_any_other() {
     neighbour::enqueue(&client).await.unwrap();
     let (builder, mut log) = server::<(unspeakable, circular, hasty, neighbour)>(&broker);
     let running = start(builder.backoff(|_, _, _| panic!("no idea either"))).await;
-    assert_eq!(told(&mut log).await, "neighbour");
+    assert_eq!(logged(&mut log).await, "neighbour");
     for (id, expected) in [("unspeakable", "no words"), ("circular", "round and round"), ("hasty", "no")] {
         let task = settled(&broker, &running, id, TaskState::Retry).await;
         // A backtrace may follow, where the environment asks for one.
@@ -108,7 +108,7 @@ async fn json_that_is_a_trap_is_archived_and_the_next_task_runs() {
     enqueue(&broker, RawTask::new("read", "[1, 2]")).await;
     let (builder, mut log) = server::<(read,)>(&broker);
     let running = start(builder).await;
-    assert_eq!(told(&mut log).await, "[1, 2]");
+    assert_eq!(logged(&mut log).await, "[1, 2]");
     for (id, payload) in traps {
         let task = settled(&broker, &running, id, TaskState::Archived).await;
         let error = task.last_error.unwrap();
@@ -131,20 +131,20 @@ async fn meddle(ctx: &JobContext, client: State<Client>, log: State<Log>) -> Job
 }
 
 #[tokio::test]
-async fn a_job_may_pause_its_queue_cancel_itself_and_not_delete_what_it_runs_in() {
+async fn a_job_may_pause_its_queue_and_cancel_itself_but_not_delete_its_queue() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
     let (builder, mut log) = server::<(meddle, neighbour)>(&broker);
     let running = start(builder.concurrency(1).state(client.clone())).await;
     soon(running.signals().subscribed.reached(1)).await;
     meddle::job().task_id("m").enqueue(&client).await.unwrap();
-    assert_eq!(told(&mut log).await, "refused");
+    assert_eq!(logged(&mut log).await, "refused");
     let task = settled(&broker, &running, "m", TaskState::Archived).await;
     assert_eq!(task.last_error.as_deref(), Some("context canceled"));
     neighbour::enqueue(&client).await.unwrap();
     assert!(broker.queue_stats(&queue("default")).await.unwrap().paused);
     client.inspector().resume("default").await.unwrap();
-    assert_eq!(told(&mut log).await, "neighbour");
+    assert_eq!(logged(&mut log).await, "neighbour");
 }
 
 /// Closes the broker of its own server.
@@ -162,7 +162,7 @@ async fn a_job_that_closes_the_broker_does_not_keep_the_server_from_leaving() {
     close::enqueue(&client).await.unwrap();
     let (builder, mut log) = server::<(close,)>(&broker);
     let running = start(builder.state(client).shutdown_timeout("1s")).await;
-    assert_eq!(told(&mut log).await, "closed");
+    assert_eq!(logged(&mut log).await, "closed");
     let _ = soon(running.shutdown()).await;
 }
 
@@ -186,7 +186,7 @@ async fn jobs_that_enqueue_themselves_run_to_the_last() {
     let running = start(builder.state(client.clone())).await;
     beget::enqueue(&client, 9_u32).await.unwrap();
     for _ in 0..(1 << 10) - 1 {
-        told(&mut log).await;
+        logged(&mut log).await;
     }
     soon(running.shutdown()).await.unwrap();
     assert!(log.try_recv().is_err());
@@ -202,7 +202,7 @@ async fn settings_at_their_ends_work_or_say_why_not() {
     let (builder, mut log) = one();
     let builder = builder.concurrency(65_536).queue("default", u32::MAX).queue("low", u32::MAX - 1).queue("lower", 1);
     let running = start(builder).await;
-    assert_eq!(told(&mut log).await, "neighbour");
+    assert_eq!(logged(&mut log).await, "neighbour");
     soon(running.shutdown()).await.unwrap();
     assert!(task(&broker, "n").await.is_none());
 
@@ -211,6 +211,6 @@ async fn settings_at_their_ends_work_or_say_why_not() {
     let (builder, mut log) = one();
     let server = builder.queue("default", 1).queue("default", 3).concurrency(0).build().await.unwrap();
     let running = server.start().await.unwrap();
-    assert_eq!(told(&mut log).await, "neighbour");
+    assert_eq!(logged(&mut log).await, "neighbour");
     soon(running.shutdown()).await.unwrap();
 }

@@ -72,7 +72,7 @@ pub(crate) async fn start(builder: ServerBuilder) -> Running {
     builder.build().await.unwrap().start().await.unwrap()
 }
 
-pub(crate) async fn told(log: &mut mpsc::UnboundedReceiver<String>) -> String {
+pub(crate) async fn logged(log: &mut mpsc::UnboundedReceiver<String>) -> String {
     soon(log.recv()).await.unwrap()
 }
 

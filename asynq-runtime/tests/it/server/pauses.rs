@@ -44,7 +44,7 @@ fn delay(action: &Action) -> Duration {
 #[tokio::test]
 async fn a_fetcher_that_is_woken_for_nothing_again_and_again_pauses() {
     let flaky = Flaky::new(memory().await);
-    flaky.false_alarms.store(true, SeqCst);
+    flaky.spurious_wakeups.store(true, SeqCst);
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, _log) = server::<(fails,)>(&broker);
     let _running = start(builder).await;

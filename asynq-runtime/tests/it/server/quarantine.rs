@@ -13,7 +13,7 @@ use asynq_runtime::{
     task::ServerInfo,
 };
 
-use super::{Log, flaky::Flaky, ids, queue, server, settled, soon, start, task, told};
+use super::{Log, flaky::Flaky, ids, logged, queue, server, settled, soon, start, task};
 use crate::sqlite::with_clock;
 
 type Gate = Arc<tokio::sync::Semaphore>;
@@ -54,18 +54,18 @@ async fn quarantined_tasks_run_one_at_a_time_beside_innocents_while_the_others_a
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let (builder, mut log) = server::<(waits,)>(&broker);
     let running = start(builder.state(gate.clone())).await;
-    assert_eq!(told(&mut log).await, "a started with 2");
+    assert_eq!(logged(&mut log).await, "a started with 2");
     // If a worker died now, it would take no other task down: it does not have the others.
     assert_eq!(ids(&broker, TaskState::Active).await, ["a"]);
     assert_eq!(ids(&broker, TaskState::Pending).await, ["b", "c"]);
     // A task without crashes passes them.
     waits::job().task_id("innocent").enqueue(&client).await.unwrap();
-    assert_eq!(told(&mut log).await, "innocent started with 0");
+    assert_eq!(logged(&mut log).await, "innocent started with 0");
     assert_eq!(running.running(), 2);
     gate.add_permits(2);
-    assert_eq!(told(&mut log).await, "b started with 2");
+    assert_eq!(logged(&mut log).await, "b started with 2");
     gate.add_permits(1);
-    assert_eq!(told(&mut log).await, "c started with 2");
+    assert_eq!(logged(&mut log).await, "c started with 2");
     gate.add_permits(1);
     soon(running.signals().settled.reached(4)).await;
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
@@ -104,7 +104,7 @@ async fn after_one_crash_everything_that_was_in_flight_runs_again_at_once() {
     let running = start(builder.concurrency(40).state(gate.clone())).await;
     // No job ends before all have started.
     for _ in 0..40 {
-        assert!(told(&mut log).await.ends_with("started with 1"));
+        assert!(logged(&mut log).await.ends_with("started with 1"));
     }
     assert_eq!(running.running(), 40);
     gate.add_permits(40);
@@ -128,7 +128,7 @@ async fn a_task_that_worker_after_worker_died_of_is_archived_without_running() {
     assert_eq!(poison.retried, 0);
     let touchy = settled(&broker, &running, "touchy", TaskState::Archived).await;
     assert_eq!(touchy.last_error.as_deref(), Some("worker died 1 times while this ran"));
-    assert_eq!(told(&mut log).await, "tough started with 1");
+    assert_eq!(logged(&mut log).await, "tough started with 1");
     soon(running.signals().settled.reached(3)).await;
     assert!(task(&broker, "tough").await.is_none());
     assert!(log.try_recv().is_err());

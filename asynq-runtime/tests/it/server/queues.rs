@@ -9,7 +9,7 @@ use std::{
 use asynq_runtime::{Client, State, TaskState, broker::Broker, prelude::*, server::ServerBuilder};
 use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
-use super::{flaky::Flaky, id, memory, queue, server, soon, start, told};
+use super::{flaky::Flaky, id, logged, memory, queue, server, soon, start};
 
 type Gate = Arc<Semaphore>;
 
@@ -30,7 +30,7 @@ async fn quick(log: State<super::Log>) -> JobResult {
 async fn started(log: &mut UnboundedReceiver<String>, n: usize) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
     for _ in 0..n {
-        *counts.entry(told(log).await).or_default() += 1;
+        *counts.entry(logged(log).await).or_default() += 1;
     }
     counts
 }
@@ -44,7 +44,7 @@ fn counts<const N: usize>(counts: [(&str, usize); N]) -> BTreeMap<String, usize>
     counts.into_iter().map(|(queue, n)| (queue.to_owned(), n)).collect()
 }
 
-async fn limited(tell: impl Fn(ServerBuilder) -> ServerBuilder) {
+async fn limited(configure: impl Fn(ServerBuilder) -> ServerBuilder) {
     let broker = memory().await;
     let client = Client::new(broker.clone());
     for name in ["narrow", "wide"] {
@@ -52,7 +52,7 @@ async fn limited(tell: impl Fn(ServerBuilder) -> ServerBuilder) {
     }
     let (builder, mut log) = server::<(waits,)>(&broker);
     let gate = Gate::new(Semaphore::new(0));
-    let builder = tell(builder.state(gate.clone()).concurrency(10).queue_concurrency("narrow", 2));
+    let builder = configure(builder.state(gate.clone()).concurrency(10).queue_concurrency("narrow", 2));
     let running = start(builder).await;
     assert_eq!(started(&mut log, 10).await, counts([("narrow", 2), ("wide", 8)]));
     // All slots of the server are taken by now: each job that ends makes room for one of its queue or of the wide one.
@@ -80,23 +80,23 @@ async fn a_full_queue_does_not_keep_the_server_busy_and_goes_on_when_it_has_room
     let gate = Gate::new(Semaphore::new(0));
     let builder = builder.state(gate.clone()).queue("narrow", 1).queue("wide", 1).queue_concurrency("narrow", 1);
     let running = start(builder).await;
-    assert_eq!(told(&mut log).await, "narrow");
+    assert_eq!(logged(&mut log).await, "narrow");
     // A task of a queue that is not full is still noticed at once.
     enqueue(&client, "wide", 1).await;
-    assert_eq!(told(&mut log).await, "wide");
+    assert_eq!(logged(&mut log).await, "wide");
     assert_eq!(running.running(), 2);
     let before = running.signals().fetched.count();
     gate.add_permits(2);
-    assert_eq!(told(&mut log).await, "narrow");
+    assert_eq!(logged(&mut log).await, "narrow");
     gate.add_permits(1);
-    assert_eq!(told(&mut log).await, "narrow");
+    assert_eq!(logged(&mut log).await, "narrow");
     assert_eq!(running.signals().fetched.count(), before + 2);
     gate.add_permits(9);
     soon(running.shutdown()).await.unwrap();
 }
 
 #[tokio::test]
-async fn what_comes_beyond_the_limit_goes_back() {
+async fn tasks_beyond_the_limit_are_requeued() {
     let inner = memory().await;
     let client = Client::new(inner.clone());
     let ids = |range: std::ops::Range<usize>| range.map(|i| i.to_string()).collect::<Vec<_>>();
@@ -108,7 +108,7 @@ async fn what_comes_beyond_the_limit_goes_back() {
     let (builder, mut log) = server::<(waits,)>(&broker);
     let gate = Gate::new(Semaphore::new(0));
     let running = start(builder.state(gate.clone()).queue("default", 1).queue_concurrency("default", 1)).await;
-    assert_eq!(told(&mut log).await, "default");
+    assert_eq!(logged(&mut log).await, "default");
     soon(running.signals().settled.reached(2)).await;
     assert_eq!(super::ids(&inner, TaskState::Pending).await, ids(1..4));
     assert_eq!(running.running(), 1);
@@ -133,7 +133,7 @@ async fn queues_of_a_pattern_are_served_when_they_appear_and_until_they_are_dele
     assert_eq!(elsewhere.pending, 3);
     // A task that is due later counts too: the forwarder knows the new queues.
     waits::job().queue("tenant:d").process_in(Duration::from_millis(50)).enqueue(&client).await.unwrap();
-    assert_eq!(told(&mut log).await, "tenant:d");
+    assert_eq!(logged(&mut log).await, "tenant:d");
     soon(running.shutdown()).await.unwrap();
     assert_eq!(broker.servers().await.unwrap(), []);
 }
@@ -150,7 +150,7 @@ async fn of_hundreds_of_queues_the_few_with_work_are_found() {
     let running = start(builder.state(gate).queue("tenant:*", 1).concurrency(3)).await;
     assert_eq!(started(&mut log, 300).await, names.iter().map(|name| (name.clone(), 1)).collect());
     enqueue(&client, "tenant:299", 1).await;
-    assert_eq!(told(&mut log).await, "tenant:299");
+    assert_eq!(logged(&mut log).await, "tenant:299");
     soon(running.shutdown()).await.unwrap();
 }
 
@@ -160,7 +160,7 @@ async fn fails() -> JobResult {
 }
 
 #[tokio::test]
-async fn an_archive_keeps_as_many_as_it_was_told_and_says_what_it_drops() {
+async fn an_archive_keeps_as_many_as_configured_and_reports_those_it_drops() {
     let broker = memory().await;
     let client = Client::new(broker.clone());
     for name in ["small", "tenant:a", "large"] {
@@ -202,17 +202,17 @@ async fn a_server_of_some_jobs_serves_their_queues_and_leaves_the_rest_to_others
     let running = server.start().await.unwrap();
     waits::job().task_id("w").enqueue(&client).await.unwrap();
     quick::enqueue(&client).await.unwrap();
-    assert_eq!(told(&mut log).await, "quick");
+    assert_eq!(logged(&mut log).await, "quick");
     soon(running.shutdown()).await.unwrap();
     let left = broker.task(&queue("default"), &id("w")).await.unwrap().unwrap();
     assert_eq!(left.state, TaskState::Pending);
 }
 
 #[tokio::test]
-async fn what_a_server_cannot_do_is_told_before_it_starts() {
-    let build = |tell: fn(ServerBuilder) -> ServerBuilder| async move {
+async fn impossible_settings_are_refused_before_the_start() {
+    let build = |configure: fn(ServerBuilder) -> ServerBuilder| async move {
         let (builder, _log) = server::<(quick,)>(&memory().await);
-        tell(builder).build().await.unwrap_err().to_string()
+        configure(builder).build().await.unwrap_err().to_string()
     };
     for (error, expected) in [
         (build(|b| b.queue("tenant:**", 1)).await, "one `*` stands for any text already"),

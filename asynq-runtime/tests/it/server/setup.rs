@@ -10,7 +10,7 @@ use asynq_runtime::{
 };
 use tokio::sync::oneshot;
 
-use super::{Log, memory, server, soon, start, told};
+use super::{Log, logged, memory, server, soon, start};
 
 struct Mailer;
 
@@ -30,7 +30,7 @@ async fn refusal(builder: asynq_runtime::server::ServerBuilder) -> String {
 }
 
 #[tokio::test]
-async fn a_server_refuses_what_cannot_be_served() {
+async fn a_server_refuses_invalid_settings() {
     let broker = memory().await;
     let fresh = || Server::builder("x").broker(Arc::clone(&broker));
     let text = refusal(fresh().registry(Registry::only::<()>().unwrap())).await;
@@ -50,18 +50,18 @@ async fn a_server_refuses_what_cannot_be_served() {
 }
 
 #[tokio::test]
-async fn a_server_that_was_told_no_queues_serves_those_of_its_jobs() {
+async fn a_server_without_configured_queues_serves_those_of_its_jobs() {
     let broker = memory().await;
     let (builder, _log) = server::<(named, needs_mailer)>(&broker);
     let server = builder.state(Mailer).build().await.unwrap();
     assert_eq!(server.queues().collect::<Vec<_>>(), [("default", 1), ("mail", 1)]);
     let running = server.start().await.unwrap();
     soon(running.signals().beat.reached(1)).await;
-    let shown = broker.servers().await.unwrap().remove(0).info;
-    let queues: Vec<_> = shown.queues.iter().map(|q| (q.queue.as_deref().unwrap(), q.weight)).collect();
+    let info = broker.servers().await.unwrap().remove(0).info;
+    let queues: Vec<_> = info.queues.iter().map(|q| (q.queue.as_deref().unwrap(), q.weight)).collect();
     assert_eq!(queues, [("default", Some(1)), ("mail", Some(1))]);
-    assert_eq!((shown.concurrency, shown.status.as_str()), (4, "active"));
-    assert_eq!(shown.rust_version, env!("CARGO_PKG_VERSION"));
+    assert_eq!((info.concurrency, info.status.as_str()), (4, "active"));
+    assert_eq!(info.rust_version, env!("CARGO_PKG_VERSION"));
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn by_strict_priority_the_first_queue_is_emptied_first() {
     let _running = start(builder).await;
     for queue in ["high", "mid", "low"] {
         for _ in 0..5 {
-            assert_eq!(told(&mut log).await, queue);
+            assert_eq!(logged(&mut log).await, queue);
         }
     }
 }
@@ -94,12 +94,12 @@ async fn by_weight_every_queue_gets_its_share() {
     let _running = start(builder.queues([("many", 3), ("few", 1)])).await;
     let mut few = 0;
     for _ in 0..400 {
-        few += u32::from(told(&mut log).await == "few");
+        few += u32::from(logged(&mut log).await == "few");
     }
     // The average is 100 of 400; the bounds are five standard deviations.
     assert!((57..=143).contains(&few), "{few}");
     for _ in 0..400 {
-        told(&mut log).await;
+        logged(&mut log).await;
     }
 }
 
@@ -116,11 +116,11 @@ impl Service for Beside {
 
     fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
         Box::pin(async move {
-            let Self(told, outcome) = *self;
+            let Self(sender, outcome) = *self;
             named::enqueue(cx.client(), "from the service").await?;
             outcome?;
             cx.stopping().await;
-            told.map(|told| told.send("stopped"));
+            sender.map(|sender| sender.send("stopped"));
             Ok(())
         })
     }
@@ -132,7 +132,7 @@ async fn a_service_lives_as_long_as_the_server() {
     let (builder, mut log) = server::<(named,)>(&broker);
     let (sender, receiver) = oneshot::channel();
     let running = start(builder.service(Beside(Some(sender), Ok(())))).await;
-    assert_eq!(told(&mut log).await, "from the service");
+    assert_eq!(logged(&mut log).await, "from the service");
     soon(running.shutdown()).await.unwrap();
     assert_eq!(soon(receiver).await, Ok("stopped"));
 }
@@ -148,7 +148,7 @@ async fn a_service_that_fails_ends_the_server_with_its_error() {
 }
 
 #[tokio::test]
-async fn the_failure_of_a_service_is_told_to_everybody_who_waits_for_the_server() {
+async fn every_waiter_for_the_server_receives_the_failure_of_a_service() {
     let broker = memory().await;
     let (builder, _log) = server::<(named,)>(&broker);
     let running = start(builder.service(Beside(None, Err(InUse)))).await;

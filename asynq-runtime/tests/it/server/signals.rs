@@ -60,9 +60,9 @@ pub(crate) async fn blocked_worker(shutdown_timeout: &str) {
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(async {
-            for (state, what) in [(TaskState::Active, "active"), (TaskState::Pending, "requeued")] {
+            for (state, label) in [(TaskState::Active, "active"), (TaskState::Pending, "requeued")] {
                 let there = async || Some(ids(&broker, state).await).filter(|ids| !ids.is_empty());
-                println!("{what} {:?}", eventually(what, there).await);
+                println!("{label} {:?}", eventually(label, there).await);
             }
         });
     });
@@ -76,9 +76,9 @@ mod timing {
     #[test]
     fn a_signal_is_followed_though_a_job_blocks_the_runtime() {
         let mut worker = Program::start("blocked_worker", "50ms");
-        worker.says("active [\"b\"]");
+        worker.prints("active [\"b\"]");
         worker.signal("-TERM");
-        worker.says("requeued [\"b\"]");
+        worker.prints("requeued [\"b\"]");
         assert!(worker.is_running(), "the job blocks the program's own thread");
     }
 }
@@ -86,7 +86,7 @@ mod timing {
 #[test]
 fn a_second_term_leaves_at_once_though_a_job_blocks_the_runtime() {
     let mut worker = Program::start("blocked_worker", "1h");
-    worker.says("started");
+    worker.prints("started");
     worker.signal("-TERM");
     // A signal that comes before the first was read counts as the same signal.
     eventually_blocking("the second one is heard", || {
@@ -98,7 +98,7 @@ fn a_second_term_leaves_at_once_though_a_job_blocks_the_runtime() {
 
 fn start(shutdown_timeout: &str) -> Program {
     let mut worker = Program::start("worker", shutdown_timeout);
-    worker.says("started");
+    worker.prints("started");
     worker
 }
 
@@ -136,7 +136,7 @@ fn term_and_int_drain_and_requeue() {
 fn tstp_stops_fetching_and_the_worker_lives_on() {
     let mut worker = start(SHUTDOWN.0);
     worker.signal("-TSTP");
-    worker.says("status stopped");
+    worker.prints("status stopped");
     assert!(worker.is_running());
     leaves(&mut worker, "-TERM");
 }
@@ -145,7 +145,7 @@ fn tstp_stops_fetching_and_the_worker_lives_on() {
 fn a_second_term_leaves_at_once() {
     let mut worker = start("1h");
     worker.signal("-TERM");
-    worker.says("status closed");
+    worker.prints("status closed");
     worker.signal("-TERM");
     assert_eq!(worker.ended().code(), Some(130));
 }

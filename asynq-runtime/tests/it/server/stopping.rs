@@ -10,7 +10,7 @@ use asynq_test_support::eventually_blocking;
 use tokio::sync::Notify;
 use tower::util::MapFutureLayer;
 
-use super::{Log, flaky::Flaky, ids, leaves_in_time, leaves_with, memory, server, soon, start, task, told};
+use super::{Log, flaky::Flaky, ids, leaves_in_time, leaves_with, logged, memory, server, soon, start, task};
 
 type Gate = Arc<tokio::sync::Semaphore>;
 
@@ -25,7 +25,7 @@ async fn waits(log: State<Log>, gate: State<Gate>, name: String) -> JobResult {
 }
 
 #[job]
-fn deaf(log: State<Log>, ctx: &JobContext, gate: State<Mutex<Receiver<()>>>) -> JobResult {
+fn lingers(log: State<Log>, ctx: &JobContext, gate: State<Mutex<Receiver<()>>>) -> JobResult {
     log.send("started".into())?;
     while !ctx.is_cancelled() {
         std::thread::sleep(Duration::from_millis(1));
@@ -49,11 +49,11 @@ async fn a_shutdown_lets_running_jobs_end() {
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone())).await;
     waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "a started");
+    assert_eq!(logged(&mut log).await, "a started");
     let shutdown = tokio::spawn(running.shutdown());
     gate.add_permits(1);
     soon(shutdown).await.unwrap().unwrap();
-    assert_eq!(told(&mut log).await, "a ended");
+    assert_eq!(logged(&mut log).await, "a ended");
     assert!(task(&broker, "a").await.is_none());
     assert!(broker.servers().await.unwrap().is_empty());
 }
@@ -65,15 +65,15 @@ async fn a_shutdown_may_wait_for_as_long_as_it_takes() {
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone()).shutdown_timeout(Duration::MAX)).await;
     waits::job("a").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "a started");
+    assert_eq!(logged(&mut log).await, "a started");
     let shutdown = tokio::spawn(running.shutdown());
     gate.add_permits(1);
     soon(shutdown).await.unwrap().unwrap();
-    assert_eq!(told(&mut log).await, "a ended");
+    assert_eq!(logged(&mut log).await, "a ended");
 }
 
 #[tokio::test]
-async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
+async fn a_run_that_outlives_the_grace_is_requeued_at_the_head_and_counts_no_retry() {
     let broker = memory().await;
     let (builder, mut log) = server::<(waits,)>(&broker);
     let client = Client::new(broker.clone());
@@ -82,7 +82,7 @@ async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
     }
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate).concurrency(1).shutdown_timeout(SHUTDOWN)).await;
-    assert_eq!(told(&mut log).await, "a started");
+    assert_eq!(logged(&mut log).await, "a started");
     let is_in_time = leaves_in_time(running, SHUTDOWN).await;
     let back = ids(&broker, TaskState::Pending).await;
     assert!(back == ["a", "b", "c"] || !is_in_time && back == ["b", "c"], "{back:?}");
@@ -92,18 +92,18 @@ async fn what_does_not_end_in_time_goes_back_to_the_head_and_spends_no_retry() {
 }
 
 #[tokio::test]
-async fn a_quiet_server_fetches_nothing_and_goes_on_with_what_runs() {
+async fn a_quiet_server_fetches_nothing_and_continues_its_runs() {
     let broker = memory().await;
     let (builder, mut log) = server::<(waits,)>(&broker);
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone())).await;
     waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "a started");
+    assert_eq!(logged(&mut log).await, "a started");
     running.quiet();
     soon(running.signals().quiet.reached(1)).await;
     waits::job("b").task_id("b").enqueue(&running.client()).await.unwrap();
     gate.add_permits(2);
-    assert_eq!(told(&mut log).await, "a ended");
+    assert_eq!(logged(&mut log).await, "a ended");
     soon(running.signals().settled.reached(1)).await;
     // The server goes on with its beats.
     soon(running.signals().beat.reached(1)).await;
@@ -124,7 +124,7 @@ async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate).concurrency(TASKS - 50).shutdown_timeout(SHUTDOWN)).await;
     for _ in 0..TASKS - 50 {
-        told(&mut log).await;
+        logged(&mut log).await;
     }
     let is_in_time = leaves_in_time(running, SHUTDOWN).await;
     let back = ids(&broker, TaskState::Pending).await;
@@ -136,54 +136,54 @@ async fn more_than_one_batch_goes_back_in_the_order_in_which_it_came() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_job_keeps_its_slot_until_its_thread_returns() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(deaf, quick)>(&broker);
+    let (builder, mut log) = server::<(lingers, quick)>(&broker);
     let (open, gate) = std::sync::mpsc::channel::<()>();
     let running = start(builder.state(Mutex::new(gate)).concurrency(1)).await;
-    deaf::job().task_id("deaf").timeout("1s").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "started");
+    lingers::job().task_id("lingers").timeout("1s").enqueue(&running.client()).await.unwrap();
+    assert_eq!(logged(&mut log).await, "started");
     quick::enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "noticed");
+    assert_eq!(logged(&mut log).await, "noticed");
     // The time of the job is over, but it runs: it is not settled, and no other job has its slot.
     assert_eq!(running.running(), 1);
-    assert_eq!(task(&broker, "deaf").await.unwrap().state, TaskState::Active);
+    assert_eq!(task(&broker, "lingers").await.unwrap().state, TaskState::Active);
     open.send(()).unwrap();
-    assert_eq!(told(&mut log).await, "returned");
-    assert_eq!(told(&mut log).await, "quick");
+    assert_eq!(logged(&mut log).await, "returned");
+    assert_eq!(logged(&mut log).await, "quick");
     soon(running.signals().settled.reached(2)).await;
-    let deaf = task(&broker, "deaf").await.unwrap();
-    assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("context deadline exceeded")));
+    let lingers = task(&broker, "lingers").await.unwrap();
+    assert_eq!((lingers.state, lingers.last_error.as_deref()), (TaskState::Retry, Some("context deadline exceeded")));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_layer_that_gives_a_blocking_job_up_does_not_free_its_slot() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(deaf, quick)>(&broker);
+    let (builder, mut log) = server::<(lingers, quick)>(&broker);
     let (open, gate) = std::sync::mpsc::channel::<()>();
     let give_up = Arc::new(Notify::new());
-    let told_to = Arc::clone(&give_up);
+    let stop_signal = Arc::clone(&give_up);
     let gives_up = MapFutureLayer::new(move |attempt: BoxFuture<'static, Result<JobResponse, BoxError>>| {
-        let told_to = Arc::clone(&told_to);
+        let stop_signal = Arc::clone(&stop_signal);
         async move {
             tokio::select! {
                 answer = attempt => answer,
-                () = told_to.notified() => Err(BoxError::from("given up")),
+                () = stop_signal.notified() => Err(BoxError::from("given up")),
             }
         }
     });
     let running = start(builder.state(Mutex::new(gate)).concurrency(1).layer(gives_up)).await;
-    deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "started");
+    lingers::job().task_id("lingers").enqueue(&running.client()).await.unwrap();
+    assert_eq!(logged(&mut log).await, "started");
     give_up.notify_one();
     quick::enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "noticed");
+    assert_eq!(logged(&mut log).await, "noticed");
     assert_eq!(running.running(), 1);
-    assert_eq!(task(&broker, "deaf").await.unwrap().state, TaskState::Active);
+    assert_eq!(task(&broker, "lingers").await.unwrap().state, TaskState::Active);
     open.send(()).unwrap();
-    assert_eq!(told(&mut log).await, "returned");
-    assert_eq!(told(&mut log).await, "quick");
+    assert_eq!(logged(&mut log).await, "returned");
+    assert_eq!(logged(&mut log).await, "quick");
     soon(running.signals().settled.reached(2)).await;
-    let deaf = task(&broker, "deaf").await.unwrap();
-    assert_eq!((deaf.state, deaf.last_error.as_deref()), (TaskState::Retry, Some("given up")));
+    let lingers = task(&broker, "lingers").await.unwrap();
+    assert_eq!((lingers.state, lingers.last_error.as_deref()), (TaskState::Retry, Some("given up")));
 }
 
 /// The number of threads that are in a job now, and the highest so far.
@@ -219,7 +219,7 @@ async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() 
     let crowd = Arc::new(Crowd::default());
     let running = start(builder.state(crowd.clone()).concurrency(SLOTS)).await;
     for _ in 0..8 {
-        assert_eq!(told(&mut log).await, "returned");
+        assert_eq!(logged(&mut log).await, "returned");
     }
     assert_eq!(*crowd.0.lock().unwrap(), (0, SLOTS), "as many as there are slots, never more");
     soon(running.signals().settled.reached(8)).await;
@@ -228,13 +228,13 @@ async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_job_that_never_returns_is_requeued_at_shutdown() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(deaf,)>(&broker);
+    let (builder, mut log) = server::<(lingers,)>(&broker);
     let (open, gate) = std::sync::mpsc::channel::<()>();
     let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN)).await;
-    deaf::job().task_id("deaf").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "started");
-    leaves_with(running, SHUTDOWN, &broker, "deaf", TaskState::Pending).await;
-    assert_eq!(task(&broker, "deaf").await.unwrap().retried, 0);
+    lingers::job().task_id("lingers").enqueue(&running.client()).await.unwrap();
+    assert_eq!(logged(&mut log).await, "started");
+    leaves_with(running, SHUTDOWN, &broker, "lingers", TaskState::Pending).await;
+    assert_eq!(task(&broker, "lingers").await.unwrap().retried, 0);
     open.send(()).unwrap();
 }
 
@@ -255,7 +255,7 @@ async fn jobs_that_block_their_runtime_cost_no_lease_and_are_requeued() {
     let server = builder.build().await.unwrap();
     let running = jobs.spawn(server.start()).await.unwrap().unwrap();
     burns::job().task_id("b").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "started");
+    assert_eq!(logged(&mut log).await, "started");
     // The only thread for jobs is blocked, and the leases are extended still.
     let extended = running.signals().extended.count();
     soon(running.signals().extended.reached(extended + 3)).await;
@@ -271,7 +271,7 @@ async fn dropping_a_running_server_drops_its_jobs() {
     let gate = Gate::new(tokio::sync::Semaphore::new(0));
     let running = start(builder.state(gate.clone())).await;
     waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
-    assert_eq!(told(&mut log).await, "a started");
+    assert_eq!(logged(&mut log).await, "a started");
     drop(running);
     // Besides the states, the job held the last sender: it is gone with its future, and so is the server.
     assert!(soon(log.recv()).await.is_none());
@@ -280,7 +280,7 @@ async fn dropping_a_running_server_drops_its_jobs() {
 }
 
 #[test]
-fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_hands_them_back() {
+fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them() {
     let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let theirs = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     ours.block_on(async {
@@ -290,7 +290,7 @@ fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_hands_them_back() {
         let server = builder.state(gate).build().await.unwrap();
         let running = theirs.spawn(server.start()).await.unwrap().unwrap();
         waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
-        assert_eq!(told(&mut log).await, "a started");
+        assert_eq!(logged(&mut log).await, "a started");
         theirs.shutdown_background();
         soon(running.signals().quiet.reached(1)).await;
         soon(running.shutdown()).await.unwrap();

@@ -8,7 +8,7 @@ use std::{
 use asynq_runtime::{Client, State, TaskState, prelude::*, server::ServerError};
 use asynq_test_support::{eventually, soon};
 
-use super::{Log, memory, server, start, task, told};
+use super::{Log, logged, memory, server, start, task};
 use crate::child::Program;
 
 /// Threads wait here until the test lets them go.
@@ -47,18 +47,18 @@ async fn a_job_whose_thread_does_not_return_is_given_up_and_its_late_result_is_n
     let running = start(builder.state(Gate::clone(&gate)).concurrency(2)).await;
     let client = running.client();
     stuck::job().task_id("stuck").enqueue(&client).await.unwrap();
-    assert_eq!(told(&mut log).await, "started");
+    assert_eq!(logged(&mut log).await, "started");
     soon(running.signals().settled.reached(1)).await;
     let given_up = task(&broker, "stuck").await.unwrap();
     assert_eq!((given_up.state, given_up.retried), (TaskState::Retry, 1));
     assert_eq!(given_up.last_error.as_deref(), Some(GIVEN_UP));
     eventually("its slot is free", async || (running.running() == 0).then_some(())).await;
     quick::enqueue(&client).await.unwrap();
-    assert_eq!(told(&mut log).await, "quick");
+    assert_eq!(logged(&mut log).await, "quick");
     soon(running.signals().settled.reached(2)).await;
     // The thread returns after all, and its outcome is dropped.
     open(&gate);
-    assert_eq!(told(&mut log).await, "returned");
+    assert_eq!(logged(&mut log).await, "returned");
     soon(running.shutdown()).await.unwrap();
     assert_eq!(task(&broker, "stuck").await.unwrap().state, TaskState::Retry);
 }
@@ -73,7 +73,7 @@ async fn a_server_whose_slots_are_all_given_up_leaves_with_an_error() {
     }
     let builder = builder.state(Gate::clone(&gate)).concurrency(2).shutdown_timeout(Duration::ZERO);
     let run = tokio::spawn(builder.build().await.unwrap().run());
-    assert_eq!((told(&mut log).await, told(&mut log).await), ("started".into(), "started".into()));
+    assert_eq!((logged(&mut log).await, logged(&mut log).await), ("started".into(), "started".into()));
     let ended = soon(run).await.unwrap();
     assert!(matches!(ended, Err(ServerError::Stuck { threads: 2 })), "{ended:?}");
     let mut left = Vec::new();
@@ -115,8 +115,8 @@ pub(crate) async fn embedded(shutdown_timeout: &str) {
 #[test]
 fn a_blocking_job_that_never_returns_holds_neither_the_server_nor_the_runtime_of_its_program() {
     let mut worker = Program::start("embedded", "50ms");
-    worker.says("started");
+    worker.prints("started");
     worker.signal("-TERM");
-    worker.says("the runtime has ended");
+    worker.prints("the runtime has ended");
     assert!(worker.ended().success());
 }

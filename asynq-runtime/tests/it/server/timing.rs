@@ -7,7 +7,7 @@ use std::{
 
 use asynq_runtime::{Client, State, broker::Broker, prelude::*};
 
-use super::{Log, flaky::Flaky, memory, server, soon, start, told};
+use super::{Log, flaky::Flaky, logged, memory, server, soon, start};
 
 type Gate = Arc<tokio::sync::Semaphore>;
 
@@ -33,12 +33,12 @@ async fn a_stop_returns_in_time_although_the_broker_is_dead() {
     let running = start(builder.state(gate.clone()).shutdown_timeout(timeout)).await;
     for name in ["a", "b"] {
         waits::job(name).task_id(name).enqueue(&running.client()).await.unwrap();
-        told(&mut log).await;
+        logged(&mut log).await;
     }
     flaky.dead.store(true, SeqCst);
     // One job ends without an answer of the broker, the other never ends.
     gate.add_permits(1);
-    told(&mut log).await;
+    logged(&mut log).await;
     let since = Instant::now();
     soon(running.shutdown()).await.unwrap();
     let took = since.elapsed();
@@ -78,7 +78,7 @@ async fn a_stop_returns_in_time_whichever_call_the_broker_leaves_unanswered() {
             let builder = builder.queue("default", 1).queue("tenant:*", 1).health_check("10ms", |_| {});
             let running = start(builder.shutdown_timeout(TIMEOUT)).await;
             waits::job("a").enqueue(&Client::new(inner)).await.unwrap();
-            assert_eq!(told(&mut log).await, "a started");
+            assert_eq!(logged(&mut log).await, "a started");
             *flaky.hangs.lock().unwrap() = Some(call);
             let since = Instant::now();
             soon(running.shutdown()).await.unwrap();

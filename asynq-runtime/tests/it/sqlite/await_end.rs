@@ -11,7 +11,7 @@ fn wait(broker: &Arc<SqliteBroker>, id: &str) -> JoinHandle<TaskEnd> {
     tokio::spawn(async move { broker.wait_for_end(&queue(), &id, HOUR).await.unwrap() })
 }
 
-fn kept(id: &str) -> NewTask {
+fn retained(id: &str) -> NewTask {
     let mut task = task(id);
     task.message.retention = 60;
     task
@@ -29,7 +29,7 @@ async fn when_the_waiter_that_looks_for_all_leaves_another_one_looks() {
     let broker = Arc::new(open(&file).await);
     let other = open(&file).await;
     let member = join(&other).await;
-    other.enqueue((0..TASKS).map(|n| kept(&format!("t{n:02}"))).collect()).await;
+    other.enqueue((0..TASKS).map(|n| retained(&format!("t{n:02}"))).collect()).await;
     let runs = dequeue(&other, &member, TASKS).await;
     let mut waiters: Vec<_> = runs.iter().map(|run| wait(&broker, run.key.id.as_str())).collect();
     // The first waits are dropped, including the one that looks for the others; then tasks end one by one.
@@ -43,12 +43,12 @@ async fn when_the_waiter_that_looks_for_all_leaves_another_one_looks() {
 }
 
 #[tokio::test]
-async fn each_of_thousands_of_waiters_is_told() {
+async fn each_of_thousands_of_waiters_is_notified() {
     const TASKS: usize = 3_000;
     let folder = tempfile::tempdir().unwrap();
     let broker = Arc::new(open(&folder.path().join("jobs.db")).await);
     let member = join(&broker).await;
-    for outcome in broker.enqueue((0..TASKS).map(|n| kept(&format!("t{n:04}"))).collect()).await {
+    for outcome in broker.enqueue((0..TASKS).map(|n| retained(&format!("t{n:04}"))).collect()).await {
         outcome.unwrap();
     }
     let mut runs = Vec::new();
@@ -100,7 +100,7 @@ async fn a_program_that_waits_is_known_to_the_others_until_it_leaves() {
         let folder = std::fs::read_dir(folder.path().join("jobs.db-waiters"));
         folder.map(|folder| folder.count()).unwrap_or_default()
     };
-    enqueue(&worker, kept("t1")).await.unwrap();
+    enqueue(&worker, retained("t1")).await.unwrap();
     let ended = waiter.wait_for_end(&queue(), &TaskId::new("t1").unwrap(), Duration::ZERO).await.unwrap();
     assert!(matches!(ended, TaskEnd::NotYet(_)));
     assert_eq!(known(), 1);

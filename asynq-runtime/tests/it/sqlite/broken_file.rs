@@ -39,14 +39,18 @@ async fn a_call_ends_in_time_while_another_program_holds_the_lock_and_its_tasks_
         (!runs.is_empty()).then_some(runs)
     })
     .await;
-    assert_eq!(ids(&runs), ["a", "b"], "what the lost call took, and nothing besides");
+    assert_eq!(ids(&runs), ["a", "b"], "the tasks of the lost call, and no others");
     runs.extend(broker.dequeue(&member, &[Wanted { queue: queue(), n: 1 }]).await.unwrap());
     assert_eq!(ids(&runs), ["a", "b", "c"]);
     assert_ne!(runs[0].key.token, runs[2].key.token);
     for run in &runs {
         assert_eq!(settle(&broker, outcome(run, Action::Done)).await, Settled::Ok);
     }
-    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0, "what was given up before it began never happens");
+    assert_eq!(
+        broker.queue_stats(&queue()).await.unwrap().size,
+        0,
+        "a call that was given up before it began never happens"
+    );
 }
 
 #[tokio::test]
@@ -116,8 +120,8 @@ async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
         // No call writes meanwhile, so only the file watcher can notice it.
         let error = eventually("the watch notices it", async || broker.ping().await.err()).await;
         assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
-        let what = if replace { "was replaced" } else { "was deleted or moved away" };
-        assert!(error.to_string().contains(what), "{error}");
+        let reason = if replace { "was replaced" } else { "was deleted or moved away" };
+        assert!(error.to_string().contains(reason), "{error}");
         assert_eq!(
             broker.dequeue(&member, &[Wanted { queue: queue(), n: 1 }]).await.unwrap_err().kind(),
             BrokerErrorKind::Corrupt
@@ -175,7 +179,7 @@ async fn a_heartbeat_notices_at_once_that_the_file_is_gone() {
 }
 
 #[tokio::test]
-async fn bytes_that_are_no_message_are_handed_out_with_the_reason_and_archived_readable() {
+async fn bytes_that_are_not_a_message_are_delivered_with_the_reason_and_archived_readable() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let broker = open(&file).await;

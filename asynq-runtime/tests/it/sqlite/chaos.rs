@@ -45,7 +45,7 @@ pub(crate) async fn enqueues_and_settles(log: &Path) {
             })
             .collect();
         for (outcome, settled) in outcomes.iter().zip(broker.settle(&outcomes).await) {
-            assert_eq!(settled.unwrap(), Settled::Ok, "nobody may take what a living program holds");
+            assert_eq!(settled.unwrap(), Settled::Ok, "no program may take the tasks of a living one");
             if outcome.action == Action::Done {
                 write("done", &[outcome.run.id.as_str()]);
             }

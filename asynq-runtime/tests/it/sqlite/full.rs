@@ -13,7 +13,7 @@ use super::*;
 use crate::child::Program;
 
 /// The commands that give a program a mount of its own: none for the superuser, else a user namespace.
-const WAYS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--mount", "--user", "--map-root-user"]];
+const WRAPPERS: [&[&str]; 2] = [&["unshare", "--mount"], &["unshare", "--mount", "--user", "--map-root-user"]];
 
 fn mount(folder: &Path) -> Vec<String> {
     let options = ["-t", "tmpfs", "-o", "size=24m", "tmpfs"];
@@ -44,7 +44,7 @@ pub(crate) async fn fills_a_disk(folder: &Path) {
     assert_eq!(error.kind(), BrokerErrorKind::Full, "{error:?}");
     assert!(stored.len() > 20, "{}", stored.len());
     let pending = broker.queue_stats(&queue()).await.unwrap().pending;
-    assert_eq!(pending, stored.len() as u64, "what was refused is not stored");
+    assert_eq!(pending, stored.len() as u64, "a refused task is not stored");
 
     // All accepted tasks can still be taken and settled, though a call may have to be repeated.
     let mut done = Vec::new();
@@ -70,12 +70,12 @@ pub(crate) async fn fills_a_disk(folder: &Path) {
 #[test]
 fn a_full_disk_refuses_new_tasks_and_lets_the_old_ones_end() {
     let folder = tempfile::tempdir().unwrap();
-    let works = |way: &&&[&str]| {
-        let output = Command::new(way[0]).args(&way[1..]).args(mount(folder.path())).output();
+    let works = |wrapper: &&&[&str]| {
+        let output = Command::new(wrapper[0]).args(&wrapper[1..]).args(mount(folder.path())).output();
         output.is_ok_and(|output| output.status.success())
     };
-    let Some(way) = WAYS.iter().find(works) else { skip!("this user may not mount a small file system") };
-    let mut program = Program::start_by(way, "full", folder.path());
-    program.says("there is room again");
+    let Some(wrapper) = WRAPPERS.iter().find(works) else { skip!("this user may not mount a small file system") };
+    let mut program = Program::start_by(wrapper, "full", folder.path());
+    program.prints("there is room again");
     assert!(program.ended().success());
 }

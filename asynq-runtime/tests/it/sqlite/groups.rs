@@ -134,13 +134,13 @@ async fn a_set_is_taken_to_the_millisecond_and_ends_as_one_task() {
     assert_eq!(w.broker.groups(&queue(), Some(&GroupStep::from_text("g")), 10).await.unwrap().groups, []);
 
     w.clock.advance(MINUTE - MS);
-    assert!(w.claim(rules()).await.is_none(), "somebody may still join");
+    assert!(w.claim(rules()).await.is_none(), "a task may still join");
     w.clock.advance(MS);
     let set = w.claim(rules()).await.unwrap();
     assert_eq!(members(&set), ["b", "c", "a"], "in the order in which they joined");
     assert_eq!((set.deadline - w.broker.now()).to_std().unwrap(), 2 * MINUTE);
-    assert!(w.claim(rules()).await.is_none(), "nobody else waits");
-    assert_eq!(w.counts().await, [0; 4], "what is in a set does not wait, as on Redis");
+    assert!(w.claim(rules()).await.is_none(), "no other task waits");
+    assert_eq!(w.counts().await, [0; 4], "a task in a set does not wait, as on Redis");
     assert!(w.ids(TaskState::Aggregating).await.is_empty());
     let seen = w.broker.task(&queue(), &TaskId::new("a").unwrap()).await.unwrap().unwrap();
     assert_eq!((seen.state, seen.group.as_deref()), (TaskState::Aggregating, Some("g")));
@@ -195,7 +195,7 @@ async fn a_large_group_comes_in_slices_by_number_and_by_weight() {
 }
 
 #[tokio::test]
-async fn a_set_that_cannot_end_as_asked_stays_exactly_as_it_was() {
+async fn a_set_that_cannot_end_as_requested_stays_exactly_as_it_was() {
     let w = World::new().await;
     enqueue(&w.broker, unique("holder", "held")).await.unwrap();
     enqueue(&w.broker, grouped(unique("a", "mine"))).await.unwrap();
@@ -223,12 +223,12 @@ async fn a_set_that_cannot_end_as_asked_stays_exactly_as_it_was() {
     assert_eq!(w.ids(TaskState::Pending).await, ["holder", "b", set.task_id(0).as_str()]);
     assert_eq!(w.counts().await, [0, 3, 1, 4]);
     let holder: String = w.sql().query_row("SELECT id FROM ulock WHERE key = 'mine'", [], |row| row.get(0)).unwrap();
-    assert_eq!(holder, set.task_id(0).as_str(), "a's lock was free for what was made of it");
+    assert_eq!(holder, set.task_id(0).as_str(), "a's lock was free for the task that was made of it");
     w.end().await;
 }
 
 #[tokio::test]
-async fn who_runs_alone_is_retried_alone() {
+async fn a_task_that_ran_alone_is_retried_alone() {
     let w = World::new().await;
     w.add(&["a"]).await;
     let set = w.claim(at_once()).await.unwrap();
@@ -289,7 +289,7 @@ async fn a_second_send_of_the_end_is_recognised_for_ten_minutes() {
     let set = w.claim(at_once()).await.unwrap();
     let mut end = of(made(&set));
     w.finish(&set, &end).await.unwrap();
-    assert!(matches!(w.finish(&set, &end).await, Err(SetError::Lost)), "nobody said that it was sent before");
+    assert!(matches!(w.finish(&set, &end).await, Err(SetError::Lost)), "the call does not say that it was sent before");
     end.resend = true;
     // The repeat succeeds even when the task that was made has come and gone.
     let member = join(&w.broker).await;
@@ -301,7 +301,7 @@ async fn a_second_send_of_the_end_is_recognised_for_ten_minutes() {
     assert_eq!(w.counts().await, [0; 4]);
 
     w.clock.advance(10 * MINUTE - MS);
-    assert_eq!(w.broker.reclaim_sets(&queue()).await.unwrap(), 0, "a receipt is no set");
+    assert_eq!(w.broker.reclaim_sets(&queue()).await.unwrap(), 0, "a receipt is not a set");
     other.finish_set(&set, &end).await.unwrap();
     w.clock.advance(MS);
     assert_eq!(w.broker.reclaim_sets(&queue()).await.unwrap(), 0);
@@ -346,7 +346,7 @@ async fn a_set_of_a_program_that_died_goes_back_at_its_deadline() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_group_shows_who_waits_in_it() {
+async fn a_page_of_a_group_shows_its_waiting_tasks() {
     let w = World::new().await;
     for id in ["a", "b", "c"] {
         w.add(&[id]).await;

@@ -18,12 +18,12 @@ use super::{others::check_whole, *};
 
 /// The two ways into a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Api {
     Function,
     View,
 }
 
-const WAYS: [Way; 2] = [Way::Function, Way::View];
+const APIS: [Api; 2] = [Api::Function, Api::View];
 
 /// The reason why a task was refused, in either way.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ enum Refusal {
     Lock,
 }
 
-impl Way {
+impl Api {
     fn enqueue(self, client: &Client, tx: &Connection, task: impl Into<PreparedTask>) -> Result<(), Refusal> {
         match self {
             Self::Function => match client.enqueue_in_tx(tx, task) {
@@ -125,13 +125,13 @@ fn raw(id: &str) -> RawTask {
 
 #[tokio::test]
 async fn a_row_and_its_task_are_there_together_or_not_at_all() {
-    for way in WAYS {
+    for api in APIS {
         let t = World::new().await;
         let mut theirs = t.theirs();
         let tx = begin(&mut theirs);
         add_person(&tx, "ann");
-        way.enqueue(&t.client, &tx, raw("a")).unwrap();
-        assert_eq!(t.size().await, 0, "{way:?}: nobody sees it yet");
+        api.enqueue(&t.client, &tx, raw("a")).unwrap();
+        assert_eq!(t.size().await, 0, "{api:?}: no connection sees it yet");
         tx.commit().unwrap();
         assert_eq!(t.size().await, 1);
         let run = dequeue(&t.broker, &t.member, 9).await.remove(0);
@@ -143,9 +143,9 @@ async fn a_row_and_its_task_are_there_together_or_not_at_all() {
         let before = counts();
         let tx = begin(&mut theirs);
         add_person(&tx, "bob");
-        way.enqueue(&t.client, &tx, raw("b").queue("fresh").unique("1h")).unwrap();
+        api.enqueue(&t.client, &tx, raw("b").queue("fresh").unique("1h")).unwrap();
         tx.rollback().unwrap();
-        assert_eq!(counts(), before, "{way:?}: nothing is left of it");
+        assert_eq!(counts(), before, "{api:?}: nothing is left of it");
         check_whole(&t.file());
     }
 }
@@ -184,24 +184,24 @@ async fn a_task_takes_new_arguments_with_the_transaction_or_not_at_all() {
 
 #[tokio::test]
 async fn a_refused_task_leaves_the_rest_of_the_transaction() {
-    for way in WAYS {
+    for api in APIS {
         let t = World::new().await;
         let mut theirs = t.theirs();
         t.client.enqueue(raw("taken")).await.unwrap();
         t.client.enqueue(RawTask::new("mail", "to ann").unique("1h")).await.unwrap();
         let tx = begin(&mut theirs);
         add_person(&tx, "ann");
-        way.enqueue(&t.client, &tx, raw("before")).unwrap();
-        assert_eq!(way.enqueue(&t.client, &tx, raw("taken")), Err(Refusal::Id), "{way:?}");
+        api.enqueue(&t.client, &tx, raw("before")).unwrap();
+        assert_eq!(api.enqueue(&t.client, &tx, raw("taken")), Err(Refusal::Id), "{api:?}");
         let equal = || RawTask::new("mail", "to ann").unique("1h");
-        assert_eq!(way.enqueue(&t.client, &tx, equal()), Err(Refusal::Lock), "{way:?}");
-        way.enqueue(&t.client, &tx, equal().task_id("before")).unwrap_err();
-        way.enqueue(&t.client, &tx, raw("after").unique("1h")).unwrap();
-        assert_eq!(way.enqueue(&t.client, &tx, raw("after").queue("default")), Err(Refusal::Id), "{way:?}");
+        assert_eq!(api.enqueue(&t.client, &tx, equal()), Err(Refusal::Lock), "{api:?}");
+        api.enqueue(&t.client, &tx, equal().task_id("before")).unwrap_err();
+        api.enqueue(&t.client, &tx, raw("after").unique("1h")).unwrap();
+        assert_eq!(api.enqueue(&t.client, &tx, raw("after").queue("default")), Err(Refusal::Id), "{api:?}");
         tx.commit().unwrap();
         let runs = dequeue(&t.broker, &t.member, 9).await;
         assert_eq!(runs.len(), 4);
-        assert_eq!(ids(&runs[2..]), ["before", "after"], "{way:?}");
+        assert_eq!(ids(&runs[2..]), ["before", "after"], "{api:?}");
         assert_eq!(t.number("SELECT count(*) FROM person"), 1);
         check_whole(&t.file());
     }
@@ -209,18 +209,18 @@ async fn a_refused_task_leaves_the_rest_of_the_transaction() {
 
 #[tokio::test]
 async fn a_lock_whose_time_has_passed_is_free() {
-    for way in WAYS {
+    for api in APIS {
         let t = World::new().await;
         let mut theirs = t.theirs();
         let task = |id: &str| RawTask::new("mail", "same").unique("1h").task_id(id);
         t.client.enqueue(task("a")).await.unwrap();
         t.clock.advance(Duration::from_secs(3_599));
         let tx = begin(&mut theirs);
-        assert_eq!(way.enqueue(&t.client, &tx, task("b")), Err(Refusal::Lock), "{way:?}");
+        assert_eq!(api.enqueue(&t.client, &tx, task("b")), Err(Refusal::Lock), "{api:?}");
         t.clock.advance(Duration::from_secs(1));
-        way.enqueue(&t.client, &tx, task("b")).unwrap();
+        api.enqueue(&t.client, &tx, task("b")).unwrap();
         tx.commit().unwrap();
-        assert_eq!(t.number("SELECT count(*) FROM ulock WHERE id = 'b'"), 1, "{way:?}");
+        assert_eq!(t.number("SELECT count(*) FROM ulock WHERE id = 'b'"), 1, "{api:?}");
     }
 }
 
@@ -242,7 +242,7 @@ async fn a_task_is_stored_as_an_enqueue_stores_it() {
     };
     for query in ["", "?shared=1"] {
         let mut stored = Vec::new();
-        for way in [None, Some(Way::Function), Some(Way::View)] {
+        for api in [None, Some(Api::Function), Some(Api::View)] {
             let t = World::at(query).await;
             let mut theirs = t.theirs();
             // After a step of the clock backwards, the last place in the queue lies in the future.
@@ -250,13 +250,13 @@ async fn a_task_is_stored_as_an_enqueue_stores_it() {
             t.client.enqueue(raw("first")).await.unwrap();
             t.clock.set(t.clock.now() - Duration::from_secs(60));
             for task in tasks(&t.clock) {
-                match way {
+                match api {
                     None => {
                         t.client.enqueue(task).await.unwrap();
                     }
-                    Some(way) => {
+                    Some(api) => {
                         let tx = begin(&mut theirs);
-                        way.enqueue(&t.client, &tx, task).unwrap();
+                        api.enqueue(&t.client, &tx, task).unwrap();
                         tx.commit().unwrap();
                     }
                 }
@@ -296,7 +296,7 @@ async fn the_info_says_where_the_task_will_be() {
 }
 
 #[tokio::test]
-async fn a_connection_that_cannot_take_a_task_is_told_why() {
+async fn a_connection_that_cannot_take_a_task_is_refused_with_the_reason() {
     let t = World::new().await;
     let theirs = t.theirs();
     let error = t.client.enqueue_in_tx(&theirs, raw("a")).unwrap_err();
@@ -326,7 +326,7 @@ async fn a_connection_that_cannot_take_a_task_is_told_why() {
 }
 
 #[tokio::test]
-async fn a_transaction_that_read_before_others_wrote_is_told_to_begin_immediate() {
+async fn a_transaction_that_read_before_others_wrote_is_refused_with_a_hint_to_begin_immediate() {
     let t = World::new().await;
     let mut theirs = t.theirs();
     let tx = theirs.transaction().unwrap();

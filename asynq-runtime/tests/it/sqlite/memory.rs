@@ -235,7 +235,7 @@ async fn history_and_weight_are_those_of_the_tasks() {
 }
 
 #[tokio::test]
-async fn what_an_older_program_knew_of_a_failure_is_shown_and_counted() {
+async fn a_failure_that_an_older_program_recorded_is_shown_and_counted() {
     let (folder, clock, broker) = world().await;
     let mut old = task("a");
     old.message.retried = 3;

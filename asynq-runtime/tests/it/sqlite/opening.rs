@@ -90,7 +90,7 @@ async fn a_newer_major_version_is_refused_and_a_newer_minor_one_is_used() {
 }
 
 #[tokio::test]
-async fn a_missing_folder_and_a_folder_are_told_apart() {
+async fn a_missing_folder_and_a_folder_are_distinguished() {
     let folder = tempfile::tempdir().unwrap();
     let (kind, text) = refusal(&folder.path().join("missing/jobs.db")).await;
     assert_eq!(kind, BrokerErrorKind::Config);
@@ -173,7 +173,7 @@ async fn many_openers_at_once_make_the_tables_once() {
 }
 
 #[tokio::test]
-async fn a_closed_broker_says_so_and_leaves_only_the_database_behind() {
+async fn a_closed_broker_returns_an_error_and_leaves_only_the_database_behind() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("jobs.db");
     let broker = open(&file).await;

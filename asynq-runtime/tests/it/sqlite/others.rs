@@ -25,7 +25,7 @@ async fn tasks_of_a_killed_program_come_back_with_the_next_call_and_wait_for_no_
     let member = join(&broker).await;
     broker.enqueue((0..16).map(|n| task(&format!("{n:02}"))).collect()).await;
     let mut child = Program::start("taker", &file);
-    child.says("taken 16");
+    child.prints("taken 16");
     assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty(), "it lives");
     enqueue(&broker, task("new")).await.unwrap();
 
@@ -64,7 +64,7 @@ async fn nothing_can_be_recovered_before_the_first_lease_passes_unless_another_p
 
     let other = open(&file).await;
     let guest = join(&other).await;
-    assert_eq!(quiet().await, Duration::ZERO, "only its lock file tells whether the other lives");
+    assert_eq!(quiet().await, Duration::ZERO, "only its lock file shows whether the other lives");
     other.leave(&guest).await.unwrap();
     assert_eq!(quiet().await, Duration::from_millis(3));
     clock.advance(Duration::from_millis(3));
@@ -292,7 +292,7 @@ pub(super) fn check_whole(file: &Path) {
     assert_eq!(number("SELECT count(*) FROM failure WHERE seq NOT IN (SELECT seq FROM task)"), 0);
     let homeless = "SELECT count(*) FROM task WHERE batch IS NOT NULL AND NOT EXISTS (
         SELECT 1 FROM batch WHERE batch.batch = task.batch AND batch.q = task.q AND batch.grp = task.grp AND NOT ended)";
-    assert_eq!(number(homeless), 0, "who is in a set is in one that somebody may end");
+    assert_eq!(number(homeless), 0, "a task in a set is in one that a program may end");
     assert_eq!(
         number("SELECT count(*) FROM task WHERE (state = 7 AND grp IS NULL) OR (state <> 7 AND batch IS NOT NULL)"),
         0

@@ -62,7 +62,7 @@ fn group(name: &str) -> GroupName {
 }
 
 #[tokio::test]
-async fn pages_of_groups_leave_out_what_sets_have_taken_out_of_the_middle() {
+async fn pages_of_groups_omit_tasks_that_sets_have_taken_out_of_the_middle() {
     let w = World::new().await;
     let mut added = Vec::new();
     for n in 0..24 {

@@ -99,7 +99,7 @@ const STATES: [&str; 6] = ["active", "pending", "scheduled", "retry", "archived"
 #[tokio::test]
 async fn every_repair_of_every_state_leaves_the_file_whole() {
     let to = other();
-    for (what, done) in [
+    for (action, done) in [
         ("run", &["scheduled", "retry", "archived", "completed"][..]),
         ("archive", &["pending", "scheduled", "retry", "completed"]),
         ("delete", &["pending", "scheduled", "retry", "archived", "completed"]),
@@ -110,7 +110,7 @@ async fn every_repair_of_every_state_leaves_the_file_whole() {
         t.every_state().await;
         let edit = PayloadEdit { payload: "new".into(), expected: None, unique_key: Some(KEY.into()) };
         for state in STATES {
-            let changed = match what {
+            let changed = match action {
                 "run" => t.broker.run_task(&queue(), &id(state)).await.unwrap(),
                 "archive" => t.broker.archive_task(&queue(), &id(state)).await.unwrap(),
                 "delete" => t.broker.delete_task(&queue(), &id(state)).await.unwrap(),
@@ -121,7 +121,7 @@ async fn every_repair_of_every_state_leaves_the_file_whole() {
                 }
             };
             let expected = if done.contains(&state) { Changed::Done } else { Changed::Unfit(state.parse().unwrap()) };
-            assert_eq!(changed, expected, "{what} {state}");
+            assert_eq!(changed, expected, "{action} {state}");
             check_whole(&t.file());
         }
         assert_eq!(t.broker.run_task(&queue(), &id("nobody")).await.unwrap(), Changed::NotFound);
@@ -130,7 +130,7 @@ async fn every_repair_of_every_state_leaves_the_file_whole() {
 }
 
 #[tokio::test]
-async fn a_completed_task_that_is_run_or_archived_still_tells_when_it_succeeded() {
+async fn a_completed_task_that_is_run_or_archived_keeps_its_time_of_success() {
     let t = World::new().await;
     t.every_state().await;
     let before = t.broker.task(&queue(), &id("completed")).await.unwrap().unwrap();
@@ -166,12 +166,12 @@ async fn a_task_that_is_run_waits_last_and_is_not_quarantined_any_more() {
 
 #[tokio::test]
 async fn an_archived_task_frees_its_lock_unless_it_is_unique_until_success() {
-    for (until, kept) in [(UniqueUntil::End, 0), (UniqueUntil::Success, 1), (UniqueUntil::Start, 0)] {
+    for (until, locks) in [(UniqueUntil::End, 0), (UniqueUntil::Success, 1), (UniqueUntil::Start, 0)] {
         let t = World::new().await;
         let extra = Extra { unique_until: until.into(), ..Extra::default() };
         enqueue(&t.broker, NewTask { extra, ..unique("a", KEY) }).await.unwrap();
         assert_eq!(t.broker.archive_task(&queue(), &id("a")).await.unwrap(), Changed::Done);
-        assert_eq!(t.number("SELECT count(*) FROM ulock"), kept, "{until:?}");
+        assert_eq!(t.number("SELECT count(*) FROM ulock"), locks, "{until:?}");
         assert_eq!(t.broker.delete_task(&queue(), &id("a")).await.unwrap(), Changed::Done);
         assert_eq!(t.number("SELECT count(*) FROM ulock"), 0);
     }
@@ -255,7 +255,7 @@ async fn an_edit_swaps_the_lock_or_changes_nothing() {
 }
 
 #[tokio::test]
-async fn the_payload_of_what_cannot_be_read_is_not_replaced() {
+async fn the_payload_of_an_unreadable_task_is_not_replaced() {
     let t = World::new().await;
     enqueue(&t.broker, task("a")).await.unwrap();
     t.sql("UPDATE body SET msg = X'ffffff'");
@@ -275,8 +275,8 @@ async fn an_orphan_is_retried_then_archived_and_its_old_run_is_fenced() {
     for (state, locks) in [(TaskState::Retry, 1), (TaskState::Archived, 0)] {
         let run = dequeue(&t.broker, &t.member, 1).await.remove(0);
         t.clock.advance(Duration::from_millis(9_999));
-        let held = t.broker.end_orphan(&queue(), &id("a"), "gone").await.unwrap();
-        assert_eq!(held, Changed::Unfit(TaskState::Active), "its lease still holds");
+        let refused = t.broker.end_orphan(&queue(), &id("a"), "gone").await.unwrap();
+        assert_eq!(refused, Changed::Unfit(TaskState::Active), "its lease still holds");
         t.clock.advance(Duration::from_millis(1));
         assert_eq!(t.broker.end_orphan(&queue(), &id("a"), "gone").await.unwrap(), Changed::Done);
         let seen = t.broker.task(&queue(), &id("a")).await.unwrap().unwrap();

@@ -46,7 +46,7 @@ fn event(at: i64) -> SchedulerEnqueueEvent {
     SchedulerEnqueueEvent { task_id: format!("cron:{at}"), enqueue_time }
 }
 
-fn shown(id: &str) -> SchedulerEntry {
+fn entry_of(id: &str) -> SchedulerEntry {
     SchedulerEntry { id: id.into(), spec: "@every 1s".into(), ..SchedulerEntry::default() }
 }
 
@@ -163,7 +163,7 @@ async fn a_run_of_a_living_program_is_asked_to_stop_and_one_of_a_dead_program_is
 }
 
 #[tokio::test]
-async fn what_is_replaced_goes_with_its_lock_and_its_failures() {
+async fn a_replaced_task_is_deleted_with_its_lock_and_its_failures() {
     let locked = |after: i64, w: &World| {
         let mut tick = tick(w.start + after, Overlap::Replace);
         tick.task.message.unique_key = "k".into();
@@ -214,10 +214,10 @@ async fn a_clock_that_was_a_day_ahead_stops_neither_ticks_nor_leaders() {
 }
 
 #[tokio::test]
-async fn the_janitor_takes_away_whatever_is_over_and_nothing_else() {
+async fn the_janitor_deletes_expired_rows_and_no_others() {
     let w = World::new().await;
     w.first().await;
-    w.broker.show_entries("s", &[shown("a"), shown("b")], TTL).await.unwrap();
+    w.broker.show_entries("s", &[entry_of("a"), entry_of("b")], TTL).await.unwrap();
     w.broker.record_enqueue("e", &event(1)).await.unwrap();
     w.broker.lead(&candidate("a", 1), TTL / 2).await.unwrap();
     w.broker.lead(&candidate("b", 2), TTL).await.unwrap();
@@ -244,12 +244,12 @@ async fn the_janitor_takes_away_whatever_is_over_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_is_over_is_not_seen_before_the_janitor_comes() {
+async fn expired_rows_are_invisible_before_the_janitor_runs() {
     let w = World::new().await;
     w.first().await;
-    w.broker.show_entries("s", &[shown("a")], TTL).await.unwrap();
+    w.broker.show_entries("s", &[entry_of("a")], TTL).await.unwrap();
     w.broker.record_enqueue("e", &event(1)).await.unwrap();
-    assert_eq!(w.broker.scheduler_entries().await.unwrap(), [shown("a")]);
+    assert_eq!(w.broker.scheduler_entries().await.unwrap(), [entry_of("a")]);
     w.clock.advance(90 * DAY);
     assert_eq!(w.broker.scheduler_entries().await.unwrap(), []);
     assert_eq!(w.broker.enqueue_history("e", Page::default()).await.unwrap(), []);
@@ -258,7 +258,7 @@ async fn what_is_over_is_not_seen_before_the_janitor_comes() {
     // Later rows do not bring the old ones back.
     w.broker.record_enqueue("e", &event(2)).await.unwrap();
     assert_eq!(w.broker.enqueue_history("e", Page::default()).await.unwrap(), [event(2)]);
-    w.broker.show_entries("t", &[shown("b")], TTL).await.unwrap();
+    w.broker.show_entries("t", &[entry_of("b")], TTL).await.unwrap();
     assert_eq!(w.rows("shown"), 1);
     w.end().await;
 }
@@ -331,8 +331,8 @@ async fn it_works_in_another_programs_file_and_in_memory() {
         let again = broker.tick(&tick(at, Overlap::Replace)).await.unwrap();
         assert!(matches!(again, Ticked::Duplicate), "{again:?}");
         assert!(broker.pause_entry(&queue(), &plan().entry, true).await.unwrap());
-        broker.show_entries("s", &[shown("b"), shown("a")], TTL).await.unwrap();
-        assert_eq!(broker.scheduler_entries().await.unwrap(), [shown("b"), shown("a")]);
+        broker.show_entries("s", &[entry_of("b"), entry_of("a")], TTL).await.unwrap();
+        assert_eq!(broker.scheduler_entries().await.unwrap(), [entry_of("b"), entry_of("a")]);
         broker.withdraw_entries("s").await.unwrap();
         assert_eq!(broker.scheduler_entries().await.unwrap(), []);
         let entry = plan().entry;

@@ -76,7 +76,7 @@ async fn play(role: &str, order: &Order, storage: &Storage, redis: ConnectionMan
                 if order.among == 0 { acknowledged(order, storage, redis).await } else { Ok(()) }
             };
             beside(order, storage, handler, drained).await?;
-            Ok(seen.tell(clock.stop()))
+            Ok(seen.complete(clock.stop()))
         }
         "end-to-end" => {
             let clock = Clock::start();
@@ -87,7 +87,7 @@ async fn play(role: &str, order: &Order, storage: &Storage, redis: ConnectionMan
                 Ok(micros)
             };
             let micros = beside(order, storage, handler, produced).await?;
-            Ok(Answer { micros, ..seen.tell(clock.stop()) })
+            Ok(Answer { micros, ..seen.complete(clock.stop()) })
         }
         "latency" => {
             let produced = async {

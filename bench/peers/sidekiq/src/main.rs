@@ -62,7 +62,7 @@ async fn play(role: &str, order: &Order, redis: &RedisPool) -> Result<Answer, Fa
             let (clock, seen) = (Clock::start(), Seen::new(order.n, order.among));
             serve(order, redis, NOTE, NoteWorker(seen.clone()));
             seen.all().await?;
-            Ok(seen.tell(clock.stop()))
+            Ok(seen.complete(clock.stop()))
         }
         "end-to-end" => {
             let seen = Seen::new(order.n, order.n);
@@ -70,7 +70,7 @@ async fn play(role: &str, order: &Order, redis: &RedisPool) -> Result<Answer, Fa
             let clock = Clock::start();
             let micros = enqueue(order, redis, order.n, PRODUCERS).await?;
             seen.all().await?;
-            Ok(Answer { micros, ..seen.tell(clock.stop()) })
+            Ok(Answer { micros, ..seen.complete(clock.stop()) })
         }
         "latency" => {
             let (sender, mut started) = mpsc::unbounded_channel();

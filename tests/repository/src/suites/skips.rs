@@ -88,7 +88,7 @@ fn the_one_way_to_skip_is_seen() {
 }
 
 #[test]
-fn a_skip_that_nobody_sees_is_caught() {
+fn a_silent_skip_is_caught() {
     let text = "#[test]\nfn a() {\nif b() { println!(\"skipped\"); return; }\n}\n#[test]\nfn c() {\nlet Ok(d) = e() else { return };\n}\n\
                 #[test]\nfn f() { if t.lacks(Need::G) { return; } let Some(h) = go(&t) else { return };\n\
                 if i() { assert!(j); return; }\nif k() { skip!(\"no k\"); } spawn(|| { return; }); }\nfn l() { return; }\n\

@@ -6,15 +6,15 @@ use asynq_test_support::soon;
 use super::{super::others::intercept, *};
 use crate::child::Program;
 
-/// The child's part: enqueues, commits or does not, and waits to be killed. `told` names the moment and the file.
-pub(crate) async fn begins_a_transaction(told: &str) {
-    let (when, file) = told.split_once(':').unwrap();
+/// The child's part: enqueues, commits or does not, and waits to be killed. `argument` names the moment and the file.
+pub(crate) async fn begins_a_transaction(argument: &str) {
+    let (when, file) = argument.split_once(':').unwrap();
     let client = Client::new(Arc::new(open(Path::new(file)).await));
     let mut theirs = Connection::open(file).unwrap();
     let tx = begin(&mut theirs);
     add_person(&tx, when);
-    for way in WAYS {
-        way.enqueue(&client, &tx, raw(&format!("{when} {way:?}")).unique("1h")).unwrap();
+    for api in APIS {
+        api.enqueue(&client, &tx, raw(&format!("{when} {api:?}")).unique("1h")).unwrap();
     }
     if when == "after" {
         tx.commit().unwrap();
@@ -31,7 +31,7 @@ async fn a_program_killed_before_its_commit_leaves_nothing_and_after_it_everythi
     t.theirs();
     for when in ["before", "after"] {
         let mut child = Program::start("transaction", format!("{when}:{}", t.file().display()));
-        child.says("ready");
+        child.prints("ready");
         child.kill();
         check_whole(&t.file());
     }
@@ -42,8 +42,8 @@ async fn a_program_killed_before_its_commit_leaves_nothing_and_after_it_everythi
 }
 
 #[tokio::test]
-async fn a_commit_notifies_no_program_until_it_is_told_to_and_wakes_a_worker_all_the_same() {
-    for way in WAYS {
+async fn a_commit_notifies_other_programs_only_on_request_and_always_wakes_a_worker() {
+    for api in APIS {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("jobs.db");
         let (client, worker) = (Client::new(Arc::new(open(&file).await)), open(&file).await);
@@ -52,7 +52,7 @@ async fn a_commit_notifies_no_program_until_it_is_told_to_and_wakes_a_worker_all
         let mut theirs = Connection::open(&file).unwrap();
         let commit = async {
             let tx = begin(&mut theirs);
-            way.enqueue(&client, &tx, raw("a")).unwrap();
+            api.enqueue(&client, &tx, raw("a")).unwrap();
             tx.commit().unwrap();
         };
         let queues = [queue()];
@@ -61,7 +61,7 @@ async fn a_commit_notifies_no_program_until_it_is_told_to_and_wakes_a_worker_all
         woken.unwrap();
         assert_eq!(ids(&dequeue(&worker, &member, 9).await), ["a"]);
         notified.set_nonblocking(true).unwrap();
-        assert!(notified.recv(&mut [0; 8]).is_err(), "{way:?}: the safety net woke the worker");
+        assert!(notified.recv(&mut [0; 8]).is_err(), "{api:?}: the safety net woke the worker");
         notified.set_nonblocking(false).unwrap();
         client.wake();
         notified.recv(&mut [0; 8]).unwrap();
@@ -92,12 +92,12 @@ async fn a_transaction_that_takes_its_time_makes_others_wait_and_loses_nothing()
     client.enqueue_in_tx(&tx, raw("theirs")).unwrap();
 
     let waits = enqueue(&patient, task("waits"));
-    let held = async {
+    let holder = async {
         let refused = enqueue(&impatient, task("unknown")).await.unwrap_err();
         tx.commit().unwrap();
         refused
     };
-    let (waited, refused) = tokio::join!(waits, held);
+    let (waited, refused) = tokio::join!(waits, holder);
     waited.unwrap();
     let Refused::Broker(error) = refused else { panic!("{refused:?}") };
     assert_eq!(error.kind(), BrokerErrorKind::Timeout);

@@ -46,7 +46,7 @@ async fn many_rows_of_one_statement_come_in_its_order_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn what_is_there_is_ignored_when_asked_and_never_replaced() {
+async fn an_existing_task_is_ignored_on_request_and_never_replaced() {
     let t = World::new().await;
     let theirs = t.theirs();
     enqueue(&t.broker, unique("a", "k")).await.unwrap();
@@ -128,8 +128,8 @@ async fn it_is_there_in_a_file_that_an_older_version_made() {
     let client = Client::new(broker.clone());
     client.attach(&theirs).unwrap();
     let tx = begin(&mut theirs);
-    Way::Function.enqueue(&client, &tx, raw("a")).unwrap();
-    Way::View.enqueue(&client, &tx, raw("b")).unwrap();
+    Api::Function.enqueue(&client, &tx, raw("a")).unwrap();
+    Api::View.enqueue(&client, &tx, raw("b")).unwrap();
     tx.commit().unwrap();
     let member = join(&broker).await;
     assert_eq!(ids(&dequeue(&broker, &member, 9).await), ["a", "b"]);
