@@ -416,8 +416,8 @@ mod tests {
         assert_eq!(server.queue_limits().collect::<Vec<_>>(), []);
         let limited = |settings| app(settings).queue_concurrency("mails", 3).queue_concurrency("low", 4);
         let settings = Settings { queues: Some(vec![low, mails]), ..Settings::default() };
-        let server = limited(settings).build().await.unwrap();
-        assert_eq!(server.queue_limits().collect::<Vec<_>>(), [("low", 4), ("mails", 9)]);
+        let with_limits = limited(settings).build().await.unwrap();
+        assert_eq!(with_limits.queue_limits().collect::<Vec<_>>(), [("low", 4), ("mails", 9)]);
         let error = limited(Settings::default()).build().await.unwrap_err().to_string();
         assert!(error.contains("does not serve `low`"), "{error}");
         assert_eq!((server.concurrency(), server.queues().collect::<Vec<_>>()), (2, vec![("low", 1)]));
