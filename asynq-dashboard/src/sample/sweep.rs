@@ -11,10 +11,6 @@ use super::{Notification, Shared};
 const EVERY: Duration = Duration::from_secs(5);
 /// How long the queues are still sampled after a user has looked: the charts show this span.
 const AWAKE: Duration = Duration::from_secs(3_600);
-/// After so long without a look the queues are sampled less often, until a user looks again.
-const RECENT: Duration = Duration::from_secs(60);
-/// How much longer the pause is then: the charts of the last hour still have sixty points.
-const RESTING: Duration = Duration::from_secs(55);
 /// The pause while the broker is away, after which its return is seen.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -22,7 +18,7 @@ const AWAY: Duration = Duration::from_secs(1);
 pub(super) async fn run(shared: Weak<Shared>) {
     loop {
         let began = Instant::now();
-        let (pause, rests) = {
+        let pause = {
             let Some(shared) = shared.upgrade() else { return };
             let answer = shared.read().await;
             let is_back = answer.is_ok();
@@ -40,26 +36,15 @@ pub(super) async fn run(shared: Weak<Shared>) {
                 looks.came.notified().await;
                 continue;
             }
-            let rests = is_back && !watched && is_at_rest(shared.looks.since());
-            let pause = if is_back { pause(began.elapsed(), watched) } else { AWAY };
-            (pause, rests.then(|| Arc::clone(&shared.looks)))
+            if is_back { pause(began.elapsed(), watched) } else { AWAY }
         };
         tokio::time::sleep(pause).await;
-        if let Some(looks) = rests {
-            // Ends with a look or with the pause.
-            let _ = tokio::time::timeout(RESTING, looks.came.notified()).await;
-        }
     }
 }
 
 /// Returns whether no user has looked for so long that the samples are not needed.
 fn is_asleep(since: Option<Duration>) -> bool {
     since.is_none_or(|since| since >= AWAKE)
-}
-
-/// Returns whether the last look was so long ago that few samples are enough.
-fn is_at_rest(since: Option<Duration>) -> bool {
-    since.is_none_or(|since| since >= RECENT)
 }
 
 /// Returns the pause after a sweep that took this long: a tenth of the time is spent reading while a user looks, a
@@ -78,14 +63,6 @@ mod tests {
         let table = [(None, true), (seconds(0), false), (seconds(3_599), false), (seconds(3_600), true)];
         for (since, asleep) in table {
             assert_eq!(is_asleep(since), asleep, "{since:?}");
-        }
-    }
-
-    #[test]
-    fn a_minute_after_the_last_look_the_sampler_rests_between_sweeps() {
-        let seconds = |seconds| Some(Duration::from_secs(seconds));
-        for (since, rests) in [(seconds(0), false), (seconds(59), false), (seconds(60), true), (None, true)] {
-            assert_eq!(is_at_rest(since), rests, "{since:?}");
         }
     }
 

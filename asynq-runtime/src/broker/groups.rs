@@ -48,8 +48,7 @@ pub trait Groups {
     /// Takes one step of a walk over the groups of a queue, of some hundred groups: returns the groups that are ripe by the
     /// rules, of which [`claim_set`](Self::claim_set) takes sets, and the position from which the walk goes on. The walk sees
     /// every group that exists from the first step to the last, on Redis now and then twice. A group that only has ids without a
-    /// task may be named, too. Servers with equal rules may share their walks: a walk that begins shortly after that of another
-    /// server may end at once.
+    /// task may be named, too.
     ///
     /// # Errors
     ///

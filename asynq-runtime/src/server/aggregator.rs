@@ -27,9 +27,11 @@ use crate::{
 
 /// Longest pause after an error of the broker.
 const LONGEST_RETRY: Duration = Duration::from_secs(5);
-/// A walk over the groups is followed by a pause of so many times its duration: the broker spends a tenth of its time on
-/// them at most.
+/// A walk over the groups is followed by a pause of so many times the duration of its calls, so that very many groups take a tenth of the
+/// broker's time per server.
 const WALKS: u32 = 9;
+/// The longest such pause: a broker that is slow for another reason must not delay groups for longer.
+const LONGEST_WALK_PAUSE: Duration = Duration::from_secs(15);
 /// How many sets of one group are taken before those of another group, as long as they are full.
 const SETS: usize = 10;
 /// How many sets are made at a time at most.
@@ -65,7 +67,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
             Ok(Passed { has_more, walked }) => {
                 retry_backoff.on_success();
                 context.signals.aggregated.notify();
-                if has_more { Duration::ZERO } else { between.max(walked * WALKS) }
+                if has_more { Duration::ZERO } else { between.max((walked * WALKS).min(LONGEST_WALK_PAUSE)) }
             }
             Err(error) if context.has_closed(&error) => break,
             Err(error) => retry_backoff.on_error(&error),

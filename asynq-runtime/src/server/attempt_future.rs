@@ -67,7 +67,7 @@ async fn interrupted<W: Future<Output = Ended>>(
     if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(Pin::new(&mut *attempt).poll(cx))).await {
         return outlasted(stopped_by_itself(attempted, cause), stop, blocking, watch).await;
     }
-    // An async job is dropped here, at its await. A thread cannot be stopped: its attempt, its slot and its lease last
+    // An async job ends here, at its await; the caller drops it. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns, unless its job lets it be given up or the server is leaving.
     if !blocking.owes_a_result() || stop.why() == Why::Leaving {
         return cause.into();
@@ -159,12 +159,19 @@ impl Future for AttemptFuture {
     }
 }
 
-impl Drop for AttemptFuture {
-    fn drop(&mut self) {
+impl AttemptFuture {
+    /// Drops the job, and with it whatever the job holds.
+    pub(super) fn drop_job(&mut self) {
         let future = self.future.take();
         if let Err(panic) = panics::catch(|| drop(future)) {
             tracing::error!("a job panicked while it was dropped: {panic}");
         }
+    }
+}
+
+impl Drop for AttemptFuture {
+    fn drop(&mut self) {
+        self.drop_job();
     }
 }
 

@@ -222,6 +222,8 @@ impl Executor {
         let kill_after = job.and_then(|job| job.options.kill_after);
         let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.given_up);
         let attempted = drive(&mut future, began, &deadline, stop, &blocking, watch).await;
+        // The delay may be code of the program, which must not meet what the job still holds.
+        future.drop_job();
         with_delay(attempted, &future.retry_delay)
     }
 

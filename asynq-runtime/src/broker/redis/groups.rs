@@ -90,10 +90,8 @@ impl Groups for RedisBroker {
         from: Option<&GroupStep>,
     ) -> Result<RipeGroups, BrokerError> {
         let keys = Keys::new(queue);
-        // Redis ends the key by its own time, which a given clock does not follow.
-        let fresh = if self.clock.is_given() { 0 } else { rules.look_every().as_millis() * 9 / 10 };
-        let call = RIPE.on(&[keys.groups(), keys.walked(rules)]).arg(self.clock.argument()).arg(keys.prefix());
-        let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules).arg(fresh.to_string());
+        let call = RIPE.on(&[keys.groups()]).arg(self.clock.argument()).arg(keys.prefix());
+        let call = with_rules(call.arg(from.map_or(BEGIN, GroupStep::as_str)), rules);
         let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();
         let next = answer.next().and_then(next_step);
         let names = answer.filter_map(read_name).map(|name| GroupName::from_wire(&name));

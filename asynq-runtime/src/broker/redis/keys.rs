@@ -1,10 +1,8 @@
 //! Names every Redis key, byte for byte as asynq does (docs/design/wire.md), and our own under `x:`.
 
-use std::time::Duration;
-
 use chrono::{DateTime, Utc};
 
-use super::super::{EntryId, GroupRules, ServerName};
+use super::super::{EntryId, ServerName};
 use crate::task::{GroupName, QueueName, TaskState};
 
 /// Set of queue names.
@@ -182,14 +180,6 @@ impl Keys {
     /// Ours: ids that had no task; kept for a week.
     pub(super) fn orphans(&self) -> String {
         self.key("x:orphans")
-    }
-
-    /// Ours: a server with these rules has looked for ripe groups a moment ago.
-    pub(super) fn walked(&self, rules: &GroupRules) -> String {
-        let seconds = |longest: Duration| longest.as_secs().to_string();
-        let (longest, size) = (rules.max_delay.map(seconds), rules.enough().map(|size| size.to_string()));
-        let [longest, size] = [longest, size].map(Option::unwrap_or_default);
-        format!("{}x:walked:{}:{longest}:{size}", self.prefix, rules.grace.as_secs())
     }
 
     /// Ours: the move by which the task left or reached the queue; kept for an hour.

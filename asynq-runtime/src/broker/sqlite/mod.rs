@@ -7,7 +7,6 @@
 mod await_end;
 mod beside;
 mod command;
-
 mod connection;
 mod consume;
 mod diagnose;

@@ -1,6 +1,6 @@
 //! The cost of calls on Redis where a queue has thousands of groups: every script is bounded by its result.
 
-use std::{collections::BTreeSet, time::Duration};
+use std::collections::BTreeSet;
 
 use asynq_runtime::{
     broker::{
@@ -9,7 +9,6 @@ use asynq_runtime::{
     },
     task::{QueueName, TaskState},
 };
-use asynq_test_support::eventually;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
@@ -116,22 +115,6 @@ async fn the_numbers_of_a_queue_are_counted_in_steps_and_estimated_beyond_two_th
     let (stats, _, commands) = cost(&mut redis, broker.queue_stats(&queue())).await;
     assert_eq!(stats.unwrap().aggregating, 3 * GROUPS as u64);
     assert!(commands <= 2_000 + 2 * PER_SCRIPT, "{commands} commands for {} groups", 3 * GROUPS);
-}
-
-/// Ten servers that have nothing to aggregate cost as much as one.
-#[tokio::test]
-async fn servers_with_equal_rules_walk_over_the_groups_once() {
-    let (server, mut redis, first) = with_groups().await;
-    let second = server.broker().await;
-    let rules = GroupRules { grace: Duration::from_secs(10), max_size: Some(1_000), ..GroupRules::default() };
-    let others = GroupRules { grace: Duration::from_secs(11), ..rules };
-    let begin = async |broker: &RedisBroker, rules| broker.ripe_groups(&queue(), rules, None).await.unwrap().next;
-    assert!(begin(&first, &rules).await.is_some(), "the first walk goes on");
-    let (next, _, commands) = cost(&mut redis, begin(&second, &rules)).await;
-    assert!(next.is_none() && commands < 10, "the second ends where it begins: {commands} commands");
-    assert!(begin(&second, &others).await.is_some(), "other rules have a walk of their own");
-    // A second later the turn is open to all, also where the server that walked has died.
-    eventually("the next walk", async || begin(&second, &rules).await).await;
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
--- Stores up to 64 tasks of one queue, one after the other, each of which replaces an equal one (docs/design/wire.md#replace).
+-- Stores up to 8 tasks of one queue, one after the other, each of which replaces an equal one (docs/design/wire.md#replace).
 -- KEYS     1-10 as places.lua says · 11 x:sent:.. (receipt of this sender's slot) · 12.. one task hash per item, then one unique
 --          lock per item
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 items · 4 number of this send · 5 sent before? 0|1; then per item:
@@ -8,7 +8,6 @@
 --          r a task that waits has the new arguments and time: its id, p or s, due ms
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local n, sent, again = tonumber(ARGV[3]), ARGV[4] .. ' ', ARGV[5] == '1'
--- A pending task that is deeper than `near` looks stays where it is.
 
 if again then
   local receipt = call('GET', KEYS[11])
@@ -44,7 +43,8 @@ local function bounded(when, x, most, since)
   return math.min(due, since + tonumber(most)), x .. '\88' .. write_varint(since)
 end
 
--- Moves a task that waits to the place for a time, and returns the state that it has then.
+-- Moves a task that waits to the place for a time, and returns the state that it has then. A pending task that is deeper than `near`
+-- looks stays where it is.
 local function move(task, due)
   if due > now_ms and task.near ~= 0 then
     call('ZADD', KEYS[4], whole(math.ceil(due / 1000)), task.id)
