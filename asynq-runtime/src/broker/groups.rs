@@ -124,11 +124,6 @@ impl Default for GroupRules {
 }
 
 impl GroupRules {
-    /// How often a server looks for ripe groups: a tenth of the grace period, at least every 5 s and at most every second.
-    pub(crate) fn look_every(&self) -> Duration {
-        (self.grace / 10).clamp(Duration::from_secs(1), Duration::from_secs(5))
-    }
-
     /// How many tasks make a group ripe by themselves: at most as many as a set can hold, which is also the limit of any set.
     pub(crate) fn enough(&self) -> Option<usize> {
         self.max_size.map(|size| size.clamp(1, TaskSet::MOST))

@@ -25,8 +25,9 @@ use crate::{
     task::{GroupName, QueueName},
 };
 
-/// Longest pause after an error of the broker.
-const LONGEST_RETRY: Duration = Duration::from_secs(5);
+/// The shortest and the longest pause between two passes; in between, the pause is a tenth of the grace period.
+const SOONEST: Duration = Duration::from_secs(1);
+const LATEST: Duration = Duration::from_secs(5);
 /// A walk over the groups is followed by a pause of so many times the duration of its calls, so that very many groups take a tenth of the
 /// broker's time per server.
 const WALKS: u32 = 9;
@@ -60,8 +61,8 @@ enum Unfinished {
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut aggregator =
         Aggregator { sets: JoinSet::new(), backed_off: BackedOff::default(), context: Arc::clone(&context) };
-    let mut retry_backoff = RetryBackoff::new("aggregator", LONGEST_RETRY);
-    let between = context.aggregations.rules.look_every();
+    let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
+    let between = (context.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
         let pause = match aggregator.pass(Instant::now() + between).await {
             Ok(Passed { has_more, walked }) => {

@@ -16,13 +16,10 @@ const WITHOUT_A_SUBJECT: [&str; 9] = [
     "everybody who",
 ];
 /// Names of former times, in lower case.
-const PICTURES: [&str; 9] =
-    ["bell", "grave", "dice", "errand", "desk", "clerk", "back door", "by hand of", "at the door"];
+const PICTURES: [&str; 10] =
+    ["bell", "bells", "grave", "dice", "errand", "desk", "clerk", "back door", "by hand of", "at the door"];
 /// Subjects and objects of comments in code that name nothing.
 const NAMELESS: [&str; 4] = ["somebody", "anybody", "everybody", "nobody"];
-/// Words that no name of a function holds.
-const NOT_IN_NAMES: [&str; 10] =
-    ["whoever", "somebody", "nobody", "everybody", "bell", "bells", "clerk", "desk", "errand", "dice"];
 /// Words that may follow "is no".
 const AFTER_IS_NO: [&str; 15] = [
     "longer", "more", "such", "end", "way", "room", "news", "none", "better", "business", "match", "answer", "time",
@@ -38,16 +35,11 @@ fn fault_in_code(text: &str) -> Option<String> {
     words.find(|word| NAMELESS.contains(&word.to_lowercase().as_str())).map(|word| format!("\"{word}\""))
 }
 
-/// Returns the fault of a name in `snake_case`.
+/// Returns the fault of a name in `snake_case`, which is read as a sentence.
 fn fault_in_name(name: &str) -> Option<String> {
-    let words: Vec<&str> = name.split('_').collect();
-    if words.windows(2).any(|two| two == ["is", "no"]) && !words.windows(3).any(|three| three[0] == "there") {
-        let after = words.windows(3).find(|three| three[..2] == ["is", "no"]).map_or("", |three| three[2]);
-        if !AFTER_IS_NO.contains(&after) {
-            return Some(format!("`{name}`: write is_not_a_…"));
-        }
-    }
-    words.into_iter().find(|word| NOT_IN_NAMES.contains(word)).map(|word| format!("`{name}` holds \"{word}\""))
+    let sentence = name.replace('_', " ");
+    let found = fault(&sentence).or_else(|| fault_in_code(&sentence));
+    found.map(|fault| format!("`{name}`: {fault}"))
 }
 
 /// Returns the fault of a sentence of a comment or a page.
