@@ -27,8 +27,14 @@ fn every_script_documents_its_arguments_and_its_answer() {
             let text = read(&path);
             text.lines().skip_while(|line| line.starts_with("#!")).take_while(|line| line.starts_with("--")).collect()
         };
-        if path.ends_with(".sql") && header().is_empty() {
-            broken.push(format!("{path} has no header"));
+        if path.ends_with(".sql") {
+            if header().is_empty() {
+                broken.push(format!("{path} has no header"));
+            }
+            let text = read(&path);
+            let names = text.lines().zip(text.lines().skip(1)).filter(|(line, _)| line.starts_with("-- name: "));
+            let without = names.filter(|(_, next)| !next.starts_with("-- "));
+            broken.extend(without.map(|(name, _)| format!("{path}: `{name}` has no header")));
         }
         if path.ends_with(".lua") {
             let header = header();

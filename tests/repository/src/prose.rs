@@ -68,7 +68,8 @@ fn paragraphs(path: &str, text: &str) -> Vec<(usize, String)> {
     let marks: &[&str] = if path.ends_with(".rs") { &["//!", "///", "//"] } else { &["--"] };
     let (mut found, mut current, mut is_program) = (Vec::new(), (0, String::new()), false);
     for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
+        // The name of a statement is not a sentence.
+        let line = if line.starts_with("-- name: ") { "" } else { line.trim() };
         let prose =
             if is_page { Some(line) } else { marks.iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim) };
         let is_fence = prose.is_some_and(|prose| prose.starts_with("```"));

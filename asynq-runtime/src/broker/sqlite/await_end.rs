@@ -307,7 +307,7 @@ impl Drop for Leading<'_> {
 /// Returns the states and extra facts of tasks; `None` for a task that is not there.
 async fn look_at(store: &Store, tasks: Vec<Arc<Waiter>>) -> Result<Vec<Option<(TaskState, Extra)>>, BrokerError> {
     let look = |view: &View<'_>, task: &Waiter| {
-        let found = view.find(&sql::INSPECT_STATE, params![task.queue.as_str(), task.id.as_str()], |row| {
+        let found = view.find(&sql::inspect::STATE, params![task.queue.as_str(), task.id.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, Option<Vec<u8>>>(1)?))
         })?;
         Ok(found.and_then(|(state, extra)| {

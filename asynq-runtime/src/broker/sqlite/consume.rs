@@ -138,7 +138,7 @@ impl SqliteBroker {
 fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(QueueName, TaskId)>> {
     let mut released = Vec::new();
     for &token in lost {
-        released.extend(tx.view.list(&sql::CONSUME_AGAIN, [server, token], |row| {
+        released.extend(tx.view.list(&sql::consume::AGAIN, [server, token], |row| {
             Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&row.get::<_, String>(9)?), row.get::<_, String>(1)?))
         })?);
     }
@@ -146,7 +146,7 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
     for (seq, queue, _) in released.iter().rev() {
         let Some(q) = tx.queue(queue)? else { continue };
         let place = tx.head(q)?;
-        tx.view.execute(&sql::SETTLE_REQUEUE, [*seq, place, tx.view.now])?;
+        tx.view.execute(&sql::settle::REQUEUE, [*seq, place, tx.view.now])?;
         tx.left(q, TaskState::Active);
         tx.came(q, TaskState::Pending);
     }
@@ -175,7 +175,7 @@ impl Claim {
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
         let mut runs = Vec::new();
         for &token in &self.lost {
-            let found = tx.view.list(&sql::CONSUME_AGAIN, [self.server, token], |row| {
+            let found = tx.view.list(&sql::consume::AGAIN, [self.server, token], |row| {
                 Ok((row.get::<_, String>(9)?, Candidate::read(row)?))
             })?;
             for (queue, candidate) in found {
@@ -214,7 +214,7 @@ impl Claim {
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
             let found = tx.view.list(
-                &sql::CONSUME_NEXT,
+                &sql::consume::NEXT,
                 [q, limit, i64::from(*quarantined > 0), i64::from(Extra::DEFAULT_MAX_CRASHES)],
                 |row| Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? }),
             )?;
@@ -229,14 +229,14 @@ impl Claim {
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
                     // Without its message the task can never run; it is archived, where people see it.
-                    tx.view.execute(&sql::CONSUME_SET_ASIDE, [candidate.seq, tx.view.now])?;
+                    tx.view.execute(&sql::consume::SET_ASIDE, [candidate.seq, tx.view.now])?;
                     let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
                     tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
                     tx.came(q, TaskState::Archived);
                     continue;
                 }
                 let until = tx.view.now.saturating_add(self.lease);
-                tx.view.execute(&sql::CONSUME_TAKE, [candidate.seq, until, self.server, self.token])?;
+                tx.view.execute(&sql::consume::TAKE, [candidate.seq, until, self.server, self.token])?;
                 tx.came(q, TaskState::Active);
                 let waited = candidate.waited(tx.view.now);
                 let run = candidate.into_run(&wanted.queue, self.server, self.token);
@@ -251,7 +251,7 @@ impl Claim {
     }
 }
 
-/// A row of `consume/next`.
+/// A row of [`sql::consume::NEXT`].
 #[derive(Debug)]
 struct Candidate {
     seq: i64,

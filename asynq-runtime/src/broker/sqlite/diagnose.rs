@@ -58,7 +58,7 @@ impl Diagnose for SqliteBroker {
 impl SqliteBroker {
     /// Returns `ok`, the first damage, or the reason why there is no answer.
     async fn quick_check(&self) -> Result<String, BrokerError> {
-        let answer = self.store.read(|view| view.find(&sql::DIAGNOSE_SOUND, [], |row| row.get::<_, String>(0))).await;
+        let answer = self.store.read(|view| view.find(&sql::diagnose::SOUND, [], |row| row.get::<_, String>(0))).await;
         match answer {
             Ok(answer) => Ok(answer.unwrap_or_else(|| "ok".to_owned())),
             Err(error) if error.kind() == BrokerErrorKind::Corrupt => Ok(error.to_string()),
@@ -73,7 +73,7 @@ impl SqliteBroker {
 type File = (i64, i64, i64, String);
 
 fn read_file(view: &View<'_>) -> rusqlite::Result<File> {
-    let found = view.find(&sql::DIAGNOSE_FILE, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
+    let found = view.find(&sql::diagnose::FILE, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?;
     found.ok_or(rusqlite::Error::QueryReturnedNoRows)
 }
 
@@ -89,10 +89,10 @@ fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> 
     let mut found = Examination { complete: true, ..Examination::default() };
     let Some(q) = view.queue(queue)? else { return Ok(found) };
     let number = i64::from(state.number());
-    for id in view.list(&sql::MAINTAIN_GHOSTS, params![q, number, limit], |row| row.get::<_, String>(1))? {
+    for id in view.list(&sql::maintain::GHOSTS, params![q, number, limit], |row| row.get::<_, String>(1))? {
         found.add(OddityKind::IdWithoutTask, id);
     }
-    let both = view.find(&sql::DIAGNOSE_NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let both = view.find(&sql::diagnose::NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
     let (stored, counted): (i64, i64) = both.unwrap_or_default();
     found.complete &= counted <= limit;
     if counted < COUNTED && counted != stored {
@@ -104,7 +104,7 @@ fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> 
 fn examine_locks(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Result<Examination> {
     let mut found = Examination { complete: true, ..Examination::default() };
     let Some(q) = view.queue(queue)? else { return Ok(found) };
-    for key in view.list(&sql::DIAGNOSE_LOCKS, params![q, view.now, limit], |row| row.get::<_, String>(0))? {
+    for key in view.list(&sql::diagnose::LOCKS, params![q, view.now, limit], |row| row.get::<_, String>(0))? {
         found.add(OddityKind::LockWithoutTask, key);
     }
     Ok(found)

@@ -39,7 +39,7 @@ impl Groups for SqliteBroker {
         let (queue, after) = (queue.clone(), after.map_or("", GroupStep::as_str).to_owned());
         let most = i64::try_from(limit).unwrap_or(i64::MAX);
         let read =
-            move |view: &View<'_>| view.list(&sql::GROUPS_LIST, params![queue.as_str(), after, most], read_stats);
+            move |view: &View<'_>| view.list(&sql::groups::LIST, params![queue.as_str(), after, most], read_stats);
         let groups = self.store.read(read).await?;
         let next = groups.last().filter(|_| groups.len() == limit).map(|last| last.group.as_str().to_owned());
         Ok(GroupPage::new(groups, next))
@@ -47,7 +47,7 @@ impl Groups for SqliteBroker {
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
         let (queue, group) = (queue.clone(), group.clone());
-        self.store.read(move |view| view.find(&sql::GROUPS_ONE, [queue.as_str(), group.as_str()], read_stats)).await
+        self.store.read(move |view| view.find(&sql::groups::ONE, [queue.as_str(), group.as_str()], read_stats)).await
     }
 
     async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
@@ -57,7 +57,7 @@ impl Groups for SqliteBroker {
                 let mut worth = Vec::new();
                 for queue in &queues {
                     let Some(q) = view.queue(queue)? else { continue };
-                    if view.find(&sql::GROUPS_NEXT, params![q, ""], |_| Ok(()))?.is_some() {
+                    if view.find(&sql::groups::NEXT, params![q, ""], |_| Ok(()))?.is_some() {
                         worth.push(queue.clone());
                     }
                 }
@@ -79,7 +79,7 @@ impl Groups for SqliteBroker {
                 let Some(q) = view.queue(&queue)? else { return Ok(RipeGroups::default()) };
                 let (mut ripe, mut name) = (Vec::new(), from.clone());
                 for _ in 0..PER_STEP {
-                    let Some(next) = view.find(&sql::GROUPS_NEXT, params![q, name], |row| row.get(0))? else {
+                    let Some(next) = view.find(&sql::groups::NEXT, params![q, name], |row| row.get(0))? else {
                         return Ok(RipeGroups::new(ripe, None));
                     };
                     name = next;
@@ -163,14 +163,14 @@ struct SetRow {
 
 impl SetRow {
     fn of(view: &View<'_>, number: i64, id: &str) -> rusqlite::Result<Option<Self>> {
-        view.find(&sql::GROUPS_SET, params![number, id], |row| Ok(Self { q: row.get(0)?, ended: row.get(1)? }))
+        view.find(&sql::groups::SET, params![number, id], |row| Ok(Self { q: row.get(0)?, ended: row.get(1)? }))
     }
 }
 
 /// Releases the tasks of a set to their group; returns how many.
 fn release(tx: &mut Tx<'_>, q: i64, number: i64) -> rusqlite::Result<usize> {
-    let released = tx.view.execute(&sql::GROUPS_RELEASE, [q, number])?;
-    tx.view.execute(&sql::GROUPS_FORGET_SET, [number])?;
+    let released = tx.view.execute(&sql::groups::RELEASE, [q, number])?;
+    tx.view.execute(&sql::groups::FORGET_SET, [number])?;
     Ok(released)
 }
 
@@ -194,7 +194,7 @@ fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<
             break;
         }
         if ended {
-            tx.view.execute(&sql::GROUPS_FORGET_SET, [number])?;
+            tx.view.execute(&sql::groups::FORGET_SET, [number])?;
         } else {
             moved += release(tx, q, number)?;
             reclaimed.sets += 1;
@@ -212,5 +212,5 @@ pub(super) fn is_over(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<bo
 fn over(view: &View<'_>, queue: &QueueName, limit: usize) -> rusqlite::Result<Vec<(i64, i64, bool)>> {
     let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    view.list(&sql::GROUPS_OVER, [q, view.now, limit], |row| Ok((q, row.get(0)?, row.get(1)?)))
+    view.list(&sql::groups::OVER, [q, view.now, limit], |row| Ok((q, row.get(0)?, row.get(1)?)))
 }

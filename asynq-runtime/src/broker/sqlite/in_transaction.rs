@@ -131,7 +131,7 @@ impl SqliteBroker {
             delay,
             unique_ms: task.unique.as_ref().map(|lock| after(0, lock.ttl)),
             now: self.manual_clock.then(|| common.now()),
-            sql: sql::IN_TRANSACTION_ENQUEUE.text(common.names),
+            sql: sql::in_transaction::ENQUEUE.text(common.names),
             task,
         }
     }

@@ -21,14 +21,14 @@ pub(super) fn other_notifier_paths(view: &View<'_>, liveness: &Liveness) -> Vec<
 
 /// Returns every server on the list.
 pub(super) fn everyone(view: &View<'_>) -> rusqlite::Result<Vec<Listed>> {
-    view.list(&sql::PRESENCE_EVERYONE, [], |row| {
+    view.list(&sql::presence::EVERYONE, [], |row| {
         Ok(Listed { number: row.get(0)?, file: row.get(1)?, beat_at: row.get(2)? })
     })
 }
 
 /// Whether a server holds a task.
 pub(super) fn runs_something(view: &View<'_>, server: i64) -> rusqlite::Result<bool> {
-    Ok(view.find(&sql::PRESENCE_RUNS_SOMETHING, [server], |row| row.get(0))?.unwrap_or(false))
+    Ok(view.find(&sql::presence::RUNS_SOMETHING, [server], |row| row.get(0))?.unwrap_or(false))
 }
 
 /// Takes the servers of `file` that hold no task off the list; returns whether none of `file` is left on it.
@@ -38,7 +38,7 @@ pub(super) fn forget_idle(view: &View<'_>, file: &str) -> rusqlite::Result<bool>
         if runs_something(view, server.number)? {
             all = false;
         } else {
-            view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
+            view.execute(&sql::presence::LEAVE, [server.number])?;
         }
     }
     Ok(all)

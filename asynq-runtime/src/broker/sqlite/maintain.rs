@@ -129,7 +129,7 @@ impl Maintain for SqliteBroker {
                 let (now, until) = (tx.view.now, tx.view.now.saturating_add(lease));
                 for HeldLock { run, key } in &*slice {
                     tx.view.execute(
-                        &sql::LOCK_EXTEND,
+                        &sql::lock::EXTEND,
                         params![run.row, run.server, run.token.0, run.id.as_str(), key, until, now],
                     )?;
                 }
@@ -199,7 +199,7 @@ fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i6
 /// Returns when the next task of each queue is due.
 fn dues(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<Option<i64>>> {
     let due = |queue: &QueueName| {
-        let found = view.find(&sql::MAINTAIN_NEXT_DUE, [queue.as_str()], |row| row.get::<_, Option<i64>>(0))?;
+        let found = view.find(&sql::maintain::NEXT_DUE, [queue.as_str()], |row| row.get::<_, Option<i64>>(0))?;
         Ok(found.flatten())
     };
     queues.iter().map(due).collect()
@@ -225,7 +225,7 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite:
     let Some(q) = tx.view.queue(queue)? else { return Ok(Forwarded::default()) };
     let mut due: Vec<(i64, i64, TaskState, bool)> = Vec::new();
     for (statement, state) in
-        [(&sql::MAINTAIN_DUE_SCHEDULED, TaskState::Scheduled), (&sql::MAINTAIN_DUE_RETRY, TaskState::Retry)]
+        [(&sql::maintain::DUE_SCHEDULED, TaskState::Scheduled), (&sql::maintain::DUE_RETRY, TaskState::Retry)]
     {
         due.extend(tx.view.list(statement, [q, tx.view.now, limit_of(SLICE + 1)], |row| {
             Ok((row.get(0)?, row.get(1)?, state, row.get(2)?))
@@ -241,11 +241,11 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite:
     for (_, seq, state, grouped) in rest {
         tx.left(q, state);
         if grouped {
-            tx.view.execute(&sql::MAINTAIN_JOIN_GROUP, [seq, tx.view.now])?;
+            tx.view.execute(&sql::maintain::JOIN_GROUP, [seq, tx.view.now])?;
             tx.came(q, TaskState::Aggregating);
         } else {
             let place = tx.tail(q, true)?;
-            tx.view.execute(&sql::MAINTAIN_FORWARD, [seq, place, tx.view.now])?;
+            tx.view.execute(&sql::maintain::FORWARD, [seq, place, tx.view.now])?;
             tx.came(q, TaskState::Pending);
         }
     }
@@ -253,7 +253,7 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite:
     for (_, seq, state, _) in first.into_iter().rev() {
         tx.left(q, state);
         let place = tx.head(q)?;
-        tx.view.execute(&sql::MAINTAIN_FORWARD, [seq, place, tx.view.now])?;
+        tx.view.execute(&sql::maintain::FORWARD, [seq, place, tx.view.now])?;
         tx.came(q, TaskState::Pending);
     }
     Ok(Forwarded { moved, more })
@@ -261,7 +261,7 @@ fn forward(tx: &mut Tx<'_>, queue: &QueueName, retries: RetryOrder) -> rusqlite:
 
 fn extend(view: &View<'_>, run: &RunKey, until: i64) -> rusqlite::Result<Settled> {
     let extended =
-        view.execute(&sql::MAINTAIN_EXTEND, params![run.row, run.server, run.token.0, run.id.as_str(), until])?;
+        view.execute(&sql::maintain::EXTEND, params![run.row, run.server, run.token.0, run.id.as_str(), until])?;
     if extended == 1 { Ok(Settled::Ok) } else { lost(view, run) }
 }
 
@@ -270,13 +270,14 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swe
     let Some(q) = tx.view.queue(queue)? else { return Ok(Swept::default()) };
     let mut swept = Swept::default();
     let believable = tx.view.now.saturating_add(lease).saturating_add(BELIEVABLE_LEASE_MS);
-    let endless = tx.view.list(&sql::MAINTAIN_ENDLESS, [q, believable, limit_of(SLICE)], |row| row.get::<_, i64>(0))?;
+    let endless =
+        tx.view.list(&sql::maintain::ENDLESS, [q, believable, limit_of(SLICE)], |row| row.get::<_, i64>(0))?;
     for seq in endless {
-        tx.view.execute(&sql::MAINTAIN_END_LEASE, [seq, tx.view.now])?;
+        tx.view.execute(&sql::maintain::END_LEASE, [seq, tx.view.now])?;
         swept.leases_restored += 1;
     }
     for state in [TaskState::Active, TaskState::Pending] {
-        let ghosts = tx.view.list(&sql::MAINTAIN_GHOSTS, [q, i64::from(state.number()), SWEEP], |row| {
+        let ghosts = tx.view.list(&sql::maintain::GHOSTS, [q, i64::from(state.number()), SWEEP], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?))
         })?;
         for (seq, id, lock) in ghosts.into_iter().take(SLICE) {
@@ -284,6 +285,6 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swe
             swept.ghosts_removed += 1;
         }
     }
-    tx.view.execute(&sql::COUNT_FORGET_DAYS, [q, day(tx.view.now) - STATISTICS_DAYS])?;
+    tx.view.execute(&sql::count::FORGET_DAYS, [q, day(tx.view.now) - STATISTICS_DAYS])?;
     Ok(swept)
 }

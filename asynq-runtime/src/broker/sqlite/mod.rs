@@ -234,7 +234,7 @@ impl Broker for SqliteBroker {
     }
 
     async fn ping(&self) -> Result<(), BrokerError> {
-        self.store.read(|view| view.find(&sql::PRESENCE_LAST_SIGNAL, [], |_| Ok(()))).await.map(|_| ())
+        self.store.read(|view| view.find(&sql::presence::LAST_SIGNAL, [], |_| Ok(()))).await.map(|_| ())
     }
 
     fn as_sqlite(&self) -> Option<&SqliteBroker> {

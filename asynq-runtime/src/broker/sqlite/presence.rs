@@ -31,8 +31,8 @@ const SIGNALS: i64 = 256;
 
 /// Asks the server that runs a task to stop it.
 pub(super) fn ask_to_cancel(tx: &mut Tx<'_>, id: &str) -> rusqlite::Result<()> {
-    tx.view.execute(&sql::PRESENCE_FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_TTL_MS)])?;
-    tx.view.execute(&sql::PRESENCE_ASK_CANCEL, params![id, tx.view.now])?;
+    tx.view.execute(&sql::presence::FORGET_SIGNALS, [tx.view.now.saturating_sub(SIGNALS_TTL_MS)])?;
+    tx.view.execute(&sql::presence::ASK_CANCEL, params![id, tx.view.now])?;
     tx.effects.signal = true;
     Ok(())
 }
@@ -48,9 +48,9 @@ impl Presence for SqliteBroker {
         }
         let row = self.server_row(name, info);
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            tx.view.execute(&sql::PRESENCE_FORGET_NAME, [&row.name])?;
+            tx.view.execute(&sql::presence::FORGET_NAME, [&row.name])?;
             tx.view.execute(
-                &sql::PRESENCE_JOIN,
+                &sql::presence::JOIN,
                 params![row.name, row.file, row.pid, row.boot, row.version, tx.view.now, row.info],
             )?;
             Ok(tx.view.last_row())
@@ -64,11 +64,11 @@ impl Presence for SqliteBroker {
         let number = member.number;
         let workers = pack(workers);
         let command = WriteCommand::new(Priority::Lease, 1, move |tx| {
-            let beaten = tx.view.execute(&sql::PRESENCE_BEAT, params![number, tx.view.now, row.info, workers])?;
+            let beaten = tx.view.execute(&sql::presence::BEAT, params![number, tx.view.now, row.info, workers])?;
             if beaten == 0 {
                 // Another server took this one for dead, for instance after a long stop.
                 tx.view.execute(
-                    &sql::PRESENCE_REJOIN,
+                    &sql::presence::REJOIN,
                     params![number, row.name, row.file, row.pid, row.boot, row.version, tx.view.now, row.info, workers],
                 )?;
             }
@@ -80,7 +80,7 @@ impl Presence for SqliteBroker {
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
         let number = member.number;
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            tx.view.execute(&sql::PRESENCE_LEAVE, [number])?;
+            tx.view.execute(&sql::presence::LEAVE, [number])?;
             Ok(())
         });
         self.store.write(command).await
@@ -90,7 +90,7 @@ impl Presence for SqliteBroker {
         let mut servers = self
             .store
             .read(|view| {
-                view.list(&sql::PRESENCE_ALIVE, [view.now.saturating_sub(BEAT_TIMEOUT_MS)], |row| {
+                view.list(&sql::presence::ALIVE, [view.now.saturating_sub(BEAT_TIMEOUT_MS)], |row| {
                     Ok((row.get::<_, Option<Vec<u8>>>(0)?, row.get::<_, Option<Vec<u8>>>(1)?))
                 })
             })
@@ -115,7 +115,7 @@ impl Presence for SqliteBroker {
 
     async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
         let notifier = self.store.common.notifier.signals();
-        let seen = self.store.read(|view| view.find(&sql::PRESENCE_LAST_SIGNAL, [], |row| row.get(0))).await?;
+        let seen = self.store.read(|view| view.find(&sql::presence::LAST_SIGNAL, [], |row| row.get(0))).await?;
         Ok(Box::new(Signals {
             store: Arc::clone(&self.store),
             notifier,
@@ -145,7 +145,7 @@ impl Cancellations for Signals {
             let found = self
                 .store
                 .read(move |view| {
-                    view.list(&sql::PRESENCE_NEW_CANCELS, [seen, SIGNALS], |row| {
+                    view.list(&sql::presence::NEW_CANCELS, [seen, SIGNALS], |row| {
                         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
                     })
                 })

@@ -109,7 +109,7 @@ impl Item {
         let at = if state == TaskState::Pending { tx.tail(q, false)? } else { due };
         let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
         let inserted = tx.view.execute(
-            &sql::PRODUCE_INSERT,
+            &sql::produce::INSERT,
             params![
                 q,
                 state.number(),
@@ -137,16 +137,16 @@ impl Item {
             let until = after(due, lock.ttl);
             if let Some(holder) = &holder {
                 holder.ends_with_its_run(&tx.view)?;
-                tx.view.execute(&sql::LOCK_TRANSFER, params![q, lock.key, id.as_str(), until])?;
+                tx.view.execute(&sql::lock::TRANSFER, params![q, lock.key, id.as_str(), until])?;
             }
-            let taken = tx.view.execute(&sql::LOCK_TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
+            let taken = tx.view.execute(&sql::lock::TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
             if taken == 0 {
-                tx.view.execute(&sql::TASK_DELETE, [seq])?;
-                let holder = tx.view.find(&sql::LOCK_HOLDER, params![q, lock.key], |row| row.get::<_, String>(0))?;
+                tx.view.execute(&sql::task::DELETE, [seq])?;
+                let holder = tx.view.find(&sql::lock::HOLDER, params![q, lock.key], |row| row.get::<_, String>(0))?;
                 return Ok(Err(Refused::Duplicate { holder: holder.as_deref().map(TaskId::from_wire) }));
             }
         }
-        tx.view.execute(&sql::BODY_INSERT, params![seq, self.bytes])?;
+        tx.view.execute(&sql::body::INSERT, params![seq, self.bytes])?;
         tx.came(q, state);
         Ok(Ok(Placed { state, process_at: instant(due), replaced: None }))
     }
@@ -162,7 +162,7 @@ impl Item {
 
     /// Returns the answer for an id that is taken, by our own first send, whose answer was lost, or by another task.
     fn meets_itself(&self, view: &View<'_>, q: i64) -> rusqlite::Result<Result<Placed, Refused>> {
-        let found = view.find(&sql::PRODUCE_TAKEN_BY, params![q, self.task.id.as_str()], |row| {
+        let found = view.find(&sql::produce::TAKEN_BY, params![q, self.task.id.as_str()], |row| {
             Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?, row.get::<_, Option<Vec<u8>>>(2)?))
         })?;
         Ok(match found {
@@ -183,7 +183,7 @@ impl Item {
 fn lock_holder(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<String>> {
     let NewTask { queue, id, unique: Some(lock), .. } = task else { return Ok(None) };
     let Some(q) = view.queue(queue)? else { return Ok(None) };
-    view.find(&sql::LOCK_HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get(0))
+    view.find(&sql::lock::HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get(0))
 }
 
 /// Returns in which state a task starts, and when it is due; a task that starts in a group joins it now.

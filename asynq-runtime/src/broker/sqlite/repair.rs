@@ -83,7 +83,7 @@ impl Repair for SqliteBroker {
         let (queue, key, holder) = (queue.clone(), key.to_owned(), holder.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(q) = tx.queue(&queue)? else { return Ok(false) };
-            Ok(tx.view.execute(&sql::REPAIR_UNLOCK, params![q, key, holder.as_str(), stuck])? == 1)
+            Ok(tx.view.execute(&sql::repair::UNLOCK, params![q, key, holder.as_str(), stuck])? == 1)
         });
         self.store.write(command).await
     }
@@ -161,7 +161,7 @@ struct Subject {
 impl Subject {
     fn find(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<Self>> {
         let Some(q) = view.queue(queue)? else { return Ok(None) };
-        view.find(&sql::REPAIR_FIND, params![q, id.as_str()], |row| Self::read(q, row))
+        view.find(&sql::repair::FIND, params![q, id.as_str()], |row| Self::read(q, row))
     }
 
     fn read(q: i64, row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
@@ -185,16 +185,16 @@ impl Subject {
         let came = match action {
             BulkAction::Run => {
                 let place = tx.tail(q, true)?;
-                tx.view.execute(&sql::REPAIR_RUN, [seq, place, tx.view.now])?;
+                tx.view.execute(&sql::repair::RUN, [seq, place, tx.view.now])?;
                 if self.extra.replaced {
                     // The replaced run has succeeded; the next run is another.
                     let extra = Extra { replaced: false, ..self.extra.clone() };
-                    tx.view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![seq, extra.to_bytes()])?;
+                    tx.view.execute(&sql::schedule::REPLACE_RUNNING, params![seq, extra.to_bytes()])?;
                 }
                 TaskState::Pending
             }
             BulkAction::Archive => {
-                tx.view.execute(&sql::REPAIR_ARCHIVE, [seq, tx.view.now])?;
+                tx.view.execute(&sql::repair::ARCHIVE, [seq, tx.view.now])?;
                 tx.free_lock_of_archived(q, self.lock.as_deref(), id, &self.extra)?;
                 TaskState::Archived
             }
@@ -214,7 +214,7 @@ impl Subject {
             && let Ok(mut message) = TaskMessage::decode(bytes.into())
         {
             message.completed_at = self.at.div_euclid(1_000).saturating_sub(self.retention);
-            tx.view.execute(&sql::BODY_SET_MESSAGE, params![self.seq, message.encode()])?;
+            tx.view.execute(&sql::body::SET_MESSAGE, params![self.seq, message.encode()])?;
         }
         Ok(())
     }
@@ -222,22 +222,22 @@ impl Subject {
     /// Returns the unique lock that the task holds: its key and until when.
     fn held_lock(&self, view: &View<'_>) -> rusqlite::Result<Option<(&str, i64)>> {
         let Some(key) = self.lock.as_deref() else { return Ok(None) };
-        let until = view.find(&sql::REPAIR_LOCK_UNTIL, params![self.q, key, self.id, view.now], |row| row.get(0))?;
+        let until = view.find(&sql::repair::LOCK_UNTIL, params![self.q, key, self.id, view.now], |row| row.get(0))?;
         Ok(until.map(|until| (key, until)))
     }
 
     /// Returns the bytes of the message, if they are there.
     fn message(&self, view: &View<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
-        view.find(&sql::REPAIR_MESSAGE, [self.seq], |row| row.get(0))
+        view.find(&sql::repair::MESSAGE, [self.seq], |row| row.get(0))
     }
 }
 
 /// Takes a unique lock for `id` until `until`, or returns its holder.
 fn take_lock(view: &View<'_>, q: i64, key: &str, id: &str, until: i64) -> rusqlite::Result<Result<(), Option<TaskId>>> {
-    if view.execute(&sql::LOCK_TAKE, params![q, key, id, until, view.now])? > 0 {
+    if view.execute(&sql::lock::TAKE, params![q, key, id, until, view.now])? > 0 {
         return Ok(Ok(()));
     }
-    let holder = view.find(&sql::LOCK_HOLDER, params![q, key], |row| row.get::<_, String>(0))?;
+    let holder = view.find(&sql::lock::HOLDER, params![q, key], |row| row.get::<_, String>(0))?;
     Ok(Err(holder.as_deref().map(TaskId::from_wire)))
 }
 

@@ -51,7 +51,7 @@ pub(super) fn message(
     Ok(message)
 }
 
-/// A row of `inspect/task`.
+/// A row of [`sql::inspect::TASK`].
 #[derive(Debug, Clone)]
 pub(super) struct TaskRow {
     pub(super) state: i64,

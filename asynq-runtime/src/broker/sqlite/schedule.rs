@@ -64,7 +64,7 @@ impl Schedules for SqliteBroker {
         let (queue, entry) = (queue.clone(), entry.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let which = params![queue.as_str(), entry.as_str(), paused, tx.view.now];
-            Ok(tx.view.execute(&sql::SCHEDULE_PAUSE, which)? == 1)
+            Ok(tx.view.execute(&sql::schedule::PAUSE, which)? == 1)
         });
         self.store.write(command).await
     }
@@ -73,7 +73,7 @@ impl Schedules for SqliteBroker {
         let (queue, entry) = (queue.clone(), entry.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             // The markers of the entry stay for their time, so that an entry that comes back fires no tick twice.
-            tx.view.execute(&sql::SCHEDULE_FORGET, [queue.as_str(), entry.as_str()])?;
+            tx.view.execute(&sql::schedule::FORGET, [queue.as_str(), entry.as_str()])?;
             shown::forget_history(&tx.view, entry.as_str())
         });
         self.store.write(command).await
@@ -100,7 +100,7 @@ impl Schedules for SqliteBroker {
     async fn resign(&self, candidate: &Candidate) -> Result<(), BrokerError> {
         let Candidate { program, token, .. } = candidate.clone();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let resigned = tx.view.execute(&sql::SCHEDULE_RESIGN, params![program, token, tx.view.now])?;
+            let resigned = tx.view.execute(&sql::schedule::RESIGN, params![program, token, tx.view.now])?;
             tx.effects.signal |= resigned > 0;
             Ok(())
         });
@@ -147,7 +147,7 @@ impl Schedules for SqliteBroker {
     async fn withdraw_entries(&self, scheduler: &str) -> Result<(), BrokerError> {
         let scheduler = scheduler.to_owned();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            tx.view.execute(&sql::SCHEDULE_WITHDRAW, [&scheduler])?;
+            tx.view.execute(&sql::schedule::WITHDRAW, [&scheduler])?;
             Ok(())
         });
         self.store.write(command).await

@@ -27,10 +27,10 @@ impl Semaphores for SqliteBroker {
         let (scope, same_scope) = (scope.to_owned(), scope.to_owned());
         let (task, until) = (task.clone(), until.timestamp_millis());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            tx.view.execute(&sql::SEMAPHORE_FORGET, params![scope, tx.view.now])?;
+            tx.view.execute(&sql::semaphore::FORGET, params![scope, tx.view.now])?;
             let left = is_left(&tx.view, &scope, max)?;
             if left {
-                tx.view.execute(&sql::SEMAPHORE_ACQUIRE, params![scope, task.as_str(), until])?;
+                tx.view.execute(&sql::semaphore::ACQUIRE, params![scope, task.as_str(), until])?;
             }
             Ok(left)
         });
@@ -41,7 +41,7 @@ impl Semaphores for SqliteBroker {
     async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
         let (scope, task) = (scope.to_owned(), task.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            Ok(tx.view.execute(&sql::SEMAPHORE_RELEASE, params![scope, task.as_str()])? == 1)
+            Ok(tx.view.execute(&sql::semaphore::RELEASE, params![scope, task.as_str()])? == 1)
         });
         self.store.write(command).await
     }
@@ -50,6 +50,6 @@ impl Semaphores for SqliteBroker {
 /// Whether fewer than `max` tokens are out. A task that has a token may keep it for longer, but not when all are out, as in
 /// asynq.
 fn is_left(view: &View<'_>, scope: &str, max: usize) -> rusqlite::Result<bool> {
-    let out: Option<i64> = view.find(&sql::SEMAPHORE_OUT, params![scope, view.now], |row| row.get(0))?;
+    let out: Option<i64> = view.find(&sql::semaphore::OUT, params![scope, view.now], |row| row.get(0))?;
     Ok(out.is_none_or(|out| usize::try_from(out).is_ok_and(|out| out < max)))
 }

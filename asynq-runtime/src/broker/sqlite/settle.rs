@@ -52,7 +52,7 @@ impl Settle for SqliteBroker {
         let (run, result) = (run.clone(), result.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::BODY_SET_RESULT, params![leased.seq, &result[..]])?;
+            tx.view.execute(&sql::body::SET_RESULT, params![leased.seq, &result[..]])?;
             Ok(Settled::Ok)
         });
         self.store.write(command).await
@@ -62,7 +62,7 @@ impl Settle for SqliteBroker {
         let (run, checkpoint) = (run.clone(), checkpoint.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::BODY_SET_CHECKPOINT, params![leased.seq, &checkpoint[..]])?;
+            tx.view.execute(&sql::body::SET_CHECKPOINT, params![leased.seq, &checkpoint[..]])?;
             Ok(Settled::Ok)
         });
         self.store.write(command).await
@@ -72,7 +72,7 @@ impl Settle for SqliteBroker {
         let run = run.clone();
         let found = self.store.read(move |view| {
             let Some(leased) = LeasedTask::find(view, &run)? else { return Ok(None) };
-            let saved = view.find(&sql::BODY_CHECKPOINT, [leased.seq], |row| row.get::<_, Option<Vec<u8>>>(0))?;
+            let saved = view.find(&sql::body::CHECKPOINT, [leased.seq], |row| row.get::<_, Option<Vec<u8>>>(0))?;
             Ok(Some(saved.flatten().map(Bytes::from)))
         });
         found.await?.ok_or_else(run_has_ended)
@@ -92,7 +92,7 @@ impl Settle for SqliteBroker {
         let (run, progress) = (run.clone(), progress.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let Some(leased) = LeasedTask::find(&tx.view, &run)? else { return lost(&tx.view, &run) };
-            tx.view.execute(&sql::SETTLE_PROGRESS, params![leased.seq, progress.fraction, progress.note])?;
+            tx.view.execute(&sql::settle::PROGRESS, params![leased.seq, progress.fraction, progress.note])?;
             Ok(Settled::Ok)
         });
         self.store.write(command).await
@@ -112,7 +112,7 @@ struct LeasedTask {
 impl LeasedTask {
     /// Finds the task, if `run` still holds it: the fence.
     fn find(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<Self>> {
-        view.find(&sql::SETTLE_FENCE, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
+        view.find(&sql::settle::HELD, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(2)?;
             let is_replaced = extra.is_some_and(|extra| Extra::from_bytes(&extra).replaced);
             Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)?, is_replaced })
@@ -143,7 +143,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         Action::Complete { result } => {
             complete(tx, item, seq, None)?;
             if let Some(result) = result {
-                tx.view.execute(&sql::BODY_SET_RESULT, params![seq, &result[..]])?;
+                tx.view.execute(&sql::body::SET_RESULT, params![seq, &result[..]])?;
             }
             tx.free_lock(q, lock, id)?;
             tx.ended(q, false);
@@ -161,7 +161,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
                 tx.note_failure(seq, error)?;
             }
             tx.view.execute(
-                &sql::SETTLE_RETRY,
+                &sql::settle::RETRY,
                 params![seq, after(now, *delay), i64::from(*counted), error, now, extra.to_bytes()],
             )?;
             if *counted {
@@ -172,16 +172,16 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
         Action::Archive { error, extra } => {
             let error = shortened(error);
             tx.note_failure(seq, error)?;
-            tx.view.execute(&sql::SETTLE_ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
+            tx.view.execute(&sql::settle::ARCHIVE, params![seq, now, error, extra.to_bytes()])?;
             // A message that could not be read is replaced by one made in its place, so that people can look at it.
-            tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, item.message.encode()])?;
+            tx.view.execute(&sql::body::SET_MESSAGE, params![seq, item.message.encode()])?;
             tx.free_lock_of_archived(q, lock, id, extra)?;
             tx.ended(q, true);
             tx.came(q, TaskState::Archived);
         }
         Action::Requeue => {
             let place = tx.head(q)?;
-            tx.view.execute(&sql::SETTLE_REQUEUE, [seq, place, now])?;
+            tx.view.execute(&sql::settle::REQUEUE, [seq, place, now])?;
             tx.came(q, TaskState::Pending);
         }
     }
@@ -193,8 +193,8 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
 fn complete(tx: &Tx<'_>, item: &Settlement, seq: i64, extra: Option<Vec<u8>>) -> rusqlite::Result<()> {
     let retention = item.message.retention.max(0);
     let expiry = tx.view.now.saturating_add(retention.saturating_mul(1_000));
-    tx.view.execute(&sql::SETTLE_COMPLETE, params![seq, expiry, retention, extra])?;
-    tx.view.execute(&sql::BODY_FORGET_CHECKPOINT, [seq])?;
+    tx.view.execute(&sql::settle::COMPLETE, params![seq, expiry, retention, extra])?;
+    tx.view.execute(&sql::body::FORGET_CHECKPOINT, [seq])?;
     Ok(())
 }
 
@@ -206,10 +206,10 @@ fn done_at_once(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<bool> {
         return Ok(false);
     }
     let Some(q) = tx.queue(&run.queue)? else { return Ok(false) };
-    if tx.view.execute(&sql::SETTLE_DONE, params![run.row, run.server, run.token.0, run.id.as_str(), q])? == 0 {
+    if tx.view.execute(&sql::settle::DONE, params![run.row, run.server, run.token.0, run.id.as_str(), q])? == 0 {
         return Ok(false);
     }
-    tx.view.execute(&sql::BODY_DELETE, [run.row])?;
+    tx.view.execute(&sql::body::DELETE, [run.row])?;
     tx.effects.ended = true;
     tx.ended(q, false);
     tx.left(q, TaskState::Active);
@@ -228,7 +228,7 @@ pub(super) fn lost(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Settled> {
 
 /// Finds the task of the run's id: its row, and the run that settled it last.
 fn receipt(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<(i64, i64)>> {
-    view.find(&sql::SETTLE_RECEIPT, params![run.queue.as_str(), run.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
+    view.find(&sql::settle::RECEIPT, params![run.queue.as_str(), run.id.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
 }
 
 /// Decides why an outcome was refused (docs/design/fence.md#receipts): our own earlier send left a receipt, or, if it deleted

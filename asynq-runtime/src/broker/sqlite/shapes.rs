@@ -15,10 +15,10 @@ impl Shapes for SqliteBroker {
     async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
         let shapes = shapes.to_vec();
         let command = WriteCommand::new(Priority::Settle, shapes.len(), move |tx| {
-            tx.view.execute(&sql::SHAPES_FORGET, [tx.view.now])?;
+            tx.view.execute(&sql::shapes::FORGET, [tx.view.now])?;
             for NewShape { job, fingerprint, body } in &shapes {
                 let row = params![job, column(*fingerprint), &body[..], until(tx.view.now)];
-                tx.view.execute(&sql::SHAPES_KEEP, row)?;
+                tx.view.execute(&sql::shapes::KEEP, row)?;
             }
             Ok(())
         });
@@ -29,9 +29,9 @@ impl Shapes for SqliteBroker {
         let job = job.to_owned();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             let which = params![job, column(fingerprint), tx.view.now, MOST_READ];
-            let found = tx.view.find(&sql::SHAPES_FIND, which, |row| row.get::<_, Vec<u8>>(0))?;
+            let found = tx.view.find(&sql::shapes::FIND, which, |row| row.get::<_, Vec<u8>>(0))?;
             if found.is_some() {
-                tx.view.execute(&sql::SHAPES_EXTEND, params![job, column(fingerprint), until(tx.view.now)])?;
+                tx.view.execute(&sql::shapes::EXTEND, params![job, column(fingerprint), until(tx.view.now)])?;
             }
             Ok(found.map(Bytes::from))
         });

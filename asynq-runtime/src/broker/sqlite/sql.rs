@@ -1,4 +1,7 @@
-//! Every statement, one file each below `sql/`; this module gives them their Rust names and the table prefix of a shared file.
+//! Every statement, by the contract that it serves in one file each below `sql/`; this module gives them their Rust names and the
+//! table prefix of a shared file.
+//!
+//! In a file, a line `-- name: take` begins a statement, which is `sql::consume::TAKE` in Rust if the file is `sql/consume.sql`.
 //!
 //! Tables are always written `main.<table>`, which lets the same text serve a file of our own and one that belongs to another
 //! program, where our tables are called `asynq_<table>`.
@@ -22,8 +25,8 @@ pub(super) struct Sql {
 }
 
 impl Sql {
-    const fn new(file: &'static str) -> Self {
-        Self { plain: without_header(file), prefixed: OnceLock::new() }
+    const fn new(file: &'static str, name: &str) -> Self {
+        Self { plain: statement(file, name), prefixed: OnceLock::new() }
     }
 
     /// Returns the text to prepare.
@@ -44,202 +47,90 @@ pub(super) fn prefix(sql: &str) -> String {
         .replace('[', "[asynq_")
 }
 
-/// Drops the comment lines at the top: the statement cache hashes the whole text at every use.
-const fn without_header(file: &'static str) -> &'static str {
-    let bytes = file.as_bytes();
-    let mut start = 0;
-    while start + 1 < bytes.len() && bytes[start] == b'-' && bytes[start + 1] == b'-' {
-        while start < bytes.len() && bytes[start] != b'\n' {
-            start += 1;
+/// Returns the statement called `name`, in upper case or lower case, of a file: without its comment lines, because the statement
+/// cache hashes the whole text at every use, and without the semicolon at its end.
+///
+/// # Panics
+///
+/// If the file has no such statement, which the compiler reports.
+const fn statement(file: &'static str, name: &str) -> &'static str {
+    let mut rest = file;
+    while !rest.is_empty() {
+        let line;
+        (line, rest) = first_line(rest);
+        if !is_name_line(line, name) {
+            continue;
         }
-        if start < bytes.len() {
-            start += 1;
+        let mut text = rest;
+        while starts_with(text.as_bytes(), b"--") {
+            text = first_line(text).1;
         }
+        let mut end = 0;
+        while text.as_bytes()[end] != b';' {
+            end += 1;
+        }
+        return text.split_at(end).0;
     }
-    file.split_at(start).1
+    panic!("no line `-- name: …` of the file begins this statement")
+}
+
+/// Returns the first line of `text` and what follows its end.
+const fn first_line(text: &'static str) -> (&'static str, &'static str) {
+    let mut end = 0;
+    while end < text.len() && text.as_bytes()[end] != b'\n' {
+        end += 1;
+    }
+    let (line, rest) = text.split_at(end);
+    (line, if rest.is_empty() { rest } else { rest.split_at(1).1 })
+}
+
+/// Returns whether `line` begins the statement called `name`.
+const fn is_name_line(line: &str, name: &str) -> bool {
+    const MARK: &str = "-- name: ";
+    starts_with(line.as_bytes(), MARK.as_bytes()) && line.split_at(MARK.len()).1.eq_ignore_ascii_case(name)
+}
+
+/// Returns whether `bytes` begin with `start`.
+const fn starts_with(bytes: &[u8], start: &[u8]) -> bool {
+    matches!(bytes.split_at_checked(start.len()), Some((head, _)) if head.eq_ignore_ascii_case(start))
 }
 
 macro_rules! statements {
-    ($($name:ident = $file:literal;)*) => {
-        $(pub(super) static $name: Sql = Sql::new(include_str!(concat!("sql/", $file, ".sql")));)*
+    ($($contract:ident { $($name:ident),* })*) => {
+        $(pub(super) mod $contract {
+            use super::Sql;
+
+            const STATEMENTS: &str = include_str!(concat!("sql/", stringify!($contract), ".sql"));
+            $(pub(in super::super) static $name: Sql = Sql::new(STATEMENTS, stringify!($name));)*
+        })*
 
         #[cfg(test)]
-        pub(super) static ALL: &[(&str, &Sql)] = &[$(($file, &$name)),*];
+        pub(super) static ALL: &[(&str, &Sql)] =
+            &[$($((concat!(stringify!($contract), "::", stringify!($name)), &$contract::$name)),*),*];
     };
 }
 
 statements! {
-    QUEUE_FIND = "queue/find";
-    QUEUE_ADD = "queue/add";
-    TASK_DELETE = "task/delete";
-    BODY_DELETE = "body/delete";
-    BODY_INSERT = "body/insert";
-    BODY_SET_MESSAGE = "body/set_message";
-    BODY_REPLACE = "body/replace";
-    BODY_SET_RESULT = "body/set_result";
-    BODY_CHECKPOINT = "body/checkpoint";
-    BODY_SET_CHECKPOINT = "body/set_checkpoint";
-    BODY_FORGET_CHECKPOINT = "body/forget_checkpoint";
-    LOCK_TAKE = "lock/take";
-    LOCK_TRANSFER = "lock/transfer";
-    LOCK_PAGE = "lock/page";
-    LOCK_HOLDER = "lock/holder";
-    LOCK_HELD = "lock/held";
-    LOCK_RELEASE = "lock/release";
-    LOCK_EXTEND = "lock/extend";
-    FAILURE_LAST = "failure/last";
-    FAILURE_ADD = "failure/add";
-    FAILURE_LONG = "failure/long";
-    FAILURE_CUT = "failure/cut";
-    FAILURE_FORGET = "failure/forget";
-    COUNT_TALLY = "count/tally";
-    COUNT_STAT = "count/stat";
-    COUNT_FORGET_DAYS = "count/forget_days";
-    LINE_HEAD = "line/head";
-    LINE_TAIL = "line/tail";
-    PRODUCE_HOLDER = "produce/holder";
-    PRODUCE_REPLACE = "produce/replace";
-    PRODUCE_INSERT = "produce/insert";
-    PRODUCE_TAKEN_BY = "produce/taken_by";
-    IN_TRANSACTION_ENQUEUE = "in_transaction/enqueue";
-    CONSUME_READY = "consume/ready";
-    CONSUME_READY_ANYWHERE = "consume/ready_anywhere";
-    CONSUME_NEXT = "consume/next";
-    CONSUME_TAKE = "consume/take";
-    CONSUME_AGAIN = "consume/again";
-    CONSUME_SET_ASIDE = "consume/set_aside";
-    SETTLE_DONE = "settle/done";
-    SETTLE_FENCE = "settle/fence";
-    SETTLE_RECEIPT = "settle/receipt";
-    SETTLE_COMPLETE = "settle/complete";
-    SETTLE_RETRY = "settle/retry";
-    SETTLE_ARCHIVE = "settle/archive";
-    SETTLE_REQUEUE = "settle/requeue";
-    SETTLE_PROGRESS = "settle/progress";
-    MAINTAIN_DUE_SCHEDULED = "maintain/due_scheduled";
-    MAINTAIN_DUE_RETRY = "maintain/due_retry";
-    MAINTAIN_NEXT_DUE = "maintain/next_due";
-    MAINTAIN_FORWARD = "maintain/forward";
-    MAINTAIN_JOIN_GROUP = "maintain/join_group";
-    MAINTAIN_EXTEND = "maintain/extend";
-    MAINTAIN_LAPSED = "maintain/lapsed";
-    MAINTAIN_NEXT_LAPSE = "maintain/next_lapse";
-    MAINTAIN_LAPSES = "maintain/lapses";
-    MAINTAIN_LEFT_BY = "maintain/left_by";
-    MAINTAIN_REQUEUE = "maintain/requeue";
-    MAINTAIN_ENDLESS = "maintain/endless";
-    MAINTAIN_END_LEASE = "maintain/end_lease";
-    MAINTAIN_GHOSTS = "maintain/ghosts";
-    MAINTAIN_EXPIRED = "maintain/expired";
-    MAINTAIN_OLDEST_ARCHIVED = "maintain/oldest_archived";
-    GROUPS_LIST = "groups/list";
-    GROUPS_ONE = "groups/one";
-    GROUPS_NEXT = "groups/next";
-    GROUPS_SPAN = "groups/span";
-    GROUPS_REACHES = "groups/reaches";
-    GROUPS_WAITING = "groups/waiting";
-    GROUPS_OPEN_SET = "groups/open_set";
-    GROUPS_JOIN_SET = "groups/join_set";
-    GROUPS_SET = "groups/set";
-    GROUPS_MEMBERS = "groups/members";
-    GROUPS_RUN_ALONE = "groups/run_alone";
-    GROUPS_REJECT = "groups/reject";
-    GROUPS_END_SET = "groups/end_set";
-    GROUPS_RELEASE = "groups/release";
-    GROUPS_FORGET_SET = "groups/forget_set";
-    GROUPS_OVER = "groups/over";
-    SEMAPHORE_FORGET = "semaphore/forget";
-    SEMAPHORE_OUT = "semaphore/out";
-    SEMAPHORE_ACQUIRE = "semaphore/acquire";
-    SEMAPHORE_RELEASE = "semaphore/release";
-    SHAPES_KEEP = "shapes/keep";
-    SHAPES_FIND = "shapes/find";
-    SHAPES_EXTEND = "shapes/extend";
-    SHAPES_FORGET = "shapes/forget";
-    PRESENCE_JOIN = "presence/join";
-    PRESENCE_REJOIN = "presence/rejoin";
-    PRESENCE_FORGET_NAME = "presence/forget_name";
-    PRESENCE_BEAT = "presence/beat";
-    PRESENCE_LEAVE = "presence/leave";
-    PRESENCE_ALIVE = "presence/alive";
-    PRESENCE_EVERYONE = "presence/everyone";
-    PRESENCE_RUNS_SOMETHING = "presence/runs_something";
-    PRESENCE_ASK_CANCEL = "presence/ask_cancel";
-    PRESENCE_FORGET_SIGNALS = "presence/forget_signals";
-    PRESENCE_LAST_SIGNAL = "presence/last_signal";
-    PRESENCE_NEW_CANCELS = "presence/new_cancels";
-    INSPECT_QUEUES = "inspect/queues";
-    INSPECT_QUEUE = "inspect/queue";
-    INSPECT_COUNTS = "inspect/counts";
-    INSPECT_STAT = "inspect/stat";
-    INSPECT_OLDEST_PENDING = "inspect/oldest_pending";
-    INSPECT_PAGE = "inspect/page";
-    INSPECT_PAGE_START = "inspect/page_start";
-    INSPECT_PAGE_START_BACK = "inspect/page_start_back";
-    INSPECT_PAGE_ACTIVE = "inspect/page_active";
-    INSPECT_PAGE_AGGREGATING = "inspect/page_aggregating";
-    INSPECT_PAGE_AGGREGATING_START = "inspect/page_aggregating_start";
-    INSPECT_PAGE_AGGREGATING_START_BACK = "inspect/page_aggregating_start_back";
-    INSPECT_PAGE_GROUP = "inspect/page_group";
-    INSPECT_PAGE_GROUP_START = "inspect/page_group_start";
-    INSPECT_TASK = "inspect/task";
-    INSPECT_STATE = "inspect/state";
-    INSPECT_QUEUES_OF = "inspect/queues_of";
-    INSPECT_FAILURES = "inspect/failures";
-    INSPECT_LAST_ERROR = "inspect/last_error";
-    INSPECT_HISTORY = "inspect/history";
-    INSPECT_WEIGHT = "inspect/weight";
-    INSPECT_PAUSE = "inspect/pause";
-    INSPECT_RESUME = "inspect/resume";
-    DIAGNOSE_FILE = "diagnose/file";
-    DIAGNOSE_SOUND = "diagnose/sound";
-    DIAGNOSE_LOCKS = "diagnose/locks";
-    DIAGNOSE_NUMBER = "diagnose/number";
-    REPAIR_FIND = "repair/find";
-    REPAIR_IN_STATE = "repair/in_state";
-    REPAIR_IN_GROUP = "repair/in_group";
-    REPAIR_RUN = "repair/run";
-    REPAIR_ARCHIVE = "repair/archive";
-    REPAIR_MOVE = "repair/move";
-    REPAIR_SET_LOCK = "repair/set_lock";
-    REPAIR_LOCK_UNTIL = "repair/lock_until";
-    REPAIR_MESSAGE = "repair/message";
-    REPAIR_UNLOCK = "repair/unlock";
-    REPAIR_ORPHAN_RETRY = "repair/orphan_retry";
-    REPAIR_ORPHAN_ARCHIVE = "repair/orphan_archive";
-    REPAIR_HAS_TASKS = "repair/has_tasks";
-    REPAIR_FORGET_ULOCK = "repair/forget_ulock";
-    REPAIR_FORGET_STAT = "repair/forget_stat";
-    REPAIR_FORGET_TALLY = "repair/forget_tally";
-    REPAIR_FORGET_BATCH = "repair/forget_batch";
-    REPAIR_FORGET_QUEUE = "repair/forget_queue";
-    SCHEDULE_ENTRY = "schedule/entry";
-    SCHEDULE_KEEP = "schedule/keep";
-    SCHEDULE_PAUSE = "schedule/pause";
-    SCHEDULE_FORGET = "schedule/forget";
-    SCHEDULE_MARKED = "schedule/marked";
-    SCHEDULE_MARK = "schedule/mark";
-    SCHEDULE_PREVIOUS = "schedule/previous";
-    SCHEDULE_REPLACE_RUNNING = "schedule/replace_running";
-    SCHEDULE_LEADER = "schedule/leader";
-    SCHEDULE_SET_LEADER = "schedule/set_leader";
-    SCHEDULE_RESIGN = "schedule/resign";
-    SCHEDULE_SHOW = "schedule/show";
-    SCHEDULE_WITHDRAW = "schedule/withdraw";
-    SCHEDULE_SHOWN = "schedule/shown";
-    SCHEDULE_RECORD = "schedule/record";
-    SCHEDULE_COUNT = "schedule/count";
-    SCHEDULE_TRIM = "schedule/trim";
-    SCHEDULE_HISTORY_UNTIL = "schedule/history_until";
-    SCHEDULE_HISTORY = "schedule/history";
-    SCHEDULE_FORGET_ENQUEUED = "schedule/forget_enqueued";
-    SCHEDULE_FORGET_HISTORY = "schedule/forget_history";
-    SCHEDULE_OVER_HISTORIES = "schedule/over_histories";
-    SCHEDULE_SWEEP_TICKS = "schedule/sweep_ticks";
-    SCHEDULE_SWEEP_ENTRIES = "schedule/sweep_entries";
-    SCHEDULE_SWEEP_SHOWN = "schedule/sweep_shown";
-    SCHEDULE_SWEEP_LEADS = "schedule/sweep_leads";
-    SCHEDULE_SWEEP_PROGRAMS = "schedule/sweep_programs";
+    queue { FIND, ADD }
+    task { DELETE }
+    body { DELETE, INSERT, SET_MESSAGE, REPLACE, SET_RESULT, CHECKPOINT, SET_CHECKPOINT, FORGET_CHECKPOINT }
+    lock { TAKE, TRANSFER, PAGE, HOLDER, HELD, RELEASE, EXTEND }
+    failure { LAST, ADD, LONG, CUT, FORGET }
+    count { TALLY, STAT, FORGET_DAYS }
+    line { HEAD, TAIL }
+    produce { HOLDER, REPLACE, INSERT, TAKEN_BY }
+    in_transaction { ENQUEUE }
+    consume { READY, READY_ANYWHERE, NEXT, TAKE, AGAIN, SET_ASIDE }
+    settle { DONE, HELD, RECEIPT, COMPLETE, RETRY, ARCHIVE, REQUEUE, PROGRESS }
+    maintain { DUE_SCHEDULED, DUE_RETRY, NEXT_DUE, FORWARD, JOIN_GROUP, EXTEND, LAPSED, NEXT_LAPSE, LAPSES, LEFT_BY, REQUEUE, ENDLESS, END_LEASE, GHOSTS, EXPIRED, OLDEST_ARCHIVED }
+    groups { LIST, ONE, NEXT, SPAN, REACHES, WAITING, OPEN_SET, JOIN_SET, SET, MEMBERS, RUN_ALONE, REJECT, END_SET, RELEASE, FORGET_SET, OVER }
+    semaphore { FORGET, OUT, ACQUIRE, RELEASE }
+    shapes { KEEP, FIND, EXTEND, FORGET }
+    presence { JOIN, REJOIN, FORGET_NAME, BEAT, LEAVE, ALIVE, EVERYONE, RUNS_SOMETHING, ASK_CANCEL, FORGET_SIGNALS, LAST_SIGNAL, NEW_CANCELS }
+    inspect { QUEUES, QUEUE, COUNTS, STAT, OLDEST_PENDING, PAGE, PAGE_START, PAGE_START_BACK, PAGE_ACTIVE, PAGE_AGGREGATING, PAGE_AGGREGATING_START, PAGE_AGGREGATING_START_BACK, PAGE_GROUP, PAGE_GROUP_START, TASK, STATE, QUEUES_OF, FAILURES, LAST_ERROR, HISTORY, WEIGHT, PAUSE, RESUME }
+    diagnose { FILE, SOUND, LOCKS, NUMBER }
+    repair { FIND, IN_STATE, IN_GROUP, RUN, ARCHIVE, MOVE, SET_LOCK, LOCK_UNTIL, MESSAGE, UNLOCK, ORPHAN_RETRY, ORPHAN_ARCHIVE, HAS_TASKS, FORGET_ULOCK, FORGET_STAT, FORGET_TALLY, FORGET_BATCH, FORGET_QUEUE }
+    schedule { ENTRY, KEEP, PAUSE, FORGET, MARKED, MARK, PREVIOUS, REPLACE_RUNNING, LEADER, SET_LEADER, RESIGN, SHOW, WITHDRAW, SHOWN, RECORD, COUNT, TRIM, HISTORY_UNTIL, HISTORY, FORGET_ENQUEUED, FORGET_HISTORY, OVER_HISTORIES, SWEEP_TICKS, SWEEP_ENTRIES, SWEEP_SHOWN, SWEEP_LEADS, SWEEP_PROGRAMS }
 }
 
 #[cfg(test)]
@@ -248,8 +139,9 @@ mod tests {
     use crate::task::TaskState;
 
     #[test]
-    fn a_statement_loses_its_header_and_gains_the_prefix_of_a_shared_file() {
-        assert_eq!(without_header("-- a\n-- b\nSELECT 1 -- c\n"), "SELECT 1 -- c\n");
+    fn a_statement_is_found_by_its_name_and_gains_the_prefix_of_a_shared_file() {
+        let file = "-- a\n\n-- name: one\n-- b\n-- c\nSELECT 1 -- d\n;\n\n-- name: one_more\nSELECT 2;";
+        assert_eq!([statement(file, "ONE"), statement(file, "ONE_MORE")], ["SELECT 1 -- d\n", "SELECT 2"]);
         assert_eq!(
             prefix("SELECT seq FROM main.task AS t INDEXED BY task_lease"),
             "SELECT seq FROM main.asynq_task AS t INDEXED BY asynq_task_lease"

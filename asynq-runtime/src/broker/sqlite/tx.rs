@@ -68,7 +68,7 @@ impl<'a> View<'a> {
 
     /// Returns the number of a queue, if it is known.
     pub(super) fn queue(&self, name: &QueueName) -> rusqlite::Result<Option<i64>> {
-        self.find(&sql::QUEUE_FIND, [name.as_str()], |row| row.get(0))
+        self.find(&sql::queue::FIND, [name.as_str()], |row| row.get(0))
     }
 
     #[cfg(test)]
@@ -137,7 +137,7 @@ impl<'a> Tx<'a> {
         if let Some(q) = self.queue(name)? {
             return Ok(q);
         }
-        self.view.execute(&sql::QUEUE_ADD, [name.as_str()])?;
+        self.view.execute(&sql::queue::ADD, [name.as_str()])?;
         let q = self.view.last_row();
         self.queues.insert(name.clone(), q);
         Ok(q)
@@ -182,7 +182,7 @@ impl<'a> Tx<'a> {
     pub(super) fn head(&mut self, q: i64) -> rusqlite::Result<i64> {
         let first = match self.heads.get(&q) {
             Some(&head) => Some(head),
-            None => self.view.find(&sql::LINE_HEAD, [q], |row| row.get(0))?.flatten(),
+            None => self.view.find(&sql::line::HEAD, [q], |row| row.get(0))?.flatten(),
         };
         let head = first.map_or(self.view.now, |first: i64| first.min(self.view.now)).saturating_sub(1);
         self.heads.insert(q, head);
@@ -194,7 +194,7 @@ impl<'a> Tx<'a> {
     pub(super) fn tail(&mut self, q: i64, alone: bool) -> rusqlite::Result<i64> {
         let last = match self.tails.get(&q) {
             Some(&last) => last,
-            None => self.view.find(&sql::LINE_TAIL, [q], |row| row.get(0))?.flatten(),
+            None => self.view.find(&sql::line::TAIL, [q], |row| row.get(0))?.flatten(),
         };
         let last = last.map(|last: i64| if alone { last.saturating_add(1) } else { last });
         let place = last.map_or(self.view.now, |last| last.max(self.view.now));
@@ -205,7 +205,7 @@ impl<'a> Tx<'a> {
     /// Frees the unique lock of a task, if it has one.
     pub(super) fn free_lock(&self, q: i64, key: Option<&str>, id: &str) -> rusqlite::Result<()> {
         if let Some(key) = key {
-            self.view.execute(&sql::LOCK_RELEASE, params![q, key, id])?;
+            self.view.execute(&sql::lock::RELEASE, params![q, key, id])?;
         }
         Ok(())
     }
@@ -225,18 +225,18 @@ impl<'a> Tx<'a> {
     /// before the attempt is counted in the row, and the caller must set the `failed_at` of the row: without it, a deleted task
     /// would leave its failures behind.
     pub(super) fn note_failure(&self, seq: i64, error: &str) -> rusqlite::Result<()> {
-        let last: i64 = self.view.find(&sql::FAILURE_LAST, [seq], |row| row.get(0))?.unwrap_or(0);
+        let last: i64 = self.view.find(&sql::failure::LAST, [seq], |row| row.get(0))?.unwrap_or(0);
         let n = last.saturating_add(1);
         let most = i64::try_from(OLDER_ERROR).unwrap_or(i64::MAX);
         let long = self
             .view
-            .list(&sql::FAILURE_LONG, [seq, most], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
+            .list(&sql::failure::LONG, [seq, most], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)))?;
         for (older, text) in long {
-            self.view.execute(&sql::FAILURE_CUT, params![seq, older, cut(&text, OLDER_ERROR)])?;
+            self.view.execute(&sql::failure::CUT, params![seq, older, cut(&text, OLDER_ERROR)])?;
         }
-        self.view.execute(&sql::FAILURE_ADD, params![seq, n, self.view.now, error])?;
+        self.view.execute(&sql::failure::ADD, params![seq, n, self.view.now, error])?;
         if n > FAILURES {
-            self.view.execute(&sql::FAILURE_FORGET, [seq, FAILURES])?;
+            self.view.execute(&sql::failure::FORGET, [seq, FAILURES])?;
         }
         Ok(())
     }
@@ -259,8 +259,8 @@ impl<'a> Tx<'a> {
 
     /// Deletes a task with all that belongs to it; the trigger `task_gone` deletes its failures.
     pub(super) fn delete(&mut self, task: &TaskToDelete<'_>) -> rusqlite::Result<()> {
-        self.view.execute(&sql::TASK_DELETE, [task.seq])?;
-        self.view.execute(&sql::BODY_DELETE, [task.seq])?;
+        self.view.execute(&sql::task::DELETE, [task.seq])?;
+        self.view.execute(&sql::body::DELETE, [task.seq])?;
         self.free_lock(task.q, task.lock, task.id)?;
         self.left(task.q, task.state);
         self.effects.ended = true;
@@ -280,12 +280,12 @@ impl<'a> Tx<'a> {
     pub(super) fn write_counts(&mut self) -> rusqlite::Result<()> {
         // A state with a delta of 0 is written as well: it shows that the queue has been used.
         for (&(q, state), &delta) in &self.tally {
-            self.view.execute(&sql::COUNT_TALLY, params![q, state, delta])?;
+            self.view.execute(&sql::count::TALLY, params![q, state, delta])?;
         }
         let today = day(self.view.now);
         for (&q, &(processed, failed)) in &self.stat {
             for day in [today, ALL_TIME] {
-                self.view.execute(&sql::COUNT_STAT, params![q, day, processed, failed])?;
+                self.view.execute(&sql::count::STAT, params![q, day, processed, failed])?;
             }
         }
         Ok(())

@@ -55,7 +55,7 @@ pub(super) fn by_name(
     quarantined: Quarantined,
 ) -> rusqlite::Result<Vec<(i64, QueueName)>> {
     let (may_be_quarantined, limit) = tasks_that_count(quarantined);
-    view.list(&sql::CONSUME_READY, params![names, may_be_quarantined, limit], |row| {
+    view.list(&sql::consume::READY, params![names, may_be_quarantined, limit], |row| {
         Ok((row.get(0)?, QueueName::from_wire(&row.get::<_, String>(1)?)))
     })
 }
@@ -63,7 +63,7 @@ pub(super) fn by_name(
 /// Returns whether [`by_name`] would find a queue.
 pub(super) fn is_any(view: &View<'_>, names: &str, quarantined: Quarantined) -> rusqlite::Result<bool> {
     let (may_be_quarantined, limit) = tasks_that_count(quarantined);
-    Ok(view.find(&sql::CONSUME_READY, params![names, may_be_quarantined, limit], |_| Ok(()))?.is_some())
+    Ok(view.find(&sql::consume::READY, params![names, may_be_quarantined, limit], |_| Ok(()))?.is_some())
 }
 
 /// Returns every queue that is not paused and has something to take; `None` when `most` steps do not reach the last queue that
@@ -72,7 +72,7 @@ fn anywhere(view: &View<'_>, most: usize, quarantined: Quarantined) -> rusqlite:
     let (may_be_quarantined, limit) = tasks_that_count(quarantined);
     // One step leads to the first queue, and one behind the last queue.
     let most = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(2);
-    let steps = view.list(&sql::CONSUME_READY_ANYWHERE, params![most, may_be_quarantined, limit], |row| {
+    let steps = view.list(&sql::consume::READY_ANYWHERE, params![most, may_be_quarantined, limit], |row| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<String>>(1)?))
     })?;
     let is_whole = steps.last().is_some_and(|(q, _)| q.is_none());
@@ -96,7 +96,7 @@ mod tests {
 
     /// Returns how many steps SQLite's machine has made for the statements of this module on this connection.
     fn steps(view: &View<'_>) -> i32 {
-        let both = [&sql::CONSUME_READY, &sql::CONSUME_READY_ANYWHERE];
+        let both = [&sql::consume::READY, &sql::consume::READY_ANYWHERE];
         both.iter().map(|sql| view.statement(sql).unwrap().get_status(StatementStatus::VmStep)).sum()
     }
 

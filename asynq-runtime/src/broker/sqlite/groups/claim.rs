@@ -36,25 +36,25 @@ pub(super) fn claim(
     let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST))?;
     let deadline = after(tx.view.now, TaskSet::DEADLINE);
     let id = uuid::Uuid::now_v7().to_string();
-    tx.view.execute(&sql::GROUPS_OPEN_SET, params![q, group.as_str(), deadline, id])?;
+    tx.view.execute(&sql::groups::OPEN_SET, params![q, group.as_str(), deadline, id])?;
     let number = tx.view.last_row();
     let mut members = Vec::with_capacity(waiting.len());
     for task in waiting {
         let Some(bytes) = task.msg else {
             // Without its message the task cannot be part of a set; it is archived, where people see it.
-            tx.view.execute(&sql::CONSUME_SET_ASIDE, [task.seq, tx.view.now])?;
+            tx.view.execute(&sql::consume::SET_ASIDE, [task.seq, tx.view.now])?;
             tx.free_lock_of_archived(q, task.uniq.as_deref(), &task.id, &task.extra)?;
             tx.left(q, TaskState::Aggregating);
             tx.came(q, TaskState::Archived);
             continue;
         };
-        tx.view.execute(&sql::GROUPS_JOIN_SET, [task.seq, number])?;
+        tx.view.execute(&sql::groups::JOIN_SET, [task.seq, number])?;
         let id = TaskId::from_wire(&task.id);
         let message = message(Bytes::from(bytes), queue, &id, &task.facts);
         members.push(SetMember { id, message, extra: task.extra });
     }
     if members.is_empty() {
-        tx.view.execute(&sql::GROUPS_FORGET_SET, [number])?;
+        tx.view.execute(&sql::groups::FORGET_SET, [number])?;
         return Ok(None);
     }
     let (queue, group) = (queue.clone(), group.clone());
@@ -63,7 +63,7 @@ pub(super) fn claim(
 
 /// Whether the rules let a set be taken now.
 pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupRules) -> rusqlite::Result<bool> {
-    let span = view.find(&sql::GROUPS_SPAN, params![q, group.as_str()], |row| {
+    let span = view.find(&sql::groups::SPAN, params![q, group.as_str()], |row| {
         Ok(row.get::<_, Option<i64>>(0)?.zip(row.get::<_, Option<i64>>(1)?))
     })?;
     let Some((first, last)) = span.flatten() else { return Ok(false) };
@@ -71,12 +71,12 @@ pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupR
         return Ok(true);
     }
     let Some(enough) = rules.enough() else { return Ok(false) };
-    Ok(view.find(&sql::GROUPS_REACHES, params![q, group.as_str(), limit_of(enough - 1)], |_| Ok(()))?.is_some())
+    Ok(view.find(&sql::groups::REACHES, params![q, group.as_str(), limit_of(enough - 1)], |_| Ok(()))?.is_some())
 }
 
 /// Returns the first tasks of a group, until they are `most` or have [`SET_BYTES`] bytes.
 fn longest_waiting(view: &View<'_>, q: i64, group: &GroupName, most: usize) -> rusqlite::Result<Vec<Waiting>> {
-    let mut statement = view.statement(&sql::GROUPS_WAITING)?;
+    let mut statement = view.statement(&sql::groups::WAITING)?;
     let mut rows = statement.query(params![q, group.as_str(), limit_of(most)])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     while bytes < SET_BYTES
@@ -99,7 +99,7 @@ fn limit_of(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
-/// A row of `groups/waiting`.
+/// A row of [`sql::groups::WAITING`].
 #[derive(Debug)]
 struct Waiting {
     seq: i64,

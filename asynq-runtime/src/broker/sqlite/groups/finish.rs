@@ -45,7 +45,7 @@ struct Rejection {
     message: Option<Vec<u8>>,
 }
 
-/// A row of `groups/members`.
+/// A row of [`sql::groups::MEMBERS`].
 #[derive(Debug)]
 struct Member {
     seq: i64,
@@ -81,7 +81,7 @@ impl Finish {
     }
 
     fn end(&self, tx: &mut Tx<'_>, q: i64) -> rusqlite::Result<Result<(), SetError>> {
-        let members = tx.view.list(&sql::GROUPS_MEMBERS, [q, self.number], |row| {
+        let members = tx.view.list(&sql::groups::MEMBERS, [q, self.number], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(3)?.as_deref().map(Extra::from_bytes).unwrap_or_default();
             Ok(Member { seq: row.get(0)?, id: row.get(1)?, lock: row.get(2)?, extra })
         })?;
@@ -90,7 +90,7 @@ impl Finish {
                 reject(tx, q, member, rejection)?;
             } else if self.alone.contains(&member.id) {
                 let place = tx.tail(q, true)?;
-                tx.view.execute(&sql::GROUPS_RUN_ALONE, [member.seq, place, tx.view.now])?;
+                tx.view.execute(&sql::groups::RUN_ALONE, [member.seq, place, tx.view.now])?;
                 tx.left(q, TaskState::Aggregating);
                 tx.came(q, TaskState::Pending);
             } else {
@@ -109,15 +109,15 @@ impl Finish {
                 return Ok(Err(SetError::Refused(refused)));
             }
         }
-        tx.view.execute(&sql::GROUPS_END_SET, [self.number, after(tx.view.now, RECEIPT)])?;
+        tx.view.execute(&sql::groups::END_SET, [self.number, after(tx.view.now, RECEIPT)])?;
         Ok(Ok(()))
     }
 }
 
 fn reject(tx: &mut Tx<'_>, q: i64, member: &Member, rejection: &Rejection) -> rusqlite::Result<()> {
-    tx.view.execute(&sql::GROUPS_REJECT, params![member.seq, tx.view.now, rejection.error])?;
+    tx.view.execute(&sql::groups::REJECT, params![member.seq, tx.view.now, rejection.error])?;
     if let Some(message) = &rejection.message {
-        tx.view.execute(&sql::BODY_SET_MESSAGE, params![member.seq, message])?;
+        tx.view.execute(&sql::body::SET_MESSAGE, params![member.seq, message])?;
     }
     tx.free_lock_of_archived(q, member.lock.as_deref(), &member.id, &member.extra)?;
     tx.left(q, TaskState::Aggregating);

@@ -69,7 +69,7 @@ impl Inspect for SqliteBroker {
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let queue = queue.clone();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let changed = tx.view.execute(&sql::INSPECT_PAUSE, rusqlite::params![queue.as_str(), tx.view.now])?;
+            let changed = tx.view.execute(&sql::inspect::PAUSE, rusqlite::params![queue.as_str(), tx.view.now])?;
             Ok(changed == 1)
         });
         self.store.write(command).await
@@ -78,7 +78,7 @@ impl Inspect for SqliteBroker {
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
         let queue = queue.clone();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let changed = tx.view.execute(&sql::INSPECT_RESUME, [queue.as_str()])?;
+            let changed = tx.view.execute(&sql::inspect::RESUME, [queue.as_str()])?;
             tx.effects.work |= changed == 1;
             Ok(changed == 1)
         });

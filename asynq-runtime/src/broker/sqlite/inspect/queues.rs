@@ -26,12 +26,12 @@ const OVERHEAD: u64 = 140;
 
 /// Returns every queue that ever had a task, by name.
 pub(super) fn names(view: &View<'_>) -> rusqlite::Result<Vec<QueueName>> {
-    view.list(&sql::INSPECT_QUEUES, [], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
+    view.list(&sql::inspect::QUEUES, [], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
 }
 
 /// Returns the queues that have a task of this id, by name.
 pub(super) fn of_task(view: &View<'_>, id: &TaskId) -> rusqlite::Result<Vec<QueueName>> {
-    view.list(&sql::INSPECT_QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
+    view.list(&sql::inspect::QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
 }
 
 /// Whether no task of `queues` waits or runs.
@@ -49,7 +49,7 @@ pub(in super::super) fn is_idle(view: &View<'_>, queues: &[QueueName]) -> rusqli
 /// Returns the numbers of a queue at this moment.
 pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<QueueStats> {
     let mut stats = QueueStats::empty(queue.clone(), instant(view.now));
-    let found = view.find(&sql::INSPECT_QUEUE, [queue.as_str()], |row| {
+    let found = view.find(&sql::inspect::QUEUE, [queue.as_str()], |row| {
         Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?))
     })?;
     let Some((q, paused_at)) = found else { return Ok(stats) };
@@ -68,7 +68,7 @@ pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<Queu
     }
     (stats.processed, stats.failed) = counters(view, q, day(view.now))?;
     (stats.processed_total, stats.failed_total) = counters(view, q, ALL_TIME)?;
-    let since: Option<i64> = view.find(&sql::INSPECT_OLDEST_PENDING, [q], |row| row.get(0))?;
+    let since: Option<i64> = view.find(&sql::inspect::OLDEST_PENDING, [q], |row| row.get(0))?;
     stats.latency = since.map_or(Duration::ZERO, |since| Duration::from_millis(count(view.now.saturating_sub(since))));
     Ok(stats)
 }
@@ -77,7 +77,7 @@ pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<Queu
 pub(super) fn history(view: &View<'_>, queue: &QueueName, days: usize) -> rusqlite::Result<Vec<DayStats>> {
     let (today, days) = (day(view.now), i64::try_from(days).map_or(STATISTICS_DAYS, |days| days.min(STATISTICS_DAYS)));
     let params = params![queue.as_str(), today - days + 1, today];
-    let known = view.list(&sql::INSPECT_HISTORY, params, |row| {
+    let known = view.list(&sql::inspect::HISTORY, params, |row| {
         Ok((row.get::<_, i64>(0)?, (count(row.get(1)?), count(row.get(2)?))))
     })?;
     let known: BTreeMap<_, _> = known.into_iter().collect();
@@ -94,7 +94,7 @@ pub(super) fn weight(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<u64
     let mut bytes = 0;
     for (state, n) in counts(view, q)? {
         let average =
-            view.find(&sql::INSPECT_WEIGHT, params![q, state.number(), SAMPLE], |row| row.get::<_, Option<f64>>(0))?;
+            view.find(&sql::inspect::WEIGHT, params![q, state.number(), SAMPLE], |row| row.get::<_, Option<f64>>(0))?;
         if let Some(average) = average.flatten() {
             // An average of lengths is not a negative number, and far below the numbers that a float cannot hold.
             bytes += n * (average as u64 + OVERHEAD);
@@ -105,13 +105,14 @@ pub(super) fn weight(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<u64
 
 /// Returns how many tasks are in each state that was ever used.
 pub(super) fn counts(view: &View<'_>, q: i64) -> rusqlite::Result<Vec<(TaskState, u64)>> {
-    let counts = view
-        .list(&sql::INSPECT_COUNTS, [q], |row| Ok(TaskState::from_number(row.get(0)?).zip(Some(count(row.get(1)?)))))?;
+    let counts = view.list(&sql::inspect::COUNTS, [q], |row| {
+        Ok(TaskState::from_number(row.get(0)?).zip(Some(count(row.get(1)?))))
+    })?;
     Ok(counts.into_iter().flatten().collect())
 }
 
 fn counters(view: &View<'_>, q: i64, day: i64) -> rusqlite::Result<(u64, u64)> {
-    let found = view.find(&sql::INSPECT_STAT, [q, day], |row| Ok((count(row.get(0)?), count(row.get(1)?))))?;
+    let found = view.find(&sql::inspect::STAT, [q, day], |row| Ok((count(row.get(0)?), count(row.get(1)?))))?;
     Ok(found.unwrap_or((0, 0)))
 }
 
@@ -130,7 +131,7 @@ const LOCKS: i64 = 1000;
 /// Returns one page of the locks of a queue, behind the key `after`.
 pub(super) fn locks(view: &View<'_>, queue: &QueueName, after: &str) -> rusqlite::Result<LockPage> {
     let Some(q) = view.queue(queue)? else { return Ok(LockPage::default()) };
-    let locks = view.list(&sql::LOCK_PAGE, params![q, after, view.now, LOCKS], |row| {
+    let locks = view.list(&sql::lock::PAGE, params![q, after, view.now, LOCKS], |row| {
         Ok(LockInfo {
             key: row.get(0)?,
             holder: TaskId::from_wire(&row.get::<_, String>(1)?),

@@ -28,7 +28,7 @@ pub(super) fn page<T>(
     let (size, offset) = (number(page.size), number(page.offset()));
     let read = reader(view, queue, show);
     let rows = match state {
-        TaskState::Active => view.list(&sql::INSPECT_PAGE_ACTIVE, [q, size, offset], read)?,
+        TaskState::Active => view.list(&sql::inspect::PAGE_ACTIVE, [q, size, offset], read)?,
         TaskState::Aggregating => page_of_groups(view, q, size, offset, read)?,
         _ => page_of_state(view, q, state, (size, offset), read)?,
     };
@@ -56,11 +56,11 @@ fn page_of_state<T>(
     let number = state.number();
     let start = match way(offset, count(view, q, state)?) {
         Way::First => FIRST,
-        Way::Forward(before) => view.find(&sql::INSPECT_PAGE_START, params![q, number, before], key)?,
-        Way::Back(after) => view.find(&sql::INSPECT_PAGE_START_BACK, params![q, number, after], key)?,
+        Way::Forward(before) => view.find(&sql::inspect::PAGE_START, params![q, number, before], key)?,
+        Way::Back(after) => view.find(&sql::inspect::PAGE_START_BACK, params![q, number, after], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(&sql::INSPECT_PAGE, params![q, number, size, at, seq], read)
+    view.list(&sql::inspect::PAGE, params![q, number, size, at, seq], read)
 }
 
 /// Reads a page of the tasks of all groups as [`page_of_state`] does, without the tasks that a set has taken out.
@@ -73,11 +73,11 @@ fn page_of_groups<T>(
 ) -> rusqlite::Result<Vec<T>> {
     let start = match way(offset, count(view, q, TaskState::Aggregating)?) {
         Way::First => FIRST,
-        Way::Forward(before) => view.find(&sql::INSPECT_PAGE_AGGREGATING_START, [q, before], key)?,
-        Way::Back(after) => view.find(&sql::INSPECT_PAGE_AGGREGATING_START_BACK, [q, after], key)?,
+        Way::Forward(before) => view.find(&sql::inspect::PAGE_AGGREGATING_START, [q, before], key)?,
+        Way::Back(after) => view.find(&sql::inspect::PAGE_AGGREGATING_START_BACK, [q, after], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
-    view.list(&sql::INSPECT_PAGE_AGGREGATING, [q, size, at, seq], read)
+    view.list(&sql::inspect::PAGE_AGGREGATING, [q, size, at, seq], read)
 }
 
 /// A key before every task.
@@ -125,11 +125,11 @@ pub(super) fn group_page<T>(
     let (size, offset, group) = (number(page.size), number(page.offset()), group.as_str());
     let start = match offset {
         ..=0 => FIRST,
-        _ => view.find(&sql::INSPECT_PAGE_GROUP_START, params![q, group, offset], key)?,
+        _ => view.find(&sql::inspect::PAGE_GROUP_START, params![q, group, offset], key)?,
     };
     let Some((at, seq)) = start else { return Ok(Vec::new()) };
     let read = reader(view, queue, show);
-    let rows = view.list(&sql::INSPECT_PAGE_GROUP, params![q, group, size, at, seq], read)?;
+    let rows = view.list(&sql::inspect::PAGE_GROUP, params![q, group, size, at, seq], read)?;
     Ok(rows.into_iter().flatten().collect())
 }
 
@@ -141,8 +141,8 @@ pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusql
     };
     let params = params![queue.as_str(), id.as_str(), FAILURES];
     let mut known: Vec<Failure> =
-        view.list(&sql::INSPECT_FAILURES, params, |row| Ok(failure(row.get(0)?, row.get(1)?, row.get(2)?)))?;
-    let last = view.find(&sql::INSPECT_LAST_ERROR, params![queue.as_str(), id.as_str()], |row| {
+        view.list(&sql::inspect::FAILURES, params, |row| Ok(failure(row.get(0)?, row.get(1)?, row.get(2)?)))?;
+    let last = view.find(&sql::inspect::LAST_ERROR, params![queue.as_str(), id.as_str()], |row| {
         Ok((row.get::<_, i64>(2)?, row.get(1)?, row.get(0)?))
     })?;
     if let Some((retried, at, error)) = last {
@@ -158,7 +158,7 @@ pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusql
 
 /// Returns one task, in any state.
 pub(super) fn one(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<TaskInfo>> {
-    let row = view.find(&sql::INSPECT_TASK, [queue.as_str(), id.as_str()], TaskRow::read)?;
+    let row = view.find(&sql::inspect::TASK, [queue.as_str(), id.as_str()], TaskRow::read)?;
     Ok(row.and_then(|row| row.into_info(queue, view.now)))
 }
 

@@ -145,14 +145,14 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
 fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
     if queues.len() > MANY {
         let lapses =
-            view.list(&sql::MAINTAIN_LAPSES, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+            view.list(&sql::maintain::LAPSES, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
         let queues: HashSet<&str> = queues.iter().map(QueueName::as_str).collect();
         return Ok(lapses.into_iter().filter(|(name, _)| queues.contains(name.as_str())).map(|(_, at)| at).min());
     }
     let mut next: Option<i64> = None;
     for queue in queues {
         if let Some(q) = view.queue(queue)? {
-            let lapse = view.find(&sql::MAINTAIN_NEXT_LAPSE, [q], |row| row.get::<_, Option<i64>>(0))?.flatten();
+            let lapse = view.find(&sql::maintain::NEXT_LAPSE, [q], |row| row.get::<_, Option<i64>>(0))?.flatten();
             next = next.into_iter().chain(lapse).min();
         }
     }
@@ -173,7 +173,7 @@ fn requeue(
         let mut found: Vec<Lost> = Vec::new();
         for server in dead {
             let missing = limit_of(SLICE + 1 - found.len());
-            found.extend(tx.view.list(&sql::MAINTAIN_LEFT_BY, [q, server.number, missing], Lost::read)?);
+            found.extend(tx.view.list(&sql::maintain::LEFT_BY, [q, server.number, missing], Lost::read)?);
         }
         let known: HashSet<i64> = found.iter().map(|task| task.seq).collect();
         found.extend(lapsed.remove(&q).into_iter().flatten().filter(|task| !known.contains(&task.seq)));
@@ -183,7 +183,7 @@ fn requeue(
         // Each task goes to the head, so the one that was taken first goes last.
         for task in found.iter().rev() {
             let place = tx.head(q)?;
-            tx.view.execute(&sql::MAINTAIN_REQUEUE, [task.seq, place, tx.view.now])?;
+            tx.view.execute(&sql::maintain::REQUEUE, [task.seq, place, tx.view.now])?;
             tx.left(q, TaskState::Active);
             tx.came(q, TaskState::Pending);
         }
@@ -193,7 +193,7 @@ fn requeue(
     for server in dead {
         // Other queues of the dead server are recovered by the servers of those queues.
         if !listed::runs_something(&tx.view, server.number)? {
-            tx.view.execute(&sql::PRESENCE_LEAVE, [server.number])?;
+            tx.view.execute(&sql::presence::LEAVE, [server.number])?;
             emptied.push(server.number);
         }
     }
@@ -209,7 +209,7 @@ fn lapsed(
     let (mut certain, mut doubtful) = (HashMap::<i64, Vec<Lost>>::new(), Vec::new());
     for queue in queues {
         let Some(q) = view.queue(queue)? else { continue };
-        let rows = view.list(&sql::MAINTAIN_LAPSED, [q, view.now, limit_of(SLICE + 1)], |row| {
+        let rows = view.list(&sql::maintain::LAPSED, [q, view.now, limit_of(SLICE + 1)], |row| {
             let lost = Lost::read(row)?;
             let lapse = Lapse { row: lost.seq, run: lost.run, ended: row.get(4)? };
             Ok((lost, lapse, row.get::<_, bool>(5)?))

@@ -95,7 +95,7 @@ struct Old {
 
 /// Returns completed tasks whose retention has passed. Their unique locks were freed when they succeeded.
 fn expired(view: &View<'_>, q: i64, limit: usize) -> rusqlite::Result<Vec<Old>> {
-    view.list(&sql::MAINTAIN_EXPIRED, [q, view.now, limit_of(limit)], |row| {
+    view.list(&sql::maintain::EXPIRED, [q, view.now, limit_of(limit)], |row| {
         Ok(Old { seq: row.get(0)?, id: String::new(), lock: None })
     })
 }
@@ -103,10 +103,10 @@ fn expired(view: &View<'_>, q: i64, limit: usize) -> rusqlite::Result<Vec<Old>> 
 /// Returns the oldest archived tasks that are too old or beyond the newest `max_size`.
 fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usize) -> rusqlite::Result<Vec<Old>> {
     let archived = i64::from(TaskState::Archived.number());
-    let counts = view.list(&sql::INSPECT_COUNTS, [q], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
+    let counts = view.list(&sql::inspect::COUNTS, [q], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)))?;
     let size: i64 = counts.into_iter().filter(|(state, _)| *state == archived).map(|(_, n)| n).sum();
     let excess = usize::try_from(size.saturating_sub(max_size)).unwrap_or(0);
-    let oldest = view.list(&sql::MAINTAIN_OLDEST_ARCHIVED, [q, limit_of(limit)], |row| {
+    let oldest = view.list(&sql::maintain::OLDEST_ARCHIVED, [q, limit_of(limit)], |row| {
         Ok((row.get::<_, i64>(1)?, Old { seq: row.get(0)?, id: row.get(2)?, lock: row.get(3)? }))
     })?;
     let too_old = view.now.saturating_sub(max_age);

@@ -39,7 +39,7 @@ impl Holder {
 
     pub(super) fn find(task: &NewTask, id: &str, view: &View<'_>) -> rusqlite::Result<Option<Self>> {
         let Some(q) = view.queue(&task.queue)? else { return Ok(None) };
-        let found = view.find(&sql::PRODUCE_HOLDER, params![q, id], |row| {
+        let found = view.find(&sql::produce::HOLDER, params![q, id], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(3)?;
             let extra = extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
             Ok((row.get(0)?, TaskState::from_number(row.get(1)?), row.get(2)?, extra, row.get::<_, bool>(4)?))
@@ -55,7 +55,7 @@ impl Holder {
     /// Marks this running task, so that it is deleted where it would be run again with its older arguments.
     pub(super) fn ends_with_its_run(&self, view: &View<'_>) -> rusqlite::Result<()> {
         let extra = Extra { replaced: true, ..self.extra.clone() };
-        view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![self.seq, extra.to_bytes()])?;
+        view.execute(&sql::schedule::REPLACE_RUNNING, params![self.seq, extra.to_bytes()])?;
         Ok(())
     }
 }
@@ -94,9 +94,9 @@ pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusql
         TaskState::Pending => tx.tail(q, true)?,
         _ => due,
     };
-    tx.view.execute(&sql::FAILURE_FORGET, [holder.seq, 0])?;
+    tx.view.execute(&sql::failure::FORGET, [holder.seq, 0])?;
     tx.view.execute(
-        &sql::PRODUCE_REPLACE,
+        &sql::produce::REPLACE,
         params![
             holder.seq,
             state.number(),
@@ -111,9 +111,9 @@ pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusql
             extra.to_bytes(),
         ],
     )?;
-    tx.view.execute(&sql::BODY_REPLACE, params![holder.seq, message.encode()])?;
+    tx.view.execute(&sql::body::REPLACE, params![holder.seq, message.encode()])?;
     if let Some(lock) = &task.unique {
-        tx.view.execute(&sql::LOCK_TRANSFER, params![q, lock.key, holder.id, after(due.max(now), lock.ttl)])?;
+        tx.view.execute(&sql::lock::TRANSFER, params![q, lock.key, holder.id, after(due.max(now), lock.ttl)])?;
     }
     tx.left(q, holder.state);
     tx.came(q, state);

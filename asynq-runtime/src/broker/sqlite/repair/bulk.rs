@@ -62,7 +62,7 @@ fn list(view: &View<'_>, q: i64, chosen: &Chosen, n: usize) -> rusqlite::Result<
     let n = i64::try_from(n).unwrap_or(i64::MAX);
     let read = |row: &rusqlite::Row<'_>| Subject::read(q, row);
     match chosen {
-        Chosen::InState(state) => view.list(&sql::REPAIR_IN_STATE, params![q, state.number(), n], read),
-        Chosen::InGroup(group) => view.list(&sql::REPAIR_IN_GROUP, params![q, group.as_str(), n], read),
+        Chosen::InState(state) => view.list(&sql::repair::IN_STATE, params![q, state.number(), n], read),
+        Chosen::InGroup(group) => view.list(&sql::repair::IN_GROUP, params![q, group.as_str(), n], read),
     }
 }

@@ -39,13 +39,13 @@ pub(super) fn edit(
             return Ok(Err(EditError::Duplicate { holder }));
         }
         tx.free_lock(task.q, Some(old), &task.id)?;
-        tx.view.execute(&sql::REPAIR_SET_LOCK, params![task.seq, new])?;
+        tx.view.execute(&sql::repair::SET_LOCK, params![task.seq, new])?;
         message.unique_key.clone_from(new);
     }
     message.payload = edit.payload.clone();
-    tx.view.execute(&sql::BODY_SET_MESSAGE, params![task.seq, message.encode()])?;
+    tx.view.execute(&sql::body::SET_MESSAGE, params![task.seq, message.encode()])?;
     // The checkpoint of a run says nothing of another payload.
-    tx.view.execute(&sql::BODY_FORGET_CHECKPOINT, [task.seq])?;
+    tx.view.execute(&sql::body::FORGET_CHECKPOINT, [task.seq])?;
     Ok(Ok(Changed::Done))
 }
 

@@ -25,15 +25,15 @@ pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) 
     let message = TaskMessage::decode(task.message(&tx.view)?.unwrap_or_default().into());
     tx.note_failure(seq, error)?;
     if message.as_ref().is_ok_and(|message| task.retried < i64::from(message.retry)) {
-        tx.view.execute(&sql::REPAIR_ORPHAN_RETRY, params![seq, now, error, now])?;
+        tx.view.execute(&sql::repair::ORPHAN_RETRY, params![seq, now, error, now])?;
         tx.came(q, TaskState::Retry);
     } else {
-        tx.view.execute(&sql::REPAIR_ORPHAN_ARCHIVE, params![seq, now, error])?;
+        tx.view.execute(&sql::repair::ORPHAN_ARCHIVE, params![seq, now, error])?;
         tx.free_lock_of_archived(q, task.lock.as_deref(), &task.id, &task.extra)?;
         // An outcome replaces a message that cannot be read in the same way.
         if let Err(bad) = message {
             let stand_in = TaskMessage::in_place_of(bad.raw, id, queue).encode();
-            tx.view.execute(&sql::BODY_SET_MESSAGE, params![seq, stand_in])?;
+            tx.view.execute(&sql::body::SET_MESSAGE, params![seq, stand_in])?;
         }
         tx.came(q, TaskState::Archived);
     }

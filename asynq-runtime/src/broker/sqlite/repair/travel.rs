@@ -30,7 +30,7 @@ pub(super) fn move_task(
     let key = task.lock.as_deref().map(|key| key_in(key, from, to));
     let old_lock = task.held_lock(&tx.view)?;
     if let Some(q) = tx.view.queue(to)?
-        && tx.view.find(&sql::REPAIR_FIND, params![q, task.id], |_| Ok(()))?.is_some()
+        && tx.view.find(&sql::repair::FIND, params![q, task.id], |_| Ok(()))?.is_some()
     {
         return Ok(Err(MoveError::IdConflict));
     }
@@ -43,14 +43,14 @@ pub(super) fn move_task(
         tx.free_lock(task.q, Some(old), &task.id)?;
     }
     let at = if task.state == TaskState::Pending { tx.tail(q, true)? } else { task.at };
-    tx.view.execute(&sql::REPAIR_MOVE, params![task.seq, q, at, key])?;
+    tx.view.execute(&sql::repair::MOVE, params![task.seq, q, at, key])?;
     // Bytes that are not a message are left as they are found.
     if let Some(bytes) = task.message(&tx.view)?
         && let Ok(mut message) = TaskMessage::decode(bytes.into())
     {
         to.as_str().clone_into(&mut message.queue);
         message.unique_key = key_in(&message.unique_key, from, to);
-        tx.view.execute(&sql::BODY_SET_MESSAGE, params![task.seq, message.encode()])?;
+        tx.view.execute(&sql::body::SET_MESSAGE, params![task.seq, message.encode()])?;
     }
     tx.left(task.q, task.state);
     tx.came(q, task.state);

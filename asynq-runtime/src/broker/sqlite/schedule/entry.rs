@@ -44,7 +44,7 @@ impl StoredEntry {
 
     /// Finds an entry, if it is known.
     pub(super) fn find(view: &View<'_>, queue: &QueueName, entry: &EntryId) -> rusqlite::Result<Option<Self>> {
-        view.find(&sql::SCHEDULE_ENTRY, params![queue.as_str(), entry.as_str(), view.now], |row| {
+        view.find(&sql::schedule::ENTRY, params![queue.as_str(), entry.as_str(), view.now], |row| {
             Ok(Self {
                 spec: row.get(0)?,
                 zone: row.get(1)?,
@@ -59,7 +59,7 @@ impl StoredEntry {
     /// Keeps the entry for as long as the plan says.
     pub(super) fn write(&self, view: &View<'_>, plan: &EntryPlan) -> rusqlite::Result<()> {
         view.execute(
-            &sql::SCHEDULE_KEEP,
+            &sql::schedule::KEEP,
             params![
                 plan.queue.as_str(),
                 plan.entry.as_str(),

@@ -27,7 +27,7 @@ pub(super) struct Leader {
 impl Leader {
     /// Reads the row of `program`. A row from the future counts as none: it was written before the clock was set back.
     pub(super) fn find(view: &View<'_>, program: &str) -> rusqlite::Result<Option<Self>> {
-        let found = view.find(&sql::SCHEDULE_LEADER, [program], |row| {
+        let found = view.find(&sql::schedule::LEADER, [program], |row| {
             Ok(Self {
                 token: row.get(0)?,
                 revision: row.get::<_, i64>(1)?.cast_unsigned(),
@@ -43,7 +43,7 @@ impl Leader {
     /// Writes the row.
     pub(super) fn write(&self, view: &View<'_>, program: &str) -> rusqlite::Result<()> {
         view.execute(
-            &sql::SCHEDULE_SET_LEADER,
+            &sql::schedule::SET_LEADER,
             params![
                 program,
                 self.token,

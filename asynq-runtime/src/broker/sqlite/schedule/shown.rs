@@ -23,17 +23,17 @@ pub(super) fn encode(entries: &[SchedulerEntry]) -> Vec<Vec<u8>> {
 
 /// Replaces the entries of a scheduler, and removes entries of any scheduler that were not renewed.
 pub(super) fn show(view: &View<'_>, scheduler: &str, rows: &[Vec<u8>], until: i64) -> rusqlite::Result<()> {
-    view.execute(&sql::SCHEDULE_SWEEP_SHOWN, [view.now])?;
-    view.execute(&sql::SCHEDULE_WITHDRAW, [scheduler])?;
+    view.execute(&sql::schedule::SWEEP_SHOWN, [view.now])?;
+    view.execute(&sql::schedule::WITHDRAW, [scheduler])?;
     for (n, row) in (0_i64..).zip(rows) {
-        view.execute(&sql::SCHEDULE_SHOW, params![scheduler, n, row, until])?;
+        view.execute(&sql::schedule::SHOW, params![scheduler, n, row, until])?;
     }
     Ok(())
 }
 
 /// Returns the entries of all schedulers that live. An entry that cannot be read is left out.
 pub(super) fn entries(view: &View<'_>) -> rusqlite::Result<Vec<SchedulerEntry>> {
-    Ok(decode(&view.list(&sql::SCHEDULE_SHOWN, [view.now], |row| row.get(0))?))
+    Ok(decode(&view.list(&sql::schedule::SHOWN, [view.now], |row| row.get(0))?))
 }
 
 fn decode(rows: &[Vec<u8>]) -> Vec<SchedulerEntry> {
@@ -42,37 +42,37 @@ fn decode(rows: &[Vec<u8>]) -> Vec<SchedulerEntry> {
 
 /// Adds to the history of an entry; the same event a second time adds nothing.
 pub(super) fn record(view: &View<'_>, entry: &str, event: &SchedulerEnqueueEvent) -> rusqlite::Result<()> {
-    let until = view.find(&sql::SCHEDULE_HISTORY_UNTIL, [entry], |row| row.get::<_, i64>(0))?;
+    let until = view.find(&sql::schedule::HISTORY_UNTIL, [entry], |row| row.get::<_, i64>(0))?;
     if until.is_some_and(|until| until <= view.now) {
         forget_history(view, entry)?;
     }
     let at = event.enqueue_time.as_ref().map_or(0, |time| time.seconds);
-    let added = view.execute(&sql::SCHEDULE_RECORD, params![entry, at, event.encode_to_vec()])?;
+    let added = view.execute(&sql::schedule::RECORD, params![entry, at, event.encode_to_vec()])?;
     let added = i64::try_from(added).unwrap_or(0);
     let kept_until = view.now.saturating_add(HISTORY_MS);
     let n = count(view, entry, added, kept_until)?;
     if n > HISTORY {
-        let gone = view.execute(&sql::SCHEDULE_TRIM, params![entry, n - HISTORY])?;
+        let gone = view.execute(&sql::schedule::TRIM, params![entry, n - HISTORY])?;
         count(view, entry, -i64::try_from(gone).unwrap_or(0), kept_until)?;
     }
     Ok(())
 }
 
 fn count(view: &View<'_>, entry: &str, change: i64, until: i64) -> rusqlite::Result<i64> {
-    Ok(view.find(&sql::SCHEDULE_COUNT, params![entry, change, until], |row| row.get(0))?.unwrap_or(0))
+    Ok(view.find(&sql::schedule::COUNT, params![entry, change, until], |row| row.get(0))?.unwrap_or(0))
 }
 
 /// Returns one page of the history of an entry, the newest first.
 pub(super) fn history(view: &View<'_>, entry: &str, page: Page) -> rusqlite::Result<Vec<SchedulerEnqueueEvent>> {
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let which = params![entry, view.now, number(page.size), number(page.offset())];
-    let rows = view.list(&sql::SCHEDULE_HISTORY, which, |row| row.get::<_, Vec<u8>>(0))?;
+    let rows = view.list(&sql::schedule::HISTORY, which, |row| row.get::<_, Vec<u8>>(0))?;
     Ok(rows.iter().filter_map(|row| SchedulerEnqueueEvent::decode(row.as_slice()).ok()).collect())
 }
 
 /// Forgets the history of an entry.
 pub(super) fn forget_history(view: &View<'_>, entry: &str) -> rusqlite::Result<()> {
-    view.execute(&sql::SCHEDULE_FORGET_ENQUEUED, [entry])?;
-    view.execute(&sql::SCHEDULE_FORGET_HISTORY, [entry])?;
+    view.execute(&sql::schedule::FORGET_ENQUEUED, [entry])?;
+    view.execute(&sql::schedule::FORGET_HISTORY, [entry])?;
     Ok(())
 }

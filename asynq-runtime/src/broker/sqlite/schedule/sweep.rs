@@ -13,12 +13,12 @@ const HISTORIES: i64 = 2;
 
 /// Takes away markers, entries, shown entries, leads and histories whose time is over.
 pub(in super::super) fn sweep(view: &View<'_>) -> rusqlite::Result<()> {
-    view.execute(&sql::SCHEDULE_SWEEP_TICKS, [view.now, MARKERS])?;
-    view.execute(&sql::SCHEDULE_SWEEP_ENTRIES, [view.now])?;
-    for sweep in [&sql::SCHEDULE_SWEEP_SHOWN, &sql::SCHEDULE_SWEEP_LEADS, &sql::SCHEDULE_SWEEP_PROGRAMS] {
+    view.execute(&sql::schedule::SWEEP_TICKS, [view.now, MARKERS])?;
+    view.execute(&sql::schedule::SWEEP_ENTRIES, [view.now])?;
+    for sweep in [&sql::schedule::SWEEP_SHOWN, &sql::schedule::SWEEP_LEADS, &sql::schedule::SWEEP_PROGRAMS] {
         view.execute(sweep, [view.now])?;
     }
-    for entry in view.list(&sql::SCHEDULE_OVER_HISTORIES, [view.now, HISTORIES], |row| row.get::<_, String>(0))? {
+    for entry in view.list(&sql::schedule::OVER_HISTORIES, [view.now, HISTORIES], |row| row.get::<_, String>(0))? {
         forget_history(view, &entry)?;
     }
     Ok(())

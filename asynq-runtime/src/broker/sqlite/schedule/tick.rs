@@ -157,7 +157,7 @@ impl Firing {
         }
         let (queue, entry) = (self.plan.queue.as_str(), self.plan.entry.as_str());
         let marked_until = after(tx.view.now, self.marker);
-        tx.view.execute(&sql::SCHEDULE_MARK, params![queue, entry, self.at, marked_until])?;
+        tx.view.execute(&sql::schedule::MARK, params![queue, entry, self.at, marked_until])?;
         let ticked = self.fire(tx, stored.previous.as_deref(), dead)?;
         let previous = if matches!(ticked, Ticked::Enqueued(_)) { Some(self.id.to_string()) } else { stored.previous };
         StoredEntry { last: self.at, previous, ..stored }.write(&tx.view, &self.plan)?;
@@ -167,7 +167,7 @@ impl Firing {
     fn look(&self, view: &View<'_>) -> rusqlite::Result<(Option<StoredEntry>, Verdict)> {
         let stored = StoredEntry::find(view, &self.plan.queue, &self.plan.entry)?;
         let tick = params![self.plan.queue.as_str(), self.plan.entry.as_str(), self.at, view.now];
-        let marked = view.find(&sql::SCHEDULE_MARKED, tick, |_| Ok(()))?.is_some();
+        let marked = view.find(&sql::schedule::MARKED, tick, |_| Ok(()))?.is_some();
         let verdict = judge(stored.as_ref(), marked, &self.plan, self.known, self.at, view.now);
         Ok((stored, verdict))
     }
@@ -190,7 +190,7 @@ impl Firing {
             if runs {
                 presence::ask_to_cancel(tx, id)?;
                 let extra = Extra { replaced: true, ..task.extra.clone() };
-                tx.view.execute(&sql::SCHEDULE_REPLACE_RUNNING, params![task.seq, extra.to_bytes()])?;
+                tx.view.execute(&sql::schedule::REPLACE_RUNNING, params![task.seq, extra.to_bytes()])?;
             } else if !task.staged {
                 let Previous { seq, q, state, ref lock, .. } = task;
                 tx.delete(&TaskToDelete { seq, q, state, id, lock: lock.as_deref() })?;
@@ -225,7 +225,7 @@ struct Previous {
 impl Previous {
     fn find(view: &View<'_>, plan: &EntryPlan, id: &str) -> rusqlite::Result<Option<Self>> {
         let Some(q) = view.queue(&plan.queue)? else { return Ok(None) };
-        view.find(&sql::SCHEDULE_PREVIOUS, params![q, id], |row| {
+        view.find(&sql::schedule::PREVIOUS, params![q, id], |row| {
             let number = row.get(1)?;
             Ok(Self {
                 seq: row.get(0)?,

@@ -1,0 +1,56 @@
+-- Takes tasks out of the file to run them (contract: `broker/consume.rs`).
+
+-- name: ready
+-- The queues of a list that are not paused and have a pending task, in their order. ?1 names as an array of JSON, ?2 whether
+-- quarantined tasks count, which the next crash would archive, ?3 crash limit of a task that has none of its own in field 1
+-- of its extra. Rows: q, name.
+SELECT queue.q, queue.name
+FROM json_each(?1) AS wanted CROSS JOIN main.queue AS queue ON queue.name = wanted.value
+WHERE queue.paused_at IS NULL AND EXISTS (
+  SELECT 1 FROM main.task AS t WHERE t.q = queue.q AND t.state = 2 /* pending */ AND (?2 OR t.crashes = 0 OR t.crashes + 1 IS NOT
+    CASE substr(t.extra, 1, 1) WHEN x'08' THEN unicode(CAST(substr(t.extra, 2, 1) AS TEXT)) ELSE ?3 END));
+
+-- name: ready_anywhere
+-- Every queue that is not paused and has a pending task, found by a step per queue that has tasks at all. ?1 most steps, ?2 and
+-- ?3 as in `ready`. Rows, one per step: q, null behind the last queue that has tasks, and 0 ahead of the first; its name, null
+-- if it is paused or has no pending task.
+WITH RECURSIVE walk(q) AS (
+  VALUES (0)
+  UNION ALL
+  SELECT (SELECT t.q FROM main.task AS t INDEXED BY task_at WHERE t.q > walk.q ORDER BY t.q LIMIT 1)
+  FROM walk WHERE walk.q IS NOT NULL
+  LIMIT ?1
+)
+SELECT walk.q, queue.name
+FROM walk LEFT JOIN main.queue AS queue ON queue.q = walk.q AND queue.paused_at IS NULL AND EXISTS (
+  SELECT 1 FROM main.task AS t WHERE t.q = walk.q AND t.state = 2 /* pending */ AND (?2 OR t.crashes = 0 OR t.crashes + 1 IS NOT
+    CASE substr(t.extra, 1, 1) WHEN x'08' THEN unicode(CAST(substr(t.extra, 2, 1) AS TEXT)) ELSE ?3 END));
+
+-- name: next
+-- The next tasks in line. ?1 q, ?2 how many, ?3 whether quarantined tasks count, which the next crash would archive,
+-- ?4 crash limit of a task that has none of its own in field 1 of its extra.
+-- Rows: seq, id, crashes, extra, retried, err, failed_at, uniq, message or null, pending since.
+SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, t.since
+FROM main.task AS t LEFT JOIN main.body AS b ON b.seq = t.seq
+WHERE t.q = ?1 AND t.state = 2 /* pending */   AND (?3 OR t.crashes = 0 OR t.crashes + 1 IS NOT
+    CASE substr(t.extra, 1, 1) WHEN x'08' THEN unicode(CAST(substr(t.extra, 2, 1) AS TEXT)) ELSE ?4 END)
+ORDER BY t.at, t.seq LIMIT ?2;
+
+-- name: take
+-- Makes a pending task active. Its place in line stays in `since`, which recovery orders tasks by.
+-- ?1 seq, ?2 end of the lease, ?3 server, ?4 run.
+UPDATE main.task SET state = 1 /* active */, since = at, at = ?2, server = ?3, run = ?4, progress = NULL, progress_note = NULL
+WHERE seq = ?1;
+
+-- name: again
+-- The tasks of an earlier dequeue whose answer was lost. ?1 server, ?2 run.
+-- Rows: as `next`, then the queue's name.
+SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, queue.name
+FROM main.task AS t INDEXED BY task_lease
+JOIN main.body AS b ON b.seq = t.seq
+JOIN main.queue AS queue ON queue.q = t.q
+WHERE t.state = 1 /* active */ AND t.server = ?1 AND t.run = ?2 ORDER BY t.since, t.seq;
+
+-- name: set_aside
+-- Archives a pending or aggregating task whose message is lost. ?1 seq, ?2 now.
+UPDATE main.task SET state = 5 /* archived */, at = ?2, err = 'the message of this task is missing', failed_at = ?2 WHERE seq = ?1;

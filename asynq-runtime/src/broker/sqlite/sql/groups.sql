@@ -1,0 +1,80 @@
+-- Collects grouped tasks into sets (contract: `broker/groups.rs`).
+
+-- name: list
+-- Groups with waiting tasks, by name. ?1 queue name, ?2 those after this name, ?3 how many. Rows: name, size, oldest.
+SELECT t.grp, count(*), min(t.at) FROM main.task AS t INDEXED BY task_group
+WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.grp > ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL
+GROUP BY t.grp ORDER BY t.grp LIMIT ?3;
+
+-- name: one
+-- One group with waiting tasks. ?1 queue name, ?2 its name. Row: as `list`; none if no task waits there.
+SELECT t.grp, count(*), min(t.at) FROM main.task AS t INDEXED BY task_group
+WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL
+GROUP BY t.grp;
+
+-- name: next
+-- The next group with waiting tasks, by name. ?1 q, ?2 after this name. Row: name; none at the end.
+SELECT t.grp FROM main.task AS t INDEXED BY task_group
+WHERE t.q = ?1 AND t.grp > ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.grp LIMIT 1;
+
+-- name: span
+-- When the first and the last of a group's tasks joined it. ?1 q, ?2 group. Row: first, last; both null if none waits.
+SELECT
+  (SELECT min(t.at) FROM main.task AS t INDEXED BY task_group
+   WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL),
+  (SELECT max(t.at) FROM main.task AS t INDEXED BY task_group
+   WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL);
+
+-- name: reaches
+-- Whether a number of tasks wait in a group. ?1 q, ?2 group, ?3 the number less one. A row if so.
+SELECT 1 FROM main.task AS t INDEXED BY task_group
+WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL LIMIT 1 OFFSET ?3;
+
+-- name: waiting
+-- The tasks of a group in the order in which they joined it. ?1 q, ?2 group, ?3 how many.
+-- Rows: seq, id, uniq, extra, retried, err, failed_at, message or null.
+SELECT t.seq, t.id, t.uniq, t.extra, t.retried, t.err, t.failed_at, b.msg
+FROM main.task AS t INDEXED BY task_group LEFT JOIN main.body AS b ON b.seq = t.seq
+WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.at, t.seq LIMIT ?3;
+
+-- name: open_set
+-- Begins a set; the rowid is its number. ?1 q, ?2 group, ?3 deadline, ?4 id.
+INSERT INTO main.batch(q, grp, deadline, id) VALUES (?1, ?2, ?3, ?4);
+
+-- name: join_set
+-- Puts a waiting task into a set. ?1 seq, ?2 set.
+UPDATE main.task SET batch = ?2 WHERE seq = ?1;
+
+-- name: set
+-- A set that is open, or the receipt of a set that was finished. ?1 set, ?2 id. Row: q, 1 if it was finished.
+SELECT q, ended FROM main.batch WHERE batch = ?1 AND id = ?2;
+
+-- name: members
+-- The tasks of a set in the order in which they joined their group. ?1 q, ?2 set. Rows: seq, id, uniq, extra.
+SELECT t.seq, t.id, t.uniq, t.extra FROM main.task AS t INDEXED BY task_batch
+WHERE t.q = ?1 AND t.batch = ?2 ORDER BY t.at, t.seq;
+
+-- name: run_alone
+-- Makes a task of a set pending; it has left its group for good. ?1 seq, ?2 place in line, ?3 now.
+UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, grp = NULL, batch = NULL WHERE seq = ?1;
+
+-- name: reject
+-- Archives a task of a set. ?1 seq, ?2 now, ?3 error.
+UPDATE main.task SET state = 5 /* archived */, at = ?2, err = ?3, failed_at = ?2, grp = NULL, batch = NULL WHERE seq = ?1;
+
+-- name: end_set
+-- Leaves a receipt of a set that was finished. ?1 set, ?2 until when it is kept.
+UPDATE main.batch SET ended = 1, deadline = ?2 WHERE batch = ?1;
+
+-- name: release
+-- Returns the tasks of a set to their group, as if they had never left it. ?1 q, ?2 set.
+UPDATE main.task SET batch = NULL WHERE q = ?1 AND batch = ?2;
+
+-- name: forget_set
+-- Forgets a set, or its receipt. ?1 set.
+DELETE FROM main.batch WHERE batch = ?1;
+
+-- name: over
+-- Sets and receipts whose time has passed, the oldest first. ?1 q, ?2 now, ?3 how many. Rows: set, 1 if it is a receipt.
+SELECT batch, ended FROM main.batch AS s INDEXED BY batch_deadline
+WHERE s.q = ?1 AND s.deadline <= ?2 ORDER BY s.deadline LIMIT ?3;

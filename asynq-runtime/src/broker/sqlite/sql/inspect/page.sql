@@ -1,5 +1,0 @@
--- A page of one state, by time. ?1 q, ?2 state, ?3 size, ?4 and ?5 `at` and `seq` of the first task, of inspect/page_start.
--- Rows: a task as in inspect/task.
-SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, b.msg, b.result, t.extra
-FROM main.task AS t JOIN main.body AS b ON b.seq = t.seq
-WHERE t.q = ?1 AND t.state = ?2 AND (t.at, t.seq) >= (?4, ?5) ORDER BY t.at, t.seq LIMIT ?3

@@ -1,2 +1,0 @@
--- The last place in a queue's line. ?1 q. Row: at or null.
-SELECT max(at) FROM main.task WHERE q = ?1 AND state = 2 /* pending */

@@ -1,0 +1,51 @@
+-- Servers and signals to them (contract: `broker/presence.rs`).
+
+-- name: join
+-- Makes a server known; the rowid is its number. ?1 name, ?2 file, ?3 pid, ?4 boot, ?5 version, ?6 now, ?7 info.
+INSERT INTO main.server(name, file, pid, boot, version, started_at, beat_at, info) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, ?7);
+
+-- name: rejoin
+-- Makes a server known again under its old number. ?1 server, ?2 name, ?3 file, ?4 pid, ?5 boot, ?6 version, ?7 now,
+-- ?8 info, ?9 workers.
+INSERT INTO main.server(server, name, file, pid, boot, version, started_at, beat_at, info, workers)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7, ?8, ?9) ON CONFLICT DO NOTHING;
+
+-- name: forget_name
+-- Takes an earlier server of the same name off the list. ?1 name.
+DELETE FROM main.server WHERE name = ?1;
+
+-- name: beat
+-- Shows that a server lives. ?1 server, ?2 now, ?3 info, ?4 workers.
+UPDATE main.server SET beat_at = ?2, info = ?3, workers = ?4 WHERE server = ?1;
+
+-- name: leave
+-- Takes a server off the list. ?1 server.
+DELETE FROM main.server WHERE server = ?1;
+
+-- name: alive
+-- Servers whose last beat is recent. ?1 earliest beat. Rows: info, workers.
+SELECT info, workers FROM main.server WHERE beat_at > ?1;
+
+-- name: everyone
+-- Every server on the list. Rows: server, file, beat_at.
+SELECT server, file, beat_at FROM main.server;
+
+-- name: runs_something
+-- Whether a server holds a task. ?1 server. Row: 0 or 1.
+SELECT EXISTS (SELECT 1 FROM main.task AS t INDEXED BY task_lease WHERE t.state = 1 /* active */ AND t.server = ?1);
+
+-- name: ask_cancel
+-- Asks the server that runs a task to cancel it. ?1 id, ?2 now.
+INSERT INTO main.signal(kind, id, at) VALUES ('cancel', ?1, ?2);
+
+-- name: forget_signals
+-- Forgets old requests, which all living servers have read. ?1 earliest to keep.
+DELETE FROM main.signal WHERE n IN (SELECT n FROM main.signal WHERE at < ?1 ORDER BY n LIMIT 500);
+
+-- name: last_signal
+-- The newest request so far. Row: n.
+SELECT coalesce((SELECT max(n) FROM main.signal), 0);
+
+-- name: new_cancels
+-- Cancel requests after one. ?1 n, ?2 how many. Rows: n, id.
+SELECT n, id FROM main.signal WHERE n > ?1 AND kind = 'cancel' ORDER BY n LIMIT ?2;

@@ -1,2 +1,0 @@
--- Takes a server off the list. ?1 server.
-DELETE FROM main.server WHERE server = ?1

@@ -1,2 +1,0 @@
--- Forgets a queue and its pause. ?1 q.
-DELETE FROM main.queue WHERE q = ?1

@@ -1,2 +1,0 @@
--- Forgets that an entry has a history. ?1 entry.
-DELETE FROM main.history WHERE entry = ?1

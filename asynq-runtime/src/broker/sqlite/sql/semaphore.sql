@@ -1,0 +1,18 @@
+-- Slots of jobs that limit their concurrency (contract: `broker/semaphore.rs`).
+
+-- name: forget
+-- Forgets tokens whose time is over. ?1 scope, ?2 now.
+DELETE FROM main.token WHERE scope = ?1 AND until <= ?2;
+
+-- name: out
+-- How many tokens of a scope are out. ?1 scope, ?2 now. Row: n.
+SELECT count(*) FROM main.token WHERE scope = ?1 AND until > ?2;
+
+-- name: acquire
+-- Gives a token to a task, or sets a new end of the token that the task has. ?1 scope, ?2 task, ?3 until.
+INSERT INTO main.token(scope, id, until) VALUES (?1, ?2, ?3)
+ON CONFLICT(scope, id) DO UPDATE SET until = excluded.until;
+
+-- name: release
+-- Takes a token back; no change if the task has none. ?1 scope, ?2 task.
+DELETE FROM main.token WHERE scope = ?1 AND id = ?2;

@@ -1,2 +1,0 @@
--- Deletes a task; its body is body/delete. ?1 seq.
-DELETE FROM main.task WHERE seq = ?1
