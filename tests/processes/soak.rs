@@ -18,6 +18,7 @@ use asynq_tests::{
     journal::written,
 };
 use chrono::Utc;
+use fastrand::Rng;
 use tempfile::TempDir;
 use tokio::{
     task::{JoinHandle, spawn_blocking},
@@ -25,7 +26,7 @@ use tokio::{
 };
 
 use self::{
-    fault::{Fault, Random},
+    fault::Fault,
     ledger::{Harm, Incident, ProducerReport, judge},
 };
 use crate::processes::{
@@ -54,19 +55,19 @@ fn number(name: &str, default: u64) -> u64 {
 ///
 /// Where a primary may die, a task counts as stored only if a replica has confirmed it, and no notes are enqueued: the record of
 /// the set that a note was in could be lost with the primary.
-async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut random: Random) -> ProducerReport {
+async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut random: Rng) -> ProducerReport {
     let mut report = ProducerReport::default();
     for number in first..first + n {
         let id = number.to_string();
-        let kind = random.below(100);
+        let kind = random.u64(..100);
         // One in fifty of the failing tasks fails until it is archived.
-        let fails = if kind < 20 { 1 + random.below(50).saturating_sub(46) as u32 } else { 0 };
+        let fails = if kind < 20 { 1 + random.u64(..50).saturating_sub(46) as u32 } else { 0 };
         let is_note = (50..60).contains(&kind) && !may_fail_over;
         let mut again = false;
         loop {
-            let trial = JobBuilder::new(Trial { fails, millis: random.below(60) }).task_id(&id).retention("1h");
+            let trial = JobBuilder::new(Trial { fails, millis: random.u64(..60) }).task_id(&id).retention("1h");
             let stored = match kind {
-                20..40 => client.enqueue(trial.process_in(random.within(20_000))).await,
+                20..40 => client.enqueue(trial.process_in(Duration::from_millis(random.u64(..20_000)))).await,
                 40..50 => client.enqueue(trial.unique("1m")).await,
                 _ if is_note => client.enqueue(JobBuilder::new(Note { n: number }).task_id(&id)).await,
                 _ => client.enqueue(trial).await,
@@ -148,8 +149,8 @@ impl Fleet {
         }
     }
 
-    async fn inject(&mut self, fault: Fault, world: &mut World, random: &mut Random) {
-        let nth = random.below(self.workers.len() as u64) as usize;
+    async fn inject(&mut self, fault: Fault, world: &mut World, random: &mut Rng) {
+        let nth = random.usize(..self.workers.len());
         match fault {
             Fault::Kill => self.kill(nth),
             Fault::KillAll => (0..self.workers.len()).for_each(|_| self.kill(0)),
@@ -163,7 +164,7 @@ impl Fleet {
             Fault::StopShort => {
                 let worker = &self.workers[nth];
                 worker.signal("STOP");
-                sleep(random.within(3_000)).await;
+                sleep(Duration::from_millis(random.u64(..3_000))).await;
                 worker.signal("CONT");
             }
             Fault::StopLong => {
@@ -180,7 +181,12 @@ impl Fleet {
             Fault::Restart | Fault::Outage => {
                 let redis = world.redis.as_mut().unwrap();
                 redis.kill();
-                sleep(if fault == Fault::Outage { LONG + Duration::from_secs(5) } else { random.within(3_000) }).await;
+                sleep(if fault == Fault::Outage {
+                    LONG + Duration::from_secs(5)
+                } else {
+                    Duration::from_millis(random.u64(..3_000))
+                })
+                .await;
                 redis.restart();
             }
             Fault::Cut => {
@@ -194,12 +200,12 @@ impl Fleet {
                 let mut limit =
                     |bytes: &str| redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut connection).unwrap();
                 limit("1");
-                sleep(random.within(3_000)).await;
+                sleep(Duration::from_millis(random.u64(..3_000))).await;
                 limit("0");
             }
             Fault::Freeze => {
                 let _stopped = world.redis.as_ref().unwrap().stop();
-                sleep(random.within(8_000)).await;
+                sleep(Duration::from_millis(random.u64(..8_000))).await;
             }
             Fault::FailOver => {
                 let mut servers = self.replicated.take().unwrap();
@@ -216,19 +222,19 @@ impl Fleet {
                 let other = rusqlite::Connection::open(world.url.strip_prefix("sqlite://").unwrap()).unwrap();
                 other.busy_timeout(REST).unwrap();
                 other.execute_batch("BEGIN IMMEDIATE").unwrap();
-                sleep(if fault == Fault::LockLong { LONG } else { random.within(4_000) }).await;
+                sleep(if fault == Fault::LockLong { LONG } else { Duration::from_millis(random.u64(..4_000)) }).await;
                 other.execute_batch("COMMIT").unwrap();
             }
             Fault::Step => {
                 let clock = self.clock.as_ref().unwrap();
                 clock.step_to(STEP);
-                sleep(random.within(20_000)).await;
+                sleep(Duration::from_millis(random.u64(..20_000))).await;
                 clock.step_to(0);
             }
             Fault::FullDisk => {
                 let filler = world.file().with_file_name("filler");
                 small_disk::fill(&filler);
-                sleep(random.within(8_000)).await;
+                sleep(Duration::from_millis(random.u64(..8_000))).await;
                 fs::remove_file(filler).unwrap();
             }
         }
@@ -261,7 +267,7 @@ fn possible(weights: &[(u64, Fault)], has_clock: bool, has_small_disk: bool) -> 
 
 async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<WallClock>, weights: &[(u64, Fault)]) {
     let (seed, tasks, faults) = (number("SOAK_SEED", 1), number("SOAK_TASKS", 100_000), number("SOAK_FAULTS", 250));
-    let (began, mut random) = (Instant::now(), Random(seed));
+    let (began, mut random) = (Instant::now(), Rng::with_seed(seed));
     let client = Client::connect(&world.url).await.unwrap();
     let (workers, incidents, stopped) = (Vec::new(), Vec::new(), Vec::new());
     let mut fleet = Fleet { workers, incidents, replicated, clock, never_began: 0, stopped };
@@ -275,13 +281,13 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
         let producers: Vec<_> = (0..4)
             .map(|nth| {
                 let n = (share / 4 + u64::from(nth < share % 4)) as u32;
-                let random = Random(seed ^ (round << 8) ^ (nth << 40));
+                let random = Rng::with_seed(seed ^ (round << 8) ^ (nth << 40));
                 first += n;
                 tokio::spawn(produce(client.clone(), first - n, n, may_fail_over, random))
             })
             .collect();
         // A fault can come at any moment of the round, so its time is drawn and not awaited.
-        sleep(random.within(1_000)).await;
+        sleep(Duration::from_millis(random.u64(..1_000))).await;
         let fault = if round == faults / 2 { weights[weights.len() - 1].1 } else { Fault::drawn(weights, &mut random) };
         fleet.inject(fault, &mut world, &mut random).await;
         *injected.entry(fault).or_default() += 1;

@@ -62,9 +62,5 @@ impl Workload for Delayed {
 
 /// Returns a number below `end` that looks random and is the same in every run.
 fn scattered(number: u64, end: u64) -> u64 {
-    // This is SplitMix64 of Steele, Lea and Flood.
-    let mut z = (number + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    (z ^ (z >> 31)) % end
+    fastrand::Rng::with_seed(number).u64(..end)
 }

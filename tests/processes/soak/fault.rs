@@ -1,6 +1,6 @@
 //! Faults of workers and of the broker, drawn from a seed.
 
-use std::time::Duration;
+use fastrand::Rng;
 
 /// A fault that the soak can inject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,8 +75,9 @@ impl Fault {
     ];
 
     /// Draws one fault of `weights`.
-    pub(super) fn drawn(weights: &[(u64, Self)], random: &mut Random) -> Self {
-        let mut left = random.below(weights.iter().map(|(weight, _)| weight).sum());
+    pub(super) fn drawn(weights: &[(u64, Self)], random: &mut Rng) -> Self {
+        let all: u64 = weights.iter().map(|(weight, _)| weight).sum();
+        let mut left = random.u64(..all);
         for &(weight, fault) in weights {
             if left < weight {
                 return fault;
@@ -84,25 +85,5 @@ impl Fault {
             left -= weight;
         }
         Self::Kill
-    }
-}
-
-/// Numbers from a seed: SplitMix64 (Steele, Lea, Flood 2014).
-#[derive(Debug, Clone)]
-pub(super) struct Random(pub(super) u64);
-
-impl Random {
-    /// Draws a number below `n`, which is not 0.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % n
-    }
-
-    /// Draws a duration of less than `millis` milliseconds.
-    pub(super) fn within(&mut self, millis: u64) -> Duration {
-        Duration::from_millis(self.below(millis))
     }
 }
