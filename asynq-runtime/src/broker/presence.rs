@@ -39,6 +39,12 @@ pub trait Presence {
     /// The broker failed.
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError>;
 
+    /// Returns how many servers lived at the last beat, the members of this broker included: each server does its share of work
+    /// that all of them do by themselves. Default: 1, for a broker that does not count them.
+    fn servers_alive(&self) -> usize {
+        1
+    }
+
     /// Asks the server that runs task `id` to cancel it. A request that no server receives is not an error.
     ///
     /// # Errors

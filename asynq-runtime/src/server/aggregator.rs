@@ -28,10 +28,10 @@ use crate::{
 /// The shortest and the longest pause between two passes; in between, the pause is a tenth of the grace period.
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(5);
-/// A walk over the groups is followed by a pause of so many times the duration of its calls, so that very many groups take a tenth of the
-/// broker's time per server.
+/// A walk over the groups is followed by a pause of so many times the duration of its calls for each server that lives, so that very
+/// many groups take a tenth of the broker's time, however many servers walk.
 const WALKS: u32 = 9;
-/// The longest such pause: a broker that is slow for another reason must not delay groups for longer.
+/// The longest such pause per server: a broker that is slow for another reason must not delay groups for longer.
 const LONGEST_WALK_PAUSE: Duration = Duration::from_secs(15);
 /// How many sets of one group are taken before those of another group, as long as they are full.
 const SETS: usize = 10;
@@ -68,7 +68,8 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
             Ok(Passed { has_more, walked }) => {
                 retry_backoff.on_success();
                 context.signals.aggregated.notify();
-                if has_more { Duration::ZERO } else { between.max((walked * WALKS).min(LONGEST_WALK_PAUSE)) }
+                let servers = context.broker.servers_alive();
+                if has_more { Duration::ZERO } else { between.max(pause_after_walk(walked, servers)) }
             }
             Err(error) if context.has_closed(&error) => break,
             Err(error) => retry_backoff.on_error(&error),
@@ -77,6 +78,12 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
     while aggregator.ended().await {}
     context.aggregated_last.cancel();
+}
+
+/// Returns the pause after a walk that took so long, on one of so many servers.
+fn pause_after_walk(walked: Duration, servers: usize) -> Duration {
+    let servers = u32::try_from(servers).unwrap_or(u32::MAX);
+    walked.saturating_mul(WALKS).min(LONGEST_WALK_PAUSE).saturating_mul(servers)
 }
 
 /// One pass over all groups.
@@ -259,5 +266,25 @@ async fn finish(context: &Arc<ServerContext>, set: &TaskSet, mut outcome: SetOut
             return Err(SetError::from(error).into());
         }
         tokio::time::sleep(retry_backoff.on_error(&error)).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_walks_of_all_servers_take_a_tenth_of_the_time_together() {
+        let ms = Duration::from_millis;
+        for (walked, servers, pause) in [
+            (ms(0), 12, ms(0)),
+            (ms(2), 1, ms(18)),
+            (ms(900), 1, ms(8_100)),
+            (ms(900), 12, ms(97_200)),
+            (ms(5_000), 1, ms(15_000)),
+            (ms(5_000), 4, ms(60_000)),
+        ] {
+            assert_eq!(pause_after_walk(walked, servers), pause, "{walked:?}, {servers} servers");
+        }
     }
 }

@@ -55,10 +55,7 @@ mod wake;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{
-        Arc, Mutex, OnceLock,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, Mutex, OnceLock, atomic::AtomicUsize},
     time::Duration,
 };
 
@@ -84,7 +81,7 @@ use self::{
     url::Target,
     wake::Wake,
 };
-use super::{Broker, BrokerError, BrokerErrorKind, ServerName, StoredShapes};
+use super::{Broker, BrokerError, BrokerErrorKind, Presence as _, ServerName, StoredShapes};
 use crate::{clock::Clock, thread::Thread};
 
 /// Tasks in one Redis, version 6.2 or newer, readable and writable by every asynq program at the same time.
@@ -122,8 +119,8 @@ pub struct RedisBroker {
     hold: Mutex<Hold>,
     /// The stable part of the `ServerInfo` of each server of this broker, as Redis has it.
     announced: Mutex<HashMap<ServerName, Vec<u8>>>,
-    /// Number of live servers at the last beat, this one included.
-    servers: AtomicU64,
+    /// Number of live servers at the last beat, at least 1.
+    servers: AtomicUsize,
     stored_shapes: StoredShapes,
     io: Io,
 }
@@ -281,7 +278,7 @@ impl RedisBroker {
             searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
             announced: Mutex::default(),
-            servers: AtomicU64::new(0),
+            servers: AtomicUsize::new(1),
             stored_shapes: StoredShapes::default(),
             io,
         })
@@ -305,14 +302,9 @@ impl RedisBroker {
         self.looking.get_or_init(|| Router::open(&self.io, self.role()))
     }
 
-    /// Returns the number of live servers at the last beat of a server of this broker; 0 before the first beat.
-    fn servers_alive(&self) -> u64 {
-        self.servers.load(Ordering::Relaxed)
-    }
-
     /// Draws whether this server does the work that only one of all servers should do. Each server has the same chance.
     fn is_chosen(&self) -> bool {
-        fastrand::u64(..self.servers_alive().max(1)) == 0
+        fastrand::usize(..self.servers_alive()) == 0
     }
 
     /// Returns the tracking connection. The first wait opens it, so that a producer has none.

@@ -52,6 +52,10 @@ impl Presence for RedisBroker {
         self.router.send(calls).await?.into_iter().try_for_each(|answer| answer.map(|_| ()))
     }
 
+    fn servers_alive(&self) -> usize {
+        self.servers.load(Ordering::Relaxed)
+    }
+
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
         let live = self.router.send_one(LIVE.on(&[SERVERS]).arg(self.clock.argument())).await?;
         let listed = reply::array(live)?.into_iter().filter_map(reply::text).collect::<Vec<_>>();
@@ -177,7 +181,7 @@ impl RedisBroker {
         if let [_, Some(alive), ..] = listed[..]
             && is_written
         {
-            self.servers.store(u64::try_from(alive).unwrap_or_default(), Ordering::Relaxed);
+            self.servers.store(usize::try_from(alive).unwrap_or_default().max(1), Ordering::Relaxed);
         }
         Ok(is_written)
     }

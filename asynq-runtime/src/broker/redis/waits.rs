@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::sleep;
 
 use super::{
-    super::{BrokerError, Quarantined, timeouts::FAR},
+    super::{BrokerError, Presence as _, Quarantined, timeouts::FAR},
     RedisBroker,
     keys::{self, Keys},
     quarantine::TRUSTED_FOR,
@@ -31,7 +31,7 @@ const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 /// Most changed queues to dequeue from without a look at their lengths; more suggest that the connection was lost.
 const FEW: usize = 8;
 /// Number of servers, all of which receive the same notification, for each millisecond of [`RedisBroker::jitter`].
-const SERVERS_PER_MS: u64 = 8;
+const SERVERS_PER_MS: usize = 8;
 /// Longest delay of [`RedisBroker::jitter`], in milliseconds.
 const LATEST: u64 = 10;
 
@@ -286,7 +286,7 @@ impl RedisBroker {
     /// Returns a random delay that grows with the number of servers, in whole milliseconds, the resolution of timers;
     /// zero for fewer than 8 servers.
     fn jitter(&self) -> Duration {
-        let most = (self.servers_alive() / SERVERS_PER_MS).min(LATEST);
+        let most = u64::try_from(self.servers_alive() / SERVERS_PER_MS).unwrap_or(LATEST).min(LATEST);
         Duration::from_millis(fastrand::u64(..=most))
     }
 

@@ -57,6 +57,25 @@ async fn a_server_of_ours_reports_the_clock_offset_of_its_host() {
 }
 
 #[tokio::test]
+async fn a_beat_tells_a_server_how_many_servers_live() {
+    let server = Server::start(&[]).await;
+    let (first, second) = (server.broker().await, server.broker().await);
+    assert_eq!(first.servers_alive(), 1, "before the first beat");
+    let alive = eventually("beats soon after both have joined", async || {
+        let began = Instant::now();
+        let one = first.join(&member("one").name, &named("one")).await.unwrap();
+        let other = second.join(&member("other").name, &named("other")).await.unwrap();
+        first.beat(&one, &named("one"), &[]).await.unwrap();
+        let both = first.servers_alive();
+        second.leave(&other).await.unwrap();
+        first.beat(&one, &named("one"), &[]).await.unwrap();
+        (began.elapsed() < FRESH).then_some((both, first.servers_alive()))
+    })
+    .await;
+    assert_eq!(alive, (2, 1));
+}
+
+#[tokio::test]
 async fn the_facts_of_a_server_expire_with_its_heartbeat() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
