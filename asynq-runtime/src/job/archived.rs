@@ -37,7 +37,7 @@ pub struct ArchivedTask<J> {
 ///
 /// impl Job for Charge {
 ///     const NAME: &'static str = "charge";
-///     const ON_ARCHIVE: Option<OnArchive<Self>> = Some(OnArchive::new(|task| task.tell(refund)));
+///     const ON_ARCHIVE: Option<OnArchive<Self>> = Some(OnArchive::new(|task| task.call(refund)));
 ///     type Output = JobResult;
 ///     async fn run(self, _: &JobContext) -> JobResult {
 ///         Ok(())
@@ -64,7 +64,7 @@ impl<J: Job> OnArchive<J> {
 
 impl<J: Job> ArchivedTask<J> {
     /// Calls `function` with this task.
-    pub fn tell<R>(self, function: fn(Self) -> R) -> BoxFuture<'static, ()>
+    pub fn call<R>(self, function: fn(Self) -> R) -> BoxFuture<'static, ()>
     where
         R: Future<Output = ()> + Send + 'static,
     {

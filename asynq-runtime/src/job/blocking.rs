@@ -15,7 +15,6 @@ use tokio::{
 };
 
 use super::{
-    context::JobContext,
     error::{JobError, JobResult},
     panics,
 };
@@ -149,6 +148,43 @@ impl BlockingPool {
         Some(ThreadPermit { _permit: permit, busy: Arc::clone(&self.busy) })
     }
 
+    /// Runs `body` on a thread that may block, as soon as one is free.
+    ///
+    /// # Errors
+    ///
+    /// The error of the body, or that the runtime is ending.
+    ///
+    /// # Panics
+    ///
+    /// Resumes a panic of the body, so that it is reported like a panic of any other job.
+    pub(crate) async fn run<R: Send + 'static>(
+        &self,
+        body: impl FnOnce() -> JobResult<R> + Send + 'static,
+    ) -> JobResult<R> {
+        let Some(permit) = self.enter().await else {
+            return Err(JobError::fail("the blocking pool is closed"));
+        };
+        let (span, carried) = (tracing::Span::current(), propagation::carried());
+        let (jobs, threads) = (Handle::current(), Arc::clone(&self.threads));
+        let entered = jobs.clone();
+        let (ends, ended) = oneshot::channel();
+        let owed = OwedResult::new(&self.busy);
+        threads.handle(&jobs).spawn_blocking(move || {
+            let _runtime = entered.enter();
+            let run = || span.in_scope(|| propagation::carrying_along(carried, body));
+            let result = panics::catch_with_place(run);
+            // The permit is released first, so that a caller that has the result sees no running thread. The send fails if the
+            // attempt was given up.
+            drop(permit);
+            drop(ends.send((result, owed)));
+        });
+        match ended.await {
+            Ok((Ok(result), _owed)) => result,
+            Ok((Err(panic), _owed)) => std::panic::resume_unwind(panic),
+            Err(_) => Err(JobError::fail("the runtime ended before the job started")),
+        }
+    }
+
     /// Returns how many more jobs could start now.
     pub fn available(&self) -> usize {
         self.permits.available_permits()
@@ -190,43 +226,5 @@ impl OwedResult {
 impl Drop for OwedResult {
     fn drop(&mut self) {
         self.0.results.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// Runs the body of a blocking job on a thread that may block.
-///
-/// # Errors
-///
-/// The error of the body, or that the runtime is ending.
-///
-/// # Panics
-///
-/// Resumes a panic of the body, so that it is reported like a panic of any other job.
-pub async fn run_blocking<R: Send + 'static>(
-    ctx: &JobContext,
-    body: impl FnOnce(&JobContext) -> JobResult<R> + Send + 'static,
-) -> JobResult<R> {
-    let Some(permit) = ctx.blocking_pool().enter().await else {
-        return Err(JobError::fail("the blocking pool is closed"));
-    };
-    let ctx = ctx.clone();
-    let (span, carried) = (tracing::Span::current(), propagation::carried());
-    let (jobs, threads) = (Handle::current(), Arc::clone(&ctx.blocking_pool().threads));
-    let entered = jobs.clone();
-    let (ends, ended) = oneshot::channel();
-    let owed = OwedResult::new(&ctx.blocking_pool().busy);
-    threads.handle(&jobs).spawn_blocking(move || {
-        let _runtime = entered.enter();
-        let run = || span.in_scope(|| propagation::carrying_along(carried, || body(&ctx)));
-        let result = panics::catch_with_place(run);
-        // The permit is released first, so that a caller that has the result sees no running thread. The send fails if the
-        // attempt was given up.
-        drop(permit);
-        drop(ends.send((result, owed)));
-    });
-    match ended.await {
-        Ok((Ok(result), _owed)) => result,
-        Ok((Err(panic), _owed)) => std::panic::resume_unwind(panic),
-        Err(_) => Err(JobError::fail("the runtime ended before the job started")),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt, iter, time::Duration};
 
-use super::{times::IntoSpan, type_checks::Failed};
+use super::times::IntoSpan;
 
 /// Any error that a job may return with `?`.
 pub type BoxError = Box<dyn Error + Send + Sync>;
@@ -155,33 +155,6 @@ impl fmt::Debug for JobError {
 /// Returns the error of a job without a body, for a caller that runs the job all the same, such as a test.
 pub fn no_handler<J: super::Job>() -> JobError {
     JobError::skip_retry(format!("job `{}` has no body: another program runs it", J::NAME))
-}
-
-/// The result of a job with an error type of its own, and the job's `on_error` function. `OnError` is a struct, because the
-/// compiler says less of a wrong field than of a wrong argument.
-#[allow(missing_debug_implementations, reason = "expansions make it and use it up")]
-pub struct OnError<T, E> {
-    /// The result of the job's function.
-    pub result: Result<T, E>,
-    /// The `on_error` function, which returns the policy for the task.
-    pub policy: fn(&E) -> Policy,
-}
-
-impl<T, E> OnError<T, E> {
-    /// Gives the error the policy that the `on_error` function returns.
-    ///
-    /// # Errors
-    ///
-    /// The error that came in, with its policy.
-    pub fn into_job_result<const OK: usize>(self) -> JobResult<T>
-    where
-        E: Failed<OK>,
-    {
-        self.result.map_err(|error| {
-            let policy = (self.policy)(&error);
-            error.into_job_error().with_policy(policy)
-        })
-    }
 }
 
 /// Carries a policy through an ordinary error.

@@ -1,8 +1,11 @@
 //! Parameters of a job that the worker supplies, not the caller.
 
-use std::future::{Future, ready};
+use std::{
+    any::type_name,
+    future::{Future, ready},
+};
 
-use super::{JobContext, JobError, State, StateKey, state::state};
+use super::{JobContext, JobError, State, StateKey};
 
 /// A parameter of a job that is not stored: it is made of the attempt's context before the job runs.
 ///
@@ -56,4 +59,15 @@ impl<T: Send + Sync + 'static> FromContext for State<T> {
     fn from_context(ctx: &JobContext) -> impl Future<Output = Result<Self, JobError>> + Send {
         ready(state(ctx))
     }
+}
+
+/// Returns the state that a job's parameter asks for.
+///
+/// # Errors
+///
+/// The program gave no `T`; only a test can meet this error, since a server checks its states at start.
+fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
+    ctx.state::<T>().ok_or_else(|| {
+        JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
+    })
 }

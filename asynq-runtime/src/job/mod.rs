@@ -44,8 +44,10 @@ mod raw;
 mod registry;
 mod resolve;
 mod results;
+mod run_blocking;
 mod secret;
 pub(crate) mod shape;
+mod shape_cache;
 mod state;
 mod times;
 mod type_checks;
@@ -89,19 +91,21 @@ pub(crate) use self::{
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, fingerprint_of, postcard_header},
     error::chain,
-    resolve::{Needs, ShapeLookup},
+    resolve::{Needs, ShapeLookup, show as show_by_shape},
     results::RESULT_LIMIT,
-    shape::{ShapeCache, encode as encode_by_shape, show as show_by_shape},
+    shape::encode as encode_by_shape,
+    shape_cache::ShapeCache,
 };
 /// Items that expansions reach by `__private`, and the parts of which a server makes a context.
 #[doc(hidden)]
 pub use self::{
-    blocking::{BlockingPool, run_blocking},
+    blocking::BlockingPool,
     cancel::Cancel,
     codec::encode_key,
     context::ContextParts,
-    error::{OnError, no_handler},
-    type_checks::{Argument, Checked, Failed, IntoText, Part, PartOf, Returned, Stored, Supplied},
+    error::no_handler,
+    run_blocking::run_blocking,
+    type_checks::{Argument, Checked, Failed, IntoText, OnError, Part, PartOf, Returned, Stored, Supplied},
 };
 
 /// Returns whether tasks of this name are tasks of `J`.

@@ -3,9 +3,9 @@
 use serde::de::DeserializeOwned;
 
 use super::{
-    Fingerprint, Job, PayloadError,
+    Fingerprint, Job, JobDescriptor, PayloadError,
     codec::{decode_arguments, is_json, split},
-    shape::{self, FromValue, ShapeDocument, Value},
+    shape::{self, FromValue, HIDDEN, ShapeDocument, Value},
     upgrade::Earlier,
 };
 
@@ -103,6 +103,25 @@ fn by_name<J: Job>(payload: &[u8], before: Option<&str>) -> Option<J> {
         _ => return None,
     };
     serde_json::from_value(argument).ok()
+}
+
+/// Returns the arguments in a payload of this shape for people; `job` says which of them are secret today.
+///
+/// # Errors
+///
+/// As `shape::decode`; or the text would be too long.
+pub(crate) fn show(
+    shape: &ShapeDocument,
+    job: Option<&JobDescriptor>,
+    payload: &[u8],
+) -> Result<serde_json::Value, String> {
+    let (_, arguments) = split(payload).ok_or("it is not a payload of the default codec")?;
+    let today = job.map(JobDescriptor::fingerprint);
+    let secrets = today.as_ref().map(|today| today.document.secret_names()).unwrap_or_default();
+    if shape.argument.as_deref().is_some_and(|argument| secrets.contains(&argument)) {
+        return Ok(HIDDEN.into());
+    }
+    shape::decode_for_people(shape, arguments, &secrets)?.to_json()
 }
 
 #[cfg(test)]

@@ -8,8 +8,6 @@ use std::{
     sync::Arc,
 };
 
-use super::{context::JobContext, error::JobError};
-
 /// A value that all jobs of a server share, as a job's parameter.
 ///
 /// Cloning a `State` clones a pointer. A server that was not given a `T` refuses to start; see [`StateKey`]. A
@@ -148,15 +146,4 @@ impl fmt::Debug for StateMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.values().map(|(_, name)| name)).finish()
     }
-}
-
-/// Returns the state that a job's parameter asks for.
-///
-/// # Errors
-///
-/// The program gave no `T`; only a test can meet this error, since a server checks its states at start.
-pub(super) fn state<T: Send + Sync + 'static>(ctx: &JobContext) -> Result<State<T>, JobError> {
-    ctx.state::<T>().ok_or_else(|| {
-        JobError::skip_retry(format!("there is no State<{}>; give it with `App::state(..)`", type_name::<T>()))
-    })
 }

@@ -9,7 +9,7 @@ use std::future::Future;
 
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{FromContext, Job, JobContext, JobError, JobResult, StateKey, output::IntoJobResult};
+use super::{FromContext, Job, JobContext, JobError, JobResult, Policy, StateKey, output::IntoJobResult};
 
 /// A type that can be stored as an argument of a job: any type that serde can write and read.
 #[diagnostic::on_unimplemented(
@@ -135,5 +135,32 @@ pub trait Failed<const OK: usize> {
 impl<E: Into<JobError>, const OK: usize> Failed<OK> for E {
     fn into_job_error(self) -> JobError {
         self.into()
+    }
+}
+
+/// The result of a job with an error type of its own, and the job's `on_error` function. `OnError` is a struct, because the
+/// compiler says less of a wrong field than of a wrong argument.
+#[allow(missing_debug_implementations, reason = "expansions make it and use it up")]
+pub struct OnError<T, E> {
+    /// The result of the job's function.
+    pub result: Result<T, E>,
+    /// The `on_error` function, which returns the policy for the task.
+    pub policy: fn(&E) -> Policy,
+}
+
+impl<T, E> OnError<T, E> {
+    /// Gives the error the policy that the `on_error` function returns.
+    ///
+    /// # Errors
+    ///
+    /// The error that came in, with its policy.
+    pub fn into_job_result<const OK: usize>(self) -> JobResult<T>
+    where
+        E: Failed<OK>,
+    {
+        self.result.map_err(|error| {
+            let policy = (self.policy)(&error);
+            error.into_job_error().with_policy(policy)
+        })
     }
 }

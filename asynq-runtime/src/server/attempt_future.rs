@@ -4,13 +4,12 @@ use std::{
     future::{Future, poll_fn},
     pin::Pin,
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
     attempt_deadline::AttemptDeadline,
     dispatcher::NotRun,
-    executor::AFTER_REFUSAL,
     hooks::IsFailure,
     outcome::Ended,
     retry_delay::RetryDelayRule,
@@ -21,6 +20,8 @@ use crate::{
     job::{BlockingPool, BoxFuture, JobError, Policy, RunResult, Unloaded, chain, panics},
 };
 
+/// Delay before the next try of a task whose unique lock the broker refused to free.
+pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 /// asynq's words for an attempt that took too long.
 const TIMED_OUT: &str = "context deadline exceeded";
 /// asynq's words for an attempt that was cancelled.

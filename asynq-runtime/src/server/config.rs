@@ -1,11 +1,11 @@
 //! The checked options of a server, with every default and its reason.
 
-use std::{fmt, num::NonZero, str::FromStr, time::Duration};
+use std::{fmt, num::NonZero, str::FromStr, sync::Arc, time::Duration};
 
 use asynq_grammar::duration;
 
-use super::{archives::Archives, health::HealthCheck, queues::Entry};
-use crate::broker::RetryOrder;
+use super::{archives::Archives, queues::Entry};
+use crate::broker::{BrokerError, RetryOrder};
 
 /// How long a stopping server lets running jobs go on before it requeues them: asynq's 8 s, which leaves 2 s of the
 /// 10 s that Docker and most supervisors grant.
@@ -100,6 +100,19 @@ impl Config {
     /// Returns how many outcomes may wait for the broker before fetching stops.
     pub(crate) fn outbox_capacity(&self) -> usize {
         self.concurrency.max(OUTBOX_CAPACITY)
+    }
+}
+
+/// The interval of the health check and its callback.
+#[derive(Clone)]
+pub(crate) struct HealthCheck {
+    pub(crate) every: Duration,
+    pub(crate) callback: Arc<dyn Fn(Result<(), BrokerError>) + Send + Sync>,
+}
+
+impl fmt::Debug for HealthCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HealthCheck").field("every", &self.every).finish_non_exhaustive()
     }
 }
 

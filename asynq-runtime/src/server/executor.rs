@@ -3,7 +3,6 @@
 use std::{
     fmt,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
 };
 
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -14,7 +13,7 @@ use tracing::Instrument as _;
 use super::{
     attempt::Attempt,
     attempt_deadline::AttemptDeadline,
-    attempt_future::{AttemptFuture, Attempted, OwnError, drive, panicked, stopped, with_delay},
+    attempt_future::{AFTER_REFUSAL, AttemptFuture, Attempted, OwnError, drive, panicked, stopped, with_delay},
     config::{ANSWER, OnUnknown},
     dispatcher::Dispatcher,
     handlers::Handlers,
@@ -36,9 +35,6 @@ use crate::{
     task::UniqueUntil,
 };
 use fastrand::Rng;
-
-/// Delay before the next try of a task whose unique lock the broker refused to free.
-pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 
 /// The parts of an [`Executor`].
 pub(crate) struct ExecutorParts {

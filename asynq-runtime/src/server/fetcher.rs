@@ -33,7 +33,7 @@ use self::{
 };
 use super::{
     attempt::Attempt,
-    layer_stack::{LayerStack, Permit},
+    layer_stack::{LayerStack, Permit, RuntimeEnded},
     queues::{Open, Queues},
     retry_backoff::{RetryBackoff, SpuriousWakeups},
     server_context::ServerContext,
@@ -162,7 +162,10 @@ impl Fetcher {
     async fn is_permitted(&mut self, layer_stack: &Arc<LayerStack>) -> bool {
         if self.permit.is_none() {
             tokio::select! {
-                permit = layer_stack.permit(&self.context) => self.permit = permit,
+                permit = layer_stack.permit(&self.context.jobs) => match permit {
+                    Ok(permit) => self.permit = permit,
+                    Err(RuntimeEnded) => self.context.runtime_has_ended(),
+                },
                 () = self.context.quiet.cancelled() => {}
             }
         }

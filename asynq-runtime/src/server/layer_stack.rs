@@ -14,12 +14,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use tokio::sync::Notify;
+use tokio::{runtime, sync::Notify};
 use tokio_util::task::AbortOnDropHandle;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::{batch_controller::BatchController, dispatcher::Dispatcher, server_context::ServerContext};
+use super::{batch_controller::BatchController, dispatcher::Dispatcher};
 use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
 
 /// Pause before layers that failed are asked again.
@@ -192,33 +192,33 @@ struct Inside {
 }
 
 impl LayerStack {
-    /// Waits until the layers take a task, and returns the permit to call them. Returns `None` if they failed; then a pause has
-    /// passed, or the jobs' runtime has ended.
-    pub(crate) async fn permit(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
-        if let Some(permit) = self.permit_at_once(context).await {
-            return Some(permit);
+    /// Waits until the layers take a task, and returns the permit to call them. Returns `None` if they failed, after a pause.
+    ///
+    /// # Errors
+    ///
+    /// The runtime of the jobs has ended.
+    pub(crate) async fn permit(self: &Arc<Self>, jobs: &runtime::Handle) -> Result<Option<Permit>, RuntimeEnded> {
+        if let Some(permit) = self.permit_at_once(jobs).await {
+            return Ok(Some(permit));
         }
         self.batch_controller().stalled();
         let layer_stack = Arc::clone(self);
-        let request = AbortOnDropHandle::new(context.jobs.spawn(async move { layer_stack.ready().await }));
+        let request = AbortOnDropHandle::new(jobs.spawn(async move { layer_stack.ready().await }));
         let error = match request.await {
-            Ok(Ok(permit)) => return Some(permit),
+            Ok(Ok(permit)) => return Ok(Some(permit)),
             Ok(Err(error)) => error,
             Err(ended) if ended.is_panic() => "a layer panicked when it was asked whether it is ready".into(),
-            Err(_) => {
-                context.runtime_has_ended();
-                return None;
-            }
+            Err(_) => return Err(RuntimeEnded),
         };
         tracing::error!("the layers around the jobs take no task, will ask again: {error}");
         tokio::time::sleep(AFTER_FAILURE).await;
-        None
+        Ok(None)
     }
 
     /// Returns the permit if the layers are ready now. Waits no longer than until the holder of the permit has used it.
-    pub(crate) async fn permit_at_once(self: &Arc<Self>, context: &ServerContext) -> Option<Permit> {
+    pub(crate) async fn permit_at_once(self: &Arc<Self>, jobs: &runtime::Handle) -> Option<Permit> {
         let layer_stack = Arc::clone(self);
-        let request = AbortOnDropHandle::new(context.jobs.spawn(async move {
+        let request = AbortOnDropHandle::new(jobs.spawn(async move {
             layer_stack.is_back().await;
             let ready = poll_fn(|cx| Poll::Ready(layer_stack.lock().service.poll_ready(cx))).await;
             matches!(ready, Poll::Ready(Ok(()))).then(|| layer_stack.give())
@@ -259,6 +259,10 @@ impl LayerStack {
         self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// The runtime of the jobs has ended: no more of them can run.
+#[derive(Debug)]
+pub(crate) struct RuntimeEnded;
 
 /// The right to pass one task to the layers; its drop returns it.
 #[derive(Debug)]

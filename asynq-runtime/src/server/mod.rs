@@ -4,6 +4,7 @@
 //! heartbeat runtime                                                           the runtime that called `start`
 //!                                            fetcher ── takes tasks for free slots ──► executor runs the job
 //!   outbox  ── outcomes until the broker has taken them ◄── outcome decides ◄──────┘
+//!   settler ── outcomes → the broker
 //!   lease, beat ── extend the leases of active runs, and show them
 //!   subscriber ── cancel requests        forwarder ── due → pending
 //!   recoverer ── dead workers' tasks → pending        janitor ── deletes, trims, repairs
@@ -41,6 +42,7 @@ mod health;
 mod heartbeat;
 mod heartbeat_runtime;
 mod hooks;
+mod introduction;
 mod janitor;
 mod layer_stack;
 mod lease;
@@ -48,6 +50,7 @@ mod mux;
 mod os_signals;
 mod outbox;
 mod outcome;
+mod queue_patterns;
 mod queues;
 mod recoverer;
 mod retry_backoff;
@@ -56,8 +59,10 @@ mod running;
 mod served_queues;
 mod server_context;
 mod service;
+mod settler;
 mod shutdown;
 mod signals;
+mod slot;
 mod stop;
 mod stuck;
 mod subscriber;
@@ -200,8 +205,8 @@ impl Server {
         let (started, registry) = (broker.now(), executor.registry().clone());
         let (joined, introduced) = (Arc::clone(&broker), config.clone());
         let join = async move {
-            let name = heartbeat::new_name();
-            let info = heartbeat::introduction(&name, &introduced, started);
+            let name = introduction::new_name();
+            let info = introduction::introduction(&name, &introduced, started);
             joined.join(&name, &info).await
         };
         let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
@@ -234,8 +239,8 @@ impl Server {
             (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
         heartbeat_runtime.tend("heartbeat", &context, &context.leaving, heartbeat::run);
         heartbeat_runtime.tend("lease", &context, &never, lease::run);
-        heartbeat_runtime.tend("outbox", &context, &never, Outbox::run);
-        heartbeat_runtime.tend("queue patterns", &context, &closing, served_queues::run);
+        heartbeat_runtime.tend("outbox", &context, &never, settler::run);
+        heartbeat_runtime.tend("queue patterns", &context, &closing, queue_patterns::run);
         heartbeat_runtime.tend("health check", &context, &closing, health::run);
         heartbeat_runtime.tend("subscriber", &context, &never, subscriber::run);
         heartbeat_runtime.tend("recoverer", &context, &closing, recoverer::run);

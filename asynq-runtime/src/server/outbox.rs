@@ -1,7 +1,7 @@
-//! Keeps outcomes until the broker answers ok, fenced or gone, and sends those that have queued up in one call.
+//! Keeps outcomes until the broker answers ok, fenced or gone, and gives out those that have queued up in one batch.
 //!
-//! One call is in flight at a time. Outcomes that are added meanwhile go out together in the next call, so batches grow with
-//! the load, and an outcome on an idle server is sent at once. An outcome whose call failed stays in front and is sent again,
+//! One batch is under way at a time (`settler.rs`). Outcomes that are added meanwhile go out together in the next one, so batches
+//! grow with the load, and an outcome on an idle server is sent at once. An outcome whose call failed stays in front and is sent again,
 //! marked as a resend, for as long as it takes: the run's fence makes that safe (docs/design/fence.md#outbox). An outcome that
 //! cannot be written delays no other: where a whole call is refused for one of its outcomes, they are sent again one by one.
 
@@ -13,7 +13,6 @@ use std::{
 
 use tokio::sync::Notify;
 
-use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
 use crate::{
     broker::{Action, BrokerError, BrokerErrorKind, Settled, Settlement},
     metrics::{self, Share},
@@ -21,8 +20,6 @@ use crate::{
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
 const BATCH: usize = 256;
-/// Longest pause between two tries: an outage must not be felt long after it is over.
-const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// Pauses of a single outcome that the broker refuses while it takes others.
 const FIRST_REFUSAL: Duration = Duration::from_millis(50);
 const LONGEST_REFUSAL: Duration = Duration::from_secs(10);
@@ -33,6 +30,21 @@ pub(crate) struct Outbox {
     items: Mutex<Items>,
     added: Notify,
     emptied: Notify,
+}
+
+/// The answers to one batch of outcomes.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    /// How many outcomes the outbox had held.
+    pub(crate) before: usize,
+    /// How many outcomes the broker stored.
+    pub(crate) done: u64,
+    /// How many came too late: their runs had lost their tasks.
+    pub(crate) lost: u64,
+    /// Whether the outbox is empty now.
+    pub(crate) is_empty: bool,
+    /// The error of a call that failed as a whole.
+    pub(crate) error: Option<BrokerError>,
 }
 
 #[derive(Debug, Default)]
@@ -115,37 +127,29 @@ impl Outbox {
         }
     }
 
-    /// Sends outcomes until it is dropped. They stay in the outbox until they are answered, so that nothing is lost with
-    /// this future.
-    pub(crate) async fn run(context: Arc<ServerContext>) {
-        let outbox = &context.outbox;
-        let mut retry_backoff = RetryBackoff::new("outbox", LONGEST_PAUSE);
+    /// Waits until outcomes are due, and returns the oldest of them. They stay in the outbox until [`answered`](Self::answered)
+    /// takes them out, so that nothing is lost with the caller.
+    pub(crate) async fn next(&self) -> Arc<Vec<Settlement>> {
         loop {
-            let (batch, next_due) = outbox.lock().next(Instant::now());
-            if batch.is_empty() {
-                tokio::select! {
-                    () = outbox.added.notified() => {}
-                    () = tokio::time::sleep_until(next_due.unwrap_or_else(far_off).into()) => {}
-                }
-                continue;
+            let (batch, next_due) = self.lock().next(Instant::now());
+            if !batch.is_empty() {
+                return batch;
             }
-            let answers = answers(&context, &batch).await;
-            match outbox.answered(&context, answers) {
-                None => retry_backoff.on_success(),
-                Some(error) => tokio::time::sleep(retry_backoff.on_error(&error)).await,
+            tokio::select! {
+                () = self.added.notified() => {}
+                () = tokio::time::sleep_until(next_due.unwrap_or_else(far_off).into()) => {}
             }
         }
     }
 
-    /// Removes the outcomes that were answered. Returns an error if the whole call failed: then all of them stay in front.
-    fn answered(&self, context: &ServerContext, answers: Vec<Result<Settled, BrokerError>>) -> Option<BrokerError> {
+    /// Removes the outcomes of the last batch that were answered, and tells how many there were before. If the whole call
+    /// failed, all of them stay in front.
+    pub(crate) fn answered(&self, answers: Vec<Result<Settled, BrokerError>>) -> Answered {
         let mut items = self.lock();
-        let was_full = items.len() >= context.config.outbox_capacity();
+        let before = items.len();
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
         let (mut error, mut done, mut lost, mut from_behind) = (None, 0, 0, Vec::new());
-        let answered = sent.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
-        context.runs.forget(answered.map(|(settlement, _)| &settlement.run));
         for ((settlement, history), answer) in sent.iter().zip(history).zip(answers).rev() {
             let key = &settlement.run;
             let again = |history| Item { settlement: Settlement { resend: true, ..settlement.clone() }, history };
@@ -175,18 +179,10 @@ impl Outbox {
         let is_empty = items.len() == 0;
         items.update_gauge();
         drop(items);
-        metrics::fenced(lost);
-        context.signals.settled.notify_by(done);
-        context.signals.lost.notify_by(lost);
         if is_empty {
             self.emptied.notify_waiters();
-            context.note_idle();
         }
-        if was_full {
-            // The fetcher may be waiting for room in the outbox.
-            context.runs.wake_fetcher();
-        }
-        error
+        Answered { before, done, lost, is_empty, error }
     }
 
     fn lock(&self) -> MutexGuard<'_, Items> {
@@ -248,17 +244,6 @@ fn is_about_items(error: &BrokerError) -> bool {
 /// Returns an instant that stands for never: in an hour, because an `Instant` far in the future may not be representable.
 fn far_off() -> Instant {
     Instant::now() + Duration::from_secs(3600)
-}
-
-/// Sends a batch. Returns one answer per outcome, also when the whole call failed.
-async fn answers(context: &ServerContext, batch: &[Settlement]) -> Vec<Result<Settled, BrokerError>> {
-    let call = async { Ok(context.broker.settle(batch).await) };
-    let mut answers = match context.answer(call).await {
-        Ok(answers) => answers,
-        Err(error) => vec![Err(error); batch.len()],
-    };
-    answers.resize_with(batch.len(), || Err(super::server_context::no_answer()));
-    answers
 }
 
 #[cfg(test)]

@@ -1,22 +1,11 @@
-//! The queues that the server serves at the moment. Patterns are matched against the broker's queues again and again.
-//!
-//! A broker only notifies that its queues may have changed, so each look reads the whole list. A server without patterns
-//! never looks.
+//! The queues that the server serves at the moment.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, sync::Arc};
 
 use tokio::sync::watch;
 
-use super::{
-    config::SAFETY_NET,
-    queues::{Entry, Queues},
-    retry_backoff::RetryBackoff,
-    server_context::ServerContext,
-};
-use crate::{broker::BrokerError, task::QueueName};
-
-/// Longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+use super::queues::{Entry, Queues};
+use crate::task::QueueName;
 
 /// The queues to serve. Each component takes [`now`](Self::now) for one pass.
 #[derive(Debug)]
@@ -62,27 +51,6 @@ impl ServedQueues {
         self.now.send_replace(Arc::new(next));
         Some((added, removed))
     }
-}
-
-/// Keeps the queues of patterns up to date until it is dropped.
-pub(crate) async fn run(context: Arc<ServerContext>) {
-    let mut retry_backoff = RetryBackoff::new("queue patterns", LONGEST_PAUSE);
-    while context.queues.has_patterns() {
-        match look(&context).await {
-            Ok(()) => retry_backoff.on_success(),
-            Err(error) => tokio::time::sleep(retry_backoff.on_error(&error)).await,
-        }
-    }
-}
-
-/// Reads which queues exist, and waits until there may be others.
-async fn look(context: &ServerContext) -> Result<(), BrokerError> {
-    let known = context.answer(context.broker.queues()).await?;
-    if let Some((added, removed)) = context.queues.learn(&known) {
-        let served = context.queues.now().len();
-        tracing::info!(added, removed, served, "the queues that match the patterns have changed");
-    }
-    context.notification(context.broker.wait_for_queues(SAFETY_NET)).await
 }
 
 #[cfg(test)]

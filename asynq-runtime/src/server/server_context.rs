@@ -19,19 +19,16 @@ use super::{
     attempt::Attempt,
     config::{ANSWER, Config, SAFETY_NET},
     executor::Executor,
-    layer_stack::{LayerStack, Permit},
-    lease,
+    introduction::introduction,
+    layer_stack::LayerStack,
     outbox::Outbox,
     served_queues::ServedQueues,
     signals::Signals,
 };
 use crate::{
     broker::{Action, Broker, BrokerError, BrokerErrorKind, Member, Settlement},
-    task::{Extra, ServerInfo},
+    task::ServerInfo,
 };
-
-/// Delay before the next try of a task whose attempt met a defect of this library.
-const AFTER_MISTAKE: Duration = Duration::from_secs(60);
 
 /// The state that the components of one server share.
 #[derive(Debug)]
@@ -69,27 +66,6 @@ pub(crate) struct ServerContext {
 }
 
 impl ServerContext {
-    /// Gives a held task a slot, which is free again as soon as its job has ended or the slot is dropped. The outbox then sends
-    /// the outcome of the task. Returns `None` if the task was lost meanwhile.
-    pub(crate) fn slot(self: &Arc<Self>, task: Arc<ActiveRun>, permit: Option<Permit>) -> Option<Slot> {
-        let starts = self.runs.start(&task);
-        starts.then(|| Slot { context: Arc::clone(self), task, permit })
-    }
-
-    /// Spawns each task on the jobs' runtime. Several tasks are spawned from one task on that runtime: each spawn from another
-    /// thread takes a lock and wakes a thread.
-    pub(crate) fn launch(&self, mut slots: Vec<Slot>) {
-        if slots.len() > 1 {
-            self.jobs.spawn(async move {
-                for slot in slots {
-                    tokio::spawn(slot.run());
-                }
-            });
-        } else if let Some(slot) = slots.pop() {
-            self.jobs.spawn(slot.run());
-        }
-    }
-
     /// Requeues the tasks of dequeues that never returned, at the heads of their queues. Where a job may block the fetcher's
     /// thread, the tasks of dequeues that have been under way for longer than `older` are requeued as well.
     pub(crate) async fn release_unanswered(&self, older: Duration) -> Result<(), BrokerError> {
@@ -118,7 +94,7 @@ impl ServerContext {
 
     /// Settles a task as was decided at the end of its attempt, or with `undecided` if its attempt has not ended. Does nothing
     /// if the task is settled already, or was lost.
-    fn settle(&self, task: &ActiveRun, undecided: impl FnOnce() -> Settlement) {
+    pub(crate) fn settle(&self, task: &ActiveRun, undecided: impl FnOnce() -> Settlement) {
         self.outbox.add(task.place, || task.settling().then(|| task.decided().unwrap_or_else(undecided)));
     }
 
@@ -150,7 +126,7 @@ impl ServerContext {
         ServerInfo {
             status: status.to_owned(),
             active_worker_count: active,
-            ..super::heartbeat::introduction(&self.member.name, &self.config, self.started)
+            ..introduction(&self.member.name, &self.config, self.started)
         }
     }
 
@@ -190,63 +166,4 @@ impl ServerContext {
 
 pub(crate) fn no_answer() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "the broker gave no answer")
-}
-
-/// The slot of one task. However the task's future ends, the drop frees the slot and settles the task.
-pub(crate) struct Slot {
-    context: Arc<ServerContext>,
-    task: Arc<ActiveRun>,
-    permit: Option<Permit>,
-}
-
-impl Slot {
-    /// Runs the task, if this server still has its lease.
-    async fn run(mut self) {
-        let (task, permit) = (&self.task, self.permit.take());
-        if !lease::still_ours(&self.context, task).await {
-            return;
-        }
-        let decided = |settlement| task.decide(settlement);
-        self.context.executor.attempt(&task.attempt, &task.stop, permit, decided).await;
-    }
-}
-
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.context.settle(&self.task, || self.unended());
-        self.context.runs.release(&self.task);
-    }
-}
-
-impl Slot {
-    /// Returns the settlement of a task whose attempt neither ended nor was stopped.
-    fn unended(&self) -> Settlement {
-        let settlement = ServerContext::requeue_settlement(&self.task.attempt);
-        if std::thread::panicking() {
-            return Settlement { action: after_mistake(&self.task.attempt.extra), ..settlement };
-        }
-        self.context.runtime_has_ended();
-        settlement
-    }
-}
-
-/// Returns the action after a defect of this library. A task at the head of its queue would meet the defect again at once.
-fn after_mistake(extra: &Extra) -> Action {
-    let error =
-        Some("the worker panicked outside of the job: this is a defect of asynq-runtime, please report it".to_owned());
-    Action::Retry { delay: AFTER_MISTAKE, error, counted: true, extra: extra.clone() }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_internal_error_leaves_the_options_of_the_task() {
-        let extra = Extra { max_crashes: Some(7), expires_ms: Some(1), unique_extend: true, ..Extra::default() };
-        let Action::Retry { extra: extra_after, counted: true, .. } = after_mistake(&extra) else {
-            panic!("it is a failure")
-        };
-        assert_eq!(extra_after, extra);
-    }
 }

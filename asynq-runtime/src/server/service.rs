@@ -79,7 +79,7 @@ impl ServiceContext {
 
     /// Returns a name for a service that asynq's tools list besides the server: `HOST:PID:UUID`, new at every call.
     pub fn new_name(&self) -> ServerName {
-        super::heartbeat::new_name()
+        super::introduction::new_name()
     }
 
     /// Returns whether the server is stopping.
@@ -136,7 +136,7 @@ impl fmt::Debug for ServiceEntry {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ServiceRow {
     /// Subject of the row: a job's name, an address.
-    pub what: String,
+    pub subject: String,
     /// When or how, for people: a schedule, a port.
     pub detail: String,
     /// The next moments of the subject, soonest first; empty where it has none.

@@ -6,7 +6,6 @@
 //! `docs/design/wire.md#shapes`.
 
 mod by_shape;
-mod cache;
 mod from_value;
 mod json;
 pub(super) mod of_type;
@@ -16,14 +15,12 @@ mod write;
 
 use serde::{Deserialize, Serialize};
 
-use super::{JobDescriptor, codec::split};
-
+pub(crate) use self::write::encode;
 pub(super) use self::{
     by_shape::{decode, decode_for_people},
     from_value::FromValue,
     value::Value,
 };
-pub(crate) use self::{cache::ShapeCache, write::encode};
 
 /// The text that people see instead of a secret.
 pub(super) const HIDDEN: &str = "***";
@@ -200,25 +197,6 @@ impl ShapeDocument {
     pub(super) fn is_same_shape(&self, other: &Self) -> bool {
         self.root == other.root && self.types == other.types
     }
-}
-
-/// Returns the arguments in a payload of this shape for people; `job` says which of them are secret today.
-///
-/// # Errors
-///
-/// As [`decode`]; or the text would be too long.
-pub(crate) fn show(
-    shape: &ShapeDocument,
-    job: Option<&JobDescriptor>,
-    payload: &[u8],
-) -> Result<serde_json::Value, String> {
-    let (_, arguments) = split(payload).ok_or("it is not a payload of the default codec")?;
-    let today = job.map(JobDescriptor::fingerprint);
-    let secrets = today.as_ref().map(|today| today.document.secret_names()).unwrap_or_default();
-    if shape.argument.as_deref().is_some_and(|argument| secrets.contains(&argument)) {
-        return Ok(HIDDEN.into());
-    }
-    decode_for_people(shape, arguments, &secrets)?.to_json()
 }
 
 impl Node {

@@ -7,9 +7,9 @@ use tower_service::Service;
 
 use super::{
     super::{
+        config::HealthCheck,
         error::ServerError,
         handlers::handler,
-        health::HealthCheck,
         hooks::{self, FailedTask},
         layer_stack::{JobRequest, JobResponse, JobService},
     },

@@ -24,7 +24,7 @@ impl Fetcher {
             if let Some(layer_stack) = &context.layer_stack {
                 if self.permit.is_none() {
                     tokio::select! {
-                        permit = layer_stack.permit_at_once(&context) => self.permit = permit,
+                        permit = layer_stack.permit_at_once(&context.jobs) => self.permit = permit,
                         () = context.quiet.cancelled() => {}
                     }
                 }

@@ -1,12 +1,17 @@
 //! The deserializer that records: every request is written down and answered with a sample.
 
+mod access;
+mod two_entries;
+
 use std::any::type_name;
 
 use serde::de::{self, Visitor};
 
-use super::{
+use self::{
     access::{Entry, Fields, OneVariant},
-    alias::TwoEntries,
+    two_entries::TwoEntries,
+};
+use super::{
     arena::{Arena, Choice, Form, Named, Shape, Slot},
     owner,
     recorder::{Recorder, Stop},
@@ -24,6 +29,14 @@ const LONGEST_TUPLE: usize = 16;
 pub(super) struct At<'r> {
     pub(super) recorder: &'r mut Recorder,
     pub(super) slot: Slot,
+}
+
+impl<'r> At<'r> {
+    /// Returns the deserializer of the whole type.
+    pub(super) fn root(recorder: &'r mut Recorder) -> Self {
+        let slot = recorder.root();
+        Self { recorder, slot }
+    }
 }
 
 impl At<'_> {

@@ -4,11 +4,11 @@
 //! shows one variant per pass, and a sample that a type rejects is replaced by the next one in the next pass, so passes
 //! follow each other until none shows anything new.
 
-mod access;
 mod alias;
 mod arena;
 mod at;
 mod export;
+mod probe;
 mod reads;
 mod recorder;
 mod sample;
@@ -22,7 +22,7 @@ use std::{
 
 use serde::de::DeserializeOwned;
 
-use self::recorder::Recorder;
+use self::{at::At, recorder::Recorder};
 pub(in crate::job) use self::{at::SECRET, reads::Reads, sample::STRINGS};
 use super::ShapeDocument;
 
@@ -75,7 +75,7 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
         let seen = recorder.arena.variants_seen();
         recorder.begin_pass();
         // A user's `Deserialize` that panics on a sample must not stop an enqueue.
-        let value = catch_unwind(AssertUnwindSafe(|| T::deserialize(recorder.at_root()).map(drop)));
+        let value = catch_unwind(AssertUnwindSafe(|| T::deserialize(At::root(&mut recorder)).map(drop)));
         panics += usize::from(value.is_err());
         if matches!(value, Ok(Ok(()))) {
             if recorder.arena.all_variants_seen() {

@@ -5,9 +5,8 @@ use std::fmt;
 use serde::de;
 
 use super::{
-    alias::{self, Answer, Probe},
     arena::{Arena, Choice, Named, Shape, Slot},
-    at::At,
+    probe::{self, Answer, Probe},
     reads::Reads,
     sample,
 };
@@ -84,11 +83,6 @@ impl Recorder {
         self.human_readable
     }
 
-    pub(super) fn at_root(&mut self) -> At<'_> {
-        let slot = self.root;
-        At { recorder: self, slot }
-    }
-
     /// Returns whether the failed pass was ended by the type, not by the recorder.
     pub(super) fn rejected(&self) -> bool {
         !self.stopped
@@ -161,7 +155,7 @@ impl de::Error for Stop {
     }
 
     fn duplicate_field(field: &'static str) -> Self {
-        alias::note_twice(field);
+        probe::note_twice(field);
         Self
     }
 }

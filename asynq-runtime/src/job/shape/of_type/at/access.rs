@@ -6,10 +6,12 @@ use serde::de::{
 };
 
 use super::{
-    alias::TwoEntries,
-    arena::{Form, Named, Slot},
-    at::At,
-    recorder::{Recorder, Stop},
+    super::{
+        arena::{Arena, Form, Named, Slot},
+        recorder::{Recorder, Stop},
+    },
+    At,
+    two_entries::TwoEntries,
 };
 
 /// The elements of a sequence, a tuple or a struct.
@@ -98,13 +100,13 @@ pub(super) struct OneVariant<'r> {
 }
 
 impl OneVariant<'_> {
-    fn form(&mut self, form: impl FnOnce(&mut super::arena::Arena) -> Form) -> Result<Form, Stop> {
+    fn form(&mut self, form: impl FnOnce(&mut Arena) -> Form) -> Result<Form, Stop> {
         self.recorder.arena.variant_form(self.named, self.index, form).ok_or(Stop)
     }
 
     fn elements<'de, V: Visitor<'de>>(
         mut self,
-        form: impl FnOnce(&mut super::arena::Arena) -> Form,
+        form: impl FnOnce(&mut Arena) -> Form,
         visitor: V,
     ) -> Result<V::Value, Stop> {
         let slots = match self.form(form)? {

@@ -7,11 +7,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::ShapeDocument;
-use crate::{
-    broker::{Broker, BrokerError},
-    job::resolve::{Needs, ShapeLookup},
+use super::{
+    resolve::{Needs, ShapeLookup},
+    shape::ShapeDocument,
 };
+use crate::broker::{Broker, BrokerError};
 
 /// After this time the broker is asked again: the shape may have been kept since, or another one in its place.
 const AGAIN: Duration = Duration::from_secs(10);
