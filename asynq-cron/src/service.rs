@@ -230,11 +230,11 @@ fn rows() -> Vec<ServiceRow> {
     let now = Utc::now();
     let row = |entry: &&PeriodicEntry| match entry.to_periodic() {
         Ok(periodic) => ServiceRow {
-            what: periodic.job().to_owned(),
+            subject: periodic.job().to_owned(),
             detail: format!("{} · {}", periodic.spec(), periodic.spec().sentence()),
             next: periodic.spec().upcoming_after(now, 5),
         },
-        Err(error) => ServiceRow { what: entry.job.name.to_owned(), detail: error.to_string(), next: Vec::new() },
+        Err(error) => ServiceRow { subject: entry.job.name.to_owned(), detail: error.to_string(), next: Vec::new() },
     };
     PeriodicEntry::linked().iter().map(row).collect()
 }

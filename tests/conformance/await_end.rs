@@ -40,7 +40,7 @@ async fn ended(waiter: JoinHandle<TaskEnd>) -> TaskEnd {
 
 fn ended_task(end: TaskEnd) -> TaskInfo {
     match end {
-        TaskEnd::Kept(task) => *task,
+        TaskEnd::Stored(task) => *task,
         other => panic!("it should be kept: {other:?}"),
     }
 }

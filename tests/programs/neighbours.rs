@@ -17,7 +17,7 @@ fn a_service_brings_its_flag_and_its_rows() {
     let names: Vec<_> = json["jobs"].as_array().unwrap().iter().map(|job| job["name"].as_str().unwrap()).collect();
     assert_eq!(names, ["bill", "from_a_library", "hello", "stuck"], "a crate is linked by being named");
     assert_eq!(
-        (&json["services"][0]["service"], &json["services"][0]["what"]),
+        (&json["services"][0]["service"], &json["services"][0]["subject"]),
         (&"greeter".into(), &"greeting".into())
     );
 }

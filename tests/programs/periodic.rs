@@ -14,7 +14,7 @@ fn jobs_shows_when_they_run_next() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     let rows = json["services"].as_array().unwrap();
-    let row = |job: &str| rows.iter().find(|row| row["what"] == job).unwrap_or_else(|| panic!("{job}: {json:#}"));
+    let row = |job: &str| rows.iter().find(|row| row["subject"] == job).unwrap_or_else(|| panic!("{job}: {json:#}"));
     let report = row("report");
     assert_eq!(report["detail"], "TZ=Europe/Berlin 0 9 * * mon-fri · At 09:00, Monday to Friday, Europe/Berlin time");
     assert_eq!(report["next"].as_array().map(Vec::len), Some(5), "{report}");

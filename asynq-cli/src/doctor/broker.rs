@@ -181,7 +181,7 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
         node,
         Severity::Warning,
         "slow-calls",
-        format!("{} slow calls in a day, the worst took {} ms: {}", slow.len(), worst.took.as_millis(), worst.what),
+        format!("{} slow calls in a day, the worst took {} ms: {}", slow.len(), worst.took.as_millis(), worst.command),
         "while one call runs, Redis answers no other client: every start and every end of a task waits",
         "redis-cli SLOWLOG GET 20 shows them; mostly other programs use this Redis, or a host swaps",
     ));

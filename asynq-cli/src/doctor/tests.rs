@@ -93,7 +93,7 @@ fn run(left: TimeDelta) -> WorkerInfo {
 }
 
 fn slow(ago: TimeDelta, ms: u64) -> SlowCall {
-    SlowCall { at: now() - ago, took: Duration::from_millis(ms), what: "EVALSHA asynq:{q}:pending".into() }
+    SlowCall { at: now() - ago, took: Duration::from_millis(ms), command: "EVALSHA asynq:{q}:pending".into() }
 }
 
 #[test]

@@ -270,7 +270,7 @@ pub(super) fn node(node: &Node) -> Value {
     }
     let slow_calls = node.slow_calls.as_ref().map(|calls| {
         let call =
-            |call: &SlowCall| json!({ "at": time(call.at), "took_ms": seconds(call.took * 1000), "what": call.what });
+            |call: &SlowCall| json!({ "at": time(call.at), "took_ms": seconds(call.took * 1000), "command": call.command });
         calls.iter().map(call).collect::<Vec<_>>()
     });
     json!({

@@ -195,7 +195,7 @@ fn slow_calls(calls: &[SlowCall], now: DateTime<Utc>) -> Markup {
                 div.scroll { table {
                     thead { tr { th scope="col" { "When" } th.num scope="col" { "Took" } th scope="col" { "What" } } }
                     tbody { @for call in calls {
-                        tr { td { (when(now, call.at)) } td.num { (took(call.took)) } td.mono { (cell(&call.what)) } }
+                        tr { td { (when(now, call.at)) } td.num { (took(call.took)) } td.mono { (cell(&call.command)) } }
                     } }
                 } }
             }
@@ -298,8 +298,8 @@ mod tests {
     fn foreign_text_stays_text_and_sections_keep_their_order() {
         let mut node = node(&[("<b>", "<i>")]);
         node.facts.push(Fact { section: "a".into(), name: "x".into(), value: "y".into() });
-        let what = "EVAL <script>".to_owned();
-        node.slow_calls = Some(vec![SlowCall { at: NOW, took: Duration::from_micros(12_300), what }]);
+        let command = "EVAL <script>".to_owned();
+        node.slow_calls = Some(vec![SlowCall { at: NOW, took: Duration::from_micros(12_300), command }]);
         let html = render(0, &node, NOW).into_string();
         assert!(!html.contains("<i>") && !html.contains("<script>"), "{html}");
         assert!(html.contains("12.3 ms") && html.find("<h3>s</h3>") < html.find("<h3>a</h3>"), "{html}");

@@ -278,7 +278,7 @@ fn backoff(pause: &Pause) -> TokenStream {
 
 fn on_archive(path: &ExprPath) -> TokenStream {
     let task = local("task");
-    let call = quote_spanned!(at(path.span())=> #task.tell(#path));
+    let call = quote_spanned!(at(path.span())=> #task.call(#path));
     quote!(const ON_ARCHIVE: __rt::Option<__rt::OnArchive<Self>> = __rt::Option::Some(__rt::OnArchive::new(|#task| #call));)
 }
 

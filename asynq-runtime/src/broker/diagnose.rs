@@ -113,7 +113,7 @@ pub struct SlowCall {
     /// How long the call occupied the node.
     pub took: Duration,
     /// The command and, of a script, its keys; never a payload.
-    pub what: String,
+    pub command: String,
 }
 
 /// The result of looking for inconsistencies in a queue.

@@ -20,7 +20,7 @@ use crate::task::{TaskInfo, TaskState};
 #[non_exhaustive]
 pub enum TaskEnd {
     /// The task is completed or archived; it is returned as it is stored now.
-    Kept(Box<TaskInfo>),
+    Stored(Box<TaskInfo>),
     /// The task existed while this call waited, with [`Extra::awaited`](crate::task::Extra::awaited), and was removed without an
     /// end: a person or a program deleted it, or a Go worker revoked it.
     Deleted,
@@ -74,7 +74,7 @@ pub(super) async fn wait_for_end(mut source: impl EndSource, until: Instant) -> 
             AfterLook::Answer(answer) => return Ok(answer),
             AfterLook::Read => {
                 match source.read().await {
-                    Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Kept(Box::new(task))),
+                    Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Stored(Box::new(task))),
                     // The task was run again or removed since the look, or its message cannot be read.
                     Ok(_) if unread < LOOKS => unread += 1,
                     Ok(_) => {

@@ -240,7 +240,7 @@ fn span(limit: impl IntoSpan) -> Result<Duration, ResultError> {
 
 fn outcome<T>(end: TaskEnd, read: impl FnOnce(TaskInfo) -> Result<T, ResultError>) -> Result<Outcome<T>, ResultError> {
     Ok(match end {
-        TaskEnd::Kept(task) => match (task.state, task.ending) {
+        TaskEnd::Stored(task) => match (task.state, task.ending) {
             (_, Ending::Revoked) => Outcome::Revoked,
             (_, Ending::Expired) => Outcome::Expired,
             (TaskState::Archived, _) => Outcome::Archived(task.last_error.unwrap_or_default()),

@@ -33,7 +33,7 @@ pub struct Drained {
     /// Attempts that deferred their task without a failure.
     pub snoozed: usize,
     /// Attempts whose task was requeued, because no job here knows its type or shape.
-    pub handed_back: usize,
+    pub requeued: usize,
     /// Tasks of groups that became a part of another task, were released to run by themselves, or were archived.
     pub aggregated: usize,
     /// Ripe groups that could not be aggregated, with the reason; their tasks are in the group again.
@@ -111,8 +111,8 @@ impl Worker {
                     unwrap_answer(settled);
                 }
             }
-            let Drained { succeeded, revoked, failed, snoozed, handed_back, .. } = drained;
-            let attempts = succeeded + revoked + failed + snoozed + handed_back;
+            let Drained { succeeded, revoked, failed, snoozed, requeued, .. } = drained;
+            let attempts = succeeded + revoked + failed + snoozed + requeued;
             assert!(
                 attempts < ENDLESS,
                 "drain has run {ENDLESS} tasks and more are due: does a job enqueue itself for ever?"
@@ -192,7 +192,7 @@ impl Drained {
                 self.retried += 1;
                 self.fail(settlement, error.clone().unwrap_or_default(), false);
             }
-            Action::Retry { extra, .. } if extra.unknown.is_some() => self.handed_back += 1,
+            Action::Retry { extra, .. } if extra.unknown.is_some() => self.requeued += 1,
             Action::Retry { .. } => self.snoozed += 1,
             Action::Archive { error, .. } => {
                 self.archived += 1;

@@ -124,7 +124,7 @@ async fn a_task_that_cannot_join_a_set_runs_alone_or_is_archived_with_the_reason
     client.enqueue(RawTask::new("note", &b"\x01\x00\x00\x00\x00"[..]).group("digest")).await.unwrap();
     app.advance("1m").await;
     let drained = app.drain().await;
-    assert_eq!((drained.aggregated, drained.succeeded, drained.handed_back), (5, 2, 1), "{drained:?}");
+    assert_eq!((drained.aggregated, drained.succeeded, drained.requeued), (5, 2, 1), "{drained:?}");
     let mut lines = seen(&log);
     lines.sort();
     assert!(lines[0].ends_with(": good") && lines[1] == "plain other", "{lines:?}");

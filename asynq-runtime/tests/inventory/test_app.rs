@@ -69,7 +69,7 @@ async fn every_ending_is_counted_by_its_kind() {
     app.client().enqueue_raw(RawTask::new("of another language", "x")).await.unwrap();
 
     let drained = app.drain().await;
-    assert_eq!((drained.succeeded, drained.failed, drained.snoozed, drained.handed_back), (2, 3, 1, 1));
+    assert_eq!((drained.succeeded, drained.failed, drained.snoozed, drained.requeued), (2, 3, 1, 1));
     assert_eq!(drained.revoked, 1);
     assert_eq!((drained.retried, drained.archived), (2, 1));
     let errors: Vec<_> = drained.failures.iter().map(|f| (f.job.as_str(), f.error.as_str(), f.archived)).collect();
@@ -179,7 +179,7 @@ async fn only_the_jobs_of_the_registry_run() {
     double::enqueue(app.client(), 1).await.unwrap();
     blocking::enqueue(app.client(), "/").await.unwrap();
     let drained = app.drain().await;
-    assert_eq!((drained.succeeded, drained.handed_back), (1, 1));
+    assert_eq!((drained.succeeded, drained.requeued), (1, 1));
 }
 
 #[tokio::test]
@@ -226,7 +226,7 @@ async fn a_changed_payload_is_requeued_for_a_day_and_archived_with_both_shapes()
     let app = TestApp::new().await;
     let theirs = other_version::Doubled { factor: 3, number: 7 };
     let task = theirs.enqueue(app.client()).await.unwrap();
-    assert_eq!(app.drain().await.handed_back, 1);
+    assert_eq!(app.drain().await.requeued, 1);
     let waiting = app.task(&task).await.unwrap();
     assert_eq!((waiting.state, waiting.retried), (TaskState::Retry, 0), "no retry is spent");
     assert_eq!(waiting.payload, task.payload, "the message is untouched");
@@ -249,7 +249,7 @@ async fn a_changed_payload_is_requeued_for_a_day_and_archived_with_both_shapes()
 async fn another_version_that_knows_the_shape_runs_the_requeued_task() {
     let app = TestApp::new().await;
     other_version::Doubled { factor: 3, number: 7 }.enqueue(app.client()).await.unwrap();
-    assert_eq!(app.drain().await.handed_back, 1);
+    assert_eq!(app.drain().await.requeued, 1);
     app.advance("5s").await;
     let server = Server::builder("").broker(app.client().broker().clone());
     let running = server.registry(Registry::only::<other_version::Doubled>().unwrap()).build().await.unwrap();
@@ -270,7 +270,7 @@ async fn as_json(to: String, copies: u32) -> JobResult {
 async fn json_that_lacks_a_field_is_requeued_for_a_day_and_archived_with_the_reason() {
     let app = TestApp::new().await;
     let task = app.client().enqueue_raw(RawTask::new("as_json", r#"{"to":"ann"}"#)).await.unwrap();
-    assert_eq!(app.drain().await.handed_back, 1);
+    assert_eq!(app.drain().await.requeued, 1);
     let waiting = app.task(&task).await.unwrap();
     assert_eq!((waiting.state, waiting.retried), (TaskState::Retry, 0), "no retry is spent");
     assert_eq!(waiting.payload, task.payload, "the message is untouched");

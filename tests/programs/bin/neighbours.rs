@@ -65,7 +65,7 @@ mod greeter {
                 Some(Box::new(Greeter(name.to_owned())))
             },
             flags: || vec![Flag::value("greet", "NAME", "Greets this one")],
-            rows: || vec![ServiceRow { what: "greeting".into(), detail: "once".into(), next: Vec::new() }],
+            rows: || vec![ServiceRow { subject: "greeting".into(), detail: "once".into(), next: Vec::new() }],
         }
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
     for (name, rows) in services {
         for row in rows {
             let next = row.next.first().map(|at| at.to_rfc3339_opts(SecondsFormat::Secs, true)).unwrap_or_default();
-            table.row([(*name).to_owned(), row.what.clone(), row.detail.clone(), next]);
+            table.row([(*name).to_owned(), row.subject.clone(), row.detail.clone(), next]);
         }
     }
     format!("\n{table}")
@@ -116,7 +116,7 @@ fn to_json(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> Value {
     let services = services.iter().flat_map(|(name, rows)| {
         rows.iter().map(move |row| {
             let next: Vec<_> = row.next.iter().map(|at| at.to_rfc3339_opts(SecondsFormat::Millis, true)).collect();
-            json!({ "service": name, "what": row.what, "detail": row.detail, "next": next })
+            json!({ "service": name, "subject": row.subject, "detail": row.detail, "next": next })
         })
     });
     json!({ "jobs": jobs, "services": services.collect::<Vec<_>>() })
@@ -250,7 +250,7 @@ mod tests {
 
     fn services() -> Vec<(&'static str, Vec<ServiceRow>)> {
         let next = vec![DateTime::from_timestamp(1_893_553_445, 0).unwrap()];
-        vec![("scheduler", vec![ServiceRow { what: "mail".into(), detail: "*/5 * * * *".into(), next }])]
+        vec![("scheduler", vec![ServiceRow { subject: "mail".into(), detail: "*/5 * * * *".into(), next }])]
     }
 
     #[test]

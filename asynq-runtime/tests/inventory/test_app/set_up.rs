@@ -91,7 +91,7 @@ async fn the_set_up_of_a_program_counts_with_its_layers_handlers_and_hooks() {
     assert_eq!(*seen.0.lock().unwrap(), [""; 0], "nothing has started");
 
     let drained = app.drain().await;
-    assert_eq!((drained.succeeded, drained.retried, drained.handed_back), (3, 1, 1), "{drained:?}");
+    assert_eq!((drained.succeeded, drained.retried, drained.requeued), (3, 1, 1), "{drained:?}");
     let mut notes = std::mem::take(&mut *seen.0.lock().unwrap());
     assert!(notes.remove(0).starts_with("started "), "{notes:?}");
     let at =
@@ -120,9 +120,9 @@ async fn a_task_that_nothing_knows_is_requeued_for_as_long_as_the_server_says() 
     let hours = |hours: u64| Duration::from_secs(hours * 3_600);
     let app = TestApp::new().await.server(|server| server.on_unknown(OnUnknown::RequeueFor(hours(72))));
     let task = app.client().enqueue_raw(RawTask::new("of a later version", "")).await.unwrap();
-    assert_eq!(app.drain().await.handed_back, 1);
+    assert_eq!(app.drain().await.requeued, 1);
     app.advance(hours(71)).await;
-    assert_eq!(app.drain().await.handed_back, 1);
+    assert_eq!(app.drain().await.requeued, 1);
     app.advance(hours(1)).await;
     assert_eq!(app.drain().await.archived, 1);
     let error = app.task(&task).await.unwrap().last_error.unwrap();

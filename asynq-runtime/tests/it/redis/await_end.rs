@@ -59,7 +59,7 @@ async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
     // Redis is asked nothing about the other tasks when one ends. Its waiter looks, and reads the task as a whole by a script.
     let () = completed("t7").query_async(&mut redis).await.unwrap();
     let ended = soon(waiters.remove(6)).await.unwrap();
-    assert!(matches!(ended, TaskEnd::Kept(task) if task.id == "t7" && task.state == TaskState::Completed));
+    assert!(matches!(ended, TaskEnd::Stored(task) if task.id == "t7" && task.state == TaskState::Completed));
     assert_eq!(calls(&mut redis, "hmget").await, WAITERS as u64 + 2, "a look and a read");
     assert_eq!(clients(&mut redis).await, connections + 1, "reading has a connection of its own");
     waiters.iter().for_each(JoinHandle::abort);
@@ -81,7 +81,7 @@ async fn an_end_during_a_lost_connection_is_reported() {
         pipeline.atomic().cmd("CLIENT").arg(&["KILL", "TYPE", "normal", "SKIPME", "yes"]).ignore();
         pipeline.hset(format!("asynq:{{default}}:t:{name}"), "state", "completed").ignore();
         let () = pipeline.query_async(&mut redis).await.unwrap();
-        assert!(matches!(soon(waiter).await.unwrap(), TaskEnd::Kept(task) if task.id == *name));
+        assert!(matches!(soon(waiter).await.unwrap(), TaskEnd::Stored(task) if task.id == *name));
     }
 }
 
@@ -127,7 +127,7 @@ async fn where_tracking_is_refused_tasks_are_polled() {
     put(&broker, &["t1"]).await;
     let waiter = wait(&broker, "t1", HOUR);
     let () = completed("t1").query_async(&mut redis).await.unwrap();
-    assert!(matches!(soon(waiter).await.unwrap(), TaskEnd::Kept(_)));
+    assert!(matches!(soon(waiter).await.unwrap(), TaskEnd::Stored(_)));
     assert_eq!(tracked_keys(&mut redis).await, 0);
     let queues = [queue()];
     let emptied = async {

@@ -129,7 +129,7 @@ async fn returned(task: ArchivedTask<Parcel>) {
 impl Job for Parcel {
     const NAME: &'static str = "parcel";
     const OPTIONS: JobOptions = JobOptions::new().retry(0);
-    const ON_ARCHIVE: Option<OnArchive<Self>> = Some(OnArchive::new(|task| task.tell(returned)));
+    const ON_ARCHIVE: Option<OnArchive<Self>> = Some(OnArchive::new(|task| task.call(returned)));
     type Output = JobResult;
 
     async fn run(self, _: &JobContext) -> JobResult {

@@ -38,7 +38,7 @@ async fn when_the_waiter_that_looks_for_all_leaves_another_one_looks() {
         let run = &runs[TASKS - waiters.len()];
         complete(&other, run).await;
         let ended = soon(waiters.remove(0)).await.unwrap();
-        assert!(matches!(ended, TaskEnd::Kept(task) if task.id == run.key.id));
+        assert!(matches!(ended, TaskEnd::Stored(task) if task.id == run.key.id));
     }
 }
 
@@ -63,7 +63,7 @@ async fn each_of_thousands_of_waiters_is_notified() {
         assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
     }
     for (waiter, run) in waiters.into_iter().zip(&runs) {
-        assert!(matches!(soon(waiter).await.unwrap(), TaskEnd::Kept(task) if task.id == run.key.id));
+        assert!(matches!(soon(waiter).await.unwrap(), TaskEnd::Stored(task) if task.id == run.key.id));
     }
 }
 
@@ -111,7 +111,7 @@ async fn a_program_that_waits_is_known_to_the_others_until_it_leaves() {
     let wait = wait(&waiter, "t1");
     let member = join(&worker).await;
     complete(&worker, &dequeue(&worker, &member, 1).await[0]).await;
-    assert!(matches!(soon(wait).await.unwrap(), TaskEnd::Kept(_)));
+    assert!(matches!(soon(wait).await.unwrap(), TaskEnd::Stored(_)));
     eventually("the dead one is forgotten", async || (known() == 1).then_some(())).await;
     assert!(soon(waiter.wait_until_idle(&[queue()], HOUR)).await.unwrap());
     waiter.close().await;

@@ -76,7 +76,7 @@ fn read_slow_calls(value: Value) -> Vec<SlowCall> {
         Some(SlowCall {
             at: DateTime::from_timestamp(reply::number(at)?, 0)?,
             took: Duration::from_micros(u64::try_from(reply::number(micros)?).ok()?),
-            what: summary(words),
+            command: summary(words),
         })
     };
     reply::array(value).map(|entries| entries.into_iter().filter_map(entry).collect()).unwrap_or_default()
@@ -120,7 +120,7 @@ mod tests {
         let entry = |at: Value| Value::Array(vec![Value::Int(7), at, Value::Int(12_000), Value::Array(words.to_vec())]);
         let calls = read_slow_calls(Value::Array(vec![entry(Value::Int(1_700_000_000)), entry(text("soon"))]));
         assert_eq!(calls.len(), 1, "an entry that cannot be read is left out");
-        assert_eq!(calls[0].what, "EVALSHA asynq:{q}:pending asynq:{q}:t:1");
+        assert_eq!(calls[0].command, "EVALSHA asynq:{q}:pending asynq:{q}:t:1");
         assert_eq!(calls[0].took, Duration::from_millis(12));
         assert!(read_slow_calls(Value::Okay).is_empty());
     }
