@@ -86,7 +86,8 @@ fn arguments_are_measured_beside_plain_postcard() {
         let line = table.lines().find(|line| line.starts_with(arguments)).unwrap_or_else(|| panic!("{table}"));
         let numbers: Vec<f64> =
             line.split_whitespace().skip(1).map(|number| number.trim_end_matches('%').parse().unwrap()).collect();
-        assert!(numbers.len() == 5 && numbers[..4].iter().all(|number| *number > 0.0), "{table}");
+        // On a busy machine either side may be measured as many times slower, and their ratio be rounded to nothing.
+        assert!(numbers.len() == 5 && numbers[..3].iter().all(|number| *number > 0.0), "{table}");
     }
 }
 

@@ -61,7 +61,7 @@ const TO_1_000: &[u64] = TO_MILLION.split_at(3).0;
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    Row { name: "one enqueue beside 4 idle workers", size: "queues", broker: "redis", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 4, n)) },
+    Row { name: "one enqueue beside 4 idle workers", size: "queues", broker: "redis", sizes: TO_10_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 4, n)) },
     Row { name: "one enqueue beside idle workers of 10 queues", size: "workers", broker: "redis", sizes: &[1, 2, 4, 8, 12], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 10)) },
     Row { name: "an idle worker", size: "queues", broker: "redis", sizes: TO_10_000, per: "second", measure: |stage, n| Box::pin(wake::idle(stage, n)) },
     Row { name: "a busy worker whose tasks are in one queue", size: "queues", broker: "redis", sizes: TO_1_000, per: "task", measure: |stage, n| Box::pin(wake::busy(stage, n)) },

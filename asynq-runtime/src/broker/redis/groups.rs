@@ -12,6 +12,7 @@ use super::{
     RedisBroker,
     consume::read_message,
     keys::Keys,
+    last_look::Known,
     reply,
     script::{CLAIM, Call, LIST_GROUPS, RELEASE_SETS, RIPE},
     seen::{Kind, Question, Topic},
@@ -76,11 +77,19 @@ impl Groups for RedisBroker {
     }
 
     async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
-        let groups = |queue| Question::new(Kind::Members, Keys::new(queue).groups());
-        let questions: Vec<Question> = queues.iter().map(groups).collect();
-        let answers = self.reads(Topic::Groups).look(&questions).await?;
-        let worth = queues.iter().zip(answers).filter(|(_, members)| *members != Some(Some(0)));
-        Ok(worth.map(|(queue, _)| queue.clone()).collect())
+        let mut reads = self.reads(Topic::Groups);
+        let mut look = self.looks.groups.take_now(&mut reads, queues).await?;
+        let groups = |&place: &usize| Question::new(Kind::Members, Keys::new(&queues[place]).groups());
+        let questions: Vec<Question> = look.stale().iter().map(groups).collect();
+        let answers = reads.look(&questions).await?;
+        look.note(answers.into_iter().map(|members| match members {
+            Some(Some(0)) => Known::From(None),
+            Some(_) => Known::From(Some(0)),
+            None => Known::Not,
+        }));
+        let worth = look.due(0).into_iter().map(|place| queues[place].clone()).collect();
+        self.looks.groups.keep(look);
+        Ok(worth)
     }
 
     async fn ripe_groups(

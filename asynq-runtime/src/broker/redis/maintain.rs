@@ -13,6 +13,7 @@ use super::{
     super::{ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
     RedisBroker,
     keys::Keys,
+    last_look::Known,
     reply,
     script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
     seen::{Kind, Question, Topic},
@@ -113,26 +114,21 @@ impl Maintain for RedisBroker {
     }
 
     async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
-        let questions: Vec<Question> = policies
-            .iter()
-            .flat_map(|policy| {
-                let keys = Keys::new(&policy.queue);
-                let heads = [keys.completed(), keys.archived(), keys.sets()].map(|key| Question::new(Kind::Head, key));
-                heads.into_iter().chain([Question::new(Kind::Size, keys.archived())])
-            })
-            .collect();
-        let answers = self.reads(Topic::Cleaning).look(&questions).await?;
-        let now = self.clock.now().timestamp();
-        let is_worth = |policy: &ArchivePolicy, answers: &[Option<Option<i64>>]| {
-            let [Some(completed), Some(archived), Some(sets), Some(size)] = answers else { return true };
-            let has_come = |score: &Option<i64>, by: i64| score.is_some_and(|score| score <= by);
-            has_come(completed, now)
-                || has_come(sets, now)
-                || has_come(archived, now.saturating_sub_unsigned(whole_seconds(policy.max_age)))
-                || size.is_some_and(|size| usize::try_from(size).is_ok_and(|size| size > policy.max_size))
+        let mut reads = self.reads(Topic::Cleaning);
+        let mut look = self.looks.cleaning.take_now(&mut reads, policies).await?;
+        let stale: Vec<&ArchivePolicy> = look.stale().iter().map(|&place| &policies[place]).collect();
+        let about = |policy: &&ArchivePolicy| {
+            let keys = Keys::new(&policy.queue);
+            let heads = [keys.completed(), keys.archived(), keys.sets()].map(|key| Question::new(Kind::Head, key));
+            heads.into_iter().chain([Question::new(Kind::Size, keys.archived())])
         };
-        let worth = policies.iter().zip(answers.chunks(4)).filter(|(policy, answers)| is_worth(policy, answers));
-        Ok(worth.map(|(policy, _)| policy.queue.clone()).collect())
+        let questions: Vec<Question> = stale.iter().flat_map(about).collect();
+        let answers = reads.look(&questions).await?;
+        look.note(stale.into_iter().zip(answers.chunks(4)).map(|(policy, answers)| worth_from(policy, answers)));
+        let worth = look.due(self.clock.now().timestamp());
+        let worth = worth.into_iter().map(|place| policies[place].queue.clone()).collect();
+        self.looks.cleaning.keep(look);
+        Ok(worth)
     }
 
     async fn worth_sweeping(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
@@ -227,23 +223,18 @@ impl RedisBroker {
     /// Returns those of `queues` in which a lease has lapsed, and the time until the next lapse, which is zero if there
     /// are any. Redis is asked only about queues whose first lease has changed.
     async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Duration), BrokerError> {
-        let heads: Vec<Question> =
-            queues.iter().map(|queue| Question::new(Kind::Head, Keys::new(queue).lease())).collect();
-        let answers = self.reads(Topic::Leases).look(&heads).await?;
+        let mut reads = self.reads(Topic::Leases);
+        let mut look = self.looks.leases.take_now(&mut reads, queues).await?;
+        let head = |&place: &usize| Question::new(Kind::Head, Keys::new(&queues[place]).lease());
+        let heads: Vec<Question> = look.stale().iter().map(head).collect();
+        let answers = reads.look(&heads).await?;
+        // A key of a foreign type counts as lapsed: recovery reports the error.
+        look.note(answers.into_iter().map(|head| head.map_or(Known::Not, Known::From)));
         let now = self.clock.now();
+        let lapsed = look.due(now.timestamp()).into_iter().map(|place| queues[place].clone()).collect();
         // A task that is taken from now on has a whole lease.
-        let (mut lapsed, mut quiet) = (Vec::new(), self.lease);
-        for (queue, answer) in queues.iter().zip(answers) {
-            let left = match answer {
-                Some(head) => head.map_or(self.lease, |lapse| until(lapse, now)),
-                // The key has a foreign type: recovery reports the error.
-                None => Duration::ZERO,
-            };
-            if left.is_zero() {
-                lapsed.push(queue.clone());
-            }
-            quiet = quiet.min(left);
-        }
+        let quiet = look.next().map_or(self.lease, |lapse| until(lapse, now).min(self.lease));
+        self.looks.leases.keep(look);
         Ok((lapsed, quiet))
     }
 
@@ -333,6 +324,17 @@ impl RedisBroker {
         }
         Ok(removed)
     }
+}
+
+/// Returns the Unix second from which a queue is worth cleaning, by the answers about it: the heads of `completed`, `archived` and
+/// `aggregation_sets`, and the size of the archive.
+fn worth_from(policy: &ArchivePolicy, answers: &[Option<Option<i64>>]) -> Known {
+    let &[Some(completed), Some(archived), Some(sets), Some(size)] = answers else { return Known::Not };
+    if size.is_some_and(|size| usize::try_from(size).is_ok_and(|size| size > policy.max_size)) {
+        return Known::From(Some(i64::MIN));
+    }
+    let too_old = archived.map(|since| since.saturating_add_unsigned(whole_seconds(policy.max_age)));
+    Known::From([completed, sets, too_old].into_iter().flatten().min())
 }
 
 /// Asks for the first member of a zset with its score.

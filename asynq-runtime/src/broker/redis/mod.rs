@@ -24,6 +24,7 @@ mod io;
 mod item;
 mod key_waiters;
 mod keys;
+mod last_look;
 mod maintain;
 mod presence;
 mod produce;
@@ -71,6 +72,7 @@ use self::{
     dequeue_room::DequeueRoom,
     hold::Hold,
     io::Io,
+    last_look::LastLooks,
     maintain::Sweeps,
     produce::Producer,
     quarantine::PassedQuarantine,
@@ -114,6 +116,7 @@ pub struct RedisBroker {
     room: DequeueRoom,
     passed: PassedQuarantine,
     sweeps: Sweeps,
+    looks: LastLooks,
     /// The cursor of the search for lost groups, by server.
     searches: Mutex<HashMap<String, String>>,
     hold: Mutex<Hold>,
@@ -275,6 +278,7 @@ impl RedisBroker {
             room: DequeueRoom::new(call_timeout),
             passed: PassedQuarantine::default(),
             sweeps,
+            looks: LastLooks::default(),
             searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
             announced: Mutex::default(),

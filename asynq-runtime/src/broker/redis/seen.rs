@@ -5,7 +5,7 @@
 //! with those that are watched.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -19,6 +19,12 @@ const NET: Duration = Duration::from_secs(10);
 /// Number of questions of each topic that are asked again at a time: the oldest ones, so that the cost does not grow
 /// with the number of known answers.
 const NET_SIZE: usize = 32;
+/// Most questions of a topic that are asked again at a time, where a component has looked at none of them for a minute
+/// (`last_look.rs`).
+const MOST_OF_NET: usize = 6 * NET_SIZE;
+
+/// Keys of announcements that are remembered. More changes between two looks make a component look at all of its queues.
+const LOG: usize = 1024;
 
 /// The purpose of questions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -113,6 +119,10 @@ pub(super) struct Seen {
     reads: u64,
     /// Counts the announcements.
     changes: u64,
+    /// The keys of the last announcements, each with the number of its announcement, the oldest first.
+    log: VecDeque<(u64, String)>,
+    /// The last announcement whose keys are not in the log any more.
+    forgotten: u64,
     /// Counts, for each topic, the announcements about its keys.
     changes_of: HashMap<Topic, u64>,
     /// Per topic: the time at which it last got a share of questions to ask again, and the rest of that share.
@@ -176,7 +186,9 @@ impl Seen {
         let (since, mut share) = self.nets.get(&topic).copied().unwrap_or((now, 0));
         let is_due = since + NET <= now;
         if is_due {
-            share = NET_SIZE;
+            let nets = now.saturating_duration_since(since).as_secs() / NET.as_secs();
+            let more = NET_SIZE.saturating_mul(usize::try_from(nets).unwrap_or(usize::MAX));
+            share = share.saturating_add(more).min(MOST_OF_NET);
         }
         for question in questions {
             // A topic that relies on an answer is notified of its change, also if another topic has asked for it.
@@ -237,12 +249,17 @@ impl Seen {
         self.changes += 1;
         match change {
             Change::Keys(keys) => {
+                self.log.extend(keys.iter().map(|key| (self.changes, key.clone())));
+                let over = self.log.len().saturating_sub(LOG);
+                self.forgotten = self.log.drain(..over).next_back().map_or(self.forgotten, |(number, _)| number);
                 for topic in keys.iter().filter_map(|key| self.keys.remove(key)).flat_map(|key| key.topics) {
                     *self.changes_of.entry(topic).or_default() += 1;
                 }
             }
             Change::All => {
                 self.keys.clear();
+                self.log.clear();
+                self.forgotten = self.changes;
                 self.changes_of.values_mut().for_each(|changes| *changes += 1);
             }
         }
@@ -251,6 +268,13 @@ impl Seen {
     /// Returns a number that grows with each announcement.
     pub(super) fn changes(&self) -> u64 {
         self.changes
+    }
+
+    /// Returns the keys of all announcements after that of this number, some of them more than once; `None` where not all of them
+    /// are known any more.
+    pub(super) fn changed_since(&self, number: u64) -> Option<impl Iterator<Item = &str>> {
+        let from = self.log.partition_point(|(announced, _)| *announced <= number);
+        (number >= self.forgotten).then(|| self.log.range(from..).map(|(_, key)| key.as_str()))
     }
 
     /// Returns a number that grows with each announcement about a key that was read for this topic.

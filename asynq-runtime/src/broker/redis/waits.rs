@@ -13,6 +13,7 @@ use super::{
     super::{BrokerError, Presence as _, Quarantined, timeouts::FAR},
     RedisBroker,
     keys::{self, Keys},
+    last_look::{Known, Look},
     quarantine::TRUSTED_FOR,
     reply,
     seen::{Kind, Question, Topic},
@@ -54,14 +55,26 @@ enum Readiness {
     Spared,
 }
 
+impl Readiness {
+    /// Returns what a look notes; the moment 0 has always come.
+    fn known(self) -> Known {
+        match self {
+            Self::Something => Known::From(Some(0)),
+            Self::Nothing => Known::From(None),
+            Self::Unknown | Self::Spared => Known::Not,
+        }
+    }
+}
+
 impl<'q> WatchedQueue<'q> {
-    fn of(queues: &'q [QueueName]) -> Vec<Self> {
-        let queue_reads = |queue: &'q QueueName| {
+    fn of(queues: &'q [QueueName], places: &[usize]) -> Vec<Self> {
+        let queue_reads = |&place: &usize| {
+            let queue = &queues[place];
             let keys = Keys::new(queue);
             let pending = Question::new(Kind::Length, keys.pending());
             WatchedQueue { queue, pending, paused: Question::new(Kind::Exists, keys.paused()) }
         };
-        queues.iter().map(queue_reads).collect()
+        places.iter().map(queue_reads).collect()
     }
 
     /// Returns the questions to ask. Of a queue that is known to be paused, only the pause is asked.
@@ -95,33 +108,41 @@ impl RedisBroker {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
         let end = end(limit);
-        let watched = WatchedQueue::of(queues);
-        if watched.is_empty() {
+        if queues.is_empty() {
             sleep(limit).await;
             return Ok(Vec::new());
         }
         let mut reads = self.own_reads();
+        let mut look = self.looks.work.take(&reads, queues);
         loop {
+            look.refresh(&reads);
+            look.forget(&look.due(0));
+            let watched = WatchedQueue::of(queues, look.stale());
             ask_about(&watched, &mut reads).await?;
-            let of_readiness =
-                |reads: &TrackedReads<'_>, wanted| self.of_readiness(&watched, reads, quarantined, wanted);
-            let open = of_readiness(&reads, Readiness::Something);
+            let readiness = self.readiness(&watched, &reads, quarantined);
+            let open = places_of(&look, &readiness, Readiness::Something);
+            let spared = places_of(&look, &readiness, Readiness::Spared);
+            look.note(readiness.into_iter().map(Readiness::known));
             if !open.is_empty() {
-                return Ok(take_from(&open, &reads));
+                return Ok(self.take_from(queues, &open, look, &reads));
             }
-            let spared = of_readiness(&reads, Readiness::Spared);
+            // A change that was announced after the refresh and before the questions does not end the wait.
+            look.refresh(&reads);
+            let is_ahead = reads.is_tracked() && look.stale().len() > spared.len();
             let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
-            if !reads.changed(wait).await? {
-                return Ok(take_from(&spared, &reads));
+            if !is_ahead && !reads.changed(wait).await? {
+                return Ok(self.take_from(queues, &spared, look, &reads));
             }
-            let changed = of_readiness(&reads, Readiness::Unknown);
+            look.refresh(&reads);
+            let readiness = self.readiness(&WatchedQueue::of(queues, look.stale()), &reads, quarantined);
+            let changed = places_of(&look, &readiness, Readiness::Unknown);
             if changed.is_empty() || !reads.is_tracked() {
                 continue;
             }
             if self.servers_alive() <= 1 && changed.len() <= FEW {
                 // An announcement means that the queue has tasks, or had some: a look before the dequeue would only
                 // cost time.
-                return Ok(take_from(&changed, &reads));
+                return Ok(self.take_from(queues, &changed, look, &reads));
             }
             // Other servers receive the same push. A dequeue after another server took the task finds an empty list, which
             // is its cheapest path.
@@ -133,6 +154,22 @@ impl RedisBroker {
         }
     }
 
+    /// Returns the queues at `places`, from which the caller takes now, and keeps the look. Their lengths are forgotten, because
+    /// they change.
+    fn take_from(
+        &self,
+        queues: &[QueueName],
+        places: &[usize],
+        mut look: Look<QueueName>,
+        reads: &TrackedReads<'_>,
+    ) -> Vec<QueueName> {
+        let taken = WatchedQueue::of(queues, places);
+        reads.forget(taken.iter().map(|queue_reads| &queue_reads.pending));
+        look.forget(places);
+        self.looks.work.keep(look);
+        taken.into_iter().map(|queue_reads| queue_reads.queue.clone()).collect()
+    }
+
     /// See [`Consume::ready`](crate::broker::Consume::ready); `None` if no connection remembers answers, or Redis
     /// cannot be asked.
     pub(super) async fn ready_at(
@@ -140,10 +177,16 @@ impl RedisBroker {
         queues: &[QueueName],
         quarantined: Quarantined,
     ) -> Result<Option<Vec<QueueName>>, BrokerError> {
-        let watched = WatchedQueue::of(queues);
         let mut reads = self.own_reads();
-        // Announcements made before an answer arrive with it, so the second look knows all changes until the call.
+        let mut look = self.looks.work.take(&reads, queues);
+        // Announcements made before an answer arrive with it, so the second round knows all changes until the call.
         for is_first in [true, false] {
+            look.refresh(&reads);
+            if quarantined == Quarantined::None {
+                // The tasks of a queue that was ready may all be quarantined.
+                look.forget(&look.due(0));
+            }
+            let watched = WatchedQueue::of(queues, look.stale());
             let questions: Vec<&Question> =
                 watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
             let Ok(report) = reads.ask(questions).await else { return Ok(None) };
@@ -156,26 +199,29 @@ impl RedisBroker {
                 return Ok(None);
             }
         }
-        // A queue whose keys cannot be read counts as ready: the dequeue reports the error.
-        let is_open = |queue_reads: &&WatchedQueue<'_>| {
-            let is_spared = |pending| self.is_spared(queue_reads.queue, pending, quarantined);
-            matches!(queue_reads.look(&reads, is_spared), Readiness::Something | Readiness::Unknown)
-        };
-        // The lengths stay known: the caller takes from some of these queues, which Redis announces.
-        Ok(Some(watched.iter().filter(is_open).map(|queue_reads| queue_reads.queue.clone()).collect()))
+        let watched = WatchedQueue::of(queues, look.stale());
+        let readiness = self.readiness(&watched, &reads, quarantined);
+        let spared: Vec<usize> = places_of(&look, &readiness, Readiness::Spared);
+        look.note(readiness.into_iter().map(Readiness::known));
+        // A queue whose keys cannot be read counts as ready: the dequeue reports the error. The lengths stay known: the caller
+        // takes from some of these queues, which Redis announces.
+        let ready = look.due(0).into_iter().filter(|place| spared.binary_search(place).is_err());
+        let ready = ready.map(|place| queues[place].clone()).collect();
+        self.looks.work.keep(look);
+        Ok(Some(ready))
     }
 
-    fn of_readiness<'d, 'q>(
+    /// Returns the readiness of each of the watched queues.
+    fn readiness(
         &self,
-        watched: &'d [WatchedQueue<'q>],
+        watched: &[WatchedQueue<'_>],
         reads: &TrackedReads<'_>,
         quarantined: Quarantined,
-        wanted: Readiness,
-    ) -> Vec<&'d WatchedQueue<'q>> {
-        let look = |queue_reads: &&WatchedQueue<'_>| {
-            queue_reads.look(reads, |pending| self.is_spared(queue_reads.queue, pending, quarantined)) == wanted
+    ) -> Vec<Readiness> {
+        let look = |queue_reads: &WatchedQueue<'_>| {
+            queue_reads.look(reads, |pending| self.is_spared(queue_reads.queue, pending, quarantined))
         };
-        watched.iter().filter(look).collect()
+        watched.iter().map(look).collect()
     }
 
     /// See [`Maintain::wait_for_due`](crate::broker::Maintain::wait_for_due).
@@ -185,45 +231,56 @@ impl RedisBroker {
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
         let end = end(limit);
-        let heads: Vec<[Question; 3]> = queues.iter().map(heads_of).collect();
-        if heads.is_empty() {
+        if queues.is_empty() {
             sleep(limit).await;
             return Ok(Vec::new());
         }
         let mut reads = self.reads(Topic::Due);
+        let mut look = self.looks.due.take(&reads, queues);
         let mut has_let_others_go = false;
         let mut last_look: Option<Instant> = None;
         loop {
+            look.refresh(&reads);
+            let heads: Vec<[Question; 3]> = look.stale().iter().map(|&place| heads_of(&queues[place])).collect();
             let report = reads.ask(heads.iter().flatten()).await?;
             if let Some(error) = report.failure {
                 return Err(error);
             }
             let since = last_look.replace(Instant::now());
             let dues = dues(&heads, report.answers, |question| reads.answer(question));
-            let now = self.clock.now().timestamp_millis();
-            let is_due: Vec<usize> = (0..queues.len()).filter(|&i| dues[i].is_some_and(|due| due <= now)).collect();
+            look.note(dues.into_iter().map(Known::From));
+            let is_due = look.due(self.clock.now().timestamp_millis());
             if !is_due.is_empty() {
                 // Every forwarder wakes at this moment. The jitter lets later ones see that the first has moved the
                 // tasks.
                 let delay = self.jitter();
                 if has_let_others_go || delay.is_zero() {
-                    reads.forget(is_due.iter().flat_map(|&i| &heads[i]));
-                    return Ok(is_due.into_iter().map(|i| queues[i].clone()).collect());
+                    let heads: Vec<[Question; 3]> = is_due.iter().map(|&place| heads_of(&queues[place])).collect();
+                    reads.forget(heads.iter().flatten());
+                    look.forget(&is_due);
+                    self.looks.due.keep(look);
+                    return Ok(is_due.into_iter().map(|place| queues[place].clone()).collect());
                 }
                 has_let_others_go = true;
                 sleep(delay).await;
                 continue;
             }
             has_let_others_go = false;
-            let next = dues.into_iter().flatten().min().and_then(DateTime::from_timestamp_millis);
-            let is_tracked = tokio::select! {
+            let next = look.next().and_then(DateTime::from_timestamp_millis);
+            // A change that was announced after the refresh and before the questions does not end the wait.
+            look.refresh(&reads);
+            let is_ahead = reads.is_tracked() && !look.stale().is_empty();
+            let received = async { if is_ahead { Ok(true) } else { reads.changed(left(end)).await } };
+            let has_changed = tokio::select! {
                 biased;
                 () = self.sleep_until(next) => continue,
-                received = reads.changed(left(end)) => {
-                    if received? { reads.is_tracked() } else { return Ok(Vec::new()) }
-                }
+                received = received => received?,
             };
-            if is_tracked {
+            if !has_changed {
+                self.looks.due.keep(look);
+                return Ok(Vec::new());
+            }
+            if reads.is_tracked() {
                 tokio::select! {
                     () = sleep(gather(since.map(|since| since.elapsed())).min(left(end))) => {}
                     () = self.sleep_until(next) => {}
@@ -310,10 +367,10 @@ async fn ask_about(watched: &[WatchedQueue<'_>], reads: &mut TrackedReads<'_>) -
     reads.ask(questions).await?.failure.map_or(Ok(()), Err)
 }
 
-/// Returns the names of queues from which the caller takes now. Their lengths are forgotten, because they change.
-fn take_from(watched: &[&WatchedQueue<'_>], reads: &TrackedReads<'_>) -> Vec<QueueName> {
-    reads.forget(watched.iter().map(|queue_reads| &queue_reads.pending));
-    watched.iter().map(|queue_reads| queue_reads.queue.clone()).collect()
+/// Returns those of the stale places of `look` that have this readiness.
+fn places_of(look: &Look<QueueName>, readiness: &[Readiness], wanted: Readiness) -> Vec<usize> {
+    let places = look.stale().iter().zip(readiness);
+    places.filter(|(_, readiness)| **readiness == wanted).map(|(&place, _)| place).collect()
 }
 
 /// Returns the heads of `x:due`, `scheduled` and `retry` of a queue.

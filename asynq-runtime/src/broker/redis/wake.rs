@@ -146,6 +146,11 @@ impl TrackedReads<'_> {
         !matches!(self.source, Source::Poll)
     }
 
+    /// Returns the answers that these reads know, with their changes.
+    pub(super) fn seen(&self) -> &SharedSeen {
+        &self.seen
+    }
+
     /// Returns whether the connection is the caller's own.
     pub(super) fn is_own(&self) -> bool {
         matches!(self.source, Source::Own(_))
@@ -220,6 +225,9 @@ impl TrackedReads<'_> {
     ///
     /// Redis cannot be asked.
     pub(super) async fn look(&mut self, questions: &[Question]) -> Result<Vec<Option<Option<i64>>>, BrokerError> {
+        if questions.is_empty() {
+            return Ok(Vec::new());
+        }
         let first = self.ask(questions).await?;
         if first.count == 0 {
             self.catch_up().await?;
