@@ -39,8 +39,8 @@ pub trait Presence {
     /// The broker failed.
     async fn servers(&self) -> Result<Vec<ServerState>, BrokerError>;
 
-    /// Returns how many servers lived at the last beat, the members of this broker included: each server does its share of work
-    /// that all of them do by themselves. Default: 1, for a broker that does not count them.
+    /// Returns how many servers lived at the last beat of a member of this broker, Go's servers included; at least 1. A server that does
+    /// what every other server does as well spares the broker by this number. Default: 1, for a broker that does not count servers.
     fn servers_alive(&self) -> usize {
         1
     }

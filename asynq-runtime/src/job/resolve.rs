@@ -1,4 +1,4 @@
-//! Reads a payload of another version of the program, with the shapes that the broker keeps.
+//! Reads a payload of another version of the program, as arguments or for people, with the shapes that the broker keeps.
 
 use serde::de::DeserializeOwned;
 

@@ -6,6 +6,7 @@
 
 use std::{mem, sync::Arc, time::Duration};
 
+use fastrand::Rng;
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
@@ -29,9 +30,10 @@ use crate::{
 const SOONEST: Duration = Duration::from_secs(1);
 const LATEST: Duration = Duration::from_secs(5);
 /// A walk over the groups is followed by a pause of so many times the duration of its calls for each server that lives, so that very
-/// many groups take a tenth of the broker's time, however many servers walk.
+/// many groups take about a tenth of the broker's time, however many servers walk.
 const WALKS: u32 = 9;
-/// The longest such pause per server: a broker that is slow for another reason must not delay groups for longer.
+/// The longest such pause, if the grace period is shorter: the walks of very many servers, or a broker that is slow for another
+/// reason, must not delay groups for longer.
 const LONGEST_WALK_PAUSE: Duration = Duration::from_secs(15);
 /// How many sets of one group are taken before those of another group, as long as they are full.
 const SETS: usize = 10;
@@ -62,6 +64,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut aggregator =
         Aggregator { sets: JoinSet::new(), backed_off: BackedOff::default(), context: Arc::clone(&context) };
     let mut retry_backoff = RetryBackoff::new("aggregator", LATEST);
+    let mut random = Rng::new();
     let between = (context.aggregations.rules.grace / 10).clamp(SOONEST, LATEST);
     while !context.closing.is_cancelled() {
         let pause = match aggregator.pass(Instant::now() + between).await {
@@ -69,7 +72,9 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
                 retry_backoff.on_success();
                 context.signals.aggregated.notify();
                 let servers = context.broker.servers_alive();
-                if has_more { Duration::ZERO } else { between.max(pause_after_walk(walked, servers)) }
+                let after_walk = pause_after_walk(walked, servers, context.aggregations.rules.grace);
+                // The random part spreads the walks of servers that started together.
+                if has_more { Duration::ZERO } else { between.max(after_walk.mul_f64(0.5 + random.f64())) }
             }
             Err(error) if context.has_closed(&error) => break,
             Err(error) => retry_backoff.on_error(&error),
@@ -80,10 +85,10 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     context.aggregated_last.cancel();
 }
 
-/// Returns the pause after a walk that took so long, on one of so many servers.
-fn pause_after_walk(walked: Duration, servers: usize) -> Duration {
+/// Returns the mean pause after a walk that took so long, on one of so many servers whose groups have this grace period.
+fn pause_after_walk(walked: Duration, servers: usize, grace: Duration) -> Duration {
     let servers = u32::try_from(servers).unwrap_or(u32::MAX);
-    walked.saturating_mul(WALKS).min(LONGEST_WALK_PAUSE).saturating_mul(servers)
+    walked.saturating_mul(WALKS).saturating_mul(servers).min(grace.max(LONGEST_WALK_PAUSE))
 }
 
 /// One pass over all groups.
@@ -274,17 +279,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_walks_of_all_servers_take_a_tenth_of_the_time_together() {
-        let ms = Duration::from_millis;
-        for (walked, servers, pause) in [
-            (ms(0), 12, ms(0)),
-            (ms(2), 1, ms(18)),
-            (ms(900), 1, ms(8_100)),
-            (ms(900), 12, ms(97_200)),
-            (ms(5_000), 1, ms(15_000)),
-            (ms(5_000), 4, ms(60_000)),
+    fn the_walks_of_all_servers_take_a_tenth_of_the_time_together_and_delay_no_group_for_long() {
+        let (ms, minute) = (Duration::from_millis, Duration::from_secs(60));
+        for (walked, servers, grace, pause) in [
+            (ms(0), 12, minute, ms(0)),
+            (ms(2), 1, minute, ms(18)),
+            (ms(900), 1, minute, ms(8_100)),
+            (ms(300), 12, minute, ms(32_400)),
+            (ms(900), 12, minute, minute),
+            (ms(900), 12, ms(1_000), LONGEST_WALK_PAUSE),
+            (ms(5_000), usize::MAX, 5 * minute, 5 * minute),
         ] {
-            assert_eq!(pause_after_walk(walked, servers), pause, "{walked:?}, {servers} servers");
+            assert_eq!(pause_after_walk(walked, servers, grace), pause, "{walked:?}, {servers} servers, {grace:?}");
         }
     }
 }

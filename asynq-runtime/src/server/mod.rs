@@ -11,7 +11,7 @@
 //!   aggregator ── the tasks of a ripe group → one task
 //! ```
 //!
-//! Start order: beat, lease, outbox, subscriber, recoverer, forwarder, fetcher, janitor, aggregator, services. Stop order:
+//! Start order: beat, lease, settler, subscriber, recoverer, forwarder, fetcher, janitor, aggregator, services. Stop order:
 //! services are asked to stop; fetcher, forwarder, recoverer and janitor end; jobs drain; the outbox empties; the aggregator
 //! releases its sets; the server leaves; and the rest ends with the thread. The fetcher runs where its broker answers faster
 //! ([`Consume::dequeues_beside_jobs`](crate::broker::Consume::dequeues_beside_jobs)). [`Running`] owns all components:
@@ -42,7 +42,7 @@ mod health;
 mod heartbeat;
 mod heartbeat_runtime;
 mod hooks;
-mod introduction;
+mod identity;
 mod janitor;
 mod layer_stack;
 mod lease;
@@ -205,8 +205,8 @@ impl Server {
         let (started, registry) = (broker.now(), executor.registry().clone());
         let (joined, introduced) = (Arc::clone(&broker), config.clone());
         let join = async move {
-            let name = introduction::new_name();
-            let info = introduction::introduction(&name, &introduced, started);
+            let name = identity::new_name();
+            let info = identity::introduction(&name, &introduced, started);
             joined.join(&name, &info).await
         };
         let join = async { timeout(ANSWER, join).await.unwrap_or_else(|_| Err(server_context::no_answer())) };
@@ -239,7 +239,7 @@ impl Server {
             (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
         heartbeat_runtime.tend("heartbeat", &context, &context.leaving, heartbeat::run);
         heartbeat_runtime.tend("lease", &context, &never, lease::run);
-        heartbeat_runtime.tend("outbox", &context, &never, settler::run);
+        heartbeat_runtime.tend("settler", &context, &never, settler::run);
         heartbeat_runtime.tend("queue patterns", &context, &closing, queue_patterns::run);
         heartbeat_runtime.tend("health check", &context, &closing, health::run);
         heartbeat_runtime.tend("subscriber", &context, &never, subscriber::run);

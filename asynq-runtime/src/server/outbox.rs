@@ -32,7 +32,7 @@ pub(crate) struct Outbox {
     emptied: Notify,
 }
 
-/// The answers to one batch of outcomes.
+/// The effect of the answers to one batch of outcomes.
 #[derive(Debug)]
 pub(crate) struct Answered {
     /// How many outcomes the outbox had held.
@@ -142,8 +142,7 @@ impl Outbox {
         }
     }
 
-    /// Removes the outcomes of the last batch that were answered, and tells how many there were before. If the whole call
-    /// failed, all of them stay in front.
+    /// Removes the outcomes of the last batch that were answered. If the whole call failed, all of them stay in front.
     pub(crate) fn answered(&self, answers: Vec<Result<Settled, BrokerError>>) -> Answered {
         let mut items = self.lock();
         let before = items.len();

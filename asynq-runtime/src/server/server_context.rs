@@ -19,7 +19,7 @@ use super::{
     attempt::Attempt,
     config::{ANSWER, Config, SAFETY_NET},
     executor::Executor,
-    introduction::introduction,
+    identity,
     layer_stack::LayerStack,
     outbox::Outbox,
     served_queues::ServedQueues,
@@ -126,7 +126,7 @@ impl ServerContext {
         ServerInfo {
             status: status.to_owned(),
             active_worker_count: active,
-            ..introduction(&self.member.name, &self.config, self.started)
+            ..identity::introduction(&self.member.name, &self.config, self.started)
         }
     }
 

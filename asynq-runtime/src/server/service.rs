@@ -79,7 +79,7 @@ impl ServiceContext {
 
     /// Returns a name for a service that asynq's tools list besides the server: `HOST:PID:UUID`, new at every call.
     pub fn new_name(&self) -> ServerName {
-        super::introduction::new_name()
+        super::identity::new_name()
     }
 
     /// Returns whether the server is stopping.

@@ -16,7 +16,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// Sends outcomes until it is dropped.
 pub(crate) async fn run(context: Arc<ServerContext>) {
-    let mut retry_backoff = RetryBackoff::new("outbox", LONGEST_PAUSE);
+    let mut retry_backoff = RetryBackoff::new("settler", LONGEST_PAUSE);
     loop {
         let batch = context.outbox.next().await;
         let answers = send(&context, &batch).await;
@@ -38,15 +38,15 @@ async fn send(context: &ServerContext, batch: &[Settlement]) -> Vec<Result<Settl
     answers
 }
 
-/// Passes the answers to the outbox, and the news to the components that wait for them. Returns the error of a call that failed
-/// as a whole.
+/// Passes the answers to the outbox, and notifies the components that wait for the ends of tasks or for room. Returns the error of a
+/// call that failed as a whole.
 fn note(
     context: &ServerContext,
     batch: &[Settlement],
     answers: Vec<Result<Settled, BrokerError>>,
 ) -> Option<BrokerError> {
     let answered = batch.iter().zip(&answers).filter(|(_, answer)| answer.is_ok());
-    // A run is forgotten before its outcome leaves the outbox: at every moment one of them knows the task.
+    // A run is forgotten before its outcome leaves the outbox: a leaving server waits for an empty outbox, and no run may be left then.
     context.runs.forget(answered.map(|(settlement, _)| &settlement.run));
     let answered = context.outbox.answered(answers);
     metrics::fenced(answered.lost);

@@ -51,16 +51,7 @@ impl Slot {
         let decided = |settlement| task.decide(settlement);
         self.context.executor.attempt(&task.attempt, &task.stop, permit, decided).await;
     }
-}
 
-impl Drop for Slot {
-    fn drop(&mut self) {
-        self.context.settle(&self.task, || self.unended());
-        self.context.runs.release(&self.task);
-    }
-}
-
-impl Slot {
     /// Returns the settlement of a task whose attempt neither ended nor was stopped.
     fn unended(&self) -> Settlement {
         let settlement = ServerContext::requeue_settlement(&self.task.attempt);
@@ -69,6 +60,13 @@ impl Slot {
         }
         self.context.runtime_has_ended();
         settlement
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.context.settle(&self.task, || self.unended());
+        self.context.runs.release(&self.task);
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
     RedisBroker,
     consume::read_message,
     keys::Keys,
-    last_look::Known,
+    last_look::Finding,
     reply,
     script::{CLAIM, Call, LIST_GROUPS, RELEASE_SETS, RIPE},
     seen::{Kind, Question, Topic},
@@ -83,12 +83,12 @@ impl Groups for RedisBroker {
         let questions: Vec<Question> = look.stale().iter().map(groups).collect();
         let answers = reads.look(&questions).await?;
         look.note(answers.into_iter().map(|members| match members {
-            Some(Some(0)) => Known::From(None),
-            Some(_) => Known::From(Some(0)),
-            None => Known::Not,
+            Some(Some(0)) => Finding::From(None),
+            Some(_) => Finding::From(Some(0)),
+            None => Finding::Unknown,
         }));
         let worth = look.due(0).into_iter().map(|place| queues[place].clone()).collect();
-        self.looks.groups.keep(look);
+        self.looks.groups.keep(look, &reads);
         Ok(worth)
     }
 

@@ -4,6 +4,7 @@
 //! processor, which an idle server would spend several times a second.
 
 use std::{
+    cell::OnceCell,
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -11,12 +12,12 @@ use std::{
 
 use super::{
     super::{ArchivePolicy, BrokerError},
-    seen::{self, SharedSeen},
+    seen::{self, SharedSeen, Topic},
     wake::TrackedReads,
 };
 use crate::task::QueueName;
 
-/// Up to so many queues are all looked at in each of these times: their answers are asked again that often (`seen.rs`).
+/// Up to this many queues are all looked at every 10 s, when some of their answers are asked again (`seen.rs`); more queues every 60 s.
 const FEW: usize = 64;
 const FEW_ARE_LOOKED_AT_EVERY: Duration = Duration::from_secs(10);
 const MANY_ARE_LOOKED_AT_EVERY: Duration = Duration::from_secs(60);
@@ -62,14 +63,16 @@ impl Subject for ArchivePolicy {
 #[derive(Debug)]
 pub(super) struct Look<T> {
     about: Vec<T>,
-    positions: HashMap<QueueName, usize>,
-    /// From when on there is something to do, in a unit of the component's; `None` if only a change can bring something.
+    /// The place of each queue, once an announced key has asked for one.
+    places: OnceCell<HashMap<QueueName, usize>>,
+    /// The moment from which there is something to do, `None` if only a change can bring something: in Unix milliseconds for due tasks, in
+    /// Unix seconds for leases and cleaning; for work and groups 0, which has always come.
     found: Vec<Option<i64>>,
     /// The subjects that have to be looked at, in ascending order.
     stale: Vec<usize>,
     seen: SharedSeen,
-    /// The number of the last announcement that `stale` takes into account.
-    known: u64,
+    /// The number of the last announcement that is taken into account in `stale`.
+    announced: u64,
     /// When all subjects were looked at.
     since: Instant,
 }
@@ -98,22 +101,23 @@ impl<T: Subject> LastLook<T> {
         Ok(look)
     }
 
-    /// Keeps a look for the next call.
-    pub(super) fn keep(&self, look: Look<T>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(look);
+    /// Keeps a look for the next call, unless `reads` had to ask elsewhere than where the changes are announced.
+    pub(super) fn keep(&self, look: Look<T>, reads: &TrackedReads<'_>) {
+        if reads.is_tracked() && Arc::ptr_eq(&look.seen, reads.seen()) {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(look);
+        }
     }
 }
 
 impl<T: Subject> Look<T> {
     fn new(seen: &SharedSeen, about: &[T]) -> Self {
-        let positions = about.iter().enumerate().map(|(place, subject)| (subject.queue().clone(), place)).collect();
         Self {
             about: about.to_vec(),
-            positions,
+            places: OnceCell::new(),
             found: vec![None; about.len()],
             stale: (0..about.len()).collect(),
             seen: Arc::clone(seen),
-            known: seen::lock(seen).changes(),
+            announced: seen::lock(seen).changes(),
             since: Instant::now(),
         }
     }
@@ -121,17 +125,20 @@ impl<T: Subject> Look<T> {
     /// Marks the subjects as stale whose keys were announced since the last look: all of them where announcements may have been
     /// missed, or when it is time to look at all again.
     pub(super) fn refresh(&mut self, reads: &TrackedReads<'_>) {
-        self.refresh_by(reads.seen(), reads.is_tracked(), Instant::now());
+        self.refresh_by(reads.seen(), reads.topic(), reads.is_tracked(), Instant::now());
     }
 
-    fn refresh_by(&mut self, shared: &SharedSeen, is_tracked: bool, now: Instant) {
+    fn refresh_by(&mut self, shared: &SharedSeen, topic: Topic, is_tracked: bool, now: Instant) {
         let every = if self.about.len() <= FEW { FEW_ARE_LOOKED_AT_EVERY } else { MANY_ARE_LOOKED_AT_EVERY };
         let is_usable =
             is_tracked && Arc::ptr_eq(&self.seen, shared) && now.saturating_duration_since(self.since) < every;
         let seen = seen::lock(shared);
-        match seen.changed_since(self.known).filter(|_| is_usable) {
+        match seen.changed_since(self.announced, topic).filter(|_| is_usable) {
             Some(keys) => {
-                self.stale.extend(keys.filter_map(|key| self.positions.get(queue_of(key)?)));
+                let about = &self.about;
+                let places =
+                    || about.iter().enumerate().map(|(place, subject)| (subject.queue().clone(), place)).collect();
+                self.stale.extend(keys.filter_map(|key| self.places.get_or_init(places).get(queue_of(key)?)));
                 self.stale.sort_unstable();
                 self.stale.dedup();
             }
@@ -140,7 +147,7 @@ impl<T: Subject> Look<T> {
                 (self.seen, self.since) = (Arc::clone(shared), now);
             }
         }
-        self.known = seen.changes();
+        self.announced = seen.changes();
     }
 
     /// Returns the subjects to look at.
@@ -153,12 +160,12 @@ impl<T: Subject> Look<T> {
     }
 
     /// Notes what a look at the stale subjects has found, in their order; a subject that is not known stays stale.
-    pub(super) fn note(&mut self, found: impl IntoIterator<Item = Known>) {
+    pub(super) fn note(&mut self, found: impl IntoIterator<Item = Finding>) {
         let stale = std::mem::take(&mut self.stale);
-        for (place, known) in stale.into_iter().zip(found) {
-            match known {
-                Known::From(moment) => self.found[place] = moment,
-                Known::Not => {
+        for (place, finding) in stale.into_iter().zip(found) {
+            match finding {
+                Finding::From(moment) => self.found[place] = moment,
+                Finding::Unknown => {
                     self.found[place] = Some(i64::MIN);
                     self.stale.push(place);
                 }
@@ -186,21 +193,24 @@ impl<T: Subject> Look<T> {
 
 /// The outcome of a look at one subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum Finding {
     /// From this moment on there is something to do; never, if nothing changes.
     From(Option<i64>),
     /// The keys could not be read: there may be something to do.
-    Not,
+    Unknown,
 }
 
 /// Returns the name of the queue to which a key belongs.
 fn queue_of(key: &str) -> Option<&str> {
-    Some(key.strip_prefix("asynq:{")?.split_once("}:")?.0)
+    Some(key.strip_prefix("asynq:{")?.rsplit_once("}:")?.0)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::seen::Change, *};
+    use super::{
+        super::seen::{Change, Kind, Question},
+        *,
+    };
 
     fn queues(n: usize) -> Vec<QueueName> {
         (0..n).map(|i| QueueName::from_wire(&format!("tenant:{i}"))).collect()
@@ -211,11 +221,14 @@ mod tests {
         let seen = SharedSeen::default();
         let mut look = Look::new(&seen, &queues(n));
         assert_eq!(look.stale().len(), n);
-        look.note(vec![Known::From(Some(100)); n]);
+        look.note(vec![Finding::From(Some(100)); n]);
         (look, seen)
     }
 
-    fn announce(seen: &SharedSeen, keys: &[&str]) {
+    /// Reads `keys` for `topic`, and has them announced.
+    fn announce(seen: &SharedSeen, topic: Topic, keys: &[&str]) {
+        let questions: Vec<Question> = keys.iter().map(|&key| Question::new(Kind::Length, key.to_owned())).collect();
+        seen::lock(seen).begin_read(topic, &questions.iter().collect::<Vec<_>>());
         seen::lock(seen).changed(&Change::Keys(keys.iter().map(|&key| key.to_owned()).collect()));
     }
 
@@ -223,14 +236,19 @@ mod tests {
     fn only_queues_whose_keys_were_announced_are_looked_at_again() {
         let (mut look, seen) = looked(10_000);
         let now = Instant::now();
-        look.refresh_by(&seen, true, now);
+        look.refresh_by(&seen, Topic::Work, true, now);
         assert!(look.stale().is_empty());
-        announce(&seen, &["asynq:{tenant:7}:pending", "asynq:{elsewhere}:pending", "asynq:queues", "theirs"]);
-        announce(&seen, &["asynq:{tenant:3}:paused", "asynq:{tenant:7}:pending"]);
-        look.refresh_by(&seen, true, now);
-        assert_eq!(look.stale(), [3, 7]);
-        look.note([Known::From(None), Known::Not]);
-        look.refresh_by(&seen, true, now);
+        announce(
+            &seen,
+            Topic::Work,
+            &["asynq:{tenant:7}:pending", "asynq:{elsewhere}:pending", "asynq:queues", "theirs"],
+        );
+        announce(&seen, Topic::Work, &["asynq:{tenant:3}:paused", "asynq:{tenant:7}:pending"]);
+        announce(&seen, Topic::Leases, &["asynq:{tenant:5}:lease"]);
+        look.refresh_by(&seen, Topic::Work, true, now);
+        assert_eq!(look.stale(), [3, 7], "a key that another component has read brings nothing");
+        look.note([Finding::From(None), Finding::Unknown]);
+        look.refresh_by(&seen, Topic::Work, true, now);
         assert_eq!(look.stale(), [7], "a queue that is not known stays stale");
         look.forget(&[9]);
         assert_eq!(look.stale(), [7, 9]);
@@ -241,18 +259,18 @@ mod tests {
         let now = Instant::now();
         let all = |look: &Look<QueueName>| look.is_all_stale();
         let (mut look, seen) = looked(100);
-        look.refresh_by(&SharedSeen::default(), true, now);
+        look.refresh_by(&SharedSeen::default(), Topic::Work, true, now);
         assert!(all(&look), "another connection");
         let (mut look, _) = looked(100);
-        look.refresh_by(&seen, false, now);
+        look.refresh_by(&seen, Topic::Work, false, now);
         assert!(all(&look), "Redis announces nothing");
         let (mut look, seen) = looked(100);
         seen::lock(&seen).changed(&Change::All);
-        look.refresh_by(&seen, true, now);
+        look.refresh_by(&seen, Topic::Work, true, now);
         assert!(all(&look), "the connection was lost");
         let (mut look, seen) = looked(100);
-        (0..2_000).for_each(|i| announce(&seen, &[&format!("key {i}")]));
-        look.refresh_by(&seen, true, now);
+        (0..2_000).for_each(|i| announce(&seen, Topic::Work, &[&format!("key {i}")]));
+        look.refresh_by(&seen, Topic::Work, true, now);
         assert!(all(&look), "more changes than are remembered");
     }
 
@@ -260,7 +278,7 @@ mod tests {
     fn few_queues_are_all_looked_at_every_ten_seconds_and_many_every_minute() {
         for (n, seconds, is_due) in [(1, 9, false), (64, 11, true), (65, 11, false), (65, 59, false), (65, 61, true)] {
             let (mut look, seen) = looked(n);
-            look.refresh_by(&seen, true, look.since + Duration::from_secs(seconds));
+            look.refresh_by(&seen, Topic::Work, true, look.since + Duration::from_secs(seconds));
             assert_eq!(look.is_all_stale(), is_due, "{n} queues after {seconds} s");
         }
     }
@@ -269,10 +287,10 @@ mod tests {
     fn the_moments_that_were_found_say_what_is_due() {
         let seen = SharedSeen::default();
         let mut look = Look::new(&seen, &queues(4));
-        look.note([Known::From(Some(5)), Known::From(None), Known::Not, Known::From(Some(9))]);
+        look.note([Finding::From(Some(5)), Finding::From(None), Finding::Unknown, Finding::From(Some(9))]);
         assert_eq!((look.due(4), look.due(5), look.due(9)), (vec![2], vec![0, 2], vec![0, 2, 3]));
         assert_eq!(look.next(), Some(i64::MIN));
-        look.note([Known::From(Some(7))]);
+        look.note([Finding::From(Some(7))]);
         assert_eq!((look.next(), look.stale().len()), (Some(5), 0));
     }
 }

@@ -13,7 +13,7 @@ use super::{
     super::{ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept},
     RedisBroker,
     keys::Keys,
-    last_look::Known,
+    last_look::Finding,
     reply,
     script::{Call, DELETE_EXPIRED, EXTEND, EXTEND_LOCKS, FORWARD, RECOVER, SWEEP, TRIM_ARCHIVE},
     seen::{Kind, Question, Topic},
@@ -127,7 +127,7 @@ impl Maintain for RedisBroker {
         look.note(stale.into_iter().zip(answers.chunks(4)).map(|(policy, answers)| worth_from(policy, answers)));
         let worth = look.due(self.clock.now().timestamp());
         let worth = worth.into_iter().map(|place| policies[place].queue.clone()).collect();
-        self.looks.cleaning.keep(look);
+        self.looks.cleaning.keep(look, &reads);
         Ok(worth)
     }
 
@@ -229,12 +229,12 @@ impl RedisBroker {
         let heads: Vec<Question> = look.stale().iter().map(head).collect();
         let answers = reads.look(&heads).await?;
         // A key of a foreign type counts as lapsed: recovery reports the error.
-        look.note(answers.into_iter().map(|head| head.map_or(Known::Not, Known::From)));
+        look.note(answers.into_iter().map(|head| head.map_or(Finding::Unknown, Finding::From)));
         let now = self.clock.now();
         let lapsed = look.due(now.timestamp()).into_iter().map(|place| queues[place].clone()).collect();
         // A task that is taken from now on has a whole lease.
         let quiet = look.next().map_or(self.lease, |lapse| until(lapse, now).min(self.lease));
-        self.looks.leases.keep(look);
+        self.looks.leases.keep(look, &reads);
         Ok((lapsed, quiet))
     }
 
@@ -328,13 +328,13 @@ impl RedisBroker {
 
 /// Returns the Unix second from which a queue is worth cleaning, by the answers about it: the heads of `completed`, `archived` and
 /// `aggregation_sets`, and the size of the archive.
-fn worth_from(policy: &ArchivePolicy, answers: &[Option<Option<i64>>]) -> Known {
-    let &[Some(completed), Some(archived), Some(sets), Some(size)] = answers else { return Known::Not };
+fn worth_from(policy: &ArchivePolicy, answers: &[Option<Option<i64>>]) -> Finding {
+    let &[Some(completed), Some(archived), Some(sets), Some(size)] = answers else { return Finding::Unknown };
     if size.is_some_and(|size| usize::try_from(size).is_ok_and(|size| size > policy.max_size)) {
-        return Known::From(Some(i64::MIN));
+        return Finding::From(Some(i64::MIN));
     }
     let too_old = archived.map(|since| since.saturating_add_unsigned(whole_seconds(policy.max_age)));
-    Known::From([completed, sets, too_old].into_iter().flatten().min())
+    Finding::From([completed, sets, too_old].into_iter().flatten().min())
 }
 
 /// Asks for the first member of a zset with its score.

@@ -119,14 +119,23 @@ pub(super) struct Seen {
     reads: u64,
     /// Counts the announcements.
     changes: u64,
-    /// The keys of the last announcements, each with the number of its announcement, the oldest first.
-    log: VecDeque<(u64, String)>,
+    /// The keys of the last announcements that were read for a topic, the oldest first.
+    log: VecDeque<Announced>,
     /// The last announcement whose keys are not in the log any more.
     forgotten: u64,
     /// Counts, for each topic, the announcements about its keys.
     changes_of: HashMap<Topic, u64>,
     /// Per topic: the time at which it last got a share of questions to ask again, and the rest of that share.
     nets: HashMap<Topic, (Instant, usize)>,
+}
+
+/// A key that was read and announced.
+#[derive(Debug)]
+struct Announced {
+    /// The number of the announcement.
+    number: u64,
+    key: String,
+    topics: Vec<Topic>,
 }
 
 /// A key whose next change Redis announces.
@@ -249,12 +258,14 @@ impl Seen {
         self.changes += 1;
         match change {
             Change::Keys(keys) => {
-                self.log.extend(keys.iter().map(|key| (self.changes, key.clone())));
-                let over = self.log.len().saturating_sub(LOG);
-                self.forgotten = self.log.drain(..over).next_back().map_or(self.forgotten, |(number, _)| number);
-                for topic in keys.iter().filter_map(|key| self.keys.remove(key)).flat_map(|key| key.topics) {
-                    *self.changes_of.entry(topic).or_default() += 1;
+                for (key, Key { topics, .. }) in keys.iter().filter_map(|key| self.keys.remove_entry(key)) {
+                    for &topic in &topics {
+                        *self.changes_of.entry(topic).or_default() += 1;
+                    }
+                    self.log.push_back(Announced { number: self.changes, key, topics });
                 }
+                let over = self.log.len().saturating_sub(LOG);
+                self.forgotten = self.log.drain(..over).next_back().map_or(self.forgotten, |last| last.number);
             }
             Change::All => {
                 self.keys.clear();
@@ -270,11 +281,13 @@ impl Seen {
         self.changes
     }
 
-    /// Returns the keys of all announcements after that of this number, some of them more than once; `None` where not all of them
-    /// are known any more.
-    pub(super) fn changed_since(&self, number: u64) -> Option<impl Iterator<Item = &str>> {
-        let from = self.log.partition_point(|(announced, _)| *announced <= number);
-        (number >= self.forgotten).then(|| self.log.range(from..).map(|(_, key)| key.as_str()))
+    /// Returns the keys that were read for `topic` and announced after the announcement of this number, some of them more than once;
+    /// `None` where not all of them are known any more.
+    pub(super) fn changed_since(&self, number: u64, topic: Topic) -> Option<impl Iterator<Item = &str>> {
+        let from = self.log.partition_point(|announced| announced.number <= number);
+        let of_topic = move |announced: &&Announced| announced.topics.contains(&topic);
+        (number >= self.forgotten)
+            .then(|| self.log.range(from..).filter(of_topic).map(|announced| announced.key.as_str()))
     }
 
     /// Returns a number that grows with each announcement about a key that was read for this topic.

@@ -13,7 +13,7 @@ use super::{
     super::{BrokerError, Presence as _, Quarantined, timeouts::FAR},
     RedisBroker,
     keys::{self, Keys},
-    last_look::{Known, Look},
+    last_look::{Finding, Look},
     quarantine::TRUSTED_FOR,
     reply,
     seen::{Kind, Question, Topic},
@@ -56,12 +56,12 @@ enum Readiness {
 }
 
 impl Readiness {
-    /// Returns what a look notes; the moment 0 has always come.
-    fn known(self) -> Known {
+    /// Returns the finding about a queue in this state.
+    fn finding(self) -> Finding {
         match self {
-            Self::Something => Known::From(Some(0)),
-            Self::Nothing => Known::From(None),
-            Self::Unknown | Self::Spared => Known::Not,
+            Self::Something => Finding::From(Some(0)),
+            Self::Nothing => Finding::From(None),
+            Self::Unknown | Self::Spared => Finding::Unknown,
         }
     }
 }
@@ -122,15 +122,15 @@ impl RedisBroker {
             let readiness = self.readiness(&watched, &reads, quarantined);
             let open = places_of(&look, &readiness, Readiness::Something);
             let spared = places_of(&look, &readiness, Readiness::Spared);
-            look.note(readiness.into_iter().map(Readiness::known));
+            look.note(readiness.into_iter().map(Readiness::finding));
             if !open.is_empty() {
                 return Ok(self.take_from(queues, &open, look, &reads));
             }
-            // A change that was announced after the refresh and before the questions does not end the wait.
+            // `changed` would not report what was announced between the refresh above and the questions, so the wait is skipped then.
             look.refresh(&reads);
-            let is_ahead = reads.is_tracked() && look.stale().len() > spared.len();
+            let is_announced = reads.is_tracked() && look.stale().len() > spared.len();
             let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
-            if !is_ahead && !reads.changed(wait).await? {
+            if !is_announced && !reads.changed(wait).await? {
                 return Ok(self.take_from(queues, &spared, look, &reads));
             }
             look.refresh(&reads);
@@ -166,7 +166,7 @@ impl RedisBroker {
         let taken = WatchedQueue::of(queues, places);
         reads.forget(taken.iter().map(|queue_reads| &queue_reads.pending));
         look.forget(places);
-        self.looks.work.keep(look);
+        self.looks.work.keep(look, reads);
         taken.into_iter().map(|queue_reads| queue_reads.queue.clone()).collect()
     }
 
@@ -202,12 +202,12 @@ impl RedisBroker {
         let watched = WatchedQueue::of(queues, look.stale());
         let readiness = self.readiness(&watched, &reads, quarantined);
         let spared: Vec<usize> = places_of(&look, &readiness, Readiness::Spared);
-        look.note(readiness.into_iter().map(Readiness::known));
+        look.note(readiness.into_iter().map(Readiness::finding));
         // A queue whose keys cannot be read counts as ready: the dequeue reports the error. The lengths stay known: the caller
         // takes from some of these queues, which Redis announces.
         let ready = look.due(0).into_iter().filter(|place| spared.binary_search(place).is_err());
         let ready = ready.map(|place| queues[place].clone()).collect();
-        self.looks.work.keep(look);
+        self.looks.work.keep(look, &reads);
         Ok(Some(ready))
     }
 
@@ -248,7 +248,7 @@ impl RedisBroker {
             }
             let since = last_look.replace(Instant::now());
             let dues = dues(&heads, report.answers, |question| reads.answer(question));
-            look.note(dues.into_iter().map(Known::From));
+            look.note(dues.into_iter().map(Finding::From));
             let is_due = look.due(self.clock.now().timestamp_millis());
             if !is_due.is_empty() {
                 // Every forwarder wakes at this moment. The jitter lets later ones see that the first has moved the
@@ -258,7 +258,7 @@ impl RedisBroker {
                     let heads: Vec<[Question; 3]> = is_due.iter().map(|&place| heads_of(&queues[place])).collect();
                     reads.forget(heads.iter().flatten());
                     look.forget(&is_due);
-                    self.looks.due.keep(look);
+                    self.looks.due.keep(look, &reads);
                     return Ok(is_due.into_iter().map(|place| queues[place].clone()).collect());
                 }
                 has_let_others_go = true;
@@ -267,17 +267,17 @@ impl RedisBroker {
             }
             has_let_others_go = false;
             let next = look.next().and_then(DateTime::from_timestamp_millis);
-            // A change that was announced after the refresh and before the questions does not end the wait.
+            // `changed` would not report what was announced between the refresh above and the questions, so the wait is skipped then.
             look.refresh(&reads);
-            let is_ahead = reads.is_tracked() && !look.stale().is_empty();
-            let received = async { if is_ahead { Ok(true) } else { reads.changed(left(end)).await } };
+            let is_announced = reads.is_tracked() && !look.stale().is_empty();
+            let received = async { if is_announced { Ok(true) } else { reads.changed(left(end)).await } };
             let has_changed = tokio::select! {
                 biased;
                 () = self.sleep_until(next) => continue,
                 received = received => received?,
             };
             if !has_changed {
-                self.looks.due.keep(look);
+                self.looks.due.keep(look, &reads);
                 return Ok(Vec::new());
             }
             if reads.is_tracked() {

@@ -146,6 +146,11 @@ impl TrackedReads<'_> {
         !matches!(self.source, Source::Poll)
     }
 
+    /// Returns the purpose of these reads.
+    pub(super) fn topic(&self) -> Topic {
+        self.topic
+    }
+
     /// Returns the answers that these reads know, with their changes.
     pub(super) fn seen(&self) -> &SharedSeen {
         &self.seen

@@ -1,5 +1,5 @@
-//! Every statement, by the contract that it serves in one file each below `sql/`; this module gives them their Rust names and the
-//! table prefix of a shared file.
+//! Gives each statement below `sql/` its Rust name, and the table prefix of a shared file. A file holds the statements of one
+//! contract or of one table.
 //!
 //! In a file, a line `-- name: take` begins a statement, which is `sql::consume::TAKE` in Rust if the file is `sql/consume.sql`.
 //!
@@ -52,7 +52,7 @@ pub(super) fn prefix(sql: &str) -> String {
 ///
 /// # Panics
 ///
-/// If the file has no such statement, which the compiler reports.
+/// If the file has no such statement, or if the statement does not end with the only semicolon of its text. The compiler reports it.
 const fn statement(file: &'static str, name: &str) -> &'static str {
     let mut rest = file;
     while !rest.is_empty() {
@@ -62,37 +62,58 @@ const fn statement(file: &'static str, name: &str) -> &'static str {
             continue;
         }
         let mut text = rest;
-        while starts_with(text.as_bytes(), b"--") {
+        while starts_with(text, "--") {
             text = first_line(text).1;
         }
         let mut end = 0;
         while text.as_bytes()[end] != b';' {
             end += 1;
+            assert!(end < text.len(), "a statement ends with a semicolon");
         }
-        return text.split_at(end).0;
+        let (statement, after) = text.split_at(end);
+        let is_alone = is_blank(first_line(after.split_at(1).1).0) && !contains_name_line(statement);
+        assert!(is_alone, "a statement has one semicolon, at its end");
+        return statement;
     }
     panic!("no line `-- name: …` of the file begins this statement")
 }
 
-/// Returns the first line of `text` and what follows its end.
+/// Returns the first line of `text`, without its end, and the rest.
 const fn first_line(text: &'static str) -> (&'static str, &'static str) {
     let mut end = 0;
     while end < text.len() && text.as_bytes()[end] != b'\n' {
         end += 1;
     }
     let (line, rest) = text.split_at(end);
-    (line, if rest.is_empty() { rest } else { rest.split_at(1).1 })
+    (line.trim_ascii_end(), if rest.is_empty() { rest } else { rest.split_at(1).1 })
 }
+
+/// The beginning of the line that begins a statement.
+const NAME: &str = "-- name: ";
 
 /// Returns whether `line` begins the statement called `name`.
 const fn is_name_line(line: &str, name: &str) -> bool {
-    const MARK: &str = "-- name: ";
-    starts_with(line.as_bytes(), MARK.as_bytes()) && line.split_at(MARK.len()).1.eq_ignore_ascii_case(name)
+    starts_with(line, NAME) && line.split_at(NAME.len()).1.eq_ignore_ascii_case(name)
 }
 
-/// Returns whether `bytes` begin with `start`.
-const fn starts_with(bytes: &[u8], start: &[u8]) -> bool {
-    matches!(bytes.split_at_checked(start.len()), Some((head, _)) if head.eq_ignore_ascii_case(start))
+/// Returns whether a line of `text` begins a statement.
+const fn contains_name_line(mut text: &'static str) -> bool {
+    while !text.is_empty() {
+        if starts_with(text, NAME) {
+            return true;
+        }
+        text = first_line(text).1;
+    }
+    false
+}
+
+const fn starts_with(text: &str, start: &str) -> bool {
+    // Of `[u8]`, only this comparison is `const`.
+    matches!(text.as_bytes().split_at_checked(start.len()), Some((head, _)) if head.eq_ignore_ascii_case(start.as_bytes()))
+}
+
+const fn is_blank(text: &str) -> bool {
+    text.trim_ascii_end().is_empty()
 }
 
 macro_rules! statements {
@@ -154,6 +175,22 @@ mod tests {
             prefix("DELETE FROM [failure] WHERE seq = old.seq"),
             "DELETE FROM [asynq_failure] WHERE seq = old.seq"
         );
+    }
+
+    #[test]
+    fn every_statement_of_the_files_has_one_name_here() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/broker/sqlite/sql");
+        let mut written = Vec::new();
+        for file in std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).filter(|path| path.is_file()) {
+            let (contract, text) =
+                (file.file_stem().unwrap().to_str().unwrap(), std::fs::read_to_string(&file).unwrap());
+            let names = text.lines().filter_map(|line| line.strip_prefix(NAME));
+            written.extend(names.map(|name| format!("{contract}::{}", name.to_uppercase())));
+        }
+        let mut here: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
+        written.sort_unstable();
+        here.sort_unstable();
+        assert_eq!(here, written);
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use std::time::{Duration, Instant};
 
 use asynq_runtime::{
-    broker::{Consume, Inspect, Page, Placed, Produce, Quarantined, When, redis::RedisBroker},
+    broker::{
+        ArchivePolicy, Consume, Groups, Inspect, Maintain, Page, Placed, Produce, Quarantined, When, redis::RedisBroker,
+    },
     task::TaskState,
 };
 use asynq_test_support::{eventually, soon};
@@ -111,4 +113,14 @@ async fn where_tracking_is_refused_the_queue_is_polled() {
     let (placed, ()) = tokio::join!(broker.enqueue(vec![delayed]), forward_when_due(&broker));
     placed[0].as_ref().unwrap();
     assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["delayed"]);
+    // Housekeeping asks anew each time, too.
+    let policies = [ArchivePolicy { queue: queue(), max_age: HOUR, max_size: 10 }];
+    let () = redis.zadd("asynq:{default}:lease", "delayed", 1).await.unwrap();
+    for _ in 0..2 {
+        broker.until_lapse(&queues).await.unwrap();
+        broker.worth_cleaning(&policies).await.unwrap();
+        broker.worth_aggregating(&queues).await.unwrap();
+    }
+    let recovered = broker.recover(&queues).await.unwrap();
+    assert_eq!(recovered.tasks.iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["delayed"]);
 }

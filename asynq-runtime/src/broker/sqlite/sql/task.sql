@@ -1,5 +1,5 @@
 -- Rows of tasks.
 
 -- name: delete
--- Deletes a task; its body is body/delete. ?1 seq.
+-- Deletes a task; `delete` of body.sql deletes its body. ?1 seq.
 DELETE FROM main.task WHERE seq = ?1;

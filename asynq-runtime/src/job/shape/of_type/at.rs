@@ -1,7 +1,7 @@
 //! The deserializer that records: every request is written down and answered with a sample.
 
 mod access;
-mod two_entries;
+mod probe_entries;
 
 use std::any::type_name;
 
@@ -9,7 +9,7 @@ use serde::de::{self, Visitor};
 
 use self::{
     access::{Entry, Fields, OneVariant},
-    two_entries::TwoEntries,
+    probe_entries::ProbeEntries,
 };
 use super::{
     arena::{Arena, Choice, Form, Named, Shape, Slot},
@@ -27,8 +27,8 @@ const LONGEST_TUPLE: usize = 16;
 
 /// The deserializer of one slot.
 pub(super) struct At<'r> {
-    pub(super) recorder: &'r mut Recorder,
-    pub(super) slot: Slot,
+    recorder: &'r mut Recorder,
+    slot: Slot,
 }
 
 impl<'r> At<'r> {
@@ -223,7 +223,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
             Form::Struct(fields) => {
                 let slots = fields.iter().map(|&(_, slot)| slot).collect();
                 if let Some(probe) = recorder.probe_of((named, None)) {
-                    return visitor.visit_map(TwoEntries::new(recorder, probe));
+                    return visitor.visit_map(ProbeEntries::new(recorder, probe));
                 }
                 Fields::visit(recorder, slots, (name, None), visitor)
             }

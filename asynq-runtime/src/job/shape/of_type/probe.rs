@@ -1,4 +1,4 @@
-//! The question of one pass: do two announced names stand for one field?
+//! Keeps the question that one pass asks a type: whether two announced names stand for one field.
 
 use std::cell::Cell;
 
@@ -22,6 +22,7 @@ pub(super) struct Probe {
 pub(super) enum Answer {
     /// The pass came to the struct and has not ended.
     Pending,
+    /// The names stand for two fields.
     TwoFields,
 }
 

@@ -11,7 +11,7 @@ use super::{
         recorder::{Recorder, Stop},
     },
     At,
-    two_entries::TwoEntries,
+    probe_entries::ProbeEntries,
 };
 
 /// The elements of a sequence, a tuple or a struct.
@@ -116,7 +116,7 @@ impl OneVariant<'_> {
         };
         let part = (self.name, u32::try_from(self.index).ok());
         if let Some(probe) = self.recorder.probe_of((self.named, Some(self.index))) {
-            return visitor.visit_map(TwoEntries::new(self.recorder, probe));
+            return visitor.visit_map(ProbeEntries::new(self.recorder, probe));
         }
         Fields::visit(self.recorder, slots, part, visitor)
     }

@@ -11,20 +11,20 @@ use super::{
 };
 
 /// The entries of a probe: the value of the second is never given.
-pub(super) struct TwoEntries<'r> {
+pub(super) struct ProbeEntries<'r> {
     recorder: &'r mut Recorder,
     probe: Probe,
     given: usize,
 }
 
-impl<'r> TwoEntries<'r> {
+impl<'r> ProbeEntries<'r> {
     pub(super) fn new(recorder: &'r mut Recorder, probe: Probe) -> Self {
         recorder.probe = Some((probe, Some(Answer::Pending)));
         Self { recorder, probe, given: 0 }
     }
 }
 
-impl<'de> de::MapAccess<'de> for TwoEntries<'_> {
+impl<'de> de::MapAccess<'de> for ProbeEntries<'_> {
     type Error = Stop;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Stop> {
