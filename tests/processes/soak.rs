@@ -26,7 +26,7 @@ use tokio::{
 };
 
 use self::{
-    fault::Fault,
+    fault::{Fault, within},
     ledger::{Harm, Incident, ProducerReport, judge},
 };
 use crate::processes::{
@@ -67,7 +67,7 @@ async fn produce(client: Client, first: u32, n: u32, may_fail_over: bool, mut ra
         loop {
             let trial = JobBuilder::new(Trial { fails, millis: random.u64(..60) }).task_id(&id).retention("1h");
             let stored = match kind {
-                20..40 => client.enqueue(trial.process_in(Duration::from_millis(random.u64(..20_000)))).await,
+                20..40 => client.enqueue(trial.process_in(within(20_000, &mut random))).await,
                 40..50 => client.enqueue(trial.unique("1m")).await,
                 _ if is_note => client.enqueue(JobBuilder::new(Note { n: number }).task_id(&id)).await,
                 _ => client.enqueue(trial).await,
@@ -164,7 +164,7 @@ impl Fleet {
             Fault::StopShort => {
                 let worker = &self.workers[nth];
                 worker.signal("STOP");
-                sleep(Duration::from_millis(random.u64(..3_000))).await;
+                sleep(within(3_000, random)).await;
                 worker.signal("CONT");
             }
             Fault::StopLong => {
@@ -181,12 +181,7 @@ impl Fleet {
             Fault::Restart | Fault::Outage => {
                 let redis = world.redis.as_mut().unwrap();
                 redis.kill();
-                sleep(if fault == Fault::Outage {
-                    LONG + Duration::from_secs(5)
-                } else {
-                    Duration::from_millis(random.u64(..3_000))
-                })
-                .await;
+                sleep(if fault == Fault::Outage { LONG + Duration::from_secs(5) } else { within(3_000, random) }).await;
                 redis.restart();
             }
             Fault::Cut => {
@@ -200,12 +195,12 @@ impl Fleet {
                 let mut limit =
                     |bytes: &str| redis::cmd("CONFIG").arg(&["SET", "maxmemory", bytes]).exec(&mut connection).unwrap();
                 limit("1");
-                sleep(Duration::from_millis(random.u64(..3_000))).await;
+                sleep(within(3_000, random)).await;
                 limit("0");
             }
             Fault::Freeze => {
                 let _stopped = world.redis.as_ref().unwrap().stop();
-                sleep(Duration::from_millis(random.u64(..8_000))).await;
+                sleep(within(8_000, random)).await;
             }
             Fault::FailOver => {
                 let mut servers = self.replicated.take().unwrap();
@@ -222,19 +217,19 @@ impl Fleet {
                 let other = rusqlite::Connection::open(world.url.strip_prefix("sqlite://").unwrap()).unwrap();
                 other.busy_timeout(REST).unwrap();
                 other.execute_batch("BEGIN IMMEDIATE").unwrap();
-                sleep(if fault == Fault::LockLong { LONG } else { Duration::from_millis(random.u64(..4_000)) }).await;
+                sleep(if fault == Fault::LockLong { LONG } else { within(4_000, random) }).await;
                 other.execute_batch("COMMIT").unwrap();
             }
             Fault::Step => {
                 let clock = self.clock.as_ref().unwrap();
                 clock.step_to(STEP);
-                sleep(Duration::from_millis(random.u64(..20_000))).await;
+                sleep(within(20_000, random)).await;
                 clock.step_to(0);
             }
             Fault::FullDisk => {
                 let filler = world.file().with_file_name("filler");
                 small_disk::fill(&filler);
-                sleep(Duration::from_millis(random.u64(..8_000))).await;
+                sleep(within(8_000, random)).await;
                 fs::remove_file(filler).unwrap();
             }
         }
@@ -287,7 +282,7 @@ async fn soak(mut world: World, replicated: Option<Replicated>, clock: Option<Wa
             })
             .collect();
         // A fault can come at any moment of the round, so its time is drawn and not awaited.
-        sleep(Duration::from_millis(random.u64(..1_000))).await;
+        sleep(within(1_000, &mut random)).await;
         let fault = if round == faults / 2 { weights[weights.len() - 1].1 } else { Fault::drawn(weights, &mut random) };
         fleet.inject(fault, &mut world, &mut random).await;
         *injected.entry(fault).or_default() += 1;

@@ -1,5 +1,7 @@
 //! Faults of workers and of the broker, drawn from a seed.
 
+use std::time::Duration;
+
 use fastrand::Rng;
 
 /// A fault that the soak can inject.
@@ -86,4 +88,9 @@ impl Fault {
         }
         Self::Kill
     }
+}
+
+/// Draws a duration of less than `millis` milliseconds.
+pub(super) fn within(millis: u64, random: &mut Rng) -> Duration {
+    Duration::from_millis(random.u64(..millis))
 }

@@ -78,15 +78,13 @@ impl Groups for RedisBroker {
 
     async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
         let mut reads = self.reads(Topic::Groups);
-        let mut look = self.looks.groups.take_now(&mut reads, queues).await?;
-        let groups = |&place: &usize| Question::new(Kind::Members, Keys::new(&queues[place]).groups());
-        let questions: Vec<Question> = look.stale().iter().map(groups).collect();
-        let answers = reads.look(&questions).await?;
-        look.note(answers.into_iter().map(|members| match members {
-            Some(Some(0)) => Finding::From(None),
-            Some(_) => Finding::From(Some(0)),
-            None => Finding::Unknown,
-        }));
+        let members = |queue: &QueueName| [Question::new(Kind::Members, Keys::new(queue).groups())];
+        let find = |_: &QueueName, answers: &[Option<Option<i64>>]| match answers {
+            [Some(Some(0))] => Finding::From(None),
+            [Some(_)] => Finding::From(Some(0)),
+            _ => Finding::Unknown,
+        };
+        let look = self.looks.groups.look(&mut reads, queues, members, find).await?;
         let worth = look.due(0).into_iter().map(|place| queues[place].clone()).collect();
         self.looks.groups.keep(look, &reads);
         Ok(worth)

@@ -12,7 +12,7 @@ use std::{
 
 use super::{
     super::{ArchivePolicy, BrokerError},
-    seen::{self, SharedSeen, Topic},
+    seen::{self, Question, SharedSeen, Topic},
     wake::TrackedReads,
 };
 use crate::task::QueueName;
@@ -78,26 +78,36 @@ pub(super) struct Look<T> {
 }
 
 impl<T: Subject> LastLook<T> {
-    /// Returns the last look at `about`, with those subjects marked as stale whose keys have changed since. Returns a look that has
-    /// seen nothing if there is none. The caller looks at the stale subjects, and [`keep`](Self::keep)s the look.
+    /// Returns the last look at `about`, or one that has seen nothing. The caller [`refresh`](Look::refresh)es it, looks at the stale
+    /// subjects, and [`keep`](Self::keep)s it.
     pub(super) fn take(&self, reads: &TrackedReads<'_>, about: &[T]) -> Look<T> {
         let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match last.filter(|look| look.about == about) {
-            Some(mut look) => {
-                look.refresh(reads);
-                look
-            }
-            None => Look::new(reads.seen(), about),
-        }
+        last.filter(|look| look.about == about).unwrap_or_else(|| Look::new(reads.seen(), about))
     }
 
-    /// [`take`](Self::take) that knows every change until now: it waits for the announcements of those made before.
-    pub(super) async fn take_now(&self, reads: &mut TrackedReads<'_>, about: &[T]) -> Result<Look<T>, BrokerError> {
+    /// Looks at those subjects of `about` whose keys have changed until now, by `questions` about each, whose answers `find` judges. The
+    /// caller [`keep`](Self::keep)s the look.
+    ///
+    /// # Errors
+    ///
+    /// Redis cannot be asked.
+    pub(super) async fn look<const N: usize>(
+        &self,
+        reads: &mut TrackedReads<'_>,
+        about: &[T],
+        questions: impl Fn(&T) -> [Question; N],
+        find: impl Fn(&T, &[Option<Option<i64>>]) -> Finding,
+    ) -> Result<Look<T>, BrokerError> {
         let mut look = self.take(reads, about);
+        look.refresh(reads);
         if !look.is_all_stale() {
             reads.catch_up().await?;
             look.refresh(reads);
         }
+        let stale: Vec<&T> = look.stale().iter().map(|&place| &about[place]).collect();
+        let asked: Vec<Question> = stale.iter().flat_map(|subject| questions(subject)).collect();
+        let answers = reads.look(&asked).await?;
+        look.note(stale.into_iter().zip(answers.chunks(N)).map(|(subject, answers)| find(subject, answers)));
         Ok(look)
     }
 
@@ -138,9 +148,9 @@ impl<T: Subject> Look<T> {
                 let about = &self.about;
                 let places =
                     || about.iter().enumerate().map(|(place, subject)| (subject.queue().clone(), place)).collect();
-                self.stale.extend(keys.filter_map(|key| self.places.get_or_init(places).get(queue_of(key)?)));
-                self.stale.sort_unstable();
-                self.stale.dedup();
+                let places = keys.filter_map(|key| self.places.get_or_init(places).get(queue_of(key)?).copied());
+                let changed: Vec<usize> = places.collect();
+                self.forget(&changed);
             }
             None => {
                 self.stale = (0..self.about.len()).collect();
@@ -155,7 +165,7 @@ impl<T: Subject> Look<T> {
         &self.stale
     }
 
-    pub(super) fn is_all_stale(&self) -> bool {
+    fn is_all_stale(&self) -> bool {
         self.stale.len() == self.about.len()
     }
 
@@ -173,7 +183,7 @@ impl<T: Subject> Look<T> {
         }
     }
 
-    /// Marks subjects as stale, because the caller is about to change them.
+    /// Marks subjects as stale, because their keys have changed or the caller is about to change them.
     pub(super) fn forget(&mut self, places: &[usize]) {
         self.stale.extend(places);
         self.stale.sort_unstable();
@@ -208,7 +218,7 @@ fn queue_of(key: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::{
-        super::seen::{Change, Kind, Question},
+        super::seen::{Change, Kind},
         *,
     };
 

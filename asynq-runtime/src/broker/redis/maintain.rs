@@ -115,16 +115,13 @@ impl Maintain for RedisBroker {
 
     async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
         let mut reads = self.reads(Topic::Cleaning);
-        let mut look = self.looks.cleaning.take_now(&mut reads, policies).await?;
-        let stale: Vec<&ArchivePolicy> = look.stale().iter().map(|&place| &policies[place]).collect();
-        let about = |policy: &&ArchivePolicy| {
+        let about = |policy: &ArchivePolicy| {
             let keys = Keys::new(&policy.queue);
-            let heads = [keys.completed(), keys.archived(), keys.sets()].map(|key| Question::new(Kind::Head, key));
-            heads.into_iter().chain([Question::new(Kind::Size, keys.archived())])
+            let [completed, archived, sets] =
+                [keys.completed(), keys.archived(), keys.sets()].map(|key| Question::new(Kind::Head, key));
+            [completed, archived, sets, Question::new(Kind::Size, keys.archived())]
         };
-        let questions: Vec<Question> = stale.iter().flat_map(about).collect();
-        let answers = reads.look(&questions).await?;
-        look.note(stale.into_iter().zip(answers.chunks(4)).map(|(policy, answers)| worth_from(policy, answers)));
+        let look = self.looks.cleaning.look(&mut reads, policies, about, worth_from).await?;
         let worth = look.due(self.clock.now().timestamp());
         let worth = worth.into_iter().map(|place| policies[place].queue.clone()).collect();
         self.looks.cleaning.keep(look, &reads);
@@ -224,12 +221,13 @@ impl RedisBroker {
     /// are any. Redis is asked only about queues whose first lease has changed.
     async fn lapses(&self, queues: &[QueueName]) -> Result<(Vec<QueueName>, Duration), BrokerError> {
         let mut reads = self.reads(Topic::Leases);
-        let mut look = self.looks.leases.take_now(&mut reads, queues).await?;
-        let head = |&place: &usize| Question::new(Kind::Head, Keys::new(&queues[place]).lease());
-        let heads: Vec<Question> = look.stale().iter().map(head).collect();
-        let answers = reads.look(&heads).await?;
+        let head = |queue: &QueueName| [Question::new(Kind::Head, Keys::new(queue).lease())];
         // A key of a foreign type counts as lapsed: recovery reports the error.
-        look.note(answers.into_iter().map(|head| head.map_or(Finding::Unknown, Finding::From)));
+        let find = |_: &QueueName, answers: &[Option<Option<i64>>]| match answers {
+            &[Some(lapse)] => Finding::From(lapse),
+            _ => Finding::Unknown,
+        };
+        let look = self.looks.leases.look(&mut reads, queues, head, find).await?;
         let now = self.clock.now();
         let lapsed = look.due(now.timestamp()).into_iter().map(|place| queues[place].clone()).collect();
         // A task that is taken from now on has a whole lease.

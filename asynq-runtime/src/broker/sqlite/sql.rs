@@ -71,7 +71,7 @@ const fn statement(file: &'static str, name: &str) -> &'static str {
             assert!(end < text.len(), "a statement ends with a semicolon");
         }
         let (statement, after) = text.split_at(end);
-        let is_alone = is_blank(first_line(after.split_at(1).1).0) && !contains_name_line(statement);
+        let is_alone = first_line(after.split_at(1).1).0.is_empty() && !contains_name_line(statement);
         assert!(is_alone, "a statement has one semicolon, at its end");
         return statement;
     }
@@ -112,10 +112,6 @@ const fn starts_with(text: &str, start: &str) -> bool {
     matches!(text.as_bytes().split_at_checked(start.len()), Some((head, _)) if head.eq_ignore_ascii_case(start.as_bytes()))
 }
 
-const fn is_blank(text: &str) -> bool {
-    text.trim_ascii_end().is_empty()
-}
-
 macro_rules! statements {
     ($($contract:ident { $($name:ident),* })*) => {
         $(pub(super) mod $contract {
@@ -143,15 +139,35 @@ statements! {
     in_transaction { ENQUEUE }
     consume { READY, READY_ANYWHERE, NEXT, TAKE, AGAIN, SET_ASIDE }
     settle { DONE, HELD, RECEIPT, COMPLETE, RETRY, ARCHIVE, REQUEUE, PROGRESS }
-    maintain { DUE_SCHEDULED, DUE_RETRY, NEXT_DUE, FORWARD, JOIN_GROUP, EXTEND, LAPSED, NEXT_LAPSE, LAPSES, LEFT_BY, REQUEUE, ENDLESS, END_LEASE, GHOSTS, EXPIRED, OLDEST_ARCHIVED }
-    groups { LIST, ONE, NEXT, SPAN, REACHES, WAITING, OPEN_SET, JOIN_SET, SET, MEMBERS, RUN_ALONE, REJECT, END_SET, RELEASE, FORGET_SET, OVER }
+    maintain {
+        DUE_SCHEDULED, DUE_RETRY, NEXT_DUE, FORWARD, JOIN_GROUP, EXTEND, LAPSED, NEXT_LAPSE, LAPSES, LEFT_BY, REQUEUE,
+        ENDLESS, END_LEASE, GHOSTS, EXPIRED, OLDEST_ARCHIVED
+    }
+    groups {
+        LIST, ONE, NEXT, SPAN, REACHES, WAITING, OPEN_SET, JOIN_SET, SET, MEMBERS, RUN_ALONE, REJECT, END_SET, RELEASE,
+        FORGET_SET, OVER
+    }
     semaphore { FORGET, OUT, ACQUIRE, RELEASE }
     shapes { KEEP, FIND, EXTEND, FORGET }
-    presence { JOIN, REJOIN, FORGET_NAME, BEAT, LEAVE, ALIVE, EVERYONE, RUNS_SOMETHING, ASK_CANCEL, FORGET_SIGNALS, LAST_SIGNAL, NEW_CANCELS }
-    inspect { QUEUES, QUEUE, COUNTS, STAT, OLDEST_PENDING, PAGE, PAGE_START, PAGE_START_BACK, PAGE_ACTIVE, PAGE_AGGREGATING, PAGE_AGGREGATING_START, PAGE_AGGREGATING_START_BACK, PAGE_GROUP, PAGE_GROUP_START, TASK, STATE, QUEUES_OF, FAILURES, LAST_ERROR, HISTORY, WEIGHT, PAUSE, RESUME }
+    presence {
+        JOIN, REJOIN, FORGET_NAME, BEAT, LEAVE, ALIVE, EVERYONE, RUNS_SOMETHING, ASK_CANCEL, FORGET_SIGNALS, LAST_SIGNAL,
+        NEW_CANCELS
+    }
+    inspect {
+        QUEUES, QUEUE, COUNTS, STAT, OLDEST_PENDING, PAGE, PAGE_START, PAGE_START_BACK, PAGE_ACTIVE, PAGE_AGGREGATING,
+        PAGE_AGGREGATING_START, PAGE_AGGREGATING_START_BACK, PAGE_GROUP, PAGE_GROUP_START, TASK, STATE, QUEUES_OF, FAILURES,
+        LAST_ERROR, HISTORY, WEIGHT, PAUSE, RESUME
+    }
     diagnose { FILE, SOUND, LOCKS, NUMBER }
-    repair { FIND, IN_STATE, IN_GROUP, RUN, ARCHIVE, MOVE, SET_LOCK, LOCK_UNTIL, MESSAGE, UNLOCK, ORPHAN_RETRY, ORPHAN_ARCHIVE, HAS_TASKS, FORGET_ULOCK, FORGET_STAT, FORGET_TALLY, FORGET_BATCH, FORGET_QUEUE }
-    schedule { ENTRY, KEEP, PAUSE, FORGET, MARKED, MARK, PREVIOUS, REPLACE_RUNNING, LEADER, SET_LEADER, RESIGN, SHOW, WITHDRAW, SHOWN, RECORD, COUNT, TRIM, HISTORY_UNTIL, HISTORY, FORGET_ENQUEUED, FORGET_HISTORY, OVER_HISTORIES, SWEEP_TICKS, SWEEP_ENTRIES, SWEEP_SHOWN, SWEEP_LEADS, SWEEP_PROGRAMS }
+    repair {
+        FIND, IN_STATE, IN_GROUP, RUN, ARCHIVE, MOVE, SET_LOCK, LOCK_UNTIL, MESSAGE, UNLOCK, ORPHAN_RETRY, ORPHAN_ARCHIVE,
+        HAS_TASKS, FORGET_ULOCK, FORGET_STAT, FORGET_TALLY, FORGET_BATCH, FORGET_QUEUE
+    }
+    schedule {
+        ENTRY, KEEP, PAUSE, FORGET, MARKED, MARK, PREVIOUS, REPLACE_RUNNING, LEADER, SET_LEADER, RESIGN, SHOW, WITHDRAW,
+        SHOWN, RECORD, COUNT, TRIM, HISTORY_UNTIL, HISTORY, FORGET_ENQUEUED, FORGET_HISTORY, OVER_HISTORIES, SWEEP_TICKS,
+        SWEEP_ENTRIES, SWEEP_SHOWN, SWEEP_LEADS, SWEEP_PROGRAMS
+    }
 }
 
 #[cfg(test)]
