@@ -57,7 +57,10 @@ pub(super) trait Command: Send {
     /// Returns whether the caller of the call is gone.
     fn is_given_up(&self) -> bool;
 
-    /// Tries to find the answer without a write transaction; returns whether it succeeded.
+    /// Returns whether [`look`](Self::look) can find an answer.
+    fn can_look(&self) -> bool;
+
+    /// Tries to find the answer without a write transaction, but in a read transaction; returns whether it succeeded.
     fn look(&mut self, view: &View<'_>) -> bool;
 
     /// Runs the call in a transaction. May be called again after a rollback.
@@ -214,6 +217,10 @@ impl<T: Send> Command for Call<T> {
     fn is_given_up(&self) -> bool {
         // A caller that drops a waiting call does not set the flag.
         self.cancel_flag.is_given_up() || self.reply.is_closed()
+    }
+
+    fn can_look(&self) -> bool {
+        self.command.look.is_some()
     }
 
     fn look(&mut self, view: &View<'_>) -> bool {

@@ -216,6 +216,12 @@ impl Writer {
 
     /// Answers the commands that need no transaction, if no command before them could change the answer; returns the others.
     fn look(&self, batch: Vec<Box<dyn Command>>) -> Vec<Box<dyn Command>> {
+        if !batch.first().is_some_and(|work| work.can_look()) {
+            return batch;
+        }
+        // All statements of a look must see the same commits: between two commits of other programs a lock could have a holder
+        // that is gone. Where no transaction can begin, the write transaction meets the error again and reports it.
+        let Ok(_transaction) = self.connection.unchecked_transaction() else { return batch };
         let view = self.view();
         let mut rest = Vec::with_capacity(batch.len());
         let mut only_looks = true;

@@ -126,6 +126,29 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     assert!(answers.into_iter().all(|answer| kind(answer).is_none()));
 }
 
+#[test]
+fn the_statements_of_a_look_see_the_same_commits() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let mut writer = Writer { connection: connection::open_untouched(&file).unwrap(), ..writer() };
+    let names = migrate::settle_in(&mut writer.connection, false, "here", |_| Ok(())).unwrap();
+    writer.connection.pragma_update(None, "journal_mode", "wal").unwrap();
+    let add = move |connection: &rusqlite::Connection, n: i64| {
+        connection.execute(sql::body::INSERT.text(names), rusqlite::params![n, [7_u8]]).unwrap()
+    };
+    add(&writer.connection, 1);
+    let other = rusqlite::Connection::open(&file).unwrap();
+    let command = WriteCommand::new(Priority::Settle, 1, |_| panic!("the look has the answer"));
+    let (look, mut answer) = call(command.unless(move |view| {
+        let before = view.count("SELECT count(*) FROM body")?;
+        add(&other, 2);
+        Ok(Some((before, view.count("SELECT count(*) FROM body")?)))
+    }));
+    assert!(writer.process(vec![look], &NotifySender::ready()).is_empty());
+    assert_eq!(answer.try_recv().unwrap().unwrap(), (1, 1));
+    assert_eq!(writer.view().count("SELECT count(*) FROM body").unwrap(), 2);
+}
+
 /// Returns a call that sends another of its kind before it ends.
 fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Box<dyn Command> {
     let command = WriteCommand::new(Priority::Settle, 1, move |_| {
