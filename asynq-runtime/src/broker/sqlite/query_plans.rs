@@ -37,6 +37,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("again", (&sql::consume::AGAIN, format!("INDEX {p}task_lease (server=?)"))),
             ("head", (&sql::line::HEAD, at.clone())),
             ("tail", (&sql::line::TAIL, at.clone())),
+            ("insert", (&sql::produce::INSERT, "INTEGER PRIMARY KEY (rowid>? AND rowid<?)".to_owned())),
             ("taken by", (&sql::produce::TAKEN_BY, format!("INDEX {p}task_id (q=? AND id=?)"))),
             ("done", (&sql::settle::DONE, row.clone())),
             ("fence", (&sql::settle::HELD, row.clone())),

@@ -1,11 +1,11 @@
 //! The thread that notices the commits of other programs, and the disappearance of the file.
 
 use std::{
-    fs, io,
-    path::{Path, PathBuf},
+    io,
+    path::Path,
     sync::{Arc, mpsc},
     thread,
-    time::{Duration, Instant, SystemTime},
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -18,13 +18,8 @@ use super::{
     wake::{NET, log_watcher::LogWatcher},
 };
 
-/// After this time a written commit can be seen, and another commit has another modification time: where the file system
-/// records fractions of a second, and where it records seconds.
-const SETTLED: Duration = Duration::from_millis(500);
-const SETTLED_BY_SECONDS: Duration = Duration::from_secs(3);
-
-/// How often in a row the look into the file is left out at most.
-const MOST_UNTOUCHED: u32 = 10;
+/// How many looks in a row, [`NET`] apart, follow a write to the log: its commit can be seen only a moment after it.
+const LOOKS_AFTER_A_WRITE: u32 = 5;
 
 /// How often the file is looked for, and slow readers, while no write comes and the system would announce one.
 const LOOK: Duration = Duration::from_secs(1);
@@ -52,29 +47,29 @@ fn watch(common: &SharedState, file: &Path, running_reads: &RunningReads, writer
     let mut connection = None;
     let mut seen: Option<i64> = None;
     let mut looked = Instant::now();
-    let log = beside(file, "-wal");
-    let log_watcher = LogWatcher::of(&log);
-    let mut wal = LogFileStamp::new(log);
-    let mut is_calm = false;
+    let log_watcher = LogWatcher::of(&beside(file, "-wal"));
+    let mut looks = 0;
     while !common.is_closed() && !common.is_broken() {
         let process_notifier = common.liveness.as_ref().and_then(Liveness::process_notifier);
-        let was_notified = match (&log_watcher, process_notifier) {
-            (Some(log_watcher), process_notifier) if is_calm => {
+        let (was_notified, was_written) = match (&log_watcher, process_notifier) {
+            (Some(log_watcher), process_notifier) if looks == 0 => {
                 log_watcher.or_notified(process_notifier.as_ref(), LOOK)
             }
-            (_, Some(process_notifier)) => process_notifier.was_notified(),
+            // A series of writes does not wake this thread at each of them.
+            (_, Some(process_notifier)) => (process_notifier.was_notified(), false),
             (_, None) => {
                 thread::sleep(NET);
-                false
+                (false, false)
             }
         };
-        let may_have_changed = wal.may_have_changed();
-        // After a write the watch looks for its commit at short intervals, so that a series of writes does not wake this thread
-        // at each of them.
-        is_calm = !may_have_changed;
+        if was_written {
+            looks = LOOKS_AFTER_A_WRITE;
+        } else if !was_notified {
+            looks = looks.saturating_sub(1);
+        }
         if was_notified {
             common.wake_waits(notify_writer);
-        } else if common.notifier.has_subscribers() && may_have_changed {
+        } else if common.notifier.has_subscribers() {
             if connection.is_none() {
                 connection = connection::open_watch(file).ok();
             }
@@ -92,36 +87,6 @@ fn watch(common: &SharedState, file: &Path, running_reads: &RunningReads, writer
             looked = Instant::now();
             common.look_for_file();
         }
-    }
-}
-
-/// Length and modification time of the log, which show writes at a lower cost than a look into the database.
-#[derive(Debug)]
-struct LogFileStamp {
-    path: PathBuf,
-    seen: Option<(u64, SystemTime)>,
-    /// How often no change was seen since the last look into the database.
-    untouched: u32,
-}
-
-impl LogFileStamp {
-    fn new(path: PathBuf) -> Self {
-        Self { path, seen: None, untouched: 0 }
-    }
-
-    /// Whether a look into the database may show something new. A commit is written a moment before it can be seen, and some
-    /// file systems record the time in seconds: so for a while after each change, and now and then in any case.
-    fn may_have_changed(&mut self) -> bool {
-        let found = fs::metadata(&self.path).and_then(|found| Ok((found.len(), found.modified()?))).ok();
-        let is_old = found.is_some_and(|(_, changed)| {
-            let is_fine = changed.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|time| time.subsec_nanos() > 0);
-            let settled = if is_fine { SETTLED } else { SETTLED_BY_SECONDS };
-            changed.elapsed().is_ok_and(|since| since > settled)
-        });
-        let is_untouched = is_old && found == self.seen && self.untouched < MOST_UNTOUCHED;
-        self.seen = found;
-        self.untouched = if is_untouched { self.untouched + 1 } else { 0 };
-        !is_untouched
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! A call costs a broker a step for each queue that it asks, so one task of each of a hundred queues costs as much as a
 //! hundred calls. Asking few queues for more tasks each is cheaper, and as fair over time; for a while, though, few queues have
-//! all slots. So chunks grow only while all slots are filled anew within some milliseconds.
+//! all slots. So chunks grow only while all slots are filled anew within some fifty milliseconds.
 
 use std::time::{Duration, Instant};
 
 /// How many tasks of one queue are asked for at once at most.
 const MOST: usize = 16;
 /// How long few queues may have all slots.
-const BRIEF: Duration = Duration::from_millis(10);
+const BRIEF: Duration = Duration::from_millis(50);
 
 /// The yield of the last calls.
 #[derive(Debug)]
@@ -64,8 +64,8 @@ mod tests {
             (30, 100, ms(11), 8, "little came: the queues are shallow"),
             (0, 100, ms(12), 4, "nothing"),
             (60, 100, ms(13), 4, "enough, but the slots were not filled"),
-            (100, 100, ms(30), 1, "a job took its time"),
-            (100, 100, ms(35), 2, "and no other did"),
+            (100, 100, ms(70), 1, "a job took its time"),
+            (100, 100, ms(115), 2, "and no other did"),
         ] {
             pace.took(got, wanted, 100, at);
             assert_eq!(pace.chunk(), expected, "{what}");

@@ -1,4 +1,5 @@
-//! The cost of the file: refusals write nothing, and the room of deleted tasks goes back to the file system.
+//! The cost of the file: refusals write nothing, the tasks of a queue lie together, and the room of deleted tasks goes back to the
+//! file system.
 
 use asynq_runtime::{
     broker::{BulkAction, Chosen, Inspect as _, Repair as _},
@@ -54,4 +55,38 @@ async fn a_file_whose_tasks_are_gone_becomes_small_while_nothing_happens() {
     .await;
     broker.enqueue(vec![task("last")]).await.remove(0).unwrap();
     assert_eq!(broker.tasks(&queue(), TaskState::Pending, Default::default()).await.unwrap().len(), 1);
+}
+
+/// Fills `queues` queues in turns, takes 60 tasks of one of them, settles those, and returns how many pages that wrote.
+async fn pages_written(queues: usize) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = SqliteBroker::open(&url(&file), patient()).await.unwrap();
+    let names: Vec<QueueName> = (0..queues).map(|n| QueueName::new(&format!("q{n}")).unwrap()).collect();
+    for n in 0..60 {
+        let of_queue = |queue: &QueueName| {
+            let mut task = NewTask { queue: queue.clone(), ..task(&format!("t{n}")) };
+            task.message.queue = queue.as_str().into();
+            task
+        };
+        let round = names.iter().map(of_queue).collect();
+        assert!(broker.enqueue(round).await.iter().all(Result::is_ok));
+    }
+    let member = join(&broker).await;
+    let other = rusqlite::Connection::open(&file).unwrap();
+    other.busy_timeout(PATIENCE).unwrap();
+    other.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
+    assert_eq!(length(&file, "-wal"), 0);
+    let wanted = [Wanted { queue: names[queues / 2].clone(), n: 60 }];
+    let runs = broker.dequeue(&member, &wanted).await.unwrap();
+    assert_eq!(runs.len(), 60);
+    let outcomes: Vec<Settlement> = runs.iter().map(|run| outcome(run, Action::Done)).collect();
+    assert!(broker.settle(&outcomes).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
+    length(&file, "-wal") / 4096
+}
+
+#[tokio::test]
+async fn the_tasks_of_one_queue_among_many_lie_on_as_few_pages_as_those_of_a_queue_alone() {
+    let (alone, among_many) = (pages_written(1).await, pages_written(40).await);
+    assert!(among_many <= 2 * alone, "{among_many} pages written in place of {alone}");
 }

@@ -13,12 +13,16 @@ UPDATE main.task SET state = ?2, at = ?3, since = coalesce(?4, since), type = ?5
 WHERE seq = ?1;
 
 -- name: insert
--- Adds a task unless its id is taken (no change then).
+-- Adds a task unless its id is taken (no change then). Its row follows those of its queue: the tasks of a queue, which are taken
+-- together, lie on the same pages, however many queues were filled in turns. Queue 3 has the rows from 3 << 40; SQLite chooses
+-- another if all of them are used up.
 -- ?1 q, ?2 state (2 pending, 3 scheduled or 7 aggregating), ?3 at, ?4 since, ?5 id, ?6 type, ?7 retried, ?8 max_retry,
 -- ?9 timeout, ?10 deadline, ?11 retention, ?12 uniq, ?13 err, ?14 failed_at, ?15 extra, ?16 group.
 INSERT INTO main.task(
-  q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, err, failed_at, extra, grp)
-VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+  seq, q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, err, failed_at, extra, grp)
+VALUES (
+  (SELECT nullif(coalesce(max(seq) + 1, ?1 << 40), (?1 + 1) << 40) FROM main.task WHERE seq >= ?1 << 40 AND seq < (?1 + 1) << 40),
+  ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
 ON CONFLICT(q, id) DO NOTHING;
 
 -- name: taken_by

@@ -32,22 +32,22 @@ mod imp {
             &self,
             process_notifier: Option<&ProcessNotifier>,
             limit: Duration,
-        ) -> io::Result<bool> {
+        ) -> io::Result<(bool, bool)> {
             let mut waited = vec![PollFd::new(&self.0, PollFlags::IN)];
             waited
                 .extend(process_notifier.map(|process_notifier| PollFd::new(process_notifier.socket(), PollFlags::IN)));
             let limit = limit.try_into().map_err(|_| Errno::INVAL)?;
             match poll(&mut waited, Some(&limit)) {
                 // A signal, such as the end of a child, ended the poll: no event came, and the caller waits again.
-                Err(Errno::INTR) => return Ok(false),
+                Err(Errno::INTR) => return Ok((false, false)),
                 polled => polled?,
             };
             let is_ready = |at: usize| waited.get(at).is_some_and(|fd| !fd.revents().is_empty());
-            let (log_watcher, was_notified) = (is_ready(0), is_ready(1));
-            if log_watcher {
+            let (was_written, was_notified) = (is_ready(0), is_ready(1));
+            if was_written {
                 self.discard_events()?;
             }
-            Ok(was_notified)
+            Ok((was_notified, was_written))
         }
 
         /// Reads all pending events, so that the next wait is for a new one.
@@ -79,7 +79,11 @@ mod imp {
             Err(io::ErrorKind::Unsupported.into())
         }
 
-        pub(in crate::broker::sqlite) fn wait(&self, _: Option<&ProcessNotifier>, _: Duration) -> io::Result<bool> {
+        pub(in crate::broker::sqlite) fn wait(
+            &self,
+            _: Option<&ProcessNotifier>,
+            _: Duration,
+        ) -> io::Result<(bool, bool)> {
             Err(io::ErrorKind::Unsupported.into())
         }
     }
@@ -93,19 +97,21 @@ impl LogWatcher {
         Self::watch(path).inspect_err(|error| tracing::debug!(%error, "no notifications of writes to the log")).ok()
     }
 
-    /// Waits for a notification or a write, at most `limit`; returns whether a notification came.
+    /// Waits for a notification or a write, at most `limit`; returns whether a notification came, and whether a write came.
     pub(in crate::broker::sqlite) fn or_notified(
         &self,
         process_notifier: Option<&ProcessNotifier>,
         limit: Duration,
-    ) -> bool {
+    ) -> (bool, bool) {
         match self.wait(process_notifier, limit) {
             // A notification that is there already is taken without a wait.
-            Ok(is_notified) => is_notified && process_notifier.is_some_and(ProcessNotifier::was_notified),
+            Ok((is_notified, was_written)) => {
+                (is_notified && process_notifier.is_some_and(ProcessNotifier::was_notified), was_written)
+            }
             Err(_) => {
                 // A wait that fails at once must not become a busy loop.
                 std::thread::sleep(limit);
-                false
+                (false, false)
             }
         }
     }
@@ -134,14 +140,16 @@ mod tests {
             for _ in 0..3 {
                 writer.write_all(b"frame").unwrap();
                 writer.write_all(b"frame").unwrap();
-                assert!(!log_watcher.or_notified(Some(&process_notifier), LONG));
+                assert_eq!(log_watcher.or_notified(Some(&process_notifier), LONG), (false, true));
                 NotifySender::ready().notify(&hook);
-                assert!(log_watcher.or_notified(Some(&process_notifier), LONG));
+                assert_eq!(log_watcher.or_notified(Some(&process_notifier), LONG), (true, false));
             }
             drop(writer);
-            assert!(!log_watcher.or_notified(Some(&process_notifier), LONG), "a close of the file ends the wait, too");
-            assert!(!log_watcher.or_notified(Some(&process_notifier), Duration::from_millis(1)));
-            assert!(!log_watcher.or_notified(None, Duration::from_millis(1)));
+            let closed = log_watcher.or_notified(Some(&process_notifier), LONG);
+            assert_eq!(closed, (false, true), "a close of the file ends the wait, too");
+            let brief = Duration::from_millis(1);
+            assert_eq!(log_watcher.or_notified(Some(&process_notifier), brief), (false, false));
+            assert_eq!(log_watcher.or_notified(None, brief), (false, false));
         });
         eventually_blocking("each wait ends", || waits.is_finished().then_some(()));
         waits.join().unwrap();

@@ -1,7 +1,9 @@
--- Version 1002: a view to enqueue by from any program's own transaction, as produce.rs does it.
+-- Version 1008: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; here
+-- a task gets its row among those of its queue, as in `insert` of produce.sql.
 -- A taken id and a held unique lock are UNIQUE errors of `task.id` and `ulock.key`, which undo this statement alone; with
 -- INSERT OR IGNORE such a row is left out. Times are Unix milliseconds, spans milliseconds; timeout, deadline and retention
 -- are asynq's whole seconds, repeated from the message. `now` replaces SQLite's clock where a program has another.
+DROP VIEW IF EXISTS main.enqueue;
 CREATE VIEW main.enqueue(queue, id, type, msg, due, delay, unique_key, unique_ms, grp, retried, max_retry, timeout, deadline,
   retention, extra, now)
 AS SELECT NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL WHERE 0;
@@ -31,8 +33,10 @@ BEGIN
     AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER));
 
   INSERT INTO [queue](name) SELECT new.queue WHERE NOT EXISTS (SELECT 1 FROM [queue] WHERE name = new.queue);
-  INSERT INTO [task](q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, grp, extra)
-  SELECT q.q,
+  INSERT INTO [task](seq, q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, grp, extra)
+  SELECT
+    (SELECT nullif(coalesce(max(seq) + 1, q.q << 40), (q.q + 1) << 40) FROM [task] WHERE seq >= q.q << 40 AND seq < (q.q + 1) << 40),
+    q.q,
     CASE WHEN t.due > t.now THEN 3 WHEN new.grp IS NOT NULL THEN 7 ELSE 2 END,
     CASE WHEN t.due > t.now THEN t.due WHEN new.grp IS NOT NULL THEN t.now
       ELSE max(t.now, coalesce((SELECT max(line.at) FROM [task] AS line WHERE line.q = q.q AND line.state = 2), t.now)) END,
