@@ -46,6 +46,21 @@ async fn many_rows_of_one_statement_come_in_its_order_or_not_at_all() {
 }
 
 #[tokio::test]
+async fn a_row_stands_in_line_among_those_of_its_queue_whatever_other_queues_have() {
+    let t = World::new().await;
+    let elsewhere = NewTask { queue: QueueName::new("other").unwrap(), ..task("elsewhere") };
+    for task in [task("a"), elsewhere] {
+        enqueue(&t.broker, task).await.unwrap();
+    }
+    let now = t.number("SELECT at FROM task WHERE id = 'a'");
+    let at_the_same_time = "INSERT INTO enqueue(queue, id, type, msg, now) VALUES ('default', 'b', 'mail', ?1, ?2)";
+    t.theirs().execute(at_the_same_time, params![message("b"), now]).unwrap();
+    enqueue(&t.broker, task("c")).await.unwrap();
+    assert_eq!(ids(&dequeue(&t.broker, &t.member, 9).await), ["a", "b", "c"]);
+    check_whole(&t.file());
+}
+
+#[tokio::test]
 async fn an_existing_task_is_ignored_on_request_and_never_replaced() {
     let t = World::new().await;
     let theirs = t.theirs();
