@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Broker, Changed, EditError, MoveError, Page, PayloadEdit, RetryOrder, Settled, Wanted},
-    task::{Extra, TaskState},
+    task::{Extra, QueueName, TaskState},
 };
 use asynq_tests::{Build as _, Store as _, default_queue, done, group, lock_key, queue, retry, snooze, task, task_id};
 use bytes::Bytes;
@@ -62,6 +62,25 @@ async fn everything_of_a_task_moves_with_it() {
     assert_eq!((runs[0].extra.clone(), runs[0].message.as_ref().unwrap().queue.as_str()), (extra, "low"));
     assert_eq!(t.settle(&runs[0], done()).await, Settled::Ok);
     assert!(t.broker().queues().await.unwrap().contains(&queue("low")));
+}
+
+#[tokio::test]
+async fn a_moved_task_waits_behind_those_of_its_new_queue_and_before_later_ones() {
+    let t = Fixture::start().await;
+    // Either queue may be the one that the broker knew first.
+    for (n, [from, to]) in [[default_queue(), queue("low")], [queue("low"), default_queue()]].into_iter().enumerate() {
+        let of = |name: &str, queue: &QueueName| task(&format!("{name}{n}")).in_queue(queue.as_str());
+        t.enqueue(of("other", &from)).await;
+        t.enqueue(of("first", &to)).await;
+        t.enqueue(of("moved", &from)).await;
+        let moved = t.broker().move_task(&from, &task_id(&format!("moved{n}")), &to).await;
+        assert_eq!(moved.unwrap(), Changed::Done);
+        t.enqueue(of("later", &to)).await;
+        let runs = t.broker().dequeue(t.member(), &[Wanted { queue: to.clone(), n: 9 }]).await.unwrap();
+        let ids: Vec<&str> =
+            runs.iter().map(|run| run.key.id.as_str()).filter(|id| id.ends_with(&n.to_string())).collect();
+        assert_eq!(ids, ["first", "moved", "later"].map(|name| format!("{name}{n}")));
+    }
 }
 
 #[tokio::test]

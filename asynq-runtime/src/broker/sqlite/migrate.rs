@@ -201,7 +201,7 @@ mod tests {
         for (case, file, shared, expected) in [
             ("empty", found(0, 0, 0, None), false, plain(0)),
             ("ours", found(APPLICATION, 1_000, 9, None), false, plain(1_000)),
-            ("ours, newer minor", found(APPLICATION, 1_007, 9, None), false, plain(1_007)),
+            ("ours, newer minor", found(APPLICATION, NEWEST + 1, 9, None), false, plain(NEWEST + 1)),
             ("ours, though shared was asked for", found(APPLICATION, 1_000, 9, None), true, plain(1_000)),
             ("ours, newer major", found(APPLICATION, 2_000, 9, None), false, Err(Refusal::Newer(2))),
             ("foreign", found(0, 0, 3, None), false, Err(Refusal::Foreign)),

@@ -146,7 +146,7 @@ impl Item {
                 return Ok(Err(Refused::Duplicate { holder: holder.as_deref().map(TaskId::from_wire) }));
             }
         }
-        tx.view.execute(&sql::body::INSERT, params![seq, self.bytes])?;
+        tx.view.execute(&sql::body::STORE, params![seq, self.bytes])?;
         tx.came(q, state);
         Ok(Ok(Placed { state, process_at: instant(due), replaced: None }))
     }

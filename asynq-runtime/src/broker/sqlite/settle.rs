@@ -232,7 +232,7 @@ fn receipt(view: &View<'_>, run: &RunKey) -> rusqlite::Result<Option<(i64, i64)>
 }
 
 /// Decides why an outcome was refused (docs/design/fence.md#receipts): our own earlier send left a receipt, or, if it deleted
-/// the task, another row or none. An outcome that was not sent before cannot have been done before: then the receipt is of
+/// the task, mostly another row or none. An outcome that was not sent before cannot have been done before: then the receipt is of
 /// another outcome of the run.
 fn judge(found: Option<(i64, i64)>, item: &Settlement) -> Settled {
     let run = &item.run;

@@ -116,7 +116,8 @@ pub(super) struct Tx<'a> {
     stat: BTreeMap<i64, (i64, i64)>,
     queues: HashMap<QueueName, i64>,
     heads: HashMap<i64, i64>,
-    tails: HashMap<i64, Option<i64>>,
+    /// The last place in line of a queue, and whether a task behind it must not share that place.
+    tails: HashMap<i64, Option<(i64, bool)>>,
 }
 
 impl<'a> Tx<'a> {
@@ -190,15 +191,15 @@ impl<'a> Tx<'a> {
     }
 
     /// Returns a position behind every waiting task of `q`. With `alone`, no other task shares the position: among equal
-    /// positions the older row would come first.
+    /// positions the lower row comes first, and only new tasks have the highest row of their queue.
     pub(super) fn tail(&mut self, q: i64, alone: bool) -> rusqlite::Result<i64> {
         let last = match self.tails.get(&q) {
             Some(&last) => last,
-            None => self.view.find(&sql::line::TAIL, [q], |row| row.get(0))?.flatten(),
+            None => self.view.find(&sql::line::TAIL, [q], |row| Ok((row.get(0)?, row.get(1)?)))?,
         };
-        let last = last.map(|last: i64| if alone { last.saturating_add(1) } else { last });
-        let place = last.map_or(self.view.now, |last| last.max(self.view.now));
-        self.tails.insert(q, Some(place));
+        let next = last.map(|(last, is_alone)| last.saturating_add(i64::from(alone || is_alone)));
+        let place = next.map_or(self.view.now, |next| next.max(self.view.now));
+        self.tails.insert(q, Some((place, alone)));
         Ok(place)
     }
 

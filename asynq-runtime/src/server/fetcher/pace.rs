@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-/// How many tasks of one queue are asked for at once at most.
+/// How many tasks of one queue are asked for at once at most; and no more than a quarter of the slots.
 const MOST: usize = 16;
 /// How long few queues may have all slots.
 const BRIEF: Duration = Duration::from_millis(50);
@@ -39,7 +39,7 @@ impl Pace {
         } else if got.saturating_mul(2) < wanted {
             self.chunk = (self.chunk / 2).max(1);
         } else if self.taken >= slots {
-            self.chunk = (self.chunk * 2).min(MOST);
+            self.chunk = (self.chunk * 2).min(MOST).min((slots / 4).max(1));
             (self.since, self.taken) = (now, 0);
         }
     }
@@ -69,6 +69,11 @@ mod tests {
         ] {
             pace.took(got, wanted, 100, at);
             assert_eq!(pace.chunk(), expected, "{what}");
+        }
+        for (slots, most) in [(100, 16), (16, 4), (10, 2), (4, 1), (1, 1)] {
+            let mut pace = Pace::new(start);
+            (0..10).for_each(|_| pace.took(slots, slots, slots, start));
+            assert_eq!(pace.chunk(), most, "{slots} slots");
         }
     }
 }

@@ -111,7 +111,7 @@ pub(super) fn waiting(tx: &mut Tx<'_>, task: &NewTask, holder: &Holder) -> rusql
             extra.to_bytes(),
         ],
     )?;
-    tx.view.execute(&sql::body::REPLACE, params![holder.seq, message.encode()])?;
+    tx.view.execute(&sql::body::STORE, params![holder.seq, message.encode()])?;
     if let Some(lock) = &task.unique {
         tx.view.execute(&sql::lock::TRANSFER, params![q, lock.key, holder.id, after(due.max(now), lock.ttl)])?;
     }

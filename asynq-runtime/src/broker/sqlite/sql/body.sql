@@ -4,16 +4,13 @@
 -- Deletes the body of a task. ?1 seq.
 DELETE FROM main.body WHERE seq = ?1;
 
--- name: insert
--- Stores the body of a task. ?1 seq, ?2 message.
-INSERT INTO main.body(seq, msg) VALUES (?1, ?2);
-
 -- name: set_message
 -- Replaces a message that could not be read. ?1 seq, ?2 message.
 UPDATE main.body SET msg = ?2 WHERE seq = ?1;
 
--- name: replace
--- Replaces the body of a task by a message alone. ?1 seq, ?2 message.
+-- name: store
+-- Stores a message as the whole body of a task, in place of another one, if there is one: that of the task that is replaced, or one
+-- whose task was deleted by hand. ?1 seq, ?2 message.
 INSERT INTO main.body(seq, msg) VALUES (?1, ?2)
 ON CONFLICT(seq) DO UPDATE SET msg = excluded.msg, result = NULL, checkpoint = NULL;
 

@@ -5,5 +5,6 @@
 SELECT min(at) FROM main.task WHERE q = ?1 AND state = 2 /* pending */;
 
 -- name: tail
--- The last place in a queue's line. ?1 q. Row: at or null.
-SELECT max(at) FROM main.task WHERE q = ?1 AND state = 2 /* pending */;
+-- The last place in a queue's line. ?1 q. Row: at, and whether the task there has a row behind those of the queue, which is so if it
+-- was moved from another queue or inserted by an older program.
+SELECT at, seq >= (?1 << 40) + (1 << 40) FROM main.task WHERE q = ?1 AND state = 2 /* pending */ ORDER BY at DESC, seq DESC LIMIT 1;

@@ -51,7 +51,7 @@ pub(super) fn call<T: Send + 'static>(command: WriteCommand<T>) -> (Box<dyn Comm
 fn insert(priority: Priority, name: &'static str, bytes: usize) -> (Box<dyn Command>, Answer<()>) {
     call(WriteCommand::new(priority, 1, move |tx| {
         let q = tx.queue_or_new(&QueueName::from_wire(name))?;
-        tx.view.execute(&sql::body::INSERT, rusqlite::params![q, vec![7_u8; bytes]])?;
+        tx.view.execute(&sql::body::STORE, rusqlite::params![q, vec![7_u8; bytes]])?;
         tx.came(q, TaskState::Pending);
         Ok(())
     }))
@@ -89,7 +89,7 @@ fn a_call_that_fails_takes_no_other_with_it() {
     let (good, good_answer) = insert(Priority::Insert, "good", 1);
     let (bad, bad_answer) = call(WriteCommand::new(Priority::Insert, 1, |tx| {
         tx.queue_or_new(&QueueName::from_wire("never"))?;
-        tx.view.execute(&sql::body::INSERT, rusqlite::params![1, rusqlite::types::Null])?;
+        tx.view.execute(&sql::body::STORE, rusqlite::params![1, rusqlite::types::Null])?;
         Ok(())
     }));
     let (other, other_answer) = insert(Priority::Settle, "other", 1);
@@ -134,7 +134,7 @@ fn the_statements_of_a_look_see_the_same_commits() {
     let names = migrate::settle_in(&mut writer.connection, false, "here", |_| Ok(())).unwrap();
     writer.connection.pragma_update(None, "journal_mode", "wal").unwrap();
     let add = move |connection: &rusqlite::Connection, n: i64| {
-        connection.execute(sql::body::INSERT.text(names), rusqlite::params![n, [7_u8]]).unwrap()
+        connection.execute(sql::body::STORE.text(names), rusqlite::params![n, [7_u8]]).unwrap()
     };
     add(&writer.connection, 1);
     let other = rusqlite::Connection::open(&file).unwrap();

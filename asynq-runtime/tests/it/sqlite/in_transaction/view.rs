@@ -61,6 +61,38 @@ async fn a_row_stands_in_line_among_those_of_its_queue_whatever_other_queues_hav
 }
 
 #[tokio::test]
+async fn bodies_whose_tasks_were_deleted_by_hand_are_in_nobodys_way() {
+    let t = World::new().await;
+    for id in ["a", "b"] {
+        enqueue(&t.broker, task(id)).await.unwrap();
+    }
+    t.theirs().execute_batch("DELETE FROM task; DELETE FROM tally").unwrap();
+    assert_eq!(t.number("SELECT count(*) FROM body"), 2);
+    enqueue(&t.broker, task("c")).await.unwrap();
+    t.theirs().execute(&INSERT.replace("INSERT", "INSERT OR IGNORE"), params!["d", message("d")]).unwrap();
+    let runs = dequeue(&t.broker, &t.member, 9).await;
+    assert_eq!(ids(&runs), ["c", "d"]);
+    assert!(runs.iter().all(|run| run.message.as_ref().unwrap().id == run.key.id.as_str()));
+    check_whole(&t.file());
+}
+
+#[tokio::test]
+async fn a_queue_whose_rows_are_used_up_gets_others() {
+    let t = World::new().await;
+    enqueue(&t.broker, task("a")).await.unwrap();
+    let last = "UPDATE task SET seq = (2 << 40) - 1; UPDATE body SET seq = (2 << 40) - 1;";
+    t.theirs().execute_batch(last).unwrap();
+    enqueue(&t.broker, task("b")).await.unwrap();
+    let now = t.number("SELECT at FROM task WHERE id = 'b'");
+    let third = INSERT.replace("msg)", "msg, now)").replace("?2)", "?2, ?3)");
+    t.theirs().execute(&third, params!["c", message("c"), now]).unwrap();
+    enqueue(&t.broker, task("d")).await.unwrap();
+    assert_eq!(t.number("SELECT count(DISTINCT seq) FROM task"), 4);
+    assert_eq!(ids(&dequeue(&t.broker, &t.member, 9).await), ["a", "b", "c", "d"]);
+    check_whole(&t.file());
+}
+
+#[tokio::test]
 async fn an_existing_task_is_ignored_on_request_and_never_replaced() {
     let t = World::new().await;
     let theirs = t.theirs();

@@ -35,16 +35,19 @@ BEGIN
   INSERT INTO [queue](name) SELECT new.queue WHERE NOT EXISTS (SELECT 1 FROM [queue] WHERE name = new.queue);
   INSERT INTO [task](seq, q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, grp, extra)
   SELECT
-    (SELECT nullif(coalesce(max(seq) + 1, q.q << 40), (q.q + 1) << 40) FROM [task] WHERE seq >= q.q << 40 AND seq < (q.q + 1) << 40),
+    (SELECT nullif(coalesce(max(seq) + 1, q.q << 40), (q.q << 40) + (1 << 40)) FROM [task] WHERE seq >= q.q << 40 AND seq < (q.q << 40) + (1 << 40)),
     q.q,
     CASE WHEN t.due > t.now THEN 3 WHEN new.grp IS NOT NULL THEN 7 ELSE 2 END,
     CASE WHEN t.due > t.now THEN t.due WHEN new.grp IS NOT NULL THEN t.now
-      ELSE max(t.now, coalesce((SELECT max(line.at) FROM [task] AS line WHERE line.q = q.q AND line.state = 2), t.now)) END,
+      ELSE max(t.now, coalesce((SELECT line.at + (line.seq >= (q.q << 40) + (1 << 40)) FROM [task] AS line
+        WHERE line.q = q.q AND line.state = 2 ORDER BY line.at DESC, line.seq DESC LIMIT 1), t.now)) END,
     t.now, new.id, new.type, coalesce(new.retried, 0), coalesce(new.max_retry, 25), coalesce(new.timeout, 0),
     coalesce(new.deadline, 0), coalesce(new.retention, 0), new.unique_key, new.grp, new.extra
   FROM [queue] AS q, (SELECT c.now, coalesce(c.now + new.delay, new.due, c.now) AS due
     FROM (SELECT coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER)) AS now) AS c) AS t
   WHERE q.name = new.queue;
+  -- A body whose task somebody has deleted by hand is in nobody's way.
+  DELETE FROM [body] WHERE seq = (SELECT t.seq FROM [task] AS t WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id);
   INSERT INTO [body](seq, msg)
   SELECT t.seq, new.msg FROM [task] AS t WHERE t.q = (SELECT q FROM [queue] WHERE name = new.queue) AND t.id = new.id;
   -- The time of a lock begins when the task is due.
