@@ -111,6 +111,29 @@ fn renamed_removed_moved_and_new_jobs_are_reported() {
 }
 
 #[test]
+fn a_shape_that_is_too_large_for_the_file_is_not_called_safe() {
+    use asynq_runtime::prelude::*;
+
+    #[job(name = "lock:large")]
+    async fn large(n: u8, m: u8) -> JobResult {
+        let _ = (n, m);
+        Ok(())
+    }
+
+    #[job(name = "lock:large")]
+    async fn large_no_more() -> JobResult {
+        Ok(())
+    }
+
+    let line = r#"{"job":"lock:large","queue":"default","codec":"postcard","fingerprint":"0badcafe","shape":"{…}"}"#;
+    let lock = JobsLock::parse(line).unwrap();
+    let found = lock.check(&Registry::only::<(large,)>().unwrap()).swap_remove(0);
+    assert_eq!(found.verdict, Verdict::NeedsUpgrade("its shape is not kept".into()));
+    let found = lock.check(&Registry::only::<(large_no_more,)>().unwrap()).swap_remove(0);
+    assert_eq!(found.verdict, Verdict::Safe, "a job without arguments takes any payload");
+}
+
+#[test]
 fn a_file_that_cannot_be_read_is_reported_with_its_line() {
     let error = JobsLock::parse("# fine\n\nnot json\n").unwrap_err().to_string();
     assert!(error.starts_with("line 3 of jobs.lock cannot be read: ") && error.contains("jobs --lock"), "{error}");

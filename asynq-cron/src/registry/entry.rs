@@ -91,6 +91,8 @@ impl PeriodicEntry {
         let spec = spec.map_err(|source| PeriodicError::Spec { job: self.job.name.to_owned(), source })?;
         // The id depends on the job alone, so that a change in the format of the arguments does not change it.
         let periodic = Periodic::new(spec, (self.task)())?.key("");
-        Ok(periodic.missed(self.missed).overlap(self.overlap).jitter(self.jitter).place(self.job.place()))
+        let periodic = periodic.missed(self.missed).overlap(self.overlap).jitter(self.jitter).place(self.job.place());
+        periodic.check_jitter()?;
+        Ok(periodic)
     }
 }

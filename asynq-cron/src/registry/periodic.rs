@@ -2,13 +2,14 @@
 
 use std::{fmt, time::Duration};
 
+use asynq_grammar::duration;
 use asynq_runtime::{
     Client, EnqueueError, PreparedTask,
     broker::{BrokerError, EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
     job::IntoTask,
     task::{Header, QueueName},
 };
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
 
 use crate::{CronSpec, Missed, SpecError, Tick};
 
@@ -111,10 +112,11 @@ impl Periodic {
     ///
     /// # Errors
     ///
-    /// An option of the task is not valid.
+    /// An option of the task is not valid, or the task would take the place of another one (`debounce`, `or_replace`).
     pub fn new(spec: CronSpec, task: impl IntoTask) -> Result<Self, PeriodicError> {
         let task = task.into_task();
         let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
+        check_replaces(&bound)?;
         Ok(Self {
             id: EntryId::of_arguments(&bound.message.r#type, &bound.message.payload),
             job: bound.message.r#type,
@@ -148,7 +150,8 @@ impl Periodic {
         Self { overlap, ..self }
     }
 
-    /// Defers each tick by up to this time, by the same time in every replica; default zero.
+    /// Defers each tick by up to this time, by the same time in every replica; default zero. A `process_in` of the task comes
+    /// on top, and both together must be shorter than its `expires` and its `deadline`: a scheduler refuses any other entry.
     #[must_use]
     pub fn jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
@@ -158,6 +161,39 @@ impl Periodic {
     #[must_use]
     pub fn foreign(self) -> Self {
         Self { foreign: true, ..self }
+    }
+
+    /// Checks that no tick is deferred until its task is not started any more. An end that is a moment is the same for all
+    /// ticks, and so not compared.
+    pub(crate) fn check_jitter(&self) -> Result<(), EnqueueError> {
+        if self.jitter.is_zero() {
+            return Ok(());
+        }
+        // The end of a task that is bound an hour later differs if it counts from the enqueue. A deadline has whole seconds.
+        let now = Utc::now().trunc_subsecs(0);
+        let (task, later) = (self.bind_plain(now)?, self.bind_plain(now + TimeDelta::hours(1))?);
+        let delay = match task.when {
+            When::In(delay) => delay,
+            When::Now | When::At(_) => Duration::ZERO,
+        };
+        let longest = delay.saturating_add(self.jitter);
+        let deadline_ms = |task: &NewTask| Some(task.message.deadline.saturating_mul(1_000)).filter(|&end| end > 0);
+        for (option, end, end_later) in [
+            ("expires", task.extra.expires_ms, later.extra.expires_ms),
+            ("deadline", deadline_ms(&task), deadline_ms(&later)),
+        ] {
+            let after = end.filter(|_| end != end_later).map(|end| end.saturating_sub(now.timestamp_millis()));
+            let Some(after) = after.and_then(|ms| u64::try_from(ms).ok()).map(Duration::from_millis) else { continue };
+            if longest >= after {
+                let (job, [longest, after]) = (&self.job, [longest, after].map(duration::format));
+                let reason = format!(
+                    "a task of `{job}` may be due {longest} after its tick, and its `{option}` is {after}; make the \
+                     jitter shorter"
+                );
+                return Err(EnqueueError::Option { option: "jitter", reason });
+            }
+        }
+        Ok(())
     }
 
     pub(super) fn place(self, place: String) -> Self {
@@ -236,8 +272,12 @@ impl Periodic {
         task.id = self.id.task_id(at);
         task.message.id = task.id.as_str().to_owned();
         if !self.jitter.is_zero() {
-            let later = TimeDelta::from_std(jitter(self.id.as_str(), at, self.jitter)).unwrap_or_default();
-            task.when = When::At(at.checked_add_signed(later).unwrap_or(at));
+            let due = match task.when {
+                When::Now => at,
+                When::In(delay) => add(at, delay),
+                When::At(moment) => moment.max(at),
+            };
+            task.when = When::At(add(due, jitter(self.id.as_str(), at, self.jitter)));
         }
         let plan = self.plan(at, revision);
         let interval = self.spec.next_after(at).and_then(|next| (next - at).to_std().ok()).unwrap_or(DAY);
@@ -264,6 +304,22 @@ impl fmt::Display for Periodic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.job, self.spec)
     }
+}
+
+/// Refuses a task that would take the place of an equal one, such as that of the tick before.
+fn check_replaces(task: &NewTask) -> Result<(), EnqueueError> {
+    if task.replaces.is_none() {
+        return Ok(());
+    }
+    // A debounce defers the task, `or_replace` does not.
+    let option = if task.when == When::Now { "or_replace" } else { "debounce" };
+    let reason = "a periodic job runs when its schedule says and takes no other task's place; leave `debounce` and \
+                  `or_replace` out";
+    Err(EnqueueError::Option { option, reason: reason.to_owned() })
+}
+
+fn add(at: DateTime<Utc>, span: Duration) -> DateTime<Utc> {
+    TimeDelta::from_std(span).ok().and_then(|span| at.checked_add_signed(span)).unwrap_or(at)
 }
 
 /// How far a tick is deferred. The time is derived from the entry and the tick, so that every replica has the same.
@@ -364,6 +420,57 @@ mod tests {
         assert!(drawn.iter().all(|&by| by <= most));
         let early = drawn.iter().filter(|&&by| by < most / 2).count();
         assert!((60..140).contains(&early), "{early} of 200 in the first half");
+    }
+
+    fn daily(task: RawTask) -> Periodic {
+        Periodic::new(CronSpec::parse("@daily").expect("a spec"), task).expect("an entry")
+    }
+
+    #[test]
+    fn jitter_comes_on_top_of_the_delay_of_the_task() {
+        let time = at("2026-03-01T00:00:00Z");
+        let deferred = |task: RawTask| {
+            let entry = daily(task).jitter(Duration::from_secs(30));
+            let sent = entry.tick(Tick::new(time), time, time, 0).expect("a tick");
+            let When::At(due) = sent.task.when else { panic!("not deferred") };
+            due - time
+        };
+        let (task, hour) = (|| RawTask::new("report", "x"), TimeDelta::hours(1));
+        let jitter = deferred(task());
+        assert_eq!(deferred(task().process_in("10m")), TimeDelta::minutes(10) + jitter);
+        assert_eq!(deferred(task().process_at(time + hour)), hour + jitter);
+        assert_eq!(deferred(task().process_at(time - hour)), jitter, "a moment that has passed");
+    }
+
+    #[test]
+    fn a_jitter_that_outlasts_the_task_is_refused() {
+        let task = || RawTask::new("report", "x");
+        for (task, too_long) in [
+            (task().expires("10m"), 600),
+            (task().deadline("5m"), 300),
+            (task().expires("10m").deadline("5m"), 300),
+            (task().expires("10m").process_in("4m"), 360),
+        ] {
+            let entry = daily(task);
+            let checked = |seconds| entry.clone().jitter(Duration::from_secs(seconds)).check_jitter();
+            assert!(checked(too_long - 1).is_ok(), "{too_long}");
+            let error = checked(too_long).expect_err("too long").to_string();
+            assert!(error.starts_with("invalid option `jitter`: a task of `report` may be due "), "{error}");
+        }
+        let tomorrow = Utc::now() + TimeDelta::days(1);
+        let entry = daily(task().expires(tomorrow).deadline(tomorrow)).jitter(Duration::from_secs(2 * 86_400));
+        assert!(entry.check_jitter().is_ok(), "a moment is the same for all ticks");
+    }
+
+    #[test]
+    fn a_task_that_would_take_the_place_of_another_is_refused() {
+        for (task, option) in [
+            (RawTask::new("index", "x").debounce("5m"), "`debounce`"),
+            (RawTask::new("index", "x").unique("1h").or_replace(), "`or_replace`"),
+        ] {
+            let error = Periodic::new(CronSpec::parse("@daily").expect("a spec"), task).expect_err(option).to_string();
+            assert!(error.contains(&format!("invalid option {option}: ")), "{error}");
+        }
     }
 
     #[test]

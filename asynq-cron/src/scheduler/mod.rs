@@ -74,8 +74,7 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Checks that no entry comes twice, and that this program knows the job of each or is told that another program runs
-/// it.
+/// Checks each entry, and that none comes twice.
 fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Periodic>>, PeriodicError> {
     let mut known: HashMap<EntryId, Arc<Periodic>> = HashMap::new();
     let mut checked = Vec::with_capacity(entries.len());
@@ -90,8 +89,10 @@ fn checked(entries: Vec<Periodic>, registry: &Registry) -> Result<Vec<Arc<Period
     Ok(checked)
 }
 
-/// Checks that this program, or another one by [`foreign`](Periodic::foreign), runs the job of an entry.
+/// Checks that this program, or another one by [`foreign`](Periodic::foreign), runs the job of an entry, and that its jitter
+/// leaves the job time to run.
 fn check(entry: &Periodic, registry: &Registry) -> Result<(), PeriodicError> {
+    entry.check_jitter()?;
     if entry.is_foreign() || registry.get(entry.job()).is_some() {
         return Ok(());
     }

@@ -57,8 +57,8 @@ enum Event {
     Lead(Answer),
     /// The broker answered a request for the entries that living schedulers list.
     Listed(Result<Vec<SchedulerEntry>, BrokerError>),
-    /// The entries of this scheduler were listed, or that failed.
-    ListingDone,
+    /// The entries of this scheduler were listed, or that failed, with the time when the list was due again as it began.
+    ListingDone(Instant),
     /// A background call has ended; its result is not used.
     Done,
 }
@@ -272,7 +272,7 @@ impl Work {
             Event::Lead(answer) => self.campaign.answered(answer, Instant::now()),
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
-            Event::ListingDone => self.showing = false,
+            Event::ListingDone(renew) => self.shown(renew),
             Event::Done => {}
         }
     }

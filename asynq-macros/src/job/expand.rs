@@ -55,7 +55,7 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.derives);
     let doc = doc(&docs::of_struct(job));
     let times =
-        job.schedule.as_ref().and_then(periodic::next_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
+        job.schedule.as_ref().and_then(periodic::first_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
     // One argument is the payload itself, as Go's `json.Unmarshal` into its type expects.
     let transparent = (job.arguments().count() == 1).then(|| quote!(#[serde(transparent)]));
     let fields = job.arguments().map(|argument| {
@@ -198,7 +198,7 @@ fn evolution(job: &JobModel) -> TokenStream {
     let mut arguments = job.arguments();
     let argument = match (arguments.next(), arguments.next()) {
         (Some(argument), None) => {
-            let name = argument.name();
+            let name = argument.serde_name();
             Some(quote!(const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some(#name);))
         }
         _ => None,

@@ -82,6 +82,7 @@ impl JobModel {
     ) -> Self {
         check_unique(&attr, errors);
         check_debounce(&attr, errors);
+        check_jitter(&attr, errors);
         check_fingerprint(&attr, errors);
         check_contract(&mut attr, &signature, errors);
         check_kill_after(&attr, &signature, errors);
@@ -221,6 +222,19 @@ fn check_debounce(attr: &Attr, errors: &Errors) {
     if attr.schedule.is_there() {
         let message = "a periodic job runs when its schedule says; leave `debounce` out";
         errors.at(debounce.position, &debounce.key, message);
+    }
+}
+
+/// Refuses a jitter that may defer a tick until its task is not started any more.
+fn check_jitter(attr: &Attr, errors: &Errors) {
+    let Some(jitter) = attr.schedule.jitter() else { return };
+    let ends = [
+        attr.expires.as_ref().map(|setting| ("expires", setting.value)),
+        attr.deadline.as_ref().map(|setting| ("deadline", Duration::from_secs(setting.value))),
+    ];
+    if let Some((end, _)) = ends.into_iter().flatten().find(|(_, after)| jitter.value >= *after) {
+        let message = format!("`jitter` must be shorter than `{end}`, which counts from the tick on");
+        errors.at(jitter.position, &jitter.key, message);
     }
 }
 

@@ -17,7 +17,10 @@ use self::{
     supplied::{Supplied, is_generic},
     type_tokens::{bare, last_segment},
 };
-use super::{Attribute as Kind, serde_words::misspelt_in};
+use super::{
+    Attribute as Kind,
+    serde_words::{misspelt_in, rename_in},
+};
 use crate::errors::{Errors, Position};
 
 /// One parameter of a job's function.
@@ -169,6 +172,12 @@ impl Argument {
     /// Returns the name of the argument as a user says it: without `r#`.
     pub(super) fn name(&self) -> String {
         self.ident.unraw().to_string()
+    }
+
+    /// Returns the name by which serde reads the argument among others.
+    pub(super) fn serde_name(&self) -> String {
+        let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
+        attrs.find_map(rename_in).unwrap_or_else(|| self.name())
     }
 }
 

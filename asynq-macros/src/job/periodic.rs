@@ -60,11 +60,19 @@ pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
     }
 }
 
-/// Returns a paragraph with the next times, for documentation alone: an ordinary build must not depend on the clock.
-pub(super) fn next_times(schedule: &Schedule) -> Option<String> {
-    let cron::Schedule::Fields(fields) = schedule.spec else { return None };
-    let now = civil(now());
-    let times: Vec<_> = std::iter::successors(fields.next_civil(now), |&time| fields.next_civil(time))
+/// Returns a paragraph with the first times after this day has begun, for documentation alone: an ordinary build must not
+/// depend on the clock.
+pub(super) fn first_times(schedule: &Schedule) -> Option<String> {
+    first_times_of_day(schedule, now())
+}
+
+/// Returns the paragraph for the day of UTC that has this moment. The macro does not know the time in another zone, so the
+/// times begin with the day.
+fn first_times_of_day(schedule: &Schedule, unix: i64) -> Option<String> {
+    let cron::Schedule::Fields(fields) = &schedule.spec else { return None };
+    let moment = civil(unix);
+    let day = Civil::midnight(moment.year, moment.month, moment.day);
+    let times: Vec<_> = std::iter::successors(fields.next_civil(day), |&time| fields.next_civil(time))
         .take(5)
         .map(|time| {
             let Civil { year, month, day, hour, minute, second } = time;
@@ -74,10 +82,10 @@ pub(super) fn next_times(schedule: &Schedule) -> Option<String> {
         .collect();
     let zone = schedule.zone.as_ref().map_or("UTC", |zone| &zone.name);
     Some(format!(
-        "\n Next runs after {}-{:02}-{:02}, when these docs were built (wall clock of {zone}): {}.",
-        now.year,
-        now.month,
-        now.day,
+        "\n First runs after {}-{:02}-{:02} 00:00, about when these docs were built (wall clock of {zone}): {}.",
+        day.year,
+        day.month,
+        day.day,
         times.join(" · ")
     ))
 }
@@ -119,7 +127,28 @@ fn civil(unix: i64) -> Civil {
 mod tests {
     use std::time::Duration;
 
-    use super::*;
+    use proc_macro2::{Ident, Span};
+    use syn::LitStr;
+
+    use super::{super::schedule::Zone, *};
+
+    #[test]
+    fn the_times_in_the_documentation_begin_with_the_day_in_every_zone() {
+        let text = "0 21 * * *";
+        let variant = Ident::new("Europe__Berlin", Span::call_site());
+        let schedule = Schedule {
+            text: LitStr::new(text, Span::call_site()),
+            spec: cron::parse(text, cron::Mode::Default).expect(text).schedule,
+            zone: Some(Zone { name: "Europe/Berlin".to_owned(), variant, is_option: true }),
+            missed: None,
+            overlap: None,
+            jitter: None,
+        };
+        // At 20:30 by UTC it is past nine in Berlin.
+        let times = first_times_of_day(&schedule, 1_767_225_600 + 20 * 3600 + 1800).expect("a schedule of fields");
+        assert!(times.starts_with("\n First runs after 2026-01-01 00:00, "), "{times}");
+        assert!(times.contains("(wall clock of Europe/Berlin): 2026-01-01 21:00 · 2026-01-02 21:00 · "), "{times}");
+    }
 
     #[test]
     fn documentation_is_built_at_the_time_that_the_variable_names() {

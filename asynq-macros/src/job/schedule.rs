@@ -133,6 +133,11 @@ impl ScheduleAttr {
         }
     }
 
+    /// Returns the longest time by which a tick is deferred, where it is written.
+    pub(super) fn jitter(&self) -> Option<&Setting<Duration>> {
+        self.jitter.as_ref()
+    }
+
     /// Returns whether there is a valid schedule.
     pub(super) fn is_there(&self) -> bool {
         self.spec.is_some()

@@ -1,8 +1,10 @@
-//! Finds misspelt words in `#[serde(…)]`, which serde reports together with errors about the whole job.
+//! Reads `#[serde(…)]` of a field: misspelt words, which serde reports together with errors about the whole job, and the
+//! field's name.
 
 use asynq_grammar::nearest;
 use proc_macro2::TokenTree;
-use syn::{Attribute, Ident};
+use quote::ToTokens as _;
+use syn::{Attribute, Ident, LitStr, Meta, MetaNameValue, Token, punctuated::Punctuated};
 
 /// serde's attributes of a field.
 const OF_SERDE: [&str; 14] = [
@@ -40,4 +42,43 @@ pub(super) fn misspelt_in(attr: &Attribute) -> Option<(Ident, &'static str)> {
         begins = matches!(&token, TokenTree::Punct(punct) if punct.as_char() == ',');
     }
     None
+}
+
+/// Returns the name by which serde reads the field, if the attribute gives it one: `rename = "to"` or
+/// `rename(deserialize = "to")`.
+pub(super) fn rename_in(attr: &Attribute) -> Option<String> {
+    let words = attr.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok()?;
+    words.into_iter().filter(|word| word.path().is_ident("rename")).find_map(|word| {
+        let given = match word {
+            Meta::NameValue(given) => given,
+            Meta::List(list) => {
+                let sides = list.parse_args_with(Punctuated::<MetaNameValue, Token![,]>::parse_terminated).ok()?;
+                sides.into_iter().find(|side| side.path.is_ident("deserialize"))?
+            }
+            Meta::Path(_) => return None,
+        };
+        // A macro may have put the text into a group without delimiters, which parsing looks through.
+        syn::parse2::<LitStr>(given.value.into_token_stream()).ok().map(|text| text.value())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use syn::parse_quote;
+
+    use super::*;
+
+    #[test]
+    fn a_field_has_the_name_by_which_serde_reads_it() {
+        let attrs: [(Attribute, Option<&str>); 5] = [
+            (parse_quote!(#[serde(rename = "to")]), Some("to")),
+            (parse_quote!(#[serde(default = "ann", rename = "to", bound(deserialize = "T: Read"))]), Some("to")),
+            (parse_quote!(#[serde(rename(serialize = "out", deserialize = "to"))]), Some("to")),
+            (parse_quote!(#[serde(rename(serialize = "out"))]), None),
+            (parse_quote!(#[serde(default, alias = "to")]), None),
+        ];
+        for (attr, expected) in attrs {
+            assert_eq!(rename_in(&attr).as_deref(), expected, "{}", attr.to_token_stream());
+        }
+    }
 }

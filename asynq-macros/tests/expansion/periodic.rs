@@ -16,7 +16,7 @@ async fn ping() -> JobResult {
 /// Runs [`ping()`].
 #[cfg_attr(
     doc,
-    doc = "\n Next runs after 2026-01-01, when these docs were built (wall clock of UTC): 2026-01-01 00:05 · 2026-01-01 00:10 · 2026-01-01 00:15 · 2026-01-01 00:20 · 2026-01-01 00:25."
+    doc = "\n First runs after 2026-01-01 00:00, about when these docs were built (wall clock of UTC): 2026-01-01 00:05 · 2026-01-01 00:10 · 2026-01-01 00:15 · 2026-01-01 00:20 · 2026-01-01 00:25."
 )]
 #[allow(
     dead_code,

@@ -33,6 +33,7 @@ impl ArgumentShape {
             return None;
         }
         let arguments = (self.fingerprint)();
+        // Every program knows the shape of no arguments.
         if arguments.no_arguments {
             return None;
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use md5::{Digest, Md5};
-use serde::de::DeserializeOwned;
+use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
     Codec, Job,
@@ -64,6 +64,14 @@ impl Fingerprint {
             Codec::Postcard => Self::of::<J>(),
             Codec::Json => cached_or(&CACHE, TypeId::of::<J>(), || of_job::<J>(Codec::Postcard)),
         }
+    }
+
+    /// Returns the fingerprint of a job without arguments, which is the same in every program.
+    pub(crate) fn of_nothing() -> Arc<Self> {
+        #[derive(Deserialize)]
+        struct Nothing {}
+
+        Self::of_value::<Nothing>()
     }
 
     /// Returns the fingerprint in postcard of the arguments `T` that an earlier version of the job `J` had.

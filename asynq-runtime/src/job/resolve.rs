@@ -53,7 +53,10 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
         let before = lookup.and_then(|lookup| lookup.as_ref().ok()?.argument.as_deref());
         return by_name(payload, before).ok_or(unknown);
     };
+    let nothing = Fingerprint::of_nothing();
     let read = match lookup {
+        // The job had no arguments: brokers do not keep that shape, because it is the same in every program.
+        None if found == nothing.value && arguments.is_empty() => by_shape(&nothing.document, arguments),
         None => return Err(unknown),
         Some(Err(reason)) => Err(reason.clone()),
         Some(Ok(document)) => by_shape(document, arguments),
@@ -75,9 +78,13 @@ fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, Str
     let read = match (document.argument.as_deref(), J::ARGUMENT) {
         (Some(name), None) if has_field::<J>(name) => from_value(&Value::named(name, value.clone())),
         (Some(name), None) => Err(format!("its only argument `{name}` is not among this program's")),
-        (None, Some(name)) => match value.field(name) {
-            Some(argument) => from_value(argument),
-            None => Err(format!("it has no argument `{name}`")),
+        (None, Some(name)) => match (value.field(name), &value) {
+            (Some(argument), _) => from_value(argument),
+            // Among the arguments of a job that had some, this one may be there under another name.
+            (None, Value::Struct(fields)) if fields.is_empty() => {
+                from_value(&Value::None).map_err(|_| format!("it has no argument `{name}`, which is not optional"))
+            }
+            (None, _) => Err(format!("it has no argument `{name}`")),
         },
         _ => from_value(&value),
     };
@@ -94,11 +101,14 @@ fn has_field<J: Job>(name: &str) -> bool {
 }
 
 /// Reads arguments in JSON that do not fit as they are: a lone argument that has become one of several (`before` is its
-/// name), or the other way round.
+/// name), or the other way round, or one that is `None` because the job had no arguments.
 fn by_name<J: Job>(payload: &[u8], before: Option<&str>) -> Option<J> {
     let mut value: serde_json::Value = serde_json::from_slice(payload).ok()?;
     let argument = match (before, J::ARGUMENT) {
-        (_, Some(name)) => value.as_object_mut()?.remove(name)?,
+        (_, Some(name)) => match value.as_object_mut()? {
+            arguments if arguments.is_empty() => serde_json::Value::Null,
+            arguments => arguments.remove(name)?,
+        },
         (Some(name), None) if has_field::<J>(name) => serde_json::json!({ name: value }),
         _ => return None,
     };

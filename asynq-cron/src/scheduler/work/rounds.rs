@@ -82,7 +82,8 @@ impl Work {
 
     /// Lists the entries that this scheduler plans: for asynq's tools, and for older programs, which do not plan these entries.
     fn show(&mut self, now: Instant) {
-        self.timers.show = now + self.settings.ttl / 2;
+        let renew = now + self.settings.ttl / 2;
+        self.timers.show = renew;
         let mut rows = self.plan.rows();
         let time = self.clock.at(Reading::now());
         let is_left = |id: &EntryId| self.outranked.get(id).is_some_and(|newer| !newer.is_over);
@@ -99,8 +100,18 @@ impl Work {
         let list = listing::show(Arc::clone(&self.broker), self.name.clone(), rows, self.settings.ttl);
         self.calls.spawn(async move {
             list.await;
-            Event::ListingDone
+            Event::ListingDone(renew)
         });
+    }
+
+    /// The entries were listed, or that failed; `renew` is when the list was due again as it began. The next one is due half a
+    /// lease after this one has ended, because no entry is planned while a list is due or under way. Who asked for another list
+    /// meanwhile still gets it.
+    pub(super) fn shown(&mut self, renew: Instant) {
+        self.showing = false;
+        if self.timers.show == renew {
+            self.timers.show = Instant::now() + self.settings.ttl / 2;
+        }
     }
 
     /// Takes this scheduler off the list.

@@ -59,6 +59,41 @@ async fn a_scheduler_that_gets_the_lead_lists_its_entries_in_the_same_round() {
 }
 
 #[tokio::test]
+async fn a_listing_that_ended_late_does_not_keep_the_next_round_from_planning() {
+    let (mut work, _, running) = work().await;
+    work.begin_round();
+    assert!(work.showing && work.planning == 0);
+    // Half a lease has passed since the listing began.
+    let renew = Instant::now();
+    work.timers.show = renew;
+    work.take(Event::ListingDone(renew));
+    work.begin_round();
+    assert!(!work.showing && work.planning == 1);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn an_entry_that_became_known_during_a_listing_is_listed_before_it_is_planned() {
+    let (mut work, _, running) = work().await;
+    work.begin_round();
+    let renew = work.timers.show;
+    work.timers.show = Instant::now();
+    work.take(Event::ListingDone(renew));
+    work.begin_round();
+    assert!(work.showing && work.planning == 0);
+    running.shutdown().await.expect("it leaves");
+}
+
+#[test]
+fn an_entry_whose_jitter_outlasts_its_task_is_refused() {
+    let spec = CronSpec::parse("@daily").expect("a spec");
+    let entry = Periodic::new(spec, RawTask::new("report", "").expires("10m")).expect("an entry").foreign();
+    let registry = Registry::from_descriptors([]).expect("a registry");
+    let error = checked(vec![entry.jitter(Duration::from_secs(1_800))], &registry).expect_err("too long");
+    assert!(error.to_string().contains("invalid option `jitter`"), "{error}");
+}
+
+#[tokio::test]
 async fn a_broker_call_that_panics_ends_the_scheduler() {
     let (mut work, _, running) = work().await;
     work.calls.spawn(async { panic!("the broker panics") });

@@ -33,7 +33,8 @@ pub enum Verdict {
     Safe,
     /// The tasks run, but wait in this queue, which is not the job's any more.
     OtherQueue(String),
-    /// The types check their values by rules of their own, and refused every sample: real values may pass.
+    /// The types check their values by rules of their own, and refused every sample; or the shape is too large for the
+    /// file. Real values may pass.
     CannotBeTold,
     /// Today's shape is not in the file: write it by `jobs --lock`.
     NotLocked,
@@ -66,7 +67,7 @@ impl fmt::Display for LockFinding {
             Verdict::OtherQueue(queue) => {
                 write!(f, ": its queue changed, and waiting tasks are in `{queue}`, which is served")
             }
-            Verdict::CannotBeTold => f.write_str(": its types took no sample value; try it with a real task"),
+            Verdict::CannotBeTold => f.write_str(": no sample value tells whether they fit; try it with a real task"),
             Verdict::NotLocked => f.write_str(": not in jobs.lock; write it by `jobs --lock` and commit it"),
             Verdict::UnservedQueue(queue) => {
                 write!(f, ": queue changed: tasks wait in `{queue}`, which no job here names; serve it, too (--queues)")
@@ -112,7 +113,13 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
     };
     let today = LockedShape::of(job);
     if today.fingerprint != shape.fingerprint || today.document != shape.document {
-        let tried = shape.document().map_or(Verdict::Safe, |document| readable(shape, &document, job));
+        let tried = match shape.document() {
+            Some(document) => readable(shape, &document, job),
+            None if job.fingerprint().no_arguments => Verdict::Safe,
+            None if shape.is_json() => Verdict::CannotBeTold,
+            // A worker finds no more of the shape in the broker than there is in the file.
+            None => Verdict::NeedsUpgrade("its shape is not kept".to_owned()),
+        };
         if tried != Verdict::Safe {
             return tried;
         }

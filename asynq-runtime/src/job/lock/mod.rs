@@ -9,7 +9,7 @@ use std::{collections::BTreeSet, fmt};
 use serde::{Deserialize, Serialize};
 
 pub use self::check::{LockFinding, Verdict};
-use super::{Codec, JobDescriptor, Registry, fingerprint_of, shape::ShapeDocument};
+use super::{Codec, Fingerprint, JobDescriptor, Registry, fingerprint_of, shape::ShapeDocument};
 
 /// The first lines of the file.
 const HEADER: &str = "# The shapes of arguments that were shipped, one per line; `jobs --lock` adds today's, `jobs --check` compares.\n\
@@ -107,8 +107,7 @@ impl JobsLock {
     pub fn find(&self, r#type: &str, payload: &[u8]) -> Option<&LockedShape> {
         let fingerprint = Self::fingerprint_of(payload);
         let is_its = |shape: &&LockedShape| {
-            let takes_anything = shape.document.is_empty() && shape.shape == NO_ARGUMENTS;
-            shape.job == r#type && (takes_anything || fingerprint.is_none() || shape.fingerprint == fingerprint)
+            shape.job == r#type && (shape.takes_anything() || fingerprint.is_none() || shape.fingerprint == fingerprint)
         };
         self.0.iter().find(is_its)
     }
@@ -150,8 +149,19 @@ impl LockedShape {
         self.codec == Codec::Json.as_str()
     }
 
-    /// Returns the document of the shape; `None` if the job takes no arguments or their shape is too large.
+    /// Returns whether the job takes no arguments, and so every payload.
+    fn takes_anything(&self) -> bool {
+        self.document.is_empty() && self.shape == NO_ARGUMENTS
+    }
+
+    /// Returns the document of the shape; `None` if the shape is too large, or that of no arguments under a fingerprint by
+    /// hand: no worker finds either in the broker.
     fn document(&self) -> Option<ShapeDocument> {
+        let nothing = Fingerprint::of_nothing();
+        let is_known = |fingerprint: &String| *fingerprint == format!("{:08x}", nothing.value);
+        if self.takes_anything() && self.fingerprint.as_ref().is_none_or(is_known) {
+            return Some(nothing.document.clone());
+        }
         ShapeDocument::from_bytes(self.document.as_bytes()).ok()
     }
 }

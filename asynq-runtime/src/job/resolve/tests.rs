@@ -63,6 +63,10 @@ jobs! {
         const ARGUMENT: Option<&'static str> = Some("to");
     ];
     Two { to: String, n: Option<u32> } [];
+    Nothing {} [];
+    JsonNothing {} [const CODEC: Codec = Codec::Json;];
+    #[serde(transparent)] LoneOption { note: Option<String> } [const ARGUMENT: Option<&'static str> = Some("note");];
+    TwoOptions { note: Option<String>, n: Option<u32> } [];
     JsonTwo { to: String, n: Option<u32> } [const CODEC: Codec = Codec::Json;];
 
     Deep {
@@ -222,6 +226,24 @@ fn a_lone_argument_becomes_a_named_one_and_back() {
     // Without a kept shape the name is not known.
     let (payload, _) = left(JsonLone { to: to() });
     assert!(matches!(resolve::<JsonTwo>(&payload, None), Err(PayloadError::Unfit { .. })));
+}
+
+#[test]
+fn a_job_without_arguments_gets_some_although_its_shape_is_not_kept() {
+    for payload in [left(Nothing {}).0, left(JsonNothing {}).0] {
+        assert_eq!(resolve(&payload, None), Ok(LoneOption { note: None }));
+        assert_eq!(resolve(&payload, None), Ok(TwoOptions { note: None, n: None }));
+        let error = resolve::<Lone>(&payload, None).expect_err("mandatory");
+        assert!(error.is_of_another_version(), "{error}");
+    }
+    assert!(reason::<Lone>(Nothing {}).contains("it has no argument `to`, which is not optional"));
+    // An argument that was there may have had another name.
+    assert!(reason::<LoneOption>(mail()).contains("it has no argument `note`"));
+    let (payload, _) = left(JsonMail { to: "ann".into(), copies: 2, urgent: false });
+    assert!(matches!(resolve::<LoneOption>(&payload, None), Err(PayloadError::Unfit { .. })));
+    // The fingerprint of nothing with something after it is not a payload of such a job.
+    let (payload, _) = left(Nothing {});
+    assert!(resolve::<LoneOption>(&[&payload[..], b"x"].concat(), None).is_err());
 }
 
 #[test]
