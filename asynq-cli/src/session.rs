@@ -68,16 +68,7 @@ impl Session {
         if let Some(client) = &self.environment.client {
             return Ok(client.clone());
         }
-        if let Some(file) = sqlite_file(url)
-            && !may_be_new
-            && !std::path::Path::new(file).exists()
-        {
-            return Err(CliError::Usage(format!(
-                "there is no SQLite file {file:?}: name the broker by --url or {URL_VARIABLE}, such as \
-                 redis://127.0.0.1:6379 or sqlite:///var/lib/app/asynq.db"
-            )));
-        }
-        let client = Client::connect(url).await?;
+        let client = if may_be_new { Client::connect(url).await? } else { Client::connect_existing(url).await? };
         self.environment.client = Some(client.clone());
         Ok(client)
     }
@@ -229,13 +220,6 @@ impl Session {
     }
 }
 
-/// Returns the file of a SQLite URL, if it is written without percent-encoding.
-fn sqlite_file(url: &str) -> Option<&str> {
-    let rest = url.strip_prefix("sqlite:")?;
-    let path = rest.strip_prefix("//").unwrap_or(rest).split('?').next()?;
-    (!path.is_empty() && path != ":memory:" && !path.contains('%')).then_some(path)
-}
-
 /// Returns the URL of a Redis with `allow_eviction=true`, unless it sets that parameter already.
 fn allowing_eviction(url: String) -> String {
     if !url.starts_with("redis") || url.contains("allow_eviction=") {
@@ -258,20 +242,6 @@ mod tests {
             ("sqlite://a.db", "sqlite://a.db"),
         ] {
             assert_eq!(allowing_eviction(url.to_owned()), expected);
-        }
-    }
-
-    #[test]
-    fn the_file_of_a_url_is_known_where_it_is_written_plainly() {
-        for (url, file) in [
-            ("sqlite://asynq.db", Some("asynq.db")),
-            ("sqlite:///var/a.db?durability=normal", Some("/var/a.db")),
-            ("sqlite:a.db", Some("a.db")),
-            ("sqlite::memory:", None),
-            ("sqlite://a%20b", None),
-            ("redis://h", None),
-        ] {
-            assert_eq!(sqlite_file(url), file, "{url}");
         }
     }
 }

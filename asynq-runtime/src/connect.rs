@@ -41,6 +41,27 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     connect_on(None, url).await
 }
 
+/// Connects to the broker at `url`, unless it is a SQLite file that does not exist.
+///
+/// # Errors
+///
+/// As [`connect`], or there is no such file.
+pub(crate) async fn connect_existing(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
+    #[cfg(feature = "sqlite")]
+    if let Some(file) = crate::broker::sqlite::file_of(url)
+        && !file.exists()
+    {
+        return Err(BrokerError::new(
+            BrokerErrorKind::Config,
+            format!(
+                "there is no SQLite file {file:?}: name the broker by --url or {URL_VARIABLE}, such as redis://127.0.0.1:6379 \
+                 or sqlite:///var/lib/app/asynq.db"
+            ),
+        ));
+    }
+    connect(url).await
+}
+
 /// Connects to the broker at `url`. A broker that needs a thread for its I/O takes `thread`, or starts one if there is none.
 ///
 /// # Errors

@@ -74,6 +74,25 @@ async fn force_deletes_everything_of_the_queue_and_reports_its_progress() {
 }
 
 #[tokio::test]
+async fn a_deletion_in_parts_goes_on_where_its_time_was_over() {
+    let t = Fixture::start().await;
+    let inspector = Inspector::new(t.shared());
+    t.seed_archived("a").await;
+    t.broker().enqueue((0..250).map(|n| task(&format!("t{n}"))).collect()).await;
+    let (mut parts, mut tasks) = (0, 0);
+    loop {
+        let removed = inspector.delete_queue("default", Force::Yes).within(Duration::ZERO).await.unwrap();
+        (parts, tasks) = (parts + 1, tasks + removed.tasks);
+        if !removed.more {
+            break;
+        }
+        assert!(inspector.queue("default").await.unwrap().paused, "nobody takes tasks between two parts");
+    }
+    assert!(parts > 1 && tasks == 251, "{tasks} tasks in {parts} parts");
+    assert!(inspector.queue("default").await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
 async fn running_tasks_keep_their_queue() {
     let t = Fixture::start().await;
     let inspector = Inspector::new(t.shared());

@@ -54,6 +54,24 @@ async fn each_end_is_reported_by_its_kind() {
     running.shutdown().await.unwrap();
 }
 
+/// A job that had another name.
+#[job(name = "wait:new", alias = "wait:old", queue = "waits")]
+async fn renamed() -> JobResult<u64> {
+    Ok(7)
+}
+
+#[tokio::test]
+async fn a_task_under_an_earlier_name_of_its_job_is_found() {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    for queue in ["waits", "elsewhere"] {
+        client.enqueue(RawTask::new("wait:old", "").task_id(queue).queue(queue)).await.unwrap();
+        assert_eq!(client.find::<renamed>(queue).await.unwrap().queue.as_str(), queue);
+        let other = client.find::<silent>(queue).await.unwrap_err();
+        assert!(matches!(other, ResultError::OtherJob { .. }), "{other}");
+    }
+}
+
 #[tokio::test]
 async fn a_task_that_is_not_started_in_time_has_expired() {
     let t = Fixture::real_time().await;

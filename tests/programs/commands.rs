@@ -71,6 +71,25 @@ fn two_jobs_of_one_name_are_refused_with_both_places() {
 }
 
 #[test]
+fn tasks_do_not_go_to_a_new_file_where_the_set_up_may_name_another_broker() {
+    let folder = tempfile::tempdir().unwrap();
+    let ask = |binary, args: &[&str]| program(binary).args(args).current_dir(folder.path()).output().unwrap();
+    let enqueue = ["enqueue", "picky", "\"password\""];
+    for args in [&enqueue[..], &["stats"]] {
+        let error = error_line(&ask(MISFIT, args));
+        assert!(
+            error.contains("there is no SQLite file \"asynq.db\": name the broker by --url or ASYNQ_URL"),
+            "{error}"
+        );
+        assert!(!folder.path().join("asynq.db").exists(), "{args:?}");
+    }
+    let error = error_line(&ask(ONE, &["stats"]));
+    assert!(error.contains("there is no SQLite file"), "looking makes no file: {error}");
+    good(&ask(MISFIT, &["--url", "sqlite://asynq.db", "enqueue", "picky", "\"password\""]));
+    assert!(good(&ask(MISFIT, &enqueue)).ends_with(" is pending in default on sqlite://asynq.db\n"));
+}
+
+#[test]
 fn a_missing_state_and_a_failing_set_up_end_the_worker_before_it_connects() {
     let error = error_line(&program(MISFIT).env("ASYNQ_URL", "redis://127.0.0.1:1").output().unwrap());
     for part in ["job `needs_mailer`", "programs/bin/misfit.rs:", "needs State<misfit::Mailer>"] {
@@ -103,10 +122,10 @@ on_both_brokers! {
     async fn enqueued_tasks_are_counted(stage: &Stage) {
         let arguments = r#"{"to":"a@b.c","subject":"Hi"}"#;
         for (options, expected) in [
-            (&[][..], " is pending in critical\n"),
-            (&["--queue", "low", "--in", "10m"], " is scheduled in low, due "),
+            (&[][..], " is pending in critical on "),
+            (&["--queue", "low", "--in", "10m"], ", due "),
             (&["--queue", "low", "--at", "2222-01-02T03:04:05.678Z"], "already waiting"),
-            (&["--queue", "other", "--at", "2222-01-02T03:04:05.678Z"], " is scheduled in other, due 2222-01-02T03:04:05.678Z\n"),
+            (&["--queue", "other", "--at", "2222-01-02T03:04:05.678Z"], ", due 2222-01-02T03:04:05.678Z\n"),
         ] {
             let args: Vec<&str> = ["enqueue", "send_email", arguments].iter().chain(options).copied().collect();
             let output = stage.program(ONE).args(&args).output().unwrap();

@@ -10,7 +10,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_program-1");
 on_both_brokers! {
     async fn it_runs_tasks_that_were_enqueued_before_and_while_it_runs(stage: &Stage) {
         let printed = stage.ask(PROGRAM, &["enqueue", "send_email", r#"{"to":"a@b.c","subject":"Before"}"#]);
-        assert!(printed.ends_with(" is pending in critical\n"), "{printed}");
+        assert!(printed.contains(" is pending in critical on "), "{printed}");
 
         let worker = Worker::start(stage.program(PROGRAM));
         worker.wait_for(&["to a@b.c: Before"]);

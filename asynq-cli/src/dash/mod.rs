@@ -6,6 +6,7 @@
 mod act;
 mod load;
 mod model;
+mod screen;
 mod view;
 
 use std::{io, time::Duration};

@@ -8,7 +8,10 @@ use asynq_runtime::{
 use chrono::{DateTime, Utc};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::load::{Content, Listing, Loaded, Wanted};
+use super::{
+    load::{Content, Listing, Loaded, Wanted},
+    screen::Screen,
+};
 use crate::show::number;
 
 /// The states in the order of their tabs.
@@ -37,15 +40,6 @@ pub(crate) struct Model {
     archive: Option<ArchiveRoom>,
     /// Rows of a list that fit on the screen; the view sets this number.
     pub(crate) room: usize,
-}
-
-/// One screen with its content.
-#[derive(Debug)]
-pub(crate) struct Screen {
-    pub(crate) wanted: Wanted,
-    pub(crate) content: Option<Content>,
-    /// The row that is chosen.
-    pub(crate) row: usize,
 }
 
 /// Something in front of the screen.
@@ -138,9 +132,7 @@ impl Model {
                 }
                 if wanted == self.wanted() {
                     self.archive = archive;
-                    let screen = self.screen_mut();
-                    screen.content = Some(content);
-                    screen.row = screen.row.min(screen.rows().saturating_sub(1));
+                    self.screen_mut().show(content);
                 }
             }
             Err(InspectError::QueueNotFound { queue }) => {
@@ -192,6 +184,11 @@ impl Model {
             KeyCode::Right | KeyCode::Char('l') | KeyCode::Tab => self.turn_tab(1),
             KeyCode::Char('n') | KeyCode::PageDown => self.turn_page(true),
             KeyCode::Char('N') | KeyCode::PageUp => self.turn_page(false),
+            KeyCode::Enter | KeyCode::Char('p' | 'r' | 'a' | 'd' | 'c') if self.screen_mut().take_gone() => {
+                let text = "what was chosen is gone from here: look again".to_owned();
+                self.note = Some(Note { text, is_error: false, is_of_loading: false });
+                Step::Stay
+            }
             KeyCode::Enter => self.open(),
             KeyCode::Char('p') => self.pause(),
             KeyCode::Char('r') => self.run(),
@@ -224,8 +221,7 @@ impl Model {
     }
 
     fn move_by(&mut self, by: isize) -> Step {
-        let screen = self.screen_mut();
-        screen.row = screen.row.saturating_add_signed(by).min(screen.rows().saturating_sub(1));
+        self.screen_mut().move_by(by);
         Step::Stay
     }
 
@@ -234,7 +230,7 @@ impl Model {
         let Wanted::Tasks(listing) = &mut screen.wanted else { return Step::Stay };
         let tab = TABS.iter().position(|&tab| tab == listing.state).unwrap_or(0);
         (listing.state, listing.page) = (TABS[(tab + by) % TABS.len()], 1);
-        screen.row = 0;
+        screen.start_over();
         if let Some(Content::Tasks { tasks, groups, .. }) = &mut screen.content {
             (*tasks, *groups) = (Vec::new(), Vec::new());
         }
@@ -251,7 +247,7 @@ impl Model {
             false if listing.page > 1 => listing.page -= 1,
             _ => return Step::Stay,
         }
-        screen.row = 0;
+        screen.start_over();
         Step::Load
     }
 
@@ -328,22 +324,5 @@ impl Model {
             TaskAct::Cancel => ("Cancel the run of", String::new()),
         };
         self.ask(Dialog::Sure(format!("{verb} task {} of queue {}?{then}", task.id, task.queue), Act::Task(act, task)))
-    }
-}
-
-impl Screen {
-    fn of(wanted: Wanted) -> Self {
-        Self { wanted, content: None, row: 0 }
-    }
-
-    /// Returns the number of rows that can be chosen.
-    pub(crate) fn rows(&self) -> usize {
-        match &self.content {
-            Some(Content::Queues(queues, _)) => queues.len(),
-            Some(Content::Tasks { tasks, .. }) => tasks.len(),
-            Some(Content::Servers(servers)) => servers.len(),
-            Some(Content::Periodic(entries)) => entries.len(),
-            Some(Content::Task(_)) | None => 0,
-        }
     }
 }

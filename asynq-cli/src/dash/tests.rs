@@ -12,7 +12,8 @@ use ratatui::{Terminal, backend::TestBackend};
 use self::seeded::seeded;
 use super::{
     act, load,
-    model::{Dialog, Model, Screen, Step, TABS},
+    model::{Dialog, Model, Step, TABS},
+    screen::Screen,
     view,
 };
 use crate::dash::load::Wanted;

@@ -57,7 +57,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
             queue,
             Severity::Warning,
             "long-wait",
-            format!("the oldest of {} pending tasks waits for {} s", stats.pending, stats.latency.as_secs()),
+            format!("a task that could run waits for {} s; {} are pending", stats.latency.as_secs(), stats.pending),
             "tasks come faster than they are run, or greater queues go before this one",
             "start more workers, raise --concurrency, or give the queue a greater weight".to_owned(),
         ));

@@ -37,9 +37,9 @@ pub(crate) fn queue_table(queues: &[QueueStats], style: Style) -> String {
     table.into_text()
 }
 
-/// Returns how long the oldest pending task has been waiting, for people.
+/// Returns for how long a task has waited that could run, for people.
 pub(crate) fn latency(queue: &QueueStats) -> String {
-    if queue.pending == 0 { "-".to_owned() } else { about(queue.latency) }
+    if queue.pending == 0 && queue.latency.is_zero() { "-".to_owned() } else { about(queue.latency) }
 }
 
 #[cfg(test)]

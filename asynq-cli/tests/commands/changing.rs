@@ -241,6 +241,38 @@ on_both_brokers! {
         }
     }
 
+    async fn ctrl_c_keeps_the_queues_whose_turn_had_not_come(cli) {
+        let mut is_between = false;
+        // A later stop comes while a later queue is deleted.
+        for wake_ups in 0.. {
+            let [first, second] = ["a", "b"].map(|name| format!("{name}{wake_ups}"));
+            let tasks = [&first, &second].into_iter().flat_map(|name| (0..150).map(move |n| task(&format!("t{n}")).in_queue(name)));
+            for answer in cli.t.broker().enqueue(tasks.collect()).await {
+                answer.unwrap();
+            }
+            let words = ["queue", "rm", &first, &second, "--force", "--yes"];
+            let stopped = cli.run_in(Setting { stop_after: Some(wake_ups), ..Setting::default() }, &words).await;
+            if stopped.code == 0 {
+                break;
+            }
+            assert_eq!(stopped.code, 130, "{stopped}");
+            let size = async |name: &str| cli.t.broker().queue_stats(&queue(name)).await.unwrap().size;
+            is_between |= size(&first).await == 0 && size(&second).await == 150;
+        }
+        assert!(is_between, "no signal came after the first queue");
+    }
+
+    async fn several_queues_are_asked_about_at_once(cli) {
+        for name in ["low", "other"] {
+            cli.t.enqueue(task("one").in_queue(name)).await;
+        }
+        let answer = cli.run_typing("n\n", "queue rm nowhere low other --force").await;
+        assert!(answer.code == 3 && answer.err.contains("queue `nowhere` was not found"), "{answer}");
+        assert!(answer.err.contains("Delete queues low, other with their counters and 2 tasks?"), "{answer}");
+        assert!(answer.err.ends_with("[y/N] error: nothing was changed\n"), "{answer}");
+        assert!(cli.t.broker().queue_stats(&queue("low")).await.unwrap().size > 0);
+    }
+
     async fn tasks_are_enqueued(cli) {
         let all = "task enqueue --type-name mail --payload {} --queue low --id full --retry 3 --timeout 90s --unique 1h \
                    --unique-until success --process-in 10m --retention 2h --group mails --header trace=abc \

@@ -1,11 +1,8 @@
 //! Pauses, resumes and deletes queues.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use asynq_runtime::{
-    inspector::{Force, InspectError},
-    task::TaskState,
-};
+use asynq_runtime::inspector::{Force, RemovedQueue};
 use axum::{Json, extract::State};
 use serde::{Deserialize, Serialize};
 
@@ -68,39 +65,14 @@ pub(super) async fn delete(
 ) -> Result<Json<Deleted>, Failure> {
     let inspector = app.inspector();
     let force = if which.force { Force::Yes } else { Force::No };
-    let there = inspector.delete_queue(&queue, force).dry_run().await?;
-    let mut tasks = 0;
-    if there.tasks > 0 {
-        inspector.pause(&queue).await?;
-        let until = Instant::now() + LONGEST;
-        for state in [
-            TaskState::Pending,
-            TaskState::Scheduled,
-            TaskState::Retry,
-            TaskState::Archived,
-            TaskState::Completed,
-            TaskState::Aggregating,
-        ] {
-            let mut bulk = inspector.delete_all(&queue, state).start().await?;
-            while bulk.slice().await?.is_some() {
-                if Instant::now() > until {
-                    tasks += bulk.progress().changed;
-                    app.samples().forget().await;
-                    let left = inspector.queue(&queue).await?.size;
-                    let message = format!("{tasks} tasks are deleted, {left} are left: ask again to go on.");
-                    return Ok(Json(Deleted { message, tasks, more: true }));
-                }
-            }
-            tasks += bulk.progress().changed;
-        }
-    }
-    let removed = inspector.delete_queue(&queue, force).await;
+    let removed = inspector.delete_queue(&queue, force).within(LONGEST).await;
     app.samples().forget().await;
-    match removed {
-        Ok(removed) => tasks += removed.tasks,
-        // The queue's last task was deleted, and for some brokers the queue is gone with it.
-        Err(InspectError::QueueNotFound { .. }) if tasks > 0 => {}
-        Err(error) => return Err(error.into()),
-    }
-    Ok(Json(Deleted { message: format!("Queue {queue} is deleted, and {tasks} tasks with it."), tasks, more: false }))
+    let RemovedQueue { tasks, more, .. } = removed?;
+    let message = if more {
+        let left = inspector.queue(&queue).await?.size;
+        format!("{tasks} tasks are deleted, {left} are left: ask again to go on.")
+    } else {
+        format!("Queue {queue} is deleted, and {tasks} tasks with it.")
+    };
+    Ok(Json(Deleted { message, tasks, more }))
 }

@@ -35,7 +35,7 @@ pub(super) const FAMILIES: [Family; 11] = [
     Family {
         name: "asynq_queue_latency_seconds",
         kind: "gauge",
-        help: "How long the oldest pending task has been waiting.",
+        help: "For how long a task has waited that could run, pending or due.",
         lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.latency.as_secs_f64())),
     },
     Family {

@@ -41,7 +41,7 @@ pub(crate) struct Point {
     pub(crate) processed: f32,
     /// Runs per second that failed since the point before.
     pub(crate) failed: f32,
-    /// How long the oldest pending task has been waiting, in milliseconds.
+    /// For how long a task has waited that could run, in milliseconds.
     pub(crate) latency_ms: u32,
 }
 

@@ -59,7 +59,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
                 (None, None) => command::jobs(services, flags.get_flag("json")),
             }
         }
-        "enqueue" => runtime.block_on(command::enqueue(settings, flags)),
+        "enqueue" => runtime.block_on(command::enqueue(settings, setup.is_some(), flags)),
         _ => runtime.block_on(command::stats(settings, flags.get_flag("json"))),
     }
 }

@@ -120,6 +120,14 @@ fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
             Some((name, weight)) => (name.trim(), weight.trim()),
             None => (entry.trim(), "1"),
         };
+        if !entry.contains('=')
+            && let Some((queue, limit)) = name.rsplit_once('/')
+            && limit.trim().parse::<usize>().is_ok()
+        {
+            return Err(format!(
+                "{name:?} is a limit without a weight; write {queue}=1/{limit}, or {name}=1 if that is the queue"
+            ));
+        }
         let name = QueueName::new(name).map_err(|error| format!("{error} (in {text:?})"))?.as_str().to_owned();
         let (weight, limit) = match weight.split_once('/') {
             Some((weight, limit)) => (weight.trim(), Some(limit.trim())),
@@ -185,7 +193,7 @@ mod tests {
     fn every_variable_is_read() {
         let settings = env(&[
             ("ASYNQ_URL", "redis://h"),
-            ("ASYNQ_QUEUES", " critical=6, default , tenant:*= 2 / 10"),
+            ("ASYNQ_QUEUES", " critical=6, default , tenant:*= 2 / 10,team/mail,team/3=1"),
             ("ASYNQ_ONLY", "send_email, mail:*"),
             ("ASYNQ_EXCEPT", "mail:bye"),
             ("ASYNQ_CONCURRENCY", "20"),
@@ -194,7 +202,13 @@ mod tests {
         ]);
         let expected = Settings {
             url: Some("redis://h".into()),
-            queues: Some(vec![queue("critical", 6, None), queue("default", 1, None), queue("tenant:*", 2, Some(10))]),
+            queues: Some(vec![
+                queue("critical", 6, None),
+                queue("default", 1, None),
+                queue("tenant:*", 2, Some(10)),
+                queue("team/mail", 1, None),
+                queue("team/3", 1, None),
+            ]),
             only: Some(vec!["send_email".into(), "mail:*".into()]),
             except: Some(vec!["mail:bye".into()]),
             concurrency: Some(20),
@@ -212,6 +226,11 @@ mod tests {
             ("ASYNQ_QUEUES", "a=x", "ASYNQ_QUEUES: the weight of queue `a` is \"x\"; write a whole number from 1 up"),
             ("ASYNQ_QUEUES", "a=1/0", "ASYNQ_QUEUES: the limit of queue `a` is \"0\"; write a whole number from 1 up"),
             ("ASYNQ_QUEUES", "a=/5", "ASYNQ_QUEUES: the weight of queue `a` is \"\"; write a whole number from 1 up"),
+            (
+                "ASYNQ_QUEUES",
+                "b,a/5",
+                "ASYNQ_QUEUES: \"a/5\" is a limit without a weight; write a=1/5, or a/5=1 if that is the queue",
+            ),
             ("ASYNQ_ONLY", "a,,b", "ASYNQ_ONLY: \"a,,b\" has an empty name"),
             ("ASYNQ_QUEUES", "a,a=2", "ASYNQ_QUEUES: queue `a` is named twice"),
             ("ASYNQ_QUEUES", "a,,b", "ASYNQ_QUEUES: \"\" cannot be used: queue name must not be empty"),

@@ -35,6 +35,12 @@ pub enum AppError {
     /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
+    /// Some queues cannot be read; the others were shown.
+    #[error("{queues} of the queues cannot be read")]
+    Unreadable {
+        /// How many.
+        queues: usize,
+    },
     /// The facts to show cannot be read.
     #[error(transparent)]
     Inspect(#[from] InspectError),

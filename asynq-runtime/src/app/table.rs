@@ -23,10 +23,13 @@ impl Table {
 
     /// Adds a row.
     pub(super) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
-        // A control character in a name that Go wrote must not reach the terminal.
-        let clean = |cell: String| cell.replace(char::is_control, "\u{fffd}");
-        self.rows.push(cells.into_iter().map(clean).collect());
+        self.rows.push(cells.into_iter().map(|cell| clean(&cell)).collect());
     }
+}
+
+/// Returns a text without control characters: one in a name that another program wrote must not reach the terminal.
+pub(super) fn clean(text: &str) -> String {
+    text.replace(char::is_control, "\u{fffd}")
 }
 
 impl fmt::Display for Table {

@@ -66,6 +66,15 @@ impl Client {
         Ok(Self::new(connect::connect(url).await?))
     }
 
+    /// Connects as [`connect`](Self::connect) does, unless `url` is a SQLite file that does not exist: for programs that only look.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), or there is no such file.
+    pub async fn connect_existing(url: &str) -> Result<Self, BrokerError> {
+        Ok(Self::new(connect::connect_existing(url).await?))
+    }
+
     /// Connects to the broker that `ASYNQ_URL` names, as the worker does; `sqlite://asynq.db` if it is not set.
     ///
     /// # Errors

@@ -134,14 +134,14 @@ impl Client {
         let (declared, id) = (QueueName::from_wire(J::OPTIONS.queue), TaskId::from_wire(id.as_ref()));
         let mut other = None;
         if let Some(task) = self.broker.task(&declared, &id).await? {
-            if task.r#type == J::NAME {
+            if is_named::<J>(&task.r#type) {
                 return Ok(self.handle(task));
             }
             other = Some(task);
         }
         for queue in self.broker.queues_of(&id).await?.into_iter().filter(|queue| *queue != declared) {
             match self.broker.task(&queue, &id).await? {
-                Some(task) if task.r#type == J::NAME => return Ok(self.handle(task)),
+                Some(task) if is_named::<J>(&task.r#type) => return Ok(self.handle(task)),
                 task => other = other.or(task),
             }
         }

@@ -1,6 +1,10 @@
 //! Deletes a whole queue.
 
-use std::{fmt, future::IntoFuture};
+use std::{
+    fmt,
+    future::IntoFuture,
+    time::{Duration, Instant},
+};
 
 use super::{BulkProgress, BulkReport, InspectError, Inspector, bulk::in_state, queue_name};
 use crate::{
@@ -40,7 +44,14 @@ impl Inspector {
     /// leaves the queue paused. A program that goes on enqueueing makes the queue anew; on Redis it may take a minute until it is
     /// listed again.
     pub fn delete_queue(&self, queue: impl AsRef<str>, force: Force) -> QueueRemoval {
-        QueueRemoval { inspector: self.clone(), queue: queue_name(queue), force, dry_run: false, progress: None }
+        QueueRemoval {
+            inspector: self.clone(),
+            queue: queue_name(queue),
+            force,
+            dry_run: false,
+            within: None,
+            progress: None,
+        }
     }
 }
 
@@ -58,6 +69,7 @@ pub struct QueueRemoval {
     queue: Result<QueueName, InspectError>,
     force: Force,
     dry_run: bool,
+    within: Option<Duration>,
     progress: Option<OnProgress>,
 }
 
@@ -69,6 +81,8 @@ pub struct RemovedQueue {
     pub tasks: u64,
     /// Ids without a task that were in its lists; in a dry run they are counted as tasks.
     pub ghosts: u64,
+    /// Whether the queue is still there, paused, because the time of [`QueueRemoval::within`] was over.
+    pub more: bool,
 }
 
 impl QueueRemoval {
@@ -76,6 +90,13 @@ impl QueueRemoval {
     /// it.
     pub fn dry_run(mut self) -> Self {
         self.dry_run = true;
+        self
+    }
+
+    /// Deletes tasks for about this long; default until none is left. If some are left then, [`RemovedQueue::more`] says so, the
+    /// queue stays paused, and the same call continues.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.within = Some(limit);
         self
     }
 
@@ -87,17 +108,18 @@ impl QueueRemoval {
     }
 
     async fn remove(self) -> Result<RemovedQueue, InspectError> {
-        let Self { inspector, queue, force, dry_run, progress } = self;
+        let Self { inspector, queue, force, dry_run, within, progress } = self;
+        let until = within.and_then(|limit| Instant::now().checked_add(limit));
         let queue = queue?;
         let stats = inspector.queue(&queue).await?;
         match force {
             _ if stats.active > 0 => return Err(InspectError::QueueActive { queue, active: stats.active }),
             Force::No if stats.size > 0 => return Err(InspectError::QueueNotEmpty { queue, tasks: stats.size }),
-            _ if dry_run => return Ok(RemovedQueue { tasks: stats.size, ghosts: 0 }),
+            _ if dry_run => return Ok(RemovedQueue { tasks: stats.size, ghosts: 0, more: false }),
             Force::No => {}
             Force::Yes => {
                 let paused_now = inspector.broker.pause(&queue).await?;
-                let removed = empty(&inspector, &queue, progress).await;
+                let removed = empty(&inspector, &queue, until, progress).await;
                 if removed.is_err() && paused_now {
                     // The first error is returned, not that of the resume: a queue that stays paused can be seen.
                     let _ = inspector.broker.resume(&queue).await;
@@ -106,7 +128,7 @@ impl QueueRemoval {
             }
         }
         match inspector.broker.delete_queue(&queue).await? {
-            QueueDeleted::Done => Ok(RemovedQueue { tasks: 0, ghosts: 0 }),
+            QueueDeleted::Done => Ok(RemovedQueue { tasks: 0, ghosts: 0, more: false }),
             QueueDeleted::NotFound => Err(InspectError::QueueNotFound { queue }),
             QueueDeleted::NotEmpty => {
                 let tasks = inspector.broker.queue_stats(&queue).await?.size;
@@ -120,6 +142,7 @@ impl QueueRemoval {
 async fn empty(
     inspector: &Inspector,
     queue: &QueueName,
+    until: Option<Instant>,
     mut callback: Option<OnProgress>,
 ) -> Result<RemovedQueue, InspectError> {
     let mut progress = BulkProgress::default();
@@ -143,12 +166,15 @@ async fn empty(
                 if let Some(callback) = &mut callback {
                     callback(progress);
                 }
+                if progress.done < progress.total && until.is_some_and(|until| Instant::now() >= until) {
+                    return Ok(RemovedQueue { tasks: progress.changed, ghosts: progress.ghosts, more: true });
+                }
             }
         }
         match inspector.broker.delete_queue(queue).await? {
             // `NotFound` means that another program did the last step, or that the first answer was lost.
             QueueDeleted::Done | QueueDeleted::NotFound => {
-                return Ok(RemovedQueue { tasks: progress.changed, ghosts: progress.ghosts });
+                return Ok(RemovedQueue { tasks: progress.changed, ghosts: progress.ghosts, more: false });
             }
             QueueDeleted::NotEmpty => {}
         }
@@ -181,11 +207,12 @@ impl IntoFuture for QueueRemoval {
 
 impl fmt::Debug for QueueRemoval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, force, dry_run, .. } = self;
+        let Self { queue, force, dry_run, within, .. } = self;
         f.debug_struct("QueueRemoval")
             .field("queue", queue)
             .field("force", force)
             .field("dry_run", dry_run)
+            .field("within", within)
             .finish_non_exhaustive()
     }
 }

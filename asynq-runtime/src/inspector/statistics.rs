@@ -172,7 +172,7 @@ impl Statistics {
     /// Most running tasks in the value.
     pub const MOST_RUNNING: usize = 10_000;
 
-    /// The counts of a queue as tables show them, with their headings; `DONE TODAY` and `FAILED` are those of today
+    /// The counts of a queue as tables show them, with their headings; `RUNS TODAY` and `FAILED` are those of today
     /// (UTC).
     pub const QUEUE_COLUMNS: [(&'static str, CountOf); 9] = [
         ("PENDING", |queue| queue.pending),
@@ -182,7 +182,7 @@ impl Statistics {
         ("ARCHIVED", |queue| queue.archived),
         ("COMPLETED", |queue| queue.completed),
         ("GROUPED", |queue| queue.aggregating),
-        ("DONE TODAY", |queue| queue.processed),
+        ("RUNS TODAY", |queue| queue.processed),
         ("FAILED", |queue| queue.failed),
     ];
 

@@ -6,6 +6,7 @@
 #![cfg(test)]
 #![allow(clippy::unwrap_used)]
 
+mod alerts;
 mod aliases;
 mod breaks;
 mod brokers;

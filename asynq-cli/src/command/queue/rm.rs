@@ -7,6 +7,7 @@ use asynq_runtime::{
     inspector::{BulkProgress, Force},
 };
 use clap::Args;
+use futures_util::FutureExt as _;
 use serde_json::json;
 
 use super::super::{
@@ -31,28 +32,49 @@ impl Rm {
         let inspector = session.inspector().await?;
         let force = if self.force { Force::Yes } else { Force::No };
         let mut answers = Several::of("queue");
+        let (mut chosen, mut count) = (Vec::new(), 0);
         for name in &self.queues {
-            let done = match inspector.delete_queue(name, force).dry_run().await {
-                Ok(would) => match session.confirm(&question(name, would.tasks)) {
-                    Ok(()) => remove(session, &inspector, name, force).await,
-                    Err(error) => Err(error),
-                },
-                Err(error) => Err(error.into()),
-            };
+            match inspector.delete_queue(name, force).dry_run().await {
+                Ok(would) => {
+                    chosen.push(&**name);
+                    count += would.tasks;
+                }
+                Err(error) => answers.add(session, name, Err(error.into()))?,
+            }
+        }
+        // One question for all, before a signal is waited for: at a question Ctrl+C ends the process, and nothing was changed.
+        if let Some(first) = chosen.first()
+            && let Err(error) = session.confirm(&question(&chosen, count))
+        {
+            answers.add(session, first, Err(error))?;
+        }
+        let stop = session.stop().shared();
+        for name in chosen {
+            let done = remove(session, &inspector, name, force, stop.clone()).await;
             answers.add(session, name, done)?;
         }
         answers.end(session)
     }
 }
 
-fn question(name: &str, count: u64) -> String {
+fn question(names: &[&str], count: u64) -> String {
+    let (queues, their) = match names {
+        [name] => (format!("queue {name}"), "its"),
+        names => (format!("queues {}", names.join(", ")), "their"),
+    };
     match count {
-        0 => format!("Delete queue {name} with its counters?"),
-        count => format!("Delete queue {name} with its counters and {}?", tasks(count)),
+        0 => format!("Delete {queues} with {their} counters?"),
+        count => format!("Delete {queues} with {their} counters and {}?", tasks(count)),
     }
 }
 
-async fn remove(session: &mut Session, inspector: &Inspector, name: &str, force: Force) -> Result<Done, CliError> {
+async fn remove(
+    session: &mut Session,
+    inspector: &Inspector,
+    name: &str,
+    force: Force,
+    stop: impl Future<Output = ()>,
+) -> Result<Done, CliError> {
     let was_paused = inspector.queue(name).await?.paused;
     let bar = progress::bar(session, BulkProgress::default());
     let done = Arc::new(Mutex::new(BulkProgress::default()));
@@ -65,7 +87,7 @@ async fn remove(session: &mut Session, inspector: &Inspector, name: &str, force:
     };
     let removed = tokio::select! {
         biased;
-        () = session.stop() => None,
+        () = stop => None,
         removed = removal => Some(removed),
     };
     bar.finish_and_clear();

@@ -45,3 +45,35 @@ async fn a_task_that_has_moved_since_it_was_shown_is_left() {
     watcher.keys("cy").await;
     assert!(watcher.note().contains("is pending, not running; there is no run to cancel"), "{}", watcher.note());
 }
+
+#[tokio::test]
+async fn the_choice_follows_its_task_and_no_key_acts_on_another_in_its_place() {
+    let mut watcher = Watcher::start().await;
+    let inspector = watcher.client.inspector();
+    watcher.keys("j\n").await;
+    watcher.select_tab(TaskState::Pending).await;
+    for id in ["b", "c"] {
+        watcher.client.enqueue(asynq_runtime::RawTask::new("mail", "{}").task_id(id)).await.unwrap();
+    }
+    watcher.follow(Step::Load).await;
+    watcher.keys("G").await;
+    let Some(first) = inspector.tasks("default", TaskState::Pending).await.unwrap().into_iter().next() else {
+        panic!()
+    };
+    inspector.archive("default", &first.id).await.unwrap();
+    watcher.follow(Step::Load).await;
+    watcher.keys("d").await;
+    let asked = |watcher: &Watcher| match &watcher.model.dialog {
+        Some(Dialog::Sure(question, _)) => question.clone(),
+        _ => String::new(),
+    };
+    assert!(asked(&watcher).starts_with("Delete task c of"), "{}", watcher.text());
+    watcher.keys("n").await;
+    watcher.keys("k").await;
+    inspector.delete("default", "b").await.unwrap();
+    watcher.follow(Step::Load).await;
+    watcher.keys("d").await;
+    assert_eq!((asked(&watcher).as_str(), watcher.note()), ("", "what was chosen is gone from here: look again"));
+    watcher.keys("d").await;
+    assert!(asked(&watcher).starts_with("Delete task c of"), "what is chosen now can be seen: {}", watcher.text());
+}

@@ -69,7 +69,7 @@ pub(super) fn draw(
         Constraint::Length(9),
         Constraint::Length(7),
     ];
-    let headings = ["QUEUE", "", "TASKS BY STATE", "      SIZE", "  WAITING", " DONE TODAY", "   FAILED", " ERRORS"];
+    let headings = ["QUEUE", "", "TASKS BY STATE", "      SIZE", "  WAITING", " RUNS TODAY", "   FAILED", " ERRORS"];
     list(frame, table, headings, widths, rows.collect(), chosen);
     let legend_of =
         TABS.into_iter().flat_map(|state| [Span::from("█ ").fg(colour(state)), Span::from(format!("{state}  ")).dim()]);

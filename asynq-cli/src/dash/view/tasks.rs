@@ -80,7 +80,7 @@ fn about_queue(stats: &QueueStats) -> Line<'static> {
     let waits =
         if stats.latency.is_zero() { "none waits".into() } else { format!("oldest waits {}", about(stats.latency)) };
     let numbers = format!(
-        "   {} tasks   {waits}   today {} done, {} failed",
+        "   {} tasks   {waits}   today {} runs, {} failed",
         number(stats.size),
         number(stats.processed),
         number(stats.failed)

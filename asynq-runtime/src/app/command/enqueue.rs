@@ -5,11 +5,15 @@ use clap::ArgMatches;
 
 use super::{
     super::{env::Settings, error::AppError},
-    client, print,
+    print, producer,
 };
 use crate::job::{JobDescriptor, PreparedTask, RawTask, Registry};
 
-pub(in super::super) async fn enqueue(settings: Settings, flags: &ArgMatches) -> Result<(), AppError> {
+pub(in super::super) async fn enqueue(
+    settings: Settings,
+    has_set_up: bool,
+    flags: &ArgMatches,
+) -> Result<(), AppError> {
     let registry = Registry::linked()?;
     let text = |id: &str| flags.get_one::<String>(id).map(String::as_str);
     let task = prepare(&registry, text("name").unwrap_or_default(), text("arguments"))?;
@@ -26,14 +30,16 @@ pub(in super::super) async fn enqueue(settings: Settings, flags: &ArgMatches) ->
     if let Some(group) = text("group") {
         task = task.group(group);
     }
-    let info = client(settings).await?.enqueue(task).await?;
+    let client = producer(&settings, has_set_up).await?;
+    let info = client.enqueue(task).await?;
     let due = match info.next_process_at {
         Some(at) if info.state == crate::TaskState::Scheduled => {
             format!(", due {}", at.to_rfc3339_opts(SecondsFormat::AutoSi, true))
         }
         _ => String::new(),
     };
-    print(format_args!("{} is {} in {}{due}\n", info.id, info.state, info.queue))
+    let broker = client.broker().location();
+    print(format_args!("{} is {} in {} on {broker}{due}\n", info.id, info.state, info.queue))
 }
 
 /// Returns the task of the job `name` with these arguments.

@@ -18,9 +18,18 @@ pub(super) use self::{
 use super::{env::Settings, error::AppError};
 use crate::{client::Client, connect::DEFAULT_URL};
 
-/// Returns a client of the broker that the settings name. The set-up is not run.
-async fn client(settings: Settings) -> Result<Client, AppError> {
-    Ok(Client::connect(settings.url.as_deref().unwrap_or(DEFAULT_URL)).await?)
+/// Returns a client to look with.
+async fn observer(settings: &Settings) -> Result<Client, AppError> {
+    Ok(Client::connect_existing(settings.url.as_deref().unwrap_or(DEFAULT_URL)).await?)
+}
+
+/// Returns a client to enqueue with. A set-up is not run: where it may name another broker and nothing else does, a new file would
+/// take tasks that no worker looks for.
+async fn producer(settings: &Settings, has_set_up: bool) -> Result<Client, AppError> {
+    match settings.url.as_deref() {
+        None if has_set_up => observer(settings).await,
+        url => Ok(Client::connect(url.unwrap_or(DEFAULT_URL)).await?),
+    }
 }
 
 /// Writes to standard output.

@@ -5,15 +5,22 @@ use std::time::Duration;
 use asynq_grammar::duration;
 
 use super::{
-    super::{env::Settings, table::Table},
-    AppError, client, print, print_json,
+    super::{
+        env::Settings,
+        table::{Table, clean},
+    },
+    AppError, observer, print, print_json,
 };
 use crate::{broker::QueueStats, inspector::Statistics, task::ServerInfo};
 
 pub(in super::super) async fn stats(settings: Settings, as_json: bool) -> Result<(), AppError> {
-    let client = client(settings).await?;
+    let client = observer(&settings).await?;
     let statistics = client.inspector().statistics().await?;
-    if as_json { print_json(&statistics.to_json()) } else { print(to_text(&statistics)) }
+    if as_json { print_json(&statistics.to_json()) } else { print(to_text(&statistics)) }?;
+    match statistics.unreadable.len() {
+        0 => Ok(()),
+        queues => Err(AppError::Unreadable { queues }),
+    }
 }
 
 fn to_text(statistics: &Statistics) -> String {
@@ -25,7 +32,8 @@ fn to_text(statistics: &Statistics) -> String {
         text.push_str(&queue_table(queues).to_string());
     }
     for queue in unreadable {
-        text.push_str(&format!("queue {} cannot be read: {}\n", queue.name, queue.error));
+        text.push_str(&clean(&format!("queue {} cannot be read: {}", queue.name, queue.error)));
+        text.push('\n');
     }
     if *queues_left_out > 0 {
         text.push_str(&format!("and {queues_left_out} more queues\n"));
@@ -45,7 +53,7 @@ fn queue_table(queues: &[QueueStats]) -> Table {
         ["QUEUE"].into_iter().chain(counts.iter().map(|(heading, _)| *heading)).chain(["WAITING", ""]).collect();
     let mut table = Table::new(&headings).right(1..=counts.len() + 1);
     for q in queues {
-        let waiting = if q.pending == 0 { "-".to_owned() } else { rounded(q.latency) };
+        let waiting = if q.pending == 0 && q.latency.is_zero() { "-".to_owned() } else { rounded(q.latency) };
         let paused = if q.paused { "paused" } else { "" };
         let cells = [q.name.to_string()].into_iter().chain(counts.iter().map(|(_, count)| count(q).to_string()));
         table.row(cells.chain([waiting, paused.to_owned()]));
@@ -116,7 +124,7 @@ mod tests {
             text,
             "sqlite://asynq.db\n\
              \n\
-             QUEUE    PENDING  ACTIVE  SCHEDULED  RETRY  ARCHIVED  COMPLETED  GROUPED  DONE TODAY  FAILED  WAITING\n\
+             QUEUE    PENDING  ACTIVE  SCHEDULED  RETRY  ARCHIVED  COMPLETED  GROUPED  RUNS TODAY  FAILED  WAITING\n\
              default     1200       0          0      0        34          0        0          99       5     1m1s\n\
              low            0       0          0      0         0          0        0           0       0        -  paused\n\
              \n\

@@ -1,0 +1,73 @@
+//! One screen: its content, and which of its rows is chosen.
+
+use super::load::{Content, Wanted};
+
+/// One screen with its content.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    pub(crate) wanted: Wanted,
+    pub(crate) content: Option<Content>,
+    /// The row that is chosen.
+    pub(crate) row: usize,
+    /// The name of what stands in that row.
+    chosen: Option<String>,
+    is_gone: bool,
+}
+
+impl Screen {
+    pub(crate) fn of(wanted: Wanted) -> Self {
+        Self { wanted, content: None, row: 0, chosen: None, is_gone: false }
+    }
+
+    /// Shows newer content. The choice follows what was chosen: rows before it come and go.
+    pub(crate) fn show(&mut self, content: Content) {
+        self.content = Some(content);
+        if let Some(chosen) = self.chosen.take() {
+            match (0..self.rows()).find(|&row| self.name(row).is_some_and(|name| name == chosen)) {
+                Some(row) => self.row = row,
+                None => self.is_gone = true,
+            }
+        }
+        self.row = self.row.min(self.rows().saturating_sub(1));
+        self.chosen = self.name(self.row).map(str::to_owned);
+    }
+
+    /// Chooses another row.
+    pub(crate) fn move_by(&mut self, by: isize) {
+        self.row = self.row.saturating_add_signed(by).min(self.rows().saturating_sub(1));
+        self.chosen = self.name(self.row).map(str::to_owned);
+        self.is_gone = false;
+    }
+
+    /// Chooses the first row of the content that comes next.
+    pub(crate) fn start_over(&mut self) {
+        (self.row, self.chosen, self.is_gone) = (0, None, false);
+    }
+
+    /// Whether what was chosen is gone, and another row stands in its place; says so once.
+    pub(crate) fn take_gone(&mut self) -> bool {
+        std::mem::take(&mut self.is_gone)
+    }
+
+    /// Returns the number of rows that can be chosen.
+    pub(crate) fn rows(&self) -> usize {
+        match &self.content {
+            Some(Content::Queues(queues, _)) => queues.len(),
+            Some(Content::Tasks { tasks, .. }) => tasks.len(),
+            Some(Content::Servers(servers)) => servers.len(),
+            Some(Content::Periodic(entries)) => entries.len(),
+            Some(Content::Task(_)) | None => 0,
+        }
+    }
+
+    /// Returns what stands in a row, by a name that no other row of the screen has.
+    fn name(&self, row: usize) -> Option<&str> {
+        match self.content.as_ref()? {
+            Content::Queues(queues, _) => queues.get(row).map(|queue| queue.name.as_str()),
+            Content::Tasks { tasks, .. } => tasks.get(row).map(|task| task.id.as_str()),
+            Content::Servers(servers) => servers.get(row).map(|server| &*server.info.server_id),
+            Content::Periodic(entries) => entries.get(row).map(|entry| &*entry.listed.id),
+            Content::Task(_) => None,
+        }
+    }
+}

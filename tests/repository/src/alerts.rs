@@ -1,0 +1,33 @@
+//! The alerts that docs/operations.md gives to copy.
+
+use crate::tree::{none, read};
+
+/// Counters that a worker shows at zero before their first event.
+const ZERO_FIRST: [&str; 2] = ["asynq_outcomes_fenced_total", "asynq_leases_lost_total"];
+
+/// Alerts about events that come again and again while they matter.
+const REPEATED: [&str; 1] = ["AsynqUnknownJobs"];
+
+/// The rules, as (name, text).
+fn alerts(page: &str) -> impl Iterator<Item = (&str, &str)> {
+    let rules = page.split("- alert: ").skip(1);
+    rules.map(|rule| rule.split("```").next().unwrap_or_default()).filter_map(|rule| rule.split_once('\n'))
+}
+
+/// Prometheus's `increase` is 0 for a counter that appears with its first event, as counters with labels do.
+#[test]
+fn an_alert_about_the_growth_of_a_counter_sees_its_first_event() {
+    let page = read("docs/operations.md");
+    let blind = alerts(&page).filter(|(name, _)| !REPEATED.contains(name)).flat_map(|(name, rule)| {
+        let counters =
+            rule.split("increase(").skip(1).filter_map(|rest| rest.split_once('[')).map(|(counter, _)| counter);
+        let is_blind = move |counter: &&str| {
+            !ZERO_FIRST.contains(counter) && !rule.contains(&format!("{counter} unless {counter} offset"))
+        };
+        counters.filter(is_blind).map(move |counter| format!("{name}: the first event of {counter}"))
+    });
+    none(blind.collect(), "each alert sees the first event (write `or sum by (..) (x unless x offset 1h) > 0`)");
+    let metrics = read("asynq-runtime/src/metrics/mod.rs");
+    assert!(metrics.contains("for counter in [names::FENCED, names::LEASES_LOST]"), "they are shown at zero");
+    assert!(alerts(&page).count() > 10, "the rules are found");
+}
