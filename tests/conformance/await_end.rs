@@ -268,23 +268,27 @@ async fn a_wait_for_idle_queues_ends_when_the_last_task_has_ended() {
     t.seed_archived("archived").await;
     assert!(idle(t.broker(), Duration::ZERO).await, "an ended task is not awaited");
 
-    for place in 0..4 {
+    for place in 0..5 {
         let id = format!("t{place}");
         match place {
             0 => t.seed_pending(&[&id]).await,
             1 => t.seed_scheduled(&id, LONG).await,
             2 => t.seed_group("g", &[&id]).await,
+            3 => t.seed_pending(&[&id]).await,
             _ => drop(t.enqueue(task(&id).in_queue("low")).await),
         }
         for limit in [Duration::ZERO, A_MOMENT] {
             assert!(!idle(t.broker(), limit).await, "{id}");
         }
-        let home = if place == 3 { &queues[1] } else { &queues[0] };
-        let delete = async {
+        let home = if place == 4 { &queues[1] } else { &queues[0] };
+        let remove = async {
             tokio::time::sleep(A_MOMENT).await;
-            t.broker().delete_task(home, &task_id(&id)).await.unwrap();
+            match place {
+                3 => drop(t.broker().move_task(home, &task_id(&id), &queue("third")).await.unwrap()),
+                _ => drop(t.broker().delete_task(home, &task_id(&id)).await.unwrap()),
+            }
         };
-        let (here, elsewhere, ()) = tokio::join!(idle(t.broker(), LONG), idle(&*there, LONG), delete);
+        let (here, elsewhere, ()) = tokio::join!(idle(t.broker(), LONG), idle(&*there, LONG), remove);
         assert!(here && elsewhere, "{id}");
     }
 }

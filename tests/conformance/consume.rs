@@ -7,8 +7,8 @@ use asynq_runtime::{
     task::{Extra, TaskState},
 };
 use asynq_tests::{
-    Build as _, Entry, Need, Seeded as _, Store as _, default_queue, eventually, queue, requeue, retry, snooze, task,
-    task_id,
+    Build as _, Entry, Need, Seeded as _, Store as _, default_queue, eventually, queue, requeue, retry, snooze, soon,
+    task, task_id,
 };
 use chrono::TimeDelta;
 
@@ -430,7 +430,7 @@ async fn crash(t: &Fixture, times: usize) {
 }
 
 #[tokio::test]
-async fn only_the_last_chance_of_a_task_is_quarantined() {
+async fn a_task_is_quarantined_from_its_last_chance_on() {
     let t = Fixture::start().await;
     let limit = |max_crashes| Extra { max_crashes: Some(max_crashes), ..Extra::default() };
     let own = |id: &str, max_crashes| task(id).with_extra(limit(max_crashes));
@@ -448,8 +448,25 @@ async fn only_the_last_chance_of_a_task_is_quarantined() {
             t.settle(run, requeue()).await;
         }
     }
-    // A task without a chance left is archived and not run, so that no other run can die with it.
-    assert_eq!(quarantined, [vec!["twice"], vec!["default"], vec![]]);
+    // A task without a chance left is archived and not run, but its hooks may be what kills a worker.
+    let later = vec!["default", "once", "twice"];
+    assert_eq!(quarantined, [vec!["once", "twice"], later.clone(), later]);
+}
+
+#[tokio::test]
+async fn quarantined_tasks_hide_nothing_behind_them_whatever_their_crash_limit() {
+    for (limit, crashes) in [(0, 1), (200, 199), (300, 299)] {
+        let t = Fixture::start().await;
+        let own = |id| task(id).with_extra(Extra { max_crashes: Some(limit), ..Extra::default() });
+        assert!(t.broker().enqueue(vec![own("a"), own("b")]).await.iter().all(Result::is_ok));
+        crash(&t, crashes).await;
+        t.seed_pending(&["c", "d", "e", "f"]).await;
+        let wanted = wanted(&[("default", 3)]);
+        let taken = soon(t.broker().dequeue_sparing(t.member(), &wanted, Quarantined::One)).await.unwrap();
+        assert_eq!(taken.iter().map(|run| run.key.id.as_str()).collect::<Vec<_>>(), ["a", "c", "d"], "limit {limit}");
+        let taken = soon(t.broker().dequeue_sparing(t.member(), &wanted, Quarantined::None)).await.unwrap();
+        assert_eq!(taken.iter().map(|run| run.key.id.as_str()).collect::<Vec<_>>(), ["e", "f"], "limit {limit}");
+    }
 }
 
 #[tokio::test]

@@ -48,7 +48,7 @@ async fn accepted(t: &Fixture, run: &Run, action: Action) {
     let state = match action {
         Action::Done => None,
         Action::Complete { .. } | Action::Revoke { .. } => Some(TaskState::Completed),
-        Action::Retry { .. } => Some(TaskState::Retry),
+        Action::Retry { .. } | Action::Defer { .. } => Some(TaskState::Retry),
         Action::Archive { .. } => Some(TaskState::Archived),
         Action::Requeue => Some(TaskState::Pending),
     };

@@ -130,6 +130,22 @@ async fn latency_is_how_long_the_oldest_pending_task_has_waited() {
 }
 
 #[tokio::test]
+async fn a_due_task_that_no_server_forwards_waits_from_the_second_after_its_time_on() {
+    let t = Fixture::start().await;
+    let run = t.seed_active("fails").await;
+    t.settle(&run, retry(5 * SECOND, "boom")).await;
+    assert_eq!(t.snapshot().await.stats.latency, Duration::ZERO);
+    t.advance(65 * SECOND);
+    let late = t.snapshot().await.stats.latency;
+    assert!(late > 59 * SECOND && late <= 60 * SECOND, "{late:?}");
+    t.seed_pending(&["later"]).await;
+    t.advance(SECOND);
+    assert_eq!(t.snapshot().await.stats.latency, late + SECOND, "the longer wait counts");
+    t.forward().await;
+    assert_eq!(t.snapshot().await.stats.latency, SECOND);
+}
+
+#[tokio::test]
 async fn a_task_requeued_waits_from_then_on() {
     let t = Fixture::start().await;
     let run = t.seed_active("t1").await;

@@ -1,7 +1,10 @@
 //! A server on this broker: the effects of one bad task on itself, and none on its neighbours.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     time::{Duration, Instant},
 };
 
@@ -195,6 +198,30 @@ async fn a_jobs_own_max_crashes_limits_the_crashes_of_its_tasks() {
     assert_eq!((delicate.state, delicate.retried), (TaskState::Archived, 0));
     assert_eq!(delicate.last_error.as_deref(), Some("worker died 1 times while this ran"));
     assert!(log.try_recv().is_err(), "it was not run again");
+}
+
+#[tokio::test]
+async fn a_poison_task_at_which_a_worker_died_again_is_archived_without_its_hooks() {
+    let t = Fixture::start().await;
+    let client = Client::new(t.shared());
+    delicate::job().task_id("delicate").enqueue(&client).await.unwrap();
+    for _ in 0..2 {
+        t.take_one().await;
+        t.let_leases_pass();
+        assert_eq!(t.recover().await.len(), 1);
+    }
+    let (builder, mut log) = server::<(delicate,)>(&t);
+    let called = Arc::new(AtomicBool::new(false));
+    let hook = Arc::clone(&called);
+    let running = start(builder.on_archive(move |_| {
+        hook.store(true, SeqCst);
+        async {}
+    }))
+    .await;
+    soon(running.signals().settled.reached(1)).await;
+    let delicate = found(&t, "delicate").await.unwrap();
+    assert_eq!(delicate.last_error.as_deref(), Some("worker died 2 times while this ran"));
+    assert!(log.try_recv().is_err() && !called.load(SeqCst), "no hook was called");
 }
 
 #[tokio::test]

@@ -15,6 +15,7 @@ use chrono::TimeDelta;
 
 use super::Fixture;
 
+const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// The numbers of processed and failed tasks: today's, then the totals.
@@ -113,6 +114,34 @@ async fn a_retry_that_is_not_counted_spends_and_counts_nothing() {
     let seen = t.snapshot().await;
     assert_eq!(seen.retry, [Entry::of(&new).due(t.now() + MINUTE)], "the message stays as it is");
     assert_eq!(counters(&seen.stats), [0, 0, 0, 0]);
+}
+
+#[tokio::test]
+async fn a_run_that_could_not_begin_leaves_the_crashes_of_its_task_as_they_are() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["t1"]).await;
+    for crashes in 1..=2 {
+        t.take_one().await;
+        t.let_leases_pass();
+        assert_eq!(t.recover().await.len(), 1);
+        for (error, extra) in
+            [(None, Extra::default()), (Some("no job".to_owned()), Extra { max_crashes: Some(9), ..Extra::default() })]
+        {
+            let run = t.take_one().await;
+            assert_eq!(run.crashes, crashes);
+            t.settle(&run, Action::Defer { delay: SECOND, error, extra }).await;
+            let seen = t.snapshot().await;
+            assert_eq!((seen.ids(TaskState::Retry), counters(&seen.stats)), (vec!["t1"], [0, 0, 0, 0]));
+            t.advance(2 * SECOND);
+            t.forward().await;
+        }
+    }
+    let run = t.take_one().await;
+    assert_eq!(run.extra.max_crashes, Some(9));
+    t.settle(&run, snooze(SECOND, Extra::default())).await;
+    t.advance(2 * SECOND);
+    t.forward().await;
+    assert_eq!(t.take_one().await.crashes, 0, "a run that ended shows that it kills no worker");
 }
 
 #[tokio::test]

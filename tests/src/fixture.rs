@@ -187,9 +187,9 @@ impl<S: Store> Fixture<S> {
 
     /// Renews one lease.
     pub async fn extend(&self, run: &RunKey) -> Settled {
-        let answers = self.broker.extend(std::slice::from_ref(run)).await.unwrap();
+        let mut answers = self.broker.extend(std::slice::from_ref(run)).await;
         assert_eq!(answers.len(), 1, "one answer per run");
-        answers[0]
+        answers.remove(0).unwrap()
     }
 
     /// Forwards due tasks and returns their number.

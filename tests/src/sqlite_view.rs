@@ -236,7 +236,7 @@ delegate! {
         forward(queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError>;
         wait_for_due(queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError>;
         wait_and_forward(queues: &[QueueName], retries: RetryOrder, limit: Duration) -> Result<Forwarded, BrokerError>;
-        extend(runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
+        extend(runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>>;
         extend_locks(locks: &[HeldLock]) -> Result<(), BrokerError>;
         recover(queues: &[QueueName]) -> Result<Recovered, BrokerError>;
         sweep(queue: &QueueName) -> Result<Swept, BrokerError>;

@@ -41,7 +41,8 @@ pub struct LinkOptions {
 #[derive(Debug)]
 pub struct ThinLine {
     port: u16,
-    is_frozen: watch::Sender<bool>,
+    silence: watch::Sender<Silence>,
+    accepted: Arc<AtomicU64>,
     carried: Arc<AtomicU64>,
     task: JoinHandle<()>,
 }
@@ -53,14 +54,15 @@ impl ThinLine {
         socket.set_recv_buffer_size(RECEIVED).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let listener = socket.listen(64).unwrap();
-        let (is_frozen, frozen) = watch::channel(false);
-        let carried = Arc::new(AtomicU64::new(0));
-        let direction = Direction { options, frozen, carried: Arc::clone(&carried) };
+        let (silence, silenced) = watch::channel(Silence::default());
+        let (carried, accepted) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let direction = Direction { options, connection: 0, silence: silenced, carried: Arc::clone(&carried) };
         Self {
             port: listener.local_addr().unwrap().port(),
-            is_frozen,
+            silence,
+            accepted: Arc::clone(&accepted),
             carried,
-            task: tokio::spawn(accept(listener, port, direction)),
+            task: tokio::spawn(accept(listener, port, direction, accepted)),
         }
     }
 
@@ -76,12 +78,19 @@ impl ThinLine {
 
     /// Carries nothing more without closing a connection, as a line does whose cable was pulled out.
     pub fn freeze(&self) {
-        self.is_frozen.send_replace(true);
+        self.silence.send_modify(|silence| silence.of_all = true);
     }
 
     /// Continues after [`freeze`](Self::freeze).
     pub fn thaw(&self) {
-        self.is_frozen.send_replace(false);
+        self.silence.send_modify(|silence| silence.of_all = false);
+    }
+
+    /// Carries nothing more on the connections that there are, without closing them, as a router does that has
+    /// forgotten them. New connections work.
+    pub fn forget_connections(&self) {
+        let accepted = self.accepted.load(Ordering::Relaxed);
+        self.silence.send_modify(|silence| silence.of_connections_before = accepted);
     }
 }
 
@@ -91,20 +100,30 @@ impl Drop for ThinLine {
     }
 }
 
+/// The connections on which nothing is carried.
+#[derive(Debug, Clone, Copy, Default)]
+struct Silence {
+    of_all: bool,
+    /// The number of the first connection that works.
+    of_connections_before: u64,
+}
+
 /// One direction of one connection.
 #[derive(Clone)]
 struct Direction {
     options: LinkOptions,
-    frozen: watch::Receiver<bool>,
+    /// The number of the connection.
+    connection: u64,
+    silence: watch::Receiver<Silence>,
     carried: Arc<AtomicU64>,
 }
 
-async fn accept(listener: TcpListener, port: u16, direction: Direction) {
+async fn accept(listener: TcpListener, port: u16, direction: Direction, accepted: Arc<AtomicU64>) {
     // The connections end with this task.
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        let direction = direction.clone();
+        let direction = Direction { connection: accepted.fetch_add(1, Ordering::Relaxed), ..direction.clone() };
         connections.spawn(async move {
             if let Ok(server) = TcpStream::connect(("127.0.0.1", port)).await {
                 let _ = (client.set_nodelay(true), server.set_nodelay(true));
@@ -130,14 +149,15 @@ impl Direction {
             }
         };
         let gives = async {
-            let mut frozen = self.frozen.clone();
+            let mut silence = self.silence.clone();
             let mut is_free_at = Instant::now();
             while let Some((due, piece)) = pieces.recv().await {
                 // A piece follows the one before it, however late this task was woken for it: the rate is right in the long run.
                 let micros = piece.len() as u64 * 8_000_000 / self.options.bits_per_second;
                 is_free_at = is_free_at.max(due) + Duration::from_micros(micros);
                 sleep_until(is_free_at).await;
-                let _ = frozen.wait_for(|is_frozen| !is_frozen).await;
+                let works = |silence: &Silence| !silence.of_all && silence.of_connections_before <= self.connection;
+                let _ = silence.wait_for(works).await;
                 to.write_all(&piece).await?;
                 self.carried.fetch_add(piece.len() as u64, Ordering::Relaxed);
             }

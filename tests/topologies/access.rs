@@ -43,7 +43,7 @@ async fn works(url: &str) {
     for id in ["t2", "t3"] {
         assert_eq!(broker.dequeue(&member, &wanted).await.unwrap()[0].key.id, id);
     }
-    broker.extend(&[runs[0].key.clone()]).await.unwrap();
+    broker.extend(&[runs[0].key.clone()]).await.remove(0).unwrap();
     broker.settle(&[ended(&runs[0])]).await.remove(0).unwrap();
     broker.forward(std::slice::from_ref(&queue), RetryOrder::Last).await.unwrap();
     broker.recover(std::slice::from_ref(&queue)).await.unwrap();

@@ -1,13 +1,18 @@
 //! Redis Cluster: slots that move and nodes that go away.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Quarantined, Refused, RetryOrder,
-    Settle as _, Settled, Wanted,
-    redis::{RedisBroker, RedisOptions},
+use asynq_runtime::{
+    broker::{
+        BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Quarantined, Refused, RetryOrder,
+        Settle as _, Settled, Wanted,
+        redis::{RedisBroker, RedisOptions},
+    },
+    clock::ManualClock,
 };
-use asynq_tests::{Build as _, Persistence, RedisCluster, RedisServer, default_queue, queue, soon, task};
+use asynq_tests::{
+    Build as _, Persistence, RedisCluster, RedisServer, default_queue, eventually, patient, queue, soon, task, task_id,
+};
 
 use crate::topologies::{connect, ended, until_it_works};
 
@@ -84,7 +89,7 @@ async fn calls_follow_a_slot_that_has_moved_and_a_run_goes_on_there() {
     let from = cluster.owner(slot);
     cluster.move_slot(slot, (from + 1) % 3, 100);
 
-    assert_eq!(broker.extend(&[runs[0].key.clone()]).await.unwrap(), [Settled::Ok]);
+    assert_eq!(broker.extend(&[runs[0].key.clone()]).await[0].clone().unwrap(), Settled::Ok);
     assert_eq!(broker.settle(&[ended(&runs[0])]).await.remove(0).unwrap(), Settled::Ok);
     assert_eq!(broker.dequeue(&member, &wanted).await.unwrap()[0].key.id.as_str(), "t2");
     broker.enqueue(vec![task("t3")]).await.remove(0).unwrap();
@@ -120,16 +125,7 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
     let cluster = RedisCluster::start();
     let broker = connect(&cluster.url()).await.unwrap();
     broker.enqueue(vec![task("t1"), task("t2")]).await.into_iter().for_each(|answer| assert!(answer.is_ok()));
-    let slot = cluster.slot(PENDING);
-    let from = cluster.owner(slot);
-    let to = (from + 1) % 3;
-    let text = slot.to_string();
-    let id = |node| cluster.command::<String>(node, &["CLUSTER", "MYID"]);
-    cluster.command::<()>(to, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &id(from)]);
-    cluster.command::<()>(from, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &id(to)]);
-    // The target node has one of the queue's keys, the source node has the others.
-    let port = cluster.port(to).to_string();
-    cluster.command::<String>(from, &["MIGRATE", "127.0.0.1", &port, "asynq:{default}:t:t1", "0", "5000"]);
+    let (slot, to) = begin_to_move(&cluster, &["asynq:{default}:t:t1"]);
 
     let member = asynq_tests::join(&broker, 1).await;
     let wanted = [Wanted { queue: default_queue(), n: 2 }];
@@ -180,6 +176,85 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
 
 fn refused_as_stored(refused: &Refused) -> bool {
     matches!(refused, Refused::IdConflict)
+}
+
+/// Begins to move the slot of the default queue. The target node gets these of the queue's keys, the source node keeps
+/// the others. Returns the slot and the target.
+fn begin_to_move(cluster: &RedisCluster, keys: &[&str]) -> (u16, usize) {
+    let slot = cluster.slot(PENDING);
+    let from = cluster.owner(slot);
+    let to = (from + 1) % 3;
+    let text = slot.to_string();
+    let id = |node| cluster.command::<String>(node, &["CLUSTER", "MYID"]);
+    cluster.command::<()>(to, &["CLUSTER", "SETSLOT", &text, "IMPORTING", &id(from)]);
+    cluster.command::<()>(from, &["CLUSTER", "SETSLOT", &text, "MIGRATING", &id(to)]);
+    let port = cluster.port(to).to_string();
+    for key in keys {
+        cluster.command::<String>(from, &["MIGRATE", "127.0.0.1", &port, key, "0", "5000"]);
+    }
+    (slot, to)
+}
+
+/// The source node cannot see a hash that has moved, and the target node cannot see one that has not.
+#[tokio::test]
+async fn a_lapsed_task_that_is_on_the_other_node_of_a_moving_slot_is_recovered_after_the_move() {
+    let lists = ["asynq:{default}:active", "asynq:{default}:lease", PENDING];
+    for moved in [&["asynq:{default}:t:t1"][..], &lists[..]] {
+        let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
+        let options = patient::redis_options(Some(Arc::new(clock.clone())));
+        let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
+        let member = asynq_tests::join(&broker, 1).await;
+        let tasks = ["t1", "t2", "t3"].map(task);
+        broker.enqueue(tasks.into()).await.into_iter().for_each(|answer| assert!(answer.is_ok()));
+        // When the first lease of 30 seconds has passed, the second holds and the third task waits: no list is empty.
+        for id in ["t1", "t2"] {
+            let runs = broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap();
+            assert_eq!(runs[0].key.id, id);
+            clock.advance(Duration::from_secs(20));
+        }
+
+        let (slot, to) = begin_to_move(&cluster, moved);
+        let early = broker.recover(&[default_queue()]).await;
+        assert!(early.as_ref().is_err_and(|error| error.is_unavailable()), "{moved:?}: {early:?}");
+        cluster.move_slot(slot, to, 100);
+
+        let back = eventually("the task is recovered", async || {
+            let recovered = broker.recover(&[default_queue()]).await.ok()?;
+            (!recovered.tasks.is_empty()).then_some(recovered.tasks)
+        })
+        .await;
+        assert_eq!(back, [(default_queue(), task_id("t1"))], "{moved:?}");
+        let stats = broker.queue_stats(&default_queue()).await.unwrap();
+        assert_eq!((stats.pending, stats.active), (2, 1), "{moved:?}");
+    }
+}
+
+#[tokio::test]
+async fn housekeeping_forgets_no_task_that_is_on_the_other_node_of_a_moving_slot() {
+    for state in ["completed", "archived"] {
+        let (list, hash) = (format!("asynq:{{default}}:{state}"), format!("asynq:{{default}}:t:{state}"));
+        for moved in [&list, &hash] {
+            let cluster = RedisCluster::start();
+            let broker = connect(&cluster.url()).await.unwrap();
+            let from = cluster.owner(cluster.slot(PENDING));
+            // The retention of the one has passed, and the other is in the archive for too long.
+            cluster.command::<()>(from, &["ZADD", &list, "1", state]);
+            cluster.command::<()>(from, &["HSET", &hash, "state", state]);
+            let clean = async || match state {
+                "completed" => broker.delete_expired(&default_queue(), 10).await,
+                _ => broker.trim_archive(&default_queue(), Duration::from_secs(60), 10, 10).await,
+            };
+
+            let (slot, to) = begin_to_move(&cluster, &[moved.as_str()]);
+            let early = clean().await;
+            assert!(early.as_ref().is_err_and(|error| error.is_unavailable()), "{moved}: {early:?}");
+            cluster.move_slot(slot, to, 100);
+
+            assert_eq!(until_it_works("the clean-up", clean).await, 1, "{moved}");
+            let left: Vec<String> = cluster.command(to, &["KEYS", "asynq:{default}:*"]);
+            assert_eq!(left, [] as [String; 0], "{moved}");
+        }
+    }
 }
 
 #[tokio::test]

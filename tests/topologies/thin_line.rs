@@ -6,10 +6,11 @@ use asynq_runtime::{
     Bytes,
     broker::{
         BrokerErrorKind, Consume as _, Inspect as _, Member, NewTask, Produce as _, Repair as _, Run, ServerName,
-        Settle as _, Wanted,
+        Settle as _, TaskEnd, Wanted,
         redis::{RedisBroker, RedisOptions},
     },
     clock::ManualClock,
+    task::TaskState,
 };
 use asynq_tests::{
     Build as _, LinkOptions, Persistence, RedisServer, ThinLine, default_queue, eventually, queue, soon, task, task_id,
@@ -112,6 +113,31 @@ async fn a_line_that_was_pulled_out_is_noticed_and_nothing_of_its_tasks_is_lost(
     .await;
     taken.sort();
     assert_eq!(taken, ["a", "b", "c", "d"], "each once");
+}
+
+/// Nothing tells the waiter: its connection is not closed, and the announcement of the end is lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wait_for_an_end_finds_out_that_its_connection_carries_nothing_more() {
+    let server = RedisServer::start(Persistence::None);
+    let line = ThinLine::to(server.port(), THIN).await;
+    let (broker, beside) = (over(&line).await, super::connect(&server.url()).await.unwrap());
+    beside.enqueue(vec![task("t")]).await.remove(0).unwrap();
+    let wait = async |limit| broker.wait_for_end(&default_queue(), &task_id("t"), limit).await;
+    let mut redis = server.connection();
+    let ends = async {
+        eventually("the waiter has asked", async || {
+            let info: String = redis::cmd("INFO").arg("stats").query(&mut redis).unwrap();
+            info.contains("tracking_total_keys:1\r").then_some(())
+        })
+        .await;
+        // The answer to this question comes on the same connection, behind the answer to the first one.
+        let seen = eventually("the waiter is answered", async || wait(Duration::ZERO).await.ok()).await;
+        assert_eq!(seen, TaskEnd::NotYet(TaskState::Pending));
+        line.forget_connections();
+        let () = redis.hset("asynq:{default}:t:t", "state", "completed").unwrap();
+    };
+    let (end, ()) = tokio::join!(wait(Duration::from_secs(60)), ends);
+    assert!(matches!(&end, Ok(TaskEnd::Stored(found)) if found.id == "t"), "{end:?}");
 }
 
 /// The bytes of an answer may come steadily for longer than a lease.

@@ -333,7 +333,8 @@ pub struct QueueStats {
     pub processed_total: u64,
     /// Runs that failed since the beginning.
     pub failed_total: u64,
-    /// How long the oldest pending task has been waiting; zero if no task is pending.
+    /// For how long a task has waited that could run: the oldest pending one, or one that was due and that no server has made pending
+    /// (from the next whole second on), if that waits longer; zero if none waits.
     pub latency: Duration,
     /// Whether dequeues are stopped.
     pub paused: bool,

@@ -43,12 +43,9 @@ pub trait Maintain {
     }
 
     /// Renews the lease of each run that still holds its task. Any answer but [`Settled::Ok`] means that the run is lost, and the
-    /// server must stop it.
-    ///
-    /// # Errors
-    ///
-    /// The broker failed; whether any lease was renewed is unknown.
-    async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError>;
+    /// server must stop it. Of an error it is not known whether that lease was renewed: a part of a cluster may answer while another does
+    /// not.
+    async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>>;
 
     /// Extends each unique lock that its running task still holds, so that the lock lasts at least as long as a lease that begins
     /// now; for tasks that ask for it. A lock of another task stays as it is.

@@ -113,6 +113,16 @@ pub enum Action {
         /// The new extra facts.
         extra: Extra,
     },
+    /// Runs the task again after `delay`, because the run could not begin here. Nothing is counted and the lock stays, as in a retry
+    /// that is not counted; unlike there, the crashes of the task stay: this run says nothing about them.
+    Defer {
+        /// As in [`Retry`](Self::Retry).
+        delay: Duration,
+        /// As in [`Retry`](Self::Retry).
+        error: Option<String>,
+        /// The new extra facts.
+        extra: Extra,
+    },
     /// Gives the task up: keeps it for people to look at, frees the lock unless [`Extra::keeps_lock_when_archived`] says
     /// otherwise, and counts the task as processed and failed.
     Archive {

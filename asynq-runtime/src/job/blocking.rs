@@ -79,6 +79,8 @@ struct RunningThreads {
     none: Notify,
     /// Dropped when the last thread returns.
     guards: Mutex<Vec<Box<dyn Any + Send>>>,
+    /// How many bodies wait for a thread that is free.
+    waiting: AtomicUsize,
     /// How many results were neither taken nor dropped since their threads were started.
     results: AtomicUsize,
 }
@@ -142,7 +144,13 @@ impl BlockingPool {
         }
     }
 
+    /// Returns whether this handle waits for a thread, and has none: what it waits for has not begun.
+    pub(crate) fn waits_for_a_thread(&self) -> bool {
+        self.busy.waiting.load(Ordering::Acquire) > 0 && self.busy() == 0
+    }
+
     async fn enter(&self) -> Option<ThreadPermit> {
+        let _waiting = Waiting::new(&self.busy);
         let permit = Arc::clone(&self.permits).acquire_owned().await.ok()?;
         self.busy.threads.fetch_add(1, Ordering::AcqRel);
         Some(ThreadPermit { _permit: permit, busy: Arc::clone(&self.busy) })
@@ -210,6 +218,22 @@ impl Drop for ThreadPermit {
             self.busy.release_guards();
             self.busy.none.notify_waiters();
         }
+    }
+}
+
+/// Counts as waiting for a thread until it is dropped.
+struct Waiting<'a>(&'a RunningThreads);
+
+impl<'a> Waiting<'a> {
+    fn new(busy: &'a RunningThreads) -> Self {
+        busy.waiting.fetch_add(1, Ordering::AcqRel);
+        Self(busy)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::AcqRel);
     }
 }
 

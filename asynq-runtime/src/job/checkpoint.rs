@@ -72,8 +72,8 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
     ///
     /// # Errors
     ///
-    /// [`CheckpointError`] says whether this attempt still holds the task. Nothing was written, and the value saved before
-    /// stays.
+    /// [`CheckpointError`] says whether this attempt still holds the task. If it does not, or the value cannot be encoded, nothing was
+    /// written. After an error of the broker it is not known whether the value was: the next attempt may find either.
     pub async fn save(&self, value: T) -> Result<(), CheckpointError> {
         if let Some(ctx) = &self.ctx
             && let Some(broker) = ctx.broker()

@@ -41,7 +41,7 @@ impl Outcome {
             Action::Done | Action::Complete { .. } if is_revoked => Self::Revoked,
             Action::Done | Action::Complete { .. } => Self::Done,
             Action::Retry { counted: true, .. } => Self::Retry,
-            Action::Retry { counted: false, .. } => Self::Deferred,
+            Action::Retry { counted: false, .. } | Action::Defer { .. } => Self::Deferred,
             Action::Archive { .. } => Self::Archived,
             Action::Requeue => Self::Requeued,
         }

@@ -32,7 +32,12 @@ impl Attempt {
         self.extra.is_poison(self.crashes)
     }
 
-    /// Returns whether this runs as the only quarantined task of its server: the next crash would archive it.
+    /// Returns whether a worker crashed when it was to archive this poison task: in a hook, or while it read the arguments for one.
+    pub(crate) fn has_deadly_hooks(&self) -> bool {
+        self.crashes > self.extra.crash_limit()
+    }
+
+    /// Returns whether this is the only quarantined task of its server: the next crash would archive it, or the last has.
     pub(crate) fn is_quarantined(&self) -> bool {
         self.extra.is_quarantined(self.crashes) && self.defect.is_none()
     }
@@ -74,15 +79,15 @@ mod tests {
     }
 
     #[test]
-    fn only_the_last_chance_of_a_task_is_quarantined() {
+    fn a_task_is_quarantined_from_its_last_chance_on() {
         let table = [
             // crashes, at most   quarantined, poison
             (0, None, false, false),
             (1, None, false, false),
             (2, None, true, false),
-            (3, None, false, true),
-            (9, None, false, true),
-            (1, Some(1), false, true),
+            (3, None, true, true),
+            (9, None, true, true),
+            (1, Some(1), true, true),
             (1, Some(2), true, false),
             (2, Some(4), false, false),
             (3, Some(4), true, false),

@@ -16,7 +16,7 @@ use super::{
     stop::{Stop, Why},
 };
 use crate::{
-    broker::BrokerErrorKind,
+    broker::{BrokerError, BrokerErrorKind},
     job::{BlockingPool, BoxFuture, JobError, Policy, RunResult, Unloaded, chain, panics},
 };
 
@@ -50,7 +50,7 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
         }
         () = stop.requested() => stopped(stop),
         // A timer is made only if the attempt does not end at once.
-        () = is_late => overrun(deadline),
+        () = is_late => overrun(deadline, blocking),
     };
     Box::pin(interrupted(attempt, cause, stop, blocking, watch)).await
 }
@@ -213,22 +213,26 @@ impl From<&Unloaded> for Ended {
     fn from(unloaded: &Unloaded) -> Self {
         match unloaded {
             Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
-            // The broker is unreachable, or the run has lost its task: then the broker refuses the outcome.
-            Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
-                tracing::warn!("{unloaded}; the task is requeued before its start");
-                Self::Interrupted
-            }
-            Unloaded::Broker(_) => {
-                tracing::error!("{unloaded}; the task is deferred");
-                Self::Deferred(AFTER_REFUSAL)
-            }
+            Unloaded::Broker(error) => unasked(unloaded, error),
         }
     }
+}
+
+/// Returns how an attempt ends that needed an answer of the broker before its start, and got this error.
+fn unasked(why: &dyn std::error::Error, error: &BrokerError) -> Ended {
+    // The broker is unreachable, or the run has lost its task: then the broker refuses the outcome.
+    if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed {
+        tracing::warn!("{why}; the task is requeued before its start");
+        return Ended::Interrupted;
+    }
+    tracing::error!("{why}; the task is deferred");
+    Ended::Deferred(AFTER_REFUSAL)
 }
 
 impl From<NotRun> for Ended {
     fn from(not_run: NotRun) -> Self {
         match not_run {
+            NotRun::Unasked(ref error) => unasked(&not_run, error),
             NotRun::Unknown(why) => Self::Unknown(why),
             NotRun::Hopeless(why) => Self::Hopeless(why),
         }
@@ -252,10 +256,16 @@ pub(super) fn panicked(panic: &str) -> Ended {
     Ended::failed(format!("panic error cause by: {panic}"))
 }
 
-/// Returns how an attempt ends whose time is over. After the task's own deadline no other attempt may run.
-fn overrun(deadline: &AttemptDeadline) -> Ended {
+/// Returns how an attempt ends whose time is over. After the task's own deadline no other attempt may run. A blocking job that never got
+/// a thread has not failed: other workers may have one.
+fn overrun(deadline: &AttemptDeadline, blocking: &BlockingPool) -> Ended {
     if deadline.is_final() {
         Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
+    } else if blocking.waits_for_a_thread() {
+        tracing::warn!(
+            "no blocking thread became free in the time of the task, which is deferred; see `blocking_limit`"
+        );
+        Ended::Deferred(AFTER_REFUSAL)
     } else {
         Ended::failed(TIMED_OUT)
     }

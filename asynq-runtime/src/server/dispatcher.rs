@@ -7,11 +7,15 @@ use std::{
 };
 
 use super::{config::OnUnknown, handlers::Handlers};
-use crate::job::{
-    BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
-    ShapeLookup,
+use crate::{
+    broker::{Broker, BrokerError},
+    job::{
+        BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
+        ShapeLookup, panics,
+    },
+    metrics::{JobMetrics, JobMetricsMap},
+    task::TaskMessage,
 };
-use crate::metrics::{JobMetrics, JobMetricsMap};
 
 /// How many unknown types are remembered as warned about.
 const WARNED: usize = 1000;
@@ -29,12 +33,14 @@ pub(crate) struct Dispatcher {
 
 /// A task that was not started. It goes through the layers as an ordinary error, as asynq's not-found handler does, and
 /// is recognised again outside of them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub(crate) enum NotRun {
     /// Nothing here knows its type or the shape of its arguments.
     Unknown(String),
     /// No retry can change the reason.
     Hopeless(String),
+    /// Its arguments have another shape, which the broker could not be asked for.
+    Unasked(BrokerError),
 }
 
 impl Dispatcher {
@@ -88,18 +94,32 @@ impl Dispatcher {
         let (Some(broker), Some(needs)) = (ctx.broker(), Needs::of(&payload)) else {
             return Err(NotRun::Unknown(error.to_string()));
         };
-        let lookup = match self.shapes.find(broker, ctx.name(), needs).await {
-            Ok(lookup) => lookup,
-            Err(failed) => {
-                return Err(NotRun::Unknown(format!(
-                    "{error}; the broker cannot be asked for the other shape: {failed}"
-                )));
+        let lookup = self.shapes.find(broker, ctx.name(), needs).await.map_err(NotRun::Unasked)?;
+        job.start_earlier(&payload, lookup.as_deref(), ctx).map_err(|error| self.of_another_shape(&job, &error))
+    }
+
+    fn of_another_shape(&self, job: &JobDescriptor, error: &PayloadError) -> NotRun {
+        self.warn_of(job.name, "its arguments have another shape than here");
+        NotRun::Unknown(error.to_string())
+    }
+
+    /// Says why a task of a job would not be started for the shape of its arguments, before anything is done for its start. Reading runs
+    /// code of the program, which may panic.
+    pub(crate) async fn reads(&self, broker: &Arc<dyn Broker>, message: &TaskMessage) -> Result<(), NotRun> {
+        let Some(job) = self.registry.get(&message.r#type) else { return Ok(()) };
+        let read =
+            |lookup: Option<&ShapeLookup>| panics::catch(|| job.reads(&message.payload, lookup)).unwrap_or(Ok(()));
+        match read(None) {
+            Err(error) if error.is_of_another_version() => {
+                let lookup = match Needs::of(&message.payload) {
+                    Some(needs) => self.shapes.find(broker, &message.r#type, needs).await.map_err(NotRun::Unasked)?,
+                    None => None,
+                };
+                read(lookup.as_deref()).map_err(|error| self.of_another_shape(job, &error))
             }
-        };
-        job.start_earlier(&payload, lookup.as_deref(), ctx).map_err(|error| {
-            self.warn_of(job.name, "its arguments have another shape than here");
-            NotRun::Unknown(error.to_string())
-        })
+            // A payload of this version that cannot be read is archived at its start.
+            _ => Ok(()),
+        }
     }
 
     /// Calls the job's own function for archived tasks, if it has one. The arguments are read as for an attempt.
@@ -133,6 +153,7 @@ impl fmt::Display for NotRun {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unknown(reason) | Self::Hopeless(reason) => f.write_str(reason),
+            Self::Unasked(error) => write!(f, "the broker cannot be asked for the shape of the arguments: {error}"),
         }
     }
 }

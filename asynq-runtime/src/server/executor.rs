@@ -158,9 +158,15 @@ impl Executor {
             tracing::Span::current().record("outcome", outcome.as_str());
             attempt_metrics.end(outcome);
             log_action(&action);
-            let (failed, own) = (hooks::failed(attempt, &action), self.call_on_archive(attempt, &action, error));
+            let hooks = match attempt.has_deadly_hooks() {
+                true => {
+                    tracing::error!("no hook is called for this task: a worker died when it was to be archived before");
+                    None
+                }
+                false => hooks::failed(attempt, &action).zip(Some(self.call_on_archive(attempt, &action, error))),
+            };
             decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
-            if let Some(failed) = failed {
+            if let Some((failed, own)) = hooks {
                 // Boxed: each attempt would have the room for it otherwise.
                 Box::pin(self.0.hooks.call(failed, own, stop)).await;
             }
@@ -256,12 +262,16 @@ impl Executor {
         Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))
     }
 
-    /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if the task must not start.
+    /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if the task must not start: one that
+    /// cannot be read here keeps its lock.
     async fn free_lock(&self, attempt: &Attempt) -> Option<Ended> {
         let key = &attempt.message.unique_key;
         let is_due = attempt.extra.unique_until() == UniqueUntil::Start && !key.is_empty();
         if !is_due || !self.0.dispatcher.knows(&attempt.message.r#type) {
             return None;
+        }
+        if let Err(not_run) = self.0.dispatcher.reads(&self.0.broker, &attempt.message).await {
+            return Some(not_run.into());
         }
         match timeout(ANSWER, self.0.broker.free_lock(&attempt.key, key)).await {
             Ok(Ok(Settled::Ok)) => None,
@@ -314,7 +324,8 @@ fn log_action(action: &Action) {
     match action {
         Action::Done | Action::Complete { .. } | Action::Revoke { .. } => tracing::debug!("done"),
         Action::Retry { delay, error: Some(error), .. } => tracing::warn!(?delay, "failed, will be retried: {error}"),
-        Action::Retry { delay, .. } => tracing::debug!(?delay, "deferred"),
+        Action::Defer { delay, error: Some(error), .. } => tracing::warn!(?delay, "deferred: {error}"),
+        Action::Retry { delay, .. } | Action::Defer { delay, .. } => tracing::debug!(?delay, "deferred"),
         Action::Archive { error, .. } => tracing::error!("archived: {error}"),
         Action::Requeue => tracing::debug!("requeued"),
     }

@@ -48,15 +48,22 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
 ///
 /// One call takes all runs, and the broker splits it as it needs: where a part of a cluster is unreachable, the rest is extended.
 async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
-    let extended = timeout(limit(context), context.broker.extend(keys));
-    for (key, answer) in keys.iter().zip(extended.await.unwrap_or_else(|_| Err(no_answer()))?) {
-        if answer != Settled::Ok && context.runs.lose(key) {
-            tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
-            context.signals.lost.notify();
-            crate::metrics::lease_lost();
+    let extended = timeout(limit(context), context.broker.extend(keys)).await.map_err(|_| no_answer())?;
+    let mut failed = Ok(());
+    for (key, answer) in keys.iter().zip(extended) {
+        match answer {
+            Ok(Settled::Ok) => {}
+            Ok(answer) => {
+                if context.runs.lose(key) {
+                    tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
+                    context.signals.lost.notify();
+                    crate::metrics::lease_lost();
+                }
+            }
+            Err(error) => failed = failed.and(Err(error)),
         }
     }
-    Ok(())
+    failed
 }
 
 /// Returns whether the server still has the lease of a task that is about to start. If a good part of the lease has passed, it
@@ -80,15 +87,20 @@ fn limit(context: &ServerContext) -> Duration {
     context.broker.lease() / 3
 }
 
-/// Extends all leases and locks once.
+/// Extends all leases and locks once. The three calls are made together: where one part of a cluster is unreachable, each is still made
+/// for the rest.
 async fn pass(context: &ServerContext) -> Result<(), BrokerError> {
-    extend(context, &context.runs.keys()).await?;
-    let limit = limit(context);
-    let locks = context.runs.held_locks();
-    timeout(limit, context.broker.extend_locks(&locks)).await.unwrap_or_else(|_| Err(no_answer()))?;
+    let (limit, keys, locks) = (limit(context), context.runs.keys(), context.runs.held_locks());
     // Late enough for an answer that is only slow, early enough for the shortest lease.
     let released = context.release_unanswered(context.broker.lease() / 10);
-    timeout(limit, released).await.unwrap_or_else(|_| Err(no_answer()))?;
+    let (extended, held, released) = tokio::join!(
+        extend(context, &keys),
+        timeout(limit, context.broker.extend_locks(&locks)),
+        timeout(limit, released),
+    );
+    extended?;
+    held.unwrap_or_else(|_| Err(no_answer()))?;
+    released.unwrap_or_else(|_| Err(no_answer()))?;
     context.signals.extended.notify();
     Ok(())
 }

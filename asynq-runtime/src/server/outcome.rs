@@ -72,7 +72,7 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
         Ended::Succeeded(_) => Action::Done,
         Ended::Interrupted => Action::Requeue,
-        Ended::Deferred(delay) => Action::Retry { delay, error: None, counted: false, extra: facts.extra.clone() },
+        Ended::Deferred(delay) => Action::Defer { delay, error: None, extra: facts.extra.clone() },
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Expired(error) => {
             Action::Archive { error, extra: Extra { ending: Ending::Expired.into(), ..known(facts.extra) } }
@@ -121,7 +121,7 @@ fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
     let extra = Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
     // The task shows why it waits, as in asynq. The reason is noted once, so that the last ten failures stay.
     let error = (facts.message.error_msg != shortened(&error)).then_some(error);
-    Action::Retry { delay, error, counted: false, extra }
+    Action::Defer { delay, error, extra }
 }
 
 /// Returns the action for asynq's `IsFailure` = false: not counted, also on the last retry, but not for ever.
@@ -273,7 +273,7 @@ mod tests {
         for (before, delay, after) in table {
             let action = decide_with(Ended::Unknown("why".into()), (25, 25), 0, OnUnknown::Requeue, before);
             let error = Some("why".to_owned());
-            assert_eq!(action, Action::Retry { delay: secs(delay), error, counted: false, extra: after });
+            assert_eq!(action, Action::Defer { delay: secs(delay), error, extra: after });
         }
         let action = decide_with(Ended::Unknown("why".into()), (0, 25), 0, OnUnknown::Requeue, extra(NOW - DAY, 150));
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
@@ -289,10 +289,10 @@ mod tests {
             decide_with(Ended::Unknown("why".into()), (0, 25), 0, policy, unknown(since_ms))
         };
         let week = Duration::from_secs(7 * 86_400);
-        assert!(matches!(act(week, NOW - 7 * DAY + 1), Action::Retry { counted: false, .. }));
+        assert!(matches!(act(week, NOW - 7 * DAY + 1), Action::Defer { .. }));
         let Action::Archive { error, .. } = act(week, NOW - 7 * DAY) else { panic!("a week is over") };
         assert_eq!(error, "why (no worker has known it for 7d, requeued 1 times)");
-        assert!(matches!(act(Duration::MAX, i64::MIN), Action::Retry { counted: false, .. }));
+        assert!(matches!(act(Duration::MAX, i64::MIN), Action::Defer { .. }));
         assert!(matches!(act(Duration::ZERO, NOW + DAY), Action::Archive { .. }));
     }
 
@@ -310,7 +310,7 @@ mod tests {
             let facts =
                 Facts { message: &message, extra: &extra, on_unknown: OnUnknown::Requeue, now_ms: NOW, jitter_step: 0 };
             let action = decide(Ended::Unknown(error.to_owned()), facts);
-            let Action::Retry { error: stored, counted: false, .. } = action else { panic!("{action:?}") };
+            let Action::Defer { error: stored, .. } = action else { panic!("{action:?}") };
             assert_eq!(stored.as_deref(), written.then_some(error), "after {known:.20}");
         }
     }
@@ -352,7 +352,7 @@ mod tests {
     fn a_task_that_did_not_start_is_deferred_as_it_is() {
         let extra = Extra { deferrals: 3, unique_extend: true, ..Extra::default() };
         let action = decide_with(Ended::Deferred(secs(5)), (25, 25), 0, OnUnknown::Requeue, extra.clone());
-        assert_eq!(action, Action::Retry { delay: secs(5), error: None, counted: false, extra });
+        assert_eq!(action, Action::Defer { delay: secs(5), error: None, extra });
     }
 
     #[test]

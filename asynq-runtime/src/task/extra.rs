@@ -109,11 +109,11 @@ impl Extra {
         crashes >= self.crash_limit()
     }
 
-    /// Returns whether the next death would archive a task that took `crashes` workers down. Such a task runs as the only
-    /// one of its kind in a server, because a death is charged to everything that the dead worker held: tasks that merely
-    /// ran beside a poison task then clear themselves, and the poison task dies alone.
+    /// Returns whether the next death would archive a task that took `crashes` workers down, or one of the last has. Such a task is
+    /// the only one of its kind in a server, because a death is charged to everything that the dead worker held: tasks that merely
+    /// ran beside a poison task then clear themselves, and the poison task dies alone, in its hooks as well.
     pub fn is_quarantined(&self, crashes: u32) -> bool {
-        crashes > 0 && crashes.saturating_add(1) == self.crash_limit()
+        crashes > 0 && crashes.saturating_add(1) >= self.crash_limit()
     }
 
     /// Returns the bytes to store, or `None` if every fact has its default.

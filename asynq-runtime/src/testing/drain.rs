@@ -192,7 +192,7 @@ impl Drained {
                 self.retried += 1;
                 self.fail(settlement, error.clone().unwrap_or_default(), false);
             }
-            Action::Retry { extra, .. } if extra.unknown.is_some() => self.requeued += 1,
+            Action::Defer { .. } => self.requeued += 1,
             Action::Retry { .. } => self.snoozed += 1,
             Action::Archive { error, .. } => {
                 self.archived += 1;

@@ -17,3 +17,9 @@ mod server;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod timing;
+
+/// The answers of a call that asked for several, none of them an error.
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+fn answered<T>(answers: Vec<Result<T, asynq_runtime::broker::BrokerError>>) -> Vec<T> {
+    answers.into_iter().map(Result::unwrap).collect()
+}

@@ -59,7 +59,12 @@ impl Machine<'_> {
         let actual = ((stats.processed, stats.failed), (stats.processed_total, stats.failed_total));
         let expected = model.counters(now);
         ensure!(actual == expected, "the counters are {actual:?}, not {expected:?}");
-        let waiting = model.pending.first().map_or(0, |id| now - model.tasks[id].phase.time());
+        let pending = model.pending.first().map(|id| model.tasks[id].phase.time());
+        let due = model.tasks.values().filter_map(|task| match task.phase {
+            Phase::Scheduled { due } | Phase::Retry { due } => Some((due + 999) / 1000 * 1000),
+            _ => None,
+        });
+        let waiting = pending.into_iter().chain(due).map(|since| now - since).max().map_or(0, |wait| wait.max(0));
         let actual = (stats.paused, stats.latency.as_millis() as i64);
         ensure!(
             actual == (model.paused, waiting),

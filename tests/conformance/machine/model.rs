@@ -236,7 +236,7 @@ impl Model {
     pub(super) fn end(&mut self, id: &str, run: usize, action: &Action, now: i64) {
         let task = self.task(id);
         task.last = Some(run);
-        if *action != Action::Requeue {
+        if !matches!(action, Action::Requeue | Action::Defer { .. }) {
             task.crashes = 0;
         }
         match action {
@@ -262,6 +262,10 @@ impl Model {
                 if *counted {
                     self.count(now, true);
                 }
+            }
+            Action::Defer { delay, error, .. } => {
+                task.error = error.clone().or(task.error.take());
+                self.put(id, Phase::Retry { due: now + delay.as_millis() as i64 });
             }
             Action::Archive { error, .. } => {
                 task.error = Some(error.clone());

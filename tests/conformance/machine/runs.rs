@@ -86,6 +86,11 @@ impl Machine<'_> {
                     counted,
                     extra,
                 },
+                Ending::Defer { delay_ms, error } => Action::Defer {
+                    delay: Duration::from_millis(delay_ms),
+                    error: error.map(|error| format!("e{error}")),
+                    extra,
+                },
                 Ending::Archive { error } => Action::Archive { error: format!("e{error}"), extra },
                 Ending::Again => match sent {
                     Some(action) => action.clone(),
@@ -124,7 +129,8 @@ impl Machine<'_> {
     pub(super) async fn extend(&mut self, by: By, picks: &[RunPick]) -> Check {
         let runs: Vec<_> = picks.iter().filter_map(|pick| self.pick(*pick)).map(|(run, _)| run).collect();
         let keys: Vec<_> = runs.iter().map(|run| self.runs[*run].run.key.clone()).collect();
-        let answers = ok("extend", self.broker(by).extend(&keys).await)?;
+        let answers = self.broker(by).extend(&keys).await.into_iter().collect::<Result<Vec<_>, _>>();
+        let answers = ok("extend", answers)?;
         let expected: Vec<_> = runs.iter().map(|run| self.standing(*run)).collect();
         ensure!(answers == expected, "extend of runs {runs:?} was answered {answers:?}, not {expected:?}");
         let lease = self.model.floor(self.now()) + self.stage.broker().lease().as_millis() as i64;

@@ -164,6 +164,10 @@ pub(super) enum Ending {
         counted: bool,
         error: Option<u8>,
     },
+    Defer {
+        delay_ms: u64,
+        error: Option<u8>,
+    },
     Archive {
         error: u8,
     },
@@ -250,6 +254,7 @@ fn ending() -> impl Strategy<Value = Ending> {
         2 => option::of(any::<u8>()).prop_map(|result| Ending::Complete { result }),
         3 => (delay(), any::<bool>(), option::weighted(0.7, any::<u8>()))
             .prop_map(|(delay_ms, counted, error)| Ending::Retry { delay_ms, counted, error }),
+        1 => (delay(), option::of(any::<u8>())).prop_map(|(delay_ms, error)| Ending::Defer { delay_ms, error }),
         2 => any::<u8>().prop_map(|error| Ending::Archive { error }),
         2 => Just(Ending::Again),
     ]

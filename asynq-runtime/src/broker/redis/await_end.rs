@@ -26,8 +26,12 @@ use crate::task::{Extra, QueueName, TaskId, TaskInfo, TaskState};
 const POLL: Duration = Duration::from_millis(250);
 /// Changes of a queue that follow each other within this time are looked at together.
 const TOGETHER: Duration = Duration::from_millis(5);
+/// Longest wait for an announcement before the next look. A connection may carry nothing more without being closed: the
+/// look finds that out, because it gets no answer.
+const NET: Duration = Duration::from_secs(15);
 /// Number of queues in which one round trip looks for an id.
 const QUEUES: usize = 100;
+
 /// Whether Redis announces the next change of the keys that were read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Tracking {
@@ -182,10 +186,10 @@ impl RedisBroker {
     }
 }
 
-/// Waits until a key that was read may have changed. Returns the change, or `None` where Redis does not announce it.
+/// Waits until a key that was read may have changed. Returns the change, or `None` if Redis has not announced one.
 async fn received(listening: &Listening, tracking: Tracking) -> Option<Change> {
     match tracking {
-        Tracking::On => Some(listening.changed().await),
+        Tracking::On => timeout(NET, listening.changed()).await.ok(),
         Tracking::Off => {
             sleep(POLL).await;
             None

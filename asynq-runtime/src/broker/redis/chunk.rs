@@ -43,9 +43,9 @@ const REPLACING_PER_SCRIPT: usize = 8;
 enum Repeat {
     /// This send is the first.
     No,
-    /// The previous send stored nothing: the script carries all messages.
+    /// The sends before stored nothing: the script carries all messages.
     Whole,
-    /// The previous send may have stored its tasks: the script carries all messages and looks for the receipt.
+    /// One of the sends before may have stored the tasks: the script carries all messages and looks for the receipt.
     Again,
 }
 
@@ -56,14 +56,27 @@ impl Repeat {
     }
 }
 
+/// Where the script of a send leaves its answer.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Receipt<'r> {
+    /// The slot of the sender.
+    pub(super) slot: &'r str,
+    /// The number of the send among those of the slot.
+    pub(super) number: u64,
+    pub(super) ttl: Duration,
+}
+
 /// Some tasks of one queue.
 pub(super) struct Chunk<'b> {
     batch: &'b [Vec<Item>],
     indices: &'b [ItemIndex],
     pub(super) queue: &'b QueueName,
-    pub(super) answer: Option<Result<Value, BrokerError>>,
+    answer: Option<Result<Value, BrokerError>>,
     /// Why the stored tasks lack the durability that was asked for.
-    pub(super) doubt: Option<BrokerError>,
+    doubt: Option<BrokerError>,
+    /// Whether a send may have stored the tasks although its answer did not come. The answer to a later send does not
+    /// change that.
+    may_be_stored: bool,
 }
 
 impl<'b> Chunk<'b> {
@@ -77,7 +90,8 @@ impl<'b> Chunk<'b> {
             let queue = queue(batch, *first);
             let most = if batch[first.0][first.1].replaces.is_some() { REPLACING_PER_SCRIPT } else { indices.len() };
             let portions = indices.chunks(most).flat_map(|indices| portions(indices, size));
-            chunks.extend(portions.map(|indices| Self { batch, indices, queue, answer: None, doubt: None }));
+            let unsent = |indices| Self { batch, indices, queue, answer: None, doubt: None, may_be_stored: false };
+            chunks.extend(portions.map(unsent));
         }
         chunks
     }
@@ -90,21 +104,27 @@ impl<'b> Chunk<'b> {
         }
     }
 
+    /// Notes how a send of the chunk ended, and why its tasks lack the durability that was asked for.
+    pub(super) fn note(&mut self, answer: Result<Value, BrokerError>, doubt: Option<BrokerError>) {
+        self.may_be_stored |= answer.as_ref().is_err_and(|error| error.is_unavailable() && !reply::was_not_run(error));
+        (self.answer, self.doubt) = (Some(answer), doubt);
+    }
+
     /// Returns how the next send of the chunk differs from a first one.
     fn repeat(&self) -> Repeat {
         match &self.answer {
             None => Repeat::No,
-            Some(Err(error)) if reply::was_not_run(error) => Repeat::Whole,
-            Some(_) => Repeat::Again,
+            Some(_) if self.may_be_stored => Repeat::Again,
+            Some(_) => Repeat::Whole,
         }
     }
 
     /// Returns the calls that carry the long messages ahead of the script (see `script.rs`). A repeat carries all
     /// messages in its script, where nothing can come between.
-    pub(super) fn long_messages(&self, receipt: &str, number: u64) -> Vec<Call> {
+    pub(super) fn long_messages(&self, receipt: Receipt<'_>) -> Vec<Call> {
         let (mut calls, keys) = (Vec::new(), Keys::new(self.queue));
         for (i, item) in self.items().filter(|item| self.goes_ahead(item)).enumerate() {
-            let key = keys.long_message(receipt, number, i);
+            let key = keys.long_message(receipt.slot, receipt.number, i);
             let end = || Call::plain("EXPIRE").arg(&key).arg(LONG_MESSAGE_TTL.as_secs()).with_next();
             // The key expires even if the message never comes. The second `EXPIRE` begins anew after a message that
             // took long, or stands in for a first one that was refused.
@@ -125,22 +145,23 @@ impl<'b> Chunk<'b> {
         item.is_long() && self.repeat() == Repeat::No
     }
 
-    /// Returns the call of the script; `number` counts the sends of this sender.
-    pub(super) fn call(&self, now: &str, receipt: &str, number: u64) -> Call {
+    /// Returns the call of the script.
+    pub(super) fn call(&self, now: &str, receipt: Receipt<'_>) -> Call {
         let (keys, repeat) = (Keys::new(self.queue), self.repeat());
         if let ([(call, i)], Repeat::No) = (self.indices, repeat)
             && let item = &self.batch[*call][*i]
             && item.is_plain()
             && !item.is_long()
         {
-            let mut call = ENQUEUE_ONE.on_many(3, 4, item.bytes() + 3 * (keys.prefix().len() + 60) + 120);
+            let mut call = ENQUEUE_ONE.on_many(3, 5, item.bytes() + 3 * (keys.prefix().len() + 60) + 120);
             call.push(keys.pending());
             call.push(keys.task(item.id.as_str()));
-            call.push(keys.sent(receipt));
-            return call.arg(now).arg(number).arg(item.id.as_str()).arg(&item.message);
+            call.push(keys.sent(receipt.slot));
+            let call = call.arg(now).arg(receipt.number).arg(receipt.ttl.as_secs());
+            return call.arg(item.id.as_str()).arg(&item.message);
         }
         if self.items().any(|item| item.replaces.is_some()) {
-            return self.replacing_call(now, receipt, number, repeat);
+            return self.replacing_call(now, receipt, repeat);
         }
         let more = self
             .items()
@@ -151,8 +172,8 @@ impl<'b> Chunk<'b> {
         let size = bytes + (self.indices.len() + long) * each + 200;
         let mut next_lock = 5 + self.indices.len();
         let first_long = next_lock + more + 1;
-        let mut call = ENQUEUE.on_many(next_lock + more + long, 6 + 3 * self.indices.len(), size);
-        for key in [keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt), keys.groups()] {
+        let mut call = ENQUEUE.on_many(next_lock + more + long, 7 + 3 * self.indices.len(), size);
+        for key in [keys.pending(), keys.scheduled(), keys.due(), keys.sent(receipt.slot), keys.groups()] {
             call.push(key);
         }
         let mut key = keys.task_prefix();
@@ -166,9 +187,9 @@ impl<'b> Chunk<'b> {
             self.items().filter_map(|item| item.lock.as_ref()).for_each(|(key, _)| call.push(key));
             self.items().filter_map(|item| item.group.as_ref()).for_each(|group| call.push(keys.group(group)));
         }
-        (0..long).for_each(|i| call.push(keys.long_message(receipt, number, i)));
-        let call = call.arg(now).arg(self.indices.len()).arg(number).arg(repeat.argument());
-        let mut call = call.arg(keys.group_prefix()).arg(first_long);
+        (0..long).for_each(|i| call.push(keys.long_message(receipt.slot, receipt.number, i)));
+        let call = call.arg(now).arg(self.indices.len()).arg(receipt.number).arg(repeat.argument());
+        let mut call = call.arg(keys.group_prefix()).arg(first_long).arg(receipt.ttl.as_secs());
         for item in self.items() {
             call.push(item.id.as_str());
             let goes_ahead = self.goes_ahead(item);
@@ -198,14 +219,14 @@ impl<'b> Chunk<'b> {
 
     /// Returns the call for tasks that replace equal ones, with one task hash and one lock for each; see
     /// [`call`](Self::call) for other tasks.
-    fn replacing_call(&self, now: &str, receipt: &str, number: u64, repeat: Repeat) -> Call {
+    fn replacing_call(&self, now: &str, receipt: Receipt<'_>, repeat: Repeat) -> Call {
         let keys = Keys::new(self.queue);
         let mut names = keys.places();
-        names.push(keys.sent(receipt));
+        names.push(keys.sent(receipt.slot));
         names.extend(self.items().map(|item| keys.task(item.id.as_str())));
         names.extend(self.items().map(|item| item.lock.as_ref().map_or(String::new(), |(key, _)| key.clone())));
         let mut call = REPLACE.on(&names).arg(now).arg(keys.prefix());
-        call = call.arg(self.indices.len()).arg(number).arg(repeat.argument());
+        call = call.arg(self.indices.len()).arg(receipt.number).arg(repeat.argument()).arg(receipt.ttl.as_secs());
         for item in self.items() {
             call.push(item.id.as_str());
             call.push(&item.message);
@@ -273,11 +294,16 @@ mod tests {
         let late = Err(BrokerError::new(BrokerErrorKind::Timeout, "late"));
         let unread = redis::parse_redis_value(b"-OOM command not allowed\r\n").map(reply::answer).unwrap();
         assert!(!Chunk { answer: Some(unread), ..Chunk::all(&batch, &ordered).remove(0) }.is_open());
-        for (answer, ahead, again) in [(None, 4, b"0"), (Some(not_run), 0, b"0"), (Some(late), 0, b"1")] {
-            chunk.answer = answer;
+        let receipt = Receipt { slot: "c:0:0", number: 7, ttl: Duration::from_secs(60) };
+        // A send that was not run tells nothing of the one before it, whose answer did not come.
+        let answers = [None, Some(not_run.clone()), Some(late), Some(not_run)];
+        for (answer, (ahead, again)) in answers.into_iter().zip([(4, b"0"), (0, b"0"), (0, b"1"), (0, b"1")]) {
+            if let Some(answer) = answer {
+                chunk.note(answer, None);
+            }
             assert!(chunk.is_open());
-            assert_eq!(chunk.long_messages("c:0:0", 7).len(), ahead);
-            let call = chunk.call("", "c:0:0", 7);
+            assert_eq!(chunk.long_messages(receipt).len(), ahead);
+            let call = chunk.call("", receipt);
             assert_eq!(call.bytes() > 20_000, ahead == 0, "where the message is");
             let (.., command) = call.into_parts();
             let words: Vec<&[u8]> = command

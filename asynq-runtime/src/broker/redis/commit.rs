@@ -14,7 +14,7 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind, Refused},
-    chunk::{Chunk, ordered},
+    chunk::{Chunk, Receipt, ordered},
     clock::BrokerClock,
     dedicated::{Sent, Taken},
     durability::Durability,
@@ -33,6 +33,8 @@ pub(super) const IN_FLIGHT: usize = 2;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
+/// The shortest and the longest time to live of a receipt.
+const RECEIPT_TTL: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86_400));
 /// How long a queue counts as known to Go's tools; not for ever, because they can forget it.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
 
@@ -50,6 +52,7 @@ pub(super) struct Commit {
     durability: Durability,
     /// A send that took this long is not repeated any more.
     repeats_until: Duration,
+    receipt_ttl: Duration,
     client: String,
     /// When each queue was last made known, and on which connection.
     known: Mutex<HashMap<QueueName, (u64, Instant)>>,
@@ -59,7 +62,8 @@ impl Commit {
     pub(super) fn new(router: Router, clock: Arc<BrokerClock>, durability: Durability, call_timeout: Duration) -> Self {
         let client = uuid::Uuid::new_v4().simple().to_string();
         let repeats_until = call_timeout.saturating_mul(2);
-        Self { router, clock, durability, repeats_until, client, known: Mutex::default() }
+        let receipt_ttl = receipt_ttl(call_timeout);
+        Self { router, clock, durability, repeats_until, receipt_ttl, client, known: Mutex::default() }
     }
 
     /// Returns whether an enqueue waits for a disk or for replicas.
@@ -140,7 +144,7 @@ impl Commit {
             Sent::Unanswered(identity) => {
                 send.abandoned = Some(identity);
                 let late = BrokerError::new(BrokerErrorKind::Timeout, "Redis did not answer the first send");
-                chunks.iter_mut().for_each(|chunk| chunk.answer = Some(Err(late.clone())));
+                chunks.iter_mut().for_each(|chunk| chunk.note(Err(late.clone()), None));
             }
         }
         if chunks.iter().any(Chunk::is_open) {
@@ -163,7 +167,7 @@ impl Commit {
                 sleep(REPEAT_PAUSE).await;
             }
             let failed = |chunks: &mut [Chunk<'_>], error: &BrokerError| {
-                open.iter().for_each(|&i| chunks[i].answer = Some(Err(error.clone())));
+                open.iter().for_each(|&i| chunks[i].note(Err(error.clone()), None));
             };
             if let Some(abandoned) = &send.abandoned {
                 if let Err(error) = self.router.end_abandoned(abandoned).await {
@@ -193,10 +197,11 @@ impl Commit {
         let now = self.clock.argument();
         let mut scripts = Vec::with_capacity(open.len());
         for &i in open {
-            let receipt = format!("{}:{i}", send.receipt);
-            calls.extend(chunks[i].long_messages(&receipt, send.number));
+            let slot = format!("{}:{i}", send.receipt);
+            let receipt = Receipt { slot: &slot, number: send.number, ttl: self.receipt_ttl };
+            calls.extend(chunks[i].long_messages(receipt));
             scripts.push(calls.len());
-            calls.push(chunks[i].call(&now, &receipt, send.number));
+            calls.push(chunks[i].call(&now, receipt));
         }
         (Noted { unknown, generation, scripts }, calls)
     }
@@ -215,7 +220,7 @@ impl Commit {
         let mut scripts = open.iter().zip(noted.scripts).peekable();
         for (at, (answer, doubt)) in answers.into_iter().enumerate() {
             if let Some((&i, _)) = scripts.next_if(|(_, script)| *script == at) {
-                (chunks[i].answer, chunks[i].doubt) = (Some(answer), doubt);
+                chunks[i].note(answer, doubt);
             }
         }
     }
@@ -253,6 +258,12 @@ struct Noted {
     generation: u64,
     /// The index of each chunk's script among the calls.
     scripts: Vec<usize>,
+}
+
+/// Returns how long a receipt is kept: until the last repeat. After a time-out on a connection of the caller's own,
+/// repeats begin for two more, and each may wait as long for a connection.
+fn receipt_ttl(call_timeout: Duration) -> Duration {
+    call_timeout.saturating_mul(4).clamp(RECEIPT_TTL.0, RECEIPT_TTL.1)
 }
 
 /// Returns the outcome of each item, call by call.

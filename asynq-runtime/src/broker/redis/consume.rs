@@ -275,13 +275,15 @@ impl RedisBroker {
 
     fn resume_call(&self, request: &DequeueRequest, room: usize) -> Call {
         let keys = Keys::new(&request.queue);
-        without(RESUME.on(&[keys.active()]).arg(keys.task_prefix()).arg(request.token.to_string()).arg(room), request)
+        let call =
+            RESUME.on(&[keys.active(), keys.absent()]).arg(keys.task_prefix()).arg(request.token.to_string()).arg(room);
+        without(call, request)
     }
 
     fn release_call(&self, request: &DequeueRequest) -> Call {
         let keys = Keys::new(&request.queue);
         let call = RELEASE_UNANSWERED
-            .on(&[keys.active(), keys.lease(), keys.pending()])
+            .on(&[keys.active(), keys.lease(), keys.pending(), keys.absent()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(request.token.to_string());
@@ -294,7 +296,7 @@ impl RedisBroker {
         let call = |request: &DequeueRequest| {
             let keys = Keys::new(&request.queue);
             let call = EXTEND_UNANSWERED
-                .on(&[keys.active(), keys.lease()])
+                .on(&[keys.active(), keys.lease(), keys.absent()])
                 .arg(self.clock.argument())
                 .arg(keys.task_prefix())
                 .arg(request.token.to_string())

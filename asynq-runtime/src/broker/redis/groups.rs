@@ -201,7 +201,7 @@ impl RedisBroker {
 
     fn release_sets_call(&self, keys: &Keys, set: &str, sets: usize) -> Call {
         RELEASE_SETS
-            .on(&[keys.sets(), keys.groups()])
+            .on(&[keys.sets(), keys.groups(), keys.absent()])
             .arg(self.clock.argument())
             .arg(keys.group_prefix())
             .arg(set)

@@ -182,12 +182,19 @@ impl Keys {
         self.key("x:orphans")
     }
 
+    /// Ours: a key that is never written. While a cluster moves the slot of the queue, no node runs a script that
+    /// declares a missing key. A script that finds keys by itself declares this one: it cannot tell a key that is on
+    /// the other node from one that does not exist.
+    pub(super) fn absent(&self) -> String {
+        self.key("x:absent")
+    }
+
     /// Ours: the move by which the task left or reached the queue; kept for an hour.
     pub(super) fn moved(&self, id: &str) -> String {
         format!("{}x:moved:{id}", self.prefix)
     }
 
-    /// Ours: the answer to the last send of one slot of one client; kept for a minute.
+    /// Ours: the answer to the last send of one slot of one client; kept for at least a minute.
     pub(super) fn sent(&self, slot: &str) -> String {
         format!("{}x:sent:{slot}", self.prefix)
     }
@@ -309,6 +316,7 @@ mod tests {
         let others = [
             keys.due(),
             keys.orphans(),
+            keys.absent(),
             keys.sent("c:0:1"),
             keys.long_message("c:0:1", 7, 0),
             keys.ended("id"),

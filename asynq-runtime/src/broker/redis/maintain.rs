@@ -44,7 +44,7 @@ impl Maintain for RedisBroker {
         self.wait_for_next_due(queues, limit).await
     }
 
-    async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
+    async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>> {
         let mut queues: HashMap<&QueueName, Vec<usize>> = HashMap::new();
         for (place, run) in runs.iter().enumerate() {
             queues.entry(&run.queue).or_default().push(place);
@@ -55,16 +55,19 @@ impl Maintain for RedisBroker {
             .collect();
         let calls: Vec<Call> = portions.iter().map(|(queue, places)| self.extend_call(queue, places, runs)).collect();
         if calls.is_empty() {
-            return Ok(Vec::new());
+            return Vec::new();
         }
-        let answers = self.router.send(calls).await?;
-        let mut settled = vec![Settled::Gone; runs.len()];
+        let answers = match self.router.send(calls).await {
+            Ok(answers) => answers,
+            Err(error) => return vec![Err(error); runs.len()],
+        };
+        let mut settled = vec![Ok(Settled::Gone); runs.len()];
         for ((_, places), answer) in portions.iter().zip(answers) {
-            for (&place, one) in places.iter().zip(read_settled(answer, places.len())?) {
+            for (&place, one) in places.iter().zip(read_settled(answer, places.len())) {
                 settled[place] = one;
             }
         }
-        Ok(settled)
+        settled
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
@@ -94,7 +97,7 @@ impl Maintain for RedisBroker {
         let keys = Keys::new(queue);
         let Progress { active, pending } = self.sweeps.begin(queue);
         let call = SWEEP
-            .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans()])
+            .on(&[keys.active(), keys.lease(), keys.pending(), keys.orphans(), keys.absent()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(SLICE)
@@ -146,7 +149,11 @@ impl Maintain for RedisBroker {
             return Ok(0);
         }
         let call = |slice: usize| {
-            DELETE_EXPIRED.on(&[keys.completed()]).arg(self.clock.argument()).arg(keys.task_prefix()).arg(slice)
+            DELETE_EXPIRED
+                .on(&[keys.completed(), keys.absent()])
+                .arg(self.clock.argument())
+                .arg(keys.task_prefix())
+                .arg(slice)
         };
         self.in_slices(limit, call).await
     }
@@ -164,7 +171,7 @@ impl Maintain for RedisBroker {
         }
         let call = |slice: usize| {
             TRIM_ARCHIVE
-                .on(&[keys.archived()])
+                .on(&[keys.archived(), keys.absent()])
                 .arg(self.clock.argument())
                 .arg(keys.task_prefix())
                 .arg(slice)
@@ -268,7 +275,7 @@ impl RedisBroker {
 
     fn forward_call(&self, keys: &Keys, retries: RetryOrder) -> Call {
         FORWARD
-            .on(&[keys.pending(), keys.scheduled(), keys.retry(), keys.due(), keys.groups()])
+            .on(&[keys.pending(), keys.scheduled(), keys.retry(), keys.due(), keys.groups(), keys.absent()])
             .arg(self.clock.argument())
             .arg(keys.prefix())
             .arg(SLICE)
@@ -277,7 +284,7 @@ impl RedisBroker {
 
     fn recover_call(&self, keys: &Keys) -> Call {
         RECOVER
-            .on(&[keys.active(), keys.lease(), keys.pending()])
+            .on(&[keys.active(), keys.lease(), keys.pending(), keys.absent()])
             .arg(self.clock.argument())
             .arg(keys.task_prefix())
             .arg(SLICE)

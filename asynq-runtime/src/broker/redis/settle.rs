@@ -152,7 +152,7 @@ fn bytes(settlement: &Settlement) -> usize {
     match &settlement.action {
         Action::Done | Action::Requeue => 0,
         Action::Complete { result } => message + result.as_ref().map_or(0, Bytes::len),
-        Action::Retry { .. } | Action::Archive { .. } | Action::Revoke { .. } => message,
+        Action::Retry { .. } | Action::Defer { .. } | Action::Archive { .. } | Action::Revoke { .. } => message,
     }
 }
 
@@ -195,16 +195,14 @@ fn meaning(letter: u8, settlement: &Settlement) -> Result<Settled, BrokerError> 
 }
 
 /// Reads the letters of a script that extends runs; they mean the same as those of one that writes for a run.
-pub(super) fn read_settled(answer: Result<Value, BrokerError>, size: usize) -> Result<Vec<Settled>, BrokerError> {
-    let letters = read_letters(answer, size).into_iter();
-    letters
-        .map(|letter| match letter? {
-            b'o' => Ok(Settled::Ok),
-            b'f' => Ok(Settled::Fenced),
-            b'g' => Ok(Settled::Gone),
-            _ => Err(reply::unexpected("an unknown letter")),
-        })
-        .collect()
+pub(super) fn read_settled(answer: Result<Value, BrokerError>, size: usize) -> Vec<Result<Settled, BrokerError>> {
+    let read = |letter: Result<u8, BrokerError>| match letter? {
+        b'o' => Ok(Settled::Ok),
+        b'f' => Ok(Settled::Fenced),
+        b'g' => Ok(Settled::Gone),
+        _ => Err(reply::unexpected("an unknown letter")),
+    };
+    read_letters(answer, size).into_iter().map(read).collect()
 }
 
 /// Returns hash field `progress`: the fraction, a space, the note.

@@ -6,7 +6,11 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, config::DbConfig};
+use rusqlite::{
+    Connection, Error::SqliteFailure, ErrorCode, OpenFlags, config::DbConfig, ffi, functions::FunctionFlags,
+};
+
+use crate::task::Extra;
 
 /// Prepared statements kept per connection; SQLite's own default of 16 thrashes.
 const STATEMENTS: usize = 128;
@@ -69,8 +73,18 @@ pub(super) fn open_watch(file: &Path) -> rusqlite::Result<Connection> {
 pub(super) fn reopen_writer(file: &Path) -> rusqlite::Result<Connection> {
     let mut connection = Connection::open_with_flags(file, flags())?;
     be_patient(&mut connection)?;
+    refuse_read_only(&connection)?;
     make_writer(&connection)?;
     Ok(connection)
+}
+
+/// Refuses a connection that cannot write. While a file system is read-only, SQLite opens a file for reading alone instead, and the
+/// connection stays so.
+fn refuse_read_only(connection: &Connection) -> rusqlite::Result<()> {
+    match connection.is_readonly("main")? {
+        true => Err(SqliteFailure(ffi::Error::new(ffi::SQLITE_READONLY), None)),
+        false => Ok(()),
+    }
 }
 
 fn flags() -> OpenFlags {
@@ -82,6 +96,13 @@ fn settle_in(connection: &Connection) -> rusqlite::Result<()> {
     // Without QPSG, SQLite prepares a statement anew for each other value of its LIMIT, if its plan could profit from the
     // value.
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    // SQL cannot read the crash limit in the extra facts of a task.
+    let (flags, name) =
+        (FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_DIRECTONLY, "asynq_is_quarantined");
+    connection.create_scalar_function(name, 2, FunctionFlags::SQLITE_UTF8 | flags, |call| {
+        let extra = call.get_raw(1).as_blob_or_null().ok().flatten().map(Extra::from_bytes).unwrap_or_default();
+        Ok(extra.is_quarantined(u32::try_from(call.get::<i64>(0)?).unwrap_or(0)))
+    })?;
     connection.execute_batch(
         "PRAGMA temp_store=MEMORY; PRAGMA foreign_keys=OFF; PRAGMA cell_size_check=ON; PRAGMA trusted_schema=OFF;",
     )
@@ -158,6 +179,15 @@ fn switch_to_wal(connection: &Connection) -> rusqlite::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_connection_that_can_only_read_does_not_become_the_one_that_writes() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let read_only = Connection::open_with_flags(file.path(), OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        let error = refuse_read_only(&read_only).unwrap_err();
+        assert_eq!(error.sqlite_error_code(), Some(ErrorCode::ReadOnly));
+        assert!(reopen_writer(file.path()).is_ok());
+    }
 
     #[test]
     fn waiting_for_the_lock_starts_short_and_ends_after_about_ten_seconds() {

@@ -213,11 +213,9 @@ impl Claim {
         let mut missing = wanted.n.min(MOST).saturating_sub(had);
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
-            let found = tx.view.list(
-                &sql::consume::NEXT,
-                [q, limit, i64::from(*quarantined > 0), i64::from(Extra::DEFAULT_MAX_CRASHES)],
-                |row| Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? }),
-            )?;
+            let found = tx.view.list(&sql::consume::NEXT, [q, limit, i64::from(*quarantined > 0)], |row| {
+                Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? })
+            })?;
             let all = found.len() < missing;
             for candidate in found {
                 if candidate.is_quarantined() {

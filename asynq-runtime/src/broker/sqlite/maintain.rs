@@ -107,18 +107,21 @@ impl Maintain for SqliteBroker {
         Ok(forwarded.unwrap_or_default())
     }
 
-    async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
+    async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>> {
         let mut answers = Vec::with_capacity(runs.len());
         for slice in runs.chunks(SLICE) {
-            let slice: Arc<[RunKey]> = slice.into();
+            let (size, slice): (usize, Arc<[RunKey]>) = (slice.len(), slice.into());
             let lease = self.lease_ms();
             let command = WriteCommand::new(Priority::Lease, slice.len(), move |tx| {
                 let until = tx.view.now.saturating_add(lease);
                 slice.iter().map(|run| extend(&tx.view, run, until)).collect::<rusqlite::Result<Vec<_>>>()
             });
-            answers.extend(self.store.write(command.may_be_lost()).await?);
+            match self.store.write(command.may_be_lost()).await {
+                Ok(extended) => answers.extend(extended.into_iter().map(Ok)),
+                Err(error) => answers.extend(std::iter::repeat_n(Err(error), size)),
+            }
         }
-        Ok(answers)
+        answers
     }
 
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {

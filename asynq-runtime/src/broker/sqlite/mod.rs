@@ -47,6 +47,7 @@ mod writer;
 use std::{
     fmt, io,
     panic::{self, AssertUnwindSafe},
+    path::PathBuf,
     sync::{Arc, mpsc},
     thread,
     time::Duration,
@@ -72,6 +73,11 @@ use self::{
 };
 use super::{Broker, BrokerError, BrokerErrorKind, StoredShapes};
 
+/// Returns the file that a SQLite URL names.
+pub(crate) fn file_of(url: &str) -> Option<PathBuf> {
+    Location::parse(url).ok()?.file
+}
+
 /// How a [`SqliteBroker`] behaves.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -82,7 +88,8 @@ pub struct SqliteOptions {
     /// `?timeout=10s` in the URL comes first; `?connect_timeout=10s` limits the opening alone.
     pub call_timeout: Duration,
     /// How long a dequeued task is ours without being extended; 10 s by default. A program that dies is noticed at once
-    /// whatever the lease; the lease is for a program that hangs.
+    /// whatever the lease; the lease is for a program that hangs. Programs on one file must have the same: one with a shorter lease takes
+    /// a program that extends its leases less often for one that hangs.
     pub lease: Duration,
 }
 

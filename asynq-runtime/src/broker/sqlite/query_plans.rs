@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, types::Null};
 
 use super::{
-    migrate,
+    connection, migrate,
     sql::{self, Names, Sql},
 };
 
@@ -20,7 +20,7 @@ fn plan(connection: &Connection, sql: &Sql, names: Names) -> String {
 #[test]
 fn hot_statements_use_their_index_and_sort_nothing() {
     for shared in [false, true] {
-        let mut connection = Connection::open_in_memory().unwrap();
+        let mut connection = connection::open_memory().unwrap();
         if shared {
             connection.execute_batch("CREATE TABLE theirs(x)").unwrap();
         }
@@ -79,7 +79,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("page", (&sql::inspect::PAGE, format!("{at} AND at>?"))),
             ("start of a page", (&sql::inspect::PAGE_START, format!("COVERING {at}"))),
             ("start of a page, from the end", (&sql::inspect::PAGE_START_BACK, format!("COVERING {at}"))),
-            ("oldest pending", (&sql::inspect::OLDEST_PENDING, at)),
+            ("first of a state", (&sql::inspect::FIRST, at)),
             ("repair in state", (&sql::repair::IN_STATE, format!("INDEX {p}task_at (q=? AND state=?"))),
             ("repair in group", (&sql::repair::IN_GROUP, format!("INDEX {p}task_group (q=? AND grp=?"))),
             ("has tasks", (&sql::repair::HAS_TASKS, format!("INDEX {p}task_"))),
@@ -110,7 +110,7 @@ fn plans(connection: &Connection, names: Names) -> Vec<(&'static str, String)> {
 
 #[test]
 fn every_index_is_used_by_some_statement() {
-    let mut connection = Connection::open_in_memory().unwrap();
+    let mut connection = connection::open_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
     let mut indexes =
         connection.prepare("SELECT name FROM sqlite_schema WHERE type = 'index' AND sql IS NOT NULL").unwrap();
@@ -127,7 +127,7 @@ fn every_index_is_used_by_some_statement() {
 fn no_statement_looks_through_all_tasks() {
     /// These statements may scan: the partial index over active tasks.
     const MAY: [&str; 1] = ["maintain::LAPSES"];
-    let mut connection = Connection::open_in_memory().unwrap();
+    let mut connection = connection::open_memory().unwrap();
     let names = migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
     for (file, plan) in plans(&connection, names) {
         let scans = |step: &str| {

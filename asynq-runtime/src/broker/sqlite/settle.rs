@@ -155,16 +155,16 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
             tx.ended(q, false);
             tx.came(q, TaskState::Completed);
         }
-        Action::Retry { delay, error, counted, extra } => {
+        Action::Retry { delay, error, extra, .. } | Action::Defer { delay, error, extra } => {
             let error = error.as_deref().map(shortened);
             if let Some(error) = error {
                 tx.note_failure(seq, error)?;
             }
-            tx.view.execute(
-                &sql::settle::RETRY,
-                params![seq, after(now, *delay), i64::from(*counted), error, now, extra.to_bytes()],
-            )?;
-            if *counted {
+            let (due, extra) = (after(now, *delay), extra.to_bytes());
+            let counted = matches!(item.action, Action::Retry { counted: true, .. });
+            let has_run = !matches!(item.action, Action::Defer { .. });
+            tx.view.execute(&sql::settle::RETRY, params![seq, due, counted, error, now, extra, has_run])?;
+            if counted {
                 tx.ended(q, true);
             }
             tx.came(q, TaskState::Retry);

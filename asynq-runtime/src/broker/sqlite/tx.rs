@@ -117,7 +117,7 @@ pub(super) struct Tx<'a> {
     queues: HashMap<QueueName, i64>,
     heads: HashMap<i64, i64>,
     /// The last place in line of a queue, and whether a task behind it must not share that place.
-    tails: HashMap<i64, Option<(i64, bool)>>,
+    tails: HashMap<i64, (i64, bool)>,
 }
 
 impl<'a> Tx<'a> {
@@ -194,12 +194,12 @@ impl<'a> Tx<'a> {
     /// positions the lower row comes first, and only new tasks have the highest row of their queue.
     pub(super) fn tail(&mut self, q: i64, alone: bool) -> rusqlite::Result<i64> {
         let last = match self.tails.get(&q) {
-            Some(&last) => last,
+            Some(&last) => Some(last),
             None => self.view.find(&sql::line::TAIL, [q], |row| Ok((row.get(0)?, row.get(1)?)))?,
         };
         let next = last.map(|(last, is_alone)| last.saturating_add(i64::from(alone || is_alone)));
         let place = next.map_or(self.view.now, |next| next.max(self.view.now));
-        self.tails.insert(q, Some((place, alone)));
+        self.tails.insert(q, (place, alone));
         Ok(place)
     }
 

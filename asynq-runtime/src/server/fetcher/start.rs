@@ -36,7 +36,7 @@ impl Fetcher {
                 }
                 layer_stack.batch_controller().started();
             }
-            if is_quarantined {
+            if is_quarantined && !attempt.is_poison() {
                 let (id, queue, r#type) = (&attempt.key.id, &attempt.key.queue, &attempt.message.r#type);
                 let crashes = attempt.crashes;
                 tracing::warn!(%id, %queue, r#type, crashes, "workers crashed while this task ran, and the next crash archives it; no other quarantined task runs now");

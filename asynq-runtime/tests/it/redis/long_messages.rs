@@ -14,9 +14,6 @@ use super::{
     tasks::*,
 };
 
-/// An entry of the log of slow calls: number, time, microseconds, the command, address and name of the client.
-type SlowCall = (i64, i64, i64, Vec<Vec<u8>>, String, String);
-
 fn long(id: &str) -> NewTask {
     let new = task(id);
     NewTask { message: TaskMessage { payload: vec![b'x'; 100_000].into(), ..new.message }, ..new }
@@ -70,10 +67,7 @@ async fn a_script_whose_long_message_did_not_come_stores_nothing_and_is_to_be_se
     let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     broker.enqueue(vec![long("a")]).await.remove(0).unwrap();
-    // The newest script in the log of slow calls has every argument, because none is long; but the texts end at 128 bytes.
-    let log = redis::cmd("SLOWLOG").arg("GET").arg(50).query_async::<Vec<SlowCall>>(&mut redis).await.unwrap();
-    let call = log.into_iter().map(|(_, _, _, words, ..)| words).find(|words| words[0] == b"EVALSHA").unwrap();
-    assert!(call.iter().all(|word| word.len() < 128), "{call:?}");
+    let call = newest_script(&mut redis).await;
     let () = redis.del("asynq:{default}:t:a").await.unwrap();
 
     let again: Result<Value, RedisError> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await;

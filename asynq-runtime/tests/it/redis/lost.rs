@@ -3,12 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::broker::{
-    Action, Broker, Consume, Inspect, Maintain, Produce, Quarantined, Settle, Settled, Settlement, Wanted,
-    redis::RedisBroker,
+    Action, Broker, Consume, Inspect, Maintain, NewTask, Produce, Quarantined, Replaces, Settle, Settled, Settlement,
+    UniqueLock, Wanted,
+    redis::{RedisBroker, RedisOptions},
 };
 use asynq_runtime::task::QueueName;
 use asynq_test_support::{eventually, soon};
-use redis::AsyncCommands;
+use redis::{AsyncCommands, Value, aio::MultiplexedConnection};
 
 use super::{
     server::{BRIEF, Proxy, Server, in_time, patient},
@@ -192,6 +193,69 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
     }
     let stats = direct.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.size, stats.processed), (0, 11), "each task ran once");
+}
+
+fn replacing(id: &str) -> NewTask {
+    let unique = Some(UniqueLock { key: "asynq:{default}:unique:email:k".into(), ttl: HOUR });
+    NewTask { unique, replaces: Some(Replaces::default()), ..task(id) }
+}
+
+/// Returns the receipts of sends, each with the seconds for which it is still kept.
+async fn receipts(redis: &mut MultiplexedConnection) -> Vec<(String, i64)> {
+    let keys: Vec<String> = redis.keys("asynq:{default}:x:sent:*").await.unwrap();
+    let mut receipts = Vec::new();
+    for key in keys {
+        let ttl = redis.ttl(&key).await.unwrap();
+        receipts.push((key, ttl));
+    }
+    receipts
+}
+
+#[tokio::test]
+async fn a_receipt_is_kept_for_longer_than_its_send_is_repeated() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    for (query, kept) in [("", 1..=60), ("?timeout=60s", 121..=240)] {
+        let url = server.url() + query;
+        let broker = RedisBroker::connect(&url, RedisOptions::default()).await.unwrap();
+        // Each of these goes through another script.
+        for tasks in [vec![task("a")], vec![task("b"), task("c")], vec![replacing("d")]] {
+            broker.enqueue(tasks).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+            let receipts = receipts(&mut redis).await;
+            let are_kept = !receipts.is_empty() && receipts.iter().all(|(_, ttl)| kept.contains(ttl));
+            assert!(are_kept, "{query}: {receipts:?}");
+        }
+        let () = redis::cmd("FLUSHALL").query_async(&mut redis).await.unwrap();
+    }
+}
+
+/// `WAIT` of Redis 7.2 waits only for the writes of its own connection, and a repeat comes on another one than the
+/// first send.
+#[tokio::test]
+async fn a_repeat_that_stores_nothing_writes_its_receipt_for_a_replica_to_confirm() {
+    // The number of the argument that marks a repeat, in either script.
+    for (tasks, again) in [(vec![task("a"), task("b")], 3), (vec![replacing("c")], 4)] {
+        let stored = tasks.len();
+        let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+        let (mut redis, broker) = (server.foreign().await, server.broker().await);
+        broker.enqueue(tasks).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+        let mut call = newest_script(&mut redis).await;
+        let keys: usize = std::str::from_utf8(&call[2]).unwrap().parse().unwrap();
+        call[3 + keys + again] = b"1".to_vec();
+        let receipt = receipts(&mut redis).await.remove(0).0;
+        // A failover may lose the receipt; then the tasks themselves show that they are stored.
+        for is_lost in [false, true] {
+            if is_lost {
+                let () = redis.del(&receipt).await.unwrap();
+            } else {
+                let () = redis.expire(&receipt, 5).await.unwrap();
+            }
+            let _: Value = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await.unwrap();
+            let ttl: i64 = redis.ttl(&receipt).await.unwrap();
+            assert!(ttl > 5, "lost: {is_lost}, {ttl} s");
+            assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, stored as u64, "not stored again");
+        }
+    }
 }
 
 #[tokio::test]

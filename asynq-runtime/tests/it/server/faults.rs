@@ -11,6 +11,7 @@ use asynq_runtime::{
     broker::{Action, Broker, sqlite::SqliteBroker},
     clock::ManualClock,
     prelude::*,
+    server::OnUnknown,
 };
 use asynq_test_support::eventually;
 use tokio::runtime;
@@ -178,6 +179,49 @@ async fn a_run_that_has_lost_its_task_is_stopped_at_once_and_its_outcome_dropped
     soon(running.signals().lost.reached(1)).await;
     soon(running.shutdown()).await.unwrap();
     assert!(flaky.settled.lock().unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn what_one_part_of_a_cluster_says_counts_while_another_is_away() {
+    let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(hangs,)>(&broker);
+    let running = start(builder.queue("here", 1).queue("there", 1).shutdown_timeout(Duration::from_millis(1))).await;
+    for queue in ["here", "there"] {
+        let task = hangs::job().task_id(queue).queue(queue).unique(Duration::from_secs(60)).unique_extend();
+        task.enqueue(&running.client()).await.unwrap();
+        assert_eq!(logged(&mut log).await, "started");
+    }
+    flaky.away.lock().unwrap().push("there");
+    // One more turn may be under way.
+    let extensions = flaky.extensions.load(SeqCst);
+    eventually("another turn", async || (flaky.extensions.load(SeqCst) > extensions + 1).then_some(())).await;
+    flaky.extended.lock().unwrap().clear();
+    eventually("locks are extended all the same", async || (flaky.extended.lock().unwrap().len() > 1).then_some(()))
+        .await;
+    flaky.fenced.store(true, SeqCst);
+    assert_eq!(logged(&mut log).await, "dropped", "the run whose task another server has");
+    assert_eq!(running.running(), 1, "and no other");
+    flaky.fenced.store(false, SeqCst);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_whose_shape_cannot_be_asked_for_is_requeued_whatever_becomes_of_unknown_ones() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.refuse_shapes.store(1, SeqCst);
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let other = RawTask::new("counts", &b"\x01\0\0\0\0\x05"[..]).task_id("other");
+    Client::new(broker.clone()).enqueue(other).await.unwrap();
+    let running = start(builder.on_unknown(OnUnknown::Archive)).await;
+    let archived = settled(&broker, &running, "other", TaskState::Archived).await;
+    // It was archived only when the broker had said that it keeps no such shape.
+    let error = archived.last_error.unwrap();
+    assert!(!error.contains("down for a test"), "{error}");
+    let actions: Vec<_> =
+        flaky.settled.lock().unwrap().iter().map(|(_, settlement)| settlement.action.clone()).collect();
+    assert!(matches!(actions[..], [Action::Requeue, Action::Archive { .. }]), "{actions:?}");
 }
 
 #[tokio::test]

@@ -67,6 +67,10 @@ pub(crate) struct Flaky {
     pub(crate) lock_answers: Mutex<VecDeque<Result<Settled, BrokerError>>>,
     /// The locks that were freed.
     pub(crate) freed: Mutex<Vec<String>>,
+    /// Queues that are away: extensions of leases in them fail.
+    pub(crate) away: Mutex<Vec<&'static str>>,
+    /// The number of questions for shapes that fail.
+    pub(crate) refuse_shapes: AtomicU32,
     /// The number of extensions of leases.
     pub(crate) extensions: AtomicU32,
     /// The most leases that one call extended.
@@ -106,6 +110,8 @@ impl Flaky {
             hangs: Mutex::default(),
             lock_answers: Mutex::default(),
             freed: Mutex::default(),
+            away: Mutex::default(),
+            refuse_shapes: AtomicU32::new(0),
             extensions: AtomicU32::new(0),
             most_extended: AtomicUsize::new(0),
             extended: Mutex::default(),
@@ -302,14 +308,16 @@ impl Maintain for Flaky {
         self.inner.wait_for_due(queues, limit).await
     }
 
-    async fn extend(&self, runs: &[RunKey]) -> Result<Vec<Settled>, BrokerError> {
+    async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>> {
         self.pulse("extend").await;
         self.extensions.fetch_add(1, SeqCst);
         self.most_extended.fetch_max(runs.len(), SeqCst);
-        if self.fenced.load(SeqCst) {
-            return Ok(vec![Settled::Fenced; runs.len()]);
-        }
-        self.inner.extend(runs).await
+        let extended = match self.fenced.load(SeqCst) {
+            true => vec![Ok(Settled::Fenced); runs.len()],
+            false => self.inner.extend(runs).await,
+        };
+        let is_away = |run: &RunKey| self.away.lock().unwrap().contains(&run.queue.as_str());
+        runs.iter().zip(extended).map(|(run, answer)| if is_away(run) { Err(down()) } else { answer }).collect()
     }
 
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {

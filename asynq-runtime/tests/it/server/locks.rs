@@ -93,6 +93,29 @@ async fn the_lock_of_a_task_that_is_unique_until_its_start_is_free_before_it_run
     soon(running.shutdown()).await.unwrap();
 }
 
+#[job]
+async fn takes(n: u32) -> JobResult {
+    Err(JobError::skip_retry(n.to_string()))
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_read_here_keeps_its_lock() {
+    let (flaky, broker) = flaky(memory().await);
+    let (builder, _log) = server::<(takes,)>(&broker);
+    let other = RawTask::new("takes", &b"\x01\0\0\0\0\x05"[..]).task_id("other");
+    let other = other.unique("1h").unique_until(UniqueUntil::Start);
+    Client::new(broker.clone()).enqueue(other).await.unwrap();
+    let running = start(builder).await;
+    let deferred = settled(&broker, &running, "other", TaskState::Retry).await;
+    assert!(deferred.last_error.unwrap().contains("takes"));
+    assert!(flaky.freed.lock().unwrap().is_empty());
+    // One that can be read frees it.
+    let task = takes::job(7).task_id("ours").unique("1h").unique_until(UniqueUntil::Start);
+    task.enqueue(&running.client()).await.unwrap();
+    settled(&broker, &running, "ours", TaskState::Archived).await;
+    assert_eq!(flaky.freed.lock().unwrap().len(), 1);
+}
+
 #[tokio::test]
 async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
     let refused = BrokerError::new(BrokerErrorKind::Unexpected, "a lock of a foreign type");

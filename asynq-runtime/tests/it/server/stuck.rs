@@ -63,6 +63,39 @@ async fn a_job_whose_thread_does_not_return_is_given_up_and_its_late_result_is_n
     assert_eq!(task(&broker, "stuck").await.unwrap().state, TaskState::Retry);
 }
 
+#[job(timeout = "1s", retry = 1)]
+fn waits_for_a_thread(log: State<Log>) -> JobResult {
+    log.send("began".into())?;
+    Ok(())
+}
+
+#[job(timeout = "1h")]
+fn keeps_the_thread(log: State<Log>, gate: State<Gate>) -> JobResult {
+    log.send("started".into())?;
+    pass(&gate);
+    Ok(())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_job_that_never_gets_a_thread_has_not_failed() {
+    let broker = memory().await;
+    let (builder, mut log) = server::<(waits_for_a_thread, keeps_the_thread)>(&broker);
+    let gate = Gate::default();
+    let running = start(builder.state(Gate::clone(&gate)).concurrency(2).blocking_limit(1)).await;
+    let client = running.client();
+    keeps_the_thread::enqueue(&client).await.unwrap();
+    assert_eq!(logged(&mut log).await, "started");
+    waits_for_a_thread::job().task_id("waits").enqueue(&client).await.unwrap();
+    soon(running.signals().settled.reached(1)).await;
+    let waits = task(&broker, "waits").await.unwrap();
+    assert_eq!((waits.state, waits.retried, waits.last_error), (TaskState::Retry, 0, None));
+    open(&gate);
+    soon(running.signals().settled.reached(2)).await;
+    client.inspector().run("default", "waits").await.unwrap();
+    assert_eq!(logged(&mut log).await, "began");
+    soon(running.shutdown()).await.unwrap();
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_slots_are_all_given_up_leaves_with_an_error() {
     let broker = memory().await;

@@ -7,6 +7,7 @@ use asynq_runtime::{
 };
 
 use super::*;
+use crate::answered;
 
 #[tokio::test]
 async fn an_equal_token_of_another_member_names_another_run() {
@@ -31,7 +32,7 @@ async fn an_equal_token_of_another_member_names_another_run() {
                 assert_eq!(settle(&broker, settlement).await, Settled::Fenced, "{action:?}");
             }
         }
-        assert_eq!(broker.extend(std::slice::from_ref(&key)).await.unwrap(), [Settled::Fenced]);
+        assert_eq!(answered(broker.extend(std::slice::from_ref(&key)).await), [Settled::Fenced]);
         let progress = Progress::new(0.5, "half");
         assert_eq!(broker.write_progress(&key, &progress).await.unwrap(), Settled::Fenced);
         assert_eq!(broker.write_result(&key, &Bytes::from_static(b"1")).await.unwrap(), Settled::Fenced);

@@ -9,6 +9,7 @@ use asynq_runtime::{
 use asynq_test_support::soon;
 
 use super::*;
+use crate::answered;
 
 async fn both() -> (tempfile::TempDir, [SqliteBroker; 2]) {
     let folder = tempfile::tempdir().unwrap();
@@ -70,11 +71,11 @@ async fn a_stale_run_changes_nothing_and_a_receipt_recognises_a_repeat() {
         );
         assert_eq!(settle(&broker, outcome(&first, Action::Done)).await, Settled::Fenced, "it has ended otherwise");
         assert_eq!(
-            broker.extend(&[first.key.clone(), second.key.clone()]).await.unwrap(),
+            answered(broker.extend(&[first.key.clone(), second.key.clone()]).await),
             [Settled::Fenced, Settled::Ok]
         );
         assert_eq!(settle(&broker, outcome(&second, Action::Done)).await, Settled::Ok);
-        assert_eq!(broker.extend(std::slice::from_ref(&second.key)).await.unwrap(), [Settled::Gone]);
+        assert_eq!(answered(broker.extend(std::slice::from_ref(&second.key)).await), [Settled::Gone]);
     }
 }
 

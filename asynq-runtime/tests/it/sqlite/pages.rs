@@ -6,6 +6,7 @@ use asynq_runtime::{
 };
 
 use super::*;
+use crate::answered;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -109,7 +110,7 @@ async fn pages_of_running_tasks_are_in_the_order_of_their_runs_though_leases_are
         first.get_or_insert(run.key);
         w.clock.advance(MS);
     }
-    w.broker.extend(&[first.unwrap()]).await.unwrap();
+    answered(w.broker.extend(&[first.unwrap()]).await);
     w.expect(List::State(TaskState::Active), &started).await;
     w.broker.close().await;
 }

@@ -72,7 +72,7 @@ impl RedisBroker {
     }
 
     async fn make_known(&self, keys: &Keys, found: &[String]) -> Result<usize, BrokerError> {
-        let mut all = vec![keys.groups(), keys.sets()];
+        let mut all = vec![keys.groups(), keys.sets(), keys.absent()];
         all.extend_from_slice(found);
         let call = FIND_LOST.on(&all).arg(self.clock.argument()).arg(keys.prefix());
         let restored = reply::number(&self.router.send_one(call).await?);

@@ -81,8 +81,10 @@ impl Repair for RedisBroker {
         let keys = Keys::new(queue);
         let mut step = groups::BEGIN.to_owned();
         loop {
+            let mut names = keys.places();
+            names.push(keys.absent());
             let call = BULK
-                .on(&keys.places())
+                .on(&names)
                 .arg(self.clock.argument())
                 .arg(keys.prefix())
                 .arg(word(action))
@@ -163,7 +165,7 @@ impl RedisBroker {
 /// Returns a call of `script` on the places of a queue and one task.
 fn on_task(script: &'static super::script::Script, keys: &Keys, id: &TaskId) -> Call {
     let mut names = keys.places();
-    names.push(keys.task(id.as_str()));
+    names.extend([keys.task(id.as_str()), keys.absent()]);
     script.on(&names)
 }
 

@@ -27,6 +27,7 @@ impl RedisBroker {
                 keys.processed(),
                 keys.failed_on(now),
                 keys.failed(),
+                keys.absent(),
             ]);
             let call = END_ORPHAN
                 .on(&names)

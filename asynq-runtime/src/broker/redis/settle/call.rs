@@ -58,6 +58,7 @@ pub(super) fn settle(
         keys.failed(),
     ];
     names.extend(places.iter().map(|&place| keys.task(batch[place].run.id.as_str())));
+    names.push(keys.absent());
     let mut call = SETTLE.on(&names).arg(given).arg(day_ends(now));
     for &place in places {
         let Settlement { run, message, action, .. } = &batch[place];
@@ -99,6 +100,14 @@ pub(super) fn settle(
                 call.push(extra.to_bytes().unwrap_or_default());
                 call.push(i32::from(error.is_some()));
             }
+            Action::Defer { delay, extra, error } => {
+                head("r");
+                call.push(rewritten);
+                call.push(milliseconds(*delay));
+                call.push("-");
+                call.push(extra.to_bytes().unwrap_or_default());
+                call.push(i32::from(error.is_some()));
+            }
             Action::Archive { extra, .. } => {
                 head("a");
                 call.push(rewritten);
@@ -126,12 +135,12 @@ fn rewritten(message: &TaskMessage, action: &Action, now: DateTime<Utc>) -> Opti
     };
     let changed = match action {
         Action::Done | Action::Requeue => return None,
-        Action::Retry { error: None, counted: false, .. } => return None,
+        Action::Retry { error: None, counted: false, .. } | Action::Defer { error: None, .. } => return None,
         Action::Retry { error: None, counted: true, .. } => {
             TaskMessage { retried: message.retried.saturating_add(1), ..message.clone() }
         }
         Action::Retry { error: Some(error), counted, .. } => failed(error, *counted),
-        Action::Archive { error, .. } => failed(error, false),
+        Action::Archive { error, .. } | Action::Defer { error: Some(error), .. } => failed(error, false),
         Action::Complete { .. } | Action::Revoke { .. } => {
             TaskMessage { completed_at: now.timestamp(), ..message.clone() }
         }

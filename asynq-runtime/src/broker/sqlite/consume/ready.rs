@@ -7,10 +7,7 @@ use std::collections::HashSet;
 
 use rusqlite::params;
 
-use crate::{
-    broker::Quarantined,
-    task::{Extra, QueueName},
-};
+use crate::{broker::Quarantined, task::QueueName};
 
 use super::super::{sql, tx::View};
 
@@ -54,34 +51,29 @@ pub(super) fn by_name(
     names: &str,
     quarantined: Quarantined,
 ) -> rusqlite::Result<Vec<(i64, QueueName)>> {
-    let (may_be_quarantined, limit) = tasks_that_count(quarantined);
-    view.list(&sql::consume::READY, params![names, may_be_quarantined, limit], |row| {
+    let may_be_quarantined = quarantined != Quarantined::None;
+    view.list(&sql::consume::READY, params![names, may_be_quarantined], |row| {
         Ok((row.get(0)?, QueueName::from_wire(&row.get::<_, String>(1)?)))
     })
 }
 
 /// Returns whether [`by_name`] would find a queue.
 pub(super) fn is_any(view: &View<'_>, names: &str, quarantined: Quarantined) -> rusqlite::Result<bool> {
-    let (may_be_quarantined, limit) = tasks_that_count(quarantined);
-    Ok(view.find(&sql::consume::READY, params![names, may_be_quarantined, limit], |_| Ok(()))?.is_some())
+    let may_be_quarantined = quarantined != Quarantined::None;
+    Ok(view.find(&sql::consume::READY, params![names, may_be_quarantined], |_| Ok(()))?.is_some())
 }
 
 /// Returns every queue that is not paused and has something to take; `None` when `most` steps do not reach the last queue that
 /// has tasks.
 fn anywhere(view: &View<'_>, most: usize, quarantined: Quarantined) -> rusqlite::Result<Option<Vec<QueueName>>> {
-    let (may_be_quarantined, limit) = tasks_that_count(quarantined);
+    let may_be_quarantined = quarantined != Quarantined::None;
     // One step leads to the first queue, and one behind the last queue.
     let most = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(2);
-    let steps = view.list(&sql::consume::READY_ANYWHERE, params![most, may_be_quarantined, limit], |row| {
+    let steps = view.list(&sql::consume::READY_ANYWHERE, params![most, may_be_quarantined], |row| {
         Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<String>>(1)?))
     })?;
     let is_whole = steps.last().is_some_and(|(q, _)| q.is_none());
     Ok(is_whole.then(|| steps.into_iter().filter_map(|(_, name)| Some(QueueName::from_wire(&name?))).collect()))
-}
-
-/// Returns whether quarantined tasks count, and the crash limit of a task that has none of its own.
-fn tasks_that_count(quarantined: Quarantined) -> (bool, i64) {
-    (quarantined != Quarantined::None, i64::from(Extra::DEFAULT_MAX_CRASHES))
 }
 
 #[cfg(test)]
@@ -89,7 +81,7 @@ mod tests {
     use rusqlite::{Connection, StatementStatus};
 
     use super::{
-        super::super::{migrate, sql::Names},
+        super::super::{connection, migrate, sql::Names},
         *,
     };
     use crate::task::TaskState;
@@ -102,7 +94,7 @@ mod tests {
 
     /// Returns a file with `queues` queues; `tasks` are pairs of a queue and a state.
     fn file(queues: i64, tasks: &[(i64, u8)]) -> Connection {
-        let mut connection = Connection::open_in_memory().unwrap();
+        let mut connection = connection::open_memory().unwrap();
         migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
         connection.set_prepared_statement_cache_capacity(sql::ALL.len());
         for q in 1..=queues {

@@ -68,9 +68,22 @@ pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<Queu
     }
     (stats.processed, stats.failed) = counters(view, q, day(view.now))?;
     (stats.processed_total, stats.failed_total) = counters(view, q, ALL_TIME)?;
-    let since: Option<i64> = view.find(&sql::inspect::OLDEST_PENDING, [q], |row| row.get(0))?;
-    stats.latency = since.map_or(Duration::ZERO, |since| Duration::from_millis(count(view.now.saturating_sub(since))));
+    stats.latency = Duration::from_millis(count(longest_wait(view, q)?));
     Ok(stats)
+}
+
+/// Returns for how many milliseconds the task waits that waits longest. A due task that no server forwards is late as well, from
+/// the next whole second on: Go's due times on Redis have no smaller parts.
+fn longest_wait(view: &View<'_>, q: i64) -> rusqlite::Result<i64> {
+    let mut wait = 0;
+    for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Retry] {
+        let first = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        let first: Option<(i64, i64)> = view.find(&sql::inspect::FIRST, params![q, state.number()], first)?;
+        let Some((since, at)) = first else { continue };
+        let since = if state == TaskState::Pending { since } else { at.saturating_add(999) / 1000 * 1000 };
+        wait = wait.max(view.now.saturating_sub(since));
+    }
+    Ok(wait)
 }
 
 /// Returns the counters of the last days, today first; a day without counters is all zero.

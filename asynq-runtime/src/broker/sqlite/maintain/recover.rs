@@ -75,7 +75,7 @@ pub(super) async fn recover(
     let (dead, lapsed) = store
         .read(move |view| {
             let dead = match &common.liveness {
-                Some(liveness) => find_dead(view, liveness)?,
+                Some(liveness) => with_work(view, find_dead(view, liveness)?, &look)?,
                 None => Vec::new(),
             };
             Ok((dead, next_lapse(view, &look)?.is_some_and(|lapse| lapse <= view.now)))
@@ -138,6 +138,20 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
         };
         dead.push(Dead { number: server.number, file: server.file, stale_lock });
     }
+    Ok(dead)
+}
+
+/// Returns those of `dead` that leave something to do here: tasks in `queues`, or no task at all, so that they can be taken off the list.
+/// A task in a queue without a server must not keep every program of the file writing. Servers that share a file stay together.
+fn with_work(view: &View<'_>, mut dead: Vec<Dead>, queues: &[QueueName]) -> rusqlite::Result<Vec<Dead>> {
+    let mut files = HashSet::new();
+    for server in &dead {
+        let left: Vec<String> = view.list(&sql::maintain::LEFT_IN, [server.number], |row| row.get(0))?;
+        if left.is_empty() || left.iter().any(|name| queues.iter().any(|queue| queue.as_str() == name)) {
+            files.insert(server.file.clone());
+        }
+    }
+    dead.retain(|server| files.contains(&server.file));
     Ok(dead)
 }
 
@@ -244,5 +258,30 @@ fn remove_stale_locks(dead: &[Dead], emptied: &[i64]) {
         {
             stale_lock.close();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::super::{connection, migrate, sql::Names},
+        *,
+    };
+
+    #[test]
+    fn a_dead_server_is_dealt_with_where_its_tasks_are_or_where_it_has_none() {
+        let mut connection = connection::open_memory().unwrap();
+        migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
+        connection.execute_batch("INSERT INTO queue(q, name) VALUES (1, 'served'), (2, 'old')").unwrap();
+        for (server, q) in [(1, 1), (2, 2), (4, 2), (5, 1)] {
+            let insert = "INSERT INTO task(q, state, at, id, type, server) VALUES (?1, 1, 0, ?2, 't', ?2)";
+            connection.execute(insert, [q, server]).unwrap();
+        }
+        let view = View::new(&connection, Names::Plain, 0);
+        // The fourth and the fifth share a file.
+        let dead = [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "d")];
+        let dead = dead.map(|(number, file)| Dead { number, file: file.into(), stale_lock: None });
+        let kept = with_work(&view, dead.into(), &[QueueName::from_wire("served")]).unwrap();
+        assert_eq!(kept.iter().map(|server| server.number).collect::<Vec<_>>(), [1, 3, 4, 5]);
     }
 }

@@ -54,6 +54,8 @@ pub(super) fn move_task(
     }
     tx.left(task.q, task.state);
     tx.came(q, task.state);
+    // A caller that waits for the task, or until its queue is idle, finds that it is gone from there.
+    tx.effects.ended = true;
     Ok(Ok(Changed::Done))
 }
 

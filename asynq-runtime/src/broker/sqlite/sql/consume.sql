@@ -2,17 +2,16 @@
 
 -- name: ready
 -- The queues of a list that are not paused and have a pending task, in their order. ?1 names as an array of JSON, ?2 whether
--- quarantined tasks count, which the next crash would archive, ?3 crash limit of a task that has none of its own in field 1
--- of its extra. Rows: q, name.
+-- quarantined tasks count, which the next crash would archive or the last has (a function of connection.rs). Rows: q, name.
 SELECT queue.q, queue.name
 FROM json_each(?1) AS wanted CROSS JOIN main.queue AS queue ON queue.name = wanted.value
 WHERE queue.paused_at IS NULL AND EXISTS (
-  SELECT 1 FROM main.task AS t WHERE t.q = queue.q AND t.state = 2 /* pending */ AND (?2 OR t.crashes = 0 OR t.crashes + 1 IS NOT
-    CASE substr(t.extra, 1, 1) WHEN x'08' THEN unicode(CAST(substr(t.extra, 2, 1) AS TEXT)) ELSE ?3 END));
+  SELECT 1 FROM main.task AS t WHERE t.q = queue.q AND t.state = 2 /* pending */
+    AND (?2 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra)));
 
 -- name: ready_anywhere
--- Every queue that is not paused and has a pending task, found by a step per queue that has tasks at all. ?1 most steps, ?2 and
--- ?3 as in `ready`. Rows, one per step: q, null behind the last queue that has tasks, and 0 ahead of the first; its name, null
+-- Every queue that is not paused and has a pending task, found by a step per queue that has tasks at all. ?1 most steps, ?2 as in
+-- `ready`. Rows, one per step: q, null behind the last queue that has tasks, and 0 ahead of the first; its name, null
 -- if it is paused or has no pending task.
 WITH RECURSIVE walk(q) AS (
   VALUES (0)
@@ -23,17 +22,15 @@ WITH RECURSIVE walk(q) AS (
 )
 SELECT walk.q, queue.name
 FROM walk LEFT JOIN main.queue AS queue ON queue.q = walk.q AND queue.paused_at IS NULL AND EXISTS (
-  SELECT 1 FROM main.task AS t WHERE t.q = walk.q AND t.state = 2 /* pending */ AND (?2 OR t.crashes = 0 OR t.crashes + 1 IS NOT
-    CASE substr(t.extra, 1, 1) WHEN x'08' THEN unicode(CAST(substr(t.extra, 2, 1) AS TEXT)) ELSE ?3 END));
+  SELECT 1 FROM main.task AS t WHERE t.q = walk.q AND t.state = 2 /* pending */
+    AND (?2 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra)));
 
 -- name: next
--- The next tasks in line. ?1 q, ?2 how many, ?3 whether quarantined tasks count, which the next crash would archive,
--- ?4 crash limit of a task that has none of its own in field 1 of its extra.
+-- The next tasks in line. ?1 q, ?2 how many, ?3 whether quarantined tasks count, as in `ready`.
 -- Rows: seq, id, crashes, extra, retried, err, failed_at, uniq, message or null, pending since.
 SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, t.since
 FROM main.task AS t LEFT JOIN main.body AS b ON b.seq = t.seq
-WHERE t.q = ?1 AND t.state = 2 /* pending */   AND (?3 OR t.crashes = 0 OR t.crashes + 1 IS NOT
-    CASE substr(t.extra, 1, 1) WHEN x'08' THEN unicode(CAST(substr(t.extra, 2, 1) AS TEXT)) ELSE ?4 END)
+WHERE t.q = ?1 AND t.state = 2 /* pending */ AND (?3 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra))
 ORDER BY t.at, t.seq LIMIT ?2;
 
 -- name: take

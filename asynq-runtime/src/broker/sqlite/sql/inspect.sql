@@ -18,9 +18,9 @@ FROM main.tally AS c WHERE c.q = ?1;
 -- A day's counters. ?1 q, ?2 day (-1 = all time). Row: processed, failed.
 SELECT processed, failed FROM main.stat WHERE q = ?1 AND day = ?2;
 
--- name: oldest_pending
--- Since when the first task in line waits. ?1 q. Row: since.
-SELECT since FROM main.task WHERE q = ?1 AND state = 2 /* pending */ ORDER BY at, seq LIMIT 1;
+-- name: first
+-- The first task of a state, by time. ?1 q, ?2 state. Row: since (of a pending task), at.
+SELECT since, at FROM main.task WHERE q = ?1 AND state = ?2 ORDER BY at, seq LIMIT 1;
 
 -- name: page
 -- A page of one state, by time. ?1 q, ?2 state, ?3 size, ?4 and ?5 `at` and `seq` of the first task, of `page_start`.

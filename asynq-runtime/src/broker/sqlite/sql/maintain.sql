@@ -46,12 +46,17 @@ WHERE t.state = 1 /* active */ GROUP BY t.q;
 -- Active tasks of a server. ?1 q, ?2 server, ?3 how many. Rows: as `lapsed`.
 SELECT seq, id, run, since FROM main.task WHERE q = ?1 AND state = 1 /* active */ AND server = ?2 ORDER BY at, seq LIMIT ?3;
 
+-- name: left_in
+-- The queues in which a server holds tasks. ?1 server. Row: name.
+SELECT DISTINCT queue.name FROM main.task AS t INDEXED BY task_lease JOIN main.queue AS queue ON queue.q = t.q
+WHERE t.state = 1 /* active */ AND t.server = ?1;
+
 -- name: requeue
 -- Requeues a task whose worker is gone. ?1 seq, ?2 place in line, ?3 now.
 UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, server = 0, run = 0, crashes = crashes + 1 WHERE seq = ?1;
 
 -- name: endless
--- Active tasks with a lease that no worker of today can have given. ?1 q, ?2 latest believable end, ?3 how many.
+-- Active tasks with a lease that no worker with the lease of this one can have given. ?1 q, ?2 latest believable end, ?3 how many.
 -- Rows: seq.
 SELECT seq FROM main.task WHERE q = ?1 AND state = 1 /* active */ AND at > ?2 LIMIT ?3;
 

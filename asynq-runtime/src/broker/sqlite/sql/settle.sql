@@ -21,8 +21,9 @@ UPDATE main.task SET state = 6 /* completed */, at = ?2, retention = ?3, last = 
 WHERE seq = ?1;
 
 -- name: retry
--- Defers a running task. ?1 seq, ?2 due, ?3 1 if it spends a retry, ?4 error or null, ?5 now, ?6 extra.
-UPDATE main.task SET state = 4 /* retry */, at = ?2, last = run, server = 0, run = 0, crashes = 0, retried = retried + ?3,
+-- Defers a running task. ?1 seq, ?2 due, ?3 1 if it spends a retry, ?4 error or null, ?5 now, ?6 extra, ?7 0 if the run did not begin:
+-- the crashes stay.
+UPDATE main.task SET state = 4 /* retry */, at = ?2, last = run, server = 0, run = 0, crashes = iif(?7, 0, crashes), retried = retried + ?3,
   err = coalesce(?4, err), failed_at = CASE WHEN ?4 IS NULL THEN failed_at ELSE ?5 END, extra = ?6
 WHERE seq = ?1;
 

@@ -16,7 +16,7 @@ use asynq_runtime::{
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::Flaky;
+use super::{Flaky, counts_down, down};
 
 #[async_trait]
 impl Inspect for Flaky {
@@ -236,6 +236,9 @@ impl Shapes for Flaky {
 
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         self.pulse("shape").await;
+        if counts_down(&self.refuse_shapes) {
+            return Err(down());
+        }
         self.inner.shape(job, fingerprint).await
     }
 

@@ -80,7 +80,7 @@ while taken < n and rounds < 16 and room > 0 do
     local key = prefix .. id
     local task, size = read(key)
     local crashes = task[3] and tonumber(task[3]) or 0
-    local is_quarantined = crashes > 0 and crashes + 1 == crash_limit(task[4])
+    local is_quarantined = crashes > 0 and crashes + 1 >= crash_limit(task[4])
     -- `pending_since` of a task may be equal to the token by chance, but only tasks that this call took are active with it.
     if is_spared[id] or task[2] == token and call('HGET', key, 'state') == 'active' then
       -- The id was in pending twice.

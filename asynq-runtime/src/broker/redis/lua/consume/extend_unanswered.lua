@@ -1,5 +1,5 @@
 -- Renews the leases of the tasks of a dequeue whose answer is long and still on its way.
--- KEYS     1 active · 2 lease
+-- KEYS     1 active · 2 lease · 3 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 run token · 4 lease seconds; then the ids that came already
 -- Returns  how many tasks
 local until_s = whole((clock(ARGV[1])) + tonumber(ARGV[4]))

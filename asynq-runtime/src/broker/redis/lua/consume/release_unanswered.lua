@@ -1,6 +1,6 @@
 -- Requeues the tasks of a dequeue whose answer was lost at the head of pending. None of them began, so their crash counts
 -- stay.
--- KEYS     1 active · 2 lease · 3 pending
+-- KEYS     1 active · 2 lease · 3 pending · 4 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 run token; then the ids that came all the same
 -- Returns  the ids, in the order in which they were taken
 local _, now_ns = clock(ARGV[1])

@@ -1,5 +1,5 @@
 -- Reads the tasks of a dequeue whose answer was lost, part by part.
--- KEYS     1 active
+-- KEYS     1 active · 2 x:absent
 -- ARGV     1 prefix of task hashes · 2 run token · 3 bytes of messages after which it stops; then the ids that came already
 -- Returns  as dequeue.lua, oldest first; no task if all of them came
 local mine, room = unanswered(ARGV[1], ARGV[2], 4), tonumber(ARGV[3])

@@ -1,6 +1,7 @@
 -- Makes groups known that have tasks and no name, as asynq's forwarder and reclaim leave them, and sets that lost their
 -- deadline (docs/design/failures.md#a-group-is-forgotten).
--- KEYS     1 groups · 2 aggregation_sets · then groups and sets of the queue that were found among all keys (at most 100)
+-- KEYS     1 groups · 2 aggregation_sets · 3 x:absent · then groups and sets of the queue that were found among all
+--          keys (at most 100)
 -- ARGV     1 now · 2 prefix of the queue's keys
 -- Returns  groups and sets made known
 local call = redis.call
@@ -19,7 +20,7 @@ local function left_by(key, name)
 end
 
 local repaired = 0
-for i = 3, #KEYS do
+for i = 4, #KEYS do
   local key = KEYS[i]
   local name = string.sub(key, #groups + 1)
   local is_there = call('TYPE', key).ok == 'zset'

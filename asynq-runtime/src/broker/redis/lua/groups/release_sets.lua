@@ -1,6 +1,6 @@
 -- Releases the tasks of one set, or of all sets whose deadline has passed, to their groups, and makes the groups known. Sets of
 -- asynq are released like ours.
--- KEYS     1 aggregation_sets · 2 groups
+-- KEYS     1 aggregation_sets · 2 groups · 3 x:absent
 -- ARGV     1 now · 2 prefix of groups · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
 --          back in parts · 6 seconds until a set is looked at again that cannot go back
 -- Returns  how many sets went back · 1 if more is waiting

@@ -4,9 +4,9 @@
 -- ARGV     1 now · 2 prefix of the queue's keys
 -- Returns  where the walk over the groups goes on ('' at its end): later groups are not counted · how many groups are counted
 --          · now ns · pending · active · scheduled · retry · archived · completed · aggregating · paused 0|1
---          · processed, failed today · processed, failed in all · pending_since of the oldest pending task ('' none)
+--          · processed, failed today · processed, failed in all · since when the task waits that waits longest, ns ('' none)
 local call = redis.call
-local _, now_ns = clock(ARGV[1])
+local now_s, now_ns = clock(ARGV[1])
 local names, next_step = step_of(KEYS[7], '0')
 local aggregating = 0
 for _, group in ipairs(names) do
@@ -17,6 +17,11 @@ local oldest = call('LINDEX', KEYS[1], -1)
 if oldest then
   since = redis.pcall('HGET', ARGV[2] .. 't:' .. oldest, 'pending_since')
   if type(since) ~= 'string' then since = '' end
+end
+-- A due task that no server forwards is late as well.
+for i = 3, 4 do
+  local due = tonumber(call('ZRANGE', KEYS[i], 0, 0, 'WITHSCORES')[2])
+  if due and due <= now_s and due * 1e9 < (tonumber(since) or math.huge) then since = whole(due) .. '000000000' end
 end
 local counters = call('MGET', KEYS[9], KEYS[10], KEYS[11], KEYS[12])
 return {

@@ -1,5 +1,5 @@
 -- Deletes one slice of the completed tasks whose retention has passed.
--- KEYS     1 completed
+-- KEYS     1 completed · 2 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100)
 -- Returns  how many ids were removed
 local call = redis.call

@@ -1,5 +1,5 @@
 -- Moves due tasks of one queue to pending, or to their group (docs/design/wire.md#due-times).
--- KEYS     1 pending · 2 scheduled · 3 retry · 4 x:due · 5 groups
+-- KEYS     1 pending · 2 scheduled · 3 retry · 4 x:due · 5 groups · 6 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 limit (at most 100) · 4 retry tasks to the head of pending? 0|1
 -- Returns  how many were moved · 1 if more is due already
 local call = redis.call

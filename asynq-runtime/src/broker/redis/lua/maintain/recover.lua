@@ -1,5 +1,5 @@
 -- Requeues tasks whose worker is gone at the head of pending (docs/design/recovery.md#recovery).
--- KEYS     1 active · 2 lease · 3 pending
+-- KEYS     1 active · 2 lease · 3 pending · 4 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 limit (at most 100) · 4 further grace of a Go run, seconds
 -- Returns  1 if more may be waiting, else 0 · then the ids, in the order in which they were taken
 local call = redis.call

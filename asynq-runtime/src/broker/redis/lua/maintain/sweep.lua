@@ -1,5 +1,5 @@
 -- Repairs one slice of active and of pending: leases that are missing, ids without a task (docs/design/recovery.md#sweep).
--- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans
+-- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans · 5 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 where to begin in active · 5 and in pending,
 --          both counted from the tail
 -- Returns  leases restored · ghosts removed · where to go on in active · and in pending, 0 at the end

@@ -1,5 +1,5 @@
 -- Deletes one slice of archived tasks, id and hash and lock, oldest first.
--- KEYS     1 archived
+-- KEYS     1 archived · 2 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 most seconds kept · 5 most tasks kept
 -- Returns  how many were deleted
 local call = redis.call

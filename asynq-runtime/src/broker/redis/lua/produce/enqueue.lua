@@ -2,7 +2,7 @@
 -- KEYS     1 pending · 2 scheduled · 3 x:due · 4 x:sent:.. (receipt of this sender's slot) · 5 groups · 6.. one task hash
 --          per item, then the unique locks, then the groups, then x:msg:.. of the items with long messages
 -- ARGV     1 now · 2 items · 3 number of this send · 4 sent before? 0|1 · 5 prefix of groups
---          · 6 index in KEYS of the first x:msg:..; then per item:
+--          · 6 index in KEYS of the first x:msg:.. · 7 seconds that the receipt is kept; then per item:
 --          id · msg · 1 if there is more to the task than that it runs now and has an id of our making, + 2 if its message is
 --          long and lies in the next x:msg:..; and if there is more,
 --          when ('' now, '@ms' instant, '+ms' delay) · lock (index in KEYS, 0 none) · lock seconds · x ('' none)
@@ -18,6 +18,9 @@ local n, sent, again = tonumber(ARGV[2]), ARGV[3] .. ' ', ARGV[4] == '1'
 if again then
   local receipt = call('GET', KEYS[4])
   if receipt and string.sub(receipt, 1, #sent) == sent then
+    -- A repeat comes on another connection than the send that stored the tasks, and from Redis 7.2 on WAIT and WAITAOF
+    -- wait only for the writes of their own connection. This write is behind those of that send, and memory limits allow it.
+    call('EXPIRE', KEYS[4], ARGV[7])
     return cjson.decode(string.sub(receipt, #sent + 1))
   end
 end
@@ -56,9 +59,9 @@ end
 -- Tasks to store are collected first, and written in the end: at[i] is where item i begins in ARGV, long[i] the key that has its
 -- message.
 local letters, answers, seen, at, long, next_long = {}, { '', whole(now_ms) }, {}, {}, {}, first_long
-local pending, scheduled, exact, grouped = {}, {}, {}, {}
+local pending, scheduled, exact, grouped, is_known = {}, {}, {}, {}, false
 local taken = call('EXISTS', unpack(KEYS, 6, 5 + n)) > 0
-local p = 7
+local p = 8
 for i = 1, n do
   local id, kind, letter, detail = ARGV[p], tonumber(ARGV[p + 2]), nil, nil
   local more = kind % 2 == 1
@@ -67,6 +70,7 @@ for i = 1, n do
     letter = 'c'
   elseif taken and call('EXISTS', KEYS[5 + i]) == 1 then
     letter, detail = first_send(again, KEYS[3], KEYS[5 + i], id, ARGV[p + 1], not more or ARGV[p + 7] == '1')
+    is_known = is_known or letter ~= 'c'
   elseif not more then
     letter, at[i], seen[id] = 'p', p, true
     pending[#pending + 1] = id
@@ -136,6 +140,7 @@ for i = 1, n do
   end
 end
 if first_long + renamed <= #KEYS then drop_long() end
--- Where nothing was stored, nothing can be stored twice.
-if next(at) then call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', '60') end
+-- Where nothing was stored, nothing can be stored twice. The tasks that an earlier send has stored get a receipt again,
+-- which is also the write that WAIT waits for (see above).
+if next(at) or is_known then call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', ARGV[7]) end
 return answers

@@ -1,7 +1,8 @@
 -- Stores up to 8 tasks of one queue, one after the other, each of which replaces an equal one (docs/design/wire.md#replace).
 -- KEYS     1-10 as places.lua says · 11 x:sent:.. (receipt of this sender's slot) · 12.. one task hash per item, then one unique
 --          lock per item
--- ARGV     1 now · 2 prefix of the queue's keys · 3 items · 4 number of this send · 5 sent before? 0|1; then per item:
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 items · 4 number of this send · 5 sent before? 0|1
+--          · 6 seconds that the receipt is kept; then per item:
 --          id · msg · when (as in enqueue.lua) · lock seconds · x ('' none) · id made by us? 0|1
 --          · most ms between the first enqueue of those that replace each other and the due time ('' no bound)
 -- Returns  letters and now as enqueue.lua, c d p s and their texts; and
@@ -12,6 +13,8 @@ local n, sent, again = tonumber(ARGV[3]), ARGV[4] .. ' ', ARGV[5] == '1'
 if again then
   local receipt = call('GET', KEYS[11])
   if receipt and string.sub(receipt, 1, #sent) == sent then
+    -- The write that WAIT waits for, see enqueue.lua.
+    call('EXPIRE', KEYS[11], ARGV[6])
     return cjson.decode(string.sub(receipt, #sent + 1))
   end
 end
@@ -66,13 +69,15 @@ local letters, answers, has_changed = {}, { '', whole(now_ms) }, false
 local function say(text) answers[#answers + 1] = text end
 
 for i = 1, n do
-  local p = 7 * i - 1
+  local p = 7 * i
   local id, msg, x, most = ARGV[p], ARGV[p + 1], ARGV[p + 4], ARGV[p + 6]
   local key, lock, seconds = KEYS[11 + i], KEYS[11 + n + i], tonumber(ARGV[p + 3])
   local letter, due
   if call('EXISTS', key) == 1 then
     letter, due = first_send(again, KEYS[8], key, id, msg, ARGV[p + 5] == '1')
     if due then say(due) end
+    -- The tasks that an earlier send has stored get a receipt again, see enqueue.lua.
+    has_changed = has_changed or letter ~= 'c'
   else
     local holder = holder_of(lock, prefix)
     local held = holder and holder ~= '' and find(holder, lock)
@@ -121,5 +126,5 @@ for i = 1, n do
   letters[i] = letter
 end
 answers[1] = table.concat(letters)
-if has_changed then call('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', '60') end
+if has_changed then call('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', ARGV[6]) end
 return answers

@@ -1,5 +1,5 @@
 -- Runs, archives or deletes one slice of the tasks of a state or of a group, in the order of the listing.
--- KEYS     1-10 as places.lua says
+-- KEYS     1-10 as places.lua says · 11 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 limit (at most 100) · 5 state
 --          · 6 group ('' all) · 7 where the walk over the groups is
 -- Returns  tasks changed · ids without a task that were removed · 1 if more are chosen, else 0

@@ -1,5 +1,5 @@
 -- Runs, archives or deletes one task.
--- KEYS     1-10 as places.lua says · 11 task hash
+-- KEYS     1-10 as places.lua says · 11 task hash · 12 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 id · 5 the only state in which to do it
 --          ('' any)
 -- Returns  done · none (no such task) · or the state in which the change is not possible

@@ -1,5 +1,6 @@
 -- Ends a task that is active although its lease has passed, as a failure.
 -- KEYS     1-10 as places.lua says · 11 task hash · 12 processed:DATE · 13 processed · 14 failed:DATE · 15 failed
+--          · 16 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 message as read · 5 new message · 6 retry or archived
 --          · 7 when the counters of the day expire, Unix seconds
 -- Returns  done · none (no such task) · changed (it is not as it was read) · or its state: active where its lease holds

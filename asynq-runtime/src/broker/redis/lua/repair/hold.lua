@@ -1,6 +1,6 @@
 -- Puts a task that is about to move where nothing runs it and no housekeeping deletes it: among the scheduled, for a time that
 -- never comes, with a field of the facts that are needed to go on (contract Repair::move_task).
--- KEYS     1-10 as places.lua says · 11 task hash
+-- KEYS     1-10 as places.lua says · 11 task hash · 12 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 message meanwhile · 7 the move
 -- Returns  done · changed (it is not as it was read)
 local id, key = ARGV[3], KEYS[11]

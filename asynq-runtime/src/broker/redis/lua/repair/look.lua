@@ -1,5 +1,5 @@
 -- Reads one task with its lock and all its fields, to move it.
--- KEYS     1-10 as places.lua says · 11 task hash
+-- KEYS     1-10 as places.lua says · 11 task hash · 12 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id
 -- Returns  nothing where there is no task; else the state that forbids to touch it ('' none) · score ('' none)
 --          · exact due ms ('' none) · when its lock ends, Unix ms ('' it holds none) · then the fields of the hash and

@@ -1,11 +1,12 @@
 -- Ends up to 64 runs of one queue, each only if the run still holds its task, and frees the unique locks of tasks that end for
 -- good (docs/design/fence.md#settle).
 -- KEYS     1 active · 2 lease · 3 pending · 4 completed · 5 retry · 6 archived · 7 x:due · 8 processed:DATE · 9 processed
---          · 10 failed:DATE · 11 failed · 12.. one task hash per item
+--          · 10 failed:DATE · 11 failed · 12.. one task hash per item · then x:absent
 -- ARGV     1 now · 2 when the counters of the day expire, Unix seconds; then per item: op id token and, by op,
 --          d (done): lock ('' none, or one that stays)
 --          c (complete): msg · retention seconds · lock · result? 0|1 · result · x ('' unchanged)
---          r (retry): msg ('' unchanged) · delay ms · counted 0|1 · x ('' none) · a new error in msg? 0|1
+--          r (retry): msg ('' unchanged) · delay ms · counted 0|1, or - where the run did not begin: the crashes stay ·
+--          x ('' none) · a new error in msg? 0|1
 --          a (archive): msg · lock · x ('' none)
 --          q (requeue): nothing more
 --          A task that was replaced while it ran is deleted in place of r, a and q.
@@ -21,18 +22,17 @@ local function push(list, a, b)
   if b then list[#list + 1] = b end
 end
 
-local function store(key, state, token, msg, x)
+local function store(key, state, token, msg, x, keeps_crashes)
   if msg == '' then
     call('HSET', key, 'state', state, 'last', token)
   else
     call('HSET', key, 'msg', msg, 'state', state, 'last', token)
   end
-  if x == '' then
-    call('HDEL', key, 'pending_since', 'crashes', 'x')
-  else
-    call('HDEL', key, 'pending_since', 'crashes')
-    if x then call('HSET', key, 'x', x) end
-  end
+  local gone = { 'pending_since' }
+  if not keeps_crashes then gone[2] = 'crashes' end
+  if x == '' then gone[#gone + 1] = 'x' end
+  call('HDEL', key, unpack(gone))
+  if x and x ~= '' then call('HSET', key, 'x', x) end
 end
 
 -- Returns whether the containers that an outcome needs are of their types.
@@ -76,7 +76,7 @@ while p <= #ARGV do
       processed = processed + 1
     elseif op == 'r' then
       local at = now_ms + tonumber(ARGV[p + 4])
-      store(key, 'retry', token, ARGV[p + 3], ARGV[p + 6])
+      store(key, 'retry', token, ARGV[p + 3], ARGV[p + 6], ARGV[p + 5] == '-')
       if ARGV[p + 7] == '1' then remember_failure(key, ARGV[p + 3], ARGV[p + 5] == '1', now_ms) end
       push(retried, whole(math.ceil(at / 1000)), id)
       push(due, whole(at), 'r:' .. id)
