@@ -8,7 +8,7 @@ use std::{
 
 use super::{config::OnUnknown, handlers::Handlers};
 use crate::{
-    broker::{Broker, BrokerError},
+    broker::{Broker, BrokerError, BrokerErrorKind},
     job::{
         BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
         ShapeLookup, panics,
@@ -91,11 +91,27 @@ impl Dispatcher {
         error: PayloadError,
     ) -> Result<BoxFuture<'static, RunResult>, NotRun> {
         let payload = ctx.payload().clone();
-        let (Some(broker), Some(needs)) = (ctx.broker(), Needs::of(&payload)) else {
-            return Err(NotRun::Unknown(error.to_string()));
-        };
-        let lookup = self.shapes.find(broker, ctx.name(), needs).await.map_err(NotRun::Unasked)?;
+        let Some(broker) = ctx.broker() else { return Err(NotRun::Unknown(error.to_string())) };
+        let lookup = self.shape_of(broker, ctx.name(), &payload, &error).await?;
         job.start_earlier(&payload, lookup.as_deref(), ctx).map_err(|error| self.of_another_shape(&job, &error))
+    }
+
+    /// Asks the broker for the shape of a payload that cannot be read because of `error`.
+    async fn shape_of(
+        &self,
+        broker: &Arc<dyn Broker>,
+        name: &str,
+        payload: &[u8],
+        error: &PayloadError,
+    ) -> Result<Option<Arc<ShapeLookup>>, NotRun> {
+        let Some(needs) = Needs::of(payload) else { return Err(NotRun::Unknown(error.to_string())) };
+        self.shapes.find(broker, name, needs).await.map_err(|failed| match failed.kind() {
+            // The broker keeps something there that is not a shape.
+            BrokerErrorKind::Unexpected | BrokerErrorKind::Corrupt => {
+                NotRun::Unknown(format!("{error}; the other shape cannot be read: {failed}"))
+            }
+            _ => NotRun::Unasked(failed),
+        })
     }
 
     fn of_another_shape(&self, job: &JobDescriptor, error: &PayloadError) -> NotRun {
@@ -111,10 +127,7 @@ impl Dispatcher {
             |lookup: Option<&ShapeLookup>| panics::catch(|| job.reads(&message.payload, lookup)).unwrap_or(Ok(()));
         match read(None) {
             Err(error) if error.is_of_another_version() => {
-                let lookup = match Needs::of(&message.payload) {
-                    Some(needs) => self.shapes.find(broker, &message.r#type, needs).await.map_err(NotRun::Unasked)?,
-                    None => None,
-                };
+                let lookup = self.shape_of(broker, &message.r#type, &message.payload, &error).await?;
                 read(lookup.as_deref()).map_err(|error| self.of_another_shape(job, &error))
             }
             // A payload of this version that cannot be read is archived at its start.
