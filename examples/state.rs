@@ -1,7 +1,7 @@
 //! Shared state: a database pool, an HTTP client, settings. The server is given a value once, and jobs ask for it by type.
 //!
 //! ```text
-//! cargo run --example state -- enqueue greet '"Ann"'
+//! cargo run --example state -- enqueue greet '"Ann"' --url sqlite://asynq.db
 //! cargo run --example state
 //! ```
 

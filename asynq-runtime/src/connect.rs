@@ -49,13 +49,13 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
 pub(crate) async fn connect_existing(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     #[cfg(feature = "sqlite")]
     if let Some(file) = crate::broker::sqlite::file_of(url)
-        && !file.exists()
+        && matches!(file.try_exists(), Ok(false))
     {
         return Err(BrokerError::new(
             BrokerErrorKind::Config,
             format!(
-                "there is no SQLite file {file:?}: name the broker by --url or {URL_VARIABLE}, such as redis://127.0.0.1:6379 \
-                 or sqlite:///var/lib/app/asynq.db"
+                "there is no SQLite file {file:?}: name the broker by {URL_VARIABLE} (or --url of a command), such as \
+                 redis://127.0.0.1:6379 or sqlite:///var/lib/app/asynq.db"
             ),
         ));
     }

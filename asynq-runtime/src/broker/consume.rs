@@ -143,7 +143,7 @@ impl Wanted {
     }
 }
 
-/// How many quarantined tasks to take. A task is quarantined if its next crash would archive it
+/// How many quarantined tasks to take. A task is quarantined if its next crash would archive it, or its last has
 /// ([`Extra::is_quarantined`](crate::task::Extra::is_quarantined)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Quarantined {

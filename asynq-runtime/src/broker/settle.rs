@@ -83,8 +83,8 @@ pub struct Settlement {
 
 /// The action on a task whose run ends.
 ///
-/// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) sets the task's `crashes` back to
-/// 0, because an attempt that ended by itself does not take workers down.
+/// `processed` and `failed` are asynq's counters. Every action but [`Requeue`](Self::Requeue) and [`Defer`](Self::Defer) sets the
+/// task's `crashes` back to 0, because an attempt that ended by itself does not take workers down.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
     /// Success, or a revoked task whose end no program awaits: deletes the task, frees its unique lock and counts it as

@@ -66,7 +66,8 @@ impl Client {
         Ok(Self::new(connect::connect(url).await?))
     }
 
-    /// Connects as [`connect`](Self::connect) does, unless `url` is a SQLite file that does not exist: for programs that only look.
+    /// Connects as [`connect`](Self::connect) does, unless `url` is a SQLite file that does not exist: for programs that must not make
+    /// one. A file that exists is prepared as by [`connect`](Self::connect).
     ///
     /// # Errors
     ///

@@ -32,9 +32,10 @@ impl Attempt {
         self.extra.is_poison(self.crashes)
     }
 
-    /// Returns whether a worker crashed when it was to archive this poison task: in a hook, or while it read the arguments for one.
+    /// Returns whether two workers crashed when they were to archive this poison task: in a hook, or while they read the arguments for
+    /// one. A single crash may be that of a task beside it.
     pub(crate) fn has_deadly_hooks(&self) -> bool {
-        self.crashes > self.extra.crash_limit()
+        self.crashes > self.extra.crash_limit().saturating_add(1)
     }
 
     /// Returns whether this is the only quarantined task of its server: the next crash would archive it, or the last has.

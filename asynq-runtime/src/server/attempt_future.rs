@@ -16,7 +16,7 @@ use super::{
     stop::{Stop, Why},
 };
 use crate::{
-    broker::{BrokerError, BrokerErrorKind},
+    broker::BrokerErrorKind,
     job::{BlockingPool, BoxFuture, JobError, Policy, RunResult, Unloaded, chain, panics},
 };
 
@@ -24,6 +24,8 @@ use crate::{
 pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
 /// asynq's words for an attempt that took too long.
 const TIMED_OUT: &str = "context deadline exceeded";
+/// The reason of an attempt that waited for a thread all its time; see [`ServerBuilder::blocking_limit`](super::ServerBuilder::blocking_limit).
+const NO_THREAD: &str = "no blocking thread became free within the timeout of the task";
 /// asynq's words for an attempt that was cancelled.
 const CANCELLED: &str = "context canceled";
 
@@ -213,26 +215,24 @@ impl From<&Unloaded> for Ended {
     fn from(unloaded: &Unloaded) -> Self {
         match unloaded {
             Unloaded::Shape { .. } => Self::Unknown(unloaded.to_string()),
-            Unloaded::Broker(error) => unasked(unloaded, error),
+            // The broker is unreachable, or the run has lost its task: then the broker refuses the outcome.
+            Unloaded::Broker(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => {
+                tracing::warn!("{unloaded}; the task is requeued before its start");
+                Self::Interrupted
+            }
+            Unloaded::Broker(_) => {
+                tracing::error!("{unloaded}; the task is deferred");
+                Self::Deferred(AFTER_REFUSAL, None)
+            }
         }
     }
-}
-
-/// Returns how an attempt ends that needed an answer of the broker before its start, and got this error.
-fn unasked(why: &dyn std::error::Error, error: &BrokerError) -> Ended {
-    // The broker is unreachable, or the run has lost its task: then the broker refuses the outcome.
-    if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed {
-        tracing::warn!("{why}; the task is requeued before its start");
-        return Ended::Interrupted;
-    }
-    tracing::error!("{why}; the task is deferred");
-    Ended::Deferred(AFTER_REFUSAL)
 }
 
 impl From<NotRun> for Ended {
     fn from(not_run: NotRun) -> Self {
         match not_run {
-            NotRun::Unasked(ref error) => unasked(&not_run, error),
+            // Shapes may lie on another node than the queue: a task that went back to the head would be taken again at once.
+            NotRun::Unasked(_) => Self::Deferred(AFTER_REFUSAL, Some(not_run.to_string())),
             NotRun::Unknown(why) => Self::Unknown(why),
             NotRun::Hopeless(why) => Self::Hopeless(why),
         }
@@ -262,10 +262,7 @@ fn overrun(deadline: &AttemptDeadline, blocking: &BlockingPool) -> Ended {
     if deadline.is_final() {
         Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
     } else if blocking.waits_for_a_thread() {
-        tracing::warn!(
-            "no blocking thread became free in the time of the task, which is deferred; see `blocking_limit`"
-        );
-        Ended::Deferred(AFTER_REFUSAL)
+        Ended::Failed { policy: Policy::NotAFailure, error: NO_THREAD.to_owned(), delay: None }
     } else {
         Ended::failed(TIMED_OUT)
     }

@@ -105,12 +105,11 @@ impl Dispatcher {
         error: &PayloadError,
     ) -> Result<Option<Arc<ShapeLookup>>, NotRun> {
         let Some(needs) = Needs::of(payload) else { return Err(NotRun::Unknown(error.to_string())) };
-        self.shapes.find(broker, name, needs).await.map_err(|failed| match failed.kind() {
-            // The broker keeps something there that is not a shape.
-            BrokerErrorKind::Unexpected | BrokerErrorKind::Corrupt => {
-                NotRun::Unknown(format!("{error}; the other shape cannot be read: {failed}"))
+        self.shapes.find(broker, name, needs).await.map_err(|failed| {
+            if failed.is_unavailable() || failed.kind() == BrokerErrorKind::Closed {
+                return NotRun::Unasked(failed);
             }
-            _ => NotRun::Unasked(failed),
+            NotRun::Unknown(format!("{error}; the other shape cannot be read: {failed}"))
         })
     }
 

@@ -160,7 +160,7 @@ impl Executor {
             log_action(&action);
             let hooks = match attempt.has_deadly_hooks() {
                 true => {
-                    tracing::error!("no hook is called for this task: a worker died when it was to be archived before");
+                    tracing::error!("no hook is called for this task: workers died twice when it was to be archived");
                     None
                 }
                 false => hooks::failed(attempt, &action).zip(Some(self.call_on_archive(attempt, &action, error))),
@@ -279,7 +279,7 @@ impl Executor {
             Ok(Ok(Settled::Fenced | Settled::Gone)) => Some(Ended::Interrupted),
             Ok(Err(error)) if !error.is_unavailable() => {
                 tracing::error!("the unique lock cannot be freed, so the task is deferred: {error}");
-                Some(Ended::Deferred(AFTER_REFUSAL))
+                Some(Ended::Deferred(AFTER_REFUSAL, None))
             }
             Ok(Err(_)) | Err(_) => {
                 tracing::warn!("the broker is away, so the task is requeued before its start");

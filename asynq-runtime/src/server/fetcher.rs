@@ -9,7 +9,7 @@
 //! its tasks, and no other thread has to be woken. A job that blocks that thread delays the fetcher; the heartbeat runtime
 //! then requeues the tasks of its unanswered call.
 //!
-//! A task that the next crash of a worker would archive is *quarantined*. One quarantined task runs at a time, and no other is
+//! A task that the next crash of a worker would archive, or the last has, is *quarantined*. One quarantined task runs at a time, and no other is
 //! even taken, because a crash is charged to every task that the worker holds, waiting or not. Tasks that merely ran beside a
 //! poison task then end without a crash, and the poison task crashes alone.
 

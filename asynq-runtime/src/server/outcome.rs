@@ -35,8 +35,8 @@ pub(crate) enum Ended {
     },
     /// The server is leaving.
     Interrupted,
-    /// The attempt did not start, and may start after this time.
-    Deferred(Duration),
+    /// The attempt did not start, and may start after this time; with the reason, if people should see one.
+    Deferred(Duration, Option<String>),
     /// The attempt did not start: this server does not know the task's type or the shape of its arguments.
     Unknown(String),
     /// The attempt did not start, or the task must not start again, and no retry can change that.
@@ -72,7 +72,7 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Succeeded(result) if facts.message.retention > 0 => Action::Complete { result },
         Ended::Succeeded(_) => Action::Done,
         Ended::Interrupted => Action::Requeue,
-        Ended::Deferred(delay) => Action::Defer { delay, error: None, extra: facts.extra.clone() },
+        Ended::Deferred(delay, error) => Action::Defer { delay, error, extra: facts.extra.clone() },
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Expired(error) => {
             Action::Archive { error, extra: Extra { ending: Ending::Expired.into(), ..known(facts.extra) } }
@@ -351,7 +351,7 @@ mod tests {
     #[test]
     fn a_task_that_did_not_start_is_deferred_as_it_is() {
         let extra = Extra { deferrals: 3, unique_extend: true, ..Extra::default() };
-        let action = decide_with(Ended::Deferred(secs(5)), (25, 25), 0, OnUnknown::Requeue, extra.clone());
+        let action = decide_with(Ended::Deferred(secs(5), None), (25, 25), 0, OnUnknown::Requeue, extra.clone());
         assert_eq!(action, Action::Defer { delay: secs(5), error: None, extra });
     }
 

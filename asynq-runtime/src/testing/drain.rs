@@ -198,7 +198,7 @@ impl Drained {
                 self.archived += 1;
                 self.fail(settlement, error.clone(), true);
             }
-            // Only a server that shuts down requeues tasks.
+            // A server that shuts down requeues tasks, and one that cannot reach the broker before a start.
             Action::Requeue => {}
         }
     }

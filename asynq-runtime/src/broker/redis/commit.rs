@@ -263,7 +263,7 @@ struct Noted {
 /// Returns how long a receipt is kept: until the last repeat. After a time-out on a connection of the caller's own,
 /// repeats begin for two more, and each may wait as long for a connection.
 fn receipt_ttl(call_timeout: Duration) -> Duration {
-    call_timeout.saturating_mul(4).clamp(RECEIPT_TTL.0, RECEIPT_TTL.1)
+    call_timeout.saturating_mul(6).clamp(RECEIPT_TTL.0, RECEIPT_TTL.1)
 }
 
 /// Returns the outcome of each item, call by call.

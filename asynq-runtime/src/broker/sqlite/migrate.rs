@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn both_ways_to_name_the_tables_make_every_statement_valid() {
         for shared in [false, true] {
-            let mut connection = Connection::open_in_memory().unwrap();
+            let mut connection = super::super::connection::open_memory().unwrap();
             if shared {
                 connection.execute_batch("CREATE TABLE task(theirs)").unwrap();
             }

@@ -106,10 +106,10 @@ impl JobsLock {
     /// found.
     pub fn find(&self, r#type: &str, payload: &[u8]) -> Option<&LockedShape> {
         let fingerprint = Self::fingerprint_of(payload);
-        let is_its = |shape: &&LockedShape| {
-            shape.job == r#type && (shape.takes_anything() || fingerprint.is_none() || shape.fingerprint == fingerprint)
-        };
-        self.0.iter().find(is_its)
+        let of_job = || self.0.iter().filter(|shape| shape.job == r#type);
+        // An earlier program of a job without arguments took every payload, but one that has got arguments does not.
+        let takes_anything = of_job().all(LockedShape::takes_anything);
+        of_job().find(|shape| takes_anything || fingerprint.is_none() || shape.fingerprint == fingerprint)
     }
 
     /// Returns the fingerprint that a payload of the default codec carries, as [`LockedShape::fingerprint`] has it; `None`

@@ -18,7 +18,7 @@ use super::{
     wanted,
 };
 use crate::{
-    broker::{BrokerError, Run},
+    broker::{BrokerError, Quarantined, Run},
     task::QueueName,
 };
 
@@ -40,6 +40,8 @@ impl Fetcher {
         let shares = self.ask_all();
         let wanted = shares.as_ref().map(|shares| wanted(&self.queues, shares));
         let quarantined = self.quarantined();
+        // Read once: if the outcome is taken after this, `freed` ends the wait.
+        let is_held = quarantined == Quarantined::None;
         context.found_nothing.store(true, Ordering::Release);
         context.note_idle();
         let names = self.names_with_room();
@@ -69,9 +71,9 @@ impl Fetcher {
             () = context.quiet.cancelled() => None,
             () = context.queues.changed(&self.queues) => None,
             // The next quarantined task may come.
-            () = context.runs.freed(), if context.runs.quarantined_runs() => None,
+            () = context.runs.freed(), if is_held => None,
             // A queue is below its limit again.
-            () = room, if is_full && !context.runs.quarantined_runs() => None,
+            () = room, if is_full && !is_held => None,
             found = &mut notification => Some(found?),
         };
         let is_over = found.is_none();

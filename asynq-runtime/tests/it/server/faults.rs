@@ -207,7 +207,7 @@ async fn what_one_part_of_a_cluster_says_counts_while_another_is_away() {
 }
 
 #[tokio::test]
-async fn a_task_whose_shape_cannot_be_asked_for_is_requeued_whatever_becomes_of_unknown_ones() {
+async fn a_task_whose_shape_cannot_be_asked_for_is_deferred_whatever_becomes_of_unknown_ones() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();
     flaky.refuse_shapes.store(1, SeqCst);
@@ -215,13 +215,16 @@ async fn a_task_whose_shape_cannot_be_asked_for_is_requeued_whatever_becomes_of_
     let other = RawTask::new("counts", &b"\x01\0\0\0\0\x05"[..]).task_id("other");
     Client::new(broker.clone()).enqueue(other).await.unwrap();
     let running = start(builder.on_unknown(OnUnknown::Archive)).await;
-    let archived = settled(&broker, &running, "other", TaskState::Archived).await;
-    // It was archived only when the broker had said that it keeps no such shape.
-    let error = archived.last_error.unwrap();
-    assert!(!error.contains("down for a test"), "{error}");
-    let actions: Vec<_> =
-        flaky.settled.lock().unwrap().iter().map(|(_, settlement)| settlement.action.clone()).collect();
-    assert!(matches!(actions[..], [Action::Requeue, Action::Archive { .. }]), "{actions:?}");
+    soon(running.signals().settled.reached(1)).await;
+    let first = flaky.settled.lock().unwrap()[0].1.action.clone();
+    let Action::Defer { error: Some(error), .. } = first else { panic!("{first:?}") };
+    assert!(error.starts_with("the broker cannot be asked for the shape of the arguments: "), "{error}");
+    // The task comes again by itself, if it is not run before.
+    let _ = running.client().inspector().run("default", "other").await;
+    soon(running.signals().settled.reached(2)).await;
+    let second = flaky.settled.lock().unwrap()[1].1.action.clone();
+    let Action::Archive { error, .. } = second else { panic!("{second:?}") };
+    assert!(!error.contains("cannot be asked"), "the broker has said that it keeps no such shape: {error}");
 }
 
 #[tokio::test]

@@ -29,7 +29,7 @@ impl RedisBroker {
             let changed = TaskMessage { payload: edit.payload.clone(), ..message };
             let new_lock = edit.unique_key.as_deref().filter(|new| swaps(&changed.unique_key, new, &keys));
             let mut names = keys.places();
-            names.push(keys.task(id.as_str()));
+            names.extend([keys.task(id.as_str()), keys.absent()]);
             names.extend(new_lock.into_iter().flat_map(|new| [changed.unique_key.clone(), new.to_owned()]));
             let mut call = EDIT
                 .on(&names)

@@ -142,5 +142,11 @@ end
 if first_long + renamed <= #KEYS then drop_long() end
 -- Where nothing was stored, nothing can be stored twice. The tasks that an earlier send has stored get a receipt again,
 -- which is also the write that WAIT waits for (see above).
-if next(at) or is_known then call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', ARGV[7]) end
+if next(at) then
+  call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', ARGV[7])
+elseif is_known then
+  -- A Redis whose memory is full must not refuse tasks that it has: this write it allows.
+  call('DEL', KEYS[4])
+  redis.pcall('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', ARGV[7])
+end
 return answers

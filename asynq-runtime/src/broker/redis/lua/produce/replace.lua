@@ -65,7 +65,7 @@ local function move(task, due)
 end
 
 local keys = { prefix = prefix, pending = KEYS[1], scheduled = KEYS[4], due = KEYS[8], groups = KEYS[9] }
-local letters, answers, has_changed = {}, { '', whole(now_ms) }, false
+local letters, answers, has_changed, is_known = {}, { '', whole(now_ms) }, false, false
 local function say(text) answers[#answers + 1] = text end
 
 for i = 1, n do
@@ -77,7 +77,7 @@ for i = 1, n do
     letter, due = first_send(again, KEYS[8], key, id, msg, ARGV[p + 5] == '1')
     if due then say(due) end
     -- The tasks that an earlier send has stored get a receipt again, see enqueue.lua.
-    has_changed = has_changed or letter ~= 'c'
+    is_known = is_known or letter ~= 'c'
   else
     local holder = holder_of(lock, prefix)
     local held = holder and holder ~= '' and find(holder, lock)
@@ -126,5 +126,11 @@ for i = 1, n do
   letters[i] = letter
 end
 answers[1] = table.concat(letters)
-if has_changed then call('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', ARGV[6]) end
+if has_changed then
+  call('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', ARGV[6])
+elseif is_known then
+  -- As in enqueue.lua: a full Redis must not refuse tasks that it has.
+  call('DEL', KEYS[11])
+  redis.pcall('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', ARGV[6])
+end
 return answers

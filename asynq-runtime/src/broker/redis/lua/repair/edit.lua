@@ -1,5 +1,5 @@
 -- Replaces the message of a task that is as it was read, and its unique lock.
--- KEYS     1-10 as places.lua says · 11 task hash; where the lock changes: 12 old lock · 13 new lock
+-- KEYS     1-10 as places.lua says · 11 task hash · 12 x:absent; where the lock changes: 13 old lock · 14 new lock
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 new message
 --          · 7 new message with the new lock, where it changes
 -- Returns  done · changed (it is not as it was read) · its state (it is in a set) · duplicate and the holder of the new lock
@@ -9,8 +9,8 @@ if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] then return { 'changed' } end
 local forbidden = untouchable(task[1], id, task[3])
 if forbidden then return { forbidden } end
 local fields = { 'msg', ARGV[6] }
-if #KEYS == 13 then
-  local old, new = KEYS[12], KEYS[13]
+if #KEYS == 14 then
+  local old, new = KEYS[13], KEYS[14]
   if pcall('GET', old) == id then
     local left = call('PTTL', old)
     local taken
