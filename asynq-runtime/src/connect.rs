@@ -1,6 +1,6 @@
 //! Chooses the broker from a URL.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
@@ -41,16 +41,24 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
     connect_on(None, url).await
 }
 
+/// Returns the SQLite file of `url` if it does not exist.
+pub(crate) fn missing_file(url: &str) -> Option<PathBuf> {
+    #[cfg(feature = "sqlite")]
+    return crate::broker::sqlite::file_of(url).filter(|file| matches!(file.try_exists(), Ok(false)));
+    #[cfg(not(feature = "sqlite"))]
+    return {
+        let _ = url;
+        None
+    };
+}
+
 /// Connects to the broker at `url`, unless it is a SQLite file that does not exist.
 ///
 /// # Errors
 ///
 /// As [`connect`], or there is no such file.
 pub(crate) async fn connect_existing(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
-    #[cfg(feature = "sqlite")]
-    if let Some(file) = crate::broker::sqlite::file_of(url)
-        && matches!(file.try_exists(), Ok(false))
-    {
+    if let Some(file) = missing_file(url) {
         return Err(BrokerError::new(
             BrokerErrorKind::Config,
             format!(

@@ -184,7 +184,8 @@ impl Model {
             KeyCode::Right | KeyCode::Char('l') | KeyCode::Tab => self.turn_tab(1),
             KeyCode::Char('n') | KeyCode::PageDown => self.turn_page(true),
             KeyCode::Char('N') | KeyCode::PageUp => self.turn_page(false),
-            KeyCode::Enter | KeyCode::Char('p' | 'r' | 'a' | 'd' | 'c') if self.screen_mut().take_gone() => {
+            // The other keys only look, or ask about the task by its name.
+            KeyCode::Char('p' | 'r') if self.acts_on_a_row(key.code) && self.screen_mut().take_gone() => {
                 let text = "what was chosen is gone from here: look again".to_owned();
                 self.note = Some(Note { text, is_error: false, is_of_loading: false });
                 Step::Stay
@@ -197,6 +198,11 @@ impl Model {
             KeyCode::Char('c') => self.on_task(TaskAct::Cancel),
             _ => Step::Stay,
         }
+    }
+
+    /// Whether a key acts on the chosen row at once; `p` on a list of tasks is about their queue.
+    fn acts_on_a_row(&self, key: KeyCode) -> bool {
+        key != KeyCode::Char('p') || !matches!(self.screen().content, Some(Content::Tasks { .. }))
     }
 
     fn ask(&mut self, dialog: Dialog) -> Step {

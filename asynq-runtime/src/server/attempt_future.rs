@@ -88,10 +88,11 @@ async fn interrupted<W: Future<Output = Ended>>(
 }
 
 /// Returns how an attempt ended that was asked to stop: as its job says, unless it returned an ordinary error, which is only a
-/// consequence of the request.
+/// consequence of the request. A job that got its thread after all has begun, and its error is its own.
 fn stopped_by_itself(attempted: Attempted, cause: Ended) -> Attempted {
-    match attempted.ended {
-        Ended::Failed { policy: Policy::Fail, .. } => cause.into(),
+    match (&attempted.ended, &cause) {
+        (Ended::Failed { policy: Policy::Fail, .. }, Ended::NeverBegan(_)) => attempted,
+        (Ended::Failed { policy: Policy::Fail, .. }, _) => cause.into(),
         _ => attempted,
     }
 }
@@ -262,7 +263,7 @@ fn overrun(deadline: &AttemptDeadline, blocking: &BlockingPool) -> Ended {
     if deadline.is_final() {
         Ended::Hopeless(format!("{TIMED_OUT}: the deadline of the task passed"))
     } else if blocking.waits_for_a_thread() {
-        Ended::Failed { policy: Policy::NotAFailure, error: NO_THREAD.to_owned(), delay: None }
+        Ended::NeverBegan(NO_THREAD.to_owned())
     } else {
         Ended::failed(TIMED_OUT)
     }

@@ -183,7 +183,7 @@ impl ServerBuilder {
     }
 
     /// Sets how many blocking jobs run at a time at most, within the concurrency; default 512, at least 1. A job that gets no thread
-    /// within its timeout is deferred, 25 times in a row without a retry spent.
+    /// within its timeout is deferred by a minute, 25 times in a row without a retry spent.
     pub fn blocking_limit(mut self, limit: usize) -> Self {
         self.blocking_limit = limit;
         self

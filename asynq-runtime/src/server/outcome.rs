@@ -16,7 +16,9 @@ use crate::{
 const FIRST_REQUEUE_DELAY: Duration = Duration::from_secs(5);
 /// The longest delay before a task of an unknown type is requeued.
 const LONGEST_REQUEUE_DELAY: Duration = Duration::from_secs(600);
-/// How many attempts in a row may end with "not a failure".
+/// The delay of a task for which this server had no thread.
+const AFTER_NO_BEGIN: Duration = Duration::from_secs(60);
+/// How many attempts in a row may end with "not a failure", or without having begun.
 const MOST_DEFERRALS: u32 = 25;
 /// A task whose type stays unknown for so long is archived, unless the server is configured otherwise.
 const GIVE_UP_UNKNOWN: Duration = Duration::from_secs(24 * 3600);
@@ -37,6 +39,8 @@ pub(crate) enum Ended {
     Interrupted,
     /// The attempt did not start, and may start after this time; with the reason, if people should see one.
     Deferred(Duration, Option<String>),
+    /// The job waited for all of its time and did not begin: this server had no thread for it.
+    NeverBegan(String),
     /// The attempt did not start: this server does not know the task's type or the shape of its arguments.
     Unknown(String),
     /// The attempt did not start, or the task must not start again, and no retry can change that.
@@ -73,6 +77,11 @@ pub(crate) fn decide(ended: Ended, facts: Facts<'_>) -> Action {
         Ended::Succeeded(_) => Action::Done,
         Ended::Interrupted => Action::Requeue,
         Ended::Deferred(delay, error) => Action::Defer { delay, error, extra: facts.extra.clone() },
+        Ended::NeverBegan(error) if facts.extra.deferrals < MOST_DEFERRALS => {
+            let extra = Extra { deferrals: facts.extra.deferrals + 1, ..facts.extra.clone() };
+            Action::Defer { delay: AFTER_NO_BEGIN, error: Some(error), extra }
+        }
+        Ended::NeverBegan(error) => failed(Policy::Fail, error, None, facts),
         Ended::Hopeless(error) => archive(error, facts),
         Ended::Expired(error) => {
             Action::Archive { error, extra: Extra { ending: Ending::Expired.into(), ..known(facts.extra) } }
@@ -182,6 +191,17 @@ mod tests {
 
     fn retried_in(delay: u64) -> Action {
         Action::Retry { delay: secs(delay), error: Some("why".into()), counted: true, extra: Extra::default() }
+    }
+
+    #[test]
+    fn a_job_without_a_thread_is_deferred_and_fails_only_after_many_times() {
+        let ended = |deferrals| {
+            let extra = Extra { deferrals, ..Extra::default() };
+            decide_with(Ended::NeverBegan("why".into()), (0, 3), 0, OnUnknown::Requeue, extra)
+        };
+        let expected = Extra { deferrals: 25, ..Extra::default() };
+        assert_eq!(ended(24), Action::Defer { delay: secs(60), error: Some("why".into()), extra: expected });
+        assert!(matches!(ended(25), Action::Retry { counted: true, .. }));
     }
 
     #[test]

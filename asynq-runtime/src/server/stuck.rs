@@ -101,6 +101,8 @@ fn without_thread(cause: Ended, after: Duration) -> Ended {
             Ended::Failed { policy: Policy::Fail, error: more(error), delay }
         }
         Ended::Hopeless(why) => Ended::Hopeless(more(why)),
+        // It got its thread in the last moment.
+        Ended::NeverBegan(why) => Ended::failed(more(why)),
         other => other,
     }
 }

@@ -1,5 +1,5 @@
-//! A worker. `cargo run` runs jobs; `cargo run -- jobs` lists them, `cargo run -- enqueue greet '"Ann"'` enqueues one, and
-//! `cargo run -- jobs --lock` writes the file that shows in review whether a deploy strands tasks.
+//! A worker. `cargo run` runs jobs; `cargo run -- jobs` lists them, `cargo run -- enqueue greet '"Ann"'` enqueues one once a
+//! worker has run, and `cargo run -- jobs --lock` writes the file that shows in review whether a deploy strands tasks.
 
 use asynq_jobs::prelude::*;
 

@@ -72,8 +72,12 @@ async fn the_choice_follows_its_task_and_no_key_acts_on_another_in_its_place() {
     watcher.keys("k").await;
     inspector.delete("default", "b").await.unwrap();
     watcher.follow(Step::Load).await;
-    watcher.keys("d").await;
-    assert_eq!((asked(&watcher).as_str(), watcher.note()), ("", "what was chosen is gone from here: look again"));
-    watcher.keys("d").await;
-    assert!(asked(&watcher).starts_with("Delete task c of"), "what is chosen now can be seen: {}", watcher.text());
+    watcher.keys("p").await;
+    assert!(inspector.queue("default").await.unwrap().paused, "the queue of the list is not a row of it");
+    watcher.keys("r").await;
+    assert_eq!(watcher.note(), "what was chosen is gone from here: look again");
+    // One that asks says which task it is about.
+    watcher.keys("dy").await;
+    assert!(watcher.note() == "task c is deleted", "{}", watcher.note());
+    assert!(inspector.task("default", "c").await.unwrap_err().is_not_found());
 }

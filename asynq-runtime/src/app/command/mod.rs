@@ -16,7 +16,10 @@ pub(super) use self::{
     worker::worker,
 };
 use super::{env::Settings, error::AppError};
-use crate::{client::Client, connect::DEFAULT_URL};
+use crate::{
+    client::Client,
+    connect::{DEFAULT_URL, missing_file},
+};
 
 /// Returns a client to look with.
 async fn observer(settings: &Settings) -> Result<Client, AppError> {
@@ -26,10 +29,14 @@ async fn observer(settings: &Settings) -> Result<Client, AppError> {
 /// Returns a client to enqueue with. A set-up is not run: where it may name another broker and nothing else does, a new file would
 /// take tasks that no worker looks for.
 async fn producer(settings: &Settings, has_set_up: bool) -> Result<Client, AppError> {
-    match settings.url.as_deref() {
-        None if has_set_up => observer(settings).await,
-        url => Ok(Client::connect(url.unwrap_or(DEFAULT_URL)).await?),
+    if has_set_up && settings.url.is_none() && missing_file(DEFAULT_URL).is_some() {
+        let reason = format!(
+            "the set-up of this program may name a broker, and is not run here; start the worker once if it uses {DEFAULT_URL}, \
+             or say --url {DEFAULT_URL}"
+        );
+        return Err(AppError::setting("--url", reason));
     }
+    Ok(Client::connect(settings.url.as_deref().unwrap_or(DEFAULT_URL)).await?)
 }
 
 /// Writes to standard output.
