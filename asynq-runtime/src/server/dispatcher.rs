@@ -91,20 +91,21 @@ impl Dispatcher {
         error: PayloadError,
     ) -> Result<BoxFuture<'static, RunResult>, NotRun> {
         let payload = ctx.payload().clone();
-        let Some(broker) = ctx.broker() else { return Err(NotRun::Unknown(error.to_string())) };
-        let lookup = self.shape_of(broker, ctx.name(), &payload, &error).await?;
+        let lookup = self.shape_of(ctx.broker(), ctx.name(), &payload, &error).await?;
         job.start_earlier(&payload, lookup.as_deref(), ctx).map_err(|error| self.of_another_shape(&job, &error))
     }
 
     /// Asks the broker for the shape of a payload that cannot be read because of `error`.
     async fn shape_of(
         &self,
-        broker: &Arc<dyn Broker>,
+        broker: Option<&Arc<dyn Broker>>,
         name: &str,
         payload: &[u8],
         error: &PayloadError,
     ) -> Result<Option<Arc<ShapeLookup>>, NotRun> {
-        let Some(needs) = Needs::of(payload) else { return Err(NotRun::Unknown(error.to_string())) };
+        let Some((broker, needs)) = broker.zip(Needs::of(payload)) else {
+            return Err(NotRun::Unknown(error.to_string()));
+        };
         self.shapes.find(broker, name, needs).await.map_err(|failed| {
             if failed.is_unavailable() || failed.kind() == BrokerErrorKind::Closed {
                 return NotRun::Unasked(failed);
@@ -126,7 +127,7 @@ impl Dispatcher {
             |lookup: Option<&ShapeLookup>| panics::catch(|| job.reads(&message.payload, lookup)).unwrap_or(Ok(()));
         match read(None) {
             Err(error) if error.is_of_another_version() => {
-                let lookup = self.shape_of(broker, &message.r#type, &message.payload, &error).await?;
+                let lookup = self.shape_of(Some(broker), &message.r#type, &message.payload, &error).await?;
                 read(lookup.as_deref()).map_err(|error| self.of_another_shape(job, &error))
             }
             // A payload of this version that cannot be read is archived at its start.
@@ -139,16 +140,12 @@ impl Dispatcher {
         let Some(on_archive) = job.on_archive() else { return };
         let payload = ctx.payload().clone();
         let lookup = match job.reads(&payload, None) {
-            Err(error) if error.is_of_another_version() => self.find_shape(&ctx).await,
+            Err(error) if error.is_of_another_version() => {
+                self.shape_of(ctx.broker(), ctx.name(), &payload, &error).await.ok().flatten()
+            }
             _ => None,
         };
         on_archive(ctx, lookup.as_deref(), error).await;
-    }
-
-    /// Returns the shape that the broker keeps of these arguments; `None` if it keeps none or cannot be asked.
-    async fn find_shape(&self, ctx: &JobContext) -> Option<Arc<ShapeLookup>> {
-        let (broker, needs) = (ctx.broker()?, Needs::of(ctx.payload())?);
-        self.shapes.find(broker, ctx.name(), needs).await.ok()?
     }
 
     /// Warns once per type: a deploy of minutes must not fill the log.

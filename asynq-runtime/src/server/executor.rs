@@ -158,12 +158,11 @@ impl Executor {
             tracing::Span::current().record("outcome", outcome.as_str());
             attempt_metrics.end(outcome);
             log_action(&action);
-            let hooks = match attempt.has_deadly_hooks() {
-                true => {
-                    tracing::error!("no hook is called for this task: workers died twice when it was to be archived");
-                    None
-                }
-                false => hooks::failed(attempt, &action).zip(Some(self.call_on_archive(attempt, &action, error))),
+            let hooks = if attempt.has_deadly_hooks() {
+                tracing::error!("no hook is called for this task: workers died twice when it was to be archived");
+                None
+            } else {
+                hooks::failed(attempt, &action).zip(Some(self.call_on_archive(attempt, &action, error)))
             };
             decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
             if let Some((failed, own)) = hooks {

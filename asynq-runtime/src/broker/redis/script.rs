@@ -27,9 +27,9 @@ macro_rules! scripts {
 }
 
 scripts! {
-    ENQUEUE = [fits new_task due] "produce/enqueue";
+    ENQUEUE = [fits receipt new_task due] "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
-    REPLACE = [new_task due place_new varint task places] "produce/replace";
+    REPLACE = [receipt new_task due place_new varint task places] "produce/replace";
     DEQUEUE = [varint] "consume/dequeue";
     RESUME = [unanswered] "consume/resume_unanswered";
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";

@@ -92,19 +92,15 @@ pub(super) fn settle(
                 call.push("");
                 call.push(extra.to_bytes().unwrap_or_default());
             }
-            Action::Retry { delay, counted, extra, error } => {
+            Action::Retry { delay, extra, error, .. } | Action::Defer { delay, extra, error } => {
                 head("r");
                 call.push(rewritten);
                 call.push(milliseconds(*delay));
-                call.push(i32::from(*counted));
-                call.push(extra.to_bytes().unwrap_or_default());
-                call.push(i32::from(error.is_some()));
-            }
-            Action::Defer { delay, extra, error } => {
-                head("r");
-                call.push(rewritten);
-                call.push(milliseconds(*delay));
-                call.push("-");
+                call.push(match action {
+                    Action::Retry { counted: true, .. } => "1",
+                    Action::Retry { .. } => "0",
+                    _ => "-",
+                });
                 call.push(extra.to_bytes().unwrap_or_default());
                 call.push(i32::from(error.is_some()));
             }

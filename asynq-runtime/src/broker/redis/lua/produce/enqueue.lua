@@ -15,15 +15,8 @@ local call, KEYS, ARGV = redis.call, KEYS, ARGV
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local n, sent, again = tonumber(ARGV[2]), ARGV[3] .. ' ', ARGV[4] == '1'
 
-if again then
-  local receipt = call('GET', KEYS[4])
-  if receipt and string.sub(receipt, 1, #sent) == sent then
-    -- A repeat comes on another connection than the send that stored the tasks, and from Redis 7.2 on WAIT and WAITAOF
-    -- wait only for the writes of their own connection. This write is behind those of that send, and memory limits allow it.
-    call('EXPIRE', KEYS[4], ARGV[7])
-    return cjson.decode(string.sub(receipt, #sent + 1))
-  end
-end
+local before = again and answered(KEYS[4], sent, ARGV[7])
+if before then return before end
 
 -- Takes a lock; returns its holder if another task has it.
 local function take_lock(key, id, seconds, stored)
@@ -140,13 +133,5 @@ for i = 1, n do
   end
 end
 if first_long + renamed <= #KEYS then drop_long() end
--- Where nothing was stored, nothing can be stored twice. The tasks that an earlier send has stored get a receipt again,
--- which is also the write that WAIT waits for (see above).
-if next(at) then
-  call('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', ARGV[7])
-elseif is_known then
-  -- A Redis whose memory is full must not refuse tasks that it has: this write it allows.
-  call('DEL', KEYS[4])
-  redis.pcall('SET', KEYS[4], sent .. cjson.encode(answers), 'EX', ARGV[7])
-end
+leave_receipt(KEYS[4], sent, ARGV[7], answers, next(at), is_known)
 return answers

@@ -10,14 +10,8 @@
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local n, sent, again = tonumber(ARGV[3]), ARGV[4] .. ' ', ARGV[5] == '1'
 
-if again then
-  local receipt = call('GET', KEYS[11])
-  if receipt and string.sub(receipt, 1, #sent) == sent then
-    -- The write that WAIT waits for, see enqueue.lua.
-    call('EXPIRE', KEYS[11], ARGV[6])
-    return cjson.decode(string.sub(receipt, #sent + 1))
-  end
-end
+local before = again and answered(KEYS[11], sent, ARGV[6])
+if before then return before end
 
 -- These calls change nothing: a key of a foreign type stops the script here, before anything is changed.
 call('LLEN', KEYS[1])
@@ -76,7 +70,6 @@ for i = 1, n do
   if call('EXISTS', key) == 1 then
     letter, due = first_send(again, KEYS[8], key, id, msg, ARGV[p + 5] == '1')
     if due then say(due) end
-    -- The tasks that an earlier send has stored get a receipt again, see enqueue.lua.
     is_known = is_known or letter ~= 'c'
   else
     local holder = holder_of(lock, prefix)
@@ -126,11 +119,5 @@ for i = 1, n do
   letters[i] = letter
 end
 answers[1] = table.concat(letters)
-if has_changed then
-  call('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', ARGV[6])
-elseif is_known then
-  -- As in enqueue.lua: a full Redis must not refuse tasks that it has.
-  call('DEL', KEYS[11])
-  redis.pcall('SET', KEYS[11], sent .. cjson.encode(answers), 'EX', ARGV[6])
-end
+leave_receipt(KEYS[11], sent, ARGV[6], answers, has_changed, is_known)
 return answers
