@@ -27,10 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use self::{
-    pace::Pace,
-    ready_queues::{Look, MANY},
-};
+use self::{pace::Pace, ready_queues::Look};
 use super::{
     attempt::Attempt,
     layer_stack::{LayerStack, Permit, RuntimeEnded},
@@ -134,10 +131,7 @@ impl Fetcher {
             let open: Vec<Open> = self.open(self.all()).collect();
             let shares = match next {
                 Next::Probe | Next::Wait => self.queues.probe(room, &open, &mut self.random),
-                Next::Fetch if self.queues.len() > MANY => {
-                    self.queues.share_in_chunks(room, &open, self.pace.chunk(), &mut self.random)
-                }
-                Next::Fetch => self.queues.share(room, &open, &mut self.random),
+                Next::Fetch => self.queues.share_in_chunks(room, &open, self.pace.chunk(), &mut self.random),
             };
             self.fetch(&shares).await?
         };

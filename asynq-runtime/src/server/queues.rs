@@ -124,7 +124,7 @@ impl Queues {
     /// to at most [`MOST_QUEUES_PER_CALL`] queues. A slot is left over only when none of those queues has room for it.
     ///
     /// One random number decides: on average each queue gets exactly its share, and never differs from it by a whole slot.
-    pub(crate) fn share(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
+    fn share(&self, free: usize, open: &[Open], random: &mut Rng) -> Vec<(usize, usize)> {
         if free.min(open.len()) > MOST_QUEUES_PER_CALL {
             let mut some = self.order(open, random);
             some.truncate(MOST_QUEUES_PER_CALL);

@@ -1,14 +1,12 @@
-//! Decides how many tasks of one queue to ask for at once, where there are many queues.
+//! Decides how many tasks of one queue to ask for at once, where there are several queues.
 //!
 //! A call costs a broker a step for each queue that it asks, so one task of each of a hundred queues costs as much as a
-//! hundred calls. Asking few queues for more tasks each is cheaper, and as fair over time; for a while, though, few queues have
+//! hundred calls. Asking few queues for more tasks each is cheaper, and as fair over time; for a while, though, one queue has
 //! all slots. So chunks grow only while all slots are filled anew within some fifty milliseconds.
 
 use std::time::{Duration, Instant};
 
-/// How many tasks of one queue are asked for at once at most; and no more than a quarter of the slots.
-const MOST: usize = 16;
-/// How long few queues may have all slots.
+/// How long one queue may have all slots.
 const BRIEF: Duration = Duration::from_millis(50);
 
 /// The yield of the last calls.
@@ -39,7 +37,7 @@ impl Pace {
         } else if got.saturating_mul(2) < wanted {
             self.chunk = (self.chunk / 2).max(1);
         } else if self.taken >= slots {
-            self.chunk = (self.chunk * 2).min(MOST).min((slots / 4).max(1));
+            self.chunk = (self.chunk * 2).min(slots).max(1);
             (self.since, self.taken) = (now, 0);
         }
     }
@@ -60,17 +58,16 @@ mod tests {
             (100, 100, ms(4), 4, "again"),
             (100, 100, ms(6), 8, "again"),
             (100, 100, ms(8), 16, "again"),
-            (100, 100, ms(10), 16, "no more than that"),
-            (30, 100, ms(11), 8, "little came: the queues are shallow"),
-            (0, 100, ms(12), 4, "nothing"),
-            (60, 100, ms(13), 4, "enough, but the slots were not filled"),
+            (30, 100, ms(9), 8, "little came: the queues are shallow"),
+            (0, 100, ms(10), 4, "nothing"),
+            (60, 100, ms(11), 4, "enough, but the slots were not filled"),
             (100, 100, ms(70), 1, "a job took its time"),
             (100, 100, ms(115), 2, "and no other did"),
         ] {
             pace.took(got, wanted, 100, at);
             assert_eq!(pace.chunk(), expected, "{what}");
         }
-        for (slots, most) in [(100, 16), (16, 4), (10, 2), (4, 1), (1, 1)] {
+        for (slots, most) in [(100, 100), (10, 10), (1, 1)] {
             let mut pace = Pace::new(start);
             (0..10).for_each(|_| pace.took(slots, slots, slots, start));
             assert_eq!(pace.chunk(), most, "{slots} slots");

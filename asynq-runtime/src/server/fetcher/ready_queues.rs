@@ -18,7 +18,7 @@ const FETCHES: u32 = 9;
 /// The next look comes after this time at the latest, however slowly the broker answers.
 const LATEST: Duration = Duration::from_secs(1);
 /// Up to so many queues are probed without a look first: a look, which finds those that have work, would not be cheaper.
-pub(super) const MANY: usize = 16;
+const MANY: usize = 16;
 
 /// A look at all queues.
 #[derive(Debug, Clone, Copy)]
