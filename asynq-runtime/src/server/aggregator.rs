@@ -107,40 +107,58 @@ struct Aggregator {
 }
 
 impl Aggregator {
-    /// Looks once at every group of the queues that may have groups, then takes more sets from the full ones until `again`.
+    /// Looks once at every group of the queues that may have groups, then takes more sets from the full ones until `again`. A queue
+    /// that fails, such as one on a part of a cluster that is away, keeps no other from it.
     async fn pass(&mut self, again: Instant) -> Result<Passed, BrokerError> {
         let context = Arc::clone(&self.context);
-        let (mut full, mut walked) = (Vec::new(), Duration::ZERO);
+        let (mut full, mut walked, mut failed) = (Vec::new(), Duration::ZERO, Ok(()));
         let queues = context.queues.now();
         for queue in &context.answer(context.broker.worth_aggregating(queues.names())).await? {
-            let mut step = None;
-            loop {
-                let call = context.broker.ripe_groups(queue, &context.aggregations.rules, step.as_ref());
-                let began = Instant::now();
-                let ripe = context.answer(call).await?;
-                walked += began.elapsed();
-                for group in ripe.groups {
-                    if self.group(queue, &group).await? {
-                        full.push((queue.clone(), group));
-                    }
-                    if context.closing.is_cancelled() {
-                        return Ok(Passed { has_more: false, walked });
-                    }
-                }
-                step = ripe.next;
-                if step.is_none() {
-                    break;
-                }
+            failed = failed.and(self.walk(queue, &mut full, &mut walked).await);
+            if context.closing.is_cancelled() {
+                return Ok(Passed { has_more: false, walked });
             }
         }
         while !full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
             for (queue, group) in mem::take(&mut full) {
-                if self.group(&queue, &group).await? {
-                    full.push((queue, group));
+                match self.group(&queue, &group).await {
+                    Ok(true) => full.push((queue, group)),
+                    Ok(false) => {}
+                    Err(error) => failed = failed.and(Err(error)),
                 }
             }
         }
-        Ok(Passed { has_more: !full.is_empty(), walked })
+        failed.map(|()| Passed { has_more: !full.is_empty(), walked })
+    }
+
+    /// Looks once at every group of one queue, notes those that may have more full sets, and how long the broker took to return
+    /// the ripe ones.
+    async fn walk(
+        &mut self,
+        queue: &QueueName,
+        full: &mut Vec<(QueueName, GroupName)>,
+        walked: &mut Duration,
+    ) -> Result<(), BrokerError> {
+        let context = Arc::clone(&self.context);
+        let mut step = None;
+        loop {
+            let call = context.broker.ripe_groups(queue, &context.aggregations.rules, step.as_ref());
+            let began = Instant::now();
+            let ripe = context.answer(call).await?;
+            *walked += began.elapsed();
+            for group in ripe.groups {
+                if self.group(queue, &group).await? {
+                    full.push((queue.clone(), group));
+                }
+                if context.closing.is_cancelled() {
+                    return Ok(());
+                }
+            }
+            step = ripe.next;
+            if step.is_none() {
+                return Ok(());
+            }
+        }
     }
 
     /// Takes the sets of one group that are ripe. Returns whether there may be more full ones.

@@ -183,22 +183,10 @@ impl Executor {
     ) -> Attempted {
         let Inner { dispatcher, broker, .. } = &*self.0;
         let message = &attempt.message;
-        let now = broker.now();
-        let deadline = AttemptDeadline::of(message, now);
-        if let Some(why) = hopeless(attempt, &deadline, now) {
-            return why.into();
-        }
-        // The run that was replaced ended without an outcome: its worker crashed or was a Go program's. The broker deletes the
-        // task when it is requeued.
-        if attempt.extra.replaced {
-            return Ended::Interrupted.into();
-        }
-        if stop.is_requested() {
-            return stopped(stop).into();
-        }
-        if let Some(ended) = self.free_lock(attempt).await {
-            return ended.into();
-        }
+        let deadline = match self.prepare(attempt, stop).await {
+            Ok(deadline) => deadline,
+            Err(ended) => return ended.into(),
+        };
         let job = dispatcher.registry.get(&message.r#type);
         let retry_delay = RetryDelayRule {
             job: job.and_then(|job| job.backoff),
@@ -226,6 +214,25 @@ impl Executor {
         // The delay may be code of the program, which must not meet what the job still holds.
         future.drop_job();
         with_delay(attempted, &future.retry_delay)
+    }
+
+    /// Returns when an attempt must end that begins now, or how it ends if the task must not start.
+    async fn prepare(&self, attempt: &Attempt, stop: &Stop) -> Result<AttemptDeadline, Ended> {
+        let deadline = begin(attempt, self.0.broker.now())?;
+        // The run that was replaced ended without an outcome: its worker crashed or was a Go program's. The broker deletes the
+        // task when it is requeued.
+        if attempt.extra.replaced {
+            return Err(Ended::Interrupted);
+        }
+        if stop.is_requested() {
+            return Err(stopped(stop));
+        }
+        if !self.frees_lock(attempt) {
+            return Ok(deadline);
+        }
+        self.free_lock(attempt).await?;
+        // The broker may have taken seconds for it, and the deadline of the task has come nearer.
+        begin(attempt, self.0.broker.now())
     }
 
     /// Returns the context of an attempt, for the program's code.
@@ -261,28 +268,28 @@ impl Executor {
         Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))
     }
 
-    /// Frees the unique lock of a task that is unique until it starts. Returns how the attempt ends if the task must not start: one that
-    /// cannot be read here keeps its lock.
-    async fn free_lock(&self, attempt: &Attempt) -> Option<Ended> {
-        let key = &attempt.message.unique_key;
-        let is_due = attempt.extra.unique_until() == UniqueUntil::Start && !key.is_empty();
-        if !is_due || !self.0.dispatcher.knows(&attempt.message.r#type) {
-            return None;
-        }
-        if let Err(not_run) = self.0.dispatcher.reads(&self.0.broker, &attempt.message).await {
-            return Some(not_run.into());
-        }
-        match timeout(ANSWER, self.0.broker.free_lock(&attempt.key, key)).await {
-            Ok(Ok(Settled::Ok)) => None,
+    /// Returns whether the task is unique until it starts, here.
+    fn frees_lock(&self, attempt: &Attempt) -> bool {
+        let message = &attempt.message;
+        let is_due = attempt.extra.unique_until() == UniqueUntil::Start && !message.unique_key.is_empty();
+        is_due && self.0.dispatcher.knows(&message.r#type)
+    }
+
+    /// Frees the unique lock of a task that is about to start. Fails with the end of the attempt if the task must not start: one
+    /// that cannot be read here keeps its lock.
+    async fn free_lock(&self, attempt: &Attempt) -> Result<(), Ended> {
+        self.0.dispatcher.reads(&self.0.broker, &attempt.message).await?;
+        match timeout(ANSWER, self.0.broker.free_lock(&attempt.key, &attempt.message.unique_key)).await {
+            Ok(Ok(Settled::Ok)) => Ok(()),
             // Another server has the task; the broker will refuse the outcome as well.
-            Ok(Ok(Settled::Fenced | Settled::Gone)) => Some(Ended::Interrupted),
+            Ok(Ok(Settled::Fenced | Settled::Gone)) => Err(Ended::Interrupted),
             Ok(Err(error)) if !error.is_unavailable() => {
                 tracing::error!("the unique lock cannot be freed, so the task is deferred: {error}");
-                Some(Ended::Deferred(AFTER_REFUSAL, None))
+                Err(Ended::Deferred(AFTER_REFUSAL, None))
             }
             Ok(Err(_)) | Err(_) => {
                 tracing::warn!("the broker is away, so the task is requeued before its start");
-                Some(Ended::Interrupted)
+                Err(Ended::Interrupted)
             }
         }
     }
@@ -298,24 +305,25 @@ impl fmt::Debug for Executor {
     }
 }
 
-/// Returns why the task must not be started, now or ever.
-fn hopeless(attempt: &Attempt, attempt_deadline: &AttemptDeadline, now: DateTime<Utc>) -> Option<Ended> {
+/// Returns when an attempt must end that begins now, or why the task must not be started, now or ever.
+fn begin(attempt: &Attempt, now: DateTime<Utc>) -> Result<AttemptDeadline, Ended> {
     let (message, extra) = (&attempt.message, &attempt.extra);
     if let Some(defect) = &attempt.defect {
-        return Some(Ended::Hopeless(defect.clone()));
+        return Err(Ended::Hopeless(defect.clone()));
     }
     if attempt.is_poison() {
-        return Some(Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes)));
+        return Err(Ended::Hopeless(format!("worker died {} times while this ran", attempt.crashes)));
     }
     if extra.is_expired(now.timestamp_millis()) {
         let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
         let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
-        return Some(Ended::Expired(format!("expired: not started by {end}")));
+        return Err(Ended::Expired(format!("expired: not started by {end}")));
     }
     if message.timeout <= 0 && message.deadline == 0 {
         tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
     }
-    attempt_deadline.is_over().then(|| Ended::Hopeless("deadline passed".to_owned()))
+    let deadline = AttemptDeadline::of(message, now);
+    if deadline.is_over() { Err(Ended::Hopeless("deadline passed".to_owned())) } else { Ok(deadline) }
 }
 
 /// Logs how the attempt ended, never with a payload.

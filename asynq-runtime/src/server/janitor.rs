@@ -46,24 +46,31 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
         ArchivePolicy { queue: queue.clone(), max_age: age, max_size: size }
     };
     let policies: Vec<ArchivePolicy> = queues.names().iter().map(policy).collect();
+    // A queue that cannot be cleaned, such as one on a part of a cluster that is away, keeps no other from it.
+    let mut failed = Ok(());
     for queue in &context.answer(context.broker.worth_cleaning(&policies)).await? {
-        while context.answer(context.broker.delete_expired(queue, SLICE)).await? >= SLICE {
-            tokio::time::sleep(BREAK).await;
-        }
-        trim(context, queue).await?;
-        while context.answer(context.broker.reclaim_sets(queue)).await? >= SLICE {
-            tokio::time::sleep(BREAK).await;
-        }
+        failed = failed.and(clean_queue(context, queue).await);
     }
     if sweeps {
-        keep_shapes(context).await?;
+        failed = failed.and(keep_shapes(context).await);
         for queue in &context.answer(context.broker.worth_sweeping(queues.names())).await? {
-            sweep(context, queue).await?;
+            failed = failed.and(sweep(context, queue).await);
         }
         let groups = context.answer(context.broker.restore_groups(queues.names())).await?;
         if groups > 0 {
             tracing::warn!(groups, "repaired groups that were missing from the set of groups");
         }
+    }
+    failed
+}
+
+async fn clean_queue(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
+    while context.answer(context.broker.delete_expired(queue, SLICE)).await? >= SLICE {
+        tokio::time::sleep(BREAK).await;
+    }
+    trim(context, queue).await?;
+    while context.answer(context.broker.reclaim_sets(queue)).await? >= SLICE {
+        tokio::time::sleep(BREAK).await;
     }
     Ok(())
 }

@@ -116,10 +116,7 @@ struct Line<'a> {
 /// The page cannot be written, or a measurement failed; the page then names the failure.
 pub(crate) async fn grow(extent: &Extent) -> Result<(), BoxError> {
     let chosen = |row: &&Row| extent.only.is_empty() || extent.only.iter().any(|part| row.name.contains(part.as_str()));
-    let mut section = String::new();
-    for fact in suite::facts() {
-        section += &format!("- {fact}\n");
-    }
+    let mut section = suite::facts();
     section += &format!(
         "- load of the machine at the beginning: {}\n\nMilliseconds, commands of Redis (those in scripts included) and bytes are \
          those of what each heading names after *per*; bytes are those between Redis and its clients, and those that were \

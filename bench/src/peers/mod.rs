@@ -10,7 +10,7 @@ use asynq_runtime::prelude::{BoxError, Client};
 use serde::Serialize;
 
 use self::{plan::Planned, program::Outcome};
-use crate::{measured::Measured, order::Order, page, run, run_broker::RunBroker};
+use crate::{measured::Measured, order::Order, page, run, run_broker::RunBroker, suite};
 
 /// The name of our program in tables.
 const OURS: &str = "asynq-rs";
@@ -59,7 +59,7 @@ struct Line<'a> {
 ///
 /// Redis or our own program failed. A library that cannot be built or fails is named in the table.
 pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
-    let (mut programs, mut skipped) = (Vec::new(), Vec::new());
+    let (facts, mut programs, mut skipped) = (suite::facts(), Vec::new(), Vec::new());
     for library in program::ALL.iter().filter(|library| library.is_in(&extent.only)) {
         match library.build() {
             Ok(program) => programs.push(program),
@@ -95,7 +95,7 @@ pub(crate) async fn compare(extent: &Extent) -> Result<(), BoxError> {
             }
         }
     }
-    let section = report::section(extent, &programs, &skipped, &table);
+    let section = report::section(extent, &facts, &programs, &skipped, &table);
     page::put(&extent.folder.join("RESULTS.md"), page::PEERS, &section)?;
     if !extent.json {
         println!("## {}\n\n{section}", page::PEERS);

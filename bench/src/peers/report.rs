@@ -30,11 +30,14 @@ impl Median {
 }
 
 /// Returns the section of RESULTS.md without its heading.
-pub(super) fn section(extent: &Extent, programs: &[Program], skipped: &[String], table: &Table) -> String {
-    let mut text = String::new();
-    for fact in suite::facts() {
-        text += &format!("- {fact}\n");
-    }
+pub(super) fn section(
+    extent: &Extent,
+    facts: &str,
+    programs: &[Program],
+    skipped: &[String],
+    table: &Table,
+) -> String {
+    let mut text = facts.to_owned();
     text += &format!("- load of the machine at the end: {}\n", suite::load());
     text += &format!(
         "- medians of {} runs in turns on one redis-server (the backlog of {} tasks: one run); ± is half of the range\n",

@@ -2,8 +2,9 @@
 
 use std::{fs, process::Command, thread::available_parallelism};
 
-/// Returns machine, system, versions, commit and date; one text per line.
-pub(crate) fn facts() -> Vec<String> {
+/// Returns machine, system, versions, commit and date of now as a Markdown list. A benchmark asks at its beginning, because the
+/// tree may change while it runs.
+pub(crate) fn facts() -> String {
     let cpu = line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "processor unknown".to_owned());
     let memory = line_of("/proc/meminfo", "MemTotal").and_then(|text| text.split(' ').next()?.parse::<u64>().ok());
     let memory = memory.map(|kib| format!(", {} GiB", kib.div_ceil(1024 * 1024))).unwrap_or_default();
@@ -14,7 +15,7 @@ pub(crate) fn facts() -> Vec<String> {
     // Files that this suite writes are not changes.
     let changed = output_of("git", &["status", "--porcelain", "--", ":/", ":!/bench/*.md", ":!/bench/*.svg"]);
     let commit = output_of("git", &["rev-parse", "--short", "HEAD"]);
-    vec![
+    let facts = [
         format!("machine: {cpu}, {cores} processors{memory}, {} {}", std::env::consts::OS, kernel.trim()),
         format!(
             "Redis {redis} on the same machine over loopback, nothing on disk; SQLite in a temporary file, FULL durability"
@@ -22,7 +23,8 @@ pub(crate) fn facts() -> Vec<String> {
         format!("compiler: {}", output_of("rustc", &["--version"])),
         format!("commit: {commit}{}", if changed.is_empty() { "" } else { " with changes" }),
         format!("date: {}", chrono::Utc::now().format("%Y-%m-%d %H:%M UTC")),
-    ]
+    ];
+    facts.iter().map(|fact| format!("- {fact}\n")).collect()
 }
 
 /// Returns the load of the last minutes, which shows how busy other programs kept the machine.

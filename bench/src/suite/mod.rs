@@ -54,7 +54,7 @@ pub(crate) type Found = BTreeMap<String, Measured>;
 ///
 /// The page cannot be written, or a run failed; the page then names the failure.
 pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
-    let began = Instant::now();
+    let (began, facts) = (Instant::now(), facts());
     let (plan, growth) = (plan::plan(extent), growth::plan(extent));
     let once_more = |round: usize| plan.iter().chain(&growth).filter(move |planned| round < planned.times);
     let rounds = (0..extent.runs).flat_map(once_more);
@@ -77,7 +77,7 @@ pub(crate) async fn all(extent: &Extent) -> Result<(), BoxError> {
     }
     fs::create_dir_all(&extent.folder)?;
     growth::draw(&found, &extent.folder)?;
-    let mut page = report::page(extent, &plan, &found, &failures, began.elapsed());
+    let mut page = report::page(extent, &facts, &plan, &found, &failures, began.elapsed());
     let path = extent.folder.join("RESULTS.md");
     // The sections of other commands stay.
     let before = fs::read_to_string(&path).unwrap_or_default();

@@ -6,7 +6,6 @@ use super::{
     Extent, Found,
     goals::{self, Judged},
     growth::{self, AXES, BROKERS},
-    machine,
     plan::Planned,
 };
 use crate::measured::{HEAD, short};
@@ -15,11 +14,15 @@ use crate::measured::{HEAD, short};
 const NOTES: &str = "NOTES.md";
 
 /// Returns the whole page, as Markdown.
-pub(super) fn page(extent: &Extent, plan: &[Planned], found: &Found, failures: &[String], took: Duration) -> String {
-    let mut page = String::from("# Measured\n\nWritten by `scripts/bench`; not by hand.\n\n");
-    for fact in machine::facts() {
-        page += &format!("- {fact}\n");
-    }
+pub(super) fn page(
+    extent: &Extent,
+    facts: &str,
+    plan: &[Planned],
+    found: &Found,
+    failures: &[String],
+    took: Duration,
+) -> String {
+    let mut page = format!("# Measured\n\nWritten by `scripts/bench`; not by hand.\n\n{facts}");
     page += &format!("- medians of {} interleaved runs, {} min\n", extent.runs, took.as_secs().div_ceil(60));
     if extent.quick {
         page += "- **quick: a fraction of the tasks; these figures only show that everything works**\n";

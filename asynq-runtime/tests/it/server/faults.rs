@@ -14,7 +14,7 @@ use asynq_runtime::{
     server::OnUnknown,
 };
 use asynq_test_support::eventually;
-use tokio::runtime;
+use tokio::{runtime, sync::mpsc};
 
 use super::{Log, flaky::Flaky, ids, logged, memory, queue, server, settled, soon, start};
 use crate::sqlite::{patient, with_clock};
@@ -203,6 +203,31 @@ async fn what_one_part_of_a_cluster_says_counts_while_another_is_away() {
     assert_eq!(logged(&mut log).await, "dropped", "the run whose task another server has");
     assert_eq!(running.running(), 1, "and no other");
     flaky.fenced.store(false, SeqCst);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_queue_that_is_away_keeps_no_other_from_housekeeping() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.away.lock().unwrap().push("away");
+    let client = Client::new(broker.clone());
+    for id in ["1", "2"] {
+        counts::job(1).queue("here").task_id(id).enqueue(&client).await.unwrap();
+        client.inspector().archive("here", id).await.unwrap();
+        client.enqueue(RawTask::new("note", id).queue("here").group("notes")).await.unwrap();
+    }
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let (sender, mut sets) = mpsc::unbounded_channel();
+    let builder = builder.aggregate("notes", move |_, tasks| {
+        let _ = sender.send(tasks.len());
+        Err::<RawTask, _>("enough is known")
+    });
+    let builder = builder.group_max_size(2).archive("here", 1, "1d");
+    // Queues are looked at by name.
+    let running = start(builder.queue("away", 1).queue("here", 1)).await;
+    assert_eq!(soon(sets.recv()).await, Some(2));
+    soon(running.signals().trimmed.reached(1)).await;
     soon(running.shutdown()).await.unwrap();
 }
 

@@ -65,9 +65,13 @@ pub(crate) struct Flaky {
     pub(crate) hangs: Mutex<Option<&'static str>>,
     /// The answers to frees of locks, which then do not take effect.
     pub(crate) lock_answers: Mutex<VecDeque<Result<Settled, BrokerError>>>,
+    /// How many seconds by this broker's clock a free of a lock takes.
+    pub(crate) seconds_per_free: AtomicU32,
+    /// The seconds that have passed so.
+    seconds: AtomicU32,
     /// The locks that were freed.
     pub(crate) freed: Mutex<Vec<String>>,
-    /// Queues that are away: extensions of leases in them fail.
+    /// Queues that are away: extensions of leases in them fail, and what keeps house in them.
     pub(crate) away: Mutex<Vec<&'static str>>,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
@@ -109,6 +113,8 @@ impl Flaky {
             garbled: AtomicBool::new(false),
             hangs: Mutex::default(),
             lock_answers: Mutex::default(),
+            seconds_per_free: AtomicU32::new(0),
+            seconds: AtomicU32::new(0),
             freed: Mutex::default(),
             away: Mutex::default(),
             refuse_shapes: AtomicU32::new(0),
@@ -118,6 +124,11 @@ impl Flaky {
             lease,
             settled: Mutex::default(),
         })
+    }
+
+    /// Fails for a queue that is away.
+    fn reach(&self, queue: &QueueName) -> Result<(), BrokerError> {
+        if self.away.lock().unwrap().contains(&queue.as_str()) { Err(down()) } else { Ok(()) }
     }
 
     /// Never returns if the broker is dead, or this method hangs.
@@ -272,6 +283,7 @@ impl Settle for Flaky {
     async fn free_lock(&self, run: &RunKey, key: &str) -> Result<Settled, BrokerError> {
         self.pulse("free_lock").await;
         self.freed.lock().unwrap().push(key.to_owned());
+        self.seconds.fetch_add(self.seconds_per_free.load(SeqCst), SeqCst);
         let answer = self.lock_answers.lock().unwrap().pop_front();
         match answer {
             Some(answer) => answer,
@@ -316,8 +328,7 @@ impl Maintain for Flaky {
             true => vec![Ok(Settled::Fenced); runs.len()],
             false => self.inner.extend(runs).await,
         };
-        let is_away = |run: &RunKey| self.away.lock().unwrap().contains(&run.queue.as_str());
-        runs.iter().zip(extended).map(|(run, answer)| if is_away(run) { Err(down()) } else { answer }).collect()
+        runs.iter().zip(extended).map(|(run, answer)| self.reach(&run.queue).and(answer)).collect()
     }
 
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
@@ -338,6 +349,7 @@ impl Maintain for Flaky {
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
         self.pulse("delete_expired").await;
+        self.reach(queue)?;
         self.inner.delete_expired(queue, limit).await
     }
 
@@ -403,7 +415,7 @@ impl Broker for Flaky {
     }
 
     fn now(&self) -> DateTime<Utc> {
-        self.inner.now()
+        self.inner.now() + Duration::from_secs(self.seconds.load(SeqCst).into())
     }
 
     async fn ping(&self) -> Result<(), BrokerError> {

@@ -1,6 +1,9 @@
 //! Before the start: tasks that have expired, and unique locks that end with the start or last as long as the run.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use asynq_runtime::{
     State, TaskState,
@@ -90,6 +93,21 @@ async fn the_lock_of_a_task_that_is_unique_until_its_start_is_free_before_it_run
     enqueue(&broker, "runs", "b", Extra::default()).await;
     assert_eq!(logged(&mut log).await, "ran");
     assert_eq!(flaky.freed.lock().unwrap().len(), 1);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_whose_deadline_passes_while_its_lock_is_freed_does_not_run() {
+    let (flaky, broker) = flaky(memory().await);
+    flaky.seconds_per_free.store(60, SeqCst);
+    let (builder, mut log) = server::<(runs,)>(&broker);
+    let running = start(builder).await;
+    let soon_over = runs::job().task_id("a").unique("1h").unique_until(UniqueUntil::Start);
+    soon_over.deadline(broker.now() + Duration::from_secs(30)).enqueue(&running.client()).await.unwrap();
+    let archived = settled(&broker, &running, "a", TaskState::Archived).await;
+    assert_eq!(archived.last_error.as_deref(), Some("deadline passed"));
+    assert_eq!(flaky.freed.lock().unwrap().len(), 1);
+    assert!(log.try_recv().is_err());
     soon(running.shutdown()).await.unwrap();
 }
 

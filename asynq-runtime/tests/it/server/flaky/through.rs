@@ -111,6 +111,7 @@ impl Groups for Flaky {
         from: Option<&GroupStep>,
     ) -> Result<RipeGroups, BrokerError> {
         self.pulse("ripe_groups").await;
+        self.reach(queue)?;
         self.inner.ripe_groups(queue, rules, from).await
     }
 
