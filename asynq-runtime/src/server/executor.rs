@@ -181,7 +181,7 @@ impl Executor {
         permit: Option<Permit>,
         attempt_metrics: &AttemptMetrics,
     ) -> Attempted {
-        let Inner { dispatcher, broker, .. } = &*self.0;
+        let dispatcher = &self.0.dispatcher;
         let message = &attempt.message;
         let deadline = match self.prepare(attempt, stop).await {
             Ok(deadline) => deadline,

@@ -30,13 +30,7 @@ impl Median {
 }
 
 /// Returns the section of RESULTS.md without its heading.
-pub(super) fn section(
-    extent: &Extent,
-    facts: &str,
-    programs: &[Program],
-    skipped: &[String],
-    table: &Table,
-) -> String {
+pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skipped: &[String], table: &Table) -> String {
     let mut text = facts.to_owned();
     text += &format!("- load of the machine at the end: {}\n", suite::load());
     text += &format!(
