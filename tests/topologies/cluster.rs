@@ -229,6 +229,37 @@ async fn a_lapsed_task_that_is_on_the_other_node_of_a_moving_slot_is_recovered_a
     }
 }
 
+/// The other nodes do not notice that the master is gone, or the cluster serves without it (`cluster-require-full-coverage no`).
+#[tokio::test]
+async fn a_master_that_is_away_keeps_no_task_of_others_from_recovery() {
+    let (mut cluster, clock) = (RedisCluster::start(), ManualClock::default());
+    // The calls to the dead master time out as early as a program's.
+    let mut options = RedisOptions::default();
+    options.clock = Some(Arc::new(clock.clone()));
+    let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
+    let member = asynq_tests::join(&broker, 1).await;
+    let owner = |cluster: &RedisCluster, name: &str| cluster.owner(cluster.slot(&format!("asynq:{{{name}}}:lease")));
+    let names: Vec<String> = (0..20).map(|i| format!("q{i}")).collect();
+    let away = queue(&names[0]);
+    let here = queue(names.iter().find(|name| owner(&cluster, name) != owner(&cluster, away.as_str())).unwrap());
+    for queue in [&away, &here] {
+        broker.enqueue(vec![task("t").in_queue(queue.as_str())]).await.remove(0).unwrap();
+        assert_eq!(broker.dequeue(&member, &[Wanted { queue: queue.clone(), n: 1 }]).await.unwrap().len(), 1);
+    }
+    clock.advance(Duration::from_secs(31));
+    let gone = owner(&cluster, away.as_str());
+    cluster.kill(gone);
+    let queues = [away.clone(), here.clone()];
+    until_it_works("a turn of recovery", async || {
+        assert!(broker.until_lapse(&queues).await?.is_zero());
+        broker.recover(&queues).await
+    })
+    .await;
+    let stats = until_it_works("the other master answers", async || broker.queue_stats(&here).await).await;
+    assert_eq!((stats.pending, stats.active), (1, 0));
+    assert!(broker.until_lapse(&[away]).await.unwrap_err().is_unavailable(), "none takes writes");
+}
+
 #[tokio::test]
 async fn housekeeping_forgets_no_task_that_is_on_the_other_node_of_a_moving_slot() {
     for state in ["completed", "archived"] {

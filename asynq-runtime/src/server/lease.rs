@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::timeout;
+use tokio::time::{error::Elapsed, timeout};
 
 use super::{
     active_runs::ActiveRun,
@@ -31,8 +31,8 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut pause = lease / 3;
     loop {
         tokio::time::sleep(pause).await;
-        let ended = pass(&context).await;
-        context.extends.store(ended.is_ok(), Ordering::Release);
+        let (is_any_extended, ended) = pass(&context).await;
+        context.extends.store(is_any_extended || ended.is_ok(), Ordering::Release);
         pause = match ended {
             Ok(()) => {
                 retry_backoff.on_success();
@@ -44,15 +44,18 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
     }
 }
 
-/// Extends the leases of these runs, and stops those that were lost, or prevents their start.
+/// Extends the leases of these runs, and stops those that were lost, or prevents their start. Returns whether any was extended, and
+/// the first failure.
 ///
 /// One call takes all runs, and the broker splits it as it needs: where a part of a cluster is unreachable, the rest is extended.
-async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerError> {
-    let extended = timeout(limit(context), context.broker.extend(keys)).await.map_err(|_| no_answer())?;
-    let mut failed = Ok(());
+async fn extend(context: &ServerContext, keys: &[RunKey]) -> (bool, Result<(), BrokerError>) {
+    let Ok(extended) = timeout(limit(context), context.broker.extend(keys)).await else {
+        return (false, Err(no_answer()));
+    };
+    let (mut is_any_extended, mut failed) = (false, Ok(()));
     for (key, answer) in keys.iter().zip(extended) {
         match answer {
-            Ok(Settled::Ok) => {}
+            Ok(Settled::Ok) => is_any_extended = true,
             Ok(answer) => {
                 if context.runs.lose(key) {
                     tracing::warn!(id = %key.id, queue = %key.queue, "the task is not ours any more ({answer:?}); its run is stopped");
@@ -63,7 +66,7 @@ async fn extend(context: &ServerContext, keys: &[RunKey]) -> Result<(), BrokerEr
             Err(error) => failed = failed.and(Err(error)),
         }
     }
-    failed
+    (is_any_extended, failed)
 }
 
 /// Returns whether the server still has the lease of a task that is about to start. If a good part of the lease has passed, it
@@ -75,7 +78,7 @@ pub(super) async fn still_ours(context: &ServerContext, task: &Arc<ActiveRun>) -
     }
     let key = &task.attempt.key;
     // Boxed: this is rare, and large beside the state of an ordinary start.
-    if let Err(error) = Box::pin(extend(context, slice::from_ref(key))).await {
+    if let (_, Err(error)) = Box::pin(extend(context, slice::from_ref(key))).await {
         tracing::warn!(id = %key.id, queue = %key.queue, "the task is requeued before a late start: its lease cannot be extended: {error}");
         context.requeue(slice::from_ref(task));
     }
@@ -87,20 +90,21 @@ fn limit(context: &ServerContext) -> Duration {
     context.broker.lease() / 3
 }
 
-/// Extends all leases and locks once. The three calls are made together: where one part of a cluster is unreachable, each is still made
-/// for the rest.
-async fn pass(context: &ServerContext) -> Result<(), BrokerError> {
+/// Extends all leases and locks once. Returns whether any lease was extended, and the first failure. The three calls are made
+/// together: where one part of a cluster is unreachable, each is still made for the rest.
+async fn pass(context: &ServerContext) -> (bool, Result<(), BrokerError>) {
     let (limit, keys, locks) = (limit(context), context.runs.keys(), context.runs.held_locks());
     // Late enough for an answer that is only slow, early enough for the shortest lease.
     let released = context.release_unanswered(context.broker.lease() / 10);
-    let (extended, held, released) = tokio::join!(
+    let ((is_any_extended, extended), held, released) = tokio::join!(
         extend(context, &keys),
         timeout(limit, context.broker.extend_locks(&locks)),
         timeout(limit, released),
     );
-    extended?;
-    held.unwrap_or_else(|_| Err(no_answer()))?;
-    released.unwrap_or_else(|_| Err(no_answer()))?;
-    context.signals.extended.notify();
-    Ok(())
+    let answered = |answer: Result<Result<(), BrokerError>, _>| answer.unwrap_or_else(|_: Elapsed| Err(no_answer()));
+    let ended = extended.and(answered(held)).and(answered(released));
+    if ended.is_ok() {
+        context.signals.extended.notify();
+    }
+    (is_any_extended, ended)
 }

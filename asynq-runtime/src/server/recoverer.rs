@@ -2,7 +2,7 @@
 //!
 //! The next pass comes when the first lease that the last pass saw has expired. A crash is not a failure: no retry is spent.
 //!
-//! A server that cannot extend its own leases does not recover those of others: the cause is then the broker or the network.
+//! A server that can extend none of its own leases does not recover those of others: the cause is then the broker or the network.
 
 use std::{
     sync::{Arc, atomic::Ordering},

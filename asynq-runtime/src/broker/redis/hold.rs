@@ -1,11 +1,17 @@
 //! Decides when a lapsed lease may be recovered: not before every live server has had time to extend its leases.
 //!
 //! All leases lapse at once when Redis was away for longer than a lease, when its clock steps ahead, and when this
-//! machine was suspended. Live servers extend their leases as soon as they can, and recovery must not be faster.
+//! machine was suspended. Live servers extend their leases as soon as they can, and recovery must not be faster. Where one master
+//! of a cluster was away, this is so for its queues.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
 
 use chrono::{DateTime, Utc};
+
+use crate::task::QueueName;
 
 /// A difference between two clocks that is not yet a step.
 const SLACK: Duration = Duration::from_secs(2);
@@ -16,12 +22,14 @@ pub(super) struct Hold {
     lease: Duration,
     until: Option<Instant>,
     last: Option<(Instant, DateTime<Utc>)>,
+    /// The queues that took no writes a short time ago, and until when each is held.
+    queues: HashMap<QueueName, Instant>,
 }
 
 impl Hold {
     /// Begins with a hold at the first look.
     pub(super) fn new(lease: Duration) -> Self {
-        Self { lease, until: None, last: None }
+        Self { lease, until: None, last: None, queues: HashMap::new() }
     }
 
     /// Notes that Redis's clock showed `redis` at `now`. Returns how long lapsed leases must not be recovered yet.
@@ -41,6 +49,18 @@ impl Hold {
     /// Notes that no server can extend a lease just now, so that the next look counts as the first one after a gap.
     pub(super) fn forget(&mut self) {
         self.last = None;
+    }
+
+    /// Notes that no server can extend a lease in these queues just now.
+    pub(super) fn hold<'q>(&mut self, queues: impl IntoIterator<Item = &'q QueueName>, now: Instant) {
+        let until = now + self.length();
+        self.queues.retain(|_, until| *until > now);
+        self.queues.extend(queues.into_iter().map(|queue| (queue.clone(), until)));
+    }
+
+    /// Returns whether lapsed leases of this queue must not be recovered yet, although others may be.
+    pub(super) fn is_held(&self, queue: &QueueName, now: Instant) -> bool {
+        self.queues.get(queue).is_some_and(|until| *until > now)
     }
 
     /// Returns the length of a hold: a server extends every third of a lease, tries again after at most a tenth, and
@@ -86,5 +106,17 @@ mod tests {
         assert_eq!([0, 5, 10, 15].map(|at| look(&mut hold, at)), [15, 10, 5, 0]);
         hold.forget();
         assert_eq!([17, 22].map(|at| look(&mut hold, at)), [15, 10]);
+    }
+    #[test]
+    fn a_queue_that_took_no_writes_is_held_by_itself() {
+        let (start, mut hold) = (Instant::now(), Hold::new(LEASE));
+        let [away, here] = ["away", "here"].map(QueueName::from_wire);
+        let is_held = |hold: &Hold, at: u64| hold.is_held(&away, start + Duration::from_secs(at));
+        hold.hold([&away], start);
+        hold.hold([&away], start + Duration::from_secs(10));
+        assert!(is_held(&hold, 24) && !is_held(&hold, 25));
+        assert!(!hold.is_held(&here, start));
+        hold.hold([&here], start + Duration::from_secs(30));
+        assert_eq!(hold.queues.len(), 1, "what is over is forgotten");
     }
 }

@@ -26,6 +26,8 @@ use crate::task::{QueueName, TaskId};
 const SLICE: usize = 100;
 /// Time for which a Go run keeps its task after its lease has lapsed, because Go's own recoverer waits as long.
 pub(super) const GO_GRACE: Duration = Duration::from_secs(30);
+/// The time after which queues that take no writes are looked at again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
 #[async_trait::async_trait]
 impl Maintain for RedisBroker {
@@ -71,26 +73,32 @@ impl Maintain for RedisBroker {
     }
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
-        let (lapsed, _) = self.lapses(queues).await?;
+        let (mut lapsed, _) = self.lapses(queues).await?;
+        lapsed.retain(|queue| !self.is_held(queue));
         let answers = self.ask_each(&lapsed, |keys| self.recover_call(keys)).await?;
-        let mut recovered = Recovered::default();
+        let (mut recovered, mut failed) = (Recovered::default(), None);
         for (queue, answer) in lapsed.iter().zip(answers) {
-            let mut parts = reply::array(answer?)?.into_iter();
+            let mut parts = match answer.and_then(reply::array) {
+                Ok(parts) => parts.into_iter(),
+                Err(error) => {
+                    failed.get_or_insert(error);
+                    continue;
+                }
+            };
             recovered.more |= parts.next().and_then(|more| reply::number(&more)) == Some(1);
             let ids = parts.filter_map(reply::text).map(|id| (queue.clone(), TaskId::from_wire(&id)));
             recovered.tasks.extend(ids);
         }
-        Ok(recovered)
+        // The next call meets the error again, if it lasts.
+        failed.filter(|_| recovered.tasks.is_empty()).map_or(Ok(recovered), Err)
     }
 
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
         let (lapsed, quiet) = self.lapses(queues).await?;
-        if let Err(error) = self.takes_writes(&lapsed).await {
-            self.hold.lock().unwrap_or_else(PoisonError::into_inner).forget();
-            return Err(error);
-        }
-        Ok(quiet.max(hold))
+        self.hold_unwritable(&lapsed).await?;
+        let is_held = !lapsed.is_empty() && lapsed.iter().all(|queue| self.is_held(queue));
+        Ok(if is_held { LOOK_AGAIN } else { quiet }.max(hold))
     }
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
@@ -243,16 +251,32 @@ impl RedisBroker {
         Ok((lapsed, quiet))
     }
 
-    /// Checks whether leases in these queues can be extended at all. A primary that became a replica, or that cannot
-    /// save its data, still answers reads. Such a time is a gap, like one without answers.
+    /// Holds those of these queues in which no lease can be extended now: their master is away, or became a replica, or cannot save
+    /// its data, and still answers reads. Such a time is a gap, like one without answers.
     ///
     /// # Errors
     ///
-    /// Redis takes no writes now.
-    async fn takes_writes(&self, queues: &[QueueName]) -> Result<(), BrokerError> {
+    /// None of the queues takes writes now, which is a gap for all.
+    async fn hold_unwritable(&self, queues: &[QueueName]) -> Result<(), BrokerError> {
         // The command removes nothing, because no member is empty.
-        let answers = self.ask_each(queues, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await?;
-        answers.into_iter().filter_map(Result::err).find(BrokerError::is_unavailable).map_or(Ok(()), Err)
+        let answers = self.ask_each(queues, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await;
+        let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = answers.inspect_err(|_| hold.forget())?;
+        let is_away = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(BrokerError::is_unavailable);
+        if answers.iter().all(is_away)
+            && let Some(Err(error)) = answers.first()
+        {
+            hold.forget();
+            return Err(error.clone());
+        }
+        let away = queues.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
+        hold.hold(away, Instant::now());
+        Ok(())
+    }
+
+    /// Returns whether lapsed leases of this queue must not be recovered yet.
+    fn is_held(&self, queue: &QueueName) -> bool {
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner).is_held(queue, Instant::now())
     }
 
     /// Reads Redis's clock. Returns how long lapsed leases must not be recovered yet.

@@ -199,6 +199,11 @@ async fn what_one_part_of_a_cluster_says_counts_while_another_is_away() {
     flaky.extended.lock().unwrap().clear();
     eventually("locks are extended all the same", async || (flaky.extended.lock().unwrap().len() > 1).then_some(()))
         .await;
+    let recoveries = flaky.recoveries.load(SeqCst);
+    eventually("the tasks of dead workers return", async || {
+        (flaky.recoveries.load(SeqCst) > recoveries + 1).then_some(())
+    })
+    .await;
     flaky.fenced.store(true, SeqCst);
     assert_eq!(logged(&mut log).await, "dropped", "the run whose task another server has");
     assert_eq!(running.running(), 1, "and no other");

@@ -75,6 +75,8 @@ pub(crate) struct Flaky {
     pub(crate) away: Mutex<Vec<&'static str>>,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
+    /// The number of recoveries.
+    pub(crate) recoveries: AtomicU32,
     /// The number of extensions of leases.
     pub(crate) extensions: AtomicU32,
     /// The most leases that one call extended.
@@ -118,6 +120,7 @@ impl Flaky {
             freed: Mutex::default(),
             away: Mutex::default(),
             refuse_shapes: AtomicU32::new(0),
+            recoveries: AtomicU32::new(0),
             extensions: AtomicU32::new(0),
             most_extended: AtomicUsize::new(0),
             extended: Mutex::default(),
@@ -339,6 +342,7 @@ impl Maintain for Flaky {
 
     async fn recover(&self, queues: &[QueueName]) -> Result<Recovered, BrokerError> {
         self.pulse("recover").await;
+        self.recoveries.fetch_add(1, SeqCst);
         self.inner.recover(queues).await
     }
 
