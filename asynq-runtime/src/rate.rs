@@ -13,7 +13,7 @@
 //!         return Err(JobError::snooze("30s")); // no failure, no retry spent
 //!     };
 //!     println!("order {order}");
-//!     token.release().await?;
+//!     drop(token); // goes back in the background: a broker that is away does not make this a failure
 //!     Ok(())
 //! }
 //!
@@ -46,7 +46,7 @@ use crate::{
 /// #[job(timeout = "5m")]
 /// async fn call_partner(ctx: &JobContext, partner: State<Semaphore>) -> JobResult {
 ///     match partner.acquire(ctx).await? {
-///         Some(token) => Ok(token.release().await?),
+///         Some(_token) => Ok(()), // it goes back at the end of the attempt
 ///         None => Err(JobError::snooze("30s")),
 ///     }
 /// }
@@ -140,9 +140,9 @@ impl Semaphore {
 
 /// A token of a [`Semaphore`], for one attempt.
 ///
-/// [`release`](Self::release) it. A token that is dropped instead, because the attempt failed by `?`, panicked, was cancelled or
-/// timed out, is released in the background: once, as long as a clone of the semaphore lives (in the server's states, one
-/// does). Where that fails, or the process dies, the token is out until the attempt's deadline.
+/// A token that is dropped, at the end of the job or because the attempt failed by `?`, panicked, was cancelled or timed out, is released
+/// in the background: once, as long as a clone of the semaphore lives (in the server's states, one does). Where that fails, or
+/// the process dies, the token is out until the attempt's deadline. [`release`](Self::release) waits for the answer.
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
     /// The semaphore of the token, and the broker that keeps it; `None` once it was released.
@@ -157,7 +157,8 @@ impl Token {
         self.until
     }
 
-    /// Releases the token.
+    /// Releases the token. An error says nothing about the work that was done with it: a job that hands it on by `?` fails, and does
+    /// that work again.
     ///
     /// # Errors
     ///
@@ -165,7 +166,7 @@ impl Token {
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
         let Some((semaphore, broker)) = self.origin.clone() else { return Ok(()) };
         let scope = &semaphore.0.scope;
-        let had_one = broker.release_token(scope, &self.id).await?;
+        let had_one = broker.release_token(scope, &self.id, self.until).await?;
         self.origin = None;
         if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: scope.clone(), id: self.id.clone() }) }
     }
@@ -175,11 +176,11 @@ impl Drop for Token {
     fn drop(&mut self) {
         let (Some((semaphore, broker)), Ok(runtime)) = (self.origin.take(), Handle::try_current()) else { return };
         let scope = semaphore.0.scope.clone();
-        let id = self.id.clone();
+        let (id, until) = (self.id.clone(), self.until);
         let mut returning = semaphore.0.returning.lock().unwrap_or_else(PoisonError::into_inner);
         while returning.try_join_next().is_some() {}
         let release = async move {
-            if let Err(error) = broker.release_token(&scope, &id).await {
+            if let Err(error) = broker.release_token(&scope, &id, until).await {
                 tracing::warn!(%id, scope, %error, "a token was not released; it ends with its attempt's deadline");
             }
         };

@@ -243,8 +243,13 @@ async fn a_task_that_neither_waits_nor_runs_is_not_replaced() {
 
     let t = Fixture::start().await;
     t.enqueue(task("grouped").locked(&lock_key("k"), 600).grouped("g")).await;
-    let refused = t.try_enqueue(debounced("b", "2")).await;
-    assert!(matches!(refused, Err(Refused::Duplicate { .. })));
+    t.enqueue(task("to-group").locked(&lock_key("j"), 600).grouped("g").after(30 * SECOND)).await;
+    for key in ["k", "j"] {
+        let before = t.store.dump();
+        let refused = t.try_enqueue(debounced("b", "2").locked(&lock_key(key), 600)).await;
+        assert!(matches!(refused, Err(Refused::Duplicate { .. })), "{refused:?}");
+        assert_eq!(t.store.dump(), before, "nothing changes");
+    }
 }
 
 #[tokio::test]

@@ -13,8 +13,14 @@ async fn acquire(t: &Fixture, scope: &str, max: usize, task: &str) -> bool {
     t.broker().acquire_token(scope, max, &task_id(task), t.now() + MINUTE).await.unwrap()
 }
 
+/// Releases a token that was acquired just now.
 async fn release(t: &Fixture, scope: &str, task: &str) -> bool {
-    t.broker().release_token(scope, &task_id(task)).await.unwrap()
+    release_of(t, scope, task, Duration::ZERO).await
+}
+
+/// Releases a token that was acquired so long ago.
+async fn release_of(t: &Fixture, scope: &str, task: &str, ago: Duration) -> bool {
+    t.broker().release_token(scope, &task_id(task), t.now() + MINUTE - ago).await.unwrap()
 }
 
 #[tokio::test]
@@ -51,7 +57,7 @@ async fn a_token_counts_until_its_time_is_over() {
     assert!(!acquire(&t, "mail", 1, "b").await);
     t.advance(Duration::from_secs(2));
     assert!(acquire(&t, "mail", 1, "b").await);
-    assert!(!release(&t, "mail", "a").await, "its token is gone");
+    assert!(!release_of(&t, "mail", "a", Duration::from_secs(61)).await, "its token is gone");
 }
 
 #[tokio::test]
@@ -79,8 +85,9 @@ async fn a_holder_that_asks_again_keeps_one_token_for_longer() {
     assert!(acquire(&t, "mail", 2, "b").await, "it holds one of two");
     t.advance(Duration::from_secs(50));
     assert!(!acquire(&t, "mail", 2, "c").await, "its time began again");
-    assert!(release(&t, "mail", "a").await);
-    assert!(!release(&t, "mail", "a").await);
+    assert!(!release_of(&t, "mail", "a", Duration::from_secs(100)).await, "an earlier attempt has none any more");
+    assert!(release_of(&t, "mail", "a", Duration::from_secs(50)).await);
+    assert!(!release_of(&t, "mail", "a", Duration::from_secs(50)).await);
 }
 
 #[tokio::test]

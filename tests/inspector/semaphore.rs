@@ -85,11 +85,25 @@ async fn a_token_that_is_dropped_goes_back() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_lost_its_task_leaves_the_token_of_the_next_one() {
+    let t = Fixture::start().await;
+    let partner = semaphore(2);
+    let lost = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    t.advance(Duration::from_secs(30));
+    let next = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
+    assert!(matches!(lost.release().await, Err(SemaphoreError::Gone { .. })));
+    let other = partner.acquire(&minute(&t, "t2")).await.unwrap().unwrap();
+    assert!(partner.acquire(&minute(&t, "t3")).await.unwrap().is_none(), "two are out");
+    next.release().await.unwrap();
+    other.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn the_release_of_a_lost_token_returns_an_error() {
     let t = Fixture::start().await;
     let partner = semaphore(1);
     let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
-    assert!(t.broker().release_token("partner", &TaskId::from_wire("t1")).await.unwrap(), "by another caller");
+    assert!(t.broker().release_token("partner", &TaskId::from_wire("t1"), token.until()).await.unwrap(), "by another caller");
     let error = token.release().await.unwrap_err();
     assert!(matches!(&error, SemaphoreError::Gone { scope, id } if scope == "partner" && id == "t1"), "{error}");
 }

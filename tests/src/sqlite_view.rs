@@ -310,6 +310,6 @@ delegate! {
     }
     Semaphores {
         acquire_token(scope: &str, max: usize, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
-        release_token(scope: &str, task: &TaskId) -> Result<bool, BrokerError>;
+        release_token(scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
     }
 }

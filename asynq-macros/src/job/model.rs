@@ -219,6 +219,11 @@ fn check_debounce(attr: &Attr, errors: &Errors) {
         let message = "a task in a group waits for others and not for its time; leave `debounce` or `group` out";
         errors.at(debounce.position, &debounce.key, message);
     }
+    if let Some(until) = attr.unique_until.as_ref().filter(|setting| setting.value == UniqueUntil::Start) {
+        let message = "an attempt without a lock is not found, and could run again with older arguments than the last; leave \
+                       `unique_until = \"start\"` or `debounce` out";
+        errors.at(until.position, &until.key, message);
+    }
     if attr.schedule.is_there() {
         let message = "a periodic job runs when its schedule says; leave `debounce` out";
         errors.at(debounce.position, &debounce.key, message);

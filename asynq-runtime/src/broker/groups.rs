@@ -217,9 +217,13 @@ pub struct TaskSet {
     pub deadline: DateTime<Utc>,
     /// The tasks, in the order in which they joined.
     pub members: Vec<SetMember>,
+    /// Whether the messages of the tasks fill the set, so that more tasks may wait in the group.
+    pub is_full: bool,
 }
 
 impl TaskSet {
+    /// Bytes of messages that fill a set.
+    pub const BYTES: usize = 4 << 20;
     /// Most tasks of a set: a larger group is taken in slices, so that no call holds the broker up.
     pub const MOST: usize = 1000;
     /// How long the caller of [`claim_set`](Groups::claim_set) holds a set, as in asynq.

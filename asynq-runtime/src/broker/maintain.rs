@@ -48,7 +48,7 @@ pub trait Maintain {
     async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>>;
 
     /// Extends each unique lock that its running task still holds, so that the lock lasts at least as long as a lease that begins
-    /// now; for tasks that ask for it. A lock of another task stays as it is.
+    /// now; for tasks that ask for it. A lock that has ended and is free is taken again. A lock of another task stays as it is.
     ///
     /// # Errors
     ///

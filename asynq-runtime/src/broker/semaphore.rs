@@ -25,10 +25,11 @@ pub trait Semaphores {
         until: DateTime<Utc>,
     ) -> Result<bool, BrokerError>;
 
-    /// Releases the task's token; returns whether the task had one.
+    /// Releases the token that the task holds until `until`, as it was acquired; returns whether the task had it. A token that a later
+    /// attempt at the task has acquired ends at another time and stays.
     ///
     /// # Errors
     ///
     /// The broker failed.
-    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError>;
+    async fn release_token(&self, scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError>;
 }

@@ -118,7 +118,7 @@ impl ActiveRun {
 
     /// Returns whether the task's unique lock must last as long as the task runs.
     fn extends_lock(&self) -> bool {
-        self.attempt.extra.unique_extend && !self.attempt.message.unique_key.is_empty()
+        self.attempt.extends_lock()
     }
 }
 

@@ -179,7 +179,7 @@ impl Aggregator {
             else {
                 return Ok(false);
             };
-            let is_full = set.members.len() >= full;
+            let is_full = set.is_full || set.members.len() >= full;
             let (queue, group, context) = (queue.clone(), group.clone(), Arc::clone(&context));
             self.sets.spawn(async move { (queue, group, end(&context, set).await) });
             if !is_full {

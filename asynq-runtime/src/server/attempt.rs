@@ -38,6 +38,11 @@ impl Attempt {
         self.crashes > self.extra.crash_limit().saturating_add(1)
     }
 
+    /// Returns whether the task has a unique lock that must last as long as it runs.
+    pub(crate) fn extends_lock(&self) -> bool {
+        self.extra.unique_extend && !self.message.unique_key.is_empty()
+    }
+
     /// Returns whether this is the only quarantined task of its server: the next crash would archive it, or the last has.
     pub(crate) fn is_quarantined(&self) -> bool {
         self.extra.is_quarantined(self.crashes) && self.defect.is_none()

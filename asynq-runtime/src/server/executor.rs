@@ -1,7 +1,7 @@
 //! Runs one task to its settlement: timeout, deadline, panic and cancellation, and tasks that must not start.
 
 use std::{
-    fmt,
+    fmt, slice,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -21,11 +21,12 @@ use super::{
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
     retry_delay::{RetryDelayRule, ServerBackoff},
+    server_context::no_answer,
     stop::Stop,
     stuck::{self, GivenUp},
 };
 use crate::{
-    broker::{Action, Broker, Settled, Settlement},
+    broker::{Action, Broker, HeldLock, Settled, Settlement},
     job::{
         BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, Registry, StateMap,
         panics::{self, Caught},
@@ -227,10 +228,13 @@ impl Executor {
         if stop.is_requested() {
             return Err(stopped(stop));
         }
-        if !self.frees_lock(attempt) {
+        if self.frees_lock(attempt) {
+            self.free_lock(attempt).await?;
+        } else if attempt.extends_lock() {
+            self.extend_lock(attempt).await;
+        } else {
             return Ok(deadline);
         }
-        self.free_lock(attempt).await?;
         // The broker may have taken seconds for it, and the deadline of the task has come nearer.
         begin(attempt, self.0.broker.now())
     }
@@ -291,6 +295,16 @@ impl Executor {
                 tracing::warn!("the broker is away, so the task is requeued before its start");
                 Err(Ended::Interrupted)
             }
+        }
+    }
+
+    /// Extends the unique lock of a task that is about to start and lasts as long: it may end before the next turn that extends
+    /// it. Without an answer the task starts all the same, and that turn does it.
+    async fn extend_lock(&self, attempt: &Attempt) {
+        let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
+        let extended = timeout(ANSWER, self.0.broker.extend_locks(slice::from_ref(&lock))).await;
+        if let Err(error) = extended.unwrap_or_else(|_| Err(no_answer())) {
+            tracing::warn!("the unique lock of the task was not extended at its start: {error}");
         }
     }
 

@@ -26,8 +26,6 @@ use crate::{
     task::{Extra, GroupName, QueueName, TaskId},
 };
 
-/// Bytes of messages after which a set is full, so that the answer arrives in time.
-const SET_BYTES: usize = 4 << 20;
 /// Time to keep the receipt of an ended set: longer than any server repeats the call.
 const RECEIPT_TTL: Duration = Duration::from_secs(600);
 /// Most sets that one call releases.
@@ -120,7 +118,7 @@ impl Groups for RedisBroker {
             .arg(group.as_str());
         let call = with_rules(call, rules)
             .arg(rules.enough().unwrap_or(TaskSet::MOST))
-            .arg(SET_BYTES)
+            .arg(TaskSet::BYTES)
             .arg(TaskSet::DEADLINE.as_secs());
         read_set(self.router.send_one(call).await?, queue, group, id)
     }
@@ -249,16 +247,18 @@ fn read_set(value: Value, queue: &QueueName, group: &GroupName, id: String) -> R
     let Some(deadline) = parts.next() else { return Ok(None) };
     let deadline = reply::number(&deadline).and_then(|seconds| DateTime::from_timestamp(seconds, 0));
     let deadline = deadline.ok_or_else(|| reply::unexpected("no deadline"))?;
-    let mut members = Vec::with_capacity(parts.len() / 3);
+    let (mut members, mut bytes) = (Vec::with_capacity(parts.len() / 3), 0);
     while let (Some(id), Some(raw), Some(extra)) = (parts.next(), parts.next(), parts.next()) {
         let (Some(id), Some(raw)) = (reply::text(id), reply::bytes(raw)) else {
             return Err(reply::unexpected("a task without id or message"));
         };
+        bytes += raw.len();
         let message = read_message(raw.into(), &id, queue);
         let extra = reply::bytes(extra).map(|extra| Extra::from_bytes(&extra)).unwrap_or_default();
         members.push(SetMember { id: TaskId::from_wire(&id), message, extra });
     }
-    Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members }))
+    let is_full = bytes >= TaskSet::BYTES;
+    Ok(Some(TaskSet { queue: queue.clone(), group: group.clone(), id, number: 0, deadline, members, is_full }))
 }
 
 /// Reads the name of a group. asynq programs write names as text, so bytes that are not text do not name a group of

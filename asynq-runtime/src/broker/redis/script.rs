@@ -52,6 +52,7 @@ scripts! {
     LIST_GROUPS = "groups/list";
     FIND_LOST = "groups/find_lost";
     ACQUIRE = "semaphore/acquire";
+    RELEASE_TOKEN = "semaphore/release";
     TICK = [fits new_task due place_new varint task places cron] "schedule/tick";
     PLAN = [cron] "schedule/plan";
     ENTRY = [cron] "schedule/entry";

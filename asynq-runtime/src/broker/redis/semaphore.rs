@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 
 use super::{
     RedisBroker, keys, reply,
-    script::{ACQUIRE, Call},
+    script::{ACQUIRE, Call, RELEASE_TOKEN},
 };
 use crate::{
     broker::{BrokerError, Semaphores},
@@ -29,8 +29,8 @@ impl Semaphores for RedisBroker {
         self.ask_whether(call).await
     }
 
-    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
-        self.ask_whether(Call::plain("ZREM").arg(keys::semaphore(scope)).arg(task.as_str())).await
+    async fn release_token(&self, scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError> {
+        self.ask_whether(RELEASE_TOKEN.on(&[keys::semaphore(scope)]).arg(until.timestamp()).arg(task.as_str())).await
     }
 }
 

@@ -38,10 +38,10 @@ impl Semaphores for SqliteBroker {
         self.store.write(command).await
     }
 
-    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
-        let (scope, task) = (scope.to_owned(), task.clone());
+    async fn release_token(&self, scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError> {
+        let (scope, task, until) = (scope.to_owned(), task.clone(), until.timestamp_millis());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            Ok(tx.view.execute(&sql::semaphore::RELEASE, params![scope, task.as_str()])? == 1)
+            Ok(tx.view.execute(&sql::semaphore::RELEASE, params![scope, task.as_str(), until])? == 1)
         });
         self.store.write(command).await
     }

@@ -247,6 +247,10 @@ fn the_error_of_an_invalid_task_says_what_to_write() {
             "invalid option `or_replace`: a task that takes new arguments keeps its id",
         ),
         (raw().debounce("30s").group("g"), "invalid option `debounce`: a task in a group waits for others"),
+        (
+            raw().debounce("30s").unique_until(UniqueUntil::Start),
+            "invalid option `debounce`: an attempt without a lock is not found",
+        ),
         (raw().debounce("0s"), "invalid option `debounce`: it must be longer than zero"),
         (raw().debounce_max("5m"), "invalid option `debounce_max`: it needs `debounce`"),
         (

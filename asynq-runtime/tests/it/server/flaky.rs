@@ -75,6 +75,10 @@ pub(crate) struct Flaky {
     pub(crate) away: Mutex<Vec<&'static str>>,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
+    /// The number of walks over the groups of a queue.
+    walks: AtomicU32,
+    /// For each set that was claimed, the number of walks until then.
+    pub(crate) claims: Mutex<Vec<u32>>,
     /// The number of recoveries.
     pub(crate) recoveries: AtomicU32,
     /// The number of extensions of leases.
@@ -120,6 +124,8 @@ impl Flaky {
             freed: Mutex::default(),
             away: Mutex::default(),
             refuse_shapes: AtomicU32::new(0),
+            walks: AtomicU32::new(0),
+            claims: Mutex::default(),
             recoveries: AtomicU32::new(0),
             extensions: AtomicU32::new(0),
             most_extended: AtomicUsize::new(0),

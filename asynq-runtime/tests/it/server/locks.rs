@@ -163,6 +163,19 @@ async fn a_task_whose_lock_is_not_freed_does_not_run_but_waits() {
 }
 
 #[tokio::test]
+async fn a_lock_that_lasts_as_long_as_the_run_is_extended_before_it() {
+    // The first turn that extends locks comes after a third of this lease.
+    let flaky = Flaky::with_lease(memory().await, Duration::from_secs(3_600));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(runs,)>(&broker);
+    let running = start(builder).await;
+    enqueue(&broker, "runs", "a", Extra { unique_extend: true, ..Extra::default() }).await;
+    assert_eq!(logged(&mut log).await, "ran");
+    assert_eq!(*flaky.extended.lock().unwrap(), ["asynq:{default}:unique:runs:1"]);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
 async fn locks_that_last_as_long_as_their_runs_are_extended_with_the_leases() {
     const SHUTDOWN: Duration = Duration::from_millis(1);
     let (flaky, broker) = flaky(memory().await);

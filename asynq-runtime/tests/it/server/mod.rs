@@ -7,6 +7,7 @@ mod checkpoints;
 mod endings;
 mod faults;
 mod flaky;
+mod groups;
 mod handlers;
 mod hooks;
 mod layers;

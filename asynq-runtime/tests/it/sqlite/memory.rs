@@ -168,8 +168,8 @@ async fn tokens_are_counted_over_all_programs_and_end_to_the_millisecond() {
     clock.advance(MS);
     assert!(broker.acquire_token("s", 2, &id("c"), until + SECOND).await.unwrap());
     assert!(!broker.acquire_token("s", 2, &id("a"), until + SECOND).await.unwrap(), "b and c have them");
-    assert!(!other.release_token("s", &id("a")).await.unwrap());
-    assert!(other.release_token("s", &id("b")).await.unwrap());
+    assert!(!other.release_token("s", &id("a"), until).await.unwrap());
+    assert!(other.release_token("s", &id("b"), until + SECOND).await.unwrap());
     assert!(broker.acquire_token("s", 2, &id("a"), until + SECOND).await.unwrap());
     assert!(!broker.acquire_token("none", 0, &id("a"), until).await.unwrap());
 }
@@ -187,12 +187,13 @@ async fn no_more_tokens_are_out_than_there_are_however_many_ask() {
             let id = TaskId::new(&format!("t{asker}")).unwrap();
             let mut got = 0;
             while got < 10 {
-                if broker.acquire_token("s", most, &id, broker.now() + HOUR).await.unwrap() {
+                let until = broker.now() + HOUR;
+                if broker.acquire_token("s", most, &id, until).await.unwrap() {
                     let now_out = out.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
                     assert!(now_out <= most, "{now_out} tokens are out");
                     tokio::task::yield_now().await;
                     out.fetch_sub(1, std::sync::atomic::Ordering::SeqCst);
-                    assert!(broker.release_token("s", &id).await.unwrap());
+                    assert!(broker.release_token("s", &id, until).await.unwrap());
                     got += 1;
                 }
             }

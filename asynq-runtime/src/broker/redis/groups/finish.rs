@@ -149,6 +149,7 @@ mod tests {
             number: 0,
             deadline: chrono::DateTime::UNIX_EPOCH,
             members: vec![member],
+            is_full: false,
         }
     }
 

@@ -16,8 +16,6 @@ use super::super::{
     tx::{Tx, View},
 };
 
-/// Bytes of messages after which a set is full: all messages of a set are in memory at once.
-const SET_BYTES: usize = 4 << 20;
 
 /// The shortest grace there is.
 const SHORTEST_GRACE: Duration = Duration::from_secs(1);
@@ -34,6 +32,8 @@ pub(super) fn claim(
         return Ok(None);
     }
     let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST))?;
+    let bytes: usize = waiting.iter().filter_map(|task| task.msg.as_ref()).map(Vec::len).sum();
+    let is_full = bytes >= TaskSet::BYTES;
     let deadline = after(tx.view.now, TaskSet::DEADLINE);
     let id = uuid::Uuid::now_v7().to_string();
     tx.view.execute(&sql::groups::OPEN_SET, params![q, group.as_str(), deadline, id])?;
@@ -58,7 +58,7 @@ pub(super) fn claim(
         return Ok(None);
     }
     let (queue, group) = (queue.clone(), group.clone());
-    Ok(Some(TaskSet { queue, group, id, number, deadline: instant(deadline), members }))
+    Ok(Some(TaskSet { queue, group, id, number, deadline: instant(deadline), members, is_full }))
 }
 
 /// Whether the rules let a set be taken now.
@@ -74,12 +74,12 @@ pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupR
     Ok(view.find(&sql::groups::REACHES, params![q, group.as_str(), limit_of(enough - 1)], |_| Ok(()))?.is_some())
 }
 
-/// Returns the first tasks of a group, until they are `most` or have [`SET_BYTES`] bytes.
+/// Returns the first tasks of a group, until they are `most` or have [`TaskSet::BYTES`] bytes.
 fn longest_waiting(view: &View<'_>, q: i64, group: &GroupName, most: usize) -> rusqlite::Result<Vec<Waiting>> {
     let mut statement = view.statement(&sql::groups::WAITING)?;
     let mut rows = statement.query(params![q, group.as_str(), limit_of(most)])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
-    while bytes < SET_BYTES
+    while bytes < TaskSet::BYTES
         && let Some(row) = rows.next()?
     {
         let task = Waiting::read(row)?;

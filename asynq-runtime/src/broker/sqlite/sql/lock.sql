@@ -35,7 +35,10 @@ WHERE held.q = ?1 AND held.key = ?2 AND held.id <> ?3 AND held.until > ?4
 DELETE FROM main.ulock WHERE q = ?1 AND key = ?2 AND id = ?3;
 
 -- name: extend
--- Extends a unique lock that the running task still holds. ?1 seq, ?2 server, ?3 run, ?4 id, ?5 key, ?6 until, ?7 now.
-UPDATE main.ulock SET until = ?6
-WHERE q = (SELECT q FROM main.task WHERE seq = ?1 AND state = 1 /* active */ AND server = ?2 AND run = ?3 AND id = ?4)
-  AND key = ?5 AND id = ?4 AND until > ?7 AND until < ?6;
+-- Extends a unique lock that the running task still holds, or takes it again if it has ended and is free.
+-- ?1 seq, ?2 server, ?3 run, ?4 id, ?5 key, ?6 until, ?7 now.
+INSERT INTO main.ulock AS held(q, key, id, until)
+SELECT q, uniq, id, ?6 FROM main.task
+WHERE seq = ?1 AND state = 1 /* active */ AND server = ?2 AND run = ?3 AND id = ?4 AND uniq = ?5
+ON CONFLICT(q, key) DO UPDATE SET id = excluded.id, until = excluded.until
+WHERE held.until <= ?7 OR held.id = excluded.id AND held.until < excluded.until;

@@ -14,5 +14,5 @@ INSERT INTO main.token(scope, id, until) VALUES (?1, ?2, ?3)
 ON CONFLICT(scope, id) DO UPDATE SET until = excluded.until;
 
 -- name: release
--- Takes a token back; no change if the task has none. ?1 scope, ?2 task.
-DELETE FROM main.token WHERE scope = ?1 AND id = ?2;
+-- Takes a token back; no change if the task has none until this time. ?1 scope, ?2 task, ?3 until.
+DELETE FROM main.token WHERE scope = ?1 AND id = ?2 AND until = ?3;

@@ -1,6 +1,6 @@
 //! Methods that the flaky broker passes on, unless it is dead or that call hangs.
 
-use std::time::Duration;
+use std::{sync::atomic::Ordering::SeqCst, time::Duration};
 
 use async_trait::async_trait;
 use asynq_runtime::{
@@ -112,6 +112,7 @@ impl Groups for Flaky {
     ) -> Result<RipeGroups, BrokerError> {
         self.pulse("ripe_groups").await;
         self.reach(queue)?;
+        self.walks.fetch_add(1, SeqCst);
         self.inner.ripe_groups(queue, rules, from).await
     }
 
@@ -122,7 +123,11 @@ impl Groups for Flaky {
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError> {
         self.pulse("claim_set").await;
-        self.inner.claim_set(queue, group, rules).await
+        let set = self.inner.claim_set(queue, group, rules).await?;
+        if set.is_some() {
+            self.claims.lock().unwrap().push(self.walks.load(SeqCst));
+        }
+        Ok(set)
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {
@@ -224,8 +229,8 @@ impl Semaphores for Flaky {
         self.inner.acquire_token(scope, max, task, until).await
     }
 
-    async fn release_token(&self, scope: &str, task: &TaskId) -> Result<bool, BrokerError> {
-        self.inner.release_token(scope, task).await
+    async fn release_token(&self, scope: &str, task: &TaskId, until: DateTime<Utc>) -> Result<bool, BrokerError> {
+        self.inner.release_token(scope, task, until).await
     }
 }
 

@@ -17,12 +17,12 @@ if before then return before end
 call('LLEN', KEYS[1])
 for _, i in ipairs({ 4, 5, 8 }) do call('ZCARD', KEYS[i]) end
 
--- Returns the task that holds the lock, if it waits for its time or its turn, or runs. A task that moves to another queue does
--- neither.
+-- Returns the task that holds the lock, if it waits for its time or its turn, or runs. A task that moves to another queue, or is to
+-- join a group, does neither.
 local function find(id, lock)
   local key = prefix .. 't:' .. id
-  local task = pcall('HMGET', key, 'state', 'unique_key', 'move', 'x')
-  if task.err or task[2] ~= lock or task[3] then return nil end
+  local task = pcall('HMGET', key, 'state', 'unique_key', 'move', 'x', 'group')
+  if task.err or task[2] ~= lock or task[3] or task[5] then return nil end
   local found = { id = id, key = key, state = task[1], x = task[4] or '' }
   if found.state == 'pending' then
     found.near = near(id)

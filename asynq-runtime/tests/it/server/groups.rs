@@ -1,0 +1,41 @@
+//! Groups of which one pass takes several sets.
+
+use std::{sync::Arc, time::Duration};
+
+use asynq_runtime::{
+    broker::{Broker, sqlite::SqliteBroker},
+    clock::ManualClock,
+    prelude::*,
+};
+use tokio::sync::mpsc;
+
+use super::{flaky::Flaky, server, soon, start};
+use crate::sqlite::with_clock;
+
+#[job]
+async fn digest() {}
+
+#[tokio::test]
+async fn a_group_of_large_messages_is_taken_whole_in_one_pass() {
+    let clock = ManualClock::default();
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    for _ in 0..12 {
+        client.enqueue(RawTask::new("note", vec![b'x'; 1_000_000]).group("notes")).await.unwrap();
+    }
+    clock.advance(Duration::from_secs(61));
+    let (builder, _log) = server::<(digest,)>(&broker);
+    let (sender, mut sets) = mpsc::unbounded_channel();
+    let builder = builder.aggregate("notes", move |_, tasks| {
+        let _ = sender.send(tasks.len());
+        Ok::<_, BoxError>(RawTask::new("digest", ""))
+    });
+    let running = start(builder).await;
+    let mut taken = 0;
+    while taken < 12 {
+        taken += soon(sets.recv()).await.unwrap();
+    }
+    assert_eq!(*flaky.claims.lock().unwrap(), [1, 1, 1], "the walk over the groups in which each set was taken");
+    soon(running.shutdown()).await.unwrap();
+}
