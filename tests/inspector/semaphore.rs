@@ -103,7 +103,10 @@ async fn the_release_of_a_lost_token_returns_an_error() {
     let t = Fixture::start().await;
     let partner = semaphore(1);
     let token = partner.acquire(&minute(&t, "t1")).await.unwrap().unwrap();
-    assert!(t.broker().release_token("partner", &TaskId::from_wire("t1"), token.until()).await.unwrap(), "by another caller");
+    assert!(
+        t.broker().release_token("partner", &TaskId::from_wire("t1"), token.until()).await.unwrap(),
+        "by another caller"
+    );
     let error = token.release().await.unwrap_err();
     assert!(matches!(&error, SemaphoreError::Gone { scope, id } if scope == "partner" && id == "t1"), "{error}");
 }

@@ -98,7 +98,10 @@ fn replaces(task: &Prepared) -> Result<Option<Replaces>, EnqueueError> {
         return wrong(option, "a task that takes new arguments keeps its id; leave `task_id` out");
     }
     if task.unique_until == UniqueUntil::Start {
-        return wrong(option, "an attempt without a lock is not found, and could run again with its older arguments; leave `unique_until` out");
+        return wrong(
+            option,
+            "an attempt without a lock is not found, and could run again with its older arguments; leave `unique_until` out",
+        );
     }
     if task.unique.is_none() && task.debounce.is_none() {
         return wrong(option, "it needs `unique`: say for how long the task keeps an equal one out");

@@ -139,9 +139,10 @@ async fn a_lock_lasts_as_long_as_its_run_is_extended_and_never_shorter_than_it_w
     assert_eq!(holder(&broker, "short").await.unwrap(), "short");
     enqueue(&broker, unique("after stale", "stale")).await.unwrap();
     clock.advance(MS);
-    // The time of the lock has passed before it was extended again: the next caller may have it.
+    // The time of the lock has passed before it was extended again, and no caller has taken it meanwhile.
     broker.extend_locks(&locks).await.unwrap();
-    enqueue(&broker, unique("after short", "short")).await.unwrap();
+    let refused = enqueue(&broker, unique("after short", "short")).await;
+    assert!(matches!(refused, Err(Refused::Duplicate { .. })), "{refused:?}");
     clock.advance(49 * SECOND);
     assert_eq!(holder(&broker, "long").await.unwrap(), "long", "a minute is a minute");
     clock.advance(MS);

@@ -16,7 +16,6 @@ use super::super::{
     tx::{Tx, View},
 };
 
-
 /// The shortest grace there is.
 const SHORTEST_GRACE: Duration = Duration::from_secs(1);
 
