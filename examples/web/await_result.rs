@@ -44,9 +44,20 @@ async fn main() -> Result<(), BoxError> {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
     // Requests that are under way are answered, and then the worker shuts down in order.
-    let ctrl_c = async { drop(tokio::signal::ctrl_c().await) };
-    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(ctrl_c).await?;
+    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(asked_to_end()).await?;
     running.shutdown().await?;
     println!("left in order");
     Ok(())
+}
+
+/// Returns when the process is asked to end, by a supervisor (SIGTERM) or by Ctrl-C.
+async fn asked_to_end() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = terminate.recv() => return,
+            _ = tokio::signal::ctrl_c() => return,
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
 }

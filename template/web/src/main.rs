@@ -1,5 +1,5 @@
 //! A web application with a worker beside it: a request enqueues, another one waits for the result. `ASYNQ_URL` names the broker.
-//! On Ctrl-C the requests under way are answered, and running tasks are finished or requeued.
+//! On SIGTERM and Ctrl-C the requests under way are answered, and running tasks are finished or requeued.
 
 use asynq_jobs::{Outcome, prelude::*};
 use axum::{
@@ -37,8 +37,19 @@ async fn main() -> Result<(), BoxError> {
     let app = Router::new().route("/squares/{number}", post(begin)).route("/results/{id}", get(result));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
-    let stop = async { drop(tokio::signal::ctrl_c().await) };
-    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(stop).await?;
+    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(asked_to_end()).await?;
     running.shutdown().await?;
     Ok(())
+}
+
+/// Returns when the process is asked to end, by a supervisor (SIGTERM) or by Ctrl-C.
+async fn asked_to_end() {
+    #[cfg(unix)]
+    if let Ok(mut terminate) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+        tokio::select! {
+            _ = terminate.recv() => return,
+            _ = tokio::signal::ctrl_c() => return,
+        }
+    }
+    let _ = tokio::signal::ctrl_c().await;
 }
