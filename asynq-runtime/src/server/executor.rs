@@ -21,7 +21,6 @@ use super::{
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
     retry_delay::{RetryDelayRule, ServerBackoff},
-    server_context::no_answer,
     stop::Stop,
     stuck::{self, GivenUp},
 };
@@ -302,9 +301,12 @@ impl Executor {
     /// it. Without an answer the task starts all the same, and that turn does it.
     async fn extend_lock(&self, attempt: &Attempt) {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
-        let extended = timeout(ANSWER, self.0.broker.extend_locks(slice::from_ref(&lock))).await;
-        if let Err(error) = extended.unwrap_or_else(|_| Err(no_answer())) {
-            tracing::warn!("the unique lock of the task was not extended at its start: {error}");
+        match timeout(ANSWER, self.0.broker.extend_locks(slice::from_ref(&lock))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("the unique lock of the task was not extended at its start: {error}"),
+            Err(_) => {
+                tracing::warn!("the broker is away, so the unique lock of the task was not extended at its start");
+            }
         }
     }
 
