@@ -14,8 +14,8 @@ for i = 1, #KEYS, 2 do
       redis.call('EXPIRE', lock, lease)
       extended = extended + 1
     elseif not holder and redis.call('HGET', KEYS[i], 'unique_key') == lock then
-      redis.call('SET', lock, ARGV[i + 1], 'EX', lease)
-      extended = extended + 1
+      -- A Redis whose memory is full refuses this, which must not keep the other locks from being extended.
+      if not redis.pcall('SET', lock, ARGV[i + 1], 'EX', lease).err then extended = extended + 1 end
     end
   end
 end
