@@ -86,6 +86,17 @@ fn every_button_performs_its_action() {
             world.fixture.broker().task(&queue("images"), &task_id(&shop::uuid("images", 0))).await.unwrap().unwrap();
         assert_eq!((&edited.payload[..], edited.state), (&b"{\"path\":\"new.jpg\"}"[..], TaskState::Archived));
         browser.until("document.querySelector('pre').textContent.includes('new.jpg')").await;
+        // Arguments reach the server as they were typed, whatever a number of JavaScript holds.
+        browser
+            .js("const fetched = window.fetch;
+                window.fetch = (url, options) => { window.sent = options?.body ?? window.sent; return fetched(url, options); };
+                document.querySelector('form[data-edit]').dataset.as = 'arguments';
+                document.querySelector('textarea').value = '{\"n\":9007199254740993}';")
+            .await;
+        world.act("button[value='']", "does not know the job").await;
+        browser.until("window.sent === '{\"arguments\":{\"n\":9007199254740993}}'").await;
+        world.open(&one("images", 0)).await;
+        browser.click("details summary").await;
         world.act("button[value=run]", "is pending").await;
         // The buttons of the old page send the state that the task had there, and are refused.
         browser.until("document.querySelector('.title .s-pending')").await;
@@ -99,6 +110,11 @@ fn every_button_performs_its_action() {
         let runs: Vec<_> = world.active.iter().filter(|run| run.key.queue.as_str() == "webhooks").collect();
         world.open(&format!("/queues/webhooks/tasks/{}", runs[0].key.id)).await;
         world.act("[data-post$='/cancel']", "asked to cancel").await;
+        assert_eq!(cancellations.next().await.unwrap(), runs[0].key.id);
+        // The question is about what was pressed, though its button stands for something else meanwhile.
+        browser.click("[data-post$='/cancel']").await;
+        browser.js("document.querySelector('[data-post$=\"/cancel\"]').dataset.post = '/nowhere'").await;
+        browser.click("#ask [value=ok]").await;
         assert_eq!(cancellations.next().await.unwrap(), runs[0].key.id);
         world.open("/queues/webhooks?state=active").await;
         browser.click("[data-all]").await;

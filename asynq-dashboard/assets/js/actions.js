@@ -7,7 +7,8 @@ import { refresh } from "./live.js";
 export function actions() {
   document.addEventListener("click", (event) => {
     const button = event.target.closest("[data-post]");
-    if (button && button.localName === "button") run(button, button.dataset, button.dataset.body ? JSON.parse(button.dataset.body) : {});
+    // A copy: the page may be redrawn while the question is read, and the button stand for something else.
+    if (button && button.localName === "button") run(button, { ...button.dataset }, button.dataset.body ? JSON.parse(button.dataset.body) : {});
   });
   // What the page before this one had to say.
   const said = stored("asynq-said");
@@ -17,11 +18,11 @@ export function actions() {
     if (!form) return;
     event.preventDefault();
     if (form.dataset.edit) edit(form, event.submitter);
-    else run(event.submitter ?? form, form.dataset, Object.fromEntries(new FormData(form)));
+    else run(event.submitter ?? form, { ...form.dataset }, Object.fromEntries(new FormData(form)));
   });
 }
 
-// Asks if `data` wants it, posts `body`, and shows the outcome. True if it was done.
+// Asks if `data` wants it, posts `body`, an object or its JSON, and shows the outcome. True if it was done.
 export async function run(from, data, body) {
   if (data.ask && !(await ask(data))) return false;
   from.disabled = true;
@@ -38,11 +39,14 @@ export async function run(from, data, body) {
 // New arguments for a task, and another run of it.
 async function edit(form, button) {
   const { edit: address, run: again, as: kind } = form.dataset;
-  let text = form.elements.text.value;
+  const text = form.elements.text.value;
+  let body = { [kind]: text };
   if (kind === "arguments") {
-    try { text = JSON.parse(text); } catch (error) { return say(`That is no JSON: ${error.message}`, true); }
+    try { JSON.parse(text); } catch (error) { return say(`That is no JSON: ${error.message}`, true); }
+    // The text itself is sent: a number in it may have more digits than a number has here.
+    body = `{"arguments":${text}}`;
   }
-  const done = await run(button, { post: address }, { [kind]: text });
+  const done = await run(button, { post: address }, body);
   if (done && button.value === "run") await run(button, { post: again }, {});
 }
 
@@ -50,7 +54,7 @@ async function post(data, body) {
   let answer;
   try {
     const headers = { "content-type": "application/json", "x-asynq-dashboard": "1", accept: "application/json" };
-    answer = await fetch(data.post, { method: "POST", headers, body: JSON.stringify(body) });
+    answer = await fetch(data.post, { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
   } catch {
     say("The dashboard does not answer; nothing is known of what was asked. Look, and ask again.", true);
     return false;
