@@ -180,7 +180,14 @@ impl Machine<'_> {
         let lock = HeldLock { run: self.runs[run].run.key.clone(), key: key.clone() };
         ok("extend_locks", self.broker(by).extend_locks(&[lock]).await)?;
         let until = now + self.stage.broker().lease().as_millis() as i64;
-        if holds && self.model.hold(&key, now) == Hold::Held(&id) && self.model.locks[&key].end < until {
+        let is_its_own = holds && self.model.tasks[&id].lock.as_deref() == Some(key.as_str());
+        let is_longer = match self.model.hold(&key, now) {
+            Hold::Held(holder) => holds && holder == id && self.model.locks[&key].end < until,
+            // It has ended, and no other task has taken it.
+            Hold::Free => is_its_own,
+            Hold::Doubtful => false,
+        };
+        if is_longer {
             self.model.take_lock(&key, &id, until);
         }
         Ok(())
