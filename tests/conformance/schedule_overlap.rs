@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use asynq_runtime::{
     broker::{Action, Changed, Overlap, Refused, Run, Settled, Tick, Ticked, When},
-    task::{TaskId, TaskState},
+    task::{Ending, Extra, TaskId, TaskState},
 };
 use asynq_tests::{
     Build as _, Need, Store as _, archive, complete, default_queue, done, lock_key, requeue, retry, soon, task,
@@ -312,6 +312,17 @@ async fn a_replaced_task_ends_with_its_run_in_any_outcome() {
         let stats = t.broker().queue_stats(&default_queue()).await.unwrap();
         assert_eq!(stats.failed, u64::from(!matches!(action, Action::Requeue)), "{action:?}");
     }
+}
+
+#[tokio::test]
+async fn a_replaced_run_that_is_revoked_is_kept_for_whoever_waits() {
+    let t = Fixture::start().await;
+    first_as(&t, |tick| Tick { task: tick.task.clone().with_retention(90), ..tick }).await;
+    let run = t.take_one().await;
+    assert!(is_enqueued(&fire(&t, &next(&t, Overlap::Replace)).await));
+    let revoke = Action::Revoke { extra: Extra { ending: Ending::Revoked.into(), ..Extra::default() } };
+    assert_eq!(t.settle(&run, revoke).await, Settled::Ok);
+    assert_eq!(t.state_of(run.key.id.as_str()).await, Some(TaskState::Completed));
 }
 
 /// A replaced run may still succeed. An operator who runs its task again means that one run.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BrokerErrorKind, Consume as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused, RetryOrder,
-    Settle as _,
+    BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused,
+    Repair as _, RetryOrder, Settle as _,
 };
 use asynq_tests::{
     Build as _, Persistence, RedisCluster, RedisServer, SentinelServers, default_queue, soon, task, task_id,
@@ -70,6 +70,24 @@ async fn the_documented_rights_are_enough_in_a_cluster() {
         cluster.command::<()>(node, &words.iter().map(String::as_str).collect::<Vec<_>>());
     }
     works(&format!("redis-cluster://jobs:password@{}", cluster.nodes())).await;
+}
+
+#[tokio::test]
+async fn where_tracking_is_refused_a_cluster_is_polled() {
+    let cluster = RedisCluster::start();
+    for node in 0..3 {
+        let rules = ["ACL", "SETUSER", "jobs", "on", ">password", "~*", "&*", "+@all", "-client|tracking"];
+        cluster.command::<()>(node, &rules);
+    }
+    let broker = connect(&format!("redis-cluster://jobs:password@{}", cluster.nodes())).await.unwrap();
+    let other = connect(&cluster.url()).await.unwrap();
+    let (queues, hour) = ([default_queue()], Duration::from_secs(3600));
+    let enqueued = async { other.enqueue(vec![task("t1")]).await.remove(0).unwrap() };
+    let (ready, _) = tokio::join!(soon(broker.wait_for_work(&queues, Quarantined::All, hour)), enqueued);
+    assert_eq!(ready.unwrap(), queues);
+    let deleted = async { other.delete_task(&default_queue(), &task_id("t1")).await.unwrap() };
+    let (is_idle, _) = tokio::join!(soon(broker.wait_until_idle(&queues, hour)), deleted);
+    assert!(is_idle.unwrap());
 }
 
 #[tokio::test]

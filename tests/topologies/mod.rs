@@ -5,6 +5,7 @@
 
 mod access;
 mod cluster;
+mod cluster_away;
 mod durability;
 mod eviction;
 mod sentinel;

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::{
     broker::sqlite::{SqliteBroker, TransactionError},
-    job::{EnqueueError, IntoTask},
+    job::{DueShapes, EnqueueError, IntoTask},
     task::{TaskId, TaskInfo, TaskState},
 };
 
@@ -36,9 +36,11 @@ impl Client {
     /// the transaction can go on, unless SQLite has rolled it back (a full disk, an input/output error).
     pub fn enqueue_in_tx(&self, connection: &Connection, task: impl IntoTask) -> Result<TaskInfo, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
-        let task = prepare::new_task(task.into_task(), self.broker.now(), self.payload_limit)?;
+        let task = task.into_task();
+        let shapes = DueShapes::among(&*self.broker, task.shape());
+        let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
-        match broker.enqueue_on(connection, task)? {
+        match broker.enqueue_on(connection, task, shapes.in_transaction())? {
             Ok(placed) => {
                 super::note_placed(&mut info, placed);
                 Ok(info)
@@ -57,7 +59,8 @@ impl Client {
 
     /// Returns one task as a row, for connections of other libraries than rusqlite: they execute its statement with its three
     /// values. If the id or the unique lock of the task is taken, only that statement fails, with a UNIQUE error that names
-    /// `task.id` or `ulock.key`.
+    /// `task.id` or `ulock.key`. The shape of the task's arguments is not kept with it: a program that enqueues nothing but rows, and
+    /// of which a worker has another version, should enqueue one task of each job otherwise.
     ///
     /// # Errors
     ///

@@ -2,7 +2,7 @@
 
 use super::{InspectError, Inspector, TaskChange, queue_name, task_id};
 use crate::{
-    broker::{BulkAction, Changed, Failure},
+    broker::{BrokerError, BulkAction, Changed, Failure},
     task::{QueueName, TaskId, TaskInfo, TaskState},
 };
 
@@ -136,20 +136,27 @@ impl Inspector {
     ///
     /// # Errors
     ///
-    /// The id is blank, or the broker failed. The request may have been sent; it may be repeated.
+    /// The id is blank, or the broker failed, if only for one of the queues. The request may have been sent; it may be repeated.
     pub async fn cancel(&self, id: impl AsRef<str>) -> Result<Vec<QueueName>, InspectError> {
         let id = task_id(id)?;
         self.broker.cancel(&id).await?;
-        let mut ended = Vec::new();
+        let (mut ended, mut failed) = (Vec::new(), None);
         for queue in self.broker.queues().await? {
-            let found = self.broker.task(&queue, &id).await?;
-            if found.is_some_and(|task| task.state == TaskState::Active)
-                && self.broker.end_orphan(&queue, &id, ORPHAN).await? == Changed::Done
-            {
-                ended.push(queue);
+            match self.end_orphan(&queue, &id).await {
+                Ok(true) => ended.push(queue),
+                Ok(false) => {}
+                // The others are looked at all the same: a part of a cluster may be away.
+                Err(error) => failed = failed.or(Some(error)),
             }
         }
-        Ok(ended)
+        Ok(failed.map_or(Ok(ended), Err)?)
+    }
+
+    /// Ends the task as a failed attempt if no worker runs it. Returns whether it did.
+    async fn end_orphan(&self, queue: &QueueName, id: &TaskId) -> Result<bool, BrokerError> {
+        let found = self.broker.task(queue, id).await?;
+        let is_active = found.is_some_and(|task| task.state == TaskState::Active);
+        Ok(is_active && self.broker.end_orphan(queue, id, ORPHAN).await? == Changed::Done)
     }
 
     pub(super) async fn done(

@@ -65,6 +65,12 @@ impl<'b> DueShapes<'b> {
         due
     }
 
+    /// Returns the shapes for a caller that keeps them in a transaction of its own. Since that may be rolled back, they are due again
+    /// soon.
+    pub(crate) fn in_transaction(&self) -> &[NewShape] {
+        &self.shapes
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.shapes.is_empty()
     }

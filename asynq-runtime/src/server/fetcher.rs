@@ -166,10 +166,15 @@ impl Fetcher {
         self.permit.is_some()
     }
 
-    /// Asks the queues by rank, each only for the slots that those above it left free. Returns how many tasks came.
+    /// Asks the queues by rank, each only for the slots that those above it left free. Returns how many tasks came. A queue that
+    /// cannot be asked keeps nothing from those below it.
+    ///
+    /// # Errors
+    ///
+    /// No task came, and a queue could not be asked.
     async fn fetch_by_rank(&mut self, room: usize) -> Result<usize, BrokerError> {
         let queues = Arc::clone(&self.queues);
-        let mut left = room;
+        let (mut left, mut failed) = (room, None);
         for equals in queues.ranked() {
             // Slots that became free meanwhile are for the next pass, which starts at the top again.
             if left == 0 || self.context.quiet.is_cancelled() {
@@ -177,9 +182,12 @@ impl Fetcher {
             }
             let open: Vec<Open> = self.open(equals.iter().copied()).collect();
             let shares = queues.probe(left, &open, &mut self.random);
-            left = left.saturating_sub(self.fetch(&shares).await?);
+            match self.fetch(&shares).await {
+                Ok(taken) => left = left.saturating_sub(taken),
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(room - left)
+        failed.filter(|_| left == room).map_or(Ok(room - left), Err)
     }
 
     /// Makes one call to the broker, and starts the tasks that it returns. Returns how many tasks came.

@@ -1,12 +1,12 @@
 //! Keeps outcomes until the broker answers ok, fenced or gone, and gives out those that have queued up in one batch.
 //!
 //! One batch is under way at a time (`settler.rs`). Outcomes that are added meanwhile go out together in the next one, so batches
-//! grow with the load, and an outcome on an idle server is sent at once. An outcome whose call failed stays in front and is sent again,
-//! marked as a resend, for as long as it takes: the run's fence makes that safe (docs/design/fence.md#outbox). An outcome that
+//! grow with the load, and an outcome on an idle server is sent at once. An outcome whose call failed is sent again, marked as a
+//! resend, for as long as it takes, before all others but those of queues that were not in the call: the run's fence makes that safe (docs/design/fence.md#outbox). An outcome that
 //! cannot be written delays no other: where a whole call is refused for one of its outcomes, they are sent again one by one.
 
 use std::{
-    collections::VecDeque,
+    collections::{HashSet, VecDeque},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -16,6 +16,7 @@ use tokio::sync::Notify;
 use crate::{
     broker::{Action, BrokerError, BrokerErrorKind, Settled, Settlement},
     metrics::{self, Share},
+    task::QueueName,
 };
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
@@ -142,13 +143,15 @@ impl Outbox {
         }
     }
 
-    /// Removes the outcomes of the last batch that were answered. If the whole call failed, all of them stay in front.
+    /// Removes the outcomes of the last batch that were answered. If the whole call failed, only outcomes of other queues go before
+    /// them.
     pub(crate) fn answered(&self, answers: Vec<Result<Settled, BrokerError>>) -> Answered {
         let mut items = self.lock();
         let before = items.len();
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
-        let (mut error, mut done, mut lost, mut from_behind) = (None, 0, 0, Vec::new());
+        let (mut error, mut done, mut lost) = (None, 0, 0);
+        let (mut unanswered, mut from_behind) = (VecDeque::new(), Vec::new());
         for ((settlement, history), answer) in sent.iter().zip(history).zip(answers).rev() {
             let key = &settlement.run;
             let again = |history| Item { settlement: Settlement { resend: true, ..settlement.clone() }, history };
@@ -159,7 +162,7 @@ impl Outbox {
                     tracing::warn!(id = %key.id, queue = %key.queue, "an outcome came too late: {settled:?}");
                 }
                 Err(failed) if all_failed && !is_about_items(&failed) => {
-                    items.waiting.push_front(again(history));
+                    unanswered.push_front(again(history));
                     error = Some(failed);
                 }
                 // One outcome of the call is the cause: the others are taken when they are sent alone.
@@ -174,6 +177,7 @@ impl Outbox {
                 }
             }
         }
+        items.put_back(unanswered);
         items.defer(from_behind.into_iter().rev(), Instant::now());
         let is_empty = items.len() == 0;
         items.update_gauge();
@@ -193,6 +197,21 @@ impl Items {
     fn len(&self) -> usize {
         let sent = self.sent.as_ref().map_or(0, |(sent, _)| sent.len());
         self.waiting.len() + sent + self.requeued.len() + self.deferred.len()
+    }
+
+    /// Puts outcomes of a call without an answer before those of the same queues, and behind those of other queues: one master of a
+    /// cluster may be away, while another takes outcomes.
+    fn put_back(&mut self, unanswered: VecDeque<Item>) {
+        if unanswered.is_empty() {
+            return;
+        }
+        let queues: HashSet<QueueName> = unanswered.iter().map(|item| item.settlement.run.queue.clone()).collect();
+        let is_other = |item: &Item| !queues.contains(&item.settlement.run.queue);
+        let (mut others, same): (VecDeque<Item>, VecDeque<Item>) =
+            std::mem::take(&mut self.waiting).into_iter().partition(is_other);
+        others.extend(unanswered);
+        others.extend(same);
+        self.waiting = others;
     }
 
     /// Defers outcomes that were refused, longer each time. Outcomes that were refused together are sent again in their order.
@@ -250,11 +269,15 @@ mod tests {
     use super::*;
     use crate::{
         broker::{RunKey, RunToken},
-        task::{QueueName, TaskId},
+        task::TaskId,
     };
 
     fn item(id: &str) -> Item {
-        let (queue, id) = (QueueName::from_wire("q"), TaskId::from_wire(id));
+        item_of("q", id)
+    }
+
+    fn item_of(queue: &str, id: &str) -> Item {
+        let (queue, id) = (QueueName::from_wire(queue), TaskId::from_wire(id));
         let run = RunKey { queue, id, token: RunToken(1), server: 0, row: 0 };
         Item {
             settlement: Settlement { run, message: Arc::default(), action: Action::Done, resend: false },
@@ -300,6 +323,23 @@ mod tests {
         assert_eq!(items.len(), 3);
         items.sent = None;
         assert!(items.next(now).0.is_empty());
+    }
+
+    #[test]
+    fn outcomes_of_a_queue_that_is_away_let_those_of_others_pass() {
+        let outbox = Outbox::default();
+        let ids = |items: &Items| -> Vec<String> {
+            items.waiting.iter().map(|item| item.settlement.run.id.to_string()).collect()
+        };
+        let (sent, waiting) = (["a1", "a2"].map(|id| item_of("away", id)), ["a3", "b1", "a4", "b2"]);
+        let waiting = waiting.map(|id| item_of(if id.starts_with('a') { "away" } else { "here" }, id));
+        outbox.lock().waiting = sent.into();
+        outbox.lock().next(Instant::now());
+        outbox.lock().waiting.extend(waiting);
+        let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
+        let answered = outbox.answered(vec![Err(away.clone()), Err(away)]);
+        assert!(answered.error.is_some() && answered.before == 6);
+        assert_eq!(ids(&outbox.lock()), ["b1", "b2", "a1", "a2", "a3", "a4"]);
     }
 
     #[test]

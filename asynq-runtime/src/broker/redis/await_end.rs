@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{
     super::{
-        BrokerError, BrokerErrorKind, Inspect as _, TaskEnd,
+        BrokerError, Inspect as _, TaskEnd,
         task_end::{EndSource, Retries, wait_for_end},
     },
     RedisBroker,
@@ -178,10 +178,9 @@ impl RedisBroker {
 
     /// Sends `calls` on the tracking connection, so that Redis announces the next change of their keys.
     async fn ask_tracking(&self, calls: &[Call]) -> Result<(Vec<Answer>, Tracking), BrokerError> {
-        match self.wake().router.send(calls.to_vec()).await {
-            Ok(answers) => Ok((answers, Tracking::On)),
-            Err(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => Err(error),
-            Err(_) => Ok((self.router.send(calls.to_vec()).await?, Tracking::Off)),
+        match self.wake().send(calls.to_vec()).await? {
+            Some(answers) => Ok((answers, Tracking::On)),
+            None => Ok((self.router.send(calls.to_vec()).await?, Tracking::Off)),
         }
     }
 }

@@ -19,6 +19,7 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    connection_manager::late,
     identity::Identity,
     reply,
     reply::{answer, is_demoted, is_noscript},
@@ -78,7 +79,6 @@ impl CallerDrivenConnection {
         purpose: Purpose,
         patience: Duration,
     ) -> Result<Self, BrokerError> {
-        let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
         let connecting = Self::connect(target, address, wanted, purpose, patience);
         timeout(patience, connecting).await.unwrap_or_else(|_| Err(late()))
     }

@@ -71,6 +71,8 @@ pub(super) struct Chunk<'b> {
     batch: &'b [Vec<Item>],
     indices: &'b [ItemIndex],
     pub(super) queue: &'b QueueName,
+    /// Index of the chunk among those of its batch.
+    pub(super) place: usize,
     answer: Option<Result<Value, BrokerError>>,
     /// Why the stored tasks lack the durability that was asked for.
     doubt: Option<BrokerError>,
@@ -90,8 +92,10 @@ impl<'b> Chunk<'b> {
             let queue = queue(batch, *first);
             let most = if batch[first.0][first.1].replaces.is_some() { REPLACING_PER_SCRIPT } else { indices.len() };
             let portions = indices.chunks(most).flat_map(|indices| portions(indices, size));
-            let unsent = |indices| Self { batch, indices, queue, answer: None, doubt: None, may_be_stored: false };
-            chunks.extend(portions.map(unsent));
+            for indices in portions {
+                let place = chunks.len();
+                chunks.push(Self { batch, indices, queue, place, answer: None, doubt: None, may_be_stored: false });
+            }
         }
         chunks
     }

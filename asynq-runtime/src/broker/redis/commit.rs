@@ -2,12 +2,13 @@
 
 use std::{
     collections::HashMap,
+    mem,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
     time::sleep,
 };
@@ -22,7 +23,7 @@ use super::{
     item::{Item, Outcome},
     keys::QUEUES,
     reply,
-    router::{Answer, Router},
+    router::{Answer, Away, Router},
     script::Call,
 };
 use crate::task::QueueName;
@@ -30,6 +31,8 @@ use crate::task::QueueName;
 /// Most tasks per send, and sends in flight.
 pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
+/// Most sends that are repeated at a time. Further ones that were not answered fail.
+const REPEATING: usize = 64;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
@@ -56,6 +59,7 @@ pub(super) struct Commit {
     client: String,
     /// When each queue was last made known, and on which connection.
     known: Mutex<HashMap<QueueName, (u64, Instant)>>,
+    repeating: Semaphore,
 }
 
 impl Commit {
@@ -63,7 +67,8 @@ impl Commit {
         let client = uuid::Uuid::new_v4().simple().to_string();
         let repeats_until = call_timeout.saturating_mul(2);
         let receipt_ttl = receipt_ttl(call_timeout);
-        Self { router, clock, durability, repeats_until, receipt_ttl, client, known: Mutex::default() }
+        let (known, repeating) = (Mutex::default(), Semaphore::new(REPEATING));
+        Self { router, clock, durability, repeats_until, receipt_ttl, client, known, repeating }
     }
 
     /// Returns whether an enqueue waits for a disk or for replicas.
@@ -81,43 +86,62 @@ impl Commit {
         // A send that waits for replicas delays the next one on its connection, whose time-out runs meanwhile.
         let in_flight = if commit.is_durable() { 1 } else { IN_FLIGHT };
         let permits = Arc::new(Semaphore::new(in_flight));
-        let free_slots = Arc::new(Mutex::new((0..in_flight).collect::<Vec<_>>()));
+        let free_slots = Arc::new(Mutex::new((0..in_flight + REPEATING).rev().collect::<Vec<_>>()));
         let mut sends = JoinSet::new();
         let mut number = 0_u64;
         // Acquires the permit before the batch: calls that arrive meanwhile join it.
         while let Ok(permit) = Arc::clone(&permits).acquire_owned().await {
             while sends.try_join_next().is_some() {}
             let Some(first) = queue.recv().await else { return };
-            let mut size = first.items.len();
-            let mut batch = vec![first];
-            while size < PER_SEND
-                && let Ok(more) = queue.try_recv()
-            {
-                size += more.items.len();
-                batch.push(more);
+            let (mut size, mut batch, mut next) = (0, Vec::new(), Some(first));
+            while let Some(waiting) = next {
+                // A caller that has given up would not learn that its tasks are stored.
+                if !waiting.answer.is_closed() {
+                    size += waiting.items.len();
+                    batch.push(waiting);
+                }
+                next = if size < PER_SEND { queue.try_recv().ok() } else { None };
+            }
+            if batch.is_empty() {
+                continue;
             }
             number += 1;
             let slot = free_slots.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
             let (commit, free_slots) = (Arc::clone(&commit), Arc::clone(&free_slots));
             sends.spawn(async move {
-                commit.send(batch, slot, number).await;
+                let permit = commit.send(batch, slot, number, permit).await;
                 free_slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
                 drop(permit);
             });
         }
     }
 
-    async fn send(&self, batch: Vec<Waiting>, slot: usize, number: u64) {
+    /// Sends a batch, and answers its callers. Returns the permit, unless it was given to another send.
+    async fn send(
+        &self,
+        batch: Vec<Waiting>,
+        slot: usize,
+        number: u64,
+        permit: OwnedSemaphorePermit,
+    ) -> Option<OwnedSemaphorePermit> {
         let (batch, callers): (Vec<_>, Vec<_>) =
             batch.into_iter().map(|Waiting { items, answer }| (items, answer)).unzip();
         let ordered = ordered(&batch);
-        let mut chunks = Chunk::all(&batch, &ordered);
+        let mut answers = Answers::new(&batch, callers);
         let mut send = Send { receipt: format!("{}:{slot}", self.client), number, abandoned: None };
-        self.deliver(&mut chunks, &mut send).await;
-        for (caller, outcomes) in callers.into_iter().zip(outcomes(&batch, chunks)) {
-            // If the caller no longer waits, its outcomes are dropped.
-            let _ = caller.send(outcomes);
+        let began = Instant::now();
+        let open = self.attempt(Chunk::all(&batch, &ordered), &mut send, Away::Fails, &mut answers).await;
+        if open.is_empty() {
+            return Some(permit);
         }
+        let Ok(_repeating) = self.repeating.try_acquire() else {
+            answers.give(open);
+            return Some(permit);
+        };
+        // The tasks for a master of a cluster that is away hold up no others.
+        let permit = Some(permit).filter(|_| self.is_durable());
+        self.repeat(open, send, began, &mut answers).await;
+        permit
     }
 
     /// Sends the tasks of a lone caller on the connection that its own task drives; returns the tasks if none was sent.
@@ -126,11 +150,11 @@ impl Commit {
         let batch = [items];
         let ordered = ordered(&batch);
         let mut chunks = Chunk::all(&batch, &ordered);
+        let mut all = Answers::new(&batch, Vec::new());
         let (receipt, number) = own.next_receipt();
         let mut send = Send { receipt: format!("{}:{receipt}", self.client), number, abandoned: None };
-        let open: Vec<usize> = (0..chunks.len()).collect();
         let generation = own.generation();
-        let (noted, calls) = self.calls(&chunks, &open, &send, generation);
+        let (noted, calls) = self.calls(&chunks, &send, generation);
         match own.exchange(calls).await {
             Sent::Not => {
                 drop(chunks);
@@ -139,7 +163,7 @@ impl Commit {
             }
             Sent::Answered(answers) => {
                 let answers = answers.into_iter().map(|answer| (answer, None)).collect();
-                self.take_in(&mut chunks, &open, noted, answers);
+                self.take_in(&mut chunks, noted, answers);
             }
             Sent::Unanswered(identity) => {
                 send.abandoned = Some(identity);
@@ -147,80 +171,78 @@ impl Commit {
                 chunks.iter_mut().for_each(|chunk| chunk.note(Err(late.clone()), None));
             }
         }
-        if chunks.iter().any(Chunk::is_open) {
-            self.deliver(&mut chunks, &mut send).await;
-        }
-        Ok(outcomes(&batch, chunks).pop().unwrap_or_default())
+        let open = all.give_closed(chunks);
+        // The first send had its own time.
+        self.repeat(open, send, Instant::now(), &mut all).await;
+        Ok(all.take(0))
     }
 
-    /// Sends every chunk until it is answered, or the repeats or their time are used up. A repeat is marked as one, and
-    /// its script finds the receipt of the first send, so that a task is never stored twice, even if the first one has
-    /// run and is gone.
-    async fn deliver(&self, chunks: &mut [Chunk<'_>], send: &mut Send) {
-        let began = Instant::now();
-        for attempt in 0..=REPEATS {
-            let open: Vec<usize> = (0..chunks.len()).filter(|&i| chunks[i].is_open()).collect();
+    /// Sends every chunk again until it is answered, or the repeats or their time are used up. The script of a repeat finds the
+    /// receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
+    async fn repeat(&self, mut open: Vec<Chunk<'_>>, mut send: Send, began: Instant, answers: &mut Answers) {
+        for _ in 0..REPEATS {
             if open.is_empty() || began.elapsed() >= self.repeats_until {
-                return;
+                break;
             }
-            if attempt > 0 {
-                sleep(REPEAT_PAUSE).await;
-            }
-            let failed = |chunks: &mut [Chunk<'_>], error: &BrokerError| {
-                open.iter().for_each(|&i| chunks[i].note(Err(error.clone()), None));
-            };
+            sleep(REPEAT_PAUSE).await;
+            open = self.attempt(open, &mut send, Away::IsWaitedFor, answers).await;
+        }
+        answers.give(open);
+    }
+
+    /// Sends `chunks` once. Answers the callers of which no chunk is open, and returns the chunks that are.
+    async fn attempt<'b>(
+        &self,
+        mut chunks: Vec<Chunk<'b>>,
+        send: &mut Send,
+        away: Away,
+        answers: &mut Answers,
+    ) -> Vec<Chunk<'b>> {
+        let sent = async {
             if let Some(abandoned) = &send.abandoned {
-                if let Err(error) = self.router.end_abandoned(abandoned).await {
-                    failed(chunks, &error);
-                    continue;
-                }
+                self.router.end_abandoned(abandoned).await?;
                 send.abandoned = None;
             }
-            let generation = self.router.generation();
-            let (noted, calls) = self.calls(chunks, &open, send, generation);
-            match self.router.send_safely(calls, self.durability).await {
-                Ok(answers) => self.take_in(chunks, &open, noted, answers),
-                Err(error) => failed(chunks, &error),
-            }
+            let (noted, calls) = self.calls(&chunks, send, self.router.generation());
+            Ok((noted, self.router.send_safely(calls, self.durability, away).await?))
+        };
+        match sent.await {
+            Ok((noted, answers)) => self.take_in(&mut chunks, noted, answers),
+            Err(error) => chunks.iter_mut().for_each(|chunk| chunk.note(Err(BrokerError::clone(&error)), None)),
         }
+        answers.give_closed(chunks)
     }
 
-    /// Returns the calls for the chunks `open`, after one that adds the queues which Go's tools may not know.
-    fn calls(&self, chunks: &[Chunk<'_>], open: &[usize], send: &Send, generation: u64) -> (Noted, Vec<Call>) {
-        let unknown = self.unknown_queues(open.iter().map(|&i| chunks[i].queue), generation);
-        let mut calls = Vec::with_capacity(open.len() + 1);
+    /// Returns the calls for `chunks`, after one that adds the queues which Go's tools may not know.
+    fn calls(&self, chunks: &[Chunk<'_>], send: &Send, generation: u64) -> (Noted, Vec<Call>) {
+        let unknown = self.unknown_queues(chunks.iter().map(|chunk| chunk.queue), generation);
+        let mut calls = Vec::with_capacity(chunks.len() + 1);
         if !unknown.is_empty() {
             let mut call = Call::plain("SADD").arg(QUEUES);
             unknown.iter().for_each(|queue| call.push(queue.as_str()));
             calls.push(call);
         }
         let now = self.clock.argument();
-        let mut scripts = Vec::with_capacity(open.len());
-        for &i in open {
-            let slot = format!("{}:{i}", send.receipt);
+        let mut scripts = Vec::with_capacity(chunks.len());
+        for chunk in chunks {
+            let slot = format!("{}:{}", send.receipt, chunk.place);
             let receipt = Receipt { slot: &slot, number: send.number, ttl: self.receipt_ttl };
-            calls.extend(chunks[i].long_messages(receipt));
+            calls.extend(chunk.long_messages(receipt));
             scripts.push(calls.len());
-            calls.push(chunks[i].call(&now, receipt));
+            calls.push(chunk.call(&now, receipt));
         }
         (Noted { unknown, generation, scripts }, calls)
     }
 
     /// Notes the answers to [`calls`](Self::calls).
-    fn take_in(
-        &self,
-        chunks: &mut [Chunk<'_>],
-        open: &[usize],
-        noted: Noted,
-        answers: Vec<(Answer, Option<BrokerError>)>,
-    ) {
+    fn take_in(&self, chunks: &mut [Chunk<'_>], noted: Noted, answers: Vec<(Answer, Option<BrokerError>)>) {
         if answers.first().is_some_and(|(answer, _)| answer.is_ok()) {
             self.remember(noted.unknown, noted.generation);
         }
-        let mut scripts = open.iter().zip(noted.scripts).peekable();
+        let mut scripts = chunks.iter_mut().zip(noted.scripts).peekable();
         for (at, (answer, doubt)) in answers.into_iter().enumerate() {
-            if let Some((&i, _)) = scripts.next_if(|(_, script)| *script == at) {
-                chunks[i].note(answer, doubt);
+            if let Some((chunk, _)) = scripts.next_if(|(_, script)| *script == at) {
+                chunk.note(answer, doubt);
             }
         }
     }
@@ -266,16 +288,49 @@ fn receipt_ttl(call_timeout: Duration) -> Duration {
     call_timeout.saturating_mul(6).clamp(RECEIPT_TTL.0, RECEIPT_TTL.1)
 }
 
-/// Returns the outcome of each item, call by call.
-fn outcomes(batch: &[Vec<Item>], chunks: Vec<Chunk<'_>>) -> Vec<Vec<Outcome>> {
-    let mut outcomes: Vec<Vec<Option<Outcome>>> =
-        batch.iter().map(|items| items.iter().map(|_| None).collect()).collect();
-    for chunk in chunks {
-        let (indices, answers) = chunk.outcomes();
-        for (&(call, i), answer) in indices.iter().zip(answers) {
-            outcomes[call][i] = Some(answer);
+/// The outcomes of the items of a batch, call by call, as far as they are known.
+struct Answers {
+    outcomes: Vec<Vec<Option<Outcome>>>,
+    /// Number of items of each call without an outcome.
+    left: Vec<usize>,
+    /// The callers that wait for their outcomes.
+    callers: Vec<Option<oneshot::Sender<Vec<Outcome>>>>,
+}
+
+impl Answers {
+    fn new(batch: &[Vec<Item>], callers: Vec<oneshot::Sender<Vec<Outcome>>>) -> Self {
+        let outcomes = batch.iter().map(|items| items.iter().map(|_| None).collect()).collect();
+        Self { outcomes, left: batch.iter().map(Vec::len).collect(), callers: callers.into_iter().map(Some).collect() }
+    }
+
+    /// Notes the outcomes of the chunks that are not open, and returns the others.
+    fn give_closed<'b>(&mut self, chunks: Vec<Chunk<'b>>) -> Vec<Chunk<'b>> {
+        let (open, closed) = chunks.into_iter().partition(Chunk::is_open);
+        self.give(closed);
+        open
+    }
+
+    /// Notes the outcomes of `chunks`. Answers each caller all of whose outcomes are known.
+    fn give(&mut self, chunks: Vec<Chunk<'_>>) {
+        for chunk in chunks {
+            let (indices, answers) = chunk.outcomes();
+            for (&(call, i), answer) in indices.iter().zip(answers) {
+                self.outcomes[call][i] = Some(answer);
+                self.left[call] -= 1;
+                if self.left[call] == 0
+                    && let Some(caller) = self.callers.get_mut(call).and_then(Option::take)
+                {
+                    // If the caller no longer waits, its outcomes are dropped.
+                    let _ = caller.send(self.take(call));
+                }
+            }
         }
     }
-    let missing = || Err(Refused::Broker(reply::unexpected("an answer is missing")));
-    outcomes.into_iter().map(|call| call.into_iter().map(|o| o.unwrap_or_else(missing)).collect()).collect()
+
+    /// Takes the outcomes of a call.
+    fn take(&mut self, call: usize) -> Vec<Outcome> {
+        let missing = || Err(Refused::Broker(reply::unexpected("an answer is missing")));
+        let outcomes = self.outcomes.get_mut(call).map(mem::take).unwrap_or_default();
+        outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(missing)).collect()
+    }
 }

@@ -1,13 +1,16 @@
 //! A connection to one server, opened again whenever it is lost, and calls on it, none of which is ever repeated here.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use redis::{Pipeline, Value};
 use tokio::{sync::watch, time::timeout};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection_manager::ConnectionManager,
+    connection_manager::{ConnectionManager, late},
     connection_state::{State, report_lost},
     durability::Durability,
     identity::Identity,
@@ -35,7 +38,7 @@ struct Ends(watch::Sender<State>);
 
 impl Drop for Ends {
     fn drop(&mut self) {
-        self.0.send_replace(State::Down(closed()));
+        self.0.send_replace(State::Down { error: closed(), since: Instant::now() });
     }
 }
 
@@ -77,8 +80,17 @@ impl Connection {
         let mut state = self.state.clone();
         let state = state.wait_for(|state| !matches!(state, State::Opening)).await.map_err(|_| closed())?;
         match &*state {
-            State::Down(error) => Err(error.clone()),
+            State::Down { error, .. } => Err(error.clone()),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns why the server is away, if no attempt to connect has succeeded for as long as a call waits for a connection.
+    #[cfg(feature = "cluster")]
+    pub(super) fn away(&self) -> Option<BrokerError> {
+        match &*self.state.borrow() {
+            State::Down { error, since } if since.elapsed() >= self.timeout => Some(error.clone()),
+            _ => None,
         }
     }
 
@@ -96,7 +108,7 @@ impl Connection {
     pub(super) async fn leaves(&self, connection: u64) {
         let is_other = |state: &State| match state {
             State::Up { generation, .. } => *generation != connection,
-            State::Down(error) => error.kind() != BrokerErrorKind::Closed,
+            State::Down { error, .. } => error.kind() != BrokerErrorKind::Closed,
             State::Opening => true,
         };
         if self.state.clone().wait_for(is_other).await.is_err() {
@@ -253,8 +265,8 @@ impl Connection {
                 Some(Ok(Up { connection: connection.clone(), generation: *generation, identity: identity.clone() }))
             }
             // Waiting does not change these errors.
-            State::Down(error) if !error.is_unavailable() => Some(Err(error.clone())),
-            State::Down(_) | State::Opening => None,
+            State::Down { error, .. } if !error.is_unavailable() => Some(Err(error.clone())),
+            State::Down { .. } | State::Opening => None,
         };
         if self.state.has_changed().is_err() {
             return Err(closed());
@@ -273,8 +285,8 @@ impl Connection {
         match ended {
             Ok(()) => found.unwrap_or_else(|| Err(closed())),
             Err(_) => match &*self.state.borrow() {
-                State::Down(error) => Err(error.clone()),
-                _ => Err(BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")),
+                State::Down { error, .. } => Err(error.clone()),
+                _ => Err(late()),
             },
         }
     }

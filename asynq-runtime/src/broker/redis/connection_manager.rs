@@ -45,11 +45,12 @@ impl ConnectionManager {
 
     /// Keeps the connection up until dropped.
     pub(super) async fn run(mut self, mut reports: watch::Receiver<u64>) {
-        let mut failures = 0;
+        let (mut failures, mut down_since) = (0, None);
         for generation in 1.. {
             match self.connect(generation).await {
                 Ok((connection, to)) => {
                     let since = Instant::now();
+                    down_since = None;
                     self.state.send_replace(State::Up { connection, generation, to, identity: self.previous.clone() });
                     self.emit(ConnectionEvent::Connected);
                     if reports.wait_for(|lost| *lost >= generation).await.is_err() {
@@ -63,7 +64,8 @@ impl ConnectionManager {
                 }
                 Err(error) => {
                     failures += 1;
-                    self.state.send_replace(State::Down(error));
+                    let since = *down_since.get_or_insert_with(Instant::now);
+                    self.state.send_replace(State::Down { error, since });
                 }
             }
             if failures > 0 {
@@ -73,10 +75,8 @@ impl ConnectionManager {
     }
 
     async fn connect(&mut self, generation: u64) -> Result<(OpenConnection, Address), BrokerError> {
-        let late = || BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time");
         let candidates = self.candidates(generation).await?;
-        let opened = timeout(self.role.connect_timeout, self.open_one_of(candidates, generation)).await;
-        opened.unwrap_or_else(|_| Err(late()))
+        self.open_one_of(candidates, generation).await
     }
 
     /// Returns the addresses to try, in their order.
@@ -107,11 +107,15 @@ impl ConnectionManager {
         candidates: Vec<Address>,
         generation: u64,
     ) -> Result<(OpenConnection, Address), BrokerError> {
-        let mut failure = None;
-        for address in candidates {
-            match self.open(&address, generation).await {
-                Ok(connection) => return Ok((connection, address)),
-                Err(error) => failure = Some(error),
+        let (mut failure, began, mut candidates) = (None, Instant::now(), candidates.into_iter());
+        while let Some(address) = candidates.next() {
+            let left = self.role.connect_timeout.saturating_sub(began.elapsed());
+            // A server that does not answer leaves time for the others.
+            let limit = if candidates.len() > 0 { left / 2 } else { left };
+            match timeout(limit, self.open(&address, generation)).await {
+                Ok(Ok(connection)) => return Ok((connection, address)),
+                Ok(Err(error)) => failure = Some(error),
+                Err(_) => failure = Some(late()),
             }
         }
         Err(failure.unwrap_or_else(|| BrokerError::new(BrokerErrorKind::Unavailable, "no server is known")))
@@ -206,6 +210,10 @@ impl ConnectionManager {
             listener(event);
         }
     }
+}
+
+pub(super) fn late() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")
 }
 
 /// Returns the pause after so many failures: 20 ms, doubling to 1 s.

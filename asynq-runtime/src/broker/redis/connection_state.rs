@@ -1,6 +1,6 @@
 //! The state of a connection, which its manager sets and its callers watch.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use tokio::sync::watch;
 
@@ -13,8 +13,8 @@ pub(super) enum State {
     Opening,
     /// Usable until a caller reports this generation as lost.
     Up { connection: OpenConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
-    /// The last attempt failed with this error; the next one follows.
-    Down(BrokerError),
+    /// The last attempt failed with this error; the next one follows. The first that failed ended at `since`.
+    Down { error: BrokerError, since: Instant },
 }
 
 /// Reports that the connection of this `generation` is lost.

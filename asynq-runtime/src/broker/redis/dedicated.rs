@@ -36,6 +36,8 @@ use super::{
 const SOON: Duration = Duration::from_secs(1);
 /// A connection that was lost earlier than this after it was opened counts as a failure to open it.
 const LASTS: Duration = Duration::from_secs(1);
+/// The pause after Redis has refused such a connection, which another attempt does not change.
+const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// A slot for the connection, and the conditions for opening one.
 pub(super) struct DedicatedConnection {
@@ -158,15 +160,13 @@ impl DedicatedConnection {
 
     /// Opens the connection. The future runs on the caller's runtime, to which the connection then belongs.
     fn open(&self, generation: u64, number: u64) -> impl Future<Output = ()> + Send + 'static {
-        let opening = Opening { slot: Arc::clone(&self.slot), own: None };
+        let opening = Opening { slot: Arc::clone(&self.slot), outcome: None };
         let (present, role, purpose) = (self.connection.present(), self.role.clone(), self.purpose);
         async move {
             let Some((address, identity)) = present else { return };
-            if let Ok(driven) =
-                CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout).await
-            {
-                opening.done(Own { driven, generation, since: Instant::now(), number, sends: 0 });
-            }
+            let opened = CallerDrivenConnection::open(&role.target, &address, &identity, purpose, role.timeout).await;
+            let own = |driven| Box::new(Own { driven, generation, since: Instant::now(), number, sends: 0 });
+            opening.done(opened.map(own));
         }
     }
 }
@@ -217,12 +217,13 @@ impl Slot {
 /// Reports the outcome of an attempt to the slot, even if the runtime ends before the attempt does.
 struct Opening {
     slot: Arc<Mutex<Slot>>,
-    own: Option<Box<Own>>,
+    /// `None` if the attempt did not end.
+    outcome: Option<Result<Box<Own>, BrokerError>>,
 }
 
 impl Opening {
-    fn done(mut self, own: Own) {
-        self.own = Some(Box::new(own));
+    fn done(mut self, outcome: Result<Box<Own>, BrokerError>) {
+        self.outcome = Some(outcome);
     }
 }
 
@@ -230,10 +231,14 @@ impl Drop for Opening {
     fn drop(&mut self) {
         let mut slot = lock(&self.slot);
         slot.opening = None;
-        match self.own.take() {
-            Some(own) => slot.put(SlotState::Free(own)),
-            None => {
-                slot.lost(Instant::now(), Duration::ZERO);
+        match self.outcome.take() {
+            Some(Ok(own)) => slot.put(SlotState::Free(own)),
+            failed => {
+                let now = Instant::now();
+                slot.lost(now, Duration::ZERO);
+                if matches!(failed, Some(Err(error)) if !error.is_unavailable()) {
+                    slot.not_before = Some(now + AFTER_REFUSAL);
+                }
                 slot.put(SlotState::Nothing);
             }
         }
@@ -354,7 +359,9 @@ impl Drop for Taken<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::super::BrokerErrorKind, *};
+
+    const BACK_OFF_AT_FIRST: Duration = Duration::from_millis(20);
 
     #[tokio::test]
     async fn calls_are_in_a_row_while_they_come_soon_and_from_one_runtime() {
@@ -382,5 +389,17 @@ mod tests {
         slot.put(SlotState::Closed);
         slot.put(SlotState::Nothing);
         assert!(matches!(slot.state, SlotState::Closed), "closed is closed");
+    }
+
+    #[test]
+    fn a_connection_that_redis_refuses_is_asked_for_once_a_minute() {
+        let began = Instant::now();
+        for (kind, most) in [(BrokerErrorKind::Timeout, BACK_OFF_AT_FIRST), (BrokerErrorKind::Denied, AFTER_REFUSAL)] {
+            let slot = Arc::new(Mutex::new(Slot::default()));
+            let opening = Opening { slot: Arc::clone(&slot), outcome: None };
+            opening.done(Err(BrokerError::new(kind, "refused")));
+            let pause = lock(&slot).not_before.unwrap() - began;
+            assert!((most..most + Duration::from_secs(10)).contains(&pause), "{kind:?}: {pause:?}");
+        }
     }
 }

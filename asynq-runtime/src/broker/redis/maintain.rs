@@ -1,7 +1,7 @@
 //! Housekeeping in slices of at most 100 tasks per queue.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -32,14 +32,20 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 #[async_trait::async_trait]
 impl Maintain for RedisBroker {
     async fn forward(&self, queues: &[QueueName], retries: RetryOrder) -> Result<Forwarded, BrokerError> {
-        let mut forwarded = Forwarded::default();
+        let (mut forwarded, mut failed) = (Forwarded::default(), None);
         for answer in self.ask_each(queues, |keys| self.forward_call(keys, retries)).await? {
-            let numbers: Vec<i64> = reply::array(answer?)?.iter().filter_map(reply::number).collect();
-            let [moved, more] = numbers[..] else { return Err(reply::unexpected("not two numbers")) };
-            forwarded.moved += usize::try_from(moved).unwrap_or_default();
-            forwarded.more |= more == 1;
+            let numbers = answer.and_then(reply::array).map(|parts| parts.iter().filter_map(reply::number).collect());
+            match numbers.as_ref().map(Vec::as_slice) {
+                Ok(&[moved, more]) => {
+                    forwarded.moved += usize::try_from(moved).unwrap_or_default();
+                    forwarded.more |= more == 1;
+                }
+                Ok(_) => failed = failed.or_else(|| Some(reply::unexpected("not two numbers"))),
+                Err(error) => failed = failed.or_else(|| Some(error.clone())),
+            }
         }
-        Ok(forwarded)
+        // The next call meets the error again, if it lasts.
+        failed.filter(|_| forwarded.moved == 0).map_or(Ok(forwarded), Err)
     }
 
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError> {
@@ -96,7 +102,7 @@ impl Maintain for RedisBroker {
     async fn until_lapse(&self, queues: &[QueueName]) -> Result<Duration, BrokerError> {
         let hold = if self.clock.is_given() { Duration::ZERO } else { self.hold_of_lapses().await? };
         let (lapsed, quiet) = self.lapses(queues).await?;
-        self.hold_unwritable(&lapsed).await?;
+        self.hold_unwritable(&lapsed, queues).await?;
         let is_held = !lapsed.is_empty() && lapsed.iter().all(|queue| self.is_held(queue));
         Ok(if is_held { LOOK_AGAIN } else { quiet }.max(hold))
     }
@@ -251,26 +257,37 @@ impl RedisBroker {
         Ok((lapsed, quiet))
     }
 
-    /// Holds those of these queues in which no lease can be extended now: their master is away, or became a replica, or cannot save
-    /// its data, and still answers reads. Such a time is a gap, like one without answers.
+    /// Holds those of `queues` in which no lease can be extended now, as the `lapsed` ones among them show: their master is away, or
+    /// became a replica, or cannot save its data, and still answers reads. Such a time is a gap, like one without answers.
     ///
     /// # Errors
     ///
     /// None of the queues takes writes now, which is a gap for all.
-    async fn hold_unwritable(&self, queues: &[QueueName]) -> Result<(), BrokerError> {
+    async fn hold_unwritable(&self, lapsed: &[QueueName], queues: &[QueueName]) -> Result<(), BrokerError> {
         // The command removes nothing, because no member is empty.
-        let answers = self.ask_each(queues, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await;
-        let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
-        let answers = answers.inspect_err(|_| hold.forget())?;
+        let answers = self.ask_each(lapsed, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await?;
         let is_away = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(BrokerError::is_unavailable);
-        if answers.iter().all(is_away)
-            && let Some(Err(error)) = answers.first()
+        let away = lapsed.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
+        let away: HashSet<&QueueName> = away.collect();
+        if away.is_empty() {
+            return Ok(());
+        }
+        // The leases in the other queues of the same servers lapse, too.
+        let owners =
+            self.router.owners(&queues.iter().map(|queue| Keys::new(queue).lease()).collect::<Vec<_>>()).await?;
+        let owned = || queues.iter().zip(&owners);
+        let owners_away: HashSet<_> =
+            owned().filter(|(queue, _)| away.contains(queue)).map(|(_, owner)| owner).collect();
+        let held: Vec<&QueueName> =
+            owned().filter(|(_, owner)| owners_away.contains(owner)).map(|(queue, _)| queue).collect();
+        let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        if held.len() == queues.len()
+            && let Some(Err(error)) = answers.into_iter().find(is_away)
         {
             hold.forget();
-            return Err(error.clone());
+            return Err(error);
         }
-        let away = queues.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
-        hold.hold(away, Instant::now());
+        hold.hold(held, Instant::now());
         Ok(())
     }
 
@@ -283,8 +300,9 @@ impl RedisBroker {
     async fn hold_of_lapses(&self) -> Result<Duration, BrokerError> {
         let times = self.router.send_to_each(Call::plain("TIME")).await?;
         // In a cluster, the clock that is furthest ahead counts.
-        let ahead = times.into_iter().filter_map(|time| reply::time(&time.ok()?)).max();
-        let redis = ahead.ok_or_else(|| reply::unexpected("no time"))?;
+        let ahead = times.iter().filter_map(|time| reply::time(time.as_ref().ok()?)).max();
+        let failure = || times.iter().find_map(|time| time.as_ref().err().cloned());
+        let redis = ahead.ok_or_else(|| failure().unwrap_or_else(|| reply::unexpected("no time")))?;
         Ok(self.hold.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), redis))
     }
 

@@ -32,7 +32,13 @@ impl Presence for RedisBroker {
     async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
         self.check_lease_beside_go().await?;
         let member = Member { name: name.clone(), number: 0 };
-        self.show_alive(&member, info, &[], true).await?;
+        match self.show_alive(&member, info, &[], true).await {
+            // In a cluster, the lists of servers lie on masters that may have no queue of this server. A later beat adds the server.
+            Err(error) if error.is_unavailable() && !matches!(self.router, Router::One(_)) => {
+                tracing::warn!("the server is not listed yet: {error}");
+            }
+            shown => shown?,
+        }
         Ok(member)
     }
 

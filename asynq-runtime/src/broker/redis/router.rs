@@ -23,6 +23,15 @@ pub(super) enum Router {
     Many(Cluster),
 }
 
+/// What happens to calls to a node of a cluster that has been away for longer than calls wait for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Away {
+    /// They fail at once, so that the queues of other nodes do not wait for it.
+    Fails,
+    /// They wait again.
+    IsWaitedFor,
+}
+
 /// An answer to one command.
 pub(super) type Answer = Result<Value, BrokerError>;
 
@@ -64,7 +73,7 @@ impl Router {
     ///
     /// No call was answered. Whether any of them took effect is then unknown.
     pub(super) async fn send(&self, calls: Vec<Call>) -> Result<Vec<Answer>, BrokerError> {
-        let replies = self.deliver(calls, Durability::Async).await?;
+        let replies = self.deliver(calls, Durability::Async, Away::Fails).await?;
         Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
     }
 
@@ -79,8 +88,9 @@ impl Router {
         &self,
         calls: Vec<Call>,
         durability: Durability,
+        away: Away,
     ) -> Result<Vec<(Answer, Option<BrokerError>)>, BrokerError> {
-        let replies = self.deliver(calls, durability).await?;
+        let replies = self.deliver(calls, durability, away).await?;
         Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
     }
 
@@ -128,11 +138,13 @@ impl Router {
         }
     }
 
-    async fn deliver(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+    async fn deliver(&self, calls: Vec<Call>, durability: Durability, away: Away) -> Result<Vec<Reply>, BrokerError> {
+        #[cfg(not(feature = "cluster"))]
+        let _ = away;
         match self {
             Self::One(connection) => connection.send(calls, durability).await,
             #[cfg(feature = "cluster")]
-            Self::Many(cluster) => cluster.send(calls, durability).await,
+            Self::Many(cluster) => cluster.send(calls, durability, away).await,
         }
     }
 }

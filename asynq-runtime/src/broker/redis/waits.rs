@@ -2,7 +2,7 @@
 //! matters.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
 
@@ -33,6 +33,8 @@ const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 const FEW: usize = 8;
 /// Number of servers, all of which receive the same notification, for each millisecond of [`RedisBroker::jitter`].
 const SERVERS_PER_MS: usize = 8;
+/// The time after which queues that could not be read are read again. Until then a wait goes on for the other queues.
+const READ_AGAIN: Duration = Duration::from_secs(1);
 /// Longest delay of [`RedisBroker::jitter`], in milliseconds.
 const LATEST: u64 = 10;
 
@@ -83,6 +85,11 @@ impl<'q> WatchedQueue<'q> {
         [(!is_paused).then_some(&self.pending), Some(&self.paused)].into_iter().flatten()
     }
 
+    /// Returns whether one of the questions is among those.
+    fn is_among(&self, questions: &HashSet<&Question>) -> bool {
+        questions.contains(&self.pending) || questions.contains(&self.paused)
+    }
+
     fn look(&self, reads: &TrackedReads<'_>, is_spared: impl FnOnce(i64) -> bool) -> Readiness {
         match (reads.answer(&self.paused), reads.answer(&self.pending)) {
             (Some(Some(0)), Some(Some(pending))) if pending > 0 => {
@@ -118,24 +125,34 @@ impl RedisBroker {
             look.refresh(&reads);
             look.forget(&look.due(0));
             let watched = WatchedQueue::of(queues, look.stale());
-            ask_about(&watched, &mut reads).await?;
+            let questions: Vec<&Question> =
+                watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
+            let report = reads.ask(questions).await?;
             let readiness = self.readiness(&watched, &reads, quarantined);
             let open = places_of(&look, &readiness, Readiness::Something);
             let spared = places_of(&look, &readiness, Readiness::Spared);
+            let is_unreadable = |queue_reads: &WatchedQueue<'_>| queue_reads.is_among(&report.failed);
+            let unreadable = places_where(&look, watched.iter().map(is_unreadable));
             look.note(readiness.into_iter().map(Readiness::finding));
             if !open.is_empty() {
                 return Ok(self.take_from(queues, &open, look, &reads));
             }
+            // The other queues are waited for, unless there are none.
+            let failure = report.failure.filter(|_| unreadable.len() == queues.len());
+            failure.map_or(Ok(()), Err)?;
             // `changed` would not report what was announced between the refresh above and the questions, so the wait is skipped then.
             look.refresh(&reads);
-            let is_announced = reads.is_tracked() && look.stale().len() > spared.len();
+            let is_announced = reads.is_tracked() && look.stale().len() > spared.len() + unreadable.len();
             let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
+            let wait = if unreadable.is_empty() { wait } else { wait.min(READ_AGAIN) };
             if !is_announced && !reads.changed(wait).await? {
-                return Ok(self.take_from(queues, &spared, look, &reads));
+                // A dequeue from a queue that cannot be read reports the error.
+                return Ok(self.take_from(queues, &[spared, unreadable].concat(), look, &reads));
             }
             look.refresh(&reads);
             let readiness = self.readiness(&WatchedQueue::of(queues, look.stale()), &reads, quarantined);
-            let changed = places_of(&look, &readiness, Readiness::Unknown);
+            let mut changed = places_of(&look, &readiness, Readiness::Unknown);
+            changed.retain(|place| unreadable.binary_search(place).is_err());
             if changed.is_empty() || !reads.is_tracked() {
                 continue;
             }
@@ -243,12 +260,19 @@ impl RedisBroker {
             look.refresh(&reads);
             let heads: Vec<[Question; 3]> = look.stale().iter().map(|&place| heads_of(&queues[place])).collect();
             let report = reads.ask(heads.iter().flatten()).await?;
-            if let Some(error) = report.failure {
-                return Err(error);
+            let is_unreadable = |heads: &[Question; 3]| heads.iter().any(|head| report.failed.contains(head));
+            let is_unreadable: Vec<bool> = heads.iter().map(is_unreadable).collect();
+            let unreadable = places_where(&look, is_unreadable.iter().copied());
+            if let Some(error) = &report.failure
+                && unreadable.len() == queues.len()
+            {
+                return Err(error.clone());
             }
             let since = last_look.replace(Instant::now());
             let dues = dues(&heads, report.answers, |question| reads.answer(question));
-            look.note(dues.into_iter().map(Finding::From));
+            let dues = dues.into_iter().zip(is_unreadable);
+            look.note(dues.map(|(due, is_unreadable)| Finding::From(due.filter(|_| !is_unreadable))));
+            look.forget(&unreadable);
             let is_due = look.due(self.clock.now().timestamp_millis());
             if !is_due.is_empty() {
                 // Every forwarder wakes at this moment. The jitter lets later ones see that the first has moved the
@@ -269,8 +293,9 @@ impl RedisBroker {
             let next = look.next().and_then(DateTime::from_timestamp_millis);
             // `changed` would not report what was announced between the refresh above and the questions, so the wait is skipped then.
             look.refresh(&reads);
-            let is_announced = reads.is_tracked() && !look.stale().is_empty();
-            let received = async { if is_announced { Ok(true) } else { reads.changed(left(end)).await } };
+            let is_announced = reads.is_tracked() && look.stale().len() > unreadable.len();
+            let wait = if unreadable.is_empty() { left(end) } else { left(end).min(READ_AGAIN) };
+            let received = async { if is_announced { Ok(true) } else { reads.changed(wait).await } };
             let has_changed = tokio::select! {
                 biased;
                 () = self.sleep_until(next) => continue,
@@ -278,7 +303,8 @@ impl RedisBroker {
             };
             if !has_changed {
                 self.looks.due.keep(look, &reads);
-                return Ok(Vec::new());
+                // The other queues were waited for.
+                return report.failure.map_or(Ok(Vec::new()), Err);
             }
             if reads.is_tracked() {
                 tokio::select! {
@@ -361,16 +387,14 @@ impl RedisBroker {
     }
 }
 
-/// Asks for the unknown answers about these queues.
-async fn ask_about(watched: &[WatchedQueue<'_>], reads: &mut TrackedReads<'_>) -> Result<(), BrokerError> {
-    let questions: Vec<&Question> = watched.iter().flat_map(|queue_reads| queue_reads.questions(reads)).collect();
-    reads.ask(questions).await?.failure.map_or(Ok(()), Err)
-}
-
 /// Returns those of the stale places of `look` that have this readiness.
 fn places_of(look: &Look<QueueName>, readiness: &[Readiness], wanted: Readiness) -> Vec<usize> {
-    let places = look.stale().iter().zip(readiness);
-    places.filter(|(_, readiness)| **readiness == wanted).map(|(&place, _)| place).collect()
+    places_where(look, readiness.iter().map(|readiness| *readiness == wanted))
+}
+
+/// Returns those of the stale places of `look` for which `is_wanted` is true, in ascending order.
+fn places_where(look: &Look<QueueName>, is_wanted: impl Iterator<Item = bool>) -> Vec<usize> {
+    look.stale().iter().zip(is_wanted).filter(|(_, is_wanted)| *is_wanted).map(|(&place, _)| place).collect()
 }
 
 /// Returns the heads of `x:due`, `scheduled` and `retry` of a queue.

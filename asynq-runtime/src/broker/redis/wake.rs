@@ -6,7 +6,7 @@
 //! script that reads a single key registers every key that it declares (docs/design/wire.md#waiting-without-polling).
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -67,6 +67,25 @@ impl Wake {
         let router = Router::open(io, Role { greeting: vec![track], on_event: Some(Arc::new(on_event)), ..role });
         Self { router, seen, notifier, waiters }
     }
+
+    /// Sends `calls`, so that Redis announces the next change of their keys. `None` if tracking is refused, by a proxy or a
+    /// missing permission.
+    ///
+    /// # Errors
+    ///
+    /// Redis cannot be asked now.
+    pub(super) async fn send(&self, calls: Vec<Call>) -> Result<Option<Vec<Answer>>, BrokerError> {
+        let is_refusal = |error: &BrokerError| {
+            matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config | BrokerErrorKind::Unexpected)
+        };
+        match self.router.send(calls).await {
+            // In a cluster, each node refuses the calls to it.
+            Ok(answers) if answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal)) => Ok(None),
+            Ok(answers) => Ok(Some(answers)),
+            Err(error) if is_refusal(&error) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Asks questions, each again only when its answer may have changed, and is notified when one has.
@@ -107,7 +126,9 @@ pub(super) struct AnswerReport<'q> {
     pub(super) count: usize,
     /// The answers to those, even where they have changed since.
     pub(super) answers: Vec<(&'q Question, Option<i64>)>,
-    /// The error that Redis answered to one of them, whose answer stays unknown.
+    /// The questions that Redis answered with an error, whose answers stay unknown.
+    pub(super) failed: HashSet<&'q Question>,
+    /// The first of these errors.
     pub(super) failure: Option<BrokerError>,
 }
 
@@ -203,8 +224,8 @@ impl TrackedReads<'_> {
             let Some(answers) = self.send(unknown.iter().map(|question| question.call()).collect()).await? else {
                 continue;
             };
-            let mut report =
-                AnswerReport { count: unknown.len(), answers: Vec::with_capacity(unknown.len()), failure: None };
+            let mut report = AnswerReport { count: unknown.len(), ..AnswerReport::default() };
+            report.answers.reserve(unknown.len());
             let (mut seen, now) = (seen::lock(&self.seen), Instant::now());
             for (question, answer) in unknown.into_iter().zip(answers) {
                 match answer {
@@ -215,6 +236,7 @@ impl TrackedReads<'_> {
                     }
                     Err(error) => {
                         seen.forget(question);
+                        report.failed.insert(question);
                         report.failure.get_or_insert(error);
                     }
                 }
@@ -260,10 +282,9 @@ impl TrackedReads<'_> {
                 Sent::Answered(answers) => return Ok(Some(answers)),
                 Sent::Not | Sent::Unanswered(_) => *self = self.broker.reads(self.topic),
             },
-            Source::Shared(_) => match self.broker.wake().router.send(calls).await {
-                Ok(answers) => return Ok(Some(answers)),
-                Err(error) if error.is_unavailable() || error.kind() == BrokerErrorKind::Closed => return Err(error),
-                Err(_) => (self.seen, self.source) = (SharedSeen::default(), Source::Poll),
+            Source::Shared(_) => match self.broker.wake().send(calls).await? {
+                Some(answers) => return Ok(Some(answers)),
+                None => (self.seen, self.source) = (SharedSeen::default(), Source::Poll),
             },
             Source::Poll => return self.broker.router.send(calls).await.map(Some),
         }

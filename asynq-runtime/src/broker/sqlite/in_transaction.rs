@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, ffi};
 
-use crate::broker::{BrokerError, BrokerErrorKind, NewTask, Placed, Refused, When, due_ms};
+use crate::broker::{BrokerError, BrokerErrorKind, NewShape, NewTask, Placed, Refused, When, due_ms};
 
 use super::{
     SqliteBroker,
@@ -14,6 +14,7 @@ use super::{
     migrate,
     produce::Item,
     row::after,
+    shapes::keep,
     sql,
     tx::{Tx, View},
 };
@@ -93,6 +94,7 @@ impl SqliteBroker {
         &self,
         connection: &Connection,
         task: NewTask,
+        shapes: &[NewShape],
     ) -> Result<Result<Placed, Refused>, TransactionError> {
         self.check_file(connection)?;
         if connection.is_autocommit() {
@@ -110,6 +112,7 @@ impl SqliteBroker {
         whole(connection, || {
             let placed = item.insert(&mut tx)?;
             tx.write_counts()?;
+            keep(&tx.view, shapes)?;
             Ok(placed)
         })
         .map_err(|error| match error.sqlite_error() {

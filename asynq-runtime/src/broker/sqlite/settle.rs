@@ -127,7 +127,7 @@ fn settle(tx: &mut Tx<'_>, item: &Settlement) -> rusqlite::Result<Settled> {
     let Some(leased) = LeasedTask::find(&tx.view, &item.run)? else { return explain(&tx.view, item) };
     let LeasedTask { seq, q, ref lock, is_replaced } = leased;
     let (now, id, lock) = (tx.view.now, item.run.id.as_str(), lock.as_deref());
-    if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. }) {
+    if is_replaced && !matches!(item.action, Action::Done | Action::Complete { .. } | Action::Revoke { .. }) {
         tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id, lock })?;
         if matches!(item.action, Action::Archive { .. } | Action::Retry { counted: true, .. }) {
             tx.ended(q, true);

@@ -7,6 +7,7 @@ use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
     sql,
+    tx::View,
 };
 use crate::broker::{BrokerError, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes};
 
@@ -16,11 +17,7 @@ impl Shapes for SqliteBroker {
         let shapes = shapes.to_vec();
         let command = WriteCommand::new(Priority::Settle, shapes.len(), move |tx| {
             tx.view.execute(&sql::shapes::FORGET, [tx.view.now])?;
-            for NewShape { job, fingerprint, body } in &shapes {
-                let row = params![job, column(*fingerprint), &body[..], until(tx.view.now)];
-                tx.view.execute(&sql::shapes::KEEP, row)?;
-            }
-            Ok(())
+            keep(&tx.view, &shapes)
         });
         self.store.write(command).await
     }
@@ -41,6 +38,14 @@ impl Shapes for SqliteBroker {
     fn stored_shapes(&self) -> &StoredShapes {
         &self.stored_shapes
     }
+}
+
+/// Keeps `shapes`.
+pub(super) fn keep(view: &View<'_>, shapes: &[NewShape]) -> rusqlite::Result<()> {
+    for NewShape { job, fingerprint, body } in shapes {
+        view.execute(&sql::shapes::KEEP, params![job, column(*fingerprint), &body[..], until(view.now)])?;
+    }
+    Ok(())
 }
 
 /// Most bytes that are read: one more than the longest shape has.

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{GroupRules, Groups, Inspect, Maintain, Page, RetryOrder, TaskSet, redis::RedisBroker},
+    broker::{
+        BrokerErrorKind, Consume, GroupRules, Groups, Inspect, Maintain, Page, Produce, Quarantined, RetryOrder,
+        TaskSet, When, redis::RedisBroker,
+    },
     task::{GroupName, QueueName, TaskState},
 };
 use asynq_test_support::soon;
@@ -74,6 +77,40 @@ async fn scores_at_the_ends_of_the_numbers_are_read_and_stop_nothing() {
     due.sort_unstable();
     assert_eq!(due, ["good", "now", "part"]);
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().retry, 2);
+}
+
+#[tokio::test]
+async fn a_schedule_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let () = redis.set("asynq:{broken}:scheduled", "text").await.unwrap();
+    let queues = [QueueName::new("broken").unwrap(), queue()];
+    let mut later = task("t1");
+    later.when = When::In(Duration::from_millis(1));
+    broker.enqueue(vec![later]).await.remove(0).unwrap();
+    let hour = Duration::from_secs(3600);
+    // A wait may end a moment early.
+    let moved = async { while broker.wait_and_forward(&queues, RetryOrder::Last, hour).await.unwrap().moved == 0 {} };
+    soon(moved).await;
+    let nothing_else = soon(broker.wait_and_forward(&queues, RetryOrder::Last, hour)).await.unwrap_err();
+    assert_eq!(nothing_else.kind(), BrokerErrorKind::Corrupt);
+    put(&broker, &["t2"]).await;
+    assert_eq!(broker.forward(&[queues[1].clone()], RetryOrder::Last).await.unwrap().moved, 0);
+    assert!(broker.forward(&queues[..1], RetryOrder::Last).await.is_err());
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, other) = (server.broker().await, server.broker().await);
+    let () = redis.set("asynq:{broken}:pending", "text").await.unwrap();
+    let queues = [QueueName::new("broken").unwrap(), queue()];
+    let wait = async || soon(broker.wait_for_work(&queues, Quarantined::All, Duration::from_secs(3600))).await.unwrap();
+    assert_eq!(wait().await, queues[..1], "the dequeue reports the error");
+    put(&other, &["t1"]).await;
+    assert_eq!(wait().await, queues[1..]);
 }
 
 #[tokio::test]

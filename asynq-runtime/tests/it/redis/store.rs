@@ -45,6 +45,32 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
     assert_eq!(broker.sweep(&queue()).await.unwrap(), Default::default());
 }
 
+#[tokio::test]
+async fn an_enqueue_that_was_given_up_before_it_was_sent_stores_nothing() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    put(&broker, &["first"]).await;
+    let () = redis::cmd("CLIENT").arg(&["PAUSE", "3600000", "WRITE"]).query_async(&mut redis).await.unwrap();
+    // Two sends wait for their answers, each as large as a send may be, so that the third call waits to be sent.
+    let large = |name: &str| (0..256).map(|i| task(&format!("{name}{i}"))).collect::<Vec<_>>();
+    let (mut a, mut b) = (broker.enqueue(large("a")), broker.enqueue(large("b")));
+    let mut c = broker.enqueue(vec![task("given up")]);
+    poll_fn(|context| {
+        for call in [&mut a, &mut b, &mut c] {
+            assert!(call.as_mut().poll(context).is_pending());
+        }
+        Poll::Ready(())
+    })
+    .await;
+    drop(c);
+    let () = redis::cmd("CLIENT").arg("UNPAUSE").query_async(&mut redis).await.unwrap();
+    let stored = soon(async { tokio::join!(a, b) }).await;
+    assert!(stored.0.into_iter().chain(stored.1).all(|outcome| outcome.is_ok()));
+    put(&broker, &["last"]).await;
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, 2 * 256 + 2);
+}
+
 #[job]
 async fn chore() -> JobResult {
     Ok(())

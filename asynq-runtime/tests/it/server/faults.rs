@@ -237,6 +237,22 @@ async fn a_queue_that_is_away_keeps_no_other_from_housekeeping() {
 }
 
 #[tokio::test]
+async fn a_queue_that_is_away_keeps_no_queue_of_lower_rank_from_its_turn() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.away.lock().unwrap().push("away");
+    let client = Client::new(broker.clone());
+    counts::job(1).queue("away").enqueue(&client).await.unwrap();
+    counts::job(2).queue("here").enqueue(&client).await.unwrap();
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let running = start(builder.queue("away", 9).queue("here", 1).strict_priority()).await;
+    soon(running.signals().settled.reached(1)).await;
+    soon(running.shutdown()).await.unwrap();
+    let stats = broker.queue_stats(&asynq_runtime::task::QueueName::new("here").unwrap()).await.unwrap();
+    assert_eq!((stats.pending, stats.processed_total), (0, 1));
+}
+
+#[tokio::test]
 async fn a_task_whose_shape_cannot_be_asked_for_is_deferred_whatever_becomes_of_unknown_ones() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();

@@ -71,7 +71,7 @@ pub(crate) struct Flaky {
     seconds: AtomicU32,
     /// The locks that were freed.
     pub(crate) freed: Mutex<Vec<String>>,
-    /// Queues that are away: extensions of leases in them fail, and what keeps house in them.
+    /// Queues that are away: dequeues from them fail, extensions of leases in them, and what keeps house in them.
     pub(crate) away: Mutex<Vec<&'static str>>,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
@@ -177,6 +177,7 @@ impl Consume for Flaky {
         if counts_down(&self.refuse_dequeues) {
             return Err(down());
         }
+        wanted.iter().try_for_each(|wanted| self.reach(&wanted.queue))?;
         let mut wanted = wanted.to_vec();
         if counts_down(&self.generous) {
             wanted.iter_mut().for_each(|wanted| wanted.n += 2);

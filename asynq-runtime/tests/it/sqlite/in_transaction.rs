@@ -123,6 +123,26 @@ fn raw(id: &str) -> RawTask {
     RawTask::new("mail", id.to_owned()).task_id(id)
 }
 
+#[asynq_runtime::job]
+async fn greets(_name: String) {}
+
+#[tokio::test]
+async fn the_shape_of_the_arguments_is_kept_with_the_first_task_that_commits() {
+    let t = World::new().await;
+    let mut theirs = t.theirs();
+    let shapes = "SELECT count(*) FROM shape";
+    let tx = begin(&mut theirs);
+    t.client.enqueue_in_tx(&tx, greets::job("ann")).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(t.number(shapes), 1);
+    // A shape is not written again by each transaction.
+    theirs.execute("DELETE FROM shape", []).unwrap();
+    let tx = begin(&mut theirs);
+    t.client.enqueue_in_tx(&tx, greets::job("bob")).unwrap();
+    tx.commit().unwrap();
+    assert_eq!(t.number(shapes), 0);
+}
+
 #[tokio::test]
 async fn a_row_and_its_task_are_there_together_or_not_at_all() {
     for api in APIS {

@@ -23,6 +23,7 @@ use super::{
     durability::Durability,
     io::Spawner,
     role::{At, ConnectionEvent, Role},
+    router::Away,
     script::Call,
     slots::{SlotMap, slot},
     topology::Topology,
@@ -84,7 +85,12 @@ impl Cluster {
     }
 
     /// See [`Router::send`](super::router::Router::send).
-    pub(super) async fn send(&self, calls: Vec<Call>, durability: Durability) -> Result<Vec<Reply>, BrokerError> {
+    pub(super) async fn send(
+        &self,
+        calls: Vec<Call>,
+        durability: Durability,
+        away: Away,
+    ) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
         let deadline = Instant::now() + self.0.role.timeout;
         let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
@@ -97,7 +103,7 @@ impl Cluster {
         }
         for hop in 0.. {
             let mut on = Vec::new();
-            for (from, routed_calls, outcome) in self.travel(open, durability).await {
+            for (from, routed_calls, outcome) in self.travel(open, durability, away).await {
                 let back = match outcome {
                     Ok(back) => back,
                     Err(error) => {
@@ -137,8 +143,9 @@ impl Cluster {
     /// Sends `call` to every master.
     pub(super) async fn send_to_each(&self, call: &Call) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
-        let routed_calls = |to: &Address| RoutedCall { place: 0, call: call.clone(), to: to.clone() };
-        let trips = self.travel(map.masters().iter().map(routed_calls).collect(), Durability::Async).await;
+        let routed_call = |to: &Address| RoutedCall { place: 0, call: call.clone(), to: to.clone() };
+        let routed_calls = map.masters().iter().map(routed_call).collect();
+        let trips = self.travel(routed_calls, Durability::Async, Away::Fails).await;
         Ok(trips.into_iter().flat_map(|(_, _, outcome)| outcome.unwrap_or_else(|error| vec![refused(error)])).collect())
     }
 
@@ -178,7 +185,7 @@ impl Cluster {
     }
 
     /// Sends every call once: those to one node in one batch, and to all nodes concurrently.
-    async fn travel(&self, routed_calls: Vec<RoutedCall>, durability: Durability) -> Vec<Trip> {
+    async fn travel(&self, routed_calls: Vec<RoutedCall>, durability: Durability, away: Away) -> Vec<Trip> {
         let mut by_node: Vec<(Address, Vec<RoutedCall>)> = Vec::new();
         for routed in routed_calls {
             match by_node.iter_mut().find(|(to, _)| *to == routed.to) {
@@ -186,15 +193,30 @@ impl Cluster {
                 None => by_node.push((routed.to.clone(), vec![routed])),
             }
         }
+        let trip = |to: Address, routed_calls: Vec<RoutedCall>| {
+            let connection = self.connection(&to);
+            async move {
+                let outcome = match connection.away().filter(|_| away == Away::Fails) {
+                    Some(error) => Err(error),
+                    // Each call is copied, because the node may redirect it.
+                    None => {
+                        connection
+                            .send(routed_calls.iter().map(|routed| routed.call.clone()).collect(), durability)
+                            .await
+                    }
+                };
+                (to, routed_calls, outcome)
+            }
+        };
         if by_node.len() == 1
             && let Some((to, routed_calls)) = by_node.pop()
         {
-            return vec![trip(self.connection(&to), to, routed_calls, durability).await];
+            return vec![trip(to, routed_calls).await];
         }
         let order: Vec<Address> = by_node.iter().map(|(to, _)| to.clone()).collect();
         let mut under_way = JoinSet::new();
         for (to, routed_calls) in by_node {
-            under_way.spawn(trip(self.connection(&to), to, routed_calls, durability));
+            under_way.spawn(trip(to, routed_calls));
         }
         // A caller that asks each node several questions tells the answers apart by their order.
         let mut trips = under_way.join_all().await;
@@ -218,13 +240,6 @@ impl Cluster {
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Address, Connection>> {
         self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-async fn trip(connection: Connection, to: Address, routed_calls: Vec<RoutedCall>, durability: Durability) -> Trip {
-    // Each call is copied, because the node may redirect it.
-    let calls = routed_calls.iter().map(|routed| routed.call.clone()).collect();
-    let outcome = connection.send(calls, durability).await;
-    (to, routed_calls, outcome)
 }
 
 fn refused(error: BrokerError) -> Reply {

@@ -44,6 +44,8 @@ pub(in super::super) fn open(io: &Spawner, role: Role) -> Topology {
 
 async fn refresh(guard: CloseOnDrop, connection: Connection) {
     let topology = &guard.0;
+    // The attempt tries all seeds, which may take longer than a call waits. Its outcome is that of the first question.
+    let _ = connection.first_attempt().await;
     loop {
         let answer = read_slots(&connection).await;
         if answer.is_err() {
