@@ -119,7 +119,7 @@ mod tests {
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).try_acquire_owned().expect("a permit");
         let mut received = Box::pin(notifications(sender.subscribe(), String::new(), permit));
-        let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new())));
+        let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new(), Vec::new())));
         let away = Some(BrokerError::new(BrokerErrorKind::Unavailable, "gone"));
         for (notification, expected) in [
             (Notification { latest: latest.clone(), away: None }, &["samples"][..]),
