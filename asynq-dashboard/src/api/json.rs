@@ -179,6 +179,7 @@ pub(super) async fn found(app: &AppState, found: &SearchResult) -> Value {
     json!({
         "looked_at": found.looked_at,
         "next": found.next,
+        "incomplete": found.is_incomplete,
         "tasks": listed(app, &found.tasks).await,
     })
 }

@@ -110,16 +110,22 @@ fn link(here: &str, query: &Query, after: &str) -> String {
 pub(super) fn how_far(found: &SearchResult, link: impl Fn(&str) -> String) -> Markup {
     html! {
         nav.pages aria-label="How far the search looked" data-search=(found.looked_at) data-enough=(MOST_FOUND) {
-            span {
-                (count(found.tasks.len() as u64)) " found, " (count(found.looked_at as u64)) " looked at"
-                @if found.next.is_none() { ": that was all" }
-            }
+            span { (count(found.tasks.len() as u64)) " found, " (count(found.looked_at as u64)) " looked at" (end(found)) }
             span.grow {}
             @if let Some(next) = &found.next {
                 button type="button" data-stop hidden { "Stop" }
                 a.button rel="next" href=(link(next)) { "Look further" }
             }
         }
+    }
+}
+
+/// Returns what is said at the end of a search; `find.js` takes it from the last answer.
+fn end(found: &SearchResult) -> &'static str {
+    match (&found.next, found.is_incomplete) {
+        (Some(_), _) => "",
+        (None, false) => ": that was all",
+        (None, true) => ": the list changed meanwhile, so some may be missing; search again to see them",
     }
 }
 
@@ -147,5 +153,8 @@ mod tests {
         let html = how_far(&some, |after| format!("?after={after}")).into_string();
         assert!(html.contains("0 found, 1,200 looked at") && html.contains("?after=1.2.q"), "{html}");
         assert!(how_far(&SearchResult::default(), str::to_owned).into_string().contains("that was all"));
+        let missed = SearchResult { is_incomplete: true, ..SearchResult::default() };
+        let html = how_far(&missed, str::to_owned).into_string();
+        assert!(html.contains("some may be missing") && !html.contains("that was all"), "{html}");
     }
 }
