@@ -101,7 +101,7 @@ fn dialogs() -> Markup {
                 p {}
                 label hidden { span { "Type " code {} " to go on" } input type="text" autocomplete="off" spellcheck="false"; }
                 div.row {
-                    button value="no" formnovalidate { "Cancel" }
+                    button value="no" formnovalidate { "Go back" }
                     button.danger value="ok" { "Go on" }
                 }
             }

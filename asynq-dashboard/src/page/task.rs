@@ -216,7 +216,7 @@ fn editor(view: &View) -> Markup {
     html! {
         details {
             summary { "Edit and resubmit" }
-            form.stack data-edit=(view.path(&["edit"])) data-run=(view.path(&["run"])) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
+            form.stack data-edit=(view.path(&["edit"])) data-run=(view.path(&["run"])) data-state=(view.task.state) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
                 textarea name="text" spellcheck="false" autocomplete="off" aria-label="New arguments" { "\n" (view.payload.text) }
                 div.row {
                     button.go name="then" value=(if view.task.state == TaskState::Pending { "" } else { "run" }) { @if view.task.state == TaskState::Pending { "Save" } @else { "Save and run now" } }
