@@ -50,16 +50,17 @@ pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
         let there = by_path.remove(path).unwrap_or_default();
         by_path.insert(path, there.merge(call.layer(guarded(access))));
     }
-    for (path, call) in by_path {
-        let path = match path {
-            "/" if !mount.is_empty() => mount.clone(),
-            path => format!("{mount}{path}"),
-        };
-        router = router.route(&path, call.fallback(no_such_method));
-    }
     let lost = any(no_such_page).layer(guarded(Access::Public));
     if !mount.is_empty() {
-        router = router.route(&format!("{mount}/"), lost.clone()).route(&format!("{mount}/{{*rest}}"), lost.clone());
+        router = router.route(&format!("{mount}/{{*rest}}"), lost.clone());
+        router = match by_path.get("/") {
+            // The first page is at the mount path, with a slash at its end and without.
+            Some(first) => router.route(mount, first.clone().fallback(no_such_method)),
+            None => router.route(&format!("{mount}/"), lost.clone()),
+        };
+    }
+    for (path, call) in by_path {
+        router = router.route(&format!("{mount}{path}"), call.fallback(no_such_method));
     }
     if is_all {
         router = router.fallback_service(lost.with_state(app.clone()));
