@@ -36,15 +36,15 @@ pub(crate) fn observed() -> Vec<Route> {
 /// Returns the router of the table. If `is_all`, the whole server is ours, and the router answers to unknown paths too;
 /// in an application it does so only below a mount path.
 pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
-    let table = if app.config().observed_only { observed() } else { table() };
-    let mount = &app.config().mount;
+    let table = if app.config.observed_only { observed() } else { table() };
+    let mount = &app.config.mount;
     let mut router = Router::new();
     let guarded = |access| from_fn_with_state((app.clone(), access), guard::guard);
     let mut by_path = BTreeMap::<_, MethodRouter<AppState>>::new();
     for Route { path, access, call, method } in table {
         let call = match access {
             // A read-only dashboard has no handler that changes anything.
-            Access::Write if app.config().read_only => on(filter(&method), read_only),
+            Access::Write if app.config.read_only => on(filter(&method), read_only),
             _ => call,
         };
         let there = by_path.remove(path).unwrap_or_default();

@@ -61,12 +61,12 @@ impl Bound {
 
     /// Returns the URL of the first page.
     pub fn url(&self) -> String {
-        format!("http://{}{}/", self.address, self.app.config().mount)
+        format!("http://{}{}/", self.address, self.app.config.mount)
     }
 
     /// Serves until `stopping` is ready; then open requests get 2 seconds.
     pub async fn serve_until(self, stopping: impl Future<Output = ()>) {
-        self.app.samples().start_unless(self.app.config().observed_only);
+        self.app.samples.start_unless(self.app.config.observed_only);
         let graceful = GracefulShutdown::new();
         let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let shares = ConnectionLimit::new(MOST_OF_ONE);

@@ -53,14 +53,14 @@ async fn events(
     Extension(caller): Extension<Caller>,
     UrlQuery(which): UrlQuery<Which>,
 ) -> Result<Response, Failure> {
-    let Ok(permit) = Arc::clone(app.listeners()).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&app.listeners).try_acquire_owned() else {
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
     };
-    app.samples().start();
+    app.samples.start();
     let logins = app.clone();
     // The stream ends with the login of its user.
-    let ended = async move { tokio::time::timeout(LONGEST, logins.rules().login.ended(&caller)).await };
-    let stream = notifications(app.samples().subscribe(), which.queue, permit).take_until(Box::pin(ended));
+    let ended = async move { tokio::time::timeout(LONGEST, logins.rules.login.ended(&caller)).await };
+    let stream = notifications(app.samples.subscribe(), which.queue, permit).take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
     let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
     // nginx would buffer events otherwise.

@@ -19,8 +19,8 @@ use crate::{
 /// Answers `/periodic`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
     let (entries, all) = periodic::all(&app).await?;
-    let config = app.config();
-    let body = render(&config.mount, !config.read_only, &entries, all, app.client().broker().now());
+    let config = &app.config;
+    let body = render(&config.mount, !config.read_only, &entries, all, app.client.broker().now());
     Ok(Page::new("Periodic", Tab::Periodic, body))
 }
 

@@ -49,7 +49,7 @@ fn in_form(time: &str) -> &str {
 }
 
 fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &Reader<'_>) -> Markup {
-    let mount = app.config().mount.as_str();
+    let mount = app.config.mount.as_str();
     let here = href(mount, &["search"]);
     html! {
         div.title { h1 { "Search" } p { "An exact id is found at once; everything else by looking at task after task." } }
@@ -69,7 +69,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
                 label { "From (UTC)" input type="datetime-local" step="1" name="since" value=(in_form(&query.since)); }
                 label { "To (UTC)" input type="datetime-local" step="1" name="until" value=(in_form(&query.until)); }
             }
-            @if let Some(registry) = app.registry() {
+            @if let Some(registry) = app.registry.as_ref() {
                 datalist #types { @for job in registry.iter().take(200) { option value=(job.name) {} } }
             }
         }
@@ -83,7 +83,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
                         p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { "No task has all of that. Tasks that succeeded are gone unless their job has a retention." } }
                     }))
                 } @else {
-                    (Table { mount, reader, now: app.client().broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
+                    (Table { mount, reader, now: app.client.broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
                 }
                 (how_far(found, |after| link(&here, query, after)))
             },

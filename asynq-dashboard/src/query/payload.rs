@@ -83,7 +83,7 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Creates a reader of these payloads, each with the type of its task.
     pub(crate) async fn new<'p>(app: &'a AppState, payloads: impl IntoIterator<Item = (&'p str, &'p [u8])>) -> Self {
-        Self { registry: app.registry(), shapes: app.inspector().argument_reader(payloads).await }
+        Self { registry: app.registry.as_ref(), shapes: app.inspector.argument_reader(payloads).await }
     }
 
     /// Creates a reader of the payloads of these tasks.

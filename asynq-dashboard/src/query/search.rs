@@ -107,7 +107,7 @@ pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> 
         "" => Position { step: 0, queue: String::new(), place: Place::default(), is_incomplete: false },
         text => Position::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
-    let permit = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
+    let permit = tokio::time::timeout(PATIENCE, app.searches.acquire()).await;
     let Ok(Ok(_permit)) = permit else {
         return Err(Failure::new(Kind::Busy, "others are searching; try again"));
     };
@@ -164,7 +164,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let id = TaskId::from_wire(&self.filter.as_written);
-        let broker = self.app.client().broker();
+        let broker = self.app.client.broker();
         let mut queues = &self.queues[self.at(from)..];
         self.began = true;
         loop {
@@ -262,7 +262,7 @@ impl Search<'_> {
         size: usize,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
         let group = self.filter.group.as_ref();
-        self.app.client().broker().briefs(queue, state, group, Page { number, size }).await
+        self.app.client.broker().briefs(queue, state, group, Page { number, size }).await
     }
 }
 
@@ -272,9 +272,9 @@ fn same(a: &TaskInfo, b: &TaskInfo) -> bool {
 
 async fn queues(app: &AppState, query: &Query) -> Result<Vec<QueueName>, Failure> {
     if !query.queue.is_empty() {
-        return Ok(vec![app.inspector().queue(&query.queue).await?.name]);
+        return Ok(vec![app.inspector.queue(&query.queue).await?.name]);
     }
-    let mut queues = app.client().broker().queues().await?;
+    let mut queues = app.client.broker().queues().await?;
     queues.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     Ok(queues)
 }
