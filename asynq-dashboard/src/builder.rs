@@ -8,7 +8,7 @@ use axum::{Router, http::HeaderName};
 use crate::{
     error::DashboardError,
     host::{self, Hosts},
-    login::{Login, Password, Token, Trusted},
+    login::{Cookie, Login, Password, Token, Trusted},
     route::RouteInfo,
     router,
     serve::{self, Bound},
@@ -183,7 +183,7 @@ impl Dashboard {
             return Err(DashboardError::MountedWithoutLogin);
         }
         let hosts_any = self.observed_only;
-        Ok(router::router(&self.build(hosts_any)?.0, false))
+        Ok(router::router(&self.build(hosts_any, None)?, false))
     }
 
     /// Listens at `address`, such as `127.0.0.1:8080`; a port alone is one of 127.0.0.1, and port 0 any free one.
@@ -205,8 +205,8 @@ impl Dashboard {
         }
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         let hosts_any = self.observed_only && !is_local;
-        let (app, path) = self.build(hosts_any)?;
-        Bound::new(address, &addresses, router::router(&app, true), app, path).await
+        let (listener, address) = serve::listen(address, &addresses).await?;
+        Ok(Bound::new(listener, address, self.build(hosts_any, Some(address.port()))?))
     }
 
     /// Listens at `address` and serves until the future is dropped.
@@ -223,7 +223,8 @@ impl Dashboard {
         self.password_hash.is_some() || self.token.is_some() || self.header.is_some()
     }
 
-    fn build(self, hosts_any: bool) -> Result<(AppState, String), DashboardError> {
+    /// Returns the state of a dashboard that has this port to itself, or of one that is mounted in an application.
+    fn build(self, hosts_any: bool, port: Option<u16>) -> Result<AppState, DashboardError> {
         let is_whole = !self.observed_only;
         let password = self.password_hash.filter(|_| is_whole);
         let password = password.map(|hash| Password::new(&hash).ok_or(DashboardError::PasswordHash)).transpose()?;
@@ -231,15 +232,15 @@ impl Dashboard {
         let header = self.header.filter(|_| is_whole);
         let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));
         let header = header.transpose()?.map(|name| Trusted { name, proxies: self.proxies });
-        let login = Login::new(password, token, header);
+        let mount = mount(&self.mount)?;
+        let login = Login::new(password, token, header, Cookie::new(port, &mount));
         let hosts = self.hosts.into_iter().map(|host| host::name_of(&host).ok_or(DashboardError::Host { host }));
         let hosts = hosts.collect::<Result<_, _>>()?;
-        let mount = mount(&self.mount)?;
         let config = Config {
             title: self.title,
             read_only: self.read_only,
             has_password: login.has_password(),
-            mount: mount.clone(),
+            mount,
             observed_only: self.observed_only,
             queue_metrics: self.queue_metrics,
         };
@@ -247,7 +248,7 @@ impl Dashboard {
             hosts: if hosts_any { Hosts::Any } else { Hosts::Only { allowed: hosts, flag: self.host_flag } },
             login,
         };
-        Ok((AppState::new(self.client, self.registry, config, rules), mount))
+        Ok(AppState::new(self.client, self.registry, config, rules))
     }
 }
 

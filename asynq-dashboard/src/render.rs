@@ -43,7 +43,7 @@ struct RequestFormat {
 impl RequestFormat {
     fn of(app: &AppState, request: &Request) -> Self {
         let path = request.uri().path_and_query().map_or("/", |path| path.as_str()).to_owned();
-        let below = request.uri().path().strip_prefix(app.config().mount.as_str()).unwrap_or_default();
+        let below = request.uri().path().strip_prefix(app.config.mount.as_str()).unwrap_or_default();
         let accepted = request.headers().get(header::ACCEPT).and_then(|accept| accept.to_str().ok());
         let is_page = accepted.is_some_and(|accept| accept.contains("text/html"));
         let is_change = !matches!(*request.method(), Method::GET | Method::HEAD);
@@ -54,7 +54,7 @@ impl RequestFormat {
 
 /// Renders pages and failures, which the inner layers return without a body.
 pub(crate) async fn render(State(app): State<AppState>, request: Request, next: Next) -> Response {
-    app.samples().start_unless(app.config().observed_only);
+    app.samples.start_unless(app.config.observed_only);
     let format = RequestFormat::of(&app, &request);
     let mut response = next.run(request).await;
     if let Some(page) = response.extensions_mut().remove::<Page>() {
@@ -75,7 +75,7 @@ fn failed(app: &AppState, format: &RequestFormat, failure: Failure, response: Re
         let body = json!({ "error": { "code": failure.kind.code(), "message": failure.message } });
         return with_body(response, axum::Json(body).into_response());
     }
-    if failure.kind == Kind::NoLogin && app.config().has_password {
+    if failure.kind == Kind::NoLogin && app.config.has_password {
         let to = path::with_query(&app.href(&["login"]), &[("next", &format.path)]);
         if let Ok(to) = HeaderValue::try_from(to) {
             let mut response = with_body(response, Body::empty().into_response());

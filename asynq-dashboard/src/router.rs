@@ -36,30 +36,31 @@ pub(crate) fn observed() -> Vec<Route> {
 /// Returns the router of the table. If `is_all`, the whole server is ours, and the router answers to unknown paths too;
 /// in an application it does so only below a mount path.
 pub(crate) fn router(app: &AppState, is_all: bool) -> Router {
-    let table = if app.config().observed_only { observed() } else { table() };
-    let mount = &app.config().mount;
+    let table = if app.config.observed_only { observed() } else { table() };
+    let mount = &app.config.mount;
     let mut router = Router::new();
     let guarded = |access| from_fn_with_state((app.clone(), access), guard::guard);
     let mut by_path = BTreeMap::<_, MethodRouter<AppState>>::new();
     for Route { path, access, call, method } in table {
         let call = match access {
             // A read-only dashboard has no handler that changes anything.
-            Access::Write if app.config().read_only => on(filter(&method), read_only),
+            Access::Write if app.config.read_only => on(filter(&method), read_only),
             _ => call,
         };
         let there = by_path.remove(path).unwrap_or_default();
         by_path.insert(path, there.merge(call.layer(guarded(access))));
     }
-    for (path, call) in by_path {
-        let path = match path {
-            "/" if !mount.is_empty() => mount.clone(),
-            path => format!("{mount}{path}"),
-        };
-        router = router.route(&path, call.fallback(no_such_method));
-    }
     let lost = any(no_such_page).layer(guarded(Access::Public));
     if !mount.is_empty() {
-        router = router.route(&format!("{mount}/"), lost.clone()).route(&format!("{mount}/{{*rest}}"), lost.clone());
+        router = router.route(&format!("{mount}/{{*rest}}"), lost.clone());
+        router = match by_path.get("/") {
+            // The first page is at the mount path, with a slash at its end and without.
+            Some(first) => router.route(mount, first.clone().fallback(no_such_method)),
+            None => router.route(&format!("{mount}/"), lost.clone()),
+        };
+    }
+    for (path, call) in by_path {
+        router = router.route(&format!("{mount}{path}"), call.fallback(no_such_method));
     }
     if is_all {
         router = router.fallback_service(lost.with_state(app.clone()));

@@ -20,7 +20,7 @@ use tokio::{
 use tower_service::Service as _;
 
 use self::{connection_limit::ConnectionLimit, patient::Patient};
-use crate::{error::DashboardError, state::AppState};
+use crate::{error::DashboardError, router, state::AppState};
 
 /// Most connections at a time; further ones wait in the system's queue.
 const MOST_CONNECTIONS: usize = 256;
@@ -46,22 +46,12 @@ pub struct Bound {
     address: SocketAddr,
     router: Router,
     app: AppState,
-    path: String,
 }
 
 impl Bound {
-    /// Listens at the first of the addresses that is free.
-    pub(crate) async fn new(
-        requested: &str,
-        addresses: &[SocketAddr],
-        router: Router,
-        app: AppState,
-        path: String,
-    ) -> Result<Self, DashboardError> {
-        let failed = |source| DashboardError::Bind { address: requested.to_owned(), source };
-        let listener = TcpListener::bind(addresses).await.map_err(failed)?;
-        let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { listener, address, router, app, path })
+    /// Creates the server of a dashboard that listens at `address`.
+    pub(crate) fn new(listener: TcpListener, address: SocketAddr, app: AppState) -> Self {
+        Self { listener, address, router: router::router(&app, true), app }
     }
 
     /// Returns the address that the server listens at.
@@ -71,12 +61,12 @@ impl Bound {
 
     /// Returns the URL of the first page.
     pub fn url(&self) -> String {
-        format!("http://{}{}/", self.address, self.path)
+        format!("http://{}{}/", self.address, self.app.config.mount)
     }
 
     /// Serves until `stopping` is ready; then open requests get 2 seconds.
     pub async fn serve_until(self, stopping: impl Future<Output = ()>) {
-        self.app.samples().start_unless(self.app.config().observed_only);
+        self.app.samples.start_unless(self.app.config.observed_only);
         let graceful = GracefulShutdown::new();
         let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
         let shares = ConnectionLimit::new(MOST_OF_ONE);
@@ -134,6 +124,17 @@ fn http(stream: TcpStream, peer: SocketAddr, router: Router) -> impl GracefulCon
         .header_read_timeout(HEAD)
         .max_buf_size(LARGEST_HEAD)
         .serve_connection(TokioIo::new(Patient::new(stream, UNREAD)), service)
+}
+
+/// Listens at the first of the addresses that is free.
+pub(crate) async fn listen(
+    requested: &str,
+    addresses: &[SocketAddr],
+) -> Result<(TcpListener, SocketAddr), DashboardError> {
+    let failed = |source| DashboardError::Bind { address: requested.to_owned(), source };
+    let listener = TcpListener::bind(addresses).await.map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    Ok((listener, address))
 }
 
 /// Returns the addresses that `text` names; a port alone is one of this machine.

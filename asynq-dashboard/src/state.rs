@@ -1,6 +1,6 @@
 //! The state that all handlers share.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Deref, sync::Arc};
 
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
@@ -25,19 +25,32 @@ const SEARCHES: usize = 4;
 #[derive(Clone)]
 pub(crate) struct AppState(Arc<Inner>);
 
-struct Inner {
-    client: Client,
-    inspector: Inspector,
-    schedule: Schedule,
-    registry: Option<Registry>,
-    samples: Samples,
-    collector: Collector,
-    probe: Probe,
-    nodes: Nodes,
-    config: Config,
-    rules: Rules,
-    listeners: Arc<Semaphore>,
-    searches: Semaphore,
+/// The parts of the state.
+pub(crate) struct Inner {
+    /// The client.
+    pub(crate) client: Client,
+    /// Looks at queues and tasks, and repairs them.
+    pub(crate) inspector: Inspector,
+    /// The periodic entries.
+    pub(crate) schedule: Schedule,
+    /// The jobs that this program knows; `None` for a dashboard that has only a broker.
+    pub(crate) registry: Option<Registry>,
+    /// The numbers of all queues, now and in the last hour.
+    pub(crate) samples: Samples,
+    /// Reads the queues for Prometheus.
+    pub(crate) collector: Collector,
+    /// Knows whether the broker answers.
+    pub(crate) probe: Probe,
+    /// Reads the broker's nodes.
+    pub(crate) nodes: Nodes,
+    /// The settings of the dashboard.
+    pub(crate) config: Config,
+    /// The rules of access.
+    pub(crate) rules: Rules,
+    /// The permits of event streams, one for each listener.
+    pub(crate) listeners: Arc<Semaphore>,
+    /// The permits of searches.
+    pub(crate) searches: Semaphore,
 }
 
 /// The rules of access.
@@ -88,77 +101,22 @@ impl AppState {
         }))
     }
 
-    /// Returns the client.
-    pub(crate) fn client(&self) -> &Client {
-        &self.0.client
-    }
-
-    /// Returns the inspector, which looks at queues and tasks, and repairs them.
-    pub(crate) fn inspector(&self) -> &Inspector {
-        &self.0.inspector
-    }
-
-    /// Returns the periodic entries.
-    pub(crate) fn schedule(&self) -> &Schedule {
-        &self.0.schedule
-    }
-
-    /// Returns the jobs that this program knows; `None` for a dashboard that has only a broker.
-    pub(crate) fn registry(&self) -> Option<&Registry> {
-        self.0.registry.as_ref()
-    }
-
-    /// Returns the numbers of all queues, now and in the last hour.
-    pub(crate) fn samples(&self) -> &Samples {
-        &self.0.samples
-    }
-
-    /// Returns the collector, which reads the queues for Prometheus.
-    pub(crate) fn collector(&self) -> &Collector {
-        &self.0.collector
-    }
-
-    /// Returns the probe, which knows whether the broker answers.
-    pub(crate) fn probe(&self) -> &Probe {
-        &self.0.probe
-    }
-
-    /// Returns the reader of the broker's nodes.
-    pub(crate) fn nodes(&self) -> &Nodes {
-        &self.0.nodes
-    }
-
-    /// Returns the settings of the dashboard.
-    pub(crate) fn config(&self) -> &Config {
-        &self.0.config
-    }
-
-    /// Returns the rules of access.
-    pub(crate) fn rules(&self) -> &Rules {
-        &self.0.rules
-    }
-
-    /// Returns the permits of event streams, one for each listener.
-    pub(crate) fn listeners(&self) -> &Arc<Semaphore> {
-        &self.0.listeners
-    }
-
-    /// Returns the permits of searches.
-    pub(crate) fn searches(&self) -> &Semaphore {
-        &self.0.searches
-    }
-
     /// Returns the path of these segments below the mount path, each encoded: `app.href(&["queues", queue, "tasks", id])`.
     pub(crate) fn href(&self, segments: &[&str]) -> String {
-        path::href(&self.config().mount, segments)
+        path::href(&self.config.mount, segments)
+    }
+}
+
+impl Deref for AppState {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
     }
 }
 
 impl fmt::Debug for AppState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AppState")
-            .field("client", &self.0.client)
-            .field("config", &self.0.config)
-            .finish_non_exhaustive()
+        f.debug_struct("AppState").field("client", &self.client).field("config", &self.config).finish_non_exhaustive()
     }
 }

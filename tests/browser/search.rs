@@ -31,6 +31,23 @@ async fn more_than_one_answer(world: &World<SqliteStore>) -> usize {
     3 * n
 }
 
+/// Keeps the page's next stream of events, and makes the page open one.
+const KEEP_STREAMS: &str = "
+    window.streams = [];
+    const Real = window.EventSource;
+    window.EventSource = class extends Real { constructor(url) { super(url); window.streams.push(this); } };
+    dispatchEvent(new Event('pagehide'));
+    dispatchEvent(new PageTransitionEvent('pageshow', { persisted: true }));";
+
+/// Ends the streams as the server does; returns how many there are, and how often the page is fetched anew for that.
+const END_STREAMS: &str = "
+    let asked = 0;
+    const fetched = window.fetch;
+    window.fetch = (...all) => { asked += 1; return fetched(...all); };
+    for (const stream of window.streams) stream.dispatchEvent(new Event('error'));
+    window.fetch = fetched;
+    return [window.streams.length, asked];";
+
 /// A number as pages show it.
 fn formatted(n: usize) -> String {
     format!("{},{:03}", n / 1000, n % 1000)
@@ -65,6 +82,9 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
         browser
             .until(&format!("!{bar}.querySelector('[rel=next]').hidden && {bar}.querySelector('[data-stop]').hidden"))
             .await;
+        // The server ends each stream of events after a while: what was found is not thrown away.
+        browser.js(KEEP_STREAMS).await;
+        assert_eq!(browser.js(END_STREAMS).await, json!([1, 0]));
         browser.click("[data-search] [rel=next]").await;
         browser.until(&format!("location.search.includes('after=') && {bar}?.ariaBusy === 'false'")).await;
         assert_eq!(browser.count("tbody tr").await, 1);

@@ -37,6 +37,30 @@ async fn a_password_opens_a_session_until_the_logout() {
 }
 
 #[tokio::test]
+async fn two_dashboards_of_one_host_keep_their_sessions_apart() {
+    let fixture = Fixture::start().await;
+    let mut served = Vec::new();
+    for mount in ["", "", "/jobs"] {
+        served.push((mount, Served::start(dashboard(&fixture).password_hash(hash()).mount(mount)).await));
+    }
+    let (mut cookies, mut names) = (Vec::new(), Vec::new());
+    for (mount, one) in &served {
+        let body = serde_json::json!({ "password": PASSWORD }).to_string();
+        let answer = one.post(&format!("{mount}/login"), &body).await;
+        let cookie = answer.header("set-cookie").split(';').next().unwrap().to_owned();
+        names.push(cookie.split('=').next().unwrap().to_owned());
+        cookies.push(cookie);
+    }
+    names.sort();
+    names.dedup();
+    assert_eq!(names.len(), served.len(), "a browser keeps one cookie of a name for all ports: {names:?}");
+    for (mount, one) in &served {
+        let request = Request::new("GET", &format!("{mount}/api/queues")).with("cookie", &cookies.join("; "));
+        assert_eq!(one.ask(&request).await.status, 200, "{mount}");
+    }
+}
+
+#[tokio::test]
 async fn behind_tls_the_cookie_is_secure() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture).password_hash(hash()).allow_host("jobs.example.com")).await;

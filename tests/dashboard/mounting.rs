@@ -38,6 +38,27 @@ async fn it_lives_below_its_path_and_leaves_the_rest_alone() {
 }
 
 #[tokio::test]
+async fn the_first_page_is_at_the_mount_path_with_a_slash_and_without() {
+    let fixture = Fixture::start().await;
+    let bound = dashboard(&fixture).mount("/jobs").bind("127.0.0.1:0").await.unwrap();
+    let (served, url) = (Served::at(bound.address()), bound.url());
+    let serving = tokio::spawn(bound.serve_until(std::future::pending()));
+    let printed = url.strip_prefix(&format!("http://{}", served.address)).unwrap();
+    for path in [printed, "/jobs", "/jobs/"] {
+        let answer = served.get(path).await;
+        assert!(answer.status == 200 && answer.body.contains("<h1>Queues"), "{path}: {answer:?}");
+        assert_eq!(served.post(path, "{}").await.status, 405, "{path}");
+    }
+    assert_eq!(served.get("/").await.status, 404);
+    serving.abort();
+    // Metrics and health alone have no first page.
+    let served = Served::start(dashboard(&fixture).mount("/jobs").observed_only()).await;
+    for (path, status) in [("/jobs", 404), ("/jobs/", 404), ("/jobs/healthz", 200)] {
+        assert_eq!(served.get(path).await.status, status, "{path}");
+    }
+}
+
+#[tokio::test]
 async fn a_mounted_dashboard_needs_a_login_or_the_word_that_the_application_has_one() {
     let fixture = Fixture::start().await;
     let error = dashboard(&fixture).router().unwrap_err();

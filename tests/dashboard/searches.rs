@@ -1,14 +1,17 @@
-//! Four searches at a time: a fifth waits for a moment and is refused, and no other request waits with it.
+//! Searches while others search, and while workers take tasks from the lists that are searched.
 
 use std::sync::Arc;
 
 use asynq_dashboard::Dashboard;
 use asynq_runtime::RawTask;
-use asynq_tests::{Persistence, RedisServer, patient, soon};
+use asynq_tests::{
+    Build as _, Persistence, RedisServer, SqliteFixture as Fixture, default_queue, patient, soon, task, task_id,
+};
 use tokio::task::JoinSet;
 
-use crate::dashboard::stage::Served;
+use crate::dashboard::stage::{Served, dashboard};
 
+/// Four searches at a time: a fifth waits for a moment and is refused, and no other request waits with it.
 #[tokio::test]
 async fn a_fifth_search_is_refused_for_now() {
     let redis = RedisServer::start(Persistence::None);
@@ -31,4 +34,35 @@ async fn a_fifth_search_is_refused_for_now() {
     }
     // The four permits are free again.
     assert_eq!(served.get("/api/search?q=mail").await.status, 200);
+}
+
+/// An answer ends in the third slice of the list, and tasks are taken from the head before the next: none, fewer than were
+/// looked at, or all that were.
+#[tokio::test]
+async fn a_search_goes_on_behind_the_task_that_it_looked_at_last_or_says_that_some_may_be_missing() {
+    for taken in [Some(0), Some(150), None] {
+        let fixture = Fixture::start().await;
+        let new = (0..550).map(|n| task(&format!("t{n:03}")).with_payload(if n < 400 { "hay" } else { "needle" }));
+        for answer in fixture.broker().enqueue(new.collect()).await {
+            answer.unwrap();
+        }
+        let served = Served::start(dashboard(&fixture)).await;
+        let (mut found, mut before) = (Vec::new(), 0);
+        let mut answer = served.get("/api/search?q=needle&state=pending").await.json();
+        loop {
+            found.extend(answer["tasks"].as_array().unwrap().iter().map(|task| task["id"].clone()));
+            let Some(next) = answer["next"].as_str() else { break };
+            if before == 0 && !found.is_empty() {
+                before = found.len();
+                for n in 0..taken.unwrap_or(400 + before) {
+                    fixture.broker().delete_task(&default_queue(), &task_id(&format!("t{n:03}"))).await.unwrap();
+                }
+            }
+            answer = served.get(&format!("/api/search?q=needle&state=pending&after={next}")).await.json();
+        }
+        let (expected, incomplete) = if taken.is_some() { (150, false) } else { (before, true) };
+        assert_eq!((found.len(), answer["incomplete"].as_bool()), (expected, Some(incomplete)), "{taken:?}");
+        found.dedup();
+        assert_eq!(found.len(), expected, "each once");
+    }
 }

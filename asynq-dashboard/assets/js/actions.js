@@ -25,10 +25,32 @@ export function actions() {
 // Asks if `data` wants it, posts `body`, an object or its JSON, and shows the outcome. True if it was done.
 export async function run(from, data, body) {
   if (data.ask && !(await ask(data))) return false;
+  return busy(from, () => post(data, body));
+}
+
+// Asks once and then posts to each address. An address whose task is gone (404) or in another state (409) is counted, and
+// the others are tried all the same. Shows `sum` of how many posts were done and how many tasks were not there any more.
+// True unless a post failed for another reason.
+export async function runEach(from, data, addresses, sum) {
+  if (!(await ask(data))) return false;
+  return busy(from, async () => {
+    let [done, gone] = [0, 0];
+    for (const address of addresses) {
+      const answer = await send(address, {});
+      if (answer.ok) done += 1;
+      else if (answer.status === 404 || answer.status === 409) gone += 1;
+      else return refused(answer, done ? ` (${sum(done, gone)})` : "");
+    }
+    say(`${sum(done, gone)}.`, !done);
+    return true;
+  });
+}
+
+async function busy(from, work) {
   from.disabled = true;
   from.setAttribute("aria-busy", "true");
   try {
-    return await post(data, body);
+    return await work();
   } finally {
     from.disabled = false;
     from.removeAttribute("aria-busy");
@@ -38,7 +60,7 @@ export async function run(from, data, body) {
 
 // New arguments for a task, and another run of it.
 async function edit(form, button) {
-  const { edit: address, run: again, as: kind } = form.dataset;
+  const { edit: address, run: again, as: kind, state } = form.dataset;
   const text = form.elements.text.value;
   let body = { [kind]: text };
   if (kind === "arguments") {
@@ -47,24 +69,32 @@ async function edit(form, button) {
     body = `{"arguments":${text}}`;
   }
   const done = await run(button, { post: address }, body);
-  if (done && button.value === "run") await run(button, { post: again }, {});
+  if (done && button.value === "run") await run(button, { post: again }, { state });
+}
+
+// Posts `body`, and returns the status of the answer and its JSON; a status of 0 if the dashboard does not answer.
+async function send(address, body) {
+  const headers = { "content-type": "application/json", "x-asynq-dashboard": "1", accept: "application/json" };
+  try {
+    const answer = await fetch(address, { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
+    return { ok: answer.ok, status: answer.status, told: await answer.json().catch(() => ({})) };
+  } catch {
+    return { ok: false, status: 0, told: {} };
+  }
+}
+
+// Says why a post was refused, and returns false.
+function refused({ status, told }, besides = "") {
+  if (status === 401) location.reload();
+  else if (status === 0) say(`The dashboard does not answer; nothing is known of what was asked. Look, and ask again.${besides}`, true);
+  else say(`${told.error?.message ?? `Refused (${status}).`}${besides}`, true);
+  return false;
 }
 
 async function post(data, body) {
-  let answer;
-  try {
-    const headers = { "content-type": "application/json", "x-asynq-dashboard": "1", accept: "application/json" };
-    answer = await fetch(data.post, { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
-  } catch {
-    say("The dashboard does not answer; nothing is known of what was asked. Look, and ask again.", true);
-    return false;
-  }
-  const told = await answer.json().catch(() => ({}));
-  if (answer.status === 401) { location.reload(); return false; }
-  if (!answer.ok) {
-    say(told.error?.message ?? `Refused (${answer.status}).`, true);
-    return false;
-  }
+  const answer = await send(data.post, body);
+  if (!answer.ok) return refused(answer);
+  const { told } = answer;
   say(told.message ?? "Done.");
   // No more than were asked about: what comes meanwhile is left.
   const rest = body.most === undefined ? {} : { most: body.most - told.treated };

@@ -54,7 +54,8 @@ function add(bar, page) {
   const link = fresh.querySelector("[rel=next]");
   const count = (number) => number.toLocaleString("en");
   bar.dataset.search = looked;
-  bar.querySelector("span").textContent = `${count(rows(document).length)} found, ${count(looked)} looked at${link ? "" : ": that was all"}`;
+  const end = fresh.querySelector("span").textContent.match(/:.*/)?.[0] ?? "";
+  bar.querySelector("span").textContent = `${count(rows(document).length)} found, ${count(looked)} looked at${end}`;
   if (link) bar.querySelector("[rel=next]").href = link.href;
   else bar.querySelector("[rel=next]").remove();
   document.dispatchEvent(new Event("rows"));

@@ -89,11 +89,12 @@ function listen(url) {
   // What is told first is what the page shows already.
   own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
   own.addEventListener("broker", () => refresh());
-  own.addEventListener("open", () => { if (lost) refresh(true); lost = false; });
+  own.addEventListener("open", () => { if (lost) refresh(); lost = false; });
   own.addEventListener("error", () => {
     if (own !== source) return;
+    // The server ends each stream after a while: what a search has gathered stays.
     lost = true;
-    refresh(true);
+    refresh();
     if (own.readyState === EventSource.CLOSED) {
       deaf();
       setTimeout(() => listen(url), RETRY);

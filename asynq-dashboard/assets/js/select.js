@@ -1,5 +1,5 @@
 // Picks rows of a table, and sends what is to be done with them.
-import { run } from "./actions.js";
+import { run, runEach } from "./actions.js";
 
 let every = false;
 let last = null;
@@ -49,13 +49,12 @@ function show() {
   if (head) { head.checked = picked > 0 && picked === all.length; head.indeterminate = picked > 0 && picked < all.length; }
 }
 
-// Each running task is asked for by itself, after one question.
-async function cancel(button, asked) {
+// Cancels each picked run by itself, after one question. Runs that end meanwhile do not keep the others from it.
+function cancel(button, asked) {
   const addresses = boxes().filter((box) => box.checked).map((box) => `${box.closest("tr").querySelector("a").pathname}/cancel`);
-  for (const [n, post] of addresses.entries()) {
-    if (!(await run(button, n ? { post } : { ...asked, post }, {}))) return false;
-  }
-  return true;
+  const runs = (count) => (count === 1 ? "1 run" : `${count} runs`);
+  const sum = (done, gone) => `${runs(done)} asked to cancel${gone ? `; ${runs(gone)} had ended before` : ""}`;
+  return runEach(button, asked, addresses, sum);
 }
 
 // An archive keeps so many tasks and no more: what that costs is said before.

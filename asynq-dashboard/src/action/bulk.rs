@@ -101,7 +101,7 @@ pub(super) async fn bulk(
         (false, [_, ..]) => Err(Failure::bad_request("at most 500 ids can be given; give `all`")),
         _ => Err(Failure::bad_request("give either `ids` or `all`")),
     };
-    app.samples().forget().await;
+    app.samples.forget().await;
     report.map(Json)
 }
 
@@ -111,7 +111,7 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
         Some(_) => return Err(Failure::bad_request("only aggregating tasks wait in groups")),
         None => Chosen::InState(state),
     };
-    let inspector = app.inspector();
+    let inspector = &app.inspector;
     let bulk = match wanted.action {
         Action::Run => inspector.run_all(queue, chosen),
         Action::Archive => inspector.archive_all(queue, chosen),
@@ -176,7 +176,7 @@ async fn each(
     ids: &[String],
     wanted: &BulkRequest,
 ) -> Result<Report, Failure> {
-    let (inspector, action) = (app.inspector(), wanted.action);
+    let (inspector, action) = (&app.inspector, wanted.action);
     inspector.queue(queue).await?;
     if action == Action::Archive {
         let room = inspector.archive_room(queue).await?;

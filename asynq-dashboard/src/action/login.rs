@@ -41,13 +41,13 @@ async fn log_in(
     Input(given): Input<LoginRequest>,
 ) -> Result<Response, Failure> {
     let peer = peer.map(|Extension(ConnectInfo(address))| address.ip());
-    let key = app.rules().login.log_in(peer, given.password).await?;
-    with_cookie(login::cookie(&key, &app.config().mount, login::is_over_tls(&headers)))
+    let key = app.rules.login.log_in(peer, given.password).await?;
+    with_cookie(app.rules.login.cookie.keep(&key, login::is_over_tls(&headers)))
 }
 
 async fn log_out(State(app): State<AppState>, Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
-    app.rules().login.log_out(&caller);
-    with_cookie(login::no_cookie(&app.config().mount))
+    app.rules.login.log_out(&caller);
+    with_cookie(app.rules.login.cookie.end())
 }
 
 fn with_cookie(cookie: String) -> Result<Response, Failure> {

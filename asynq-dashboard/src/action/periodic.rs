@@ -35,10 +35,10 @@ pub(super) async fn run(
     // An entry of this program is known as a whole; of other entries only the listed fields are known.
     let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
     let task = match linked.into_iter().find(|linked| linked.id().as_str() == entry.id) {
-        Some(linked) => app.schedule().run_now(&linked).await?,
-        None => app.schedule().run_listed(&entry.listed).await?,
+        Some(linked) => app.schedule.run_now(&linked).await?,
+        None => app.schedule.run_listed(&entry.listed).await?,
     };
-    app.samples().forget().await;
+    app.samples.forget().await;
     let message = format!("Task {task} is enqueued in {queue}.");
     Ok(Json(Ran { message, id: task.to_string(), queue: entry.queue.to_string() }))
 }
@@ -49,7 +49,7 @@ pub(super) async fn pause(
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
     let entry = pausable(&app, &queue, &id).await?;
-    let changed = app.schedule().pause(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
+    let changed = app.schedule.pause(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
     let name = &entry.r#type;
     Ok(done(if changed { format!("{name} is paused: its ticks pass.") } else { format!("{name} was paused already.") }))
 }
@@ -60,7 +60,7 @@ pub(super) async fn resume(
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
     let entry = pausable(&app, &queue, &id).await?;
-    let changed = app.schedule().resume(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
+    let changed = app.schedule.resume(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
     let name = &entry.r#type;
     Ok(done(if changed { format!("{name} goes on with its next tick.") } else { format!("{name} was not paused.") }))
 }

@@ -22,9 +22,9 @@ pub(super) async fn pause(
     Segments(queue): Segments<Name>,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    app.inspector().queue(&queue).await?;
-    let changed = app.inspector().pause(&queue).await?;
-    app.samples().forget().await;
+    app.inspector.queue(&queue).await?;
+    let changed = app.inspector.pause(&queue).await?;
+    app.samples.forget().await;
     Ok(done(if changed { format!("Queue {queue} is paused.") } else { format!("Queue {queue} was paused already.") }))
 }
 
@@ -33,9 +33,9 @@ pub(super) async fn resume(
     Segments(queue): Segments<Name>,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    app.inspector().queue(&queue).await?;
-    let changed = app.inspector().resume(&queue).await?;
-    app.samples().forget().await;
+    app.inspector.queue(&queue).await?;
+    let changed = app.inspector.resume(&queue).await?;
+    app.samples.forget().await;
     Ok(done(if changed { format!("Queue {queue} runs again.") } else { format!("Queue {queue} was not paused.") }))
 }
 
@@ -63,10 +63,10 @@ pub(super) async fn delete(
     Segments(queue): Segments<Name>,
     Input(which): Input<Which>,
 ) -> Result<Json<Deleted>, Failure> {
-    let inspector = app.inspector();
+    let inspector = &app.inspector;
     let force = if which.force { Force::Yes } else { Force::No };
     let removed = inspector.delete_queue(&queue, force).within(LONGEST).await;
-    app.samples().forget().await;
+    app.samples.forget().await;
     let RemovedQueue { tasks, more, .. } = removed?;
     let message = if more {
         let left = inspector.queue(&queue).await?.size;

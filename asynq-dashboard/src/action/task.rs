@@ -27,7 +27,7 @@ pub(super) struct When {
 
 /// Changes the task, if the condition holds.
 async fn change(app: &AppState, queue: &str, id: &str, when: &When, action: BulkAction) -> Result<(), Failure> {
-    let inspector = app.inspector();
+    let inspector = &app.inspector;
     match &when.state {
         Some(state) => {
             let state = state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))?;
@@ -39,7 +39,7 @@ async fn change(app: &AppState, queue: &str, id: &str, when: &When, action: Bulk
             BulkAction::Delete => inspector.delete(queue, id).await?,
         },
     }
-    app.samples().forget().await;
+    app.samples.forget().await;
     Ok(())
 }
 
@@ -76,15 +76,15 @@ pub(super) async fn cancel(
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
     // A request for a task that does not exist would reach no server and look like a success.
-    let state = app.inspector().task(&queue, &id).await?.state;
+    let state = app.inspector.task(&queue, &id).await?.state;
     if state != TaskState::Active {
         return Err(Failure::new(
             Kind::Conflict,
             format!("task `{id}` is {state}, not running; there is no run to cancel"),
         ));
     }
-    let ended = app.inspector().cancel(&id).await?;
-    app.samples().forget().await;
+    let ended = app.inspector.cancel(&id).await?;
+    app.samples.forget().await;
     Ok(done(if ended.iter().any(|ended| ended.as_str() == &*queue) {
         format!("No worker ran task {id} any more; the attempt counts as failed.")
     } else {
@@ -108,14 +108,14 @@ pub(super) async fn edit(
     Segments((queue, id)): Task,
     Input(new): Input<New>,
 ) -> Result<Json<Done>, Failure> {
-    let task = app.inspector().task(&queue, &id).await?;
+    let task = app.inspector.task(&queue, &id).await?;
     match new {
         New { arguments: Some(arguments), payload: None } => match encoded(&app, &task, &arguments).await? {
-            Some(payload) => app.inspector().edit_raw(&queue, &id, payload).await?,
-            None => app.inspector().edit_arguments(&queue, &id, &arguments).await.map(drop)?,
+            Some(payload) => app.inspector.edit_raw(&queue, &id, payload).await?,
+            None => app.inspector.edit_arguments(&queue, &id, &arguments).await.map(drop)?,
         },
         New { arguments: None, payload: Some(payload) } => {
-            app.inspector().edit_raw_in_shape(&queue, &id, as_it_is(&app, &task, payload)?).await?;
+            app.inspector.edit_raw_in_shape(&queue, &id, as_it_is(&app, &task, payload)?).await?;
         }
         _ => return Err(Failure::bad_request("give either `arguments` or `payload`")),
     }
@@ -125,7 +125,7 @@ pub(super) async fn edit(
 /// Returns the arguments as the job of this program encodes them; `None` if the job is not known here, or the task has another
 /// shape.
 async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Option<Bytes>, Failure> {
-    let job = app.registry().and_then(|registry| registry.get(&task.r#type));
+    let job = app.registry.as_ref().and_then(|registry| registry.get(&task.r#type));
     if job.is_none_or(|job| job.show(&task.payload).is_err()) {
         let reader = Reader::new(app, [(&*task.r#type, &task.payload[..])]).await;
         if reader.shapes.read(&task.r#type, job, &task.payload).is_some() {
@@ -149,7 +149,7 @@ async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<O
 }
 
 fn as_it_is(app: &AppState, task: &TaskInfo, payload: String) -> Result<Bytes, Failure> {
-    let job = app.registry().and_then(|registry| registry.get(&task.r#type));
+    let job = app.registry.as_ref().and_then(|registry| registry.get(&task.r#type));
     // One of the two payloads may have a shape that the job cannot read, so the job looks for secrets in both.
     let has_secrets = |job: &JobDescriptor| shows_mask(job, &task.payload) || shows_mask(job, payload.as_bytes());
     if holds_mask(payload.as_bytes()) && job.is_some_and(has_secrets) {

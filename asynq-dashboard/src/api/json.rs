@@ -153,7 +153,7 @@ fn described(app: &AppState, task: &TaskInfo, payload: &Rendered, result: Option
         "deadline": task.deadline.map(time),
         "next_process_at": task.next_process_at.map(time),
         "lease_until": task.lease_until.map(time),
-        "is_orphan": task.is_orphan(app.client().broker().now()),
+        "is_orphan": task.is_orphan(app.client.broker().now()),
         "retention_seconds": task.retention.map(seconds),
         "completed_at": task.completed_at.map(time),
         "result": result.map(rendered),
@@ -179,6 +179,7 @@ pub(super) async fn found(app: &AppState, found: &SearchResult) -> Value {
     json!({
         "looked_at": found.looked_at,
         "next": found.next,
+        "incomplete": found.is_incomplete,
         "tasks": listed(app, &found.tasks).await,
     })
 }
@@ -191,7 +192,7 @@ pub(super) async fn servers(app: &AppState, servers: &[ServerState]) -> Vec<Valu
 }
 
 fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
-    let (info, now) = (&server.info, app.client().broker().now());
+    let (info, now) = (&server.info, app.client.broker().now());
     let queues: Map<String, Value> = info
         .queues
         .iter()

@@ -25,7 +25,7 @@ const MOST_DAYS: usize = 90;
 type Answer = Result<Json<Value>, Failure>;
 
 pub(super) async fn all(State(app): State<AppState>) -> Answer {
-    let snapshot = app.samples().snapshot().await?;
+    let snapshot = app.samples.snapshot().await?;
     let mut answer = json!({
         "at": json::time(snapshot.at),
         "totals": json::totals(&snapshot.totals),
@@ -40,9 +40,9 @@ pub(super) async fn all(State(app): State<AppState>) -> Answer {
 }
 
 pub(super) async fn one(State(app): State<AppState>, Segments(queue): Segments<Name>) -> Answer {
-    let stats = app.inspector().queue(&queue).await?;
+    let stats = app.inspector.queue(&queue).await?;
     let mut value = json::queue(&stats);
-    value["memory_bytes"] = app.inspector().memory_usage(&queue).await?.into();
+    value["memory_bytes"] = app.inspector.memory_usage(&queue).await?.into();
     Ok(Json(value))
 }
 
@@ -79,7 +79,7 @@ pub(super) async fn tasks(
     if page > usize::MAX / ListTasks::MOST {
         return Err(Failure::bad_request("there are not so many pages"));
     }
-    let mut list = app.inspector().tasks(&queue, state).page(page).per_page(per);
+    let mut list = app.inspector.tasks(&queue, state).page(page).per_page(per);
     if !which.group.is_empty() {
         list = list.group(&which.group);
     }
@@ -93,8 +93,8 @@ pub(super) async fn tasks(
 }
 
 pub(super) async fn task(State(app): State<AppState>, Segments((queue, id)): Segments<(Name, Name)>) -> Answer {
-    let task = app.inspector().task(&queue, &id).await?;
-    let failures = app.inspector().failures(&queue, &id).await?;
+    let task = app.inspector.task(&queue, &id).await?;
+    let failures = app.inspector.failures(&queue, &id).await?;
     let mut value = json::task(&app, &task).await;
     value["failures"] = failures.iter().map(json::failure).collect();
     Ok(Json(value))
@@ -114,7 +114,7 @@ pub(super) async fn groups(
     UrlQuery(which): UrlQuery<After>,
 ) -> Answer {
     let limit = which.limit.unwrap_or(ListGroups::LIMIT);
-    let mut list = app.inspector().groups(&queue).limit(limit);
+    let mut list = app.inspector.groups(&queue).limit(limit);
     if !which.after.is_empty() {
         list = list.after(GroupStep::from_text(&which.after));
     }
@@ -135,7 +135,7 @@ pub(super) async fn history(
     Segments(queue): Segments<Name>,
     UrlQuery(which): UrlQuery<Days>,
 ) -> Answer {
-    let days = app.inspector().history(&queue, which.days.unwrap_or(DAYS).min(MOST_DAYS)).await?;
+    let days = app.inspector.history(&queue, which.days.unwrap_or(DAYS).min(MOST_DAYS)).await?;
     let day = |day: &asynq_runtime::broker::DayStats| json!({ "date": day.date.to_string(), "processed": day.processed, "failed": day.failed });
     Ok(Json(json!({ "days": days.iter().map(day).collect::<Vec<_>>() })))
 }

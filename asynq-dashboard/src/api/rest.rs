@@ -30,9 +30,9 @@ pub(super) struct Which {
 pub(super) async fn samples(State(app): State<AppState>, UrlQuery(which): UrlQuery<Which>) -> Answer {
     let queue = (!which.queue.is_empty()).then_some(which.queue.as_str());
     if let Some(queue) = queue {
-        app.inspector().queue(queue).await?;
+        app.inspector.queue(queue).await?;
     }
-    Ok(Json(json::series(&app.samples().series(queue))))
+    Ok(Json(json::series(&app.samples.series(queue))))
 }
 
 pub(super) async fn search(State(app): State<AppState>, UrlQuery(query): UrlQuery<search::Query>) -> Answer {
@@ -40,7 +40,7 @@ pub(super) async fn search(State(app): State<AppState>, UrlQuery(query): UrlQuer
 }
 
 pub(super) async fn servers(State(app): State<AppState>) -> Answer {
-    let servers = app.inspector().servers().await?;
+    let servers = app.inspector.servers().await?;
     Ok(Json(json!({ "servers": json::servers(&app, &servers).await })))
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn broker(State(app): State<AppState>) -> Answer {
 }
 
 pub(super) async fn nodes(State(app): State<AppState>) -> Answer {
-    let report = app.nodes().latest(FOR_NODES).await.filter(|report| report.is_fresh());
+    let report = app.nodes.latest(FOR_NODES).await.filter(|report| report.is_fresh());
     let report =
         report.ok_or_else(|| Failure::new(Kind::Slow, "the broker's nodes did not answer within 5 s; ask again"))?;
     let list = report.nodes?;

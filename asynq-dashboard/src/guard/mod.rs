@@ -54,12 +54,12 @@ async fn pass(
     who: &mut Option<Caller>,
 ) -> Result<Request, Failure> {
     limits::check(request.uri(), request.headers())?;
-    let rules = app.rules();
+    let rules = &app.rules;
     let host = host::of(&request);
     rules.hosts.check(host.as_deref())?;
     origin::check_reader(request.headers())?;
     // An open tab alone does not keep a session alive.
-    let renews = request.uri().path().strip_prefix(&*app.config().mount) != Some(live::PATH);
+    let renews = request.uri().path().strip_prefix(&*app.config.mount) != Some(live::PATH);
     // Public routes authenticate too: a wrong token counts everywhere, and a page shows the user's name.
     let caller = rules.login.caller(&request, renews);
     *who = caller.as_ref().ok().cloned();
@@ -75,7 +75,7 @@ async fn pass(
         return Ok(request);
     }
     origin::check(request.headers(), host.as_deref())?;
-    if access == Access::Write && app.config().read_only {
+    if access == Access::Write && app.config.read_only {
         return Err(Failure::new(Kind::ReadOnly, "this dashboard is read-only"));
     }
     body::read(request).await

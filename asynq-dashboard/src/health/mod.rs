@@ -36,7 +36,7 @@ async fn healthz() -> &'static str {
 
 /// Answers whether the broker answers. The cause of a failure is in the log, not in an answer that any client may read.
 async fn readyz(State(app): State<AppState>) -> (StatusCode, &'static str) {
-    if app.probe().is_ready().await {
+    if app.probe.is_ready().await {
         (StatusCode::OK, "ok\n")
     } else {
         (StatusCode::SERVICE_UNAVAILABLE, "the broker does not answer\n")
@@ -45,7 +45,7 @@ async fn readyz(State(app): State<AppState>) -> (StatusCode, &'static str) {
 
 /// Answers with the statistics as `stats --json` prints them, and with the keys of go-workers' `/stats`.
 async fn stats(State(app): State<AppState>) -> Result<Json<Value>, Failure> {
-    let statistics = timeout(FOR_STATS, app.inspector().statistics()).await;
+    let statistics = timeout(FOR_STATS, app.inspector.statistics()).await;
     let statistics = statistics.map_err(|_| Failure::new(Kind::Slow, "reading all queues took more than 10 s"))??;
     let mut answer = statistics.to_json();
     go_workers::add(&mut answer, &statistics);

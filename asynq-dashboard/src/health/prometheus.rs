@@ -15,8 +15,8 @@ const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 pub(super) async fn prometheus(State(app): State<AppState>) -> Response {
     let own = metrics::install();
     let mut text = String::new();
-    if app.config().queue_metrics {
-        let collected = app.collector().collect().await;
+    if app.config.queue_metrics {
+        let collected = app.collector.collect().await;
         text.push_str(&metrics::of(&collected));
     }
     if let Some(own) = own {

@@ -53,14 +53,14 @@ async fn events(
     Extension(caller): Extension<Caller>,
     UrlQuery(which): UrlQuery<Which>,
 ) -> Result<Response, Failure> {
-    let Ok(permit) = Arc::clone(app.listeners()).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&app.listeners).try_acquire_owned() else {
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
     };
-    app.samples().start();
+    app.samples.start();
     let logins = app.clone();
     // The stream ends with the login of its user.
-    let ended = async move { tokio::time::timeout(LONGEST, logins.rules().login.ended(&caller)).await };
-    let stream = notifications(app.samples().subscribe(), which.queue, permit).take_until(Box::pin(ended));
+    let ended = async move { tokio::time::timeout(LONGEST, logins.rules.login.ended(&caller)).await };
+    let stream = notifications(app.samples.subscribe(), which.queue, permit).take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
     let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
     // nginx would buffer events otherwise.
@@ -119,7 +119,7 @@ mod tests {
         let permits = Arc::new(Semaphore::new(1));
         let permit = Arc::clone(&permits).try_acquire_owned().expect("a permit");
         let mut received = Box::pin(notifications(sender.subscribe(), String::new(), permit));
-        let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new())));
+        let latest = Some(Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new(), Vec::new())));
         let away = Some(BrokerError::new(BrokerErrorKind::Unavailable, "gone"));
         for (notification, expected) in [
             (Notification { latest: latest.clone(), away: None }, &["samples"][..]),

@@ -21,7 +21,7 @@ use self::{back_off::BackOff, session::Sessions};
 pub(crate) use self::{
     back_off::network,
     password::Password,
-    session::{cookie, is_over_tls, no_cookie},
+    session::{Cookie, is_over_tls},
     token::Token,
 };
 use crate::failure::{Failure, Kind};
@@ -32,6 +32,8 @@ pub(crate) struct Login {
     password: Option<Password>,
     token: Option<Token>,
     header: Option<Trusted>,
+    /// The cookie of a session.
+    pub(crate) cookie: Cookie,
     sessions: Sessions,
     /// The two kinds are throttled separately: guesses of one kind do not lock out the other.
     passwords: BackOff,
@@ -88,11 +90,17 @@ impl Caller {
 
 impl Login {
     /// Accepts any of these ways to log in.
-    pub(crate) fn new(password: Option<Password>, token: Option<Token>, header: Option<Trusted>) -> Self {
+    pub(crate) fn new(
+        password: Option<Password>,
+        token: Option<Token>,
+        header: Option<Trusted>,
+        cookie: Cookie,
+    ) -> Self {
         Self {
             password,
             token,
             header,
+            cookie,
             sessions: Sessions::default(),
             passwords: BackOff::new(FOR_PASSWORDS),
             tokens: BackOff::new(FOR_TOKENS),
@@ -131,7 +139,7 @@ impl Login {
             return Err(wrong(peer, "the bearer token is wrong"));
         }
         if self.password.is_some()
-            && let Some(key) = session::key_of(headers)
+            && let Some(key) = self.cookie.key_of(headers)
             && self.sessions.know(key, Instant::now(), renews)
         {
             return Ok(Caller::Person(key.to_owned()));

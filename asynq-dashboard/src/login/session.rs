@@ -16,8 +16,6 @@ const IDLE: Duration = Duration::from_secs(12 * 3600);
 const LONGEST: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Most sessions; a further one ends the session that was idle for longest.
 const MOST: usize = 1000;
-/// The name of the cookie.
-const COOKIE: &str = "asynq_session";
 
 /// The sessions that are open.
 #[derive(Debug, Default)]
@@ -96,34 +94,48 @@ impl Sessions {
     }
 }
 
-/// Returns the key in the request's cookie.
-pub(super) fn key_of(headers: &HeaderMap) -> Option<&str> {
-    let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
-    cookies.flat_map(|cookies| cookies.split(';')).find_map(|pair| {
-        let (name, value) = pair.trim().split_once('=')?;
-        (name == COOKIE).then_some(value)
-    })
-}
-
 /// Returns whether the headers say that the request came over TLS: to this server, or to its proxy.
 pub(crate) fn is_over_tls(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text("origin").starts_with("https://") || text("x-forwarded-proto").eq_ignore_ascii_case("https")
 }
 
-/// Returns the cookie that keeps a session.
-pub(crate) fn cookie(key: &str, mount: &str, secure: bool) -> String {
-    let secure = if secure { "; Secure" } else { "" };
-    format!("{COOKIE}={key}; Path={}; HttpOnly; SameSite=Strict{secure}", path(mount))
+/// The cookie of a session.
+#[derive(Debug)]
+pub(crate) struct Cookie {
+    name: String,
+    path: String,
 }
 
-/// Returns the cookie that ends a session.
-pub(crate) fn no_cookie(mount: &str) -> String {
-    format!("{COOKIE}=; Path={}; HttpOnly; SameSite=Strict; Max-Age=0", path(mount))
-}
+impl Cookie {
+    /// Creates the cookie of a dashboard at this mount path, and at this port if the dashboard has a port to itself.
+    /// Browsers send the cookies of a host to all of its ports: each dashboard has a name of its own.
+    pub(crate) fn new(port: Option<u16>, mount: &str) -> Self {
+        let port = port.map(|port| format!("_{port}")).unwrap_or_default();
+        let path = if mount.is_empty() { "/" } else { mount };
+        // A name has no slash.
+        Self { name: format!("asynq_session{port}{}", mount.replace('/', ".")), path: path.to_owned() }
+    }
 
-fn path(mount: &str) -> &str {
-    if mount.is_empty() { "/" } else { mount }
+    /// Returns the key in the request's cookie.
+    pub(super) fn key_of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        cookies.flat_map(|cookies| cookies.split(';')).find_map(|pair| {
+            let (name, value) = pair.trim().split_once('=')?;
+            (name == self.name).then_some(value)
+        })
+    }
+
+    /// Returns the header that keeps a session.
+    pub(crate) fn keep(&self, key: &str, secure: bool) -> String {
+        let secure = if secure { "; Secure" } else { "" };
+        format!("{}={key}; Path={}; HttpOnly; SameSite=Strict{secure}", self.name, self.path)
+    }
+
+    /// Returns the header that ends a session.
+    pub(crate) fn end(&self) -> String {
+        format!("{}=; Path={}; HttpOnly; SameSite=Strict; Max-Age=0", self.name, self.path)
+    }
 }
 
 #[cfg(test)]
@@ -185,8 +197,11 @@ mod tests {
 
     #[test]
     fn the_cookie_is_strict_and_secure_behind_tls() {
-        assert_eq!(cookie("k", "", false), "asynq_session=k; Path=/; HttpOnly; SameSite=Strict");
-        assert_eq!(cookie("k", "/jobs", true), "asynq_session=k; Path=/jobs; HttpOnly; SameSite=Strict; Secure");
+        let cookie = Cookie::new(None, "");
+        assert_eq!(cookie.keep("k", false), "asynq_session=k; Path=/; HttpOnly; SameSite=Strict");
+        let mounted = Cookie::new(Some(8080), "/our/jobs").keep("k", true);
+        let expected = "asynq_session_8080.our.jobs=k; Path=/our/jobs; HttpOnly; SameSite=Strict; Secure";
+        assert_eq!(mounted, expected);
         for (name, value, expected) in [
             ("origin", "https://x", true),
             ("origin", "http://x", false),
@@ -198,6 +213,6 @@ mod tests {
             assert_eq!(is_over_tls(&headers), expected, "{name}");
         }
         let headers = HeaderMap::from_iter([(header::COOKIE, HeaderValue::from_static("a=b; asynq_session=k2; c"))]);
-        assert_eq!(key_of(&headers), Some("k2"));
+        assert_eq!(cookie.key_of(&headers), Some("k2"));
     }
 }

@@ -11,20 +11,20 @@ use metrics_exporter_prometheus::{
 use super::collector::Collected;
 
 /// One name with its kind, its meaning and its lines.
-pub(super) struct Family {
-    pub(super) name: &'static str,
-    pub(super) kind: &'static str,
+struct Family {
+    name: &'static str,
+    kind: &'static str,
     help: &'static str,
     lines: fn(&Collected, &mut Lines<'_>),
 }
 
 /// Every name that is read from the broker. Two of asynq's gauges end in `_total`, because boards use these names.
-pub(super) const FAMILIES: [Family; 11] = [
+const FAMILIES: [Family; 11] = [
     Family {
         name: "asynq_tasks_enqueued_total",
         kind: "gauge",
         help: "Tasks in the queue by state; those that wait in groups are not among them.",
-        lines: |all, lines| lines.each_queue(all, states),
+        lines: |all, lines| all.queues.iter().for_each(|(queue, _)| states(lines, queue)),
     },
     Family {
         name: "asynq_queue_size",
@@ -130,12 +130,6 @@ impl Lines<'_> {
         let key = metrics::Key::from_parts(self.name, labels.collect::<Vec<_>>());
         let labels = LabelSet::from_key_and_global(&key, &Default::default());
         write_metric_line::<&str, _>(self.text, self.name, None, &labels, None, value, None);
-    }
-
-    fn each_queue(&mut self, all: &Collected, lines: fn(&mut Self, &QueueStats)) {
-        for (queue, _) in &all.queues {
-            lines(self, queue);
-        }
     }
 
     fn per_queue(&mut self, all: &Collected, value: fn(&QueueStats, Option<u64>) -> Option<f64>) {

@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_millis(60);
 
 /// Answers `/broker`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
-    let (health, report) = tokio::join!(broker::health(&app), app.nodes().latest(PATIENCE));
+    let (health, report) = tokio::join!(broker::health(&app), app.nodes.latest(PATIENCE));
     Ok(Page::new("Broker", Tab::Broker, render(&health?, report.as_ref())).waiting(report.is_none()))
 }
 

@@ -60,9 +60,9 @@ pub(crate) async fn get(
     let entry = periodic::one(&app, &queue, &id).await?;
     let history = periodic::history(&app, &id, Slice { number: params.page, size: PER_PAGE }).await?;
     let view = View {
-        mount: app.config().mount.clone(),
-        can_change: !app.config().read_only,
-        now: app.client().broker().now(),
+        mount: app.config.mount.clone(),
+        can_change: !app.config.read_only,
+        now: app.client.broker().now(),
         entry,
         history,
         params,

@@ -23,7 +23,7 @@ const KEYS: [(&str, &str); 11] = [
 /// Renders the whole document around a page.
 pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
     let asset = |name: &str| asset::href(app, name);
-    let bare = page.is_bare();
+    let bare = page.kind.bare;
     html! {
         (DOCTYPE)
         html lang="en" data-events=[(!bare).then(|| app.href(&["events"]))] {
@@ -32,11 +32,11 @@ pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
                 meta name="robots" content="noindex";
-                title { (page.title) " · " (app.config().title) }
+                title { (page.title) " · " (app.config.title) }
                 link rel="icon" href=(asset("icon.svg")) type="image/svg+xml";
                 link rel="stylesheet" href=(asset("style.css"));
                 script src=(asset("js/theme.js")) {}
-                @if page.has_charts() {
+                @if page.kind.charts {
                     link rel="stylesheet" href=(asset("uplot/uplot.css"));
                     script src=(asset("uplot/uplot.js")) defer {}
                 }
@@ -46,7 +46,7 @@ pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
                 a.skip href="#main" { "To the content" }
                 @if !bare { (top(app, page.active)) }
                 div #down role="status" aria-live="polite" hidden {}
-                main #main tabindex="-1" data-live=[page.is_still().then_some("off")] data-failed[page.is_failure()] data-again[page.is_waiting()] { (page.body) }
+                main #main tabindex="-1" data-live=[page.kind.still.then_some("off")] data-failed[page.kind.failed] data-again[page.kind.waits] { (page.body) }
                 footer {
                     @if !bare { "Times are shown from now; hold the pointer over one for the exact time. Press " kbd { "?" } " for the keys." }
                     noscript { " Charts, live numbers and changes need JavaScript; every page can be read without it." }
@@ -66,12 +66,12 @@ fn top(app: &AppState, active: Tab) -> Markup {
         (Tab::Servers, "servers", "Servers", vec!["servers"]),
         (Tab::Broker, "broker", "Broker", vec!["broker"]),
     ];
-    let location = app.client().broker().location();
+    let location = app.client.broker().location();
     html! {
         header.top {
             a.brand href=(app.href(&[])) {
                 svg viewBox="0 0 18 18" aria-hidden="true" { path d="M1 2h10l6 7-6 7H1l6-7z" {} }
-                (app.config().title)
+                (app.config.title)
             }
             nav aria-label="Main" {
                 ul {
@@ -81,11 +81,11 @@ fn top(app: &AppState, active: Tab) -> Markup {
                 }
             }
             div.tools {
-                @if app.config().read_only { span.tag { "read-only" } }
+                @if app.config.read_only { span.tag { "read-only" } }
                 div.where title=(location) { i.light {} span { (location) } }
                 button.bare type="button" data-theme-switch aria-label="Dark or light" title="Dark or light (d)" { "◐" }
                 button.bare type="button" data-keys aria-label="Keys" title="Keys (?)" { "?" }
-                @if app.config().has_password {
+                @if app.config.has_password {
                     button.bare type="button" data-post=(app.href(&["logout"])) data-then=(app.href(&[])) { "Log out" }
                 }
             }
@@ -101,7 +101,7 @@ fn dialogs() -> Markup {
                 p {}
                 label hidden { span { "Type " code {} " to go on" } input type="text" autocomplete="off" spellcheck="false"; }
                 div.row {
-                    button value="no" formnovalidate { "Cancel" }
+                    button value="no" formnovalidate { "Go back" }
                     button.danger value="ok" { "Go on" }
                 }
             }

@@ -34,10 +34,10 @@ pub(crate) async fn get(
     Segments(queue): Segments<Name>,
     UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
-    let groups = app.inspector().groups(&queue).limit(PER_PAGE);
+    let groups = app.inspector.groups(&queue).limit(PER_PAGE);
     let groups = if params.after.is_empty() { groups } else { groups.after(GroupStep::from_text(&params.after)) };
-    let (found, now) = (groups.await?, app.client().broker().now());
-    Ok(Page::new(format!("Groups of {queue}"), Tab::Queues, render(&app.config().mount, &queue, &params, &found, now)))
+    let (found, now) = (groups.await?, app.client.broker().now());
+    Ok(Page::new(format!("Groups of {queue}"), Tab::Queues, render(&app.config.mount, &queue, &params, &found, now)))
 }
 
 fn render(mount: &str, queue: &str, params: &Params, found: &GroupPage, now: DateTime<Utc>) -> Markup {

@@ -17,11 +17,11 @@ pub(crate) struct Params {
 
 /// Answers `/login`.
 pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
-    if !app.config().has_password {
+    if !app.config.has_password {
         return Err(Failure::not_found("no password is configured: there is nothing to log in to"));
     }
-    let next = if is_ours(&params.next, &app.config().mount) { params.next } else { app.href(&[]) };
-    Ok(Page::new("Log in", Tab::None, render(&app.href(&["login"]), &app.config().title, &next)).bare())
+    let next = if is_ours(&params.next, &app.config.mount) { params.next } else { app.href(&[]) };
+    Ok(Page::new("Log in", Tab::None, render(&app.href(&["login"]), &app.config.title, &next)).bare())
 }
 
 /// Returns whether `path` is below the mount, and not a path that a browser reads as another host.

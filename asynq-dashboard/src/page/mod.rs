@@ -48,6 +48,7 @@ struct PageKind {
     charts: bool,
     still: bool,
     bare: bool,
+    /// The page says that the real page cannot be had now, and another try may work.
     failed: bool,
     waits: bool,
 }
@@ -97,27 +98,6 @@ impl Page {
     fn bare(mut self) -> Self {
         (self.kind.bare, self.kind.still) = (true, true);
         self
-    }
-
-    fn has_charts(&self) -> bool {
-        self.kind.charts
-    }
-
-    fn is_still(&self) -> bool {
-        self.kind.still
-    }
-
-    fn is_bare(&self) -> bool {
-        self.kind.bare
-    }
-
-    fn is_waiting(&self) -> bool {
-        self.kind.waits
-    }
-
-    /// Returns whether the page says that the real page cannot be had now, and another try may work.
-    fn is_failure(&self) -> bool {
-        self.kind.failed
     }
 }
 

@@ -95,11 +95,11 @@ struct Row {
 
 /// Answers `/`.
 pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
-    let latest = app.samples().subscribe().borrow().latest.clone().filter(|swept| swept.queues.len() > READ_ALL);
+    let latest = app.samples.subscribe().borrow().latest.clone().filter(|swept| swept.queues.len() > READ_ALL);
     let is_swept = latest.is_some();
     let snapshot = match latest {
         Some(swept) => swept,
-        None => app.samples().snapshot().await?,
+        None => app.samples.snapshot().await?,
     };
     let (span, mut listed) = choose(&snapshot, &params);
     let part = params.q.trim().to_lowercase();
@@ -108,15 +108,15 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
     if is_swept {
         for stats in &mut listed {
             // A queue that cannot be read any more keeps its last numbers; the next sweep reports the error.
-            if let Ok(fresh) = app.inspector().read_queue(stats.name.clone()).await?.stats {
+            if let Ok(fresh) = app.inspector.read_queue(stats.name.clone()).await?.stats {
                 *stats = fresh;
             }
         }
     }
-    let rows = listed.into_iter().map(|stats| Row { series: app.samples().series(Some(stats.name.as_str())), stats });
+    let rows = listed.into_iter().map(|stats| Row { series: app.samples.series(Some(stats.name.as_str())), stats });
     let view = View {
-        mount: app.config().mount.clone(),
-        may_change: !app.config().read_only,
+        mount: app.config.mount.clone(),
+        may_change: !app.config.read_only,
         at: snapshot.at,
         totals: snapshot.totals,
         all_queues: snapshot.queues.len() + snapshot.unreadable.len(),
@@ -125,7 +125,7 @@ pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<
         rows: rows.collect(),
         unreadable,
         params,
-        charts: curves::charts(&app.samples().series(None)),
+        charts: curves::charts(&app.samples.series(None)),
     };
     Ok(Page::new("Queues", Tab::Queues, render(&view)).with_charts())
 }

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     failure::Failure,
-    path::href,
+    path::{href, segment},
     query::periodic::{self, Entry},
     state::AppState,
 };
@@ -19,8 +19,8 @@ use crate::{
 /// Answers `/periodic`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
     let (entries, all) = periodic::all(&app).await?;
-    let config = app.config();
-    let body = render(&config.mount, !config.read_only, &entries, all, app.client().broker().now());
+    let config = &app.config;
+    let body = render(&config.mount, !config.read_only, &entries, all, app.client.broker().now());
     Ok(Page::new("Periodic", Tab::Periodic, body))
 }
 
@@ -53,7 +53,7 @@ fn counted_entries(n: u64) -> String {
 
 fn row(mount: &str, can_change: bool, entry: &Entry, now: DateTime<Utc>) -> Markup {
     html! {
-        tr id={ "e-" (entry.queue) "-" (entry.id) } {
+        tr id={ "e-" (segment(entry.queue.as_str())) "/" (segment(&entry.id)) } {
             th.name scope="row" {
                 a href=(href(mount, &["periodic", entry.queue.as_str(), &entry.id])) { (cell(&entry.r#type)) }
                 @if entry.is_paused() { " " span.tag.warn { "paused" } }

@@ -90,10 +90,10 @@ pub(crate) async fn get(
     Segments(queue): Segments<Name>,
     UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
-    let inspector = app.inspector();
+    let inspector = &app.inspector;
     let stats = inspector.queue(&queue).await?;
     // The queue is known now: the inspector would read all names anew for each call.
-    let broker = app.client().broker();
+    let broker = app.client.broker();
     let state = search::state(&params.state)?.unwrap_or_else(|| first_state(&stats));
     let state = if params.group.is_empty() { state } else { TaskState::Aggregating };
     let list = if params.q.trim().is_empty() {
@@ -118,7 +118,7 @@ pub(crate) async fn get(
         };
         List::Found(search::search(&app, &query, search::FOR_A_PAGE).await?)
     };
-    let mut charts = curves::charts(&app.samples().series(Some(&queue)));
+    let mut charts = curves::charts(&app.samples.series(Some(&queue)));
     charts.push(days(&broker.history(&stats.name, DAYS).await?));
     let memory = broker.memory_usage(&stats.name).await?;
     let is_search = matches!(list, List::Found(_));
@@ -131,7 +131,7 @@ pub(crate) async fn get(
 
 /// Returns how many tasks wait in a group.
 async fn group_size(app: &AppState, queue: &QueueName, group: &str) -> Result<u64, Failure> {
-    let stats = app.client().broker().group(queue, &GroupName::from_wire(group)).await?;
+    let stats = app.client.broker().group(queue, &GroupName::from_wire(group)).await?;
     Ok(stats.map_or(0, |stats| stats.size))
 }
 
@@ -163,7 +163,7 @@ fn days(history: &[DayStats]) -> Chart {
 }
 
 fn render(view: &View<'_>) -> Markup {
-    let (mount, stats) = (view.app.config().mount.as_str(), &view.stats);
+    let (mount, stats) = (view.app.config.mount.as_str(), &view.stats);
     let name = stats.name.as_str();
     html! {
         nav.crumbs aria-label="Where this is" { a href=(href(mount, &[])) { "Queues" } }
@@ -171,7 +171,7 @@ fn render(view: &View<'_>) -> Markup {
             h1 { (name) }
             @if stats.paused { span.tag.warn { "paused" } }
             span.grow {}
-            @if !view.app.config().read_only {
+            @if !view.app.config.read_only {
                 (pause(mount, stats))
                 (Button {
                     label: "Delete queue",
@@ -208,7 +208,7 @@ fn figures(view: &View<'_>) -> Markup {
             div { dt { "Since the beginning" } dd { (count(stats.processed_total)) " " small { (percent(stats.failed_total, stats.processed_total)) " failed" } } }
             div { dt { "Memory, about" } dd { (size(view.memory)) } }
             @if stats.aggregating > 0 {
-                div { dt { "Groups" } dd { a href=(href(&view.app.config().mount, &["queues", name, "groups"])) { "Show" } } }
+                div { dt { "Groups" } dd { a href=(href(&view.app.config.mount, &["queues", name, "groups"])) { "Show" } } }
             }
         }
         p.soft.sr { "As of " (exact(stats.timestamp)) }
@@ -216,7 +216,7 @@ fn figures(view: &View<'_>) -> Markup {
 }
 
 fn tabs(view: &View<'_>) -> Markup {
-    let path = href(&view.app.config().mount, &["queues", view.stats.name.as_str()]);
+    let path = href(&view.app.config.mount, &["queues", view.stats.name.as_str()]);
     html! {
         nav.tabs aria-label="Tasks by state" {
             @for of in ORDER {
@@ -229,10 +229,10 @@ fn tabs(view: &View<'_>) -> Markup {
 }
 
 fn tasks(view: &View<'_>) -> Markup {
-    let (params, mount) = (&view.params, view.app.config().mount.as_str());
+    let (params, mount) = (&view.params, view.app.config.mount.as_str());
     let name = view.stats.name.as_str();
     let path = href(mount, &["queues", name]);
-    let can_change = !view.app.config().read_only;
+    let can_change = !view.app.config.read_only;
     let table =
         Table { mount, reader: &view.reader, now: view.stats.timestamp, state: Some(view.state), can_pick: can_change };
     let link = |key: &str, value: &str| {

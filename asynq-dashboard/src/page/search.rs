@@ -49,7 +49,7 @@ fn in_form(time: &str) -> &str {
 }
 
 fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &Reader<'_>) -> Markup {
-    let mount = app.config().mount.as_str();
+    let mount = app.config.mount.as_str();
     let here = href(mount, &["search"]);
     html! {
         div.title { h1 { "Search" } p { "An exact id is found at once; everything else by looking at task after task." } }
@@ -69,7 +69,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
                 label { "From (UTC)" input type="datetime-local" step="1" name="since" value=(in_form(&query.since)); }
                 label { "To (UTC)" input type="datetime-local" step="1" name="until" value=(in_form(&query.until)); }
             }
-            @if let Some(registry) = app.registry() {
+            @if let Some(registry) = app.registry.as_ref() {
                 datalist #types { @for job in registry.iter().take(200) { option value=(job.name) {} } }
             }
         }
@@ -83,7 +83,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
                         p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { "No task has all of that. Tasks that succeeded are gone unless their job has a retention." } }
                     }))
                 } @else {
-                    (Table { mount, reader, now: app.client().broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
+                    (Table { mount, reader, now: app.client.broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
                 }
                 (how_far(found, |after| link(&here, query, after)))
             },
@@ -110,16 +110,22 @@ fn link(here: &str, query: &Query, after: &str) -> String {
 pub(super) fn how_far(found: &SearchResult, link: impl Fn(&str) -> String) -> Markup {
     html! {
         nav.pages aria-label="How far the search looked" data-search=(found.looked_at) data-enough=(MOST_FOUND) {
-            span {
-                (count(found.tasks.len() as u64)) " found, " (count(found.looked_at as u64)) " looked at"
-                @if found.next.is_none() { ": that was all" }
-            }
+            span { (count(found.tasks.len() as u64)) " found, " (count(found.looked_at as u64)) " looked at" (end(found)) }
             span.grow {}
             @if let Some(next) = &found.next {
                 button type="button" data-stop hidden { "Stop" }
                 a.button rel="next" href=(link(next)) { "Look further" }
             }
         }
+    }
+}
+
+/// Returns what is said at the end of a search; `find.js` takes it from the last answer.
+fn end(found: &SearchResult) -> &'static str {
+    match (&found.next, found.is_incomplete) {
+        (Some(_), _) => "",
+        (None, false) => ": that was all",
+        (None, true) => ": the list changed meanwhile, so some may be missing; search again to see them",
     }
 }
 
@@ -147,5 +153,8 @@ mod tests {
         let html = how_far(&some, |after| format!("?after={after}")).into_string();
         assert!(html.contains("0 found, 1,200 looked at") && html.contains("?after=1.2.q"), "{html}");
         assert!(how_far(&SearchResult::default(), str::to_owned).into_string().contains("that was all"));
+        let missed = SearchResult { is_incomplete: true, ..SearchResult::default() };
+        let html = how_far(&missed, str::to_owned).into_string();
+        assert!(html.contains("some may be missing") && !html.contains("that was all"), "{html}");
     }
 }

@@ -27,9 +27,9 @@ pub(super) const STUCK: &str = "its time is over and its thread has not returned
 
 /// Answers `/servers`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
-    let servers = app.inspector().servers().await?;
-    let now = app.client().broker().now();
-    Ok(Page::new("Servers", Tab::Servers, render(&app.config().mount, &servers, now)))
+    let servers = app.inspector.servers().await?;
+    let now = app.client.broker().now();
+    Ok(Page::new("Servers", Tab::Servers, render(&app.config.mount, &servers, now)))
 }
 
 fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {

@@ -59,14 +59,14 @@ pub(crate) async fn get(
     Segments((queue, id)): Segments<(Name, Name)>,
     UrlQuery(params): UrlQuery<Params>,
 ) -> Result<Page, Failure> {
-    let inspector = app.inspector();
+    let inspector = &app.inspector;
     let task = inspector.task(&queue, &id).await?;
-    let attempts = app.client().broker().failures(&task.queue, &task.id).await?;
+    let attempts = app.client.broker().failures(&task.queue, &task.id).await?;
     let runs_at = match task.state {
         TaskState::Active => worker(inspector.servers().await?, &task),
         _ => None,
     };
-    let can_change = !app.config().read_only;
+    let can_change = !app.config.read_only;
     let room = match task.state {
         TaskState::Active | TaskState::Archived => None,
         _ if !can_change => None,
@@ -76,10 +76,10 @@ pub(crate) async fn get(
     let payload = (&*task.r#type, &task.payload[..]);
     let payload = Reader::new(&app, [payload]).await.payload(payload.0, payload.1);
     let view = View {
-        mount: app.config().mount.clone(),
+        mount: app.config.mount.clone(),
         can_change,
         room,
-        now: app.client().broker().now(),
+        now: app.client.broker().now(),
         payload,
         result: task.result.as_deref().map(payload::any),
         attempts,
@@ -216,7 +216,7 @@ fn editor(view: &View) -> Markup {
     html! {
         details {
             summary { "Edit and resubmit" }
-            form.stack data-edit=(view.path(&["edit"])) data-run=(view.path(&["run"])) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
+            form.stack data-edit=(view.path(&["edit"])) data-run=(view.path(&["run"])) data-state=(view.task.state) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
                 textarea name="text" spellcheck="false" autocomplete="off" aria-label="New arguments" { "\n" (view.payload.text) }
                 div.row {
                     button.go name="then" value=(if view.task.state == TaskState::Pending { "" } else { "run" }) { @if view.task.state == TaskState::Pending { "Save" } @else { "Save and run now" } }

@@ -38,7 +38,7 @@ pub(crate) struct Health {
 ///
 /// The broker does not answer.
 pub(crate) async fn health(app: &AppState) -> Result<Health, Failure> {
-    let broker = app.client().broker();
+    let broker = app.client.broker();
     let mut pings = Vec::with_capacity(PINGS);
     for _ in 0..PINGS {
         let began = Instant::now();
@@ -56,6 +56,6 @@ pub(crate) async fn health(app: &AppState) -> Result<Health, Failure> {
         pings,
         queues: broker.queues().await?.len(),
         servers: broker.servers().await?.len(),
-        entries: app.schedule().entries().await?.len(),
+        entries: app.schedule.entries().await?.len(),
     })
 }

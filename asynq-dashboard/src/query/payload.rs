@@ -83,7 +83,7 @@ pub(crate) struct Reader<'a> {
 impl<'a> Reader<'a> {
     /// Creates a reader of these payloads, each with the type of its task.
     pub(crate) async fn new<'p>(app: &'a AppState, payloads: impl IntoIterator<Item = (&'p str, &'p [u8])>) -> Self {
-        Self { registry: app.registry(), shapes: app.inspector().argument_reader(payloads).await }
+        Self { registry: app.registry.as_ref(), shapes: app.inspector.argument_reader(payloads).await }
     }
 
     /// Creates a reader of the payloads of these tasks.
@@ -101,10 +101,7 @@ impl<'a> Reader<'a> {
         let known = job.and_then(|job| job.show(bytes).ok());
         let arguments = known.or_else(|| self.shapes.read(r#type, job, bytes)?.ok());
         match (arguments, job) {
-            (Some(arguments), _) => {
-                let text = serde_json::to_string_pretty(&arguments).unwrap_or_default();
-                cut(Form::Arguments, text, bytes.len())
-            }
+            (Some(arguments), _) => cut(Form::Arguments, indented(&arguments.to_string(), MOST_TEXT), bytes.len()),
             (None, Some(_)) if !bytes.is_empty() => {
                 Rendered { form: Form::Unreadable, text: UNREADABLE.to_owned(), size: bytes.len(), is_cut: false }
             }
@@ -149,7 +146,7 @@ pub(crate) fn any(bytes: &[u8]) -> Rendered {
     let Ok(text) = std::str::from_utf8(bytes) else { return hex(bytes) };
     let is_json = depth_of(bytes) <= DEEPEST && serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok();
     if is_json {
-        return cut(Form::Json, indented(text), bytes.len());
+        return cut(Form::Json, indented(text, MOST_TEXT), bytes.len());
     }
     if text.chars().any(|c| c.is_control() && !matches!(c, '\n' | '\r' | '\t')) {
         return hex(bytes);

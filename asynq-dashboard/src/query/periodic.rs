@@ -85,13 +85,13 @@ pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, 
 
 /// Returns one page of the tasks that an entry enqueued, the newest first.
 pub(crate) async fn history(app: &AppState, id: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, Failure> {
-    Ok(app.schedule().history(&EntryId::from_wire(id), page).await?)
+    Ok(app.schedule.history(&EntryId::from_wire(id), page).await?)
 }
 
 async fn listed(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
     // Replicas list the same entries: of each the one with the latest tick is enough.
     let mut by_id: BTreeMap<(String, String), SchedulerEntry> = BTreeMap::new();
-    for entry in app.schedule().entries().await? {
+    for entry in app.schedule.entries().await? {
         let key = (entry.task_type.clone(), entry.id.clone());
         let time = |entry: &SchedulerEntry| entry.prev_enqueue_time.and_then(Timestamp::to_datetime);
         if by_id.get(&key).is_none_or(|known| time(known) < time(&entry)) {
@@ -103,7 +103,7 @@ async fn listed(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
 
 /// Returns the broker's state of an entry.
 async fn state(app: &AppState, listed: &SchedulerEntry) -> Result<Option<EntryState>, BrokerError> {
-    app.schedule().entry(&Schedule::queue_of(listed), &EntryId::from_wire(&listed.id)).await
+    app.schedule.entry(&Schedule::queue_of(listed), &EntryId::from_wire(&listed.id)).await
 }
 
 /// Returns an entry, with an error where the broker's state of it cannot be read.
@@ -114,7 +114,7 @@ async fn read(app: &AppState, listed: SchedulerEntry) -> Result<Entry, Failure> 
     };
     // If a part of the broker is away, the entry carries the error; if the whole broker is away, the page says so.
     if error.is_unavailable() {
-        app.client().broker().ping().await?;
+        app.client.broker().ping().await?;
     }
     Ok(Entry { error: Some(error.to_string()), ..with(app, listed, None).await })
 }
@@ -124,7 +124,7 @@ async fn with(app: &AppState, listed: SchedulerEntry, state: Option<EntryState>)
     let reader = payload::Reader::new(app, [(&*listed.task_type, &listed.task_payload[..])]).await;
     // The entry of another program may have a schedule of robfig's.
     let spec = CronSpec::parse(&listed.spec).or_else(|_| CronSpec::parse_compat(&listed.spec)).ok();
-    let now = app.client().broker().now();
+    let now = app.client.broker().now();
     let next = match (&state, &spec) {
         (Some(state), _) if state.paused => Vec::new(),
         (_, Some(spec)) => spec.upcoming_after(now, NEXT),

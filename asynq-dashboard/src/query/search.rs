@@ -1,6 +1,7 @@
 //! Finds tasks by id, type, arguments, error or time, in bounded steps: the next request goes on where one ended.
 
 mod filter;
+mod position;
 
 pub(crate) use self::filter::state;
 
@@ -14,7 +15,10 @@ use asynq_runtime::{
 use futures_util::future::try_join_all;
 use serde::Deserialize;
 
-use self::filter::Filter;
+use self::{
+    filter::Filter,
+    position::{Place, Position, mark},
+};
 use crate::{
     failure::{Failure, Kind},
     query::payload::Reader,
@@ -31,8 +35,6 @@ pub(crate) const FOR_A_PROGRAM: Duration = Duration::from_millis(1500);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Tasks that are read at once.
 const SLICE: usize = 200;
-/// The largest position in the tasks of one queue and state at which a search can go on.
-const MOST_SEEN: usize = 1_000_000 * SLICE;
 /// Queues that are asked for an id at once.
 const QUEUES_AT_ONCE: usize = 64;
 /// All states, in the order in which people look at them.
@@ -77,29 +79,9 @@ pub(crate) struct SearchResult {
     pub(crate) looked_at: usize,
     /// Where to go on, for [`Query::after`]; `None` when everything was looked at.
     pub(crate) next: Option<String>,
-}
-
-/// The position of a search: every queue is asked for the id first, then state by state, queue by queue, slice by slice.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Position {
-    /// 0 while queues are asked for the id, then the index of a state in [`STATES`] plus 1.
-    step: usize,
-    queue: String,
-    /// How many of the queue's tasks in that state were looked at.
-    seen: usize,
-}
-
-impl Position {
-    fn text(&self) -> String {
-        format!("{}.{}.{}", self.step, self.seen, self.queue)
-    }
-
-    fn read(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(3, '.');
-        let step = parts.next()?.parse().ok().filter(|step| *step <= STATES.len())?;
-        let seen = parts.next()?.parse().ok().filter(|seen| *seen <= MOST_SEEN)?;
-        Some(Self { step, seen, queue: parts.next()?.to_owned() })
-    }
+    /// Whether so many tasks left a list between two slices, in this request or one before, that some that waited behind
+    /// them may not have been looked at.
+    pub(crate) is_incomplete: bool,
 }
 
 /// One request's part of a search.
@@ -109,8 +91,6 @@ struct Search<'a> {
     filter: Filter,
     queues: Vec<QueueName>,
     found: SearchResult,
-    /// How many of the found tasks have the text as their id.
-    by_id: usize,
     /// Whether anything was looked at: a request without progress would be repeated again and again.
     began: bool,
     until: Instant,
@@ -124,16 +104,17 @@ struct Search<'a> {
 pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<SearchResult, Failure> {
     let filter = Filter::read(query)?;
     let start = match query.after.as_str() {
-        "" => Position { step: 0, queue: String::new(), seen: 0 },
+        "" => Position { step: 0, queue: String::new(), place: Place::default(), is_incomplete: false },
         text => Position::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
-    let permit = tokio::time::timeout(PATIENCE, app.searches().acquire()).await;
+    let permit = tokio::time::timeout(PATIENCE, app.searches.acquire()).await;
     let Ok(Ok(_permit)) = permit else {
         return Err(Failure::new(Kind::Busy, "others are searching; try again"));
     };
     let until = Instant::now() + longest;
     let queues = queues(app, query).await?;
-    let mut search = Search { app, filter, queues, found: SearchResult::default(), by_id: 0, began: false, until };
+    let found = SearchResult { is_incomplete: start.is_incomplete, ..SearchResult::default() };
+    let mut search = Search { app, filter, queues, found, began: false, until };
     search.found.next = search.run(start).await?.map(|position| position.text());
     Ok(search.found)
 }
@@ -144,7 +125,7 @@ impl Search<'_> {
         if start.step == 0
             && let Some(queue) = self.named(&start.queue).await?
         {
-            return Ok(Some(Position { step: 0, queue, seen: 0 }));
+            return Ok(Some(self.position(0, queue, Place::default())));
         }
         for (at, state) in STATES.into_iter().enumerate().skip(start.step.saturating_sub(1)) {
             if self.filter.state.is_some_and(|wanted| wanted != state) {
@@ -154,13 +135,18 @@ impl Search<'_> {
             let first = if is_first { self.at(&start.queue) } else { 0 };
             for at_queue in first..self.queues.len() {
                 let queue = self.queues[at_queue].clone();
-                let seen = if is_first && queue.as_str() == start.queue { start.seen } else { 0 };
-                if let Some(seen) = self.slices(&queue, state, seen).await? {
-                    return Ok(Some(Position { step: at + 1, queue: queue.to_string(), seen }));
+                let is_same = is_first && queue.as_str() == start.queue;
+                let place = if is_same { start.place } else { Place::default() };
+                if let Some(place) = self.slices(&queue, state, place).await? {
+                    return Ok(Some(self.position(at + 1, queue.to_string(), place)));
                 }
             }
         }
         Ok(None)
+    }
+
+    fn position(&self, step: usize, queue: String, place: Place) -> Position {
+        Position { step, queue, place, is_incomplete: self.found.is_incomplete }
     }
 
     /// Returns the index of the first queue from this name on.
@@ -178,7 +164,7 @@ impl Search<'_> {
             return Ok(None);
         }
         let id = TaskId::from_wire(&self.filter.as_written);
-        let broker = self.app.client().broker();
+        let broker = self.app.client.broker();
         let mut queues = &self.queues[self.at(from)..];
         self.began = true;
         loop {
@@ -189,7 +175,6 @@ impl Search<'_> {
             let tasks: Vec<_> = tasks.into_iter().flatten().map(TaskBrief::of).collect();
             let reader = Reader::of_tasks(self.app, &tasks).await;
             self.found.tasks.extend(tasks.into_iter().filter(|task| self.filter.fits(&reader, task)));
-            self.by_id = self.found.tasks.len();
             queues = rest;
             match queues.first() {
                 Some(next) if self.is_enough() => return Ok(Some(next.to_string())),
@@ -199,39 +184,85 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the tasks of a queue in one state behind the first `seen`, slice by slice; returns the new `seen` if tasks are
-    /// left.
+    /// Looks at the tasks of a queue in one state behind a place, slice by slice; returns the new place if tasks are left.
     async fn slices(
         &mut self,
         queue: &QueueName,
         state: TaskState,
-        mut seen: usize,
-    ) -> Result<Option<usize>, BrokerError> {
-        let broker = self.app.client().broker();
+        mut place: Place,
+    ) -> Result<Option<Place>, BrokerError> {
+        let mut was_short = false;
         loop {
             if self.is_enough() {
-                return Ok(Some(seen));
+                return Ok(Some(place));
             }
             self.began = true;
-            let slice = Page { number: seen / SLICE + 1, size: SLICE };
-            let some = broker.briefs(queue, state, self.filter.group.as_ref(), slice).await?;
-            let reader = Reader::of_tasks(self.app, &some).await;
-            let mut some = some.into_iter().skip(seen % SLICE).peekable();
-            if some.peek().is_none() {
+            let mut some = self.page(queue, state, place.slices + 1, SLICE).await?;
+            let size = some.len();
+            // Nothing can have moved from an empty slice into one that had room for more.
+            if size > 0 || !was_short {
+                some = self.behind(queue, state, place, some).await?;
+            }
+            if some.is_empty() && size == 0 {
                 return Ok(None);
             }
+            let reader = Reader::of_tasks(self.app, &some).await;
             for task in some {
                 if self.found.tasks.len() == MOST_FOUND {
-                    return Ok(Some(seen));
+                    return Ok(Some(place));
                 }
-                seen += 1;
+                place.last = Some(mark(&task));
                 self.found.looked_at += 1;
-                let is_known = self.found.tasks[..self.by_id].iter().any(|known| same(known, &task));
+                let is_known = self.found.tasks.iter().any(|known| same(known, &task));
                 if !is_known && self.filter.fits(&reader, &task) {
                     self.found.tasks.push(task);
                 }
             }
+            place.slices += usize::from(size > 0);
+            was_short = size < SLICE;
         }
+    }
+
+    /// Returns the tasks behind the one that was looked at last, up to the end of `slice`. Workers take tasks from the head
+    /// meanwhile, so that the others move up: those that moved out of `slice` come first.
+    async fn behind(
+        &mut self,
+        queue: &QueueName,
+        state: TaskState,
+        place: Place,
+        mut slice: Vec<TaskBrief>,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
+        let Some(last) = place.last else { return Ok(slice) };
+        let is_last = |task: &TaskBrief| mark(task) == last;
+        if let Some(at) = slice.iter().position(is_last) {
+            slice.drain(..=at);
+            return Ok(slice);
+        }
+        let mut before = Vec::new();
+        if place.slices > 0 {
+            if self.page(queue, state, place.slices * SLICE, 1).await?.iter().any(is_last) {
+                return Ok(slice);
+            }
+            before = self.page(queue, state, place.slices, SLICE).await?;
+        }
+        match before.iter().position(is_last) {
+            Some(at) => drop(before.drain(..=at)),
+            // The first slice is the whole list up to there.
+            None => self.found.is_incomplete |= place.slices > 1,
+        }
+        before.append(&mut slice);
+        Ok(before)
+    }
+
+    async fn page(
+        &self,
+        queue: &QueueName,
+        state: TaskState,
+        number: usize,
+        size: usize,
+    ) -> Result<Vec<TaskBrief>, BrokerError> {
+        let group = self.filter.group.as_ref();
+        self.app.client.broker().briefs(queue, state, group, Page { number, size }).await
     }
 }
 
@@ -241,27 +272,9 @@ fn same(a: &TaskInfo, b: &TaskInfo) -> bool {
 
 async fn queues(app: &AppState, query: &Query) -> Result<Vec<QueueName>, Failure> {
     if !query.queue.is_empty() {
-        return Ok(vec![app.inspector().queue(&query.queue).await?.name]);
+        return Ok(vec![app.inspector.queue(&query.queue).await?.name]);
     }
-    let mut queues = app.client().broker().queues().await?;
+    let mut queues = app.client.broker().queues().await?;
     queues.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     Ok(queues)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cursor_comes_back_from_its_text_for_any_queue_name() {
-        for queue in ["default", "a.b.c", "", "1.2.3"] {
-            for step in [0, 3, STATES.len()] {
-                let position = Position { step, queue: queue.into(), seen: 17 };
-                assert_eq!(Position::read(&position.text()), Some(position));
-            }
-        }
-        for bad in ["", "9.1.q", "1.-1.q", "1.q", "x", "1.99999999999.q"] {
-            assert_eq!(Position::read(bad), None, "{bad}");
-        }
-    }
 }

@@ -6,6 +6,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -52,6 +53,8 @@ pub(crate) type Series = Vec<Point>;
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     totals: Ring,
+    /// The snapshot of the last point, which the rates of all queues together are counted from.
+    last: Option<Arc<Snapshot>>,
     queues: HashMap<String, Ring>,
     /// A queue without a ring that a user looked at.
     wanted: Option<String>,
@@ -68,21 +71,24 @@ struct Ring {
 
 impl Rings {
     /// Adds one point to every ring, and gives a ring to queues that work or that a user looked at.
-    pub(super) fn add(&mut self, snapshot: &Snapshot, now: Instant) {
+    pub(super) fn add(&mut self, snapshot: &Arc<Snapshot>, now: Instant) {
         let at = snapshot.at.timestamp_millis();
-        self.totals.push(at, snapshot.totals, now);
-        self.queues.retain(|name, _| snapshot.queue(name).is_some());
+        let ended = self.last.replace(Arc::clone(snapshot)).map(|before| ended_in_both(&before, snapshot));
+        self.totals.push(at, snapshot.totals, ended.unwrap_or_default(), now);
+        // A queue that cannot be read now still has its last hour; a deleted one has none.
+        self.queues.retain(|name, _| snapshot.names(name));
         for queue in &snapshot.queues {
             let (name, numbers) = (queue.name.as_str(), Totals::of(queue));
             if let Some(ring) = self.queues.get_mut(name) {
-                ring.push(at, numbers, now);
+                let ended = ring.last.map(|(_, before)| Ended::between(&before, &numbers));
+                ring.push(at, numbers, ended.unwrap_or_default(), now);
                 continue;
             }
             let is_wanted = self.wanted.as_deref() == Some(name);
             let works = numbers.active > 0 || numbers.pending > 0;
             if self.queues.len() < RINGS || ((is_wanted || works) && self.make_room(now, is_wanted)) {
                 let mut ring = Ring::default();
-                ring.push(at, numbers, now);
+                ring.push(at, numbers, Ended::default(), now);
                 ring.interest = (is_wanted || works).then_some(now);
                 self.queues.insert(name.to_owned(), ring);
             }
@@ -119,14 +125,39 @@ impl Rings {
     }
 }
 
+/// The runs that ended between two points.
+#[derive(Debug, Clone, Copy, Default)]
+struct Ended {
+    processed: u64,
+    failed: u64,
+}
+
+impl Ended {
+    /// Returns the runs of one queue. Its totals start anew when it is deleted: then there are none.
+    fn between(before: &Totals, after: &Totals) -> Self {
+        Self {
+            processed: after.processed_total.saturating_sub(before.processed_total),
+            failed: after.failed_total.saturating_sub(before.failed_total),
+        }
+    }
+}
+
+/// Returns the runs of the queues that are in both snapshots: all runs since the beginning of a queue that could not be
+/// read before would look like runs of this moment.
+fn ended_in_both(before: &Snapshot, after: &Snapshot) -> Ended {
+    let both = after.queues.iter().filter_map(|queue| Some((before.queue(queue.name.as_str())?, queue)));
+    both.fold(Ended::default(), |sum, (before, after)| {
+        let ended = Ended::between(&Totals::of(before), &Totals::of(after));
+        Ended { processed: sum.processed + ended.processed, failed: sum.failed + ended.failed }
+    })
+}
+
 impl Ring {
-    fn push(&mut self, at_ms: i64, numbers: Totals, now: Instant) {
+    fn push(&mut self, at_ms: i64, numbers: Totals, ended: Ended, now: Instant) {
         let (mut processed, mut failed) = (0.0, 0.0);
         if let Some((before_ms, before)) = self.last {
-            // Totals start anew when a queue is deleted: then there is no rate.
             let seconds = (at_ms - before_ms).max(1) as f32 / 1000.0;
-            processed = numbers.processed_total.saturating_sub(before.processed_total) as f32 / seconds;
-            failed = numbers.failed_total.saturating_sub(before.failed_total) as f32 / seconds;
+            (processed, failed) = (ended.processed as f32 / seconds, ended.failed as f32 / seconds);
             if (Totals { latency_ms: 0, ..numbers }) != (Totals { latency_ms: 0, ..before }) {
                 self.interest = Some(now);
             }
@@ -157,19 +188,24 @@ fn small(number: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::{broker::QueueStats, task::QueueName};
+    use asynq_runtime::{broker::QueueStats, inspector::UnreadableQueue, task::QueueName};
     use chrono::DateTime;
 
     use super::*;
 
-    fn snapshot(seconds: i64, queues: &[(&str, u64, u64)]) -> Snapshot {
+    fn snapshot(seconds: i64, queues: &[(&str, u64, u64)]) -> Arc<Snapshot> {
+        with_unreadable(seconds, queues, &[])
+    }
+
+    fn with_unreadable(seconds: i64, queues: &[(&str, u64, u64)], unreadable: &[&str]) -> Arc<Snapshot> {
         let at = DateTime::from_timestamp(seconds, 0).expect("a time");
         let queue = |&(name, pending, processed): &(&str, u64, u64)| {
             let mut stats = QueueStats::empty(QueueName::from_wire(name), at);
             (stats.pending, stats.processed_total, stats.failed_total) = (pending, processed, processed / 2);
             stats
         };
-        Snapshot::new(at, queues.iter().map(queue).collect())
+        let unreadable = unreadable.iter().map(|name| UnreadableQueue::new(QueueName::from_wire(name), "WRONGTYPE"));
+        Arc::new(Snapshot::new(at, queues.iter().map(queue).collect(), unreadable.collect()))
     }
 
     #[test]
@@ -186,6 +222,22 @@ mod tests {
         let rates: Vec<_> = rings.series(Some("a"), now).iter().map(|p| (p.processed, p.failed)).collect();
         assert_eq!(rates, [(0.0, 0.0), (10.0, 5.0), (0.0, 0.0), (0.0, 0.0)]);
         assert_eq!(rings.series(None, now).len(), 4);
+    }
+
+    #[test]
+    fn a_queue_that_cannot_be_read_for_a_while_makes_no_peak_and_keeps_its_series() {
+        let (mut rings, now) = (Rings::default(), Instant::now());
+        rings.add(&snapshot(0, &[("a", 1, 100), ("b", 1, 1_000_000)]), now);
+        rings.add(&with_unreadable(5, &[("a", 1, 150)], &["b"]), now);
+        rings.add(&snapshot(10, &[("a", 1, 200), ("b", 1, 1_000_100)]), now);
+        rings.add(&snapshot(15, &[("a", 1, 200), ("b", 1, 1_000_200)]), now);
+        let rates = |rings: &mut Rings, queue| -> Vec<f32> {
+            rings.series(queue, now).iter().map(|point| point.processed).collect()
+        };
+        assert_eq!(rates(&mut rings, None), [0.0, 10.0, 10.0, 20.0]);
+        assert_eq!(rates(&mut rings, Some("b")), [0.0, 10.0, 20.0], "its rate is that of the whole time without it");
+        rings.add(&with_unreadable(20, &[("a", 1, 200)], &["c"]), now);
+        assert!(rates(&mut rings, Some("b")).is_empty(), "a deleted queue keeps nothing");
     }
 
     #[test]

@@ -57,15 +57,22 @@ pub(crate) struct Totals {
 
 impl Snapshot {
     /// Creates a snapshot of these queues.
-    pub(crate) fn new(at: DateTime<Utc>, queues: Vec<QueueStats>) -> Self {
+    pub(crate) fn new(at: DateTime<Utc>, mut queues: Vec<QueueStats>, mut unreadable: Vec<UnreadableQueue>) -> Self {
+        queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
+        unreadable.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
         let totals = queues.iter().fold(Totals::default(), Totals::add);
-        Self { at, queues, unreadable: Vec::new(), totals }
+        Self { at, queues, unreadable, totals }
     }
 
     /// Returns the numbers of one queue.
     pub(crate) fn queue(&self, name: &str) -> Option<&QueueStats> {
         let at = self.queues.binary_search_by(|queue| queue.name.as_str().cmp(name)).ok()?;
         self.queues.get(at)
+    }
+
+    /// Returns whether the broker names the queue, readable or not.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.queue(name).is_some() || self.unreadable.binary_search_by(|queue| queue.name.as_str().cmp(name)).is_ok()
     }
 }
 
@@ -100,9 +107,8 @@ pub(super) async fn read(broker: &Arc<dyn Broker>) -> Result<Snapshot, BrokerErr
     let reading = names.into_iter().map(|name| inspector.read_queue(name));
     let readings: Vec<QueueReading> =
         stream::iter(reading).buffered(AT_ONCE).try_collect().await.map_err(of_the_broker)?;
-    let (mut queues, unreadable) = UnreadableQueue::part(readings);
-    queues.sort_by(|a, b| a.name.as_str().cmp(b.name.as_str()));
-    Ok(Snapshot { unreadable, ..Snapshot::new(broker.now(), queues) })
+    let (queues, unreadable) = UnreadableQueue::part(readings);
+    Ok(Snapshot::new(broker.now(), queues, unreadable))
 }
 
 fn of_the_broker(error: InspectError) -> BrokerError {

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     page::format::{count, when, when_known},
-    path::{href, with_query},
+    path::{href, segment, with_query},
     query::payload::{self, Reader},
 };
 
@@ -64,7 +64,7 @@ impl Table<'_> {
         let (queue, id) = (task.queue.as_str(), task.id.as_str());
         let rendered = self.reader.of_listed(task);
         html! {
-            tr id={ "t-" (queue) "-" (id) } {
+            tr id={ "t-" (segment(queue)) "/" (segment(id)) } {
                 @if self.can_pick {
                     td.check { input type="checkbox" name="id" value=(id) aria-label={ "Pick " (cell(id)) }; }
                 }
@@ -218,6 +218,19 @@ mod tests {
             assert!(!html.contains(raw), "{html}");
         }
         assert!(html.contains(r#"href="/m/queues/a%2Fb/tasks/%22%3E%3Ci%3E""#), "{html}");
+    }
+
+    #[test]
+    fn two_tasks_never_share_the_id_of_a_row() {
+        let row = |queue: &str, id: &str| {
+            let message = TaskMessage { id: id.into(), queue: queue.into(), ..TaskMessage::default() };
+            let task = TaskBrief::of(TaskInfo::from_message(&message, TaskState::Pending));
+            let html = table(None, &Reader::default()).row(&task).into_string();
+            html.split('"').nth(1).map(str::to_owned)
+        };
+        for ((queue, id), (other_queue, other_id)) in [(("a-b", "c"), ("a", "b-c")), (("a/b", "c"), ("a", "b/c"))] {
+            assert_ne!(row(queue, id), row(other_queue, other_id), "{queue} {id}");
+        }
     }
 
     #[test]

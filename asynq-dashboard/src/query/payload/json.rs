@@ -20,16 +20,19 @@ pub(crate) fn depth_of(bytes: &[u8]) -> usize {
     deepest
 }
 
-/// Returns `text`, which must be JSON, with one member a line.
-pub(super) fn indented(text: &str) -> String {
-    let mut laid_out = String::with_capacity(text.len() * 2);
+/// Returns `text`, which must be JSON, with one member a line; ends soon after `most` bytes, as spaces can be many times the
+/// text.
+pub(super) fn indented(text: &str, most: usize) -> String {
+    let mut laid_out = String::with_capacity(most.min(text.len() * 2));
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
     let mut chars = text.chars().peekable();
     let line = |out: &mut String, depth: usize| {
         out.push('\n');
         out.extend(std::iter::repeat_n("  ", depth));
     };
-    while let Some(c) = chars.next() {
+    while laid_out.len() <= most
+        && let Some(c) = chars.next()
+    {
         if in_text {
             laid_out.push(c);
             match c {
@@ -86,8 +89,18 @@ mod tests {
             ("{\"a\":1,\"a\":[1,{}]}", "{\n  \"a\": 1,\n  \"a\": [\n    1,\n    {}\n  ]\n}"),
             (r#"{"a,[\"":"b : {"}"#, "{\n  \"a,[\\\"\": \"b : {\"\n}"),
         ] {
-            assert_eq!(indented(text), expected);
+            assert_eq!(indented(text, 1000), expected);
         }
+    }
+
+    #[test]
+    fn deep_json_is_laid_out_only_as_far_as_it_is_shown() {
+        let deep = format!("{}{}{}", "[".repeat(60), "1,".repeat(100_000), "1".to_owned() + &"]".repeat(60));
+        let laid_out = indented(&deep, 1000);
+        assert!((1001..1001 + 2 * 60 + 2).contains(&laid_out.len()), "{}", laid_out.len());
+        assert!(indented(&deep, usize::MAX).starts_with(&laid_out));
+        let long = format!("[\"{}\"]", "x".repeat(100_000));
+        assert_eq!(indented(&long, 1000).len(), 1001);
     }
 
     #[test]
