@@ -258,7 +258,8 @@ pub struct SetOutcome {
     /// Tasks that run by themselves: they become pending, the longest waiting first, and leave their group for good, so that a
     /// retry does not return them to it.
     pub alone: Vec<TaskId>,
-    /// Tasks that cannot be a part of a new task, with the reason: archived, not counted.
+    /// Tasks that cannot be a part of a new task, with the reason: archived, not counted. The bytes of one that could not be decoded
+    /// become the payload of a message made in its place, so that nothing is lost.
     pub rejected: Vec<Rejected>,
     /// Whether this outcome was sent before and got no answer.
     pub resend: bool,
@@ -271,9 +272,6 @@ pub struct Rejected {
     pub id: TaskId,
     /// The reason, for display; cut to 4 KiB.
     pub error: String,
-    /// The raw bytes of a task that could not be decoded. They become the payload of a message made in its place, so that nothing
-    /// is lost. `None` if the message can be read.
-    pub raw: Option<Bytes>,
 }
 
 /// The reason why a set was not ended.

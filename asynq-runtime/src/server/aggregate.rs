@@ -8,7 +8,7 @@ use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, time::Duration}
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::mux;
+use super::{attempt_deadline::AttemptDeadline, mux};
 use crate::{
     broker::{GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
     client::{Client, new_task},
@@ -180,8 +180,8 @@ impl Aggregations {
         now: DateTime<Utc>,
         knows: impl Fn(&str) -> bool,
     ) -> Result<SetOutcome, Unaggregated> {
-        let Sorted { rejected, sound } = sort(&set.members, now.timestamp_millis());
-        let mut outcome = SetOutcome { rejected, ..SetOutcome::default() };
+        let Sorted { alone, sound } = sort(&set.members, now);
+        let mut outcome = SetOutcome { alone, ..SetOutcome::default() };
         if sound.is_empty() {
             return Ok(outcome);
         }
@@ -220,28 +220,23 @@ impl fmt::Debug for Aggregations {
     }
 }
 
-/// The tasks of a set: those that cannot be aggregated, and the others as user code sees them.
+/// The tasks of a set: those that a worker archives with the reason as soon as they run alone, and the others as user code sees them.
 struct Sorted {
-    rejected: Vec<Rejected>,
+    alone: Vec<TaskId>,
     sound: Vec<(TaskId, TaskInfo)>,
 }
 
-fn sort(members: &[SetMember], now_ms: i64) -> Sorted {
-    let mut sorted = Sorted { rejected: Vec::new(), sound: Vec::with_capacity(members.len()) };
+fn sort(members: &[SetMember], now: DateTime<Utc>) -> Sorted {
+    let mut sorted = Sorted { alone: Vec::new(), sound: Vec::with_capacity(members.len()) };
     for SetMember { id, message, extra } in members {
-        let rejected = match message {
-            Err(bad) => Rejected { id: id.clone(), error: bad.to_string(), raw: Some(bad.raw.clone()) },
-            Ok(_) if extra.is_expired(now_ms) => Rejected {
-                id: id.clone(),
-                error: "expired: its group was not aggregated in time".to_owned(),
-                raw: None,
-            },
-            Ok(message) => {
+        match message {
+            Ok(message)
+                if !extra.is_expired(now.timestamp_millis()) && !AttemptDeadline::of(message, now).is_over() =>
+            {
                 sorted.sound.push((id.clone(), TaskInfo::from_message(message, TaskState::Aggregating)));
-                continue;
             }
-        };
-        sorted.rejected.push(rejected);
+            _ => sorted.alone.push(id.clone()),
+        }
     }
     sorted
 }
@@ -266,7 +261,7 @@ fn add_typed(
         match why {
             // Alone, the task is requeued by workers until one comes that knows its shape.
             LeftOut::OtherShape => outcome.alone.push(id),
-            LeftOut::Rejected(error) => outcome.rejected.push(Rejected { id, error, raw: None }),
+            LeftOut::Rejected(error) => outcome.rejected.push(Rejected { id, error }),
         }
     }
     Ok(())

@@ -116,27 +116,42 @@ async fn a_set_waits_no_longer_than_it_may() {
 #[tokio::test]
 async fn a_task_that_cannot_join_a_set_runs_alone_or_is_archived_with_the_reason() {
     let (app, log) = app().await;
+    let archived = Arc::new(Mutex::new(Vec::new()));
+    let hook = Arc::clone(&archived);
+    let app = app.server(|server| {
+        server.on_archive(move |failed| {
+            hook.lock().unwrap().push(failed.error);
+            std::future::ready(())
+        })
+    });
     let client = app.client();
     note::enqueue(client, "good").await.unwrap();
     note::job("late").expires("30s").enqueue(client).await.unwrap();
+    note::job("too late").deadline("40s").enqueue(client).await.unwrap();
     plain::job("other").group("digest").enqueue(client).await.unwrap();
     client.enqueue(RawTask::new("note", "{").group("digest")).await.unwrap();
     client.enqueue(RawTask::new("note", &b"\x01\x00\x00\x00\x00"[..]).group("digest")).await.unwrap();
     app.advance("1m").await;
     let drained = app.drain().await;
-    assert_eq!((drained.aggregated, drained.succeeded, drained.requeued), (5, 2, 1), "{drained:?}");
+    assert_eq!((drained.aggregated, drained.succeeded, drained.requeued), (6, 2, 1), "{drained:?}");
     let mut lines = seen(&log);
     lines.sort();
     assert!(lines[0].ends_with(": good") && lines[1] == "plain other", "{lines:?}");
     let mut notes = states(&app, "note").await;
     notes.sort();
-    let [(TaskState::Retry, Some(of_another_shape)), (TaskState::Archived, Some(a)), (TaskState::Archived, Some(b))] =
-        &*notes
-    else {
-        panic!("{notes:?}")
-    };
-    assert!(of_another_shape.starts_with("the arguments of `note` have shape"), "{of_another_shape}");
-    assert!(a.starts_with("expired") && b.starts_with("the arguments of `note` cannot be read"), "{a}\n{b}");
+    let begins = [
+        (TaskState::Retry, "the arguments of `note` have shape"),
+        (TaskState::Archived, "deadline passed"),
+        (TaskState::Archived, "expired: not started by "),
+        (TaskState::Archived, "the arguments of `note` cannot be read"),
+    ];
+    assert_eq!(notes.len(), begins.len(), "{notes:?}");
+    for ((state, error), (expected, begin)) in notes.iter().zip(begins) {
+        assert!(*state == expected && error.as_ref().is_some_and(|error| error.starts_with(begin)), "{notes:?}");
+    }
+    let mut archived = archived.lock().unwrap().clone();
+    archived.sort();
+    assert!(archived[0] == "deadline passed" && archived[1].starts_with("expired") && archived.len() == 2);
 }
 
 #[tokio::test]

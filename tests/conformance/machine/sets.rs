@@ -125,10 +125,7 @@ impl Machine<'_> {
         let outcome = SetOutcome {
             made,
             alone: alone.clone(),
-            rejected: rejected
-                .iter()
-                .map(|id| Rejected { id: id.clone(), error: "rejected".into(), raw: None })
-                .collect(),
+            rejected: rejected.iter().map(|id| Rejected { id: id.clone(), error: "rejected".into() }).collect(),
             resend,
         };
         let answer = self.broker(by).finish_set(&set, &outcome).await;

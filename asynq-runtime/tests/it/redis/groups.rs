@@ -42,7 +42,7 @@ async fn claim(broker: &RedisBroker, size: usize) -> Option<TaskSet> {
 fn outcome(set: &TaskSet) -> SetOutcome {
     let mut made = task(set.task_id(0).as_str());
     made.message.r#type = "made".into();
-    let rejected = Rejected { id: TaskId::new("c").unwrap(), error: "no part".into(), raw: None };
+    let rejected = Rejected { id: TaskId::new("c").unwrap(), error: "no part".into() };
     SetOutcome { made: vec![made], alone: vec![TaskId::new("b").unwrap()], rejected: vec![rejected], resend: false }
 }
 

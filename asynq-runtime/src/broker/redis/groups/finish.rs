@@ -98,12 +98,9 @@ fn call(set: &TaskSet, outcome: &SetOutcome, given: &str, now_s: i64) -> Call {
 
 /// Returns the message to archive, with the reason. Bytes that are not a message are put into a new one.
 fn rejected_message(set: &TaskSet, member: &SetMember, rejected: &Rejected, now_s: i64) -> TaskMessage {
-    let message = match (&rejected.raw, &member.message) {
-        (None, Ok(message)) => message.clone(),
-        (raw, message) => {
-            let raw = raw.clone().or_else(|| message.as_ref().err().map(|bad| bad.raw.clone()));
-            TaskMessage::in_place_of(raw.unwrap_or_default(), &member.id, &set.queue)
-        }
+    let message = match &member.message {
+        Ok(message) => message.clone(),
+        Err(bad) => TaskMessage::in_place_of(bad.raw.clone(), &member.id, &set.queue),
     };
     TaskMessage { error_msg: shortened(&rejected.error).to_owned(), last_failed_at: now_s, ..message }
 }
@@ -138,10 +135,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
-    use crate::task::{Extra, GroupName, QueueName};
+    use crate::task::{Extra, GroupName, QueueName, UndecodableMessage};
 
-    fn set(message: TaskMessage) -> TaskSet {
-        let member = SetMember { id: TaskId::from_wire("a"), message: Ok(message), extra: Extra::default() };
+    fn set(message: Result<TaskMessage, UndecodableMessage>) -> TaskSet {
+        let member = SetMember { id: TaskId::from_wire("a"), message, extra: Extra::default() };
         TaskSet {
             queue: QueueName::from_wire("q"),
             group: GroupName::from_wire("g"),
@@ -156,15 +153,13 @@ mod tests {
     #[test]
     fn a_rejected_message_has_the_reason_and_its_readable_fields_or_else_its_bytes() {
         let message = TaskMessage { r#type: "t".into(), id: "a".into(), group_key: "g".into(), ..Default::default() };
-        let set = set(message.clone());
-        let rejected = |raw: Option<&'static [u8]>| {
-            let error = "ä".repeat(3000);
-            let rejected = Rejected { id: TaskId::from_wire("a"), error, raw: raw.map(Bytes::from_static) };
-            rejected_message(&set, &set.members[0], &rejected, 7)
+        let rejected = |message| {
+            let (set, error) = (set(message), "ä".repeat(3000));
+            rejected_message(&set, &set.members[0], &Rejected { id: TaskId::from_wire("a"), error }, 7)
         };
         let error_msg = "ä".repeat(2048);
-        assert_eq!(rejected(None), TaskMessage { error_msg, last_failed_at: 7, ..message });
-        let made = rejected(Some(b"\xff"));
+        assert_eq!(rejected(Ok(message.clone())), TaskMessage { error_msg, last_failed_at: 7, ..message });
+        let made = rejected(Err(UndecodableMessage { raw: Bytes::from_static(b"\xff"), reason: "no".into() }));
         assert_eq!(
             (made.r#type.as_str(), &made.payload[..], made.id.as_str(), made.queue.as_str()),
             ("undecodable", &b"\xff"[..], "a", "q")
@@ -173,7 +168,7 @@ mod tests {
 
     #[test]
     fn each_code_of_the_script_is_one_answer() {
-        let set = set(TaskMessage::default());
+        let set = set(Ok(TaskMessage::default()));
         let read = |code: &str, detail: &str| {
             read_end(Value::Array(vec![Value::BulkString(code.into()), Value::BulkString(detail.into())]), &set)
         };

@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
@@ -57,8 +56,9 @@ struct Member {
 impl Finish {
     pub(super) fn new(set: &TaskSet, outcome: &SetOutcome) -> Self {
         let rejected = outcome.rejected.iter().map(|task| {
-            let stand_in = |raw: &Bytes| TaskMessage::in_place_of(raw.clone(), &task.id, &set.queue).encode();
-            let message = task.raw.as_ref().map(stand_in);
+            let member = set.members.iter().find(|member| member.id == task.id);
+            let bad = member.and_then(|member| member.message.as_ref().err());
+            let message = bad.map(|bad| TaskMessage::in_place_of(bad.raw.clone(), &task.id, &set.queue).encode());
             (task.id.as_str().to_owned(), Rejection { error: shortened(&task.error).to_owned(), message })
         });
         Self {
