@@ -2,12 +2,11 @@
 
 use std::{
     fmt,
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Wake, Waker},
 };
 
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -197,8 +196,7 @@ impl Layered {
         let mut outcomes = Vec::with_capacity(tasks.len());
         let mut tasks = tasks.into_iter().peekable();
         while tasks.peek().is_some() {
-            let some = tasks.by_ref().take(TOGETHER).map(|task| Box::pin(self.enqueue(task)));
-            outcomes.extend(AllOf { waiting: some.map(Outcome::Waits).collect() }.await);
+            outcomes.extend(join_all(tasks.by_ref().take(TOGETHER).map(|task| self.enqueue(task))).await);
         }
         outcomes
     }
@@ -209,41 +207,5 @@ fn error_of(error: BoxError) -> EnqueueError {
     match error.downcast::<EnqueueError>() {
         Ok(own) => *own,
         Err(other) => EnqueueError::Layer(other.into()),
-    }
-}
-
-/// Waits for all of some futures, which it polls side by side.
-struct AllOf<F: Future> {
-    waiting: Vec<Outcome<F>>,
-}
-
-enum Outcome<F: Future> {
-    Waits(Pin<Box<F>>),
-    Is(Option<F::Output>),
-}
-
-impl<F: Future> Unpin for AllOf<F> {}
-
-impl<F: Future> Future for AllOf<F> {
-    type Output = Vec<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut all_are_there = true;
-        for outcome in &mut self.waiting {
-            if let Outcome::Waits(future) = outcome {
-                match future.as_mut().poll(cx) {
-                    Poll::Ready(output) => *outcome = Outcome::Is(Some(output)),
-                    Poll::Pending => all_are_there = false,
-                }
-            }
-        }
-        if !all_are_there {
-            return Poll::Pending;
-        }
-        let outputs = self.waiting.iter_mut().filter_map(|outcome| match outcome {
-            Outcome::Is(output) => output.take(),
-            Outcome::Waits(_) => None,
-        });
-        Poll::Ready(outputs.collect())
     }
 }
