@@ -11,7 +11,10 @@ use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::Client;
+use super::{
+    Client,
+    erased::{Erased, Typed},
+};
 use crate::{
     job::{BoxError, BoxFuture, EnqueueError, PreparedTask},
     task::TaskInfo,
@@ -21,7 +24,7 @@ use crate::{
 const TOGETHER: usize = 256;
 
 /// The service that a layer around enqueueing wraps: it sends tasks to the broker, or is another layer around such a service.
-pub struct EnqueueService(Box<dyn Erased>);
+pub struct EnqueueService(Box<dyn Erased<PreparedTask, TaskInfo>>);
 
 type Answer = Result<TaskInfo, BoxError>;
 
@@ -45,33 +48,10 @@ impl fmt::Debug for EnqueueService {
     }
 }
 
-trait Erased: Send {
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
-    fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer>;
-}
-
-struct Typed<S>(S);
-
-impl<S> Erased for Typed<S>
-where
-    S: Service<PreparedTask, Response = TaskInfo> + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer> {
-        let answer = self.0.call(task);
-        Box::pin(async move { answer.await.map_err(Into::into) })
-    }
-}
-
 /// A client as the service that its layers wrap.
 struct Inner(Client);
 
-impl Erased for Inner {
+impl Erased<PreparedTask, TaskInfo> for Inner {
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
