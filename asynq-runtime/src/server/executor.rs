@@ -35,7 +35,7 @@ use crate::{
 };
 use fastrand::Rng;
 
-/// What an [`Executor`] has beside its [`Dispatcher`].
+/// The parts of an [`Executor`] beside its [`Dispatcher`].
 pub(crate) struct ExecutorParts {
     /// The shared states of the jobs.
     pub(crate) states: Arc<StateMap>,
