@@ -65,7 +65,7 @@ const MOST_PASSWORD: usize = 4096;
 pub(super) fn hash_password(session: &mut Session) -> Result<(), CliError> {
     let password = session.read_secret("Password: ", MOST_PASSWORD)?;
     if password.is_empty() || password.len() > MOST_PASSWORD {
-        return Err(CliError::Usage(format!("a password has 1 to {} bytes", MOST_PASSWORD)));
+        return Err(CliError::Usage(format!("a password has 1 to {MOST_PASSWORD} bytes")));
     }
     let hash = asynq_dashboard::hash_password(&password)
         .map_err(|error| CliError::Usage(format!("the password cannot be hashed: {error}")))?;
