@@ -55,9 +55,10 @@ impl Environment {
         let is_terminal = stdout.is_terminal();
         let no_colours = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
-            input: match stdin.is_terminal() {
-                true => Input::Terminal(Box::new(std::io::BufReader::new(stdin))),
-                false => Input::Piped(Box::new(stdin)),
+            input: if stdin.is_terminal() {
+                Input::Terminal(Box::new(std::io::BufReader::new(stdin)))
+            } else {
+                Input::Piped(Box::new(stdin))
             },
             type_unseen,
             colours: is_terminal && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),

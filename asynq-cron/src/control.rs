@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     Client,
-    broker::{BrokerError, BrokerErrorKind, EntryId, EntryState, NewTask, Page, Placed, Refused},
+    broker::{Broker, BrokerError, BrokerErrorKind, EntryId, EntryState, NewTask, Page},
     task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
 };
 use chrono::{DateTime, Utc};
@@ -99,21 +99,19 @@ impl Schedule {
         now: DateTime<Utc>,
     ) -> Result<TaskId, PeriodicError> {
         let (id, queue) = (task.id.clone(), task.queue.to_string());
-        match self.client.broker().enqueue(vec![task]).await.pop() {
-            Some(Ok(Placed { .. })) => {}
-            Some(Err(refused)) => return Err(PeriodicError::Refused { id: id.to_string(), queue, source: refused }),
-            None => {
-                let source = Refused::Broker(BrokerError::new(
-                    BrokerErrorKind::Unexpected,
-                    "the broker gave no answer for the task",
-                ));
-                return Err(PeriodicError::Refused { id: id.to_string(), queue, source });
-            }
-        }
-        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(now.into()) };
-        if let Err(error) = self.client.broker().record_enqueue(entry.as_str(), &event).await {
-            tracing::debug!("an enqueue is missing in the history of {entry}: {error}");
-        }
+        let unanswered =
+            || BrokerError::new(BrokerErrorKind::Unexpected, "the broker gave no answer for the task").into();
+        let placed = self.client.broker().enqueue(vec![task]).await.pop().unwrap_or_else(|| Err(unanswered()));
+        placed.map_err(|source| PeriodicError::Refused { id: id.to_string(), queue, source })?;
+        record_enqueue(&**self.client.broker(), entry, &id, now).await;
         Ok(id)
+    }
+}
+
+/// Notes in the history of an entry that it enqueued a task.
+pub(crate) async fn record_enqueue(broker: &dyn Broker, entry: &EntryId, task: &TaskId, now: DateTime<Utc>) {
+    let event = SchedulerEnqueueEvent { task_id: task.to_string(), enqueue_time: Some(now.into()) };
+    if let Err(error) = broker.record_enqueue(entry.as_str(), &event).await {
+        tracing::debug!("an enqueue is missing in the history of {entry}: {error}");
     }
 }

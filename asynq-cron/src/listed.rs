@@ -3,12 +3,12 @@
 use asynq_runtime::{
     RawTask, TaskId,
     broker::{EntryId, NewTask, UniqueLock, When},
-    task::{Extra, GroupName, Header, QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskMessage},
+    task::{Extra, GroupName, Header, QueueName, SchedulerEntry, TaskMessage},
 };
 use chrono::{DateTime, NaiveDateTime, Utc};
 use std::time::Duration;
 
-use crate::{PeriodicError, Schedule, Tick};
+use crate::{PeriodicError, Schedule, Tick, control::record_enqueue};
 
 impl Schedule {
     /// Returns the queue of the tasks of a listed entry.
@@ -31,11 +31,7 @@ impl Schedule {
         }
         let task = task_of(entry, Tick::new(now))?;
         let id = self.client().enqueue(task).await?.id;
-        let event = SchedulerEnqueueEvent { task_id: id.to_string(), enqueue_time: Some(now.into()) };
-        let entry = EntryId::from_wire(&entry.id);
-        if let Err(error) = self.client().broker().record_enqueue(entry.as_str(), &event).await {
-            tracing::debug!("an enqueue is missing in the history of {entry}: {error}");
-        }
+        record_enqueue(&**self.client().broker(), &EntryId::from_wire(&entry.id), &id, now).await;
         Ok(id)
     }
 }
@@ -79,9 +75,10 @@ fn exact_task_of(entry: &SchedulerEntry, now: DateTime<Utc>) -> Option<NewTask> 
 
 /// The task that one tick of a listed entry of Go's scheduler enqueues.
 fn task_of(entry: &SchedulerEntry, tick: Tick) -> Result<RawTask, PeriodicError> {
-    let mut task = match entry.task_payload.is_empty() {
-        true => RawTask::without_payload(&entry.task_type),
-        false => RawTask::new(&entry.task_type, entry.task_payload.clone()),
+    let mut task = if entry.task_payload.is_empty() {
+        RawTask::without_payload(&entry.task_type)
+    } else {
+        RawTask::new(&entry.task_type, entry.task_payload.clone())
     };
     for (name, argument) in options(entry) {
         let unreadable = || PeriodicError::Option { entry: entry.id.clone(), option: format!("{name}({argument})") };

@@ -42,14 +42,15 @@ pub(crate) async fn connect(url: &str) -> Result<Arc<dyn Broker>, BrokerError> {
 }
 
 /// Returns the SQLite file of `url` if it does not exist.
+#[cfg(feature = "sqlite")]
 pub(crate) fn missing_file(url: &str) -> Option<PathBuf> {
-    #[cfg(feature = "sqlite")]
-    return crate::broker::sqlite::file_of(url).filter(|file| matches!(file.try_exists(), Ok(false)));
-    #[cfg(not(feature = "sqlite"))]
-    return {
-        let _ = url;
-        None
-    };
+    crate::broker::sqlite::file_of(url).filter(|file| matches!(file.try_exists(), Ok(false)))
+}
+
+/// Returns `None`, because no URL of this build names a file.
+#[cfg(not(feature = "sqlite"))]
+pub(crate) fn missing_file(_url: &str) -> Option<PathBuf> {
+    None
 }
 
 /// Connects to the broker at `url`, unless it is a SQLite file that does not exist.

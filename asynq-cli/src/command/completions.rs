@@ -6,7 +6,6 @@ use clap_complete::Shell;
 use super::Cli;
 use crate::{error::CliError, session::Session};
 
-/// Such as: asynq completions bash > /etc/bash_completion.d/asynq
 #[derive(Debug, Args)]
 pub(crate) struct Completions {
     /// Which shell

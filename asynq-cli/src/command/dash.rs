@@ -6,7 +6,6 @@ use clap::Args;
 
 use crate::{dash, error::CliError, session::Session};
 
-/// Queues, tasks, servers and periodic entries on the whole terminal, live; `?` lists the keys
 #[derive(Debug, Args)]
 pub(crate) struct Dash {
     /// How often the broker is asked: 2s, at least 500ms

@@ -22,14 +22,15 @@ const SLICE: usize = 200;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Deploy {
     /// Counts the waiting tasks by shape, and says which of them a program can read
+    ///
+    /// The file is the program's jobs.lock: `my-worker jobs --check` has said that the program reads all shapes in it.
+    /// A task whose shape is not in it would be requeued, and archived after a day: exit code 1.
+    ///
+    /// With --json: an array of objects with `type`, `fingerprint` (null for JSON), `shape` (null if it is not in the
+    /// file), `queues`, `tasks` and `readable`.
     Check(Check),
 }
 
-/// The file is the program's jobs.lock: `my-worker jobs --check` has said that the program reads all shapes in it. A task whose
-/// shape is not in it would be requeued, and archived after a day: exit code 1
-///
-/// With --json: an array of objects with `type`, `fingerprint` (null for JSON), `shape` (null if it is not in the file), `queues`,
-/// `tasks` and `readable`.
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The file that `my-worker jobs --lock` wrote

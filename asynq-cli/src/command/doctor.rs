@@ -11,8 +11,6 @@ use crate::{
     show::{Style, clean, number},
 };
 
-/// With --json: an object with `broker`, `complete` and the array `findings`, each with `severity` (error or warning),
-/// `check`, `subject`, `found`, `means` and `repair`
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
     /// Looks at so many tasks of each state in each queue, and at about as many keys of Redis

@@ -16,11 +16,12 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum Group {
     /// Lists the groups of a queue that have waiting tasks, by name
+    ///
+    /// With --json: an array of objects with `group`, `size` and `oldest_at`.
     #[command(name = "ls", alias = "list")]
     Ls(Ls),
 }
 
-/// With --json: an array of objects with `group`, `size` and `oldest_at`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// The queue

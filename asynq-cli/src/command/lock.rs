@@ -15,14 +15,17 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lock {
     /// Lists the unique locks of a queue that are held
+    ///
+    /// With --json: an array of objects with `lock`, `holder`, `state` (null where the task is gone) and `until`.
     #[command(name = "ls", alias = "list")]
     Ls(Ls),
     /// Frees unique locks, so that an equal task is accepted
+    ///
+    /// Asks first, unless --yes is given. With --json: an array of objects with `lock`, `queue`, `holder` and `error`.
     #[command(name = "rm", aliases = ["remove", "delete"])]
     Rm(Rm),
 }
 
-/// With --json: an array of objects with `lock`, `holder`, `state` (null where the task is gone) and `until`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// The queue
@@ -36,7 +39,6 @@ pub(crate) struct Ls {
     limit: usize,
 }
 
-/// Asks first, unless --yes is given. With --json: an array of objects with `lock`, `queue`, `holder` and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
     /// The queue
@@ -99,9 +101,8 @@ impl Ls {
 impl Rm {
     async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
-        let is_meant = |lock: &LockInfo| match self.stuck {
-            true => lock.state.is_none(),
-            false => self.locks.contains(&name(&self.queue, lock)),
+        let is_meant = |lock: &LockInfo| {
+            if self.stuck { lock.state.is_none() } else { self.locks.contains(&name(&self.queue, lock)) }
         };
         let mut found = find(&inspector, &self.queue, usize::MAX, is_meant).await?;
         found.sort_by(|a, b| a.key.cmp(&b.key));

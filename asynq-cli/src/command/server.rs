@@ -2,11 +2,12 @@
 
 use asynq_runtime::{
     broker::ServerState,
+    inspector::Statistics,
     task::{ServerInfo, Timestamp},
 };
 use chrono::{DateTime, Utc};
-use clap::{Args, Subcommand};
-use serde_json::{Map, Value, json};
+use clap::Subcommand;
+use serde_json::{Value, json};
 
 use crate::{
     error::CliError,
@@ -18,27 +19,25 @@ use crate::{
 #[derive(Debug, Subcommand)]
 pub(crate) enum Server {
     /// Lists the servers that live, ours and Go's, by host and process id
+    ///
+    /// With --json: an array of servers, with the tasks that they run.
     #[command(name = "ls", alias = "list")]
-    Ls(Ls),
+    Ls,
 }
-
-/// With --json: an array of servers, with the tasks that they run
-#[derive(Debug, Args)]
-pub(crate) struct Ls {}
 
 impl Server {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let Self::Ls(Ls {}) = self;
+        let Self::Ls = self;
         let inspector = session.inspector().await?;
         let states = inspector.servers().await?;
         let now = session.client().await?.broker().now();
         let value: Vec<Value> = states.iter().map(|state| to_json(state, now)).collect();
-        session.answer(&value, |style| match states.is_empty() {
-            true => "no server is running\n".to_owned(),
-            false => {
-                let stuck = |state: &ServerState| state.workers.iter().filter(|worker| worker.is_stuck(now)).count();
-                table(states.iter().map(|state| (&state.info, stuck(state))), now, style)
+        session.answer(&value, |style| {
+            if states.is_empty() {
+                return "no server is running\n".to_owned();
             }
+            let stuck = |state: &ServerState| state.workers.iter().filter(|worker| worker.is_stuck(now)).count();
+            table(states.iter().map(|state| (&state.info, stuck(state))), now, style)
         })
     }
 }
@@ -84,9 +83,7 @@ pub(super) fn table<'a>(
 /// Returns the fields of a server in `Statistics`, and for each task also its start, its deadline, and whether its run
 /// is stuck.
 fn to_json(state: &ServerState, now: DateTime<Utc>) -> Value {
-    let info = &state.info;
     let at = |at: Option<Timestamp>| at.and_then(Timestamp::to_datetime).map(time);
-    let queues = info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
     let mut tasks: Vec<_> = state.workers.iter().collect();
     tasks.sort_by(|a, b| (&a.queue, &a.task_id).cmp(&(&b.queue, &b.task_id)));
     let tasks = tasks.into_iter().map(|worker| {
@@ -99,19 +96,7 @@ fn to_json(state: &ServerState, now: DateTime<Utc>) -> Value {
             "stuck": worker.is_stuck(now),
         })
     });
-    json!({
-        "id": info.server_id,
-        "host": info.host,
-        "pid": info.pid,
-        "status": info.status,
-        "concurrency": info.concurrency,
-        "active": info.active_worker_count,
-        "strict_priority": info.strict_priority,
-        "queues": queues.collect::<Map<_, _>>(),
-        "started_at": at(info.start_time),
-        "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
-        "tasks": tasks.collect::<Vec<_>>(),
-    })
+    Statistics::server_to_json(&state.info, tasks)
 }
 
 #[cfg(test)]

@@ -20,6 +20,25 @@ pub(super) struct Several {
 pub(super) type Done = (Value, String);
 
 impl Several {
+    /// Does the action on each of these names, and reports the results.
+    ///
+    /// # Errors
+    ///
+    /// As [`add`](Self::add) and [`end`](Self::end).
+    pub(super) async fn each(
+        key: &'static str,
+        session: &mut Session,
+        names: impl IntoIterator<Item = &String>,
+        act: impl AsyncFn(&str) -> Result<Done, CliError>,
+    ) -> Result<(), CliError> {
+        let mut answers = Self::of(key);
+        for name in names {
+            let done = act(name).await;
+            answers.add(session, name, done)?;
+        }
+        answers.end(session)
+    }
+
     /// Creates an empty report; in JSON the field `key` holds each name.
     pub(super) fn of(key: &'static str) -> Self {
         Self { key, rows: Vec::new(), has_written: false, worst: 0 }

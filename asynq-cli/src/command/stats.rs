@@ -4,7 +4,6 @@ use asynq_runtime::{
     inspector::{Statistics, UnreadableQueue},
     task::{QueueName, ServerInfo},
 };
-use clap::Args;
 
 use super::{redis::Redis, server};
 use crate::{
@@ -13,25 +12,16 @@ use crate::{
     show::{Style, clean, error_rate, number, queue_table},
 };
 
-/// With --json: the object of `Statistics`, which `asynq_runtime::inspector` documents and a worker's `stats --json` is, with
-/// two more fields: `redis`, an array with `address`, `version`, `uptime_seconds`, `connections`, `memory_bytes`,
-/// `peak_memory_bytes` and, in a cluster, `cluster_state`, `cluster_known_nodes` and `cluster_size` of each node; and
-/// `slots`, in a cluster an array with `queue`, `slot` and `nodes` of each queue
-#[derive(Debug, Args)]
-pub(crate) struct Stats {}
-
-impl Stats {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let client = session.client().await?;
-        let inspector = client.inspector();
-        let statistics = inspector.statistics().await?;
-        let queues: Vec<QueueName> = statistics.queues.iter().map(|queue| queue.name.clone()).collect();
-        let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
-        let mut value = statistics.to_json();
-        (value["redis"], value["slots"]) = redis.to_json();
-        session.answer(&value, |style| text(&statistics, style) + &redis.to_text(style))?;
-        unreadable(session, &statistics.unreadable)
-    }
+pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
+    let client = session.client().await?;
+    let inspector = client.inspector();
+    let statistics = inspector.statistics().await?;
+    let queues: Vec<QueueName> = statistics.queues.iter().map(|queue| queue.name.clone()).collect();
+    let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
+    let mut value = statistics.to_json();
+    (value["redis"], value["slots"]) = redis.to_json();
+    session.answer(&value, |style| text(&statistics, style) + &redis.to_text(style))?;
+    unreadable(session, &statistics.unreadable)
 }
 
 /// Reports the queues that cannot be read, beside the readable ones.

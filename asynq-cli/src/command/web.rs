@@ -8,13 +8,6 @@ use serde_json::json;
 
 use crate::{error::CliError, session::Session};
 
-/// The page of everything, at http://127.0.0.1:8080/ unless --listen says otherwise
-///
-/// Other machines reach it only where it has a login: a password or a token, by a file or by the variables
-/// ASYNQ_DASHBOARD_PASSWORD_HASH and ASYNQ_DASHBOARD_TOKEN, or a header of a trusted proxy by
-/// ASYNQ_DASHBOARD_TRUSTED_HEADER. They are not flags, because flags can be seen by others on this machine. `asynq
-/// hash-password` makes the hash. The other variables of a worker's dashboard count here, too. With --json: an object
-/// with `url` when it listens.
 #[derive(Debug, Args)]
 pub(crate) struct Web {
     /// Where to listen; a port alone is one of this machine
@@ -36,11 +29,6 @@ pub(crate) struct Web {
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
-
-/// Reads the password from standard input, and writes the argon2 hash of it for --password-hash-file or
-/// ASYNQ_DASHBOARD_PASSWORD_HASH. With --json: an object with `hash`
-#[derive(Debug, Args)]
-pub(crate) struct HashPassword {}
 
 impl Web {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
@@ -71,19 +59,17 @@ impl Web {
     }
 }
 
-impl HashPassword {
-    /// The longest password, in bytes; longer input is a file that was piped by mistake.
-    const MOST: usize = 4096;
+/// The longest password, in bytes; longer input is a file that was piped by mistake.
+const MOST_PASSWORD: usize = 4096;
 
-    pub(super) fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let password = session.read_secret("Password: ", Self::MOST)?;
-        if password.is_empty() || password.len() > Self::MOST {
-            return Err(CliError::Usage(format!("a password has 1 to {} bytes", Self::MOST)));
-        }
-        let hash = asynq_dashboard::hash_password(&password)
-            .map_err(|error| CliError::Usage(format!("the password cannot be hashed: {error}")))?;
-        session.answer(&json!({ "hash": hash }), |_| format!("{hash}\n"))
+pub(super) fn hash_password(session: &mut Session) -> Result<(), CliError> {
+    let password = session.read_secret("Password: ", MOST_PASSWORD)?;
+    if password.is_empty() || password.len() > MOST_PASSWORD {
+        return Err(CliError::Usage(format!("a password has 1 to {MOST_PASSWORD} bytes")));
     }
+    let hash = asynq_dashboard::hash_password(&password)
+        .map_err(|error| CliError::Usage(format!("the password cannot be hashed: {error}")))?;
+    session.answer(&json!({ "hash": hash }), |_| format!("{hash}\n"))
 }
 
 /// Returns the text of a file without white space around it.

@@ -9,14 +9,14 @@ use super::model::{Act, TaskAct, TheTask};
 pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, InspectError> {
     let inspector = client.inspector();
     Ok(match act {
-        Act::Pause(queue) => match inspector.pause(&queue).await? {
-            true => format!("queue {queue} is paused"),
-            false => format!("queue {queue} was paused already"),
-        },
-        Act::Resume(queue) => match inspector.resume(&queue).await? {
-            true => format!("queue {queue} goes on"),
-            false => format!("queue {queue} was not paused"),
-        },
+        Act::Pause(queue) => {
+            let became = if inspector.pause(&queue).await? { "is paused" } else { "was paused already" };
+            format!("queue {queue} {became}")
+        }
+        Act::Resume(queue) => {
+            let became = if inspector.resume(&queue).await? { "goes on" } else { "was not paused" };
+            format!("queue {queue} {became}")
+        }
         Act::Task(TaskAct::Run, TheTask { queue, id, state }) => {
             inspector.change_in_state(&queue, &id, state, BulkAction::Run).await?;
             format!("task {id} is pending")
@@ -48,10 +48,8 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, Inspect
         Act::PauseEntry(entry, paused) => {
             let (schedule, queue, id) =
                 (Schedule::new(client), Schedule::queue_of(&entry), EntryId::from_wire(&entry.id));
-            let changed = match paused {
-                true => schedule.pause(&queue, &id).await?,
-                false => schedule.resume(&queue, &id).await?,
-            };
+            let changed =
+                if paused { schedule.pause(&queue, &id).await? } else { schedule.resume(&queue, &id).await? };
             match (changed, paused) {
                 (true, true) => "the entry is paused".to_owned(),
                 (true, false) => "the entry goes on with its next tick".to_owned(),

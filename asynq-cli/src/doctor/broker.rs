@@ -157,12 +157,11 @@ fn server_clocks(evidence: &Evidence) -> impl Iterator<Item = Finding> + '_ {
             check: "clock",
             subject: format!("{}:{}", server.info.host, server.info.pid),
             found: format!("the clock of its host is {} the broker's", off_by(ahead)),
-            means: match is_gos {
-                true => "this worker of Go goes by its host's clock: it starts tasks early or late by as much",
-                false => {
-                    "workers of ours go by the broker's clock, but its log lines and what its jobs take for now are \
+            means: if is_gos {
+                "this worker of Go goes by its host's clock: it starts tasks early or late by as much"
+            } else {
+                "workers of ours go by the broker's clock, but its log lines and what its jobs take for now are \
                      off, and a worker of Go there would start tasks early or late"
-                }
             },
             repair: "let that host keep its time by NTP: timedatectl set-ntp true".to_owned(),
         })

@@ -42,6 +42,17 @@ async fn every_command_is_in_the_table_and_no_other() {
     assert_eq!(documented_commands(), there);
 }
 
+#[tokio::test]
+async fn the_help_of_every_command_that_answers_in_json_names_the_fields() {
+    for command in documented_commands().iter().filter(|name| !["dash", "completions"].contains(&name.as_str())) {
+        let path: Vec<&str> = command.split(' ').chain(["--help"]).collect();
+        let help = fixture::run(None, Setting::default(), &path).await.out;
+        // The lines of a help are wrapped.
+        let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(help.contains("With --json: "), "{command}: {help}");
+    }
+}
+
 on_both_brokers! {
     async fn a_task_in_json_has_the_fields_of_the_page(cli) {
         let run = cli.t.start_run(task("t1").with_header("trace", "abc")).await;

@@ -34,10 +34,7 @@ pub(super) fn of_struct(job: &JobModel) -> String {
     let schedule = job.schedule.as_ref().map(|schedule| format!("{}.\n\n", schedule.sentence())).unwrap_or_default();
     let has_words = job.struct_attrs().any(|attr| attr.path().is_ident("doc"));
     let gap = if has_words { "\n" } else { "" };
-    let runs = match job.is_contract {
-        true => "Another program runs it.".to_owned(),
-        false => format!("Runs {}.", function(job)),
-    };
+    let runs = if job.is_contract { "Another program runs it.".to_owned() } else { format!("Runs {}.", function(job)) };
     format!("{gap}{schedule}{}.\n{runs}", facts.join(" · "))
 }
 

@@ -201,15 +201,7 @@ impl<'a> Entry<'a> {
 
     /// Reads any duration, and returns it with its literal.
     fn duration(&self) -> Option<(LitStr, Duration)> {
-        let key = &self.key;
-        let literal = match self.literal()? {
-            Lit::Str(text) => text,
-            Lit::Int(number) if is_plain(&number) => {
-                let fix = format_args!("`{key}` takes a duration in quotes: `{key} = \"{number}s\"`");
-                return self.refuse(&number, fix);
-            }
-            other => return self.refuse(&other, self.known.takes()),
-        };
+        let literal = self.quoted("a duration")?;
         match duration::parse(&literal.value()) {
             Ok(value) => Some((literal, value)),
             Err(error) => self.refuse_part(&literal, error.range(), &error),
@@ -228,15 +220,7 @@ impl<'a> Entry<'a> {
         if !self.input.peek(Lit) {
             return self.path().map(Pause::By);
         }
-        let key = &self.key;
-        let literal = match self.literal()? {
-            Lit::Str(text) => text,
-            Lit::Int(number) if is_plain(&number) => {
-                let fix = format_args!("`{key}` takes its pauses in quotes: `{key} = \"{number}s\"`");
-                return self.refuse(&number, fix);
-            }
-            other => return self.refuse(&other, self.known.takes()),
-        };
+        let literal = self.quoted("its pauses")?;
         match backoff::parse(&literal.value()) {
             Ok(backoff) => Some(Pause::Declared(backoff)),
             Err(error) => self.refuse_part(&literal, error.range(), &error),
@@ -336,6 +320,18 @@ impl<'a> Entry<'a> {
             }
             Ok(_) => self.input.call(Path::parse_mod_style).ok(),
             Err(_) => self.stuck_here(),
+        }
+    }
+
+    /// Reads text in quotes; a plain number is refused with the same number as text, because `what` goes in quotes.
+    fn quoted(&self, what: &str) -> Option<LitStr> {
+        let key = &self.key;
+        match self.literal()? {
+            Lit::Str(text) => Some(text),
+            Lit::Int(number) if is_plain(&number) => {
+                self.refuse(&number, format_args!("`{key}` takes {what} in quotes: `{key} = \"{number}s\"`"))
+            }
+            other => self.refuse(&other, self.known.takes()),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Prints the model: the struct, its functions for users, the `Job` implementation and the registration.
 
+use std::time::Duration;
+
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{ExprPath, spanned::Spanned};
@@ -287,6 +289,10 @@ fn options(options: &Options) -> Option<TokenStream> {
         let (method, value) = (format_ident!("{method}"), Literal::u64_unsuffixed(value?));
         Some(quote!(.#method(__rt::Duration::from_secs(#value))))
     };
+    let span = |method: &str, value: Option<Duration>| {
+        let (method, value) = (format_ident!("{method}"), time(value?));
+        Some(quote!(.#method(#value)))
+    };
     let number = |method: &str, value: Option<u32>| {
         let (method, value) = (format_ident!("{method}"), Literal::u32_unsuffixed(value?));
         Some(quote!(.#method(#value)))
@@ -296,20 +302,11 @@ fn options(options: &Options) -> Option<TokenStream> {
         number("retry", options.retry),
         seconds("timeout", options.timeout),
         seconds("deadline", options.deadline),
-        options.expires.map(|expires| {
-            let expires = time(expires);
-            quote!(.expires(#expires))
-        }),
+        span("expires", options.expires),
         options.group.as_ref().map(|group| quote!(.group(#group))),
         seconds("unique", options.unique),
-        options.debounce.map(|quiet| {
-            let quiet = time(quiet);
-            quote!(.debounce(#quiet))
-        }),
-        options.debounce_max.map(|most| {
-            let most = time(most);
-            quote!(.debounce_max(#most))
-        }),
+        span("debounce", options.debounce),
+        span("debounce_max", options.debounce_max),
         options.unique_until.and_then(|until| match until {
             // The default.
             UniqueUntil::End => None,
@@ -319,10 +316,7 @@ fn options(options: &Options) -> Option<TokenStream> {
         options.unique_extend.then(|| quote!(.unique_extend())),
         seconds("retention", options.retention),
         number("max_crashes", options.max_crashes),
-        options.kill_after.map(|after| {
-            let after = time(after);
-            quote!(.kill_after(#after))
-        }),
+        span("kill_after", options.kill_after),
     ]
     .into_iter()
     .flatten()

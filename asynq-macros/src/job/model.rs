@@ -157,10 +157,7 @@ impl JobModel {
 
     /// Returns the arguments, which are stored, in the order of the signature.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &Argument> {
-        self.parameters.iter().filter_map(|parameter| match parameter {
-            Parameter::Argument(argument) => Some(&**argument),
-            _ => None,
-        })
+        arguments(&self.parameters)
     }
 
     /// Returns the function's attributes that hold for everything that is generated beside it.
@@ -184,6 +181,13 @@ impl JobModel {
     fn attrs_named(&self, names: &'static [&'static str]) -> impl Iterator<Item = &Attribute> {
         self.function.attrs.iter().filter(|attr| names.iter().any(|name| attr.path().is_ident(name)))
     }
+}
+
+fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
+    parameters.iter().filter_map(|parameter| match parameter {
+        Parameter::Argument(argument) => Some(&**argument),
+        _ => None,
+    })
 }
 
 fn check_unique(attr: &Attr, errors: &Errors) {
@@ -292,14 +296,9 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
         errors.at(group.position, &group.key, message);
     }
     let is_whole = !signature.parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
-    let mut arguments = signature.parameters.iter().filter_map(|parameter| match parameter {
-        Parameter::Argument(argument) => Some(&**argument),
-        _ => None,
-    });
-    let takes_all = match (arguments.next(), arguments.next()) {
-        (Some(argument), None) => matches!(argument.form, Form::Owned),
-        _ => false,
-    };
+    let mut arguments = arguments(&signature.parameters);
+    let first_two = (arguments.next(), arguments.next());
+    let takes_all = matches!(first_two, (Some(argument), None) if matches!(argument.form, Form::Owned));
     if is_whole && !takes_all {
         let job = aggregates.value.to_token_stream().to_string().replace(' ', "");
         let message = format!("`aggregates` needs one argument that takes all tasks of `{job}`: `tasks: Vec<{job}>`");
@@ -310,13 +309,7 @@ fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) 
 
 /// Returns the arguments named in `"to, campaign"`.
 fn unique_by(setting: &Setting<syn::LitStr>, parameters: &[Parameter], errors: &Errors) -> Option<Vec<Ident>> {
-    let arguments: Vec<&Argument> = parameters
-        .iter()
-        .filter_map(|parameter| match parameter {
-            Parameter::Argument(argument) => Some(&**argument),
-            _ => None,
-        })
-        .collect();
+    let arguments: Vec<&Argument> = arguments(parameters).collect();
     let is_whole = !parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
     let literal = &setting.value;
     let text = literal.value();

@@ -19,9 +19,10 @@ pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
         let variant = &zone.variant;
         let tz = quote_spanned!(at(variant.span())=> __cron::Tz);
         // The runtime reads a zone in the text again; here the compiler only checks that the zone exists.
-        match zone.is_option {
-            true => (quote!(.zone(#tz::#variant)), TokenStream::new()),
-            false => (TokenStream::new(), quote!(const _: __cron::Tz = #tz::#variant;)),
+        if zone.is_option {
+            (quote!(.zone(#tz::#variant)), TokenStream::new())
+        } else {
+            (TokenStream::new(), quote!(const _: __cron::Tz = #tz::#variant;))
         }
     });
     let (zone, check) = zone.unwrap_or_default();

@@ -60,22 +60,16 @@ pub(super) fn ok(job: &JobModel) -> TokenStream {
 
 pub(super) fn requires(job: &JobModel) -> Option<TokenStream> {
     let key = |inner: &Type| quote_spanned!(at(inner.span())=> __rt::StateKey::of::<#inner>());
-    let states: Vec<_> = job
-        .parameters
-        .iter()
-        .filter_map(|parameter| match parameter {
-            Parameter::State(state) => Some(key(&state.inner)),
-            _ => None,
-        })
-        .collect();
-    let others: Vec<_> = job
-        .parameters
-        .iter()
-        .filter_map(|parameter| match parameter {
-            Parameter::FromContext(ty) => Some(quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::REQUIRES)),
-            _ => None,
-        })
-        .collect();
+    let (mut states, mut others) = (Vec::new(), Vec::new());
+    for parameter in &job.parameters {
+        match parameter {
+            Parameter::State(state) => states.push(key(&state.inner)),
+            Parameter::FromContext(ty) => {
+                others.push(quote_spanned!(at(ty.span())=> <#ty as __rt::FromContext>::REQUIRES));
+            }
+            _ => {}
+        }
+    }
     if others.is_empty() {
         return (!states.is_empty()).then(|| quote!(const REQUIRES: &'static [__rt::StateKey] = &[#(#states),*];));
     }

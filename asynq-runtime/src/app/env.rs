@@ -155,10 +155,10 @@ fn parse_queues(text: &str) -> Result<Vec<Queue>, String> {
 /// Parses `send_email,mail:*`.
 fn parse_names(text: &str) -> Result<Vec<String>, String> {
     let names: Vec<String> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    match names.iter().any(String::is_empty) {
-        true => Err(format!("{text:?} has an empty name; write names of jobs with commas between them")),
-        false => Ok(names),
+    if names.iter().any(String::is_empty) {
+        return Err(format!("{text:?} has an empty name; write names of jobs with commas between them"));
     }
+    Ok(names)
 }
 
 fn parse_concurrency(text: &str) -> Result<usize, String> {

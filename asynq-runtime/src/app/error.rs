@@ -1,12 +1,10 @@
 //! Why a command of a program failed, in one line.
 
-use std::error::Error;
-
 use super::censor::without_passwords;
 use crate::{
     broker::BrokerError,
     inspector::InspectError,
-    job::{BoxError, EnqueueError, InvalidLock, RegistryError, chain},
+    job::{BoxError, EnqueueError, InvalidLock, RegistryError, with_causes},
     server::ServerError,
     task::InvalidName,
 };
@@ -97,14 +95,6 @@ impl AppError {
     /// Returns the text of the error with every cause that it does not name already, on one line.
     #[cfg_attr(not(feature = "main"), allow(dead_code, reason = "only `main!` prints it"))]
     pub(super) fn line(&self) -> String {
-        let mut line = self.to_string();
-        for cause in chain(self.source()) {
-            let text = cause.to_string();
-            if !line.contains(&text) {
-                line.push_str(": ");
-                line.push_str(&text);
-            }
-        }
-        without_passwords(&line.split_whitespace().collect::<Vec<_>>().join(" "))
+        without_passwords(&with_causes(self).split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }

@@ -67,6 +67,7 @@ use crate::{
 /// # fn main() {}
 /// ```
 #[must_use = "a set-up function gives it back"]
+#[derive(Default)]
 pub struct App {
     /// The settings of flags and environment, where the program of [`main!`](crate::main) has read them already.
     settings: Option<Settings>,
@@ -89,20 +90,7 @@ pub struct App {
 impl App {
     /// Returns a worker with all defaults.
     pub fn new() -> Self {
-        Self {
-            settings: None,
-            url: None,
-            client: None,
-            client_url: OnceLock::new(),
-            queues: Vec::new(),
-            limits: Vec::new(),
-            only: Vec::new(),
-            except: Vec::new(),
-            concurrency: None,
-            shutdown_timeout: None,
-            states: StateMap::default(),
-            rest: Vec::new(),
-        }
+        Self::default()
     }
 
     /// Names the broker, such as `redis://127.0.0.1:6379`; default `sqlite://asynq.db`.
@@ -142,15 +130,8 @@ impl App {
     /// A variable cannot be read, the broker is not reachable, or the database is in memory, where only the worker itself can
     /// reach it. Call [`url`](Self::url) first: a worker whose URL changes after this call does not start.
     pub async fn client(&self) -> Result<Client, AppError> {
-        let from_env;
-        let settings = match &self.settings {
-            Some(settings) => settings,
-            None => {
-                from_env = Settings::from_env(env::variable)?;
-                &from_env
-            }
-        };
-        let url = self.chosen_url(settings);
+        let settings = self.settings()?;
+        let url = self.chosen_url(&settings);
         if connect::is_in_memory(url) {
             let reason =
                 "a database in memory has one connection, the worker's: enqueue from a job, by `State<Client>`";
@@ -162,6 +143,10 @@ impl App {
         };
         let _ = self.client_url.set(url.to_owned());
         Ok(client)
+    }
+
+    fn settings(&self) -> Result<Settings, AppError> {
+        self.settings.clone().map_or_else(|| Settings::from_env(env::variable), Ok)
     }
 
     fn chosen_url<'a>(&'a self, settings: &'a Settings) -> &'a str {
@@ -308,11 +293,8 @@ impl App {
         Ok(self.build().await?.run().await?)
     }
 
-    pub(crate) fn into_builder(mut self) -> Result<ServerBuilder, AppError> {
-        let settings = match self.settings.take() {
-            Some(settings) => settings,
-            None => Settings::from_env(env::variable)?,
-        };
+    pub(crate) fn into_builder(self) -> Result<ServerBuilder, AppError> {
+        let settings = self.settings()?;
         let url = self.chosen_url(&settings);
         if self.client_url.get().is_some_and(|before| before != url) {
             let reason = "it is named after `App::client`, which connected to another broker: name it first";
@@ -338,10 +320,10 @@ impl App {
         if let Some(concurrency) = settings.concurrency.or(self.concurrency) {
             builder = builder.concurrency(concurrency);
         }
-        let shutdown_timeout = match (settings.shutdown_timeout, self.shutdown_timeout) {
-            (Some(timeout), _) => Some(timeout),
-            (None, Some(timeout)) => Some(timeout.map_err(|error| AppError::setting("App::shutdown_timeout", error))?),
-            (None, None) => None,
+        let own = self.shutdown_timeout.transpose();
+        let shutdown_timeout = match settings.shutdown_timeout {
+            None => own.map_err(|error| AppError::setting("App::shutdown_timeout", error))?,
+            timeout => timeout,
         };
         if let Some(timeout) = shutdown_timeout {
             builder = builder.shutdown_timeout(timeout);
@@ -352,12 +334,6 @@ impl App {
     fn with(mut self, apply: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
         self.rest.push(Box::new(apply));
         self
-    }
-}
-
-impl Default for App {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

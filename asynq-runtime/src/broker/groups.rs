@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
 use super::{BrokerError, NewTask, Refused};

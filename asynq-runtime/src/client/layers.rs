@@ -2,17 +2,19 @@
 
 use std::{
     fmt,
-    future::Future,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, Wake, Waker},
 };
 
+use futures_util::future::join_all;
 use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::Client;
+use super::{
+    Client,
+    erased::{Erased, Typed},
+};
 use crate::{
     job::{BoxError, BoxFuture, EnqueueError, PreparedTask},
     task::TaskInfo,
@@ -22,7 +24,7 @@ use crate::{
 const TOGETHER: usize = 256;
 
 /// The service that a layer around enqueueing wraps: it sends tasks to the broker, or is another layer around such a service.
-pub struct EnqueueService(Box<dyn Erased>);
+pub struct EnqueueService(Box<dyn Erased<PreparedTask, TaskInfo>>);
 
 type Answer = Result<TaskInfo, BoxError>;
 
@@ -46,33 +48,10 @@ impl fmt::Debug for EnqueueService {
     }
 }
 
-trait Erased: Send {
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
-    fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer>;
-}
-
-struct Typed<S>(S);
-
-impl<S> Erased for Typed<S>
-where
-    S: Service<PreparedTask, Response = TaskInfo> + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, task: PreparedTask) -> BoxFuture<'static, Answer> {
-        let answer = self.0.call(task);
-        Box::pin(async move { answer.await.map_err(Into::into) })
-    }
-}
-
 /// A client as the service that its layers wrap.
 struct Inner(Client);
 
-impl Erased for Inner {
+impl Erased<PreparedTask, TaskInfo> for Inner {
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }
@@ -197,8 +176,7 @@ impl Layered {
         let mut outcomes = Vec::with_capacity(tasks.len());
         let mut tasks = tasks.into_iter().peekable();
         while tasks.peek().is_some() {
-            let some = tasks.by_ref().take(TOGETHER).map(|task| Box::pin(self.enqueue(task)));
-            outcomes.extend(AllOf { waiting: some.map(Outcome::Waits).collect() }.await);
+            outcomes.extend(join_all(tasks.by_ref().take(TOGETHER).map(|task| self.enqueue(task))).await);
         }
         outcomes
     }
@@ -209,41 +187,5 @@ fn error_of(error: BoxError) -> EnqueueError {
     match error.downcast::<EnqueueError>() {
         Ok(own) => *own,
         Err(other) => EnqueueError::Layer(other.into()),
-    }
-}
-
-/// Waits for all of some futures, which it polls side by side.
-struct AllOf<F: Future> {
-    waiting: Vec<Outcome<F>>,
-}
-
-enum Outcome<F: Future> {
-    Waits(Pin<Box<F>>),
-    Is(Option<F::Output>),
-}
-
-impl<F: Future> Unpin for AllOf<F> {}
-
-impl<F: Future> Future for AllOf<F> {
-    type Output = Vec<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut all_are_there = true;
-        for outcome in &mut self.waiting {
-            if let Outcome::Waits(future) = outcome {
-                match future.as_mut().poll(cx) {
-                    Poll::Ready(output) => *outcome = Outcome::Is(Some(output)),
-                    Poll::Pending => all_are_there = false,
-                }
-            }
-        }
-        if !all_are_there {
-            return Poll::Pending;
-        }
-        let outputs = self.waiting.iter_mut().filter_map(|outcome| match outcome {
-            Outcome::Is(output) => output.take(),
-            Outcome::Waits(_) => None,
-        });
-        Poll::Ready(outputs.collect())
     }
 }

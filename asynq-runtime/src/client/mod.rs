@@ -2,6 +2,7 @@
 
 mod bind;
 mod enqueued;
+mod erased;
 mod layers;
 mod prepare;
 mod result;
@@ -11,13 +12,16 @@ mod transaction;
 use std::sync::Arc;
 
 use self::layers::Layered;
-pub(crate) use self::prepare::{lock_key, new_task};
 #[cfg(feature = "sqlite")]
 pub(crate) use self::result::Value;
 pub use self::{
     enqueued::{Enqueued, NotDone, Outcome},
     layers::EnqueueService,
     result::ResultError,
+};
+pub(crate) use self::{
+    erased::{Erased, Typed},
+    prepare::{lock_key, new_task},
 };
 use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind, Placed},

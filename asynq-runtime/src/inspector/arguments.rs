@@ -121,12 +121,13 @@ impl Inspector {
             }
         };
         let payload = Bytes::from(payload);
-        let replaced =
-            self.replace(&queue, id, |now| match postcard_header(&now.payload).map(<[u8]>::to_vec) == header {
-                true => Ok(Change { payload: payload.clone(), unique_by: None }),
+        let replaced = self.replace(&queue, id, |now| {
+            if postcard_header(&now.payload) != header.as_deref() {
                 // Another program wrote arguments of another shape in the meantime.
-                false => Err(InspectError::Contended { id: now.id.clone(), tries: 1 }),
-            });
+                return Err(InspectError::Contended { id: now.id.clone(), tries: 1 });
+            }
+            Ok(Change { payload: payload.clone(), unique_by: None })
+        });
         replaced.await?;
         Ok(payload)
     }

@@ -4,7 +4,7 @@ use std::{fmt, future::IntoFuture};
 
 use super::{InspectError, Inspector, TaskChange, queue_name};
 use crate::{
-    broker::{BrokerError, BulkAction, BulkSlice, Chosen, QueueStats, ServerState},
+    broker::{BrokerError, BulkAction, BulkSlice, Chosen, ServerState},
     job::BoxFuture,
     task::{ArchiveLimit, GroupName, QueueName, TaskState},
 };
@@ -84,7 +84,7 @@ impl Inspector {
             archive_limit: None,
             beyond_archive: false,
             at_most: u64::MAX,
-            progress: None,
+            progress: OnProgress::default(),
         }
     }
 
@@ -103,24 +103,10 @@ impl Inspector {
 
     /// How many tasks are chosen now.
     async fn count(&self, queue: &QueueName, chosen: &Chosen) -> Result<u64, BrokerError> {
-        let group = match chosen {
-            Chosen::InState(state) => return Ok(in_state(&self.broker.queue_stats(queue).await?, *state)),
-            Chosen::InGroup(group) => group,
-        };
-        Ok(self.broker.group(queue, group).await?.map_or(0, |stats| stats.size))
-    }
-}
-
-/// How many tasks of the queue are in `state`.
-pub(super) fn in_state(stats: &QueueStats, state: TaskState) -> u64 {
-    match state {
-        TaskState::Active => stats.active,
-        TaskState::Pending => stats.pending,
-        TaskState::Scheduled => stats.scheduled,
-        TaskState::Retry => stats.retry,
-        TaskState::Archived => stats.archived,
-        TaskState::Completed => stats.completed,
-        TaskState::Aggregating => stats.aggregating,
+        Ok(match chosen {
+            Chosen::InState(state) => self.broker.queue_stats(queue).await?.count(*state),
+            Chosen::InGroup(group) => self.broker.group(queue, group).await?.map_or(0, |stats| stats.size),
+        })
     }
 }
 
@@ -148,7 +134,27 @@ impl ArchiveRoom {
     }
 }
 
-type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
+/// The callback for the progress, if one was given.
+#[derive(Default)]
+pub(super) struct OnProgress(Option<Box<dyn FnMut(BulkProgress) + Send>>);
+
+impl OnProgress {
+    pub(super) fn new(callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
+        Self(Some(Box::new(callback)))
+    }
+
+    pub(super) fn report(&mut self, progress: BulkProgress) {
+        if let Some(callback) = &mut self.0 {
+            callback(progress);
+        }
+    }
+}
+
+impl fmt::Debug for OnProgress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "OnProgress(..)" } else { "None" })
+    }
+}
 
 /// A change of many tasks, made by `.await` to the end or, after [`start`](Self::start), slice by slice.
 ///
@@ -161,6 +167,7 @@ type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
 /// tasks ([`InspectError::BeyondArchive`]), or the broker failed: then [`InspectError::Interrupted`] reports the tasks that were
 /// changed.
 #[must_use = "nothing is changed until `.await`"]
+#[derive(Debug)]
 pub struct Bulk {
     inspector: Inspector,
     queue: Result<QueueName, InspectError>,
@@ -169,7 +176,7 @@ pub struct Bulk {
     archive_limit: Option<u64>,
     beyond_archive: bool,
     at_most: u64,
-    progress: Option<OnProgress>,
+    progress: OnProgress,
 }
 
 impl Bulk {
@@ -178,7 +185,7 @@ impl Bulk {
 
     /// Calls `callback` before the first slice and after each one.
     pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
-        self.progress = Some(Box::new(callback));
+        self.progress = OnProgress::new(callback);
         self
     }
 
@@ -241,7 +248,7 @@ impl Bulk {
             progress: BulkProgress { total, ..BulkProgress::default() },
             more,
         };
-        bulk.report_progress();
+        bulk.callback.report(bulk.progress);
         Ok(bulk)
     }
 }
@@ -266,6 +273,7 @@ impl IntoFuture for Bulk {
 
 /// A [`Bulk`] that runs slice by slice.
 #[must_use = "nothing is changed until `.slice().await`"]
+#[derive(Debug)]
 pub struct RunningBulk {
     inspector: Inspector,
     queue: QueueName,
@@ -273,7 +281,7 @@ pub struct RunningBulk {
     action: BulkAction,
     /// The archive as it was at the start.
     room: ArchiveRoom,
-    callback: Option<OnProgress>,
+    callback: OnProgress,
     progress: BulkProgress,
     more: bool,
 }
@@ -310,7 +318,7 @@ impl RunningBulk {
         let slice = answer.map_err(|source| InspectError::Interrupted { done: self.progress.into(), source })?;
         self.more = slice.more && slice != BulkSlice { more: true, ..BulkSlice::default() };
         self.progress.add(slice);
-        self.report_progress();
+        self.callback.report(self.progress);
         Ok(Some(self.progress))
     }
 
@@ -332,12 +340,6 @@ impl RunningBulk {
         let done = BulkReport::from(progress);
         let (left, archived) = counted.await.map_err(|source| InspectError::Interrupted { done, source })?;
         Ok(BulkReport { left, beyond_archive_limit: archived.saturating_sub(room.limit), ..done })
-    }
-
-    fn report_progress(&mut self) {
-        if let Some(callback) = &mut self.callback {
-            callback(self.progress);
-        }
     }
 }
 
@@ -387,28 +389,5 @@ impl From<BulkProgress> for BulkReport {
             left: progress.total.saturating_sub(progress.done),
             beyond_archive_limit: 0,
         }
-    }
-}
-
-impl fmt::Debug for Bulk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, chosen, action, .. } = self;
-        f.debug_struct("Bulk")
-            .field("queue", queue)
-            .field("chosen", chosen)
-            .field("action", action)
-            .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RunningBulk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, chosen, action, progress, .. } = self;
-        f.debug_struct("RunningBulk")
-            .field("queue", queue)
-            .field("chosen", chosen)
-            .field("action", action)
-            .field("progress", progress)
-            .finish_non_exhaustive()
     }
 }

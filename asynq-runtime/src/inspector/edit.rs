@@ -14,6 +14,7 @@ use crate::{
 const TRIES: usize = 8;
 
 /// The new payload of a task.
+#[derive(Clone)]
 pub(super) struct Change {
     pub(super) payload: Bytes,
     /// The old and the new bytes that make the task unique, if these are not the whole payload.
@@ -72,9 +73,8 @@ impl Inspector {
         id: impl AsRef<str>,
         payload: impl Into<Bytes>,
     ) -> Result<(), InspectError> {
-        let payload = payload.into();
-        self.replace(&queue_name(queue)?, task_id(id)?, |_| Ok(Change { payload: payload.clone(), unique_by: None }))
-            .await
+        let change = Change { payload: payload.into(), unique_by: None };
+        self.replace(&queue_name(queue)?, task_id(id)?, |_| Ok(change.clone())).await
     }
 
     /// Replaces the payload as [`edit_raw`](Self::edit_raw) does, but fails if the new bytes do not begin with the old payload's
@@ -90,12 +90,12 @@ impl Inspector {
         id: impl AsRef<str>,
         payload: impl Into<Bytes>,
     ) -> Result<(), InspectError> {
-        let payload = payload.into();
+        let change = Change { payload: payload.into(), unique_by: None };
         self.replace(&queue_name(queue)?, task_id(id)?, |task| match postcard_header(&task.payload) {
-            Some(header) if !payload.starts_with(header) => {
+            Some(header) if !change.payload.starts_with(header) => {
                 Err(InspectError::HeaderLost { id: task.id.clone(), job: task.r#type.clone() })
             }
-            _ => Ok(Change { payload: payload.clone(), unique_by: None }),
+            _ => Ok(change.clone()),
         })
         .await
     }

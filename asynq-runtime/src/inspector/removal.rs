@@ -1,12 +1,11 @@
 //! Deletes a whole queue.
 
 use std::{
-    fmt,
     future::IntoFuture,
     time::{Duration, Instant},
 };
 
-use super::{BulkProgress, BulkReport, InspectError, Inspector, bulk::in_state, queue_name};
+use super::{BulkProgress, BulkReport, InspectError, Inspector, bulk::OnProgress, queue_name};
 use crate::{
     broker::QueueDeleted,
     job::BoxFuture,
@@ -50,12 +49,10 @@ impl Inspector {
             force,
             dry_run: false,
             within: None,
-            progress: None,
+            progress: OnProgress::default(),
         }
     }
 }
-
-type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
 
 /// The deletion of a queue, made by `.await`; [`Inspector::delete_queue`] returns it.
 ///
@@ -64,13 +61,14 @@ type OnProgress = Box<dyn FnMut(BulkProgress) + Send>;
 /// `.await` fails if the queue does not exist, has tasks ([`InspectError::QueueNotEmpty`]) or running ones
 /// ([`InspectError::QueueActive`]), other programs fill it all the time, or the broker failed.
 #[must_use = "nothing is deleted until `.await`"]
+#[derive(Debug)]
 pub struct QueueRemoval {
     inspector: Inspector,
     queue: Result<QueueName, InspectError>,
     force: Force,
     dry_run: bool,
     within: Option<Duration>,
-    progress: Option<OnProgress>,
+    progress: OnProgress,
 }
 
 /// The result of deleting a queue.
@@ -103,7 +101,7 @@ impl QueueRemoval {
     /// Calls `callback` at the start and after each slice of tasks. Tasks that are enqueued in the meantime are added to the
     /// total.
     pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
-        self.progress = Some(Box::new(callback));
+        self.progress = OnProgress::new(callback);
         self
     }
 
@@ -143,7 +141,7 @@ async fn empty(
     inspector: &Inspector,
     queue: &QueueName,
     until: Option<Instant>,
-    mut callback: Option<OnProgress>,
+    mut callback: OnProgress,
 ) -> Result<RemovedQueue, InspectError> {
     let mut progress = BulkProgress::default();
     for _ in 0..ROUNDS {
@@ -152,7 +150,7 @@ async fn empty(
             return Err(InspectError::QueueActive { queue: queue.clone(), active: stats.active });
         }
         progress.total = progress.done + stats.size;
-        for state in STATES.into_iter().filter(|&state| in_state(&stats, state) > 0) {
+        for state in STATES.into_iter().filter(|&state| stats.count(state) > 0) {
             let before = progress;
             let mut bulk = match inspector.delete_all(queue, state).start().await {
                 Ok(bulk) => bulk,
@@ -163,9 +161,7 @@ async fn empty(
                 progress.ghosts = before.ghosts + part.ghosts;
                 progress.done = before.done + part.done;
                 progress.total = progress.total.max(progress.done);
-                if let Some(callback) = &mut callback {
-                    callback(progress);
-                }
+                callback.report(progress);
                 if progress.done < progress.total && until.is_some_and(|until| Instant::now() >= until) {
                     return Ok(RemovedQueue { tasks: progress.changed, ghosts: progress.ghosts, more: true });
                 }
@@ -202,17 +198,5 @@ impl IntoFuture for QueueRemoval {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(self.remove())
-    }
-}
-
-impl fmt::Debug for QueueRemoval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { queue, force, dry_run, within, .. } = self;
-        f.debug_struct("QueueRemoval")
-            .field("queue", queue)
-            .field("force", force)
-            .field("dry_run", dry_run)
-            .field("within", within)
-            .finish_non_exhaustive()
     }
 }

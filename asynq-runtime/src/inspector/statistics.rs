@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{InspectError, Inspector, QueueReading};
 use crate::{
     broker::{QueueStats, ServerState},
-    task::{QueueName, ServerInfo, Timestamp},
+    task::{QueueName, QueueWeight, ServerInfo, Timestamp},
 };
 
 impl Inspector {
@@ -220,12 +220,52 @@ impl Statistics {
 
     /// Returns one queue in the JSON form, for a program that reports a single one.
     pub fn queue_to_json(queue: &QueueStats) -> Value {
-        self::queue(queue)
+        json!({
+            "queue": queue.name.as_str(),
+            "size": queue.size,
+            "pending": queue.pending,
+            "active": queue.active,
+            "scheduled": queue.scheduled,
+            "retry": queue.retry,
+            "archived": queue.archived,
+            "completed": queue.completed,
+            "aggregating": queue.aggregating,
+            "processed_today": queue.processed,
+            "failed_today": queue.failed,
+            "processed_total": queue.processed_total,
+            "failed_total": queue.failed_total,
+            "latency_seconds": queue.latency.as_secs_f64(),
+            "paused": queue.paused,
+            "at": time(queue.timestamp),
+        })
+    }
+
+    /// Returns one server in the JSON form, with `tasks` as those that it runs, for a program that reports servers alone.
+    pub fn server_to_json(info: &ServerInfo, tasks: impl IntoIterator<Item = Value>) -> Value {
+        let weight = |q: &QueueWeight| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default()));
+        json!({
+            "id": info.server_id,
+            "host": info.host,
+            "pid": info.pid,
+            "status": info.status,
+            "concurrency": info.concurrency,
+            "active": info.active_worker_count,
+            "strict_priority": info.strict_priority,
+            "queues": info.queues.iter().map(weight).collect::<Map<_, _>>(),
+            "started_at": info.start_time.and_then(Timestamp::to_datetime).map(time),
+            "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
+            "tasks": tasks.into_iter().collect::<Vec<_>>(),
+        })
     }
 
     /// Returns the JSON form in the documentation of the type.
     pub fn to_json(&self) -> Value {
         let totals = &self.totals;
+        let server = |info: &ServerInfo| {
+            let tasks = self.running.iter().filter(|task| task.server == info.server_id);
+            let task = |task: &RunningTask| json!({ "id": task.id, "type": task.r#type, "queue": task.queue });
+            Self::server_to_json(info, tasks.map(task))
+        };
         let mut value = json!({
             "broker": self.broker,
             "at": time(self.at),
@@ -238,7 +278,7 @@ impl Statistics {
             },
             "queues": self.queues.iter().map(Self::queue_to_json).collect::<Vec<_>>(),
             "running": self.running.iter().map(running).collect::<Vec<_>>(),
-            "servers": self.servers.iter().map(|info| server(info, &self.running)).collect::<Vec<_>>(),
+            "servers": self.servers.iter().map(server).collect::<Vec<_>>(),
             "queues_left_out": self.queues_left_out,
             "running_left_out": self.running_left_out,
         });
@@ -256,27 +296,6 @@ impl Serialize for Statistics {
     }
 }
 
-fn queue(q: &QueueStats) -> Value {
-    json!({
-        "queue": q.name.as_str(),
-        "size": q.size,
-        "pending": q.pending,
-        "active": q.active,
-        "scheduled": q.scheduled,
-        "retry": q.retry,
-        "archived": q.archived,
-        "completed": q.completed,
-        "aggregating": q.aggregating,
-        "processed_today": q.processed,
-        "failed_today": q.failed,
-        "processed_total": q.processed_total,
-        "failed_total": q.failed_total,
-        "latency_seconds": q.latency.as_secs_f64(),
-        "paused": q.paused,
-        "at": time(q.timestamp),
-    })
-}
-
 fn running(task: &RunningTask) -> Value {
     json!({
         "id": task.id,
@@ -291,25 +310,6 @@ fn running(task: &RunningTask) -> Value {
     })
 }
 
-fn server(info: &ServerInfo, running: &[RunningTask]) -> Value {
-    let queues = info.queues.iter().map(|q| (q.queue.clone().unwrap_or_default(), json!(q.weight.unwrap_or_default())));
-    let tasks = running.iter().filter(|task| task.server == info.server_id);
-    let tasks = tasks.map(|task| json!({ "id": task.id, "type": task.r#type, "queue": task.queue }));
-    json!({
-        "id": info.server_id,
-        "host": info.host,
-        "pid": info.pid,
-        "status": info.status,
-        "concurrency": info.concurrency,
-        "active": info.active_worker_count,
-        "strict_priority": info.strict_priority,
-        "queues": queues.collect::<Map<_, _>>(),
-        "started_at": info.start_time.and_then(Timestamp::to_datetime).map(time),
-        "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
-        "tasks": tasks.collect::<Vec<_>>(),
-    })
-}
-
 fn time(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
@@ -319,7 +319,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::task::{QueueName, QueueWeight, WorkerInfo};
+    use crate::task::WorkerInfo;
 
     fn at(second: i64, ms: u32) -> DateTime<Utc> {
         DateTime::from_timestamp(1_893_553_440 + second, ms * 1_000_000).unwrap()

@@ -189,6 +189,19 @@ pub(crate) fn chain<'e>(first: Option<&'e (dyn Error + 'static)>) -> impl Iterat
     iter::successors(first, |&error| error.source()).take(DEEPEST_CAUSE)
 }
 
+/// Returns the text of an error and of its causes, as far as the text before a cause does not contain it already.
+pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in chain(error.source()) {
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text.push_str(": ");
+            text.push_str(&more);
+        }
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -90,7 +90,7 @@ pub(crate) use self::{
     cancel::Request,
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, fingerprint_of, postcard_header},
-    error::chain,
+    error::{chain, with_causes},
     resolve::{Needs, ShapeLookup, show as show_by_shape},
     results::RESULT_LIMIT,
     shape::encode as encode_by_shape,

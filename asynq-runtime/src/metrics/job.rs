@@ -177,9 +177,7 @@ impl AttemptMetrics {
         }
         self.handles.outcomes[outcome as usize].increment(1);
     }
-}
 
-impl AttemptMetrics {
     /// Counts the attempt as stuck, because its thread outlives its time, until the returned value is dropped.
     pub(crate) fn stuck(&self) -> Stuck {
         let stuck = Stuck { job: Arc::clone(&self.job), handles: Arc::clone(&self.handles) };

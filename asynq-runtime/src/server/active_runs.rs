@@ -115,11 +115,6 @@ impl ActiveRun {
     pub(crate) fn decided(&self) -> Option<Settlement> {
         self.decided.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
-
-    /// Returns whether the task's unique lock must last as long as the task runs.
-    fn extends_lock(&self) -> bool {
-        self.attempt.extends_lock()
-    }
 }
 
 impl ActiveRuns {
@@ -287,7 +282,7 @@ impl ActiveRuns {
     /// Returns the unique locks that must not end before their tasks do.
     pub(crate) fn held_locks(&self) -> Vec<HeldLock> {
         let live = self.lock();
-        let extended = live.iter().filter(|(_, run)| run.extends_lock());
+        let extended = live.iter().filter(|(_, run)| run.attempt.extends_lock());
         extended.map(|(key, run)| HeldLock { run: key.clone(), key: run.attempt.message.unique_key.clone() }).collect()
     }
 

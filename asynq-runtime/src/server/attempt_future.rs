@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     broker::BrokerErrorKind,
-    job::{BlockingPool, BoxFuture, JobError, Policy, RunResult, Unloaded, chain, panics},
+    job::{BlockingPool, BoxFuture, JobError, Policy, RunResult, Unloaded, chain, panics, with_causes},
 };
 
 /// Delay before the next try of a task whose unique lock the broker refused to free.
@@ -196,7 +196,10 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &Ret
         (policy, _) => policy,
     };
     let delay = if matches!(policy, Policy::Fail | Policy::NotAFailure) { retry_delay.after(&error) } else { None };
-    Attempted { ended: Ended::Failed { policy, error: text_of(&error), delay }, error: OwnError(Some(error)) }
+    Attempted {
+        ended: Ended::Failed { policy, error: with_causes(error.source()), delay },
+        error: OwnError(Some(error)),
+    }
 }
 
 /// Adds the retry delay to an attempt that failed without an error of its job: a panic, or a timeout.
@@ -238,19 +241,6 @@ impl From<NotRun> for Ended {
             NotRun::Hopeless(why) => Self::Hopeless(why),
         }
     }
-}
-
-/// Returns the text of the error and of its causes, as far as its own text does not contain them already.
-fn text_of(error: &JobError) -> String {
-    let mut text = error.to_string();
-    for cause in chain(error.source().source()) {
-        let more = cause.to_string();
-        if !text.contains(&more) {
-            text.push_str(": ");
-            text.push_str(&more);
-        }
-    }
-    text
 }
 
 pub(super) fn panicked(panic: &str) -> Ended {

@@ -14,9 +14,8 @@ use super::{
     attempt::Attempt,
     attempt_deadline::AttemptDeadline,
     attempt_future::{AFTER_REFUSAL, AttemptFuture, Attempted, OwnError, drive, panicked, stopped, with_delay},
-    config::{ANSWER, OnUnknown},
+    config::ANSWER,
     dispatcher::Dispatcher,
-    handlers::Handlers,
     hooks::{self, Hooks},
     layer_stack::Permit,
     outcome::{Ended, Facts, decide},
@@ -36,20 +35,14 @@ use crate::{
 };
 use fastrand::Rng;
 
-/// The parts of an [`Executor`].
+/// The parts of an [`Executor`] beside its [`Dispatcher`].
 pub(crate) struct ExecutorParts {
-    /// The jobs to run.
-    pub(crate) registry: Registry,
-    /// Handlers of the tasks whose types no job has.
-    pub(crate) handlers: Handlers,
     /// The shared states of the jobs.
     pub(crate) states: Arc<StateMap>,
     /// Where blocking jobs run.
     pub(crate) blocking: BlockingPool,
     /// The broker, whose clock counts and which keeps progress.
     pub(crate) broker: Arc<dyn Broker>,
-    /// The policy for a task that no job here knows.
-    pub(crate) on_unknown: OnUnknown,
     /// The retry delay of jobs that have none of their own; `None` is asynq's formula.
     pub(crate) backoff: Option<ServerBackoff>,
     /// Hooks that failed attempts call.
@@ -63,13 +56,8 @@ pub(crate) struct ExecutorParts {
 pub(crate) struct Executor(Arc<Inner>);
 
 struct Inner {
-    states: Arc<StateMap>,
-    blocking: BlockingPool,
-    broker: Arc<dyn Broker>,
+    parts: ExecutorParts,
     dispatcher: Arc<Dispatcher>,
-    hooks: Hooks,
-    backoff: Option<ServerBackoff>,
-    given_up: Arc<GivenUp>,
     closing: CancellationToken,
     /// `closing` in the form that jobs see.
     stopping: Cancel,
@@ -79,20 +67,12 @@ struct Inner {
 impl Executor {
     /// Creates an executor of these jobs. The first executor of a program installs a panic hook that notes where the program
     /// panics, and calls the hook that was there.
-    pub(crate) fn new(parts: ExecutorParts) -> Self {
+    pub(crate) fn new(dispatcher: Dispatcher, parts: ExecutorParts) -> Self {
         panics::note_places();
-        let ExecutorParts { registry, handlers, states, blocking, broker, on_unknown, backoff, hooks, given_up } =
-            parts;
-        let dispatcher = Arc::new(Dispatcher::new(registry, handlers, on_unknown));
         let closing = CancellationToken::new();
         Self(Arc::new(Inner {
-            states,
-            blocking,
-            broker,
-            dispatcher,
-            hooks,
-            backoff,
-            given_up,
+            parts,
+            dispatcher: Arc::new(dispatcher),
             stopping: closing.clone().into(),
             closing,
             random: Mutex::new(Rng::new()),
@@ -116,7 +96,7 @@ impl Executor {
 
     /// Returns the threads that were given up.
     pub(super) fn given_up(&self) -> &Arc<GivenUp> {
-        &self.0.given_up
+        &self.0.parts.given_up
     }
 
     /// Runs one attempt on the current runtime, inside the layers if there is a permit, and calls `decided` with its settlement
@@ -150,7 +130,7 @@ impl Executor {
                     message,
                     extra,
                     on_unknown: self.0.dispatcher.on_unknown,
-                    now_ms: self.0.broker.now().timestamp_millis(),
+                    now_ms: self.0.parts.broker.now().timestamp_millis(),
                     jitter_step: self.jitter_step(),
                 },
             );
@@ -167,7 +147,7 @@ impl Executor {
             decided(Settlement { run: key.clone(), message: Arc::clone(message), action, resend: false });
             if let Some((failed, own)) = hooks {
                 // Boxed: each attempt would have the room for it otherwise.
-                Box::pin(self.0.hooks.call(failed, own, stop)).await;
+                Box::pin(self.0.parts.hooks.call(failed, own, stop)).await;
             }
             is_revoked
         };
@@ -190,10 +170,10 @@ impl Executor {
         let job = dispatcher.registry.get(&message.r#type);
         let retry_delay = RetryDelayRule {
             job: job.and_then(|job| job.backoff),
-            server: self.0.backoff.clone(),
+            server: self.0.parts.backoff.clone(),
             message: Arc::clone(message),
         };
-        let blocking = self.0.blocking.for_attempt();
+        let blocking = self.0.parts.blocking.for_attempt();
         let ctx = self.context(attempt, job, Some(deadline.at()), stop.cancel().clone(), blocking.clone());
         let began = attempt_metrics.start();
         // Layers, and the reading of the arguments, are code of the program too.
@@ -203,13 +183,13 @@ impl Executor {
         });
         let mut future = match started {
             Ok(Ok(future)) => {
-                AttemptFuture { future: Some(future), is_failure: self.0.hooks.is_failure.clone(), retry_delay }
+                AttemptFuture { future: Some(future), is_failure: self.0.parts.hooks.is_failure.clone(), retry_delay }
             }
             Ok(Err(not_run)) => return Ended::from(not_run).into(),
             Err(panic) => return with_delay(panicked(&panic).into(), &retry_delay),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
-        let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.given_up);
+        let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.parts.given_up);
         let attempted = drive(&mut future, began, &deadline, stop, &blocking, watch).await;
         // The delay may be code of the program, which must not meet what the job still holds.
         future.drop_job();
@@ -218,7 +198,10 @@ impl Executor {
 
     /// Returns when an attempt must end that begins now, or how it ends if the task must not start.
     async fn prepare(&self, attempt: &Attempt, stop: &Stop) -> Result<AttemptDeadline, Ended> {
-        let deadline = begin(attempt, self.0.broker.now())?;
+        let deadline = begin(attempt, self.0.parts.broker.now())?;
+        if attempt.message.timeout <= 0 && attempt.message.deadline == 0 {
+            tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
+        }
         // The run that was replaced ended without an outcome: its worker crashed or was a Go program's. The broker deletes the
         // task when it is requeued.
         if attempt.extra.replaced {
@@ -235,7 +218,7 @@ impl Executor {
             return Ok(deadline);
         }
         // The broker may have taken seconds for it, and the deadline of the task has come nearer.
-        begin(attempt, self.0.broker.now())
+        begin(attempt, self.0.parts.broker.now())
     }
 
     /// Returns the context of an attempt, for the program's code.
@@ -255,19 +238,19 @@ impl Executor {
             deadline,
             cancel,
             stopping: self.0.stopping.clone(),
-            states: Arc::clone(&self.0.states),
+            states: Arc::clone(&self.0.parts.states),
             blocking,
-            broker: Some(Arc::clone(&self.0.broker)),
+            broker: Some(Arc::clone(&self.0.parts.broker)),
         })
     }
 
     /// Returns the call of the job's own `on_archive`, if the task is archived and its job has one.
     fn call_on_archive(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<()>> {
         let Action::Archive { error: text, .. } = action else { return None };
-        let Inner { dispatcher, blocking, .. } = &*self.0;
+        let dispatcher = &self.0.dispatcher;
         let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive().is_some())?;
         let error = error.0.take().unwrap_or_else(|| JobError::fail(text.as_str()));
-        let ctx = self.context(attempt, Some(job), None, Cancel::default(), blocking.for_attempt());
+        let ctx = self.context(attempt, Some(job), None, Cancel::default(), self.0.parts.blocking.for_attempt());
         Some(Caught::new(Arc::clone(dispatcher).call_on_archive(*job, ctx, error)))
     }
 
@@ -281,8 +264,8 @@ impl Executor {
     /// Frees the unique lock of a task that is about to start. Fails with the end of the attempt if the task must not start: one
     /// that cannot be read here keeps its lock.
     async fn free_lock(&self, attempt: &Attempt) -> Result<(), Ended> {
-        self.0.dispatcher.reads(&self.0.broker, &attempt.message).await?;
-        match timeout(ANSWER, self.0.broker.free_lock(&attempt.key, &attempt.message.unique_key)).await {
+        self.0.dispatcher.reads(&self.0.parts.broker, &attempt.message).await?;
+        match timeout(ANSWER, self.0.parts.broker.free_lock(&attempt.key, &attempt.message.unique_key)).await {
             Ok(Ok(Settled::Ok)) => Ok(()),
             // Another server has the task; the broker will refuse the outcome as well.
             Ok(Ok(Settled::Fenced | Settled::Gone)) => Err(Ended::Interrupted),
@@ -301,7 +284,7 @@ impl Executor {
     /// it. Without an answer the task starts all the same, and that turn does it.
     async fn extend_lock(&self, attempt: &Attempt) {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
-        match timeout(ANSWER, self.0.broker.extend_locks(slice::from_ref(&lock))).await {
+        match timeout(ANSWER, self.0.parts.broker.extend_locks(slice::from_ref(&lock))).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::warn!("the unique lock of the task was not extended at its start: {error}"),
             Err(_) => {
@@ -334,9 +317,6 @@ fn begin(attempt: &Attempt, now: DateTime<Utc>) -> Result<AttemptDeadline, Ended
         let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
         let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
         return Err(Ended::Expired(format!("expired: not started by {end}")));
-    }
-    if message.timeout <= 0 && message.deadline == 0 {
-        tracing::warn!("the task has neither timeout nor deadline; it gets 30 minutes");
     }
     let deadline = AttemptDeadline::of(message, now);
     if deadline.is_over() { Err(Ended::Hopeless("deadline passed".to_owned())) } else { Ok(deadline) }

@@ -20,7 +20,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{batch_controller::BatchController, dispatcher::Dispatcher};
-use crate::job::{BoxError, BoxFuture, JobContext, JobError, RunResult};
+use crate::{
+    client::{Erased, Typed},
+    job::{BoxError, BoxFuture, JobContext, JobError, RunResult},
+};
 
 /// Pause before layers that failed are asked again.
 const AFTER_FAILURE: Duration = Duration::from_secs(1);
@@ -71,7 +74,7 @@ impl JobResponse {
 
 /// The service that a layer wraps: it runs attempts, or is another layer around such a service. Its errors may carry a policy
 /// through [`JobError::into_error`].
-pub struct JobService(Box<dyn Erased>);
+pub struct JobService(Box<dyn Erased<JobRequest, JobResponse>>);
 
 type Answer = Result<JobResponse, BoxError>;
 
@@ -95,34 +98,10 @@ impl fmt::Debug for JobService {
     }
 }
 
-/// A service whose type is erased.
-trait Erased: Send {
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>>;
-    fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer>;
-}
-
-struct Typed<S>(S);
-
-impl<S> Erased for Typed<S>
-where
-    S: Service<JobRequest, Response = JobResponse> + Send,
-    S::Error: Into<BoxError>,
-    S::Future: Send + 'static,
-{
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(cx).map_err(Into::into)
-    }
-
-    fn call(&mut self, request: JobRequest) -> BoxFuture<'static, Answer> {
-        let answer = self.0.call(request);
-        Box::pin(async move { answer.await.map_err(Into::into) })
-    }
-}
-
 /// The service that the innermost layer wraps: it runs the job itself.
 struct Innermost(Arc<Dispatcher>);
 
-impl Erased for Innermost {
+impl Erased<JobRequest, JobResponse> for Innermost {
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         Poll::Ready(Ok(()))
     }

@@ -11,7 +11,6 @@ use super::{
 };
 use crate::{error::CliError, session::Session, show::clean};
 
-/// With --json: an array of objects with `entry`, `task_id`, `queue` and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     /// Ids, as `cron ls` shows them
@@ -19,23 +18,8 @@ pub(crate) struct Run {
     entries: Vec<String>,
 }
 
-/// Entries of Go's scheduler cannot be paused: it does not look. With --json: an array of objects with `entry`, `paused`,
-/// `changed` and `error`
 #[derive(Debug, Args)]
-pub(crate) struct Pause {
-    #[command(flatten)]
-    which: Which,
-}
-
-/// With --json: an array of objects with `entry`, `paused`, `changed` and `error`
-#[derive(Debug, Args)]
-pub(crate) struct Resume {
-    #[command(flatten)]
-    which: Which,
-}
-
-#[derive(Debug, Args)]
-struct Which {
+pub(crate) struct Which {
     /// Ids, as `cron ls` shows them
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
@@ -48,43 +32,23 @@ impl Run {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let schedule = super::schedule(session).await?;
         let entries = schedule.entries().await?;
-        let mut answers = Several::of("entry");
-        for id in &self.entries {
-            let run = async {
-                let entry = listed(&entries, id)?;
-                let task = schedule.run_listed(entry).await?;
-                let queue = Schedule::queue_of(entry);
-                let text = format!("task {} is in queue {}\n", clean(task.as_str()), clean(queue.as_str()));
-                Ok::<Done, CliError>((json!({ "task_id": task.as_str(), "queue": queue.as_str() }), text))
-            };
-            answers.add(session, id, run.await)?;
-        }
-        answers.end(session)
-    }
-}
-
-impl Pause {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.which.set(session, true).await
-    }
-}
-
-impl Resume {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.which.set(session, false).await
+        Several::each("entry", session, &self.entries, async |id| {
+            let entry = listed(&entries, id)?;
+            let task = schedule.run_listed(entry).await?;
+            let queue = Schedule::queue_of(entry);
+            let text = format!("task {} is in queue {}\n", clean(task.as_str()), clean(queue.as_str()));
+            Ok((json!({ "task_id": task.as_str(), "queue": queue.as_str() }), text))
+        })
+        .await
     }
 }
 
 impl Which {
-    async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {
+    pub(super) async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {
         let schedule = super::schedule(session).await?;
         let entries = schedule.entries().await?;
-        let mut answers = Several::of("entry");
-        for id in &self.entries {
-            let done = self.set_one(&schedule, &entries, id, paused).await;
-            answers.add(session, id, done)?;
-        }
-        answers.end(session)
+        let set = async |id: &str| self.set_one(&schedule, &entries, id, paused).await;
+        Several::each("entry", session, &self.entries, set).await
     }
 
     async fn set_one(
@@ -105,10 +69,8 @@ impl Which {
                  there (one of Go's does not look)"
             )));
         }
-        let changed = match paused {
-            true => schedule.pause(&queue, &entry).await?,
-            false => schedule.resume(&queue, &entry).await?,
-        };
+        let changed =
+            if paused { schedule.pause(&queue, &entry).await? } else { schedule.resume(&queue, &entry).await? };
         let became = match (paused, changed) {
             (true, true) => "is paused",
             (true, false) => "was paused already",

@@ -9,17 +9,13 @@ use chrono::{DateTime, Utc};
 use clap::{Args, builder::RangedU64ValueParser};
 use serde_json::json;
 
-use super::{
-    super::several::{Done, Several},
-    listed,
-};
+use super::{super::several::Several, listed};
 use crate::{
     error::CliError,
     session::Session,
     show::{Cell, Style, Table, ago, clean, time},
 };
 
-/// With --json: an array of objects with `entry`, `enqueued` (`task_id`, `at`) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// Ids, as `cron ls` shows them
@@ -39,20 +35,16 @@ impl History {
         let now = session.client().await?.broker().now();
         let style = session.style();
         let page = Page { number: self.page, size: self.size };
-        let mut answers = Several::of("entry");
-        for id in &self.entries {
-            let look = async {
-                let events = schedule.history(&EntryId::from_wire(id), page).await?;
-                if events.is_empty() {
-                    listed(&schedule.entries().await?, id)?;
-                }
-                let rows = events.iter().map(|event| json!({ "task_id": event.task_id, "at": at(event).map(time) }));
-                let fields = json!({ "enqueued": rows.collect::<Vec<_>>() });
-                Ok::<Done, CliError>((fields, text(id, &events, now, style)))
-            };
-            answers.add(session, id, look.await)?;
-        }
-        answers.end(session)
+        Several::each("entry", session, &self.entries, async |id| {
+            let events = schedule.history(&EntryId::from_wire(id), page).await?;
+            if events.is_empty() {
+                listed(&schedule.entries().await?, id)?;
+            }
+            let rows = events.iter().map(|event| json!({ "task_id": event.task_id, "at": at(event).map(time) }));
+            let fields = json!({ "enqueued": rows.collect::<Vec<_>>() });
+            Ok((fields, text(id, &events, now, style)))
+        })
+        .await
     }
 }
 

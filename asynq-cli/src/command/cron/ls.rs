@@ -2,7 +2,6 @@
 
 use asynq_cron::{CronSpec, Schedule};
 use chrono::{DateTime, Utc};
-use clap::Args;
 use serde::Serialize;
 
 use crate::{
@@ -15,11 +14,6 @@ use crate::{
 /// Most characters of a payload in the table, and most bytes of it in JSON.
 const PAYLOAD: usize = 60;
 const PAYLOAD_IN_JSON: usize = 16 * 1024;
-
-/// With --json: an array of objects with `id`, `spec`, `meaning` (the spec in English), `type`, `queue`, `payload`,
-/// `options`, `next_at`, `previous_at`, `paused`; one that cannot be read has `paused` null and `error`
-#[derive(Debug, Args)]
-pub(crate) struct Ls {}
 
 #[derive(Debug, Serialize)]
 struct EntryJson<'a> {
@@ -39,23 +33,21 @@ struct EntryJson<'a> {
     error: Option<&'a str>,
 }
 
-impl Ls {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let client = session.client().await?;
-        let now = client.broker().now();
-        let rows = entries(&client).await?;
-        if rows.is_empty() && !session.is_json() {
-            session.note("no periodic entries: no scheduler is running");
-            return Ok(());
-        }
-        let value: Vec<_> = rows.iter().map(to_json).collect();
-        session.answer(&value, |style| table(&rows, now, style))?;
-        let broken: Vec<_> = rows.iter().filter_map(|row| Some((&row.listed.id, row.error.as_deref()?))).collect();
-        for (id, error) in &broken {
-            session.note(&format!("error: periodic entry `{id}` cannot be read: {error}"));
-        }
-        if broken.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
+pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
+    let client = session.client().await?;
+    let now = client.broker().now();
+    let rows = entries(&client).await?;
+    if rows.is_empty() && !session.is_json() {
+        session.note("no periodic entries: no scheduler is running");
+        return Ok(());
     }
+    let value: Vec<_> = rows.iter().map(to_json).collect();
+    session.answer(&value, |style| table(&rows, now, style))?;
+    let broken: Vec<_> = rows.iter().filter_map(|row| Some((&row.listed.id, row.error.as_deref()?))).collect();
+    for (id, error) in &broken {
+        session.note(&format!("error: periodic entry `{id}` cannot be read: {error}"));
+    }
+    if broken.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
 }
 
 fn table(rows: &[Entry], now: DateTime<Utc>, style: Style) -> String {

@@ -14,27 +14,39 @@ use crate::{error::CliError, session::Session};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Cron {
     /// Lists the periodic entries of all schedulers that live, ours and Go's
+    ///
+    /// With --json: an array of objects with `id`, `spec`, `meaning` (the spec in English), `type`, `queue`, `payload`,
+    /// `options`, `next_at`, `previous_at`, `paused`; one that cannot be read has `paused` null and `error`.
     #[command(name = "ls", alias = "list")]
-    Ls(ls::Ls),
+    Ls,
     /// Shows the tasks that entries enqueued, the newest first
+    ///
+    /// With --json: an array of objects with `entry`, `enqueued` (`task_id`, `at`) and `error`.
     History(history::History),
     /// Enqueues the tasks of entries once, now, beside their schedule
+    ///
+    /// With --json: an array of objects with `entry`, `task_id`, `queue` and `error`.
     Run(change::Run),
     /// Stops entries from firing until they are resumed, through restarts
-    Pause(change::Pause),
+    ///
+    /// Entries of Go's scheduler cannot be paused: it does not look. With --json: an array of objects with `entry`,
+    /// `paused`, `changed` and `error`.
+    Pause(change::Which),
     /// Lets entries go on with their next tick; missed ones are not made up for
+    ///
+    /// With --json: an array of objects with `entry`, `paused`, `changed` and `error`.
     #[command(alias = "unpause")]
-    Resume(change::Resume),
+    Resume(change::Which),
 }
 
 impl Cron {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         match self {
-            Self::Ls(command) => command.run(session).await,
+            Self::Ls => ls::run(session).await,
             Self::History(command) => command.run(session).await,
             Self::Run(command) => command.run(session).await,
-            Self::Pause(command) => command.run(session).await,
-            Self::Resume(command) => command.run(session).await,
+            Self::Pause(which) => which.set(session, true).await,
+            Self::Resume(which) => which.set(session, false).await,
         }
     }
 }

@@ -4,14 +4,13 @@ use asynq_runtime::broker::DayStats;
 use clap::{Args, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
 
-use super::super::several::{Done, Several};
+use super::super::several::Several;
 use crate::{
     error::CliError,
     session::Session,
     show::{Cell, Style, Table, clean, error_rate},
 };
 
-/// With --json: an array of objects with `queue`, `days` (`date`, `processed`, `failed`; today first) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct History {
     /// The queues
@@ -26,15 +25,12 @@ impl History {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let style = session.style();
-        let mut answers = Several::of("queue");
-        for name in &self.queues {
-            let done = inspector.history(name, self.days).await.map(|days| -> Done {
-                let text = format!("Queue: {}\n\n{}", clean(name), table(&days, style));
-                (json!({ "days": days.iter().map(to_json).collect::<Vec<_>>() }), text)
-            });
-            answers.add(session, name, done.map_err(CliError::from))?;
-        }
-        answers.end(session)
+        Several::each("queue", session, &self.queues, async |name| {
+            let days = inspector.history(name, self.days).await?;
+            let text = format!("Queue: {}\n\n{}", clean(name), table(&days, style));
+            Ok((json!({ "days": days.iter().map(to_json).collect::<Vec<_>>() }), text))
+        })
+        .await
     }
 }
 

@@ -4,17 +4,13 @@ use asynq_runtime::{broker::QueueStats, inspector::Statistics};
 use clap::Args;
 use serde_json::json;
 
-use super::super::{
-    group,
-    several::{Done, Several},
-};
+use super::super::{group, several::Several};
 use crate::{
     error::CliError,
     session::Session,
     show::{Facts, Style, bytes, error_rate, latency, number, queue_table},
 };
 
-/// With --json: an array of the objects of `stats --json`, with `memory_bytes`, `groups` (how many) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     /// The queues
@@ -26,20 +22,16 @@ impl Inspect {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let style = session.style();
-        let mut answers = Several::of("queue");
-        for name in &self.queues {
-            let look = async {
-                let stats = inspector.queue(name).await?;
-                let memory = inspector.memory_usage(name).await?;
-                let groups = group::all(&inspector, name).await?.len();
-                let mut fields = Statistics::queue_to_json(&stats);
-                fields["memory_bytes"] = json!(memory);
-                fields["groups"] = json!(groups);
-                Ok::<Done, CliError>((fields, text(&stats, memory, groups, style)))
-            };
-            answers.add(session, name, look.await)?;
-        }
-        answers.end(session)
+        Several::each("queue", session, &self.queues, async |name| {
+            let stats = inspector.queue(name).await?;
+            let memory = inspector.memory_usage(name).await?;
+            let groups = group::all(&inspector, name).await?.len();
+            let mut fields = Statistics::queue_to_json(&stats);
+            fields["memory_bytes"] = json!(memory);
+            fields["groups"] = json!(groups);
+            Ok((fields, text(&stats, memory, groups, style)))
+        })
+        .await
     }
 }
 

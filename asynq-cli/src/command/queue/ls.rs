@@ -11,8 +11,6 @@ use crate::{
     show::{clean, queue_table},
 };
 
-/// With --json: an array of the objects that `stats --json` has for each queue; one that cannot be read has `queue` and
-/// `error`
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Shows a table with the numbers of each queue instead of names alone, and the nodes of a cluster that hold them

@@ -14,18 +14,31 @@ use crate::{error::CliError, session::Session};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queue {
     /// Lists the queues by name
+    ///
+    /// With --json: an array of the objects that `stats --json` has for each queue; one that cannot be read has `queue`
+    /// and `error`.
     #[command(name = "ls", alias = "list")]
     Ls(ls::Ls),
     /// Shows the numbers of queues
+    ///
+    /// With --json: an array of the objects of `stats --json`, with `memory_bytes`, `groups` (how many) and `error`.
     Inspect(inspect::Inspect),
     /// Shows how many tasks were processed each day
+    ///
+    /// With --json: an array of objects with `queue`, `days` (`date`, `processed`, `failed`; today first) and `error`.
     History(history::History),
     /// Stops servers from taking tasks of queues; tasks that run go on
-    Pause(pause::Pause),
+    ///
+    /// With --json: an array of objects with `queue`, `paused`, `changed` and `error`.
+    Pause(pause::Names),
     /// Lets servers take tasks of queues again
+    ///
+    /// With --json: an array of objects with `queue`, `paused`, `changed` and `error`.
     #[command(alias = "unpause")]
-    Resume(pause::Resume),
+    Resume(pause::Names),
     /// Deletes queues with their counters
+    ///
+    /// With --json: an array of objects with `queue`, `tasks` (deleted with it) and `error`.
     #[command(name = "rm", aliases = ["remove", "delete"])]
     Rm(rm::Rm),
 }
@@ -36,8 +49,8 @@ impl Queue {
             Self::Ls(command) => command.run(session).await,
             Self::Inspect(command) => command.run(session).await,
             Self::History(command) => command.run(session).await,
-            Self::Pause(command) => command.run(session).await,
-            Self::Resume(command) => command.run(session).await,
+            Self::Pause(names) => names.set(session, true).await,
+            Self::Resume(names) => names.set(session, false).await,
             Self::Rm(command) => command.run(session).await,
         }
     }

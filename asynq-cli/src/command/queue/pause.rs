@@ -7,50 +7,27 @@ use serde_json::json;
 use super::super::several::Several;
 use crate::{error::CliError, session::Session, show::clean};
 
-/// With --json: an array of objects with `queue`, `paused`, `changed` and `error`
 #[derive(Debug, Args)]
-pub(crate) struct Pause {
+pub(crate) struct Names {
     /// The queues
     #[arg(required = true, value_name = "QUEUE")]
     queues: Vec<String>,
 }
 
-/// With --json: an array of objects with `queue`, `paused`, `changed` and `error`
-#[derive(Debug, Args)]
-pub(crate) struct Resume {
-    /// The queues
-    #[arg(required = true, value_name = "QUEUE")]
-    queues: Vec<String>,
-}
-
-impl Pause {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+impl Names {
+    pub(super) async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
-        let mut answers = Several::of("queue");
-        for name in &self.queues {
-            let done = pause(&inspector, name).await.map(|changed| {
-                let text =
-                    format!("queue {} {}\n", clean(name), if changed { "is paused" } else { "was paused already" });
-                (json!({ "paused": true, "changed": changed }), text)
-            });
-            answers.add(session, name, done.map_err(CliError::from))?;
-        }
-        answers.end(session)
-    }
-}
-
-impl Resume {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let inspector = session.inspector().await?;
-        let mut answers = Several::of("queue");
-        for name in &self.queues {
-            let done = resume(&inspector, name).await.map(|changed| {
-                let text = format!("queue {} {}\n", clean(name), if changed { "goes on" } else { "was not paused" });
-                (json!({ "paused": false, "changed": changed }), text)
-            });
-            answers.add(session, name, done.map_err(CliError::from))?;
-        }
-        answers.end(session)
+        Several::each("queue", session, &self.queues, async |name| {
+            let changed = if paused { pause(&inspector, name).await? } else { resume(&inspector, name).await? };
+            let became = match (paused, changed) {
+                (true, true) => "is paused",
+                (true, false) => "was paused already",
+                (false, true) => "goes on",
+                (false, false) => "was not paused",
+            };
+            Ok((json!({ "paused": paused, "changed": changed }), format!("queue {} {became}\n", clean(name))))
+        })
+        .await
     }
 }
 

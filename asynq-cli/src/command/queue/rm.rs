@@ -16,7 +16,6 @@ use super::super::{
 };
 use crate::{error::CliError, session::Session, show::clean};
 
-/// With --json: an array of objects with `queue`, `tasks` (deleted with it) and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Rm {
     /// The queues

@@ -59,12 +59,12 @@ impl Source {
             }
             (None, None) => Vec::new(),
         };
-        match bytes.len() > limits.payload_limit {
-            true => Err(CliError::Usage(format!(
+        if bytes.len() > limits.payload_limit {
+            return Err(CliError::Usage(format!(
                 "the payload has more than {} bytes; raise --payload-limit if that is meant",
                 limits.payload_limit
-            ))),
-            false => Ok(bytes),
+            )));
         }
+        Ok(bytes)
     }
 }

@@ -4,12 +4,9 @@ use asynq_runtime::{Client, TaskState, task::TaskId};
 use clap::Args;
 use serde_json::json;
 
-use super::super::several::{Done, Several};
+use super::super::several::Several;
 use crate::{error::CliError, session::Session, show::clean};
 
-/// Requests are not acknowledged, as in asynq. A task that is active but has no worker is ended
-///
-/// With --json: an array of objects with `id`, `ended_in` (queues in which no worker ran it and it was ended) and `error`.
 #[derive(Debug, Args)]
 pub(crate) struct Cancel {
     /// Ids of tasks, in all queues
@@ -21,24 +18,18 @@ impl Cancel {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let client = session.client().await?;
         let inspector = client.inspector();
-        let mut answers = Several::of("id");
-        for id in &self.ids {
-            if let Err(error) = runs(&client, id).await {
-                answers.add(session, id, Err(error))?;
-                continue;
-            }
-            let done = inspector.cancel(id).await.map(|ended| -> Done {
-                let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
-                let and = match queues.as_slice() {
-                    [] => String::new(),
-                    queues => format!("; no worker ran it in {}: it was ended there", clean(&queues.join(", "))),
-                };
-                let text = format!("the worker of task {} was asked to cancel it{and}\n", clean(id));
-                (json!({ "ended_in": queues }), text)
-            });
-            answers.add(session, id, done.map_err(CliError::from))?;
-        }
-        answers.end(session)
+        Several::each("id", session, &self.ids, async |id| {
+            runs(&client, id).await?;
+            let ended = inspector.cancel(id).await?;
+            let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
+            let and = match queues.as_slice() {
+                [] => String::new(),
+                queues => format!("; no worker ran it in {}: it was ended there", clean(&queues.join(", "))),
+            };
+            let text = format!("the worker of task {} was asked to cancel it{and}\n", clean(id));
+            Ok((json!({ "ended_in": queues }), text))
+        })
+        .await
     }
 }
 

@@ -9,11 +9,6 @@ use super::{
 };
 use crate::{error::CliError, session::Session, show::clean};
 
-/// Asks first, unless --yes is given: the old payload is gone. A unique lock that was made of the whole payload follows it.
-/// JSON for a task of a job with the default codec is written by the shape that the broker keeps of its arguments, and refused
-/// where it does not fit. Bytes that begin as the old ones do are taken as they are, and so are any with --raw
-///
-/// With --json: an object with `id`, `queue`, `bytes` (of the new payload).
 #[derive(Debug, Args)]
 pub(crate) struct Edit {
     #[command(flatten)]

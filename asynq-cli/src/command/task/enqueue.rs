@@ -13,8 +13,6 @@ use crate::{
     show::{TaskJson, clean, time},
 };
 
-/// The types of a program are not known here: whether its job takes the payload is seen when it runs. A program's own
-/// `enqueue` command checks it. With --json: the object of the task, as in `task ls --json`
 #[derive(Debug, Args)]
 pub(crate) struct Enqueue {
     /// Type of the task: the name of the job that runs it
@@ -68,36 +66,16 @@ impl Enqueue {
         let limit = self.limits.payload_limit;
         let payload = self.payload.read(&self.limits, session)?;
         let mut task = RawTask::new(&self.r#type, payload).queue(&self.queue);
-        if let Some(id) = &self.id {
-            task = task.task_id(id);
-        }
-        if let Some(retry) = self.retry {
-            task = task.retry(retry);
-        }
-        if let Some(timeout) = self.timeout {
-            task = task.timeout(timeout);
-        }
-        if let Some(deadline) = self.deadline {
-            task = task.deadline(deadline);
-        }
-        if let Some(unique) = self.unique {
-            task = task.unique(unique);
-        }
-        if let Some(until) = self.unique_until {
-            task = task.unique_until(until);
-        }
-        if let Some(delay) = self.process_in {
-            task = task.process_in(delay);
-        }
-        if let Some(at) = self.process_at {
-            task = task.process_at(at);
-        }
-        if let Some(retention) = self.retention {
-            task = task.retention(retention);
-        }
-        if let Some(group) = &self.group {
-            task = task.group(group);
-        }
+        task = set(task, self.id, RawTask::task_id);
+        task = set(task, self.retry, RawTask::retry);
+        task = set(task, self.timeout, RawTask::timeout);
+        task = set(task, self.deadline, RawTask::deadline);
+        task = set(task, self.unique, RawTask::unique);
+        task = set(task, self.unique_until, RawTask::unique_until);
+        task = set(task, self.process_in, RawTask::process_in);
+        task = set(task, self.process_at, RawTask::process_at);
+        task = set(task, self.retention, RawTask::retention);
+        task = set(task, self.group, RawTask::group);
         for (key, value) in self.header {
             task = task.header(key, value);
         }
@@ -111,6 +89,14 @@ impl Enqueue {
         session.answer(&TaskJson::of(&info, now, limit, &ArgumentReader::default()), |_| {
             format!("task {} is {} in queue {}{due}\n", clean(info.id.as_str()), info.state, clean(info.queue.as_str()))
         })
+    }
+}
+
+/// Sets an option of the task, if it was given.
+fn set<T>(task: RawTask, given: Option<T>, set: impl FnOnce(RawTask, T) -> RawTask) -> RawTask {
+    match given {
+        Some(value) => set(task, value),
+        None => task,
     }
 }
 

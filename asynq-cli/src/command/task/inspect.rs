@@ -14,9 +14,6 @@ use crate::{
 /// Bytes of a payload that people are shown.
 const FOR_PEOPLE: usize = 4096;
 
-/// Arguments of the default codec are shown by the shape that the broker keeps of them, secret ones as ***
-///
-/// With --json: the object of the task, as in `task ls --json`, with `failures`.
 #[derive(Debug, Args)]
 pub(crate) struct Inspect {
     #[command(flatten)]

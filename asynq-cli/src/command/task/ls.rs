@@ -17,9 +17,6 @@ use crate::{
 const PAYLOAD: usize = 80;
 const ERROR: usize = 60;
 
-/// Arguments of the default codec are shown by the shapes that the broker keeps, secret ones as ***
-///
-/// With --json: an array of tasks. A message that cannot be read is left out.
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// The queue
@@ -58,10 +55,11 @@ impl Ls {
             }
             list = list.group(group);
         }
-        let tasks: Vec<TaskInfo> = match session.is_json() {
-            true => list.await?,
+        let tasks: Vec<TaskInfo> = if session.is_json() {
+            list.await?
+        } else {
             // A table shows no more of a payload than its beginning.
-            false => list.brief().await?.into_iter().map(|brief| brief.task).collect(),
+            list.brief().await?.into_iter().map(|brief| brief.task).collect()
         };
         let payloads = tasks.iter().filter(|_| !raw).map(|task| (&*task.r#type, &task.payload[..]));
         let reader = inspector.argument_reader(payloads).await;

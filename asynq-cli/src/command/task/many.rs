@@ -12,17 +12,6 @@ use serde::Serialize;
 use super::super::progress::{carry_out, tasks};
 use crate::{error::CliError, session::Session, show::number};
 
-/// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`
-#[derive(Debug, Args)]
-pub(crate) struct RunAll {
-    #[command(flatten)]
-    all: All,
-}
-
-/// Asks first, unless --yes is given. An archive keeps 10,000 tasks unless a server says otherwise, and the oldest of those
-/// that are more are DELETED: the question says how many that would be, and --yes does not answer it
-///
-/// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`.
 #[derive(Debug, Args)]
 pub(crate) struct ArchiveAll {
     #[command(flatten)]
@@ -32,18 +21,9 @@ pub(crate) struct ArchiveAll {
     beyond_archive: bool,
 }
 
-/// Asks first, unless --yes is given
-///
-/// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`, `stopped`.
-#[derive(Debug, Args)]
-pub(crate) struct DeleteAll {
-    #[command(flatten)]
-    all: All,
-}
-
 /// Which tasks.
 #[derive(Debug, Args)]
-struct All {
+pub(crate) struct All {
     /// The queue of the tasks
     #[arg(short, long)]
     queue: String,
@@ -68,21 +48,9 @@ struct ChangeReport<'a> {
     stopped: bool,
 }
 
-impl RunAll {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.all.carry_out(session, Inspector::run_all, None, "are pending now", false).await
-    }
-}
-
 impl ArchiveAll {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         self.all.carry_out(session, Inspector::archive_all, Some("Archive"), "are archived", self.beyond_archive).await
-    }
-}
-
-impl DeleteAll {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        self.all.carry_out(session, Inspector::delete_all, Some("Delete"), "are deleted", false).await
     }
 }
 
@@ -102,6 +70,14 @@ pub(super) fn confirm_beyond_archive(
 }
 
 impl All {
+    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
+        self.carry_out(session, Inspector::run_all, None, "are pending now", false).await
+    }
+
+    pub(super) async fn delete(self, session: &mut Session) -> Result<(), CliError> {
+        self.carry_out(session, Inspector::delete_all, Some("Delete"), "are deleted", false).await
+    }
+
     /// Asks a question if there is a `verb` for it, and runs the bulk call.
     async fn carry_out(
         self,

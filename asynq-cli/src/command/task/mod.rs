@@ -18,33 +18,82 @@ use crate::{error::CliError, session::Session};
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     /// Lists the tasks of a queue in one state, a page at a time
+    ///
+    /// Arguments of the default codec are shown by the shapes that the broker keeps, secret ones as ***.
+    ///
+    /// With --json: an array of tasks. A message that cannot be read is left out.
     #[command(name = "ls", alias = "list")]
     Ls(ls::Ls),
     /// Shows everything that is known of a task
+    ///
+    /// Arguments of the default codec are shown by the shape that the broker keeps of them, secret ones as ***.
+    ///
+    /// With --json: the object of the task, as in `task ls --json`, with `failures`.
     Inspect(inspect::Inspect),
     /// Asks the servers that run tasks to cancel them
+    ///
+    /// Requests are not acknowledged, as in asynq. A task that is active but has no worker is ended.
+    ///
+    /// With --json: an array of objects with `id`, `ended_in` (queues in which no worker ran it and it was ended) and
+    /// `error`.
     Cancel(cancel::Cancel),
     /// Makes tasks pending, last in line
-    Run(one::Run),
+    ///
+    /// With --json: an array of objects with `id`, `queue`, `done` ("run") and `error`.
+    Run(TheTasks),
     /// Archives tasks, so that they do not run
+    ///
+    /// Asks first where the archive cannot keep them all: its oldest tasks would be DELETED, and --yes does not answer
+    /// that.
+    ///
+    /// With --json: an array of objects with `id`, `queue`, `done` ("archived") and `error`.
     Archive(one::Archive),
     /// Deletes tasks
+    ///
+    /// Asks first, unless --yes is given. With --json: an array of objects with `id`, `queue`, `done` ("deleted") and
+    /// `error`.
     #[command(aliases = ["remove", "rm"])]
-    Delete(one::Delete),
+    Delete(TheTasks),
     /// Moves tasks to another queue, in their state
+    ///
+    /// With --json: an array of objects with `id`, `queue`, `done` ("moved"), `to` and `error`.
     Move(one::Move),
     /// Makes all scheduled, retry, archived or aggregating tasks of a queue pending
+    ///
+    /// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`,
+    /// `stopped`.
     #[command(name = "run-all", alias = "runall")]
-    RunAll(many::RunAll),
+    RunAll(many::All),
     /// Archives all pending, scheduled, retry or aggregating tasks of a queue
+    ///
+    /// Asks first, unless --yes is given. An archive keeps 10,000 tasks unless a server says otherwise, and the oldest
+    /// of those that are more are DELETED: the question says how many that would be, and --yes does not answer it.
+    ///
+    /// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`,
+    /// `stopped`.
     #[command(name = "archive-all", alias = "archiveall")]
     ArchiveAll(many::ArchiveAll),
     /// Deletes all tasks of a queue in one state but active
+    ///
+    /// Asks first, unless --yes is given.
+    ///
+    /// With --json: an object with `queue`, `state`, `group`, `changed`, `ghosts`, `left`, `beyond_archive_limit`,
+    /// `stopped`.
     #[command(name = "delete-all", alias = "deleteall")]
-    DeleteAll(many::DeleteAll),
+    DeleteAll(many::All),
     /// Enqueues a task of any program
+    ///
+    /// The types of a program are not known here: whether its job takes the payload is seen when it runs. A program's
+    /// own `enqueue` command checks it. With --json: the object of the task, as in `task ls --json`.
     Enqueue(enqueue::Enqueue),
     /// Replaces the payload of a task that is not running
+    ///
+    /// Asks first, unless --yes is given: the old payload is gone. A unique lock that was made of the whole payload
+    /// follows it. JSON for a task of a job with the default codec is written by the shape that the broker keeps of its
+    /// arguments, and refused where it does not fit. Bytes that begin as the old ones do are taken as they are, and so
+    /// are any with --raw.
+    ///
+    /// With --json: an object with `id`, `queue`, `bytes` (of the new payload).
     Edit(edit::Edit),
 }
 
@@ -54,13 +103,13 @@ impl Task {
             Self::Ls(command) => command.run(session).await,
             Self::Inspect(command) => command.run(session).await,
             Self::Cancel(command) => command.run(session).await,
-            Self::Run(command) => command.run(session).await,
+            Self::Run(tasks) => tasks.run(session).await,
             Self::Archive(command) => command.run(session).await,
-            Self::Delete(command) => command.run(session).await,
+            Self::Delete(tasks) => tasks.delete(session).await,
             Self::Move(command) => command.run(session).await,
-            Self::RunAll(command) => command.run(session).await,
+            Self::RunAll(all) => all.run(session).await,
             Self::ArchiveAll(command) => command.run(session).await,
-            Self::DeleteAll(command) => command.run(session).await,
+            Self::DeleteAll(all) => all.delete(session).await,
             Self::Enqueue(command) => command.run(session).await,
             Self::Edit(command) => command.run(session).await,
         }
@@ -89,7 +138,7 @@ impl TheTask {
 
 /// Tasks of one queue.
 #[derive(Debug, Args)]
-struct TheTasks {
+pub(crate) struct TheTasks {
     /// The queue of the tasks
     #[arg(short, long)]
     queue: String,

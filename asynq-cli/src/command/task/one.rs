@@ -9,16 +9,6 @@ use serde_json::json;
 use super::{super::several::Several, TheTasks, many::confirm_beyond_archive};
 use crate::{error::CliError, session::Session, show::clean};
 
-/// With --json: an array of objects with `id`, `queue`, `done` ("run") and `error`
-#[derive(Debug, Args)]
-pub(crate) struct Run {
-    #[command(flatten)]
-    tasks: TheTasks,
-}
-
-/// Asks first where the archive cannot keep them all: its oldest tasks would be DELETED, and --yes does not answer that
-///
-/// With --json: an array of objects with `id`, `queue`, `done` ("archived") and `error`.
 #[derive(Debug, Args)]
 pub(crate) struct Archive {
     #[command(flatten)]
@@ -28,14 +18,6 @@ pub(crate) struct Archive {
     beyond_archive: bool,
 }
 
-/// Asks first, unless --yes is given. With --json: an array of objects with `id`, `queue`, `done` ("deleted") and `error`
-#[derive(Debug, Args)]
-pub(crate) struct Delete {
-    #[command(flatten)]
-    tasks: TheTasks,
-}
-
-/// With --json: an array of objects with `id`, `queue`, `done` ("moved"), `to` and `error`
 #[derive(Debug, Args)]
 pub(crate) struct Move {
     #[command(flatten)]
@@ -45,10 +27,18 @@ pub(crate) struct Move {
     to: String,
 }
 
-impl Run {
+impl TheTasks {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        each(session, &self.tasks, "run", None, "is pending", async |inspector, queue, id| {
+        each(session, &self, "run", None, "is pending", async |inspector, queue, id| {
             Ok(inspector.run(queue, id).await?)
+        })
+        .await
+    }
+
+    pub(super) async fn delete(self, session: &mut Session) -> Result<(), CliError> {
+        session.confirm(&format!("Delete {}?", self.named()))?;
+        each(session, &self, "deleted", None, "is deleted", async |inspector, queue, id| {
+            Ok(inspector.delete(queue, id).await?)
         })
         .await
     }
@@ -79,16 +69,6 @@ impl Archive {
     }
 }
 
-impl Delete {
-    pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        session.confirm(&format!("Delete {}?", self.tasks.named()))?;
-        each(session, &self.tasks, "deleted", None, "is deleted", async |inspector, queue, id| {
-            Ok(inspector.delete(queue, id).await?)
-        })
-        .await
-    }
-}
-
 impl Move {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let text = format!("is in queue {}", self.to);
@@ -109,15 +89,13 @@ async fn each(
     act: impl AsyncFn(&Inspector, &str, &str) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let inspector = session.inspector().await?;
-    let mut answers = Several::of("id");
-    for id in tasks.ids() {
+    Several::each("id", session, tasks.ids(), async |id| {
+        act(&inspector, &tasks.queue, id).await?;
         let fields = match to {
             Some(to) => json!({ "queue": tasks.queue, "done": done, "to": to }),
             None => json!({ "queue": tasks.queue, "done": done }),
         };
-        let line = format!("task {} {}\n", clean(id), clean(text));
-        let answer = act(&inspector, &tasks.queue, id).await.map(|()| (fields, line));
-        answers.add(session, id, answer)?;
-    }
-    answers.end(session)
+        Ok((fields, format!("task {} {}\n", clean(id), clean(text))))
+    })
+    .await
 }

@@ -1,6 +1,6 @@
 //! One task with all known facts.
 
-use asynq_runtime::{TaskInfo, broker::Failure};
+use asynq_runtime::{TaskInfo, broker::Failure, task::Progress};
 use chrono::{DateTime, Utc};
 use ratatui::{
     Frame,
@@ -27,48 +27,29 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, task: Option<&(TaskInfo, V
 
 fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<'static>> {
     let mut lines = Vec::new();
-    let mut fact = |label: &str, value: Span<'static>| {
-        lines.push(Line::from(vec![Span::from(format!("{label:<14}")).dim(), value]));
+    let mut fact = |label: &str, value: Option<Span<'static>>| {
+        lines.extend(value.map(|value| Line::from(vec![Span::from(format!("{label:<14}")).dim(), value])));
     };
-    fact("type", Span::from(clean(&task.r#type)).bold());
-    fact("state", Span::from(task.state.to_string()).fg(colour(task.state)));
-    fact("attempts", format!("{} failed, {} retries at most", task.retried, task.max_retry).into());
-    if task.crashes > 0 {
-        fact("crashes", format!("{} workers died while it ran", task.crashes).red());
-    }
-    if let Some(at) = task.next_process_at {
-        fact("due", until(now, at).into());
-    }
-    if let Some(timeout) = task.timeout {
-        fact("timeout", about(timeout).into());
-    }
-    if let Some(at) = task.deadline {
-        fact("deadline", until(now, at).into());
-    }
-    if let Some(progress) = &task.progress {
-        fact("progress", format!("{:.0} % {}", progress.fraction * 100.0, clean(&progress.note)).into());
-    }
-    if let Some(group) = &task.group {
-        fact("group", clean(group).into());
-    }
-    if let Some(key) = &task.unique_key {
-        fact("unique key", clean(key).into());
-    }
-    if let Some(at) = task.completed_at {
-        fact("ended", ago(now, at).into());
-    }
+    fact("type", Some(Span::from(clean(&task.r#type)).bold()));
+    fact("state", Some(Span::from(task.state.to_string()).fg(colour(task.state))));
+    fact("attempts", Some(format!("{} failed, {} retries at most", task.retried, task.max_retry).into()));
+    fact("crashes", (task.crashes > 0).then(|| format!("{} workers died while it ran", task.crashes).red()));
+    fact("due", task.next_process_at.map(|at| until(now, at).into()));
+    fact("timeout", task.timeout.map(|timeout| about(timeout).into()));
+    fact("deadline", task.deadline.map(|at| until(now, at).into()));
+    let progress = |p: &Progress| format!("{:.0} % {}", p.fraction * 100.0, clean(&p.note)).into();
+    fact("progress", task.progress.as_ref().map(progress));
+    fact("group", task.group.as_ref().map(|group| clean(group).into()));
+    fact("unique key", task.unique_key.as_ref().map(|key| clean(key).into()));
+    fact("ended", task.completed_at.map(|at| ago(now, at).into()));
     for (name, value) in &task.headers {
-        fact("header", format!("{}: {}", clean(name), clean(value)).into());
+        fact("header", Some(format!("{}: {}", clean(name), clean(value)).into()));
     }
     for failure in failures {
         let text = format!("{} (attempt {}): {}", ago(now, failure.at), failure.number, clean(&failure.error));
-        fact("error", text.red());
+        fact("error", Some(text.red()));
     }
-    if failures.is_empty()
-        && let Some(error) = &task.last_error
-    {
-        fact("error", clean(error).red());
-    }
+    fact("error", task.last_error.as_ref().filter(|_| failures.is_empty()).map(|error| clean(error).red()));
     for (label, bytes) in [("Arguments", Some(&task.payload)), ("Result", task.result.as_ref())] {
         let Some(bytes) = bytes else { continue };
         lines.push(Line::default());

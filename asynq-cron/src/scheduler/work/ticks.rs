@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Instant};
 use asynq_runtime::{
     broker::{BrokerError, Ticked},
     metrics::{self, TickOutcome},
-    task::{SchedulerEnqueueEvent, TaskId},
+    task::TaskId,
 };
 use chrono::{DateTime, Utc};
 use tracing::Instrument as _;
@@ -14,7 +14,7 @@ use super::{
     super::{clock::Reading, missed::Fire, plan::Sent},
     Event, MOST_AT_ONCE, WarningTopic, Work,
 };
-use crate::{Periodic, Tick};
+use crate::{Periodic, Tick, control::record_enqueue};
 
 /// The newest last tick of each job, which may have several entries. A new entry counts as ticked when it becomes known, so that
 /// a job whose first tick never comes is noticed.
@@ -127,12 +127,9 @@ impl Work {
 
     /// Adds an enqueue to the history that asynq's tools show: best effort, and never a reason to enqueue again.
     fn record(&mut self, entry: &Periodic, task: TaskId, now: DateTime<Utc>) {
-        let (broker, id) = (Arc::clone(&self.broker), entry.id().to_string());
+        let (broker, id) = (Arc::clone(&self.broker), entry.id().clone());
         self.calls.spawn(async move {
-            let event = SchedulerEnqueueEvent { task_id: task.to_string(), enqueue_time: Some(now.into()) };
-            if let Err(error) = broker.record_enqueue(&id, &event).await {
-                tracing::debug!("an enqueue is missing in the history of {id}: {error}");
-            }
+            record_enqueue(&*broker, &id, &task, now).await;
             Event::Done
         });
     }

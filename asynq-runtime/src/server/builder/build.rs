@@ -7,6 +7,7 @@ use super::{
         Parts, Server,
         aggregate::Aggregations,
         config::{Config, default_concurrency},
+        dispatcher::Dispatcher,
         error::ServerError,
         executor::{Executor, ExecutorParts},
         flags::Flags,
@@ -127,21 +128,19 @@ impl Checked {
         if !self.states.contains(StateKey::of::<Client>()) {
             self.states.insert(Client::new(Arc::clone(&broker)));
         }
-        let executor = Executor::new(ExecutorParts {
-            registry: self.registry,
-            handlers: self.handlers,
+        let dispatcher = Dispatcher::new(self.registry, self.handlers, self.config.on_unknown);
+        let parts = ExecutorParts {
             states: Arc::new(self.states),
             blocking: BlockingPool::new(self.blocking_limit),
             broker: Arc::clone(&broker),
-            on_unknown: self.config.on_unknown,
             backoff: self.backoff,
             hooks: self.hooks,
             given_up: GivenUp::new(self.config.concurrency.min(self.blocking_limit)),
-        });
+        };
         Parts {
             broker,
             config: self.config,
-            executor,
+            executor: Executor::new(dispatcher, parts),
             aggregations: Arc::new(self.aggregations),
             layers: self.layers,
             lifecycle_hooks: self.lifecycle_hooks,

@@ -6,11 +6,12 @@ use std::{
 };
 
 use asynq_runtime::{
-    State, TaskState,
+    PreparedTask, State, TaskState,
     broker::{Broker, BrokerError, BrokerErrorKind, NewTask, Settled, UniqueLock, When},
     prelude::*,
     task::{Extra, TaskMessage, UniqueUntil},
 };
+use asynq_test_support::Log as Warnings;
 
 use super::{Log, flaky::Flaky, flaky::down, id, leaves_with, logged, memory, queue, server, settled, soon, start};
 
@@ -93,6 +94,21 @@ async fn the_lock_of_a_task_that_is_unique_until_its_start_is_free_before_it_run
     enqueue(&broker, "runs", "b", Extra::default()).await;
     assert_eq!(logged(&mut log).await, "ran");
     assert_eq!(flaky.freed.lock().unwrap().len(), 1);
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_with_neither_timeout_nor_deadline_is_warned_of_once_although_its_lock_is_freed() {
+    let warnings = Warnings::keep();
+    let broker = memory().await;
+    let (builder, mut log) = server::<(runs,)>(&broker);
+    let running = start(builder).await;
+    let task = PreparedTask::from(runs::job().unique("1h").unique_until(UniqueUntil::Start));
+    let mut endless = task.bind(broker.now(), 1024).unwrap();
+    endless.message.timeout = 0;
+    broker.enqueue(vec![endless]).await.remove(0).unwrap();
+    assert_eq!(logged(&mut log).await, "ran");
+    assert_eq!(warnings.with("neither timeout nor deadline").len(), 1);
     soon(running.shutdown()).await.unwrap();
 }
 

@@ -2,6 +2,8 @@
 
 use std::collections::HashMap;
 
+use serde::{Deserialize as _, de::IntoDeserializer};
+
 use super::arena::{Arena, Form, Named, Shape, Slot, Variant};
 use crate::job::shape::{self, Leaf, Node, ShapeDocument};
 
@@ -164,24 +166,7 @@ impl Arena {
     }
 }
 
+/// Returns the leaf of this name, which is the one that it has in a document.
 fn leaf(name: &str) -> Option<Leaf> {
-    Some(match name {
-        "bool" => Leaf::Bool,
-        "i8" => Leaf::I8,
-        "i16" => Leaf::I16,
-        "i32" => Leaf::I32,
-        "i64" => Leaf::I64,
-        "i128" => Leaf::I128,
-        "u8" => Leaf::U8,
-        "u16" => Leaf::U16,
-        "u32" => Leaf::U32,
-        "u64" => Leaf::U64,
-        "u128" => Leaf::U128,
-        "f32" => Leaf::Float32,
-        "f64" => Leaf::Float64,
-        "char" => Leaf::Char,
-        "str" => Leaf::Str,
-        "bytes" => Leaf::Bytes,
-        _ => return None,
-    })
+    Leaf::deserialize(IntoDeserializer::<serde::de::value::Error>::into_deserializer(name)).ok()
 }
