@@ -9,7 +9,6 @@ use asynq_runtime::{
     },
     task::{GroupName, TaskState, UniqueUntil},
 };
-use bytes::Bytes;
 
 use super::{others::check_whole, *};
 
