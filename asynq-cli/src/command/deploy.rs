@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use asynq_runtime::{TaskState, broker::Page, job::JobsLock};
+use asynq_runtime::{TaskState, broker::Page, job::JobsLock, task::QueueName};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -36,6 +36,9 @@ pub(crate) struct Check {
     /// The file that `my-worker jobs --lock` wrote
     #[arg(default_value = "jobs.lock", value_name = "FILE")]
     file: PathBuf,
+    /// Looks at the tasks of this queue alone, for a program that shares the broker with others; may be repeated
+    #[arg(long = "queue", short = 'q', value_name = "QUEUE")]
+    queues: Vec<QueueName>,
     /// Looks at so many tasks of each state in each queue
     #[arg(long, default_value_t = 10_000, value_name = "N")]
     limit: usize,
@@ -115,7 +118,8 @@ impl Check {
         let client = session.client().await?;
         let broker = client.broker();
         let (mut by_shape, mut is_all) = (BTreeMap::<_, Found>::new(), true);
-        for queue in broker.queues().await? {
+        let queues = if self.queues.is_empty() { broker.queues().await? } else { self.queues.clone() };
+        for queue in queues {
             for state in WAITING {
                 for page in 1.. {
                     let left = self.limit.saturating_sub((page - 1) * SLICE);

@@ -67,6 +67,7 @@ impl<'b> DueShapes<'b> {
 
     /// Returns the shapes for a caller that keeps them in a transaction of its own. Since that may be rolled back, they are due again
     /// soon.
+    #[cfg(feature = "sqlite")]
     pub(crate) fn in_transaction(&self) -> &[NewShape] {
         &self.shapes
     }
