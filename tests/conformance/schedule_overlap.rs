@@ -315,7 +315,7 @@ async fn a_replaced_task_ends_with_its_run_in_any_outcome() {
 }
 
 #[tokio::test]
-async fn a_replaced_run_that_is_revoked_is_kept_for_whoever_waits() {
+async fn a_replaced_run_that_is_revoked_is_kept_for_its_waiters() {
     let t = Fixture::start().await;
     first_as(&t, |tick| Tick { task: tick.task.clone().with_retention(90), ..tick }).await;
     let run = t.take_one().await;

@@ -1,11 +1,7 @@
 //! Redis Cluster while one master is away, and the other nodes have not noticed or serve without it (`cluster-require-full-coverage no`):
 //! the queues of the other masters go on.
 
-use std::{
-    net::TcpListener,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{net::TcpListener, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     Client,
@@ -68,15 +64,33 @@ async fn put(broker: &RedisBroker, tasks: Vec<NewTask>) {
 #[tokio::test]
 async fn calls_to_several_masters_wait_for_one_that_is_away_only_at_first() {
     let mut t = World::new();
-    let broker = t.connect("?timeout=1s").await;
-    put(&broker, vec![task("t").in_queue(t.here.as_str())]).await;
+    let broker = Arc::new(t.connect("").await);
     t.kill_away();
-    let calls = 50;
-    let began = Instant::now();
-    for _ in 0..calls {
+    let enqueue = |id: &str| {
+        let (broker, task) = (Arc::clone(&broker), task(id).in_queue(t.away.as_str()));
+        async move { broker.enqueue(vec![task]).await.remove(0) }
+    };
+    // From here on the master has been away for longer than a call waits. An enqueue waits for it again.
+    assert!(enqueue("first").await.is_err());
+    let mut waiting = JoinSet::new();
+    waiting.spawn(enqueue("second"));
+    for _ in 0..50 {
         assert!(broker.forward(&t.queues(), RetryOrder::Last).await.is_err(), "both masters are asked");
     }
-    assert!(began.elapsed() < Duration::from_secs(calls), "each call waited: {:?}", began.elapsed());
+    assert!(waiting.try_join_next().is_none(), "the calls waited as well");
+}
+
+#[tokio::test]
+async fn tasks_that_came_beside_an_error_are_followed_by_the_next() {
+    let mut t = World::new();
+    let broker = t.connect("?timeout=1s").await;
+    let member = asynq_tests::join(&broker, 1).await;
+    put(&broker, ["1", "2"].map(|id| task(id).in_queue(t.here.as_str())).into()).await;
+    t.kill_away();
+    let wanted = t.queues().map(|queue| Wanted { queue, n: 1 });
+    assert_eq!(broker.dequeue(&member, &wanted).await.unwrap().len(), 1);
+    assert_eq!(broker.dequeue(&member, &wanted[1..]).await.unwrap().len(), 1, "only the queue that is here is asked");
+    assert!(broker.dequeue(&member, &wanted).await.unwrap_err().is_unavailable());
 }
 
 #[tokio::test]

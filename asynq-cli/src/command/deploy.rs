@@ -118,7 +118,13 @@ impl Check {
         let client = session.client().await?;
         let broker = client.broker();
         let (mut by_shape, mut is_all) = (BTreeMap::<_, Found>::new(), true);
-        let queues = if self.queues.is_empty() { broker.queues().await? } else { self.queues.clone() };
+        let mut queues = broker.queues().await?;
+        if !self.queues.is_empty() {
+            for unknown in self.queues.iter().filter(|queue| !queues.contains(queue)) {
+                session.note(&format!("there is no queue `{unknown}` yet; check its name"));
+            }
+            queues.retain(|queue| self.queues.contains(queue));
+        }
         for queue in queues {
             for state in WAITING {
                 for page in 1.. {

@@ -13,7 +13,7 @@ let seen = new Date();
 // Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
 // Who asks while one is fetched gets one that is fetched after that.
 export async function refresh(asked = false) {
-  if (!asked && (document.querySelector("main").dataset.live === "off" || document.hidden)) return;
+  if (!asked && (isStill() || document.hidden)) return;
   if (!running) running = fetched().finally(() => { running = null; });
   else await (waiting ??= running.then(() => { waiting = null; return refresh(true); }));
   await running;
@@ -44,13 +44,16 @@ async function fetched() {
 }
 
 function away(what) {
+  down(`${what}. This is what was so at ${seen.toLocaleTimeString()}; trying again.`);
+  clearTimeout(timer);
+  timer = setTimeout(() => refresh(true), RETRY);
+}
+
+function down(text) {
   const down = document.querySelector("#down");
-  const text = `${what}. This is what was so at ${seen.toLocaleTimeString()}; trying again.`;
   if (down.textContent !== text) down.textContent = text;
   down.hidden = false;
   document.body.classList.add("stale", "away");
-  clearTimeout(timer);
-  timer = setTimeout(() => refresh(true), RETRY);
 }
 
 function back() {
@@ -76,6 +79,23 @@ export function live() {
   listen(events);
 }
 
+// A page that could not be made is none that stays as it is.
+function isStill() {
+  return document.querySelector("main").matches("[data-live=off]:not([data-failed])");
+}
+
+// A page that stays as it is learns only here that its login is over, or that nobody answers.
+async function ask(url) {
+  const stop = new AbortController();
+  try {
+    const answer = await fetch(url, { signal: stop.signal });
+    if (answer.status === 401) location.reload();
+  } catch {
+    down(`The dashboard does not answer. This is what was so at ${seen.toLocaleTimeString()}.`);
+  }
+  stop.abort();
+}
+
 // A browser opens six connections to a host at most: a tab in the background holds none.
 function deaf() {
   source?.close();
@@ -89,12 +109,13 @@ function listen(url) {
   // What is told first is what the page shows already.
   own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
   own.addEventListener("broker", () => refresh());
-  own.addEventListener("open", () => { if (lost) refresh(); lost = false; });
+  own.addEventListener("open", () => { if (isStill()) back(); else if (lost) refresh(); lost = false; });
   own.addEventListener("error", () => {
     if (own !== source) return;
     // The server ends each stream after a while: what a search has gathered stays.
     lost = true;
     refresh();
+    if (isStill()) ask(url);
     if (own.readyState === EventSource.CLOSED) {
       deaf();
       setTimeout(() => listen(url), RETRY);

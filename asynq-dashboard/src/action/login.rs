@@ -42,12 +42,16 @@ async fn log_in(
 ) -> Result<Response, Failure> {
     let peer = peer.map(|Extension(ConnectInfo(address))| address.ip());
     let key = app.rules.login.log_in(peer, given.password).await?;
-    with_cookie(app.rules.login.cookie.keep(&key, login::is_over_tls(&headers)))
+    with_cookie(app.rules.login.cookie.keep(&key, &headers))
 }
 
-async fn log_out(State(app): State<AppState>, Extension(caller): Extension<Caller>) -> Result<Response, Failure> {
+async fn log_out(
+    State(app): State<AppState>,
+    Extension(caller): Extension<Caller>,
+    headers: HeaderMap,
+) -> Result<Response, Failure> {
     app.rules.login.log_out(&caller);
-    with_cookie(app.rules.login.cookie.end())
+    with_cookie(app.rules.login.cookie.end(&headers))
 }
 
 fn with_cookie(cookie: String) -> Result<Response, Failure> {

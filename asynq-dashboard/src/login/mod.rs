@@ -18,12 +18,7 @@ use axum::{
 
 pub use self::password::hash_password;
 use self::{back_off::BackOff, session::Sessions};
-pub(crate) use self::{
-    back_off::network,
-    password::Password,
-    session::{Cookie, is_over_tls},
-    token::Token,
-};
+pub(crate) use self::{back_off::network, password::Password, session::Cookie, token::Token};
 use crate::failure::{Failure, Kind};
 
 /// The ways for people and programs to log in; without any way every client is let in.

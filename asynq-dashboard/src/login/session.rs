@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, header, uri::Authority};
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -95,7 +95,7 @@ impl Sessions {
 }
 
 /// Returns whether the headers say that the request came over TLS: to this server, or to its proxy.
-pub(crate) fn is_over_tls(headers: &HeaderMap) -> bool {
+fn is_over_tls(headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text("origin").starts_with("https://") || text("x-forwarded-proto").eq_ignore_ascii_case("https")
 }
@@ -103,38 +103,47 @@ pub(crate) fn is_over_tls(headers: &HeaderMap) -> bool {
 /// The cookie of a session.
 #[derive(Debug)]
 pub(crate) struct Cookie {
-    name: String,
-    path: String,
+    mount: String,
 }
 
 impl Cookie {
-    /// Creates the cookie of a dashboard at this mount path, and at this port if the dashboard has a port to itself.
-    /// Browsers send the cookies of a host to all of its ports: each dashboard has a name of its own.
-    pub(crate) fn new(port: Option<u16>, mount: &str) -> Self {
+    /// Creates the cookie of a dashboard at this mount path.
+    pub(crate) fn new(mount: &str) -> Self {
+        Self { mount: mount.to_owned() }
+    }
+
+    /// Returns the name. Browsers send the cookies of a host to all of its ports, so it has the port that the browser asks.
+    fn name(&self, headers: &HeaderMap) -> String {
+        let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+        let port = host.and_then(|host| host.parse::<Authority>().ok()?.port_u16());
         let port = port.map(|port| format!("_{port}")).unwrap_or_default();
-        let path = if mount.is_empty() { "/" } else { mount };
         // A name has no slash.
-        Self { name: format!("asynq_session{port}{}", mount.replace('/', ".")), path: path.to_owned() }
+        format!("asynq_session{port}{}", self.mount.replace('/', "."))
+    }
+
+    fn path(&self) -> &str {
+        if self.mount.is_empty() { "/" } else { &self.mount }
     }
 
     /// Returns the key in the request's cookie.
     pub(super) fn key_of<'h>(&self, headers: &'h HeaderMap) -> Option<&'h str> {
+        let own = self.name(headers);
         let cookies = headers.get_all(header::COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         cookies.flat_map(|cookies| cookies.split(';')).find_map(|pair| {
             let (name, value) = pair.trim().split_once('=')?;
-            (name == self.name).then_some(value)
+            (name == own).then_some(value)
         })
     }
 
-    /// Returns the header that keeps a session.
-    pub(crate) fn keep(&self, key: &str, secure: bool) -> String {
-        let secure = if secure { "; Secure" } else { "" };
-        format!("{}={key}; Path={}; HttpOnly; SameSite=Strict{secure}", self.name, self.path)
+    /// Returns the header that keeps a session, for a request with these headers.
+    pub(crate) fn keep(&self, key: &str, headers: &HeaderMap) -> String {
+        let secure = if is_over_tls(headers) { "; Secure" } else { "" };
+        format!("{}={key}; Path={}; HttpOnly; SameSite=Strict{secure}", self.name(headers), self.path())
     }
 
-    /// Returns the header that ends a session.
-    pub(crate) fn end(&self) -> String {
-        format!("{}=; Path={}; HttpOnly; SameSite=Strict; Max-Age=0", self.name, self.path)
+    /// Returns the header that ends a session, for a request with these headers.
+    pub(crate) fn end(&self, headers: &HeaderMap) -> String {
+        format!("{}=; Path={}; HttpOnly; SameSite=Strict; Max-Age=0", self.name(headers), self.path())
     }
 }
 
@@ -197,9 +206,13 @@ mod tests {
 
     #[test]
     fn the_cookie_is_strict_and_secure_behind_tls() {
-        let cookie = Cookie::new(None, "");
-        assert_eq!(cookie.keep("k", false), "asynq_session=k; Path=/; HttpOnly; SameSite=Strict");
-        let mounted = Cookie::new(Some(8080), "/our/jobs").keep("k", true);
+        let cookie = Cookie::new("");
+        assert_eq!(cookie.keep("k", &HeaderMap::new()), "asynq_session=k; Path=/; HttpOnly; SameSite=Strict");
+        let asked = HeaderMap::from_iter([
+            (header::HOST, HeaderValue::from_static("[::1]:8080")),
+            (header::ORIGIN, HeaderValue::from_static("https://[::1]:8080")),
+        ]);
+        let mounted = Cookie::new("/our/jobs").keep("k", &asked);
         let expected = "asynq_session_8080.our.jobs=k; Path=/our/jobs; HttpOnly; SameSite=Strict; Secure";
         assert_eq!(mounted, expected);
         for (name, value, expected) in [

@@ -207,18 +207,23 @@ impl Search<'_> {
                 return Ok(None);
             }
             let reader = Reader::of_tasks(self.app, &some).await;
-            for task in some {
+            // `some` ends with the slice, and may begin before it.
+            let n = some.len();
+            for (at, task) in some.into_iter().enumerate() {
                 if self.found.tasks.len() == MOST_FOUND {
                     return Ok(Some(place));
                 }
                 place.last = Some(mark(&task));
+                place.looked = (at + 1 + size).saturating_sub(n);
                 self.found.looked_at += 1;
                 let is_known = self.found.tasks.iter().any(|known| same(known, &task));
                 if !is_known && self.filter.fits(&reader, &task) {
                     self.found.tasks.push(task);
                 }
             }
-            place.slices += usize::from(size > 0);
+            if size > 0 {
+                (place.slices, place.looked) = (place.slices + 1, 0);
+            }
             was_short = size < SLICE;
         }
     }
@@ -247,6 +252,12 @@ impl Search<'_> {
         }
         match before.iter().position(is_last) {
             Some(at) => drop(before.drain(..=at)),
+            None if place.looked > 0 => {
+                // How many tasks have left before this place is not known. At least the last one has.
+                self.found.is_incomplete = true;
+                slice.drain(..slice.len().min(place.looked - 1));
+                return Ok(slice);
+            }
             // The first slice is the whole list up to there.
             None => self.found.is_incomplete |= place.slices > 1,
         }

@@ -73,7 +73,7 @@ impl Rings {
     /// Adds one point to every ring, and gives a ring to queues that work or that a user looked at.
     pub(super) fn add(&mut self, snapshot: &Arc<Snapshot>, now: Instant) {
         let at = snapshot.at.timestamp_millis();
-        let ended = self.last.replace(Arc::clone(snapshot)).map(|before| ended_in_both(&before, snapshot));
+        let ended = self.last.replace(Arc::clone(snapshot)).map(|before| ended_between(&before, snapshot));
         self.totals.push(at, snapshot.totals, ended.unwrap_or_default(), now);
         // A queue that cannot be read now still has its last hour; a deleted one has none.
         self.queues.retain(|name, _| snapshot.names(name));
@@ -142,12 +142,17 @@ impl Ended {
     }
 }
 
-/// Returns the runs of the queues that are in both snapshots: all runs since the beginning of a queue that could not be
-/// read before would look like runs of this moment.
-fn ended_in_both(before: &Snapshot, after: &Snapshot) -> Ended {
-    let both = after.queues.iter().filter_map(|queue| Some((before.queue(queue.name.as_str())?, queue)));
-    both.fold(Ended::default(), |sum, (before, after)| {
-        let ended = Ended::between(&Totals::of(before), &Totals::of(after));
+/// Returns the runs between two snapshots, without those of queues that could not be read before: all runs since the beginning of
+/// such a queue would look like runs of this moment. A new queue has begun in between.
+fn ended_between(before: &Snapshot, after: &Snapshot) -> Ended {
+    after.queues.iter().fold(Ended::default(), |sum, queue| {
+        let name = queue.name.as_str();
+        let then = match before.queue(name) {
+            Some(then) => Totals::of(then),
+            None if before.names(name) => return sum,
+            None => Totals::default(),
+        };
+        let ended = Ended::between(&then, &Totals::of(queue));
         Ended { processed: sum.processed + ended.processed, failed: sum.failed + ended.failed }
     })
 }
@@ -238,6 +243,15 @@ mod tests {
         assert_eq!(rates(&mut rings, Some("b")), [0.0, 10.0, 20.0], "its rate is that of the whole time without it");
         rings.add(&with_unreadable(20, &[("a", 1, 200)], &["c"]), now);
         assert!(rates(&mut rings, Some("b")).is_empty(), "a deleted queue keeps nothing");
+    }
+
+    #[test]
+    fn the_runs_of_a_new_queue_count_from_its_beginning() {
+        let (mut rings, now) = (Rings::default(), Instant::now());
+        rings.add(&snapshot(0, &[("a", 1, 100)]), now);
+        rings.add(&snapshot(5, &[("a", 1, 150), ("new", 0, 500)]), now);
+        let rates: Vec<f32> = rings.series(None, now).iter().map(|point| point.processed).collect();
+        assert_eq!(rates, [0.0, 110.0]);
     }
 
     #[test]

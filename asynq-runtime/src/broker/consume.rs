@@ -25,7 +25,7 @@ pub trait Consume {
     ///
     /// # Errors
     ///
-    /// No queue could be asked. If some could, their tasks are returned, and the next call returns the error.
+    /// A queue could not be asked, and the others gave no task. The tasks that came are returned without the error.
     async fn dequeue(&self, member: &Member, wanted: &[Wanted]) -> Result<Vec<Run>, BrokerError> {
         self.dequeue_sparing(member, wanted, Quarantined::All).await
     }
@@ -49,6 +49,11 @@ pub trait Consume {
     /// other thread has to be woken. A job that blocks that runtime delays such a call; a caller on that runtime must look after
     /// its calls with [`release_unanswered`](Self::release_unanswered). Default: `false`.
     fn dequeues_beside_jobs(&self) -> bool {
+        false
+    }
+
+    /// Returns whether queues may lie on different servers, of which one may be away while others answer. Default: `false`.
+    fn has_parts(&self) -> bool {
         false
     }
 

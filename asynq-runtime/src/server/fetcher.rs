@@ -167,7 +167,7 @@ impl Fetcher {
     }
 
     /// Asks the queues by rank, each only for the slots that those above it left free. Returns how many tasks came. A queue that
-    /// cannot be asked keeps nothing from those below it.
+    /// cannot be asked keeps nothing from those below it, unless the broker as a whole is away: it may be back for those below.
     ///
     /// # Errors
     ///
@@ -184,6 +184,10 @@ impl Fetcher {
             let shares = queues.probe(left, &open, &mut self.random);
             match self.fetch(&shares).await {
                 Ok(taken) => left = left.saturating_sub(taken),
+                Err(error) if error.is_unavailable() && !self.context.broker.has_parts() => {
+                    failed = Some(error);
+                    break;
+                }
                 Err(error) => failed = failed.or(Some(error)),
             }
         }

@@ -2,9 +2,9 @@
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use asynq_runtime::broker::TaskBrief;
+use asynq_runtime::{TaskState, broker::TaskBrief};
 
-use super::STATES;
+use super::{SLICE, STATES};
 
 /// Most slices of one queue and state after which a search can go on.
 const MOST_SLICES: usize = 1_000_000;
@@ -25,6 +25,8 @@ pub(super) struct Position {
 pub(super) struct Place {
     /// How many slices were looked at as a whole.
     pub(super) slices: usize,
+    /// How many tasks of the next slice were looked at.
+    pub(super) looked: usize,
     /// The mark of the task that was looked at last: what is behind it comes next, wherever the task has moved to.
     pub(super) last: Option<u64>,
 }
@@ -32,48 +34,70 @@ pub(super) struct Place {
 impl Position {
     /// Returns the text for [`Query::after`](super::Query::after).
     pub(super) fn text(&self) -> String {
-        let Place { slices, last } = self.place;
+        let Place { slices, looked, last } = self.place;
         let last = last.map(|mark| format!("{mark:x}")).unwrap_or_default();
-        format!("{}.{slices}.{last}.{}.{}", self.step, u8::from(self.is_incomplete), self.queue)
+        format!("{}.{slices}.{looked}.{last}.{}.{}", self.step, u8::from(self.is_incomplete), self.queue)
     }
 
     /// Returns the position of such a text; `None` if no search gave it.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(5, '.');
+        let mut parts = text.splitn(6, '.');
         let step = parts.next()?.parse().ok().filter(|step| *step <= STATES.len())?;
         let slices = parts.next()?.parse().ok().filter(|slices| *slices <= MOST_SLICES)?;
+        let looked = parts.next()?.parse().ok().filter(|looked| *looked <= SLICE)?;
         let last = match parts.next()? {
             "" => None,
             mark => Some(u64::from_str_radix(mark, 16).ok()?),
         };
         let is_incomplete = parts.next()? == "1";
-        Some(Self { step, queue: parts.next()?.to_owned(), place: Place { slices, last }, is_incomplete })
+        Some(Self { step, queue: parts.next()?.to_owned(), place: Place { slices, looked, last }, is_incomplete })
     }
 }
 
-/// Returns a mark of a task's id, which is short however long the id is.
+/// Returns a mark of a task, which is short however long the id is. A task that has run, or was put off, since has another: it is
+/// elsewhere in the list.
 pub(super) fn mark(task: &TaskBrief) -> u64 {
     let mut hasher = DefaultHasher::new();
     task.id.as_str().hash(&mut hasher);
+    (task.retried, task.last_failed_at).hash(&mut hasher);
+    if matches!(task.state, TaskState::Scheduled | TaskState::Retry) {
+        task.next_process_at.hash(&mut hasher);
+    }
     hasher.finish()
 }
 
 #[cfg(test)]
 mod tests {
+    use asynq_runtime::{TaskInfo, task::TaskMessage};
+
     use super::*;
+
+    #[test]
+    fn a_task_that_has_run_or_was_put_off_since_has_another_mark() {
+        let seen = TaskInfo::from_message(&TaskMessage { id: "t".into(), ..TaskMessage::default() }, TaskState::Retry);
+        let mark_of = |change: fn(&mut TaskInfo)| {
+            let mut task = seen.clone();
+            change(&mut task);
+            mark(&TaskBrief::of(task))
+        };
+        assert_eq!(mark_of(|_| ()), mark_of(|task| task.queue = asynq_runtime::task::QueueName::from_wire("other")));
+        assert_ne!(mark_of(|_| ()), mark_of(|task| task.retried = 1));
+        assert_ne!(mark_of(|_| ()), mark_of(|task| task.next_process_at = Some(chrono::DateTime::UNIX_EPOCH)));
+    }
 
     #[test]
     fn a_cursor_comes_back_from_its_text_for_any_queue_name() {
         for queue in ["default", "a.b.c", "", "1.2.3"] {
             for step in [0, 3, STATES.len()] {
                 for (last, is_incomplete) in [(None, false), (Some(u64::MAX), true)] {
-                    let place = Place { slices: 17, last };
+                    let place = Place { slices: 17, looked: 3, last };
                     let position = Position { step, queue: queue.into(), place, is_incomplete };
                     assert_eq!(Position::read(&position.text()), Some(position));
                 }
             }
         }
-        for bad in ["", "9.1..0.q", "1.-1..0.q", "1.q", "x", "1.1.x.0.q", "1.99999999999..0.q"] {
+        for bad in ["", "9.1.0..0.q", "1.-1.0..0.q", "1.q", "x", "1.1.0.x.0.q", "1.99999999999.0..0.q", "1.1.201..0.q"]
+        {
             assert_eq!(Position::read(bad), None, "{bad}");
         }
     }

@@ -100,6 +100,11 @@ impl<'b> Chunk<'b> {
         chunks
     }
 
+    /// Returns one of the keys by which a cluster finds the master of the chunk.
+    pub(super) fn routing_key(&self) -> String {
+        Keys::new(self.queue).pending()
+    }
+
     /// Returns whether the chunk was not sent yet, or was sent with an unknown outcome.
     pub(super) fn is_open(&self) -> bool {
         match &self.answer {

@@ -17,13 +17,14 @@ use super::{
     super::{BrokerError, BrokerErrorKind, Refused},
     chunk::{Chunk, Receipt, ordered},
     clock::BrokerClock,
+    connection::Away,
     dedicated::{Sent, Taken},
     durability::Durability,
     identity::Identity,
     item::{Item, Outcome},
     keys::QUEUES,
     reply,
-    router::{Answer, Away, Router},
+    router::{Answer, Router},
     script::Call,
 };
 use crate::task::QueueName;
@@ -31,7 +32,7 @@ use crate::task::QueueName;
 /// Most tasks per send, and sends in flight.
 pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
-/// Most sends that are repeated at a time. Further ones that were not answered fail.
+/// Most sends that are repeated at a time for masters that are away. Further ones fail.
 const REPEATING: usize = 64;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
@@ -134,14 +135,16 @@ impl Commit {
         if open.is_empty() {
             return Some(permit);
         }
+        let (away, open) = open.into_iter().partition(|chunk| self.router.is_away(&chunk.routing_key()));
+        self.repeat(open, &mut send, began, &mut answers).await;
+        // The tasks for a master of a cluster that is away hold up no others, unless they are very many.
         let Ok(_repeating) = self.repeating.try_acquire() else {
-            answers.give(open);
+            answers.give(away);
             return Some(permit);
         };
-        // The tasks for a master of a cluster that is away hold up no others.
-        let permit = Some(permit).filter(|_| self.is_durable());
-        self.repeat(open, send, began, &mut answers).await;
-        permit
+        drop(permit);
+        self.repeat(away, &mut send, began, &mut answers).await;
+        None
     }
 
     /// Sends the tasks of a lone caller on the connection that its own task drives; returns the tasks if none was sent.
@@ -173,19 +176,19 @@ impl Commit {
         }
         let open = all.give_closed(chunks);
         // The first send had its own time.
-        self.repeat(open, send, Instant::now(), &mut all).await;
+        self.repeat(open, &mut send, Instant::now(), &mut all).await;
         Ok(all.take(0))
     }
 
     /// Sends every chunk again until it is answered, or the repeats or their time are used up. The script of a repeat finds the
     /// receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
-    async fn repeat(&self, mut open: Vec<Chunk<'_>>, mut send: Send, began: Instant, answers: &mut Answers) {
+    async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Instant, answers: &mut Answers) {
         for _ in 0..REPEATS {
             if open.is_empty() || began.elapsed() >= self.repeats_until {
                 break;
             }
             sleep(REPEAT_PAUSE).await;
-            open = self.attempt(open, &mut send, Away::IsWaitedFor, answers).await;
+            open = self.attempt(open, send, Away::IsWaitedFor, answers).await;
         }
         answers.give(open);
     }

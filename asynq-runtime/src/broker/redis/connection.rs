@@ -57,6 +57,15 @@ pub(super) struct Reply {
     pub(super) doubt: Option<BrokerError>,
 }
 
+/// Says how calls end that go to a node of a cluster which has been away for longer than calls wait for a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Away {
+    /// They fail at once, so that the queues of other nodes do not wait for it.
+    Fails,
+    /// They wait again.
+    IsWaitedFor,
+}
+
 impl Connection {
     /// Begins to connect, and keeps the connection up until the broker's thread ends or the connection is dropped.
     pub(super) fn open(io: &Spawner, role: Role) -> Self {

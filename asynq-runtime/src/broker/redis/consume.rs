@@ -19,7 +19,7 @@ use super::{
     identity::Identity,
     keys::Keys,
     reply,
-    router::Answer,
+    router::{Answer, Router},
     script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
     unanswered::{DequeueRequest, Unanswered},
 };
@@ -33,16 +33,13 @@ impl Consume for RedisBroker {
         wanted: &[Wanted],
         quarantined: Quarantined,
     ) -> Result<Vec<Run>, BrokerError> {
-        if let Some(error) = self.unanswered.take_error(member) {
-            return Err(error);
-        }
         let Resumption { parts, mut failure } = self.resume(member, self.unanswered.take(member, wanted)).await;
         let mut requests = script_requests(wanted, |queue| self.most_quarantined(wanted, queue, quarantined), &parts);
         // Lost tasks come first: a queue gives no new ones before all of its lost ones are found.
         requests
             .retain(|request| parts.iter().all(|part| part.is_complete || part.lost.request().queue != *request.queue));
         if requests.is_empty() {
-            return self.answer(member, resumed(parts), failure);
+            return answer(resumed(parts), failure);
         }
         let mut own = self.fetching.as_ref().and_then(DedicatedConnection::take);
         let (abandoned, progress) = own.as_ref().map(|own| (own.identity(), own.progress())).unwrap_or_default();
@@ -70,7 +67,7 @@ impl Consume for RedisBroker {
             Ok(read_answers) => read_answers,
             Err(error) => {
                 self.room.unanswered(&error);
-                return self.answer(member, resumed(parts), Some(error));
+                return answer(resumed(parts), Some(error));
             }
         };
         let (mut runs, mut is_used_up, mut taken) = (resumed(parts), false, (0, 0));
@@ -95,11 +92,15 @@ impl Consume for RedisBroker {
         }
         self.room.answered(is_used_up, began.elapsed());
         self.room.took(taken.0, taken.1);
-        self.answer(member, runs, failure)
+        answer(runs, failure)
     }
 
     fn dequeues_beside_jobs(&self) -> bool {
         self.fetching.is_some()
+    }
+
+    fn has_parts(&self) -> bool {
+        !matches!(self.router, Router::One(_))
     }
 
     async fn release_unanswered(
@@ -205,16 +206,6 @@ impl RedisBroker {
     /// take none.
     pub(super) fn is_spared(&self, queue: &QueueName, pending: i64, quarantined: Quarantined) -> bool {
         quarantined == Quarantined::None && self.passed.is_alone(queue, pending)
-    }
-
-    /// Returns the runs, or the error if there are none. If there are both, the next dequeue returns the error.
-    fn answer(&self, member: &Member, runs: Vec<Run>, failure: Option<BrokerError>) -> Result<Vec<Run>, BrokerError> {
-        match failure {
-            Some(error) if runs.is_empty() => return Err(error),
-            Some(error) => self.unanswered.keep_error(member, error),
-            None => {}
-        }
-        Ok(runs)
     }
 
     fn dequeue_call(&self, request: &ScriptRequest<'_>, token: RunToken, room: usize) -> Call {
@@ -384,6 +375,11 @@ fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
         }
     }
     all
+}
+
+/// Returns the runs, or the error if there are none: the next dequeue meets it again, if it lasts.
+fn answer(runs: Vec<Run>, failure: Option<BrokerError>) -> Result<Vec<Run>, BrokerError> {
+    failure.filter(|_| runs.is_empty()).map_or(Ok(runs), Err)
 }
 
 /// Adds to `call` the ids that have arrived already, so that it is about the other tasks of the dequeue.

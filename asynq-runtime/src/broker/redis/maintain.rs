@@ -265,7 +265,9 @@ impl RedisBroker {
     /// None of the queues takes writes now, which is a gap for all.
     async fn hold_unwritable(&self, lapsed: &[QueueName], queues: &[QueueName]) -> Result<(), BrokerError> {
         // The command removes nothing, because no member is empty.
-        let answers = self.ask_each(lapsed, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await?;
+        let answers = self.ask_each(lapsed, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await;
+        let forget = |_: &BrokerError| self.hold.lock().unwrap_or_else(PoisonError::into_inner).forget();
+        let answers = answers.inspect_err(forget)?;
         let is_away = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(BrokerError::is_unavailable);
         let away = lapsed.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
         let away: HashSet<&QueueName> = away.collect();

@@ -4,7 +4,7 @@ use redis::Value;
 
 use super::{
     super::BrokerError,
-    connection::{Connection, Reply},
+    connection::{Away, Connection, Reply},
     durability::Durability,
     identity::Identity,
     io::Io,
@@ -21,15 +21,6 @@ pub(super) enum Router {
     One(Connection),
     #[cfg(feature = "cluster")]
     Many(Cluster),
-}
-
-/// What happens to calls to a node of a cluster that has been away for longer than calls wait for a connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Away {
-    /// They fail at once, so that the queues of other nodes do not wait for it.
-    Fails,
-    /// They wait again.
-    IsWaitedFor,
 }
 
 /// An answer to one command.
@@ -113,6 +104,15 @@ impl Router {
                 let replies = cluster.send_to_each(&call).await?;
                 Ok(replies.into_iter().map(|reply| reply.value.and_then(answer)).collect())
             }
+        }
+    }
+
+    /// Returns whether the node of a cluster that keeps this key has been away for longer than calls wait for a connection.
+    pub(super) fn is_away(&self, key: &str) -> bool {
+        match self {
+            Self::One(_) => false,
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.is_away(key),
         }
     }
 

@@ -31,8 +31,6 @@ pub(super) struct UnansweredDequeues {
 struct Calls {
     on_their_way: Vec<OnItsWay>,
     lost: Vec<DequeueRequest>,
-    /// The error of a call that returned tasks, and so could not return the error.
-    error: Option<BrokerError>,
 }
 
 /// A call whose caller waits.
@@ -123,22 +121,11 @@ impl UnansweredDequeues {
         calls.iter().filter(is_coming).map(|call| call.request.clone()).collect()
     }
 
-    /// Returns whether the member's next call has tasks to fetch or an error to return before anything new.
+    /// Returns whether the member's next call has tasks to fetch before anything new.
     pub(super) fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
         let is_wanted =
             |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == request.queue);
-        let has = |calls: &Calls| calls.error.is_some() || calls.lost.iter().any(is_wanted);
-        self.lock().get(member).is_some_and(has)
-    }
-
-    /// Keeps an error for the member's next call.
-    pub(super) fn keep_error(&self, member: &Member, error: BrokerError) {
-        self.lock().entry(member.clone()).or_default().error = Some(error);
-    }
-
-    /// Takes the error that an earlier call has kept for this one.
-    pub(super) fn take_error(&self, member: &Member) -> Option<BrokerError> {
-        self.lock().get_mut(member)?.error.take()
+        self.lock().get(member).is_some_and(|calls| calls.lost.iter().any(is_wanted))
     }
 
     /// Forgets a member that left.
@@ -238,8 +225,6 @@ mod tests {
         assert!(again.into_iter().all(Unanswered::answered));
         assert!(all.take(&member(), &wanted("a")).is_empty());
         assert!(!all.has(&member(), &wanted("a")));
-        all.keep_error(&member(), crate::broker::redis::reply::closed());
-        assert!(all.has(&member(), &wanted("a")), "an error to be returned");
     }
 
     #[test]

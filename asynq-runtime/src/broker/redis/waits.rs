@@ -120,7 +120,7 @@ impl RedisBroker {
             return Ok(Vec::new());
         }
         let mut reads = self.own_reads();
-        let mut look = self.looks.work.take(&reads, queues);
+        let (mut look, mut read_again) = (self.looks.work.take(&reads, queues), None);
         loop {
             look.refresh(&reads);
             look.forget(&look.due(0));
@@ -144,7 +144,11 @@ impl RedisBroker {
             look.refresh(&reads);
             let is_announced = reads.is_tracked() && look.stale().len() > spared.len() + unreadable.len();
             let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
-            let wait = if unreadable.is_empty() { wait } else { wait.min(READ_AGAIN) };
+            let wait = if unreadable.is_empty() {
+                wait
+            } else {
+                wait.min(left(*read_again.get_or_insert_with(|| Instant::now() + READ_AGAIN)))
+            };
             if !is_announced && !reads.changed(wait).await? {
                 // A dequeue from a queue that cannot be read reports the error.
                 return Ok(self.take_from(queues, &[spared, unreadable].concat(), look, &reads));
@@ -255,7 +259,7 @@ impl RedisBroker {
         let mut reads = self.reads(Topic::Due);
         let mut look = self.looks.due.take(&reads, queues);
         let mut has_let_others_go = false;
-        let mut last_look: Option<Instant> = None;
+        let (mut last_look, mut read_again): (Option<Instant>, Option<Instant>) = (None, None);
         loop {
             look.refresh(&reads);
             let heads: Vec<[Question; 3]> = look.stale().iter().map(|&place| heads_of(&queues[place])).collect();
@@ -294,7 +298,11 @@ impl RedisBroker {
             // `changed` would not report what was announced between the refresh above and the questions, so the wait is skipped then.
             look.refresh(&reads);
             let is_announced = reads.is_tracked() && look.stale().len() > unreadable.len();
-            let wait = if unreadable.is_empty() { left(end) } else { left(end).min(READ_AGAIN) };
+            let wait = if unreadable.is_empty() {
+                left(end)
+            } else {
+                left(end).min(left(*read_again.get_or_insert_with(|| Instant::now() + READ_AGAIN)))
+            };
             let received = async { if is_announced { Ok(true) } else { reads.changed(wait).await } };
             let has_changed = tokio::select! {
                 biased;

@@ -79,9 +79,14 @@ impl Wake {
             matches!(error.kind(), BrokerErrorKind::Denied | BrokerErrorKind::Config | BrokerErrorKind::Unexpected)
         };
         match self.router.send(calls).await {
-            // In a cluster, each node refuses the calls to it.
-            Ok(answers) if answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal)) => Ok(None),
-            Ok(answers) => Ok(Some(answers)),
+            Ok(answers) => {
+                let refused = |answers: &[Answer]| answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal));
+                // In a cluster, each node refuses the calls to it. Where a node answers a `PING`, only these keys are refused.
+                let is_refused = !matches!(self.router, Router::One(_))
+                    && refused(&answers)
+                    && refused(&self.router.send_to_each(Call::plain("PING")).await?);
+                Ok((!is_refused).then_some(answers))
+            }
             Err(error) if is_refusal(&error) => Ok(None),
             Err(error) => Err(error),
         }

@@ -253,6 +253,24 @@ async fn a_queue_that_is_away_keeps_no_queue_of_lower_rank_from_its_turn() {
 }
 
 #[tokio::test]
+async fn a_broker_that_was_away_for_a_moment_puts_no_queue_of_lower_rank_first() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    for (id, queue) in [("first", "high"), ("second", "low")] {
+        counts::job(1).queue(queue).task_id(id).enqueue(&client).await.unwrap();
+    }
+    flaky.refuse_dequeues.store(1, SeqCst);
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let running = start(builder.queue("high", 9).queue("low", 1).strict_priority().concurrency(1)).await;
+    soon(running.signals().settled.reached(2)).await;
+    soon(running.shutdown()).await.unwrap();
+    let settled = flaky.settled.lock().unwrap();
+    let ids: Vec<&str> = settled.iter().map(|(_, settlement)| settlement.run.id.as_str()).collect();
+    assert_eq!(ids, ["first", "second"]);
+}
+
+#[tokio::test]
 async fn a_task_whose_shape_cannot_be_asked_for_is_deferred_whatever_becomes_of_unknown_ones() {
     let flaky = Flaky::new(memory().await);
     let broker: Arc<dyn Broker> = flaky.clone();

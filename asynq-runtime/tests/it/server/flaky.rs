@@ -166,6 +166,10 @@ impl Produce for Flaky {
 
 #[async_trait]
 impl Consume for Flaky {
+    fn has_parts(&self) -> bool {
+        !self.away.lock().unwrap().is_empty()
+    }
+
     async fn dequeue_sparing(
         &self,
         member: &Member,

@@ -19,11 +19,10 @@ use self::redirect::Redirect;
 pub(super) use self::refresh::open as open_topology;
 use super::{
     super::{BrokerError, BrokerErrorKind},
-    connection::{Connection, Reply},
+    connection::{Away, Connection, Reply},
     durability::Durability,
     io::Spawner,
     role::{At, ConnectionEvent, Role},
-    router::Away,
     script::Call,
     slots::{SlotMap, slot},
     topology::Topology,
@@ -147,6 +146,13 @@ impl Cluster {
         let routed_calls = map.masters().iter().map(routed_call).collect();
         let trips = self.travel(routed_calls, Durability::Async, Away::Fails).await;
         Ok(trips.into_iter().flat_map(|(_, _, outcome)| outcome.unwrap_or_else(|error| vec![refused(error)])).collect())
+    }
+
+    /// See [`Router::is_away`](super::router::Router::is_away).
+    pub(super) fn is_away(&self, key: &str) -> bool {
+        let map = self.0.topology.now();
+        let owner = map.owner(slot(key.as_bytes()));
+        owner.is_some_and(|owner| self.lock().get(owner).is_some_and(|connection| connection.away().is_some()))
     }
 
     /// See [`Router::owners`](super::router::Router::owners).
