@@ -14,7 +14,7 @@ use serde::Deserialize;
 use crate::{
     failure::{Failure, Kind},
     input::Input,
-    login::{self, Caller},
+    login::Caller,
     route::{Access, Route},
     state::AppState,
 };

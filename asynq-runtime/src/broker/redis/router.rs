@@ -109,6 +109,8 @@ impl Router {
 
     /// Returns whether the node of a cluster that keeps this key has been away for longer than calls wait for a connection.
     pub(super) fn is_away(&self, key: &str) -> bool {
+        #[cfg(not(feature = "cluster"))]
+        let _ = key;
         match self {
             Self::One(_) => false,
             #[cfg(feature = "cluster")]

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    super::{BrokerError, Member, RunToken, Wanted},
+    super::{Member, RunToken, Wanted},
     identity::Identity,
     socket::Progress,
 };
