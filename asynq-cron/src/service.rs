@@ -89,7 +89,8 @@ impl SchedulerService {
     }
 
     /// Calls `entries` for further entries at the start and then once per `every`: at least 1 s, at most a year; asynq uses 3
-    /// minutes. New entries are added, changed ones replaced, and missing ones removed and forgotten. An error changes nothing.
+    /// minutes. New entries are added, changed ones replaced, and missing ones removed and forgotten: one that
+    /// goes while no scheduler leads is remembered for a month, and goes on with its last tick if it comes back. An error changes nothing.
     ///
     /// One call runs at a time. A call that has not returned after the longer of `every` and 30 s is dropped with a warning and
     /// changes nothing either. Ticks do not wait for it.
@@ -127,7 +128,8 @@ impl SchedulerService {
     /// their own entries. Default: the environment variable `ASYNQ_PROGRAM`, or else the name of the program's file.
     ///
     /// If two programs have one name, for example `server` in two containers, one of them leads, and entries that only the other
-    /// one has are not fired; the other one warns of each of them. Give each program its own name.
+    /// one has are not fired; the other one warns of each of them, but not of those of a [`provider`](Self::provider). Give each
+    /// program its own name.
     pub fn program(mut self, name: impl Into<String>) -> Self {
         self.program = Some(name.into());
         self

@@ -43,7 +43,7 @@ const KEEP_STREAMS: &str = "
 const END_STREAMS: &str = "
     let asked = 0;
     const fetched = window.fetch;
-    window.fetch = (...all) => { asked += 1; return fetched(...all); };
+    window.fetch = (...all) => { asked += String(all[0]).includes('search'); return fetched(...all); };
     for (const stream of window.streams) stream.dispatchEvent(new Event('error'));
     window.fetch = fetched;
     return [window.streams.length, asked];";

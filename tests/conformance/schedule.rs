@@ -289,16 +289,20 @@ async fn the_marker_refuses_a_tick_whose_entry_was_forgotten() {
 #[tokio::test]
 async fn the_marker_of_a_tick_is_taken_away_when_its_time_is_over() {
     let t = Fixture::start().await;
-    let fire_one = async || {
+    let fire_one = async |sweeps| {
         assert!(is_enqueued(&fire_now(&t).await));
         let run = t.take_one().await;
         t.settle(&run, done()).await;
-        t.broker().sweep(&default_queue()).await.unwrap();
+        if sweeps {
+            t.broker().sweep(&default_queue()).await.unwrap();
+        }
         t.store.dump().lines().count()
     };
-    let with_one_marker = fire_one().await;
-    t.advance(601 * SECOND);
-    assert_eq!(fire_one().await, with_one_marker);
+    let with_one_marker = fire_one(true).await;
+    for sweeps in [true, false, false] {
+        t.advance(601 * SECOND);
+        assert_eq!(fire_one(sweeps).await, with_one_marker, "sweeps: {sweeps}");
+    }
 }
 
 #[tokio::test]

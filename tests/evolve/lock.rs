@@ -111,6 +111,63 @@ fn renamed_removed_moved_and_new_jobs_are_reported() {
 }
 
 #[test]
+fn a_change_inside_any_variant_of_an_enum_is_tried() {
+    mod before {
+        use asynq_runtime::prelude::*;
+        use serde::{Deserialize, Serialize};
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) enum Pay {
+            Cash,
+            Card { cents: u64, note: Option<String> },
+        }
+
+        #[job(name = "lock:pay")]
+        pub(super) async fn pay(by: Pay, n: u8) -> JobResult {
+            let _ = (by, n);
+            Ok(())
+        }
+    }
+    mod narrower {
+        use asynq_runtime::prelude::*;
+        use serde::{Deserialize, Serialize};
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) enum Pay {
+            Cash,
+            Card { cents: u32, note: Option<String> },
+        }
+
+        #[job(name = "lock:pay")]
+        pub(super) async fn pay(by: Pay, n: u8) -> JobResult {
+            let _ = (by, n);
+            Ok(())
+        }
+    }
+    mod mandatory {
+        use asynq_runtime::prelude::*;
+        use serde::{Deserialize, Serialize};
+
+        #[derive(Serialize, Deserialize)]
+        pub(super) enum Pay {
+            Cash,
+            Card { cents: u64, note: String },
+        }
+
+        #[job(name = "lock:pay")]
+        pub(super) async fn pay(by: Pay, n: u8) -> JobResult {
+            let _ = (by, n);
+            Ok(())
+        }
+    }
+    let lock = JobsLock::default().with(&Registry::only::<before::pay>().unwrap());
+    for after in [Registry::only::<narrower::pay>().unwrap(), Registry::only::<mandatory::pay>().unwrap()] {
+        let found = lock.check(&after).swap_remove(0);
+        assert!(matches!(found.verdict, Verdict::NeedsUpgrade(_)), "{found}");
+    }
+}
+
+#[test]
 fn a_shape_that_is_too_large_for_the_file_is_not_called_safe() {
     use asynq_runtime::prelude::*;
 

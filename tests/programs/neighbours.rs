@@ -24,13 +24,15 @@ fn a_service_brings_its_flag_and_its_rows() {
 
 #[test]
 fn a_service_runs_beside_the_jobs_if_its_flag_is_set() {
-    let stage = Stage::sqlite();
-    let mut command = stage.program(PROGRAM);
-    command.args(["worker", "--greet", "ann"]);
-    let worker = Worker::start(command);
-    worker.wait_for(&["hello ann", "greeter", "queues bills=2 default=1 · 3 at a time"]);
-    let lines = worker.terminate();
-    assert!(lines.iter().any(|line| line == "greeter leaves"), "{lines:#?}");
+    for args in [["worker", "--greet", "ann"], ["--greet", "ann", "worker"]] {
+        let stage = Stage::sqlite();
+        let mut command = stage.program(PROGRAM);
+        command.args(args);
+        let worker = Worker::start(command);
+        worker.wait_for(&["hello ann", "greeter", "queues bills=2 default=1 · 3 at a time"]);
+        let lines = worker.terminate();
+        assert!(lines.iter().any(|line| line == "greeter leaves"), "{lines:#?}");
+    }
 }
 
 #[test]

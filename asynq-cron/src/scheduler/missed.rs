@@ -83,7 +83,7 @@ pub(crate) fn due(spec: &CronSpec, missed: Missed, last: DateTime<Utc>, now: Dat
 }
 
 /// Whether a tick that is sent now is on time.
-fn is_on_time(spec: &CronSpec, tick: DateTime<Utc>, now: DateTime<Utc>) -> bool {
+pub(crate) fn is_on_time(spec: &CronSpec, tick: DateTime<Utc>, now: DateTime<Utc>) -> bool {
     let interval = spec.next_after(tick).map_or(TimeDelta::MAX, |next| next - tick);
     now - tick < interval.min(ON_TIME)
 }

@@ -13,7 +13,7 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::missed::{Fire, due};
+use super::missed::{Fire, due, is_on_time};
 use crate::Periodic;
 
 /// The first pause after a failure; each further one is twice as long.
@@ -119,6 +119,11 @@ impl Plan {
             }
             let Some(row) = self.rows.get_mut(&id) else { continue };
             row.wake = None;
+            // A tick that the broker refused until it was late is a missed one. Whether it fired is unknown; the broker knows.
+            let is_late = |fire: &Fire| !is_on_time(row.periodic.spec(), fire.at, now);
+            if row.failures > 0 && row.fires.front().is_some_and(is_late) {
+                row.fires.clear();
+            }
             if row.fires.is_empty() {
                 let due = due(row.periodic.spec(), row.periodic.missed_policy(), row.last, now);
                 row.fires = due.fires;
@@ -262,12 +267,12 @@ mod tests {
     #[test]
     fn the_same_tick_is_sent_until_it_is_answered() {
         let mut plan = Plan::default();
-        let a = entry("a", "@every 10s", Missed::Once);
+        let a = entry("a", "@every 30s", Missed::Once);
         plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
-        let mut now = at("09:00:10");
+        let mut now = at("09:00:30");
         let first = plan.take(now, 10).remove(0).1;
         // One tick of an entry is under way at a time.
-        assert!(plan.take(now + TimeDelta::seconds(30), 10).is_empty());
+        assert!(plan.take(now + TimeDelta::seconds(60), 10).is_empty());
         for pause in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
             plan.answered(a.id(), first, Sent::Failed, now);
             assert_eq!(plan.next(), Some(now + TimeDelta::milliseconds(pause)));
@@ -275,9 +280,28 @@ mod tests {
             assert_eq!(plan.take(now, 10).remove(0).1, first);
         }
         plan.answered(a.id(), first, Sent::Settled, now);
-        // 16.3 s have passed: the next tick, of 09:00:20, is late and due.
-        assert_eq!(drain(&mut plan, now), [("a".to_owned(), at("09:00:20"), 0)]);
-        assert_eq!(plan.next(), Some(at("09:00:30")));
+        assert_eq!(plan.next(), Some(at("09:01:00")));
+    }
+
+    #[test]
+    fn a_tick_that_is_refused_until_it_is_late_is_a_missed_one() {
+        for missed in [Missed::Skip, Missed::Once] {
+            let mut plan = Plan::default();
+            let a = entry("a", "* * * * *", missed);
+            plan.set(Arc::clone(&a), &state(at("09:00:00"), at("09:00:01")));
+            let first = plan.take(at("09:01:00"), 10).remove(0).1;
+            plan.answered(a.id(), first, Sent::Failed, at("09:01:00"));
+            let taken = plan.take(at("09:03:50"), 10).first().map(|(_, fire, _)| (fire.at, fire.missed));
+            // 09:03 is less than a minute ago, and so on time for `skip` as well.
+            assert_eq!(taken, Some((at("09:03:00"), 2)), "{missed:?}");
+        }
+        let mut plan = Plan::default();
+        let a = entry("a", "@hourly", Missed::Skip);
+        plan.set(Arc::clone(&a), &state(at("08:00:00"), at("08:00:01")));
+        let first = plan.take(at("09:00:00"), 10).remove(0).1;
+        plan.answered(a.id(), first, Sent::Failed, at("09:00:00"));
+        assert!(plan.take(at("09:30:00"), 10).is_empty(), "`skip` does not run it late");
+        assert_eq!(plan.next(), Some(at("10:00:00")));
     }
 
     #[test]

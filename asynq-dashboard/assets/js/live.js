@@ -13,7 +13,7 @@ let seen = new Date();
 // Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
 // Who asks while one is fetched gets one that is fetched after that.
 export async function refresh(asked = false) {
-  if (!asked && (isStill() || document.hidden)) return;
+  if (!asked && (document.querySelector("main").dataset.live === "off" || document.hidden)) return;
   if (!running) running = fetched().finally(() => { running = null; });
   else await (waiting ??= running.then(() => { waiting = null; return refresh(true); }));
   await running;
@@ -79,12 +79,12 @@ export function live() {
   listen(events);
 }
 
-// A page that could not be made is none that stays as it is.
-function isStill() {
-  return document.querySelector("main").matches("[data-live=off]:not([data-failed])");
+// What a search has gathered must not be thrown away.
+function keeps() {
+  return Boolean(document.querySelector("main[data-live=off] [data-search]"));
 }
 
-// A page that stays as it is learns only here that its login is over, or that nobody answers.
+// A page that is kept learns only here that its login is over, or that nobody answers.
 async function ask(url) {
   const stop = new AbortController();
   try {
@@ -109,13 +109,12 @@ function listen(url) {
   // What is told first is what the page shows already.
   own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
   own.addEventListener("broker", () => refresh());
-  own.addEventListener("open", () => { if (isStill()) back(); else if (lost) refresh(); lost = false; });
+  own.addEventListener("open", () => { if (keeps()) back(); else if (lost) refresh(true); lost = false; });
   own.addEventListener("error", () => {
     if (own !== source) return;
-    // The server ends each stream after a while: what a search has gathered stays.
+    // The server also ends each stream after a while.
     lost = true;
-    refresh();
-    if (isStill()) ask(url);
+    if (keeps()) ask(url); else refresh(true);
     if (own.readyState === EventSource.CLOSED) {
       deaf();
       setTimeout(() => listen(url), RETRY);

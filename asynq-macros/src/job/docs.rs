@@ -52,6 +52,8 @@ fn facts_of(options: &Options) -> Vec<String> {
         options.deadline.map(|seconds| format!("to be done within {} of the enqueue", time(seconds))),
         options.expires.map(|span| format!("expires {} after the enqueue", duration::format(span))),
         options.group.as_ref().map(|group| format!("waits in group `{group}` to be aggregated")),
+        options.debounce.map(|span| format!("debounced for {}", duration::format(span))),
+        options.debounce_max.map(|span| format!("debounced for {} at most", duration::format(span))),
         options.unique.map(|seconds| format!("unique for {}", time(seconds))),
         options.unique_until.and_then(until),
         options.unique_extend.then(|| "unique as long as it runs".to_owned()),

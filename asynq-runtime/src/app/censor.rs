@@ -5,21 +5,29 @@
 pub fn without_passwords(text: &str) -> String {
     let is_end = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '`');
     let mut clean = String::with_capacity(text.len());
-    for word in text.split_inclusive(is_end) {
-        clean.push_str(&of_word(word));
+    for run in text.split_inclusive(char::is_whitespace) {
+        // The password of a URL may have quotes in it.
+        let run = if run.contains("://") { of_url(run) } else { run.to_owned() };
+        run.split_inclusive(is_end).for_each(|word| clean.push_str(&of_word(word)));
     }
     clean
 }
 
-fn of_word(word: &str) -> String {
-    let mut word = word.to_owned();
-    if let Some(at) = word.rfind('@') {
+/// Hides the password before the last at sign.
+fn of_url(text: &str) -> String {
+    let mut text = text.to_owned();
+    if let Some(at) = text.rfind('@') {
         // The search begins after the scheme, if there is one. Where an at sign was not encoded, the last one counts.
-        let start = word[..at].find("://").map_or(0, |scheme| scheme + 3);
-        if let Some(colon) = word[start..at].find(':') {
-            word.replace_range(start + colon + 1..at, "***");
+        let start = text[..at].find("://").map_or(0, |scheme| scheme + 3);
+        if let Some(colon) = text[start..at].find(':') {
+            text.replace_range(start + colon + 1..at, "***");
         }
     }
+    text
+}
+
+fn of_word(word: &str) -> String {
+    let mut word = of_url(word);
     let mut from = 0;
     while let Some(found) = ["pass=", "password=", "PASS=", "PASSWORD="]
         .iter()
@@ -46,6 +54,7 @@ mod tests {
                 "unexpected argument 'redis://jobs:***@h:1/0' found",
             ),
             ("redis://:secret@h", "redis://:***@h"),
+            ("'redis://u:p'w\"x`y@h' found", "'redis://u:***@h' found"),
             ("redis://jobs:p@ss:w@h:6379", "redis://jobs:***@h:6379"),
             ("jobs:secret@h, jobs:other@h", "jobs:***@h, jobs:***@h"),
             ("redis+unix:///s?user=u&pass=secret&db=1", "redis+unix:///s?user=u&pass=***&db=1"),

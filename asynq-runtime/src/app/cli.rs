@@ -42,7 +42,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
     if command == WORKER {
         logs::start(format, LevelFilter::INFO);
         let runtime = runtime(tokio::runtime::Builder::new_multi_thread())?;
-        let given = given(services, flags);
+        let given = given(services, [flags, matches]);
         let ended = runtime.block_on(command::worker(settings, format, given, setup));
         // The worker has requeued tasks that did not end in time; a blocking job that never returns must not hold the process.
         runtime.shutdown_background();
@@ -126,15 +126,17 @@ fn arg(flag: Flag) -> Arg {
     }
 }
 
-/// Returns the values that were given for the flags of services.
-fn given(services: &[&ServiceEntry], matches: &ArgMatches) -> Flags {
+/// Returns the values that were given for the flags of services: behind the command, or else before it.
+fn given(services: &[&ServiceEntry], places: [&ArgMatches; 2]) -> Flags {
     let mut given = Flags::default();
     for flag in services.iter().flat_map(|service| (service.flags)()) {
         if flag.value_name.is_none() {
-            given = if matches.get_flag(flag.name) { given.set(flag.name, None) } else { given };
+            let is_set = places.iter().any(|matches| matches.get_flag(flag.name));
+            given = if is_set { given.set(flag.name, None) } else { given };
             continue;
         }
-        for value in matches.get_many::<String>(flag.name).unwrap_or_default() {
+        let values = places.iter().find_map(|matches| matches.get_many::<String>(flag.name)).unwrap_or_default();
+        for value in values {
             given = given.set(flag.name, Some(value.clone()));
         }
     }

@@ -185,7 +185,10 @@ where
         TaskState::Archived => return Err(ResultError::Archived { id, error: last_error }),
         state => return Err(ResultError::NotFinished { id, state }),
     }
-    if result.is_none() && TypeId::of::<Value<J>>() != TypeId::of::<()>() {
+    let returns_nothing = TypeId::of::<Value<J>>() == TypeId::of::<()>();
+    // A job that returns nothing may have written a result during its run.
+    let result = result.filter(|_| !returns_nothing);
+    if result.is_none() && !returns_nothing {
         return Err(ResultError::NoResult { id });
     }
     decode_result(J::CODEC, result.as_deref()).map_err(|reason| ResultError::Undecodable {
@@ -251,6 +254,9 @@ mod tests {
     fn a_job_that_returns_nothing_has_returned_nothing() {
         read::<Silent>(completed(None)).unwrap();
         read::<SilentShared>(completed(None)).unwrap();
+        // They have written results during their runs.
+        read::<Silent>(completed(Some(&[1, 17]))).unwrap();
+        read::<SilentShared>(completed(Some(b"17"))).unwrap();
     }
 
     #[test]

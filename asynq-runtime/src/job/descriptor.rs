@@ -17,6 +17,7 @@ use super::{
     codec::{decode_arguments, encode_result},
     resolve::{ShapeLookup, resolve},
     secret::for_people,
+    upgrade::Earlier,
 };
 
 /// A boxed future.
@@ -61,6 +62,7 @@ pub struct JobDescriptor {
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
     fingerprint: fn() -> Arc<Fingerprint>,
+    has_idle_upgrade: fn() -> bool,
     pub(crate) shape: ArgumentShape,
 }
 
@@ -88,6 +90,7 @@ impl JobDescriptor {
             prepare: prepare::<J>,
             show: show::<J>,
             fingerprint: Fingerprint::of::<J>,
+            has_idle_upgrade: has_idle_upgrade::<J>,
             shape: ArgumentShape::of::<J>(),
         }
     }
@@ -166,6 +169,11 @@ impl JobDescriptor {
         (self.type_name)()
     }
 
+    /// Returns whether one of the job's upgrades takes arguments of today's shape: it would never be asked.
+    pub(crate) fn has_idle_upgrade(&self) -> bool {
+        (self.has_idle_upgrade)()
+    }
+
     /// Returns the shape of the job's arguments.
     pub fn fingerprint(&self) -> Arc<Fingerprint> {
         (self.fingerprint)()
@@ -191,6 +199,11 @@ fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Started {
 
 fn start_earlier<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>, ctx: JobContext) -> Started {
     Ok(attempt(resolve::<J>(payload, lookup)?, ctx))
+}
+
+fn has_idle_upgrade<J: Job>() -> bool {
+    let today = Earlier::postcard(Fingerprint::in_postcard::<J>().value, &[]);
+    J::UPGRADES.iter().any(|upgrade| upgrade.apply(&today).is_some())
 }
 
 fn reads<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> Result<(), PayloadError> {

@@ -87,6 +87,17 @@ pub enum RegistryError {
         /// The type that asks for a self-describing format.
         type_name: String,
     },
+    /// An upgrade of a job would never be asked, and old tasks would run with today's meaning of their arguments.
+    #[error(
+        "an upgrade of job `{}` ({}) takes arguments of today's shape, so that it would never be asked: give what means something else now \
+         a type of its own, such as `struct Cents {{ cents: u64 }}`",
+        job.name,
+        job.place()
+    )]
+    IdleUpgrade {
+        /// The job.
+        job: Box<JobDescriptor>,
+    },
     /// The program has no jobs.
     #[error(
         "this program has no jobs: put `#[job]` on a function; jobs of another crate are linked by naming it: \
@@ -180,15 +191,19 @@ impl Registry {
         self.0.by_name.is_empty()
     }
 
-    /// Checks that postcard can carry the arguments of every job that is encoded with it.
+    /// Checks, for every job that is encoded with postcard, that postcard can carry its arguments, and that each of its upgrades is
+    /// asked for some payload.
     ///
     /// # Errors
     ///
-    /// The first job, by name, with an argument that postcard cannot carry.
+    /// The first job, by name, with an argument that postcard cannot carry, or an upgrade from today's shape.
     pub(crate) fn check_codecs(&self) -> Result<(), RegistryError> {
         for job in self.iter().filter(|job| job.codec == Codec::Postcard) {
             if let Some(type_name) = &job.fingerprint().self_describing {
                 return Err(RegistryError::NotForPostcard { job: Box::new(*job), type_name: type_name.clone() });
+            }
+            if job.has_idle_upgrade() {
+                return Err(RegistryError::IdleUpgrade { job: Box::new(*job) });
             }
         }
         Ok(())
@@ -270,7 +285,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::job::{JobContext, JobResult, State};
+    use crate::job::{JobContext, JobResult, State, Upgrade};
 
     macro_rules! job {
         ($type:ident $name:literal) => {
@@ -388,6 +403,35 @@ mod tests {
         assert!(error.starts_with("job `show` (src/page.rs:7) has an argument of `Page`"), "{error}");
         assert!(error.contains("`codec = \"json\"`"), "{error}");
         assert!(Registry::only::<(Welcome, Bye)>().unwrap().check_codecs().is_ok());
+    }
+
+    #[derive(Serialize, Deserialize)]
+    struct Charge {
+        cents: u64,
+    }
+
+    impl Job for Charge {
+        const NAME: &'static str = "charge";
+        const UPGRADES: &'static [Upgrade<Self>] = &[
+            Upgrade::new(|earlier| {
+                earlier.through(|(euros, _): (u32, String)| Charge { cents: u64::from(euros) * 100 })
+            }),
+            Upgrade::new(|earlier| earlier.through(|old: Charge| Charge { cents: old.cents * 100 })),
+        ];
+        type Output = JobResult;
+        async fn run(self, _: &JobContext) -> JobResult {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn an_upgrade_from_arguments_of_todays_shape_is_refused_because_it_is_never_asked() {
+        let registry = Registry::from_descriptors([JobDescriptor::of::<Charge>("src/charge.rs", 7)]).unwrap();
+        let error = registry.check_codecs().unwrap_err().to_string();
+        assert!(
+            error.starts_with("an upgrade of job `charge` (src/charge.rs:7) takes arguments of today's shape"),
+            "{error}"
+        );
     }
 
     #[test]

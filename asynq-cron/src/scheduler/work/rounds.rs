@@ -159,8 +159,9 @@ impl Work {
                     self.on_lost_writes();
                 }
             }
-            // The broker has lost the entry: the entry is planned again, and the answer to that has the time.
-            Ok(None) if self.planned.contains(entry.id()) => self.to_plan.push((Instant::now(), entry)),
+            // The broker has lost the entry, or somebody made it forget it. All are planned again: it may have lost ticks of others,
+            // of which an entry that begins anew would tell nothing.
+            Ok(None) if self.planned.contains(entry.id()) => self.plan_anew(),
             Ok(None) => {}
             Err(error) => tracing::debug!("the broker's time is not known: {error}"),
         }

@@ -74,8 +74,23 @@ pub(super) fn services_table(services: &[(&str, Vec<ServiceRow>)]) -> String {
 
 /// Returns the options of the job's tasks, as text for people.
 pub(super) fn options(job: &JobDescriptor) -> String {
-    let JobOptions { retry, timeout, deadline, expires, retention, max_crashes, group, .. } = job.options;
-    let JobOptions { unique, unique_until, unique_extend, debounce, debounce_max, .. } = job.options;
+    // The options are all named, so that none is forgotten.
+    let JobOptions {
+        queue: _,
+        retry,
+        timeout,
+        deadline,
+        expires,
+        retention,
+        max_crashes,
+        kill_after,
+        group,
+        unique,
+        unique_until,
+        unique_extend,
+        debounce,
+        debounce_max,
+    } = job.options;
     let limit = timeout.or(if deadline.is_some() { None } else { Some(JobOptions::DEFAULT_TIMEOUT) });
     let span = |what: &str, span: Option<Duration>| span.map(|span| format!("{what} {}", duration::format(span)));
     let parts = [
@@ -92,6 +107,9 @@ pub(super) fn options(job: &JobDescriptor) -> String {
         unique_extend.then(|| "unique_extend".to_owned()),
         span("retention", retention),
         max_crashes.map(|n| format!("max_crashes {n}")),
+        span("kill_after", kill_after),
+        (!job.aliases.is_empty()).then(|| format!("alias {}", job.aliases.join(" "))),
+        job.on_archive().map(|_| "on_archive".to_owned()),
         (job.codec == Codec::Json).then(|| "json".to_owned()),
     ];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
@@ -123,8 +141,23 @@ fn to_json(registry: &Registry, services: &[(&str, Vec<ServiceRow>)]) -> Value {
 }
 
 fn job_to_json(job: &JobDescriptor) -> Value {
-    let JobOptions { queue, retry, timeout, deadline, expires, retention, max_crashes, group, .. } = job.options;
-    let JobOptions { unique, unique_until, unique_extend, debounce, debounce_max, .. } = job.options;
+    // The options are all named, so that none is forgotten.
+    let JobOptions {
+        queue,
+        retry,
+        timeout,
+        deadline,
+        expires,
+        retention,
+        max_crashes,
+        kill_after,
+        group,
+        unique,
+        unique_until,
+        unique_extend,
+        debounce,
+        debounce_max,
+    } = job.options;
     let fingerprint = job.fingerprint();
     let seconds = |span: Option<Duration>| span.map(|span| span.as_secs_f64());
     json!({
@@ -142,6 +175,9 @@ fn job_to_json(job: &JobDescriptor) -> Value {
         "unique_extend": unique_extend,
         "retention_seconds": seconds(retention),
         "max_crashes": max_crashes.unwrap_or(JobOptions::DEFAULT_MAX_CRASHES),
+        "kill_after_seconds": seconds(kill_after),
+        "aliases": job.aliases,
+        "on_archive": job.on_archive().is_some(),
         "backoff": job.backoff.map(|backoff| backoff.to_string()),
         "codec": job.codec.as_str(),
         "arguments": {
@@ -192,7 +228,9 @@ mod tests {
             .group("digest")
             .unique(Duration::from_secs(60))
             .unique_until(UniqueUntil::Success)
-            .unique_extend();
+            .unique_extend()
+            .kill_after(Duration::from_secs(30));
+        const ALIASES: &'static [&'static str] = &["memo"];
         const BACKOFF: Option<Backoff> = Some(Backoff::linear(Duration::from_secs(10)));
         type Output = JobResult;
         async fn run(self, _: &JobContext) -> JobResult {
@@ -206,12 +244,16 @@ mod tests {
         assert_eq!(
             options(&job),
             "retry 25, backoff linear(10s), timeout 30m, expires 10m, group digest, unique 1m, unique_until success, \
-             unique_extend"
+             unique_extend, kill_after 30s, alias memo"
         );
         let json = job_to_json(&job);
         assert_eq!((&json["group"], &json["expires_seconds"]), (&json!("digest"), &json!(600.0)));
         assert_eq!((&json["unique_until"], &json["unique_extend"]), (&json!("success"), &json!(true)));
         assert_eq!(json["backoff"], "linear(10s)");
+        assert_eq!(
+            (&json["kill_after_seconds"], &json["aliases"], &json["on_archive"]),
+            (&json!(30.0), &json!(["memo"]), &json!(false))
+        );
         let mail = job_to_json(&JobDescriptor::of::<Tidy>("src/tidy.rs", 1));
         assert_eq!(
             (&mail["group"], &mail["backoff"], &mail["unique_until"]),

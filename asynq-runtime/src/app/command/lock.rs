@@ -8,26 +8,48 @@ use crate::job::{JobsLock, Registry};
 /// Adds the current shapes to the file.
 pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
     let known = match fs::read_to_string(file) {
-        Ok(text) => JobsLock::parse(&text)?,
+        Ok(text) => JobsLock::parse(&without_conflicts(&text))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => JobsLock::default(),
         Err(source) => return Err(AppError::System { what: "cannot read the file of --lock", source }),
     };
     let lock = known.with(&Registry::linked()?);
-    let written = fs::write(file, lock.to_string());
+    // Written beside the file: whenever this ends, the file has all its shapes.
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(".new");
+    let written = fs::write(&beside, lock.to_string()).and_then(|()| fs::rename(&beside, file));
     written.map_err(|source| AppError::System { what: "cannot write the file of --lock", source })?;
     let new = lock.shapes().len() - known.shapes().len();
     print(format_args!("{}: {} shapes, {new} of them new\n", file.display(), lock.shapes().len()))
+}
+
+/// Returns the text without the marks of a conflict in version control. The file is a set: the lines of both sides belong to it.
+fn without_conflicts(text: &str) -> String {
+    let is_mark = |line: &&str| ["<<<<<<<", "|||||||", "=======", ">>>>>>>"].iter().any(|mark| line.starts_with(mark));
+    text.lines().filter(|line| !is_mark(line)).flat_map(|line| [line, "\n"]).collect()
 }
 
 /// Reports for each shape in the file whether this program can run waiting tasks of that shape.
 pub(in super::super) fn check(file: &Path) -> Result<(), AppError> {
     let text = fs::read_to_string(file);
     let text = text.map_err(|source| AppError::System { what: "cannot read the file of --check", source })?;
-    let findings = JobsLock::parse(&text)?.check(&Registry::linked()?);
+    let registry = Registry::linked()?;
+    registry.check_codecs()?;
+    let findings = JobsLock::parse(&text)?.check(&registry);
     let found = findings.iter().filter(|finding| !finding.is_safe()).count();
     print(findings.iter().map(|finding| format!("{finding}\n")).collect::<String>())?;
     match found {
         0 => Ok(()),
         found => Err(AppError::UnsafeDeploy { found, file: file.display().to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_conflict_in_version_control_leaves_the_lines_of_both_sides() {
+        let conflict = "a\n<<<<<<< ours\nb\n=======\nc\n>>>>>>> theirs\nd";
+        assert_eq!(without_conflicts(conflict), "a\nb\nc\nd\n");
     }
 }

@@ -11,11 +11,19 @@ const DEEPEST: usize = 64;
 
 /// The kind of value that a sample is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) struct Kind {
+    fill: Fill,
+    /// Each enum has this variant.
+    variant: usize,
+}
+
+/// What a sample has in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fill {
     /// Options and sequences are empty.
     Little,
-    /// Options and sequences are not empty, and each enum has this variant.
-    Much(usize),
+    /// Options and sequences are not empty.
+    Much,
     /// Options and sequences are not empty, and numbers are the smallest.
     Smallest,
     /// Options and sequences are not empty, and numbers are the largest.
@@ -26,10 +34,8 @@ pub(super) enum Kind {
 pub(super) fn kinds(document: &ShapeDocument) -> Vec<Kind> {
     let variants = document.forms().map(|form| if let Form::Enum(variants) = form { variants.len() } else { 1 });
     let most = variants.max().unwrap_or(1).min(200);
-    let mut kinds = vec![Kind::Little];
-    kinds.extend((0..most).map(Kind::Much));
-    kinds.extend([Kind::Smallest, Kind::Largest]);
-    kinds
+    let fills = [Fill::Little, Fill::Much, Fill::Smallest, Fill::Largest];
+    fills.into_iter().flat_map(|fill| (0..most).map(move |variant| Kind { fill, variant })).collect()
 }
 
 /// Returns the texts to try, one after the other: types that parse a text take one of them.
@@ -53,7 +59,7 @@ impl Sampler<'_> {
         if depth > DEEPEST {
             return None;
         }
-        let is_little = self.kind == Kind::Little || depth > DEEP;
+        let is_little = self.kind.fill == Fill::Little || depth > DEEP;
         let inside = |node: &Node| self.node(node, depth + 1);
         Some(match node {
             Node::Is(leaf) => self.leaf(*leaf),
@@ -81,11 +87,7 @@ impl Sampler<'_> {
             }
             Form::Enum(variants) => {
                 let simplest = || variants.iter().position(|variant| variant.form == Some(Form::Unit)).unwrap_or(0);
-                let index = match self.kind {
-                    _ if depth > DEEP => simplest(),
-                    Kind::Much(index) => index % variants.len().max(1),
-                    _ => 0,
-                };
+                let index = if depth > DEEP { simplest() } else { self.kind.variant % variants.len().max(1) };
                 let variant = variants.get(index)?;
                 match variant.form.as_ref()? {
                     Form::Unit => Json::String(variant.name.clone()),
@@ -98,11 +100,11 @@ impl Sampler<'_> {
     fn leaf(&self, leaf: Leaf) -> Json {
         macro_rules! integer {
             ($type:ty) => {
-                match self.kind {
-                    Kind::Smallest => Json::from(<$type>::MIN),
-                    Kind::Largest => Json::from(<$type>::MAX),
+                match self.kind.fill {
+                    Fill::Smallest => Json::from(<$type>::MIN),
+                    Fill::Largest => Json::from(<$type>::MAX),
                     // Not zero, which a `NonZero` refuses.
-                    Kind::Little | Kind::Much(_) => Json::from(1),
+                    Fill::Little | Fill::Much => Json::from(1),
                 }
             };
         }
@@ -116,8 +118,8 @@ impl Sampler<'_> {
             Leaf::U16 => integer!(u16),
             Leaf::U32 => integer!(u32),
             Leaf::U64 | Leaf::U128 => integer!(u64),
-            Leaf::Float32 => Json::from(if self.kind == Kind::Largest { f32::MAX } else { 0.5 }),
-            Leaf::Float64 => Json::from(if self.kind == Kind::Largest { f64::MAX } else { 0.5 }),
+            Leaf::Float32 => Json::from(if self.kind.fill == Fill::Largest { f32::MAX } else { 0.5 }),
+            Leaf::Float64 => Json::from(if self.kind.fill == Fill::Largest { f64::MAX } else { 0.5 }),
             Leaf::Char => Json::from("a"),
             Leaf::Str => Json::from(self.text),
             Leaf::Bytes => Json::Array(Vec::new()),

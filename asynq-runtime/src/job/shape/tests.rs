@@ -131,6 +131,16 @@ fn a_value_that_does_not_fit_is_refused_with_its_place_and_what_to_write() {
     assert_eq!(document.to_text(), text);
 }
 
+#[test]
+fn null_for_an_option_in_an_option_is_refused_because_it_says_two_things() {
+    let inner = || Box::new(Node::Option(Box::new(Node::Is(Leaf::U8))));
+    let document = ShapeDocument::new(Node::Option(inner()), vec![]);
+    assert!(encode(&document, &serde_json::Value::Null).unwrap_err().contains("null says two things here"));
+    assert_eq!(encode(&document, &serde_json::json!(5)).unwrap(), [1, 1, 5]);
+    let endless = ShapeDocument::new(Node::Option(Box::new(Node::Type(0))), vec![Form::Newtype(Node::Type(0))]);
+    assert_eq!(encode(&endless, &serde_json::Value::Null).unwrap(), [0]);
+}
+
 /// Names of a shape are not multiplied by the elements of a payload.
 #[test]
 fn a_shape_with_a_long_name_costs_no_memory_per_element_and_no_endless_text() {

@@ -88,6 +88,9 @@ impl Writer<'_> {
     fn at_node(&mut self, node: &Node, json: &Json) -> Written {
         match node {
             Node::Is(leaf) => self.leaf(*leaf, json),
+            Node::Option(inner) if json.is_null() && self.may_be_null(inner, 0) => Err(wrong(
+                "null says two things here, nothing and an empty value; only the job's own program can write it",
+            )),
             Node::Option(_) if json.is_null() => self.put(&false),
             Node::Option(inner) => {
                 self.put(&true)?;
@@ -116,6 +119,21 @@ impl Writer<'_> {
             Node::Any(_) | Node::Unseen => {
                 Err(wrong("its shape is known in part only; only the job's own program can write it"))
             }
+        }
+    }
+
+    /// Returns whether a value of this node may be shown as `null`.
+    fn may_be_null(&self, node: &Node, depth: usize) -> bool {
+        let inside = |node: &Node| depth <= DEEPEST && self.may_be_null(node, depth + 1);
+        match node {
+            Node::Option(_) => true,
+            Node::Secret(inner) => inside(inner),
+            Node::Type(index) => match self.types.get(*index) {
+                Some(Form::Unit) => true,
+                Some(Form::Newtype(inner)) => inside(inner),
+                _ => false,
+            },
+            _ => false,
         }
     }
 

@@ -157,6 +157,8 @@ impl Firing {
         }
         let (queue, entry) = (self.plan.queue.as_str(), self.plan.entry.as_str());
         let marked_until = after(tx.view.now, self.marker);
+        // Two for one: however many ticks there are, the markers stay as many as their time allows.
+        tx.view.execute(&sql::schedule::SWEEP_TICKS, [tx.view.now, 2])?;
         tx.view.execute(&sql::schedule::MARK, params![queue, entry, self.at, marked_until])?;
         let ticked = self.fire(tx, stored.previous.as_deref(), dead)?;
         let previous = if matches!(ticked, Ticked::Enqueued(_)) { Some(self.id.to_string()) } else { stored.previous };
