@@ -93,6 +93,12 @@ impl CancelFlag {
         }
     }
 
+    /// Begins the call as [`begin`](Self::begin) does, unless nobody waits for its answer any more: a caller that is dropped does not
+    /// set the flag. A call that was begun stays begun.
+    fn begin_for<T>(&self, reply: &oneshot::Sender<T>) -> bool {
+        if reply.is_closed() && self.0.load(Ordering::Acquire) != BEGUN { !self.give_up() } else { self.begin() }
+    }
+
     fn is_given_up(&self) -> bool {
         self.0.load(Ordering::Acquire) == GIVEN_UP
     }
@@ -202,7 +208,7 @@ impl<T: Send> Command for Call<T> {
     }
 
     fn begin(&self) -> bool {
-        self.cancel_flag.begin()
+        self.cancel_flag.begin_for(&self.reply)
     }
 
     fn waits(&self) -> bool {
@@ -265,7 +271,7 @@ pub(super) struct ReadCall<T, F> {
 
 impl<T: Send, F: FnOnce(&View<'_>) -> rusqlite::Result<T> + Send> ReadRequest for ReadCall<T, F> {
     fn begin(&self) -> bool {
-        self.cancel_flag.begin()
+        self.cancel_flag.begin_for(&self.reply)
     }
 
     fn run(self: Box<Self>, view: Result<View<'_>, BrokerError>, common: &SharedState) {
@@ -309,5 +315,15 @@ mod tests {
         assert!(cancel_flag.give_up());
         assert!(cancel_flag.give_up());
         assert!(!cancel_flag.begin());
+    }
+
+    #[test]
+    fn a_call_whose_caller_is_gone_is_not_begun_but_one_that_was_begun_goes_on() {
+        let (reply, answer) = oneshot::channel::<()>();
+        let (begun, fresh) = (CancelFlag::default(), CancelFlag::default());
+        assert!(begun.begin_for(&reply));
+        drop(answer);
+        assert!(begun.begin_for(&reply));
+        assert!(!fresh.begin_for(&reply) && fresh.is_given_up());
     }
 }

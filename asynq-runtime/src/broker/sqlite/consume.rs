@@ -23,7 +23,7 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{CancelFlag, Priority, Ready, WriteCommand},
-    row::{Facts, message},
+    row::{Facts, Text, message, text},
     sql,
     store::far,
     tx::{Tx, View},
@@ -139,7 +139,7 @@ fn release(tx: &mut Tx<'_>, server: i64, lost: &[i64]) -> rusqlite::Result<Vec<(
     let mut released = Vec::new();
     for &token in lost {
         released.extend(tx.view.list(&sql::consume::AGAIN, [server, token], |row| {
-            Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&row.get::<_, String>(9)?), row.get::<_, String>(1)?))
+            Ok((row.get::<_, i64>(0)?, QueueName::from_wire(&text(row, 9)?), text(row, 1)?))
         })?);
     }
     // The task that is requeued last is the next to be taken.
@@ -175,9 +175,9 @@ impl Claim {
     fn run(&self, tx: &mut Tx<'_>) -> rusqlite::Result<Vec<Run>> {
         let mut runs = Vec::new();
         for &token in &self.lost {
-            let found = tx.view.list(&sql::consume::AGAIN, [self.server, token], |row| {
-                Ok((row.get::<_, String>(9)?, Candidate::read(row)?))
-            })?;
+            let found = tx
+                .view
+                .list(&sql::consume::AGAIN, [self.server, token], |row| Ok((text(row, 9)?, Candidate::read(row)?)))?;
             for (queue, candidate) in found {
                 runs.extend(candidate.into_run(&QueueName::from_wire(&queue), self.server, token));
             }
@@ -226,7 +226,7 @@ impl Claim {
                 }
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
-                    // Without its message the task can never run; it is archived, where people see it.
+                    // Without its message, or with an id or a lock that is no text, the task can never run; it is archived, where people see it.
                     tx.view.execute(&sql::consume::SET_ASIDE, [candidate.seq, tx.view.now])?;
                     let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
                     tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
@@ -265,14 +265,17 @@ struct Candidate {
 
 impl Candidate {
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let (id, lock): (Text, Option<Text>) = (row.get(1)?, row.get(7)?);
+        let is_sound = id.is_sound && lock.as_ref().is_none_or(|lock| lock.is_sound);
         Ok(Self {
             seq: row.get(0)?,
-            id: row.get(1)?,
+            id: id.text,
             crashes: row.get(2)?,
             extra: row.get(3)?,
             facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
-            uniq: row.get(7)?,
-            msg: row.get(8)?,
+            uniq: lock.map(|lock| lock.text),
+            // A task whose id or lock no call can name counts as one without a message.
+            msg: if is_sound { row.get(8)? } else { None },
             since: 0,
         })
     }

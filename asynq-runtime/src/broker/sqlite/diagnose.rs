@@ -9,7 +9,7 @@ use crate::{
     task::{QueueName, TaskState},
 };
 
-use super::{SqliteBroker, sql, tx::View};
+use super::{SqliteBroker, row::text, sql, tx::View};
 
 /// Most tasks of a state that are counted one by one.
 const COUNTED: i64 = 5_000_000;
@@ -89,7 +89,7 @@ fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> 
     let mut found = Examination { complete: true, ..Examination::default() };
     let Some(q) = view.queue(queue)? else { return Ok(found) };
     let number = i64::from(state.number());
-    for id in view.list(&sql::maintain::GHOSTS, params![q, number, limit], |row| row.get::<_, String>(1))? {
+    for id in view.list(&sql::maintain::GHOSTS, params![q, number, limit], |row| text(row, 1))? {
         found.add(OddityKind::IdWithoutTask, id);
     }
     let both = view.find(&sql::diagnose::NUMBER, params![q, number, COUNTED], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -104,7 +104,7 @@ fn examine(view: &View<'_>, queue: &QueueName, state: TaskState, limit: i64) -> 
 fn examine_locks(view: &View<'_>, queue: &QueueName, limit: i64) -> rusqlite::Result<Examination> {
     let mut found = Examination { complete: true, ..Examination::default() };
     let Some(q) = view.queue(queue)? else { return Ok(found) };
-    for key in view.list(&sql::diagnose::LOCKS, params![q, view.now, limit], |row| row.get::<_, String>(0))? {
+    for key in view.list(&sql::diagnose::LOCKS, params![q, view.now, limit], |row| text(row, 0))? {
         found.add(OddityKind::LockWithoutTask, key);
     }
     Ok(found)

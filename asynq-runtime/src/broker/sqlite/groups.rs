@@ -17,7 +17,7 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    row::instant,
+    row::{instant, text},
     sql,
     tx::{Tx, View},
 };
@@ -148,7 +148,7 @@ impl Groups for SqliteBroker {
 
 /// Reads a row of name, size and oldest.
 fn read_stats(row: &rusqlite::Row<'_>) -> rusqlite::Result<GroupStats> {
-    let group = GroupName::from_wire(&row.get::<_, String>(0)?);
+    let group = GroupName::from_wire(&text(row, 0)?);
     let size = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
     Ok(GroupStats::new(group, size, row.get::<_, Option<i64>>(2)?.map(instant)))
 }

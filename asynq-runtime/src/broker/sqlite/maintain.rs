@@ -20,6 +20,7 @@ pub(super) use self::lapses::Lapses;
 use super::{
     SqliteBroker,
     command::{Priority, Ready, WriteCommand},
+    row::{text, text_or_null},
     schedule,
     settle::lost,
     sql,
@@ -281,7 +282,7 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swe
     }
     for state in [TaskState::Active, TaskState::Pending] {
         let ghosts = tx.view.list(&sql::maintain::GHOSTS, [q, i64::from(state.number()), SWEEP], |row| {
-            Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, Option<String>>(2)?))
+            Ok((row.get::<_, i64>(0)?, text(row, 1)?, text_or_null(row, 2)?))
         })?;
         for (seq, id, lock) in ghosts.into_iter().take(SLICE) {
             tx.delete(&TaskToDelete { seq, q, state, id: &id, lock: lock.as_deref() })?;

@@ -15,7 +15,7 @@ use self::replace::Holder;
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    row::{after, instant},
+    row::{self, after, instant},
     sql,
     tx::{Tx, View},
 };
@@ -142,7 +142,7 @@ impl Item {
             let taken = tx.view.execute(&sql::lock::TAKE, params![q, lock.key, id.as_str(), until, tx.view.now])?;
             if taken == 0 {
                 tx.view.execute(&sql::task::DELETE, [seq])?;
-                let holder = tx.view.find(&sql::lock::HOLDER, params![q, lock.key], |row| row.get::<_, String>(0))?;
+                let holder = tx.view.find(&sql::lock::HOLDER, params![q, lock.key], |found| row::text(found, 0))?;
                 return Ok(Err(Refused::Duplicate { holder: holder.as_deref().map(TaskId::from_wire) }));
             }
         }

@@ -18,6 +18,7 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
+    row::{text, text_or_null},
     sql,
     tx::{TaskToDelete, Tx, View},
 };
@@ -169,10 +170,10 @@ impl Subject {
         Ok(Self {
             seq: row.get(0)?,
             q,
-            id: row.get(1)?,
+            id: text(row, 1)?,
             state: TaskState::from_number(number).ok_or(rusqlite::Error::IntegralValueOutOfRange(2, number))?,
             at: row.get(3)?,
-            lock: row.get(4)?,
+            lock: text_or_null(row, 4)?,
             extra: row.get::<_, Option<Vec<u8>>>(5)?.map(|bytes| Extra::from_bytes(&bytes)).unwrap_or_default(),
             staged: row.get(6)?,
             retried: row.get(7)?,
@@ -237,7 +238,7 @@ fn take_lock(view: &View<'_>, q: i64, key: &str, id: &str, until: i64) -> rusqli
     if view.execute(&sql::lock::TAKE, params![q, key, id, until, view.now])? > 0 {
         return Ok(Ok(()));
     }
-    let holder = view.find(&sql::lock::HOLDER, params![q, key], |row| row.get::<_, String>(0))?;
+    let holder = view.find(&sql::lock::HOLDER, params![q, key], |row| text(row, 0))?;
     Ok(Err(holder.as_deref().map(TaskId::from_wire)))
 }
 

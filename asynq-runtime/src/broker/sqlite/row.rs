@@ -1,9 +1,13 @@
 //! Makes tasks from rows: a column replaces the same fact in the stored message, because only columns change.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use rusqlite::{
+    Row,
+    types::{FromSql, FromSqlError, FromSqlResult, ValueRef},
+};
 
 use crate::task::{Ending, Extra, Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
 
@@ -51,6 +55,33 @@ pub(super) fn message(
     Ok(message)
 }
 
+/// A text of which other programs may have stored the bytes: what is not UTF-8 is replaced, because it must stop nothing.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) text: String,
+    /// Whether it was UTF-8.
+    pub(super) is_sound: bool,
+}
+
+impl FromSql for Text {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let ValueRef::Text(bytes) = value else { return Err(FromSqlError::InvalidType) };
+        let text = String::from_utf8_lossy(bytes);
+        let is_sound = matches!(text, Cow::Borrowed(_));
+        Ok(Self { text: text.into_owned(), is_sound })
+    }
+}
+
+/// Returns the text of a column, as [`Text`] reads it.
+pub(super) fn text(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
+    Ok(row.get::<_, Text>(column)?.text)
+}
+
+/// Returns the text of a column that may be NULL, as [`Text`] reads it.
+pub(super) fn text_or_null(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
+    Ok(row.get::<_, Option<Text>>(column)?.map(|text| text.text))
+}
+
 /// A row of [`sql::inspect::TASK`].
 #[derive(Debug, Clone)]
 pub(super) struct TaskRow {
@@ -70,11 +101,11 @@ pub(super) struct TaskRow {
 }
 
 impl TaskRow {
-    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             state: row.get(0)?,
             at: row.get(1)?,
-            id: row.get(2)?,
+            id: text(row, 2)?,
             crashes: row.get(3)?,
             retried: row.get(4)?,
             err: row.get(5)?,

@@ -16,7 +16,7 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    row::after,
+    row::{after, text_or_null},
     sql,
     tx::{TaskToDelete, Tx, View},
 };
@@ -115,7 +115,7 @@ impl LeasedTask {
         view.find(&sql::settle::HELD, params![run.row, run.server, run.token.0, run.id.as_str()], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(2)?;
             let is_replaced = extra.is_some_and(|extra| Extra::from_bytes(&extra).replaced);
-            Ok(Self { seq: run.row, q: row.get(0)?, lock: row.get(1)?, is_replaced })
+            Ok(Self { seq: run.row, q: row.get(0)?, lock: text_or_null(row, 1)?, is_replaced })
         })
     }
 }

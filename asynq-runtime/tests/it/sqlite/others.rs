@@ -151,6 +151,27 @@ async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_
     assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
 }
 
+/// A machine that was suspended, or a step of the wall clock, makes every server look silent.
+#[tokio::test]
+async fn one_look_at_the_wall_clock_takes_no_task_from_a_server_whose_lock_file_was_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let beating = SqliteBroker::open(&url(&file), patient()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), patient()).await.unwrap();
+    let member = join(&beating).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    assert_eq!(dequeue(&beating, &member, 1).await.len(), 1);
+    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().contains("-srv-") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
+    rusqlite::Connection::open(&file).unwrap().execute("UPDATE server SET beat_at = beat_at - 120000", []).unwrap();
+    for _ in 0..3 {
+        assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
+    }
+}
+
 /// Puts a socket in the place of the one by which a program that has joined is notified of commits.
 pub(super) fn intercept(folder: &Path) -> UnixDatagram {
     let names = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -9,7 +9,11 @@ use rusqlite::params;
 
 use crate::{broker::Quarantined, task::QueueName};
 
-use super::super::{sql, tx::View};
+use super::super::{
+    row::{text, text_or_null},
+    sql,
+    tx::View,
+};
 
 /// Most queues that are asked for by name without a walk.
 const FEW: usize = 16;
@@ -53,7 +57,7 @@ pub(super) fn by_name(
 ) -> rusqlite::Result<Vec<(i64, QueueName)>> {
     let may_be_quarantined = quarantined != Quarantined::None;
     view.list(&sql::consume::READY, params![names, may_be_quarantined], |row| {
-        Ok((row.get(0)?, QueueName::from_wire(&row.get::<_, String>(1)?)))
+        Ok((row.get(0)?, QueueName::from_wire(&text(row, 1)?)))
     })
 }
 
@@ -70,7 +74,7 @@ fn anywhere(view: &View<'_>, most: usize, quarantined: Quarantined) -> rusqlite:
     // One step leads to the first queue, and one behind the last queue.
     let most = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(2);
     let steps = view.list(&sql::consume::READY_ANYWHERE, params![most, may_be_quarantined], |row| {
-        Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<String>>(1)?))
+        Ok((row.get::<_, Option<i64>>(0)?, text_or_null(row, 1)?))
     })?;
     let is_whole = steps.last().is_some_and(|(q, _)| q.is_none());
     Ok(is_whole.then(|| steps.into_iter().filter_map(|(_, name)| Some(QueueName::from_wire(&name?))).collect()))

@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::super::{
-    row::{Facts, after, instant, message},
+    row::{Facts, after, instant, message, text, text_or_null},
     sql,
     tx::{Tx, View},
 };
@@ -113,8 +113,8 @@ impl Waiting {
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
         Ok(Self {
             seq: row.get(0)?,
-            id: row.get(1)?,
-            uniq: row.get(2)?,
+            id: text(row, 1)?,
+            uniq: text_or_null(row, 2)?,
             extra: row.get::<_, Option<Vec<u8>>>(3)?.as_deref().map(Extra::from_bytes).unwrap_or_default(),
             facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
             msg: row.get(7)?,

@@ -15,7 +15,7 @@ use crate::{
 use super::{
     super::{
         produce::Item,
-        row::after,
+        row::{after, text, text_or_null},
         sql,
         tx::{TaskToDelete, Tx},
     },
@@ -83,7 +83,7 @@ impl Finish {
     fn end(&self, tx: &mut Tx<'_>, q: i64) -> rusqlite::Result<Result<(), SetError>> {
         let members = tx.view.list(&sql::groups::MEMBERS, [q, self.number], |row| {
             let extra = row.get::<_, Option<Vec<u8>>>(3)?.as_deref().map(Extra::from_bytes).unwrap_or_default();
-            Ok(Member { seq: row.get(0)?, id: row.get(1)?, lock: row.get(2)?, extra })
+            Ok(Member { seq: row.get(0)?, id: text(row, 1)?, lock: text_or_null(row, 2)?, extra })
         })?;
         for member in &members {
             if let Some(rejection) = self.rejected.get(&member.id) {

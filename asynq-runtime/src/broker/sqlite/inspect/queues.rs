@@ -12,7 +12,7 @@ use crate::{
 
 use super::super::{
     maintain::STATISTICS_DAYS,
-    row::instant,
+    row::{instant, text},
     sql,
     tx::{ALL_TIME, View, day},
 };
@@ -26,12 +26,12 @@ const OVERHEAD: u64 = 140;
 
 /// Returns every queue that ever had a task, by name.
 pub(super) fn names(view: &View<'_>) -> rusqlite::Result<Vec<QueueName>> {
-    view.list(&sql::inspect::QUEUES, [], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
+    view.list(&sql::inspect::QUEUES, [], |row| Ok(QueueName::from_wire(&text(row, 0)?)))
 }
 
 /// Returns the queues that have a task of this id, by name.
 pub(super) fn of_task(view: &View<'_>, id: &TaskId) -> rusqlite::Result<Vec<QueueName>> {
-    view.list(&sql::inspect::QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&row.get::<_, String>(0)?)))
+    view.list(&sql::inspect::QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&text(row, 0)?)))
 }
 
 /// Whether no task of `queues` waits or runs.
@@ -146,8 +146,8 @@ pub(super) fn locks(view: &View<'_>, queue: &QueueName, after: &str) -> rusqlite
     let Some(q) = view.queue(queue)? else { return Ok(LockPage::default()) };
     let locks = view.list(&sql::lock::PAGE, params![q, after, view.now, LOCKS], |row| {
         Ok(LockInfo {
-            key: row.get(0)?,
-            holder: TaskId::from_wire(&row.get::<_, String>(1)?),
+            key: text(row, 0)?,
+            holder: TaskId::from_wire(&text(row, 1)?),
             state: row.get::<_, Option<i64>>(3)?.and_then(TaskState::from_number),
             until: Some(instant(row.get(2)?)),
         })

@@ -14,8 +14,9 @@ use crate::{
 use super::{
     super::{
         command::{Priority, WriteCommand},
-        listed,
+        listed::{self, Listed},
         liveness::{Liveness, LivenessStatus, StaleLock},
+        row::text,
         sql,
         store::Store,
         tx::{Tx, View},
@@ -59,6 +60,18 @@ pub(super) enum LapseConfirmation {
     SeenAgain(Arc<Lapses>, Duration),
 }
 
+impl LapseConfirmation {
+    /// Returns whether a server has not beaten for [`BEAT_TIMEOUT_MS`] by the monotonic clock as well: the wall clock may have stepped
+    /// ahead.
+    fn is_silent(&self, server: &Listed) -> bool {
+        let Self::SeenAgain(lapses, _) = self else { return true };
+        let beat = Lapse { row: server.number, run: i64::MIN, ended: server.beat_at };
+        !lapses.confirmed(&[beat], Instant::now(), Duration::from_millis(BEAT_TIMEOUT_MS.unsigned_abs())).is_empty()
+    }
+}
+
+/// Most lapsed leases of a queue that one look sees: all of them wait for their confirmation at the same time.
+const MOST_SEEN: i64 = 5_000;
 /// Most queues that are looked at one by one; for more, one query looks at all active tasks.
 const MANY: usize = 16;
 
@@ -70,12 +83,12 @@ pub(super) async fn recover(
 ) -> Result<Recovered, BrokerError> {
     let queues: Arc<[QueueName]> = queues.into();
     let common = Arc::clone(&store.common);
-    let look = Arc::clone(&queues);
+    let (look, confirms) = (Arc::clone(&queues), confirmation.clone());
     // File locks are tried outside of the write transaction, which others wait for.
     let (dead, lapsed) = store
         .read(move |view| {
             let dead = match &common.liveness {
-                Some(liveness) => with_work(view, find_dead(view, liveness)?, &look)?,
+                Some(liveness) => with_work(view, find_dead(view, liveness, &confirms)?, &look)?,
                 None => Vec::new(),
             };
             Ok((dead, next_lapse(view, &look)?.is_some_and(|lapse| lapse <= view.now)))
@@ -115,11 +128,11 @@ struct Lost {
 
 impl Lost {
     fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { seq: row.get(0)?, id: row.get(1)?, run: row.get(2)?, place: row.get(3)? })
+        Ok(Self { seq: row.get(0)?, id: text(row, 1)?, run: row.get(2)?, place: row.get(3)? })
     }
 }
 
-fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>> {
+fn find_dead(view: &View<'_>, liveness: &Liveness, confirmation: &LapseConfirmation) -> rusqlite::Result<Vec<Dead>> {
     let mut dead: Vec<Dead> = Vec::new();
     for server in listed::everyone(view)? {
         if server.file == liveness.name() {
@@ -133,6 +146,7 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
                 LivenessStatus::Alive => continue,
                 // The server's file was removed. As long as the server beats, only the lease decides.
                 LivenessStatus::Unknown if view.now.saturating_sub(server.beat_at) < BEAT_TIMEOUT_MS => continue,
+                LivenessStatus::Unknown if !confirmation.is_silent(&server) => continue,
                 LivenessStatus::Unknown => None,
             }
         };
@@ -146,7 +160,7 @@ fn find_dead(view: &View<'_>, liveness: &Liveness) -> rusqlite::Result<Vec<Dead>
 fn with_work(view: &View<'_>, mut dead: Vec<Dead>, queues: &[QueueName]) -> rusqlite::Result<Vec<Dead>> {
     let mut files = HashSet::new();
     for server in &dead {
-        let left: Vec<String> = view.list(&sql::maintain::LEFT_IN, [server.number], |row| row.get(0))?;
+        let left: Vec<String> = view.list(&sql::maintain::LEFT_IN, [server.number], |row| text(row, 0))?;
         if left.is_empty() || left.iter().any(|name| queues.iter().any(|queue| queue.as_str() == name)) {
             files.insert(server.file.clone());
         }
@@ -158,8 +172,7 @@ fn with_work(view: &View<'_>, mut dead: Vec<Dead>, queues: &[QueueName]) -> rusq
 /// Returns when the first lease of a task in `queues` passes.
 fn next_lapse(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
     if queues.len() > MANY {
-        let lapses =
-            view.list(&sql::maintain::LAPSES, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        let lapses = view.list(&sql::maintain::LAPSES, [], |row| Ok((text(row, 0)?, row.get::<_, i64>(1)?)))?;
         let queues: HashSet<&str> = queues.iter().map(QueueName::as_str).collect();
         return Ok(lapses.into_iter().filter(|(name, _)| queues.contains(name.as_str())).map(|(_, at)| at).min());
     }
@@ -214,7 +227,7 @@ fn requeue(
     Ok((recovered, emptied))
 }
 
-/// Finds the tasks whose leases have ended and count as such, at most a slice and one of each queue.
+/// Finds the tasks whose leases have ended and count as such.
 fn lapsed(
     view: &View<'_>,
     queues: &[QueueName],
@@ -223,7 +236,7 @@ fn lapsed(
     let (mut certain, mut doubtful) = (HashMap::<i64, Vec<Lost>>::new(), Vec::new());
     for queue in queues {
         let Some(q) = view.queue(queue)? else { continue };
-        let rows = view.list(&sql::maintain::LAPSED, [q, view.now, limit_of(SLICE + 1)], |row| {
+        let rows = view.list(&sql::maintain::LAPSED, [q, view.now, MOST_SEEN], |row| {
             let lost = Lost::read(row)?;
             let lapse = Lapse { row: lost.seq, run: lost.run, ended: row.get(4)? };
             Ok((lost, lapse, row.get::<_, bool>(5)?))

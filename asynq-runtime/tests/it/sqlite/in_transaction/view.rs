@@ -1,6 +1,6 @@
 //! The view `enqueue`, as programs of any language use it.
 
-use asynq_runtime::broker::{GroupRules, Groups as _};
+use asynq_runtime::broker::{BulkAction, Chosen, Consume as _, GroupRules, Groups as _, Page, Repair as _, Wanted};
 
 use super::*;
 
@@ -25,6 +25,44 @@ async fn four_columns_are_enough() {
     let run = dequeue(&t.broker, &t.member, 1).await.remove(0);
     assert_eq!(run.message.unwrap(), task("a").message);
     check_whole(&t.file());
+}
+
+/// SQLite stores any bytes as a text, and programs of other languages bind what they have.
+#[tokio::test]
+async fn a_text_that_is_not_utf_8_stops_no_other_task_and_can_be_removed() {
+    let t = World::new().await;
+    let theirs = t.theirs();
+    let columns = "INSERT INTO enqueue(queue, id, type, msg, unique_key, unique_ms)";
+    let rows = [
+        "VALUES ('default', 'lock', 'mail', ?1, CAST(X'C328' AS TEXT), 1000)",
+        "VALUES ('default', CAST(X'69C3' AS TEXT), 'mail', ?1, NULL, NULL)",
+    ];
+    for row in rows {
+        theirs.execute(&format!("{columns} {row}"), [message("a")]).unwrap();
+    }
+    theirs.execute(INSERT, params!["good", message("good")]).unwrap();
+    let elsewhere = NewTask { queue: QueueName::new("other").unwrap(), ..task("elsewhere") };
+    enqueue(&t.broker, elsewhere).await.unwrap();
+    let wanted = ["default", "other"].map(|name| Wanted { queue: QueueName::new(name).unwrap(), n: 3 });
+    let runs = t.broker.dequeue(&t.member, &wanted).await.unwrap();
+    assert_eq!(ids(&runs), ["good", "elsewhere"]);
+    let archived = t.broker.tasks(&queue(), TaskState::Archived, Page::default()).await.unwrap();
+    assert_eq!(archived.len(), 2);
+    let all = Chosen::InState(TaskState::Archived);
+    assert_eq!(t.broker.change_some(&queue(), &all, BulkAction::Delete, 9).await.unwrap().changed, 2);
+    assert_eq!(t.broker.queue_stats(&queue()).await.unwrap().archived, 0);
+}
+
+#[tokio::test]
+async fn a_lock_whose_task_was_deleted_by_hand_refuses_nothing() {
+    let t = World::new().await;
+    enqueue(&t.broker, unique("a", "k")).await.unwrap();
+    let theirs = t.theirs();
+    theirs.execute("DELETE FROM task", []).unwrap();
+    let locked = "INSERT INTO enqueue(queue, id, type, msg, unique_key, unique_ms)
+        SELECT 'default', 'b', 'mail', ?1, key, 1000 FROM ulock";
+    theirs.execute(locked, [message("b")]).unwrap();
+    assert_eq!(t.number("SELECT count(*) FROM ulock WHERE id = 'b'"), 1);
 }
 
 #[tokio::test]

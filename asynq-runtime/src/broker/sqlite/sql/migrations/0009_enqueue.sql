@@ -1,5 +1,5 @@
--- Version 1008: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; here
--- a task gets its row among those of its queue, as in `insert` of produce.sql.
+-- Version 1009: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
+-- 1008 a task gets its row among those of its queue, as in `insert` of produce.sql, and here a lock whose task is gone refuses nothing.
 -- A taken id and a held unique lock are UNIQUE errors of `task.id` and `ulock.key`, which undo this statement alone; with
 -- INSERT OR IGNORE such a row is left out. Times are Unix milliseconds, spans milliseconds; timeout, deadline and retention
 -- are asynq's whole seconds, repeated from the message. `now` replaces SQLite's clock where a program has another.
@@ -26,11 +26,13 @@ BEGIN
   INSERT INTO [ulock](q, key, id, until)
   SELECT l.q, l.key, l.id, l.until FROM [ulock] AS l
   WHERE l.q = (SELECT q FROM [queue] WHERE name = new.queue) AND l.key = new.unique_key
-    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER));
+    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
+    AND EXISTS (SELECT 1 FROM [task] AS h WHERE h.q = l.q AND h.id = l.id);
   SELECT CASE changes() WHEN 0 THEN RAISE(IGNORE) ELSE RAISE(ABORT, 'enqueue: a unique lock is never replaced') END
   FROM [ulock] AS l
   WHERE l.q = (SELECT q FROM [queue] WHERE name = new.queue) AND l.key = new.unique_key
-    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER));
+    AND l.until > coalesce(new.now, CAST(round((julianday('now') - 2440587.5) * 86400000) AS INTEGER))
+    AND EXISTS (SELECT 1 FROM [task] AS h WHERE h.q = l.q AND h.id = l.id);
 
   INSERT INTO [queue](name) SELECT new.queue WHERE NOT EXISTS (SELECT 1 FROM [queue] WHERE name = new.queue);
   INSERT INTO [task](seq, q, state, at, since, id, type, retried, max_retry, timeout, deadline, retention, uniq, grp, extra)
