@@ -159,7 +159,7 @@ impl Work {
                     self.on_lost_writes();
                 }
             }
-            // The broker has lost the entry, or somebody made it forget it. All are planned again: it may have lost ticks of others,
+            // The broker has lost the entry, or a program had it forgotten. All are planned again: it may have lost ticks of others,
             // of which an entry that begins anew would tell nothing.
             Ok(None) if self.planned.contains(entry.id()) => self.plan_anew(),
             Ok(None) => {}

@@ -226,7 +226,7 @@ impl Claim {
                 }
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
-                    // Without its message, or with an id or a lock that is no text, the task can never run; it is archived, where people see it.
+                    // Without its message, or with an id or a lock that is not UTF-8, the task can never run; it is archived, where people see it.
                     tx.view.execute(&sql::consume::SET_ASIDE, [candidate.seq, tx.view.now])?;
                     let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
                     tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;

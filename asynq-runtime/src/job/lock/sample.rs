@@ -17,7 +17,7 @@ pub(super) struct Kind {
     variant: usize,
 }
 
-/// What a sample has in it.
+/// The contents of a sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fill {
     /// Options and sequences are empty.
