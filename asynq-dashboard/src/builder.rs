@@ -183,7 +183,7 @@ impl Dashboard {
             return Err(DashboardError::MountedWithoutLogin);
         }
         let hosts_any = self.observed_only;
-        Ok(router::router(&self.build(hosts_any)?, false))
+        Ok(router::router(&self.build(hosts_any, None)?, false))
     }
 
     /// Listens at `address`, such as `127.0.0.1:8080`; a port alone is one of 127.0.0.1, and port 0 any free one.
@@ -206,7 +206,7 @@ impl Dashboard {
         let is_local = addresses.iter().all(|address| address.ip().is_loopback());
         let hosts_any = self.observed_only && !is_local;
         let (listener, address) = serve::listen(address, &addresses).await?;
-        Ok(Bound::new(listener, address, self.build(hosts_any)?))
+        Ok(Bound::new(listener, address, self.build(hosts_any, Some(address.port()))?))
     }
 
     /// Listens at `address` and serves until the future is dropped.
@@ -223,7 +223,8 @@ impl Dashboard {
         self.password_hash.is_some() || self.token.is_some() || self.header.is_some()
     }
 
-    fn build(self, hosts_any: bool) -> Result<AppState, DashboardError> {
+    /// Returns the state of a dashboard that has this port to itself, or of one that is mounted in an application.
+    fn build(self, hosts_any: bool, port: Option<u16>) -> Result<AppState, DashboardError> {
         let is_whole = !self.observed_only;
         let password = self.password_hash.filter(|_| is_whole);
         let password = password.map(|hash| Password::new(&hash).ok_or(DashboardError::PasswordHash)).transpose()?;
@@ -232,7 +233,7 @@ impl Dashboard {
         let header = header.map(|name| name.parse::<HeaderName>().map_err(|_| DashboardError::Header { name }));
         let header = header.transpose()?.map(|name| Trusted { name, proxies: self.proxies });
         let mount = mount(&self.mount)?;
-        let login = Login::new(password, token, header, Cookie::new(&mount));
+        let login = Login::new(password, token, header, Cookie::new(port, &mount));
         let hosts = self.hosts.into_iter().map(|host| host::name_of(&host).ok_or(DashboardError::Host { host }));
         let hosts = hosts.collect::<Result<_, _>>()?;
         let config = Config {

@@ -167,6 +167,29 @@ fn a_change_inside_any_variant_of_an_enum_is_tried() {
     }
 }
 
+/// Null stands for two values of such an argument, which makes no empty sample impossible.
+#[test]
+fn an_option_in_an_option_hides_no_change_beside_it() {
+    mod before {
+        use asynq_runtime::prelude::*;
+
+        #[job(name = "lock:patch")]
+        pub(super) async fn patch(note: Option<String>, patch: Option<Option<u8>>) -> JobResult {
+            let _ = (note, patch);
+            Ok(())
+        }
+    }
+
+    #[asynq_runtime::job(name = "lock:patch")]
+    async fn patch(note: String, patch: Option<Option<u8>>) {
+        let _ = (note, patch);
+    }
+
+    let lock = JobsLock::default().with(&Registry::only::<before::patch>().unwrap());
+    let found = lock.check(&Registry::only::<patch>().unwrap()).swap_remove(0);
+    assert!(!found.is_safe(), "{found}");
+}
+
 #[test]
 fn a_shape_that_is_too_large_for_the_file_is_not_called_safe() {
     use asynq_runtime::prelude::*;

@@ -123,6 +123,7 @@ impl Plan {
             let is_late = |fire: &Fire| !is_on_time(row.periodic.spec(), fire.at, now);
             if row.failures > 0 && row.fires.front().is_some_and(is_late) {
                 row.fires.clear();
+                row.failures = 0;
             }
             if row.fires.is_empty() {
                 let due = due(row.periodic.spec(), row.periodic.missed_policy(), row.last, now);

@@ -103,19 +103,21 @@ fn is_over_tls(headers: &HeaderMap) -> bool {
 /// The cookie of a session.
 #[derive(Debug)]
 pub(crate) struct Cookie {
+    port: Option<u16>,
     mount: String,
 }
 
 impl Cookie {
-    /// Creates the cookie of a dashboard at this mount path.
-    pub(crate) fn new(mount: &str) -> Self {
-        Self { mount: mount.to_owned() }
+    /// Creates the cookie of a dashboard at this mount path, and at this port if the dashboard has a port to itself.
+    pub(crate) fn new(port: Option<u16>, mount: &str) -> Self {
+        Self { port, mount: mount.to_owned() }
     }
 
-    /// Returns the name. Browsers send the cookies of a host to all of its ports, so it has the port that the browser asks.
+    /// Returns the name. Browsers send the cookies of a host to all of its ports, so it has the port that the browser asks, or where a
+    /// proxy hides that, the port of the dashboard.
     fn name(&self, headers: &HeaderMap) -> String {
         let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-        let port = host.and_then(|host| host.parse::<Authority>().ok()?.port_u16());
+        let port = host.and_then(|host| host.parse::<Authority>().ok()?.port_u16()).or(self.port);
         let port = port.map(|port| format!("_{port}")).unwrap_or_default();
         // A name has no slash.
         format!("asynq_session{port}{}", self.mount.replace('/', "."))
@@ -206,13 +208,13 @@ mod tests {
 
     #[test]
     fn the_cookie_is_strict_and_secure_behind_tls() {
-        let cookie = Cookie::new("");
+        let cookie = Cookie::new(None, "");
         assert_eq!(cookie.keep("k", &HeaderMap::new()), "asynq_session=k; Path=/; HttpOnly; SameSite=Strict");
         let asked = HeaderMap::from_iter([
             (header::HOST, HeaderValue::from_static("[::1]:8080")),
             (header::ORIGIN, HeaderValue::from_static("https://[::1]:8080")),
         ]);
-        let mounted = Cookie::new("/our/jobs").keep("k", &asked);
+        let mounted = Cookie::new(Some(80), "/our/jobs").keep("k", &asked);
         let expected = "asynq_session_8080.our.jobs=k; Path=/our/jobs; HttpOnly; SameSite=Strict; Secure";
         assert_eq!(mounted, expected);
         for (name, value, expected) in [

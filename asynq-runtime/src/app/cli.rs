@@ -135,8 +135,10 @@ fn given(services: &[&ServiceEntry], places: [&ArgMatches; 2]) -> Flags {
             given = if is_set { given.set(flag.name, None) } else { given };
             continue;
         }
-        let values = places.iter().find_map(|matches| matches.get_many::<String>(flag.name)).unwrap_or_default();
-        for value in values {
+        // Without a command, both places are one.
+        let places = if std::ptr::eq(places[0], places[1]) { &places[..1] } else { &places[..] };
+        let values = places.iter().filter_map(|matches| matches.get_many::<String>(flag.name));
+        for value in values.take(if flag.is_repeated { 2 } else { 1 }).flatten() {
             given = given.set(flag.name, Some(value.clone()));
         }
     }

@@ -27,7 +27,7 @@ pub fn assert_jobs_locked(file: impl AsRef<Path>) {
     });
     let lock = JobsLock::parse(&text).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     let registry = Registry::linked().unwrap_or_else(|error| panic!("{error}"));
-    registry.check_codecs().unwrap_or_else(|error| panic!("{error}"));
+    registry.check_upgrades().unwrap_or_else(|error| panic!("{error}"));
     let findings: Vec<String> =
         lock.check(&registry).iter().filter(|found| !found.is_safe()).map(ToString::to_string).collect();
     assert!(findings.is_empty(), "{}:\n{}", file.display(), findings.join("\n"));

@@ -13,12 +13,10 @@ pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
         Err(source) => return Err(AppError::System { what: "cannot read the file of --lock", source }),
     };
     let lock = known.with(&Registry::linked()?);
-    // Written beside the file: whenever this ends, the file has all its shapes.
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(".new");
-    let written = fs::write(&beside, lock.to_string()).and_then(|()| fs::rename(&beside, file));
+    let written = fs::write(file, lock.to_string());
     written.map_err(|source| AppError::System { what: "cannot write the file of --lock", source })?;
-    let new = lock.shapes().len() - known.shapes().len();
+    // A shape may be known twice, from both sides of a conflict.
+    let new = lock.shapes().iter().filter(|shape| !known.shapes().contains(shape)).count();
     print(format_args!("{}: {} shapes, {new} of them new\n", file.display(), lock.shapes().len()))
 }
 
@@ -33,7 +31,7 @@ pub(in super::super) fn check(file: &Path) -> Result<(), AppError> {
     let text = fs::read_to_string(file);
     let text = text.map_err(|source| AppError::System { what: "cannot read the file of --check", source })?;
     let registry = Registry::linked()?;
-    registry.check_codecs()?;
+    registry.check_upgrades()?;
     let findings = JobsLock::parse(&text)?.check(&registry);
     let found = findings.iter().filter(|finding| !finding.is_safe()).count();
     print(findings.iter().map(|finding| format!("{finding}\n")).collect::<String>())?;

@@ -135,16 +135,16 @@ impl Commit {
         if open.is_empty() {
             return Some(permit);
         }
-        let (away, open) = open.into_iter().partition(|chunk| self.router.is_away(&chunk.routing_key()));
-        self.repeat(open, &mut send, began, &mut answers).await;
-        // The tasks for a master of a cluster that is away hold up no others, unless they are very many.
-        let Ok(_repeating) = self.repeating.try_acquire() else {
-            answers.give(away);
-            return Some(permit);
-        };
-        drop(permit);
-        self.repeat(away, &mut send, began, &mut answers).await;
-        None
+        // The tasks for a master of a cluster that does not answer hold up those for others.
+        let repeating = if self.router.has_parts() { self.repeating.try_acquire().ok() } else { None };
+        let permit = Some(permit).filter(|_| repeating.is_none());
+        // Very many are repeated already.
+        if permit.is_some() && open.iter().all(|chunk| self.router.is_away(&chunk.routing_key())) {
+            answers.give(open);
+        } else {
+            self.repeat(open, &mut send, began, &mut answers).await;
+        }
+        permit
     }
 
     /// Sends the tasks of a lone caller on the connection that its own task drives; returns the tasks if none was sent.

@@ -19,7 +19,7 @@ use super::{
     identity::Identity,
     keys::Keys,
     reply,
-    router::{Answer, Router},
+    router::Answer,
     script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
     unanswered::{DequeueRequest, Unanswered},
 };
@@ -100,7 +100,7 @@ impl Consume for RedisBroker {
     }
 
     fn has_parts(&self) -> bool {
-        !matches!(self.router, Router::One(_))
+        self.router.has_parts()
     }
 
     async fn release_unanswered(

@@ -17,7 +17,6 @@ use super::{
     RedisBroker, cancel,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
     reply,
-    router::Router,
     script::{ANNOUNCE, BEAT, Call, LIVE},
 };
 use crate::task::{ServerInfo, TaskId, WorkerInfo};
@@ -34,7 +33,7 @@ impl Presence for RedisBroker {
         let member = Member { name: name.clone(), number: 0 };
         match self.show_alive(&member, info, &[], true).await {
             // In a cluster, the lists of servers lie on masters that may have no queue of this server. A later beat adds the server.
-            Err(error) if error.is_unavailable() && !matches!(self.router, Router::One(_)) => {
+            Err(error) if error.is_unavailable() && self.router.has_parts() => {
                 tracing::warn!("the server is not listed yet: {error}");
             }
             shown => shown?,
@@ -153,7 +152,7 @@ impl RedisBroker {
         let mut keys = vec![info_key.as_str(), workers_key.as_str()];
         let mut calls = Vec::new();
         // In a cluster the lists lie on other nodes.
-        if is_first || !matches!(self.router, Router::One(_)) {
+        if is_first || self.router.has_parts() {
             let lists = [(SERVERS, &info_key), (WORKERS, &workers_key)];
             let announce = |list| ANNOUNCE.on(&[list]).arg(self.clock.argument()).arg(ALIVE_FOR);
             calls.extend(lists.map(|(list, key)| announce(list).arg(key)));

@@ -107,6 +107,11 @@ impl Router {
         }
     }
 
+    /// Returns whether the keys may lie on several servers.
+    pub(super) fn has_parts(&self) -> bool {
+        !matches!(self, Self::One(_))
+    }
+
     /// Returns whether the node of a cluster that keeps this key has been away for longer than calls wait for a connection.
     pub(super) fn is_away(&self, key: &str) -> bool {
         #[cfg(not(feature = "cluster"))]

@@ -80,9 +80,12 @@ impl Wake {
         };
         match self.router.send(calls).await {
             Ok(answers) => {
-                let refused = |answers: &[Answer]| answers.iter().all(|answer| answer.as_ref().is_err_and(is_refusal));
+                let refused = |answers: &[Answer]| {
+                    !answers.iter().any(Result::is_ok)
+                        && answers.iter().any(|answer| answer.as_ref().is_err_and(is_refusal))
+                };
                 // In a cluster, each node refuses the calls to it. Where a node answers a `PING`, only these keys are refused.
-                let is_refused = !matches!(self.router, Router::One(_))
+                let is_refused = self.router.has_parts()
                     && refused(&answers)
                     && refused(&self.router.send_to_each(Call::plain("PING")).await?);
                 Ok((!is_refused).then_some(answers))

@@ -96,7 +96,10 @@ impl CancelFlag {
     /// Begins the call as [`begin`](Self::begin) does, unless its caller has gone: a caller that is dropped does not
     /// set the flag. A call that was begun stays begun.
     fn begin_for<T>(&self, reply: &oneshot::Sender<T>) -> bool {
-        if reply.is_closed() && self.0.load(Ordering::Acquire) != BEGUN { !self.give_up() } else { self.begin() }
+        if reply.is_closed() {
+            self.give_up();
+        }
+        self.begin()
     }
 
     fn is_given_up(&self) -> bool {

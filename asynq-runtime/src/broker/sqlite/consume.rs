@@ -10,6 +10,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use rusqlite::params;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
@@ -227,9 +228,17 @@ impl Claim {
                 tx.left(q, TaskState::Pending);
                 if candidate.msg.is_none() {
                     // Without its message, or with an id or a lock that is not UTF-8, the task can never run; it is archived, where people see it.
-                    tx.view.execute(&sql::consume::SET_ASIDE, [candidate.seq, tx.view.now])?;
                     let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
-                    tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
+                    if candidate.is_sound {
+                        tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
+                    } else {
+                        // Other calls would not find the task by what replaces its bytes here.
+                        tx.view.execute(&sql::lock::RELEASE_OF, [candidate.seq])?;
+                        let id = format!("{}-{}", candidate.id, uuid::Uuid::new_v4().simple());
+                        tx.view.execute(&sql::consume::RENAME, params![candidate.seq, id])?;
+                    }
+                    let error = if candidate.is_sound { NO_MESSAGE } else { NO_TEXT };
+                    tx.view.execute(&sql::consume::SET_ASIDE, params![candidate.seq, tx.view.now, error])?;
                     tx.came(q, TaskState::Archived);
                     continue;
                 }
@@ -249,10 +258,16 @@ impl Claim {
     }
 }
 
+/// Why a task was archived instead of taken.
+pub(super) const NO_MESSAGE: &str = "the message of this task is missing";
+const NO_TEXT: &str = "the id or the unique key of this task was not UTF-8: give the program that enqueued it texts";
+
 /// A row of [`sql::consume::NEXT`].
 #[derive(Debug)]
 struct Candidate {
     seq: i64,
+    /// Whether its id and its lock are UTF-8.
+    is_sound: bool,
     id: String,
     crashes: i64,
     extra: Option<Vec<u8>>,
@@ -269,6 +284,7 @@ impl Candidate {
         let is_sound = id.is_sound && lock.as_ref().is_none_or(|lock| lock.is_sound);
         Ok(Self {
             seq: row.get(0)?,
+            is_sound,
             id: id.text,
             crashes: row.get(2)?,
             extra: row.get(3)?,

@@ -77,18 +77,21 @@ impl Groups for SqliteBroker {
         self.store
             .read(move |view| {
                 let Some(q) = view.queue(&queue)? else { return Ok(RipeGroups::default()) };
-                let (mut ripe, mut name) = (Vec::new(), from.clone());
+                // The name as bytes: of a text that is not UTF-8, other bytes would lead to another place.
+                let (mut ripe, mut name) = (Vec::new(), from.clone().into_bytes());
                 for _ in 0..PER_STEP {
-                    let Some(next) = view.find(&sql::groups::NEXT, params![q, name], |row| row.get(0))? else {
+                    let Some(next) = view
+                        .find(&sql::groups::NEXT, params![q, name], |row| Ok(row.get_ref(0)?.as_bytes()?.to_vec()))?
+                    else {
                         return Ok(RipeGroups::new(ripe, None));
                     };
                     name = next;
-                    let group = GroupName::from_wire(&name);
+                    let group = GroupName::from_wire(&String::from_utf8_lossy(&name));
                     if claim::is_ripe(view, q, &group, &rules)? {
                         ripe.push(group);
                     }
                 }
-                Ok(RipeGroups::new(ripe, Some(name)))
+                Ok(RipeGroups::new(ripe, Some(String::from_utf8_lossy(&name).into_owned())))
             })
             .await
     }

@@ -183,7 +183,7 @@ impl Item {
 fn lock_holder(task: &NewTask, view: &View<'_>) -> rusqlite::Result<Option<String>> {
     let NewTask { queue, id, unique: Some(lock), .. } = task else { return Ok(None) };
     let Some(q) = view.queue(queue)? else { return Ok(None) };
-    view.find(&sql::lock::HELD, params![q, lock.key, id.as_str(), view.now], |row| row.get(0))
+    view.find(&sql::lock::HELD, params![q, lock.key, id.as_str(), view.now], |row| row::text(row, 0))
 }
 
 /// Returns in which state a task starts, and when it is due; a task that starts in a group joins it now.

@@ -5,7 +5,7 @@ use std::fmt;
 use super::{JobsLock, LockedShape, sample};
 use crate::job::{
     JobDescriptor, Registry, ShapeLookup,
-    shape::{ShapeDocument, encode},
+    shape::{ShapeDocument, encode_sample},
 };
 
 /// The queue that a worker serves even if none of its jobs names a queue.
@@ -176,7 +176,7 @@ fn payload(shape: &LockedShape, document: &ShapeDocument, json: &serde_json::Val
         return serde_json::to_vec(json).ok();
     }
     let fingerprint = u32::from_str_radix(shape.fingerprint.as_deref()?, 16).ok()?;
-    Some([&[1][..], &fingerprint.to_le_bytes(), &encode(document, json).ok()?].concat())
+    Some([&[1][..], &fingerprint.to_le_bytes(), &encode_sample(document, json).ok()?].concat())
 }
 
 /// Returns the text in the first pair of back-ticks.

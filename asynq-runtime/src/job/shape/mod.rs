@@ -15,7 +15,7 @@ mod write;
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::write::encode;
+pub(crate) use self::write::{encode, encode_sample};
 pub(super) use self::{
     by_shape::{decode, decode_for_people},
     from_value::FromValue,

@@ -16,7 +16,19 @@ const DEEPEST: usize = 128;
 ///
 /// The arguments do not fit; the text says where and what to write, and holds no value.
 pub(crate) fn encode(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
-    let mut writer = Writer { types: &shape.types, out: Vec::new(), depth: 0 };
+    arguments_of(Writer::new(shape, false), shape, arguments)
+}
+
+/// Returns made-up `arguments` as [`encode`] does, but takes a null that says two things.
+///
+/// # Errors
+///
+/// The arguments do not fit.
+pub(crate) fn encode_sample(shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
+    arguments_of(Writer::new(shape, true), shape, arguments)
+}
+
+fn arguments_of(mut writer: Writer<'_>, shape: &ShapeDocument, arguments: &Json) -> Result<Vec<u8>, String> {
     match writer.node(&shape.root, arguments) {
         Ok(()) => Ok(writer.out),
         Err(Wrong { mut path, what }) if path.is_empty() => {
@@ -42,6 +54,8 @@ struct Writer<'s> {
     types: &'s [Form],
     out: Vec<u8>,
     depth: usize,
+    /// Whether null is taken where it may stand for an empty value, too.
+    takes_any_null: bool,
 }
 
 fn wrong(what: impl Into<String>) -> Wrong {
@@ -68,7 +82,11 @@ fn at(step: impl FnOnce() -> String) -> impl FnOnce(Wrong) -> Wrong {
     }
 }
 
-impl Writer<'_> {
+impl<'s> Writer<'s> {
+    fn new(shape: &'s ShapeDocument, takes_any_null: bool) -> Self {
+        Self { types: &shape.types, out: Vec::new(), depth: 0, takes_any_null }
+    }
+
     fn put(&mut self, value: &impl Serialize) -> Written {
         let out = std::mem::take(&mut self.out);
         self.out = postcard::to_extend(value, out).map_err(|_| wrong("it cannot be encoded"))?;
@@ -88,7 +106,7 @@ impl Writer<'_> {
     fn at_node(&mut self, node: &Node, json: &Json) -> Written {
         match node {
             Node::Is(leaf) => self.leaf(*leaf, json),
-            Node::Option(inner) if json.is_null() && self.may_be_null(inner, 0) => Err(wrong(
+            Node::Option(inner) if json.is_null() && !self.takes_any_null && self.may_be_null(inner, 0) => Err(wrong(
                 "null says two things here, nothing and an empty value; only the job's own program can write it",
             )),
             Node::Option(_) if json.is_null() => self.put(&false),

@@ -11,6 +11,7 @@ use crate::{
 };
 
 use super::super::{
+    consume::NO_MESSAGE,
     row::{Facts, after, instant, message, text, text_or_null},
     sql,
     tx::{Tx, View},
@@ -41,7 +42,7 @@ pub(super) fn claim(
     for task in waiting {
         let Some(bytes) = task.msg else {
             // Without its message the task cannot be part of a set; it is archived, where people see it.
-            tx.view.execute(&sql::consume::SET_ASIDE, [task.seq, tx.view.now])?;
+            tx.view.execute(&sql::consume::SET_ASIDE, params![task.seq, tx.view.now, NO_MESSAGE])?;
             tx.free_lock_of_archived(q, task.uniq.as_deref(), &task.id, &task.extra)?;
             tx.left(q, TaskState::Aggregating);
             tx.came(q, TaskState::Archived);

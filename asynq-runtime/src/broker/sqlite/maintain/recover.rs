@@ -61,17 +61,23 @@ pub(super) enum LapseConfirmation {
 }
 
 impl LapseConfirmation {
-    /// Returns whether a server has not beaten for [`BEAT_TIMEOUT_MS`] by the monotonic clock as well: the wall clock may have stepped
-    /// ahead.
-    fn is_silent(&self, server: &Listed) -> bool {
-        let Self::SeenAgain(lapses, _) = self else { return true };
-        let beat = Lapse { row: server.number, run: i64::MIN, ended: server.beat_at };
-        !lapses.confirmed(&[beat], Instant::now(), Duration::from_millis(BEAT_TIMEOUT_MS.unsigned_abs())).is_empty()
+    /// Returns whether a server has not beaten for [`BEAT_TIMEOUT_MS`], by the wall clock and by the monotonic one: the wall clock may
+    /// have stepped ahead.
+    fn is_silent(&self, server: &Listed, now: i64) -> bool {
+        let is_confirmed = match self {
+            Self::AtOnce => true,
+            Self::SeenAgain(lapses, _) => {
+                let beat = Lapse { row: server.number, run: i64::MIN, ended: server.beat_at };
+                let wait = Duration::from_millis(BEAT_TIMEOUT_MS.unsigned_abs());
+                !lapses.confirmed(&[beat], Instant::now(), wait).is_empty()
+            }
+        };
+        is_confirmed && now.saturating_sub(server.beat_at) >= BEAT_TIMEOUT_MS
     }
 }
 
 /// Most lapsed leases of a queue that one look sees: all of them wait for their confirmation at the same time.
-const MOST_SEEN: i64 = 5_000;
+const MOST_SEEN: i64 = 1_000;
 /// Most queues that are looked at one by one; for more, one query looks at all active tasks.
 const MANY: usize = 16;
 
@@ -113,6 +119,8 @@ struct Dead {
     file: String,
     /// Held by the first of the servers that share the file.
     stale_lock: Option<StaleLock>,
+    /// The last beat of a server that counts as dead because it is silent.
+    silent_since: Option<i64>,
 }
 
 /// An active task whose worker is gone.
@@ -138,6 +146,7 @@ fn find_dead(view: &View<'_>, liveness: &Liveness, confirmation: &LapseConfirmat
         if server.file == liveness.name() {
             continue;
         }
+        let mut silent_since = None;
         let stale_lock = if dead.iter().any(|known| known.file == server.file) {
             None
         } else {
@@ -145,12 +154,14 @@ fn find_dead(view: &View<'_>, liveness: &Liveness, confirmation: &LapseConfirmat
                 LivenessStatus::Dead(stale_lock) => Some(stale_lock),
                 LivenessStatus::Alive => continue,
                 // The server's file was removed. As long as the server beats, only the lease decides.
-                LivenessStatus::Unknown if view.now.saturating_sub(server.beat_at) < BEAT_TIMEOUT_MS => continue,
-                LivenessStatus::Unknown if !confirmation.is_silent(&server) => continue,
-                LivenessStatus::Unknown => None,
+                LivenessStatus::Unknown if !confirmation.is_silent(&server, view.now) => continue,
+                LivenessStatus::Unknown => {
+                    silent_since = Some(server.beat_at);
+                    None
+                }
             }
         };
-        dead.push(Dead { number: server.number, file: server.file, stale_lock });
+        dead.push(Dead { number: server.number, file: server.file, stale_lock, silent_since });
     }
     Ok(dead)
 }
@@ -193,12 +204,19 @@ fn requeue(
     dead: &[Dead],
     confirmation: &LapseConfirmation,
 ) -> rusqlite::Result<(Recovered, Vec<i64>)> {
+    let listed = listed::everyone(&tx.view)?;
+    // A silent server may have beaten since the look.
+    let is_dead = |server: &&Dead| {
+        let beats_at = |at| listed.iter().any(|now| now.number == server.number && now.beat_at == at);
+        server.silent_since.is_none_or(beats_at)
+    };
+    let dead: Vec<&Dead> = dead.iter().filter(is_dead).collect();
     let mut recovered = Recovered::default();
     let mut lapsed = lapsed(&tx.view, queues, confirmation)?;
     for queue in queues {
         let Some(q) = tx.view.queue(queue)? else { continue };
         let mut found: Vec<Lost> = Vec::new();
-        for server in dead {
+        for server in &dead {
             let missing = limit_of(SLICE + 1 - found.len());
             found.extend(tx.view.list(&sql::maintain::LEFT_BY, [q, server.number, missing], Lost::read)?);
         }
@@ -293,7 +311,7 @@ mod tests {
         let view = View::new(&connection, Names::Plain, 0);
         // The fourth and the fifth share a file.
         let dead = [(1, "a"), (2, "b"), (3, "c"), (4, "d"), (5, "d")];
-        let dead = dead.map(|(number, file)| Dead { number, file: file.into(), stale_lock: None });
+        let dead = dead.map(|(number, file)| Dead { number, file: file.into(), stale_lock: None, silent_since: None });
         let kept = with_work(&view, dead.into(), &[QueueName::from_wire("served")]).unwrap();
         assert_eq!(kept.iter().map(|server| server.number).collect::<Vec<_>>(), [1, 3, 4, 5]);
     }

@@ -10,6 +10,7 @@ use crate::{
 use super::{
     super::{
         command::{Priority, WriteCommand},
+        row::{text, text_or_null},
         sql,
         store::Store,
         tx::{TaskToDelete, View},
@@ -107,7 +108,7 @@ fn superfluous(view: &View<'_>, q: i64, max_age: i64, max_size: i64, limit: usiz
     let size: i64 = counts.into_iter().filter(|(state, _)| *state == archived).map(|(_, n)| n).sum();
     let excess = usize::try_from(size.saturating_sub(max_size)).unwrap_or(0);
     let oldest = view.list(&sql::maintain::OLDEST_ARCHIVED, [q, limit_of(limit)], |row| {
-        Ok((row.get::<_, i64>(1)?, Old { seq: row.get(0)?, id: row.get(2)?, lock: row.get(3)? }))
+        Ok((row.get::<_, i64>(1)?, Old { seq: row.get(0)?, id: text(row, 2)?, lock: text_or_null(row, 3)? }))
     })?;
     let too_old = view.now.saturating_sub(max_age);
     Ok(oldest

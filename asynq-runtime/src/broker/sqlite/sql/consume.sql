@@ -49,5 +49,9 @@ JOIN main.queue AS queue ON queue.q = t.q
 WHERE t.state = 1 /* active */ AND t.server = ?1 AND t.run = ?2 ORDER BY t.since, t.seq;
 
 -- name: set_aside
--- Archives a pending or aggregating task whose message is lost. ?1 seq, ?2 now.
-UPDATE main.task SET state = 5 /* archived */, at = ?2, err = 'the message of this task is missing', failed_at = ?2 WHERE seq = ?1;
+-- Archives a pending or aggregating task that can never run. ?1 seq, ?2 now, ?3 the reason.
+UPDATE main.task SET state = 5 /* archived */, at = ?2, err = ?3, failed_at = ?2 WHERE seq = ?1;
+
+-- name: rename
+-- Gives a task another id and no lock. ?1 seq, ?2 id.
+UPDATE main.task SET id = ?2, uniq = NULL WHERE seq = ?1;

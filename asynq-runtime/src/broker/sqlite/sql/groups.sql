@@ -13,9 +13,9 @@ WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.grp = ?2 AND t.stat
 GROUP BY t.grp;
 
 -- name: next
--- The next group with waiting tasks, by name. ?1 q, ?2 after this name. Row: name; none at the end.
+-- The next group with waiting tasks, by name. ?1 q, ?2 after this name, as text or bytes. Row: name; none at the end.
 SELECT t.grp FROM main.task AS t INDEXED BY task_group
-WHERE t.q = ?1 AND t.grp > ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.grp LIMIT 1;
+WHERE t.q = ?1 AND t.grp > CAST(?2 AS TEXT) AND t.state = 7 /* aggregating */ AND t.batch IS NULL ORDER BY t.grp LIMIT 1;
 
 -- name: span
 -- When the first and the last of a group's tasks joined it. ?1 q, ?2 group. Row: first, last; both null if none waits.

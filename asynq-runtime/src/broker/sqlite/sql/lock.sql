@@ -34,6 +34,10 @@ WHERE held.q = ?1 AND held.key = ?2 AND held.id <> ?3 AND held.until > ?4
 -- Frees a unique lock, only its owner's. ?1 q, ?2 key, ?3 id.
 DELETE FROM main.ulock WHERE q = ?1 AND key = ?2 AND id = ?3;
 
+-- name: release_of
+-- Frees the unique lock that this task holds, whatever bytes its texts have. ?1 seq.
+DELETE FROM main.ulock WHERE (q, key, id) = (SELECT q, uniq, id FROM main.task WHERE seq = ?1);
+
 -- name: extend
 -- Extends a unique lock that the running task still holds, or takes it again if it has ended and is free.
 -- ?1 seq, ?2 server, ?3 run, ?4 id, ?5 key, ?6 until, ?7 now.
