@@ -18,7 +18,7 @@ use crate::{
     broker::{
         BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted, token::TokenSource,
     },
-    task::{Extra, QueueName, TaskId, TaskState},
+    task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
 };
 
 use super::{
@@ -226,19 +226,8 @@ impl Claim {
                     *quarantined = left;
                 }
                 tx.left(q, TaskState::Pending);
-                if candidate.msg.is_none() {
-                    // Without its message, or with an id or a lock that is not UTF-8, the task can never run; it is archived, where people see it.
-                    let extra = candidate.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
-                    if candidate.is_sound {
-                        tx.free_lock_of_archived(q, candidate.uniq.as_deref(), &candidate.id, &extra)?;
-                    } else {
-                        // Other calls would not find the task by what replaces its bytes here.
-                        tx.view.execute(&sql::lock::RELEASE_OF, [candidate.seq])?;
-                        let id = format!("{}-{}", candidate.id, uuid::Uuid::new_v4().simple());
-                        tx.view.execute(&sql::consume::RENAME, params![candidate.seq, id])?;
-                    }
-                    let error = if candidate.is_sound { NO_MESSAGE } else { NO_TEXT };
-                    tx.view.execute(&sql::consume::SET_ASIDE, params![candidate.seq, tx.view.now, error])?;
+                if candidate.msg.is_none() || !candidate.is_sound {
+                    candidate.set_aside(tx, q)?;
                     tx.came(q, TaskState::Archived);
                     continue;
                 }
@@ -290,10 +279,27 @@ impl Candidate {
             extra: row.get(3)?,
             facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
             uniq: lock.map(|lock| lock.text),
-            // A task whose id or lock no call can name counts as one without a message.
-            msg: if is_sound { row.get(8)? } else { None },
+            msg: row.get(8)?,
             since: 0,
         })
+    }
+
+    /// Archives a task that can never run, because it has no message, or an id or a lock that is not UTF-8: there people see it.
+    fn set_aside(self, tx: &Tx<'_>, q: i64) -> rusqlite::Result<()> {
+        if self.is_sound {
+            let extra = self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
+            tx.free_lock_of_archived(q, self.uniq.as_deref(), &self.id, &extra)?;
+            return tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_MESSAGE]).map(drop);
+        }
+        // Other calls would not find the task by what stands for its bytes here.
+        tx.view.execute(&sql::lock::RELEASE_OF, [self.seq])?;
+        let id = format!("{}-{}", self.id, uuid::Uuid::new_v4().simple());
+        tx.view.execute(&sql::consume::RENAME, params![self.seq, id])?;
+        if let Some(message) = self.msg.and_then(|raw| TaskMessage::decode(raw.into()).ok()) {
+            let message = TaskMessage { id, unique_key: String::new(), ..message }.encode();
+            tx.view.execute(&sql::body::SET_MESSAGE, params![self.seq, message])?;
+        }
+        tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_TEXT]).map(drop)
     }
 
     fn is_quarantined(&self) -> bool {

@@ -34,7 +34,7 @@ async fn a_text_that_is_not_utf_8_stops_no_other_task_and_can_be_removed() {
     let theirs = t.theirs();
     let columns = "INSERT INTO enqueue(queue, id, type, msg, unique_key, unique_ms, grp)";
     let rows = [
-        "VALUES ('default', 'lock', 'mail', ?1, CAST(X'C328' AS TEXT), 1000, NULL)",
+        "VALUES ('default', 'a', 'mail', ?1, CAST(X'C328' AS TEXT), 1000, NULL)",
         "VALUES ('default', CAST(X'69C3' AS TEXT), 'mail', ?1, 'k', 86400000, NULL)",
         "VALUES ('default', 'grouped', 'mail', ?1, NULL, NULL, CAST(X'FF' AS TEXT))",
     ];
