@@ -1,6 +1,8 @@
 //! The view `enqueue`, as programs of any language use it.
 
-use asynq_runtime::broker::{BulkAction, Chosen, Consume as _, GroupRules, Groups as _, Page, Repair as _, Wanted};
+use asynq_runtime::broker::{
+    ArchivePolicy, BulkAction, Chosen, Consume as _, GroupRules, Groups as _, Page, Repair as _, Wanted,
+};
 
 use super::*;
 
