@@ -135,11 +135,7 @@ async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_
     let member = join(&beating).await;
     enqueue(&broker, task("a")).await.unwrap();
     assert_eq!(dequeue(&beating, &member, 1).await.len(), 1);
-    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
-        if entry.file_name().to_string_lossy().contains("-srv-") {
-            fs::remove_file(entry.path()).unwrap();
-        }
-    }
+    remove_lock_files(folder.path());
     for _ in 0..3 {
         clock.advance(Duration::from_secs(59));
         assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
@@ -149,6 +145,15 @@ async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_
     assert_eq!(broker.recover(&[queue()]).await.unwrap().tasks.len(), 1);
     beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
     assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
+}
+
+/// Removes the lock files of all servers, as a program that cleans up would.
+fn remove_lock_files(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        if entry.file_name().to_string_lossy().contains("-srv-") {
+            fs::remove_file(entry.path()).unwrap();
+        }
+    }
 }
 
 /// A machine that was suspended, or a step of the wall clock, makes every server look silent.
@@ -161,11 +166,7 @@ async fn one_look_at_the_wall_clock_takes_no_task_from_a_server_whose_lock_file_
     let member = join(&beating).await;
     enqueue(&broker, task("a")).await.unwrap();
     assert_eq!(dequeue(&beating, &member, 1).await.len(), 1);
-    for entry in fs::read_dir(folder.path()).unwrap().map(Result::unwrap) {
-        if entry.file_name().to_string_lossy().contains("-srv-") {
-            fs::remove_file(entry.path()).unwrap();
-        }
-    }
+    remove_lock_files(folder.path());
     rusqlite::Connection::open(&file).unwrap().execute("UPDATE server SET beat_at = beat_at - 120000", []).unwrap();
     for _ in 0..3 {
         assert!(broker.recover(&[queue()]).await.unwrap().tasks.is_empty());
