@@ -64,7 +64,9 @@ pub trait Repair {
     ///
     /// On Redis no step can see both queues, because of Cluster. The task is therefore held in its queue for the time of the
     /// move: scheduled for the end of the year 9999, with the reason, so that no server runs it and no housekeeping deletes it. A
-    /// crash between the steps neither loses nor doubles the task, and the same call continues the move.
+    /// crash between the steps neither loses nor doubles the task, and the same call continues the move. A move from the old
+    /// queue to itself gives it up. Any other change of a held task answers [`Changed::Unfit`] with scheduled, because the other
+    /// queue may hold it, too, and [`change_some`](Self::change_some) leaves it as it is.
     ///
     /// # Errors
     ///

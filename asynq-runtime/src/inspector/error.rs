@@ -285,6 +285,9 @@ impl TaskChange {
             (Self::Move | Self::Edit, TaskState::Completed) => {
                 "it has succeeded; run it again first, or enqueue a new one"
             }
+            (_, TaskState::Scheduled) => {
+                "it is on its way between two queues; repeat that move, or give it up by a move from the old queue to itself"
+            }
             _ => "its state does not allow it",
         }
     }
@@ -327,6 +330,12 @@ mod tests {
                 TaskChange::Edit,
                 TaskState::Completed,
                 "cannot edit task `t1`: it has succeeded; run it again first, or enqueue a new one",
+            ),
+            (
+                TaskChange::Run,
+                TaskState::Scheduled,
+                "cannot run task `t1`: it is on its way between two queues; repeat that move, or give it up by a move from \
+                 the old queue to itself",
             ),
         ] {
             let error = InspectError::Unfit { change, id: TaskId::from_wire("t1"), state };

@@ -107,12 +107,13 @@ impl Inspector {
     }
 
     /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time and
-    /// counters. The other queue need not exist yet, but its name must be valid.
+    /// counters. The other queue need not exist yet, but its name must be valid. A move to the task's own queue gives up a move
+    /// that broke off, and else changes nothing.
     ///
     /// # Errors
     ///
     /// The queue or the task does not exist; the task is active or completed; its id or its unique lock is taken in the other
-    /// queue; the name of the other queue is not valid or is the task's own; or the broker failed. In the last case the task may
+    /// queue; the name of the other queue is not valid; or the broker failed. In the last case the task may
     /// be moved already, or be held for the move on Redis: scheduled for the year 9999, until the same call is made again.
     pub async fn move_to(
         &self,
@@ -121,9 +122,6 @@ impl Inspector {
         to: impl AsRef<str>,
     ) -> Result<(), InspectError> {
         let (queue, id, to) = (queue_name(queue)?, task_id(id)?, QueueName::new(to.as_ref())?);
-        if to == queue {
-            return Err(InspectError::Request { what: "to", reason: format!("the task is to leave queue `{queue}`") });
-        }
         match self.broker.move_task(&queue, &id, &to).await {
             Ok(changed) => self.done(changed, TaskChange::Move, &queue, id).await,
             Err(error) => Err(InspectError::not_moved(error, &to, &id)),

@@ -135,7 +135,7 @@ impl Commit {
         if open.is_empty() {
             return Some(permit);
         }
-        // The tasks for a master of a cluster that does not answer hold up those for others.
+        // The tasks for a master of a cluster that does not answer hold up no others.
         let repeating = if self.router.has_parts() { self.repeating.try_acquire().ok() } else { None };
         let permit = Some(permit).filter(|_| repeating.is_none());
         // Very many are repeated already.

@@ -144,11 +144,7 @@ impl RedisBroker {
             look.refresh(&reads);
             let is_announced = reads.is_tracked() && look.stale().len() > spared.len() + unreadable.len();
             let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
-            let wait = if unreadable.is_empty() {
-                wait
-            } else {
-                wait.min(left(*read_again.get_or_insert_with(|| Instant::now() + READ_AGAIN)))
-            };
+            let wait = if unreadable.is_empty() { wait } else { wait.min(until_read_again(&mut read_again)) };
             if !is_announced && !reads.changed(wait).await? {
                 // A dequeue from a queue that cannot be read reports the error.
                 return Ok(self.take_from(queues, &[spared, unreadable].concat(), look, &reads));
@@ -267,11 +263,9 @@ impl RedisBroker {
             let is_unreadable = |heads: &[Question; 3]| heads.iter().any(|head| report.failed.contains(head));
             let is_unreadable: Vec<bool> = heads.iter().map(is_unreadable).collect();
             let unreadable = places_where(&look, is_unreadable.iter().copied());
-            if let Some(error) = &report.failure
-                && unreadable.len() == queues.len()
-            {
-                return Err(error.clone());
-            }
+            // The other queues are waited for, unless there are none.
+            let failure = report.failure.clone().filter(|_| unreadable.len() == queues.len());
+            failure.map_or(Ok(()), Err)?;
             let since = last_look.replace(Instant::now());
             let dues = dues(&heads, report.answers, |question| reads.answer(question));
             let dues = dues.into_iter().zip(is_unreadable);
@@ -298,11 +292,7 @@ impl RedisBroker {
             // `changed` would not report what was announced between the refresh above and the questions, so the wait is skipped then.
             look.refresh(&reads);
             let is_announced = reads.is_tracked() && look.stale().len() > unreadable.len();
-            let wait = if unreadable.is_empty() {
-                left(end)
-            } else {
-                left(end).min(left(*read_again.get_or_insert_with(|| Instant::now() + READ_AGAIN)))
-            };
+            let wait = if unreadable.is_empty() { left(end) } else { left(end).min(until_read_again(&mut read_again)) };
             let received = async { if is_announced { Ok(true) } else { reads.changed(wait).await } };
             let has_changed = tokio::select! {
                 biased;
@@ -435,6 +425,11 @@ fn dues(
 /// Returns how long to gather notifications of schedules, if the look before the last one was `since` ago.
 fn gather(since: Option<Duration>) -> Duration {
     since.map_or(TOGETHER, |since| BETWEEN_LOOKS.saturating_sub(since).max(TOGETHER))
+}
+
+/// Returns how long a wait that has found queues it could not read goes on for the others; `at` remembers its end.
+fn until_read_again(at: &mut Option<Instant>) -> Duration {
+    left(*at.get_or_insert_with(|| Instant::now() + READ_AGAIN))
 }
 
 /// Returns the end of a wait; [`FAR`] away if it lies beyond the range of the clock.

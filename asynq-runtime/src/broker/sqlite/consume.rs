@@ -248,7 +248,7 @@ impl Claim {
 }
 
 /// Why a task was archived instead of taken.
-pub(super) const NO_MESSAGE: &str = "the message of this task is missing";
+const NO_MESSAGE: &str = "the message of this task is missing";
 const NO_TEXT: &str = "the id or the unique key of this task was not UTF-8: give the program that enqueued it texts";
 
 /// A row of [`sql::consume::NEXT`].
@@ -288,8 +288,7 @@ impl Candidate {
     fn set_aside(self, tx: &Tx<'_>, q: i64) -> rusqlite::Result<()> {
         if self.is_sound {
             let extra = self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
-            tx.free_lock_of_archived(q, self.uniq.as_deref(), &self.id, &extra)?;
-            return tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_MESSAGE]).map(drop);
+            return set_aside_without_message(tx, q, self.seq, self.uniq.as_deref(), &self.id, &extra);
         }
         // Other calls would not find the task by what stands for its bytes here.
         tx.view.execute(&sql::lock::RELEASE_OF, [self.seq])?;
@@ -325,6 +324,19 @@ impl Candidate {
             asked: Instant::now(),
         })
     }
+}
+
+/// Archives a task that has no message, where people see it; the caller counts it.
+pub(super) fn set_aside_without_message(
+    tx: &Tx<'_>,
+    q: i64,
+    seq: i64,
+    lock: Option<&str>,
+    id: &str,
+    extra: &Extra,
+) -> rusqlite::Result<()> {
+    tx.free_lock_of_archived(q, lock, id, extra)?;
+    tx.view.execute(&sql::consume::SET_ASIDE, params![seq, tx.view.now, NO_MESSAGE]).map(drop)
 }
 
 /// Draws run tokens and remembers the tokens whose tasks never reached the caller.

@@ -14,6 +14,7 @@ mod long_messages;
 mod looking;
 mod lost;
 mod many_groups;
+mod moving;
 mod presence;
 mod repair;
 mod schedule;

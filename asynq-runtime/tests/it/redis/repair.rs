@@ -1,36 +1,30 @@
-//! Repairs: moves that break off anywhere, leftovers of Go, foreign keys, full memory.
-
-use std::time::Duration;
+//! Repairs: leftovers of Go, foreign keys, full memory.
 
 use asynq_runtime::broker::{
-    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Maintain, Page, QueueDeleted, Repair,
-    RetryOrder, When, redis::RedisBroker,
+    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Page, QueueDeleted, Repair,
+    redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskState};
-use chrono::DateTime;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
-use super::{
-    server::{Proxy, Server, patient},
-    tasks::*,
-};
+use super::{server::Server, tasks::*};
 
-fn low() -> QueueName {
+pub(crate) fn low() -> QueueName {
     QueueName::new("low").unwrap()
 }
 
-fn id(id: &str) -> TaskId {
+pub(crate) fn id(id: &str) -> TaskId {
     TaskId::new(id).unwrap()
 }
 
-async fn set(redis: &mut MultiplexedConnection, words: &[&str]) {
+pub(crate) async fn set(redis: &mut MultiplexedConnection, words: &[&str]) {
     let mut command = redis::cmd(words[0]);
     command.arg(&words[1..]);
     let _: redis::Value = command.query_async(redis).await.unwrap();
 }
 
 /// Returns every place of both queues where the task is.
-async fn places(broker: &RedisBroker, id: &TaskId) -> Vec<(QueueName, TaskState)> {
+pub(crate) async fn places(broker: &RedisBroker, id: &TaskId) -> Vec<(QueueName, TaskState)> {
     let mut found = Vec::new();
     for queue in [queue(), low()] {
         for state in TaskState::ALL {
@@ -39,89 +33,6 @@ async fn places(broker: &RedisBroker, id: &TaskId) -> Vec<(QueueName, TaskState)
         }
     }
     found
-}
-
-/// Returns in how many places the task would be run one day.
-async fn would_run(broker: &RedisBroker, id: &TaskId) -> usize {
-    let end = DateTime::parse_from_rfc3339("9999-12-31T23:59:59Z").unwrap();
-    let mut runs = 0;
-    for queue in [queue(), low()] {
-        let task = broker.task(&queue, id).await.unwrap();
-        runs += usize::from(task.is_some_and(|task| task.next_process_at.is_none_or(|at| at != end)));
-    }
-    runs
-}
-
-#[tokio::test]
-async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again() {
-    let server = Server::start(&[]).await;
-    let proxy = Proxy::before(&server);
-    let direct = server.broker().await;
-    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
-    let (mut broken, mut number) = (0, 0);
-    for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Aggregating] {
-        for lost in 1..=9 {
-            number += 1;
-            let id = id(&format!("t{number}"));
-            let mut new = task(id.as_str());
-            match state {
-                TaskState::Scheduled => new.when = When::In(Duration::from_secs(600)),
-                TaskState::Aggregating => {
-                    new.group = Some(GroupName::new("g").unwrap());
-                    new.message.group_key = "g".into();
-                }
-                _ => {}
-            }
-            for answer in asynq_runtime::broker::Produce::enqueue(&direct, vec![new]).await {
-                answer.unwrap();
-            }
-            proxy.lose_every(lost);
-            for _ in 0..20 {
-                let moved = broker.move_task(&queue(), &id, &low()).await;
-                // A task that is on its way survives the strictest housekeeping.
-                for queue in [queue(), low()] {
-                    direct.trim_archive(&queue, Duration::ZERO, 0, 100).await.unwrap();
-                    direct.delete_expired(&queue, 100).await.unwrap();
-                }
-                let found = places(&direct, &id).await;
-                let runnable = would_run(&direct, &id).await;
-                assert!(!found.is_empty(), "lost at {lost}");
-                assert!(runnable <= 1, "two copies would run: {found:?}");
-                proxy.lose_every(0);
-                match moved {
-                    Ok(_) => break,
-                    Err(_) => broken += 1,
-                }
-            }
-            assert_eq!(places(&direct, &id).await, [(low(), state)], "{state} lost at {lost}");
-            let moved = direct.task(&low(), &id).await.unwrap().unwrap();
-            assert_eq!((moved.last_error, moved.group.is_some()), (None, state == TaskState::Aggregating));
-        }
-    }
-    assert!(broken >= 15, "only {broken} moves broke off");
-}
-
-#[tokio::test]
-async fn a_task_that_was_held_and_then_run_by_hand_is_not_moved_any_more() {
-    let server = Server::start(&[]).await;
-    let broker = server.broker().await;
-    let mut redis = server.foreign().await;
-    put(&broker, &["t1"]).await;
-    // The other queue has a key of a foreign type: the move breaks off with the task held.
-    set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
-    assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err());
-    assert_eq!(places_in(&broker, &queue(), "t1").await, [TaskState::Scheduled]);
-    let info = broker.task(&queue(), &id("t1")).await.unwrap().unwrap();
-    assert!(info.last_error.unwrap().contains(r#"to "low""#), "people can see why");
-    let elsewhere = broker.move_task(&queue(), &id("t1"), &QueueName::new("high").unwrap()).await.unwrap();
-    assert_eq!(elsewhere, Changed::Unfit(TaskState::Scheduled), "it is on its way to another queue");
-    assert_eq!(broker.trim_archive(&queue(), Duration::ZERO, 0, 100).await.unwrap(), 0, "no housekeeping deletes it");
-    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0, "nothing runs it");
-    assert_eq!(broker.run_task(&queue(), &id("t1")).await.unwrap(), Changed::Done);
-    set(&mut redis, &["DEL", "asynq:{low}:scheduled"]).await;
-    assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Pending)]);
-    assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
-    assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Pending)]);
 }
 
 async fn places_in(broker: &RedisBroker, queue: &QueueName, name: &str) -> Vec<TaskState> {
@@ -302,34 +213,6 @@ async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
     assert_eq!(places(&broker, &id("run")).await, [(queue(), TaskState::Pending)]);
     assert_eq!(places(&broker, &id("archive")).await, [(queue(), TaskState::Archived)]);
     assert_eq!(places(&broker, &id("delete")).await, []);
-}
-
-#[tokio::test]
-async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
-    for (state, foreign, half) in [
-        (TaskState::Scheduled, "x:due", "pending"),
-        (TaskState::Aggregating, "groups", "g:g"),
-        (TaskState::Pending, "pending", "x:due"),
-    ] {
-        let server = Server::start(&[]).await;
-        let broker = server.broker().await;
-        let mut redis = server.foreign().await;
-        let mut new = task("t1");
-        match state {
-            TaskState::Scheduled => new.when = When::In(Duration::from_secs(600)),
-            TaskState::Aggregating => new.group = Some(GroupName::new("g").unwrap()),
-            _ => {}
-        }
-        asynq_runtime::broker::Produce::enqueue(&broker, vec![new]).await.remove(0).unwrap();
-        let foreign = format!("asynq:{{low}}:{foreign}");
-        set(&mut redis, &["SET", &foreign, "foreign"]).await;
-        assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err(), "{foreign}");
-        assert!(!redis.exists::<_, bool>(format!("asynq:{{low}}:{half}")).await.unwrap(), "{half} has it already");
-        set(&mut redis, &["DEL", &foreign]).await;
-        assert_eq!(would_run(&broker, &id("t1")).await, 0, "{foreign}: it is held");
-        assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
-        assert_eq!(places(&broker, &id("t1")).await, [(low(), state)]);
-    }
 }
 
 #[tokio::test]

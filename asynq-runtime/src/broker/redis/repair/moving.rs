@@ -2,7 +2,7 @@
 //!
 //! A move has four steps: hold the task in the old queue (scheduled for the year 9999, with a record of the move) →
 //! place a copy in the new one, held likewise → drop the task from the old one → release it in the new one. No worker
-//! runs a held task, and no housekeeping deletes it. There are never two copies that a worker could run, every step
+//! runs a held task, no housekeeping deletes it, and no person changes it before the move has ended. There are never two copies that a worker could run, every step
 //! looks at the record first, and a second call for the same move continues where the first broke off.
 
 use std::collections::BTreeMap;
@@ -60,8 +60,17 @@ impl RedisBroker {
                 return Ok(Changed::Unfit(state));
             }
             let state = found.state();
-            if let Some(moving) = found.on_its_way().filter(|moving| moving.from == queue.as_str()) {
-                if moving.to != to.as_str() {
+            if let Some(moving) = found.on_its_way() {
+                let is_leaving = moving.from == queue.as_str();
+                if is_leaving && queue == to {
+                    // A mover that goes on meanwhile finds the task released, and drops its copy.
+                    if self.release(id, &moving, End::Source).await? {
+                        self.drop_copy(id, &moving, End::Target, false).await?;
+                        return Ok(Changed::Done);
+                    }
+                    continue;
+                }
+                if !is_leaving || moving.to != to.as_str() {
                     return Ok(Changed::Unfit(TaskState::Scheduled));
                 }
                 if let Some(changed) = self.carry(id, &moving, &found).await? {

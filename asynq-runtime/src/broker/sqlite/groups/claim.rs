@@ -11,7 +11,7 @@ use crate::{
 };
 
 use super::super::{
-    consume::NO_MESSAGE,
+    consume::set_aside_without_message,
     row::{Facts, after, instant, message, text, text_or_null},
     sql,
     tx::{Tx, View},
@@ -42,8 +42,7 @@ pub(super) fn claim(
     for task in waiting {
         let Some(bytes) = task.msg else {
             // Without its message the task cannot be part of a set; it is archived, where people see it.
-            tx.view.execute(&sql::consume::SET_ASIDE, params![task.seq, tx.view.now, NO_MESSAGE])?;
-            tx.free_lock_of_archived(q, task.uniq.as_deref(), &task.id, &task.extra)?;
+            set_aside_without_message(tx, q, task.seq, task.uniq.as_deref(), &task.id, &task.extra)?;
             tx.left(q, TaskState::Aggregating);
             tx.came(q, TaskState::Archived);
             continue;

@@ -55,10 +55,11 @@ struct Member {
 
 impl Finish {
     pub(super) fn new(set: &TaskSet, outcome: &SetOutcome) -> Self {
+        let bad = set.members.iter().filter_map(|member| Some((&member.id, member.message.as_ref().err()?)));
+        let bad: HashMap<_, _> = bad.collect();
         let rejected = outcome.rejected.iter().map(|task| {
-            let member = set.members.iter().find(|member| member.id == task.id);
-            let bad = member.and_then(|member| member.message.as_ref().err());
-            let message = bad.map(|bad| TaskMessage::in_place_of(bad.raw.clone(), &task.id, &set.queue).encode());
+            let message =
+                bad.get(&task.id).map(|bad| TaskMessage::in_place_of(bad.raw.clone(), &task.id, &set.queue).encode());
             (task.id.as_str().to_owned(), Rejection { error: shortened(&task.error).to_owned(), message })
         });
         Self {

@@ -204,13 +204,13 @@ fn requeue(
     dead: &[Dead],
     confirmation: &LapseConfirmation,
 ) -> rusqlite::Result<(Recovered, Vec<i64>)> {
-    let listed = listed::everyone(&tx.view)?;
-    // A silent server may have beaten since the look.
-    let is_dead = |server: &&Dead| {
-        let beats_at = |at| listed.iter().any(|now| now.number == server.number && now.beat_at == at);
-        server.silent_since.is_none_or(beats_at)
-    };
-    let dead: Vec<&Dead> = dead.iter().filter(is_dead).collect();
+    let mut dead: Vec<&Dead> = dead.iter().collect();
+    if dead.iter().any(|server| server.silent_since.is_some()) {
+        // A silent server may have beaten since the look.
+        let listed = listed::everyone(&tx.view)?;
+        let beats_at = |number, at| listed.iter().any(|now| now.number == number && now.beat_at == at);
+        dead.retain(|server| server.silent_since.is_none_or(|at| beats_at(server.number, at)));
+    }
     let mut recovered = Recovered::default();
     let mut lapsed = lapsed(&tx.view, queues, confirmation)?;
     for queue in queues {

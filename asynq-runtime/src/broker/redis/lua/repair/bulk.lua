@@ -2,6 +2,7 @@
 -- KEYS     1-10 as places.lua says · 11 x:absent
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 limit (at most 100) · 5 state
 --          · 6 group ('' all) · 7 where the walk over the groups is
+-- A task that a move between queues holds stays as it is; such tasks are the last of the scheduled.
 -- Returns  tasks changed · ids without a task that were removed · 1 if more are chosen, else 0
 --          · where the walk over the groups goes on ('' at its end)
 local now_s, now_ns = clock(ARGV[1])
@@ -38,7 +39,7 @@ else
 end
 
 -- All reads come first, so that a foreign key stops nothing half way.
-local tasks, ghosts, seen = {}, 0, {}
+local tasks, held, ghosts, seen = {}, {}, 0, {}
 for i, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
   local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
@@ -49,7 +50,9 @@ for i, id in ipairs(ids) do
   elseif here and groups[i] and task[2] and task[2] ~= groups[i] then
     here = not is_there(state, id, task[2])
   end
-  if here then
+  if here and is_held(KEYS[4], task[1], id, key) then
+    held[#held + 1] = id
+  elseif here then
     tasks[#tasks + 1] = { id, key, lock_of(key, task[3], task[2]), task[4] }
   elseif not seen[id] then
     ghosts = ghosts + 1
@@ -76,6 +79,7 @@ if #ids > 0 then
       local exact = {}
       for i, id in ipairs(ids) do exact[i] = string.sub(state, 1, 1) .. ':' .. id end
       pcall('ZREM', KEYS[8], unpack(exact))
+      for _, id in ipairs(held) do call('ZADD', KEYS[4], never, id) end
     end
   end
 end
@@ -91,4 +95,4 @@ for _, task in ipairs(tasks) do
     call('DEL', key)
   end
 end
-return { #tasks, ghosts, total > #ids and 1 or 0, next_step }
+return { #tasks, ghosts, total > #ids and #held == 0 and 1 or 0, next_step }

@@ -13,6 +13,7 @@ local state, group = task[1], task[2]
 
 local forbidden = untouchable(state, id, group)
 if forbidden then return forbidden end
+if is_held(KEYS[4], state, id, key) then return state end
 local only = ARGV[5]
 -- The listings go by places: a task counts as moved only where its own place agrees with its hash, or the named one is empty.
 if only ~= '' and state ~= only and (is_there(state, id, group) or not is_there(only, id, group)) then

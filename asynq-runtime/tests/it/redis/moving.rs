@@ -1,0 +1,186 @@
+//! Moves between queues that break off anywhere, and what people do to the tasks that they hold.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{
+    BulkAction, BulkSlice, Changed, Chosen, Inspect, Maintain, PayloadEdit, Repair, RetryOrder, When,
+    redis::RedisBroker,
+};
+use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskState};
+use chrono::DateTime;
+use redis::{AsyncCommands, aio::MultiplexedConnection};
+
+use super::{
+    repair::{id, low, places, set},
+    server::{Proxy, Server, patient},
+    tasks::*,
+};
+
+/// Returns in how many places the task would be run one day.
+async fn would_run(broker: &RedisBroker, id: &TaskId) -> usize {
+    let end = DateTime::parse_from_rfc3339("9999-12-31T23:59:59Z").unwrap();
+    let mut runs = 0;
+    for queue in [queue(), low()] {
+        let task = broker.task(&queue, id).await.unwrap();
+        runs += usize::from(task.is_some_and(|task| task.next_process_at.is_none_or(|at| at != end)));
+    }
+    runs
+}
+
+#[tokio::test]
+async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again() {
+    let server = Server::start(&[]).await;
+    let proxy = Proxy::before(&server);
+    let direct = server.broker().await;
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let (mut broken, mut number) = (0, 0);
+    for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Aggregating] {
+        for lost in 1..=9 {
+            number += 1;
+            let id = id(&format!("t{number}"));
+            let mut new = task(id.as_str());
+            match state {
+                TaskState::Scheduled => new.when = When::In(Duration::from_secs(600)),
+                TaskState::Aggregating => {
+                    new.group = Some(GroupName::new("g").unwrap());
+                    new.message.group_key = "g".into();
+                }
+                _ => {}
+            }
+            for answer in asynq_runtime::broker::Produce::enqueue(&direct, vec![new]).await {
+                answer.unwrap();
+            }
+            proxy.lose_every(lost);
+            for _ in 0..20 {
+                let moved = broker.move_task(&queue(), &id, &low()).await;
+                // A task that is on its way survives the strictest housekeeping.
+                for queue in [queue(), low()] {
+                    direct.trim_archive(&queue, Duration::ZERO, 0, 100).await.unwrap();
+                    direct.delete_expired(&queue, 100).await.unwrap();
+                }
+                let found = places(&direct, &id).await;
+                let runnable = would_run(&direct, &id).await;
+                assert!(!found.is_empty(), "lost at {lost}");
+                assert!(runnable <= 1, "two copies would run: {found:?}");
+                proxy.lose_every(0);
+                match moved {
+                    Ok(_) => break,
+                    Err(_) => broken += 1,
+                }
+            }
+            assert_eq!(places(&direct, &id).await, [(low(), state)], "{state} lost at {lost}");
+            let moved = direct.task(&low(), &id).await.unwrap().unwrap();
+            assert_eq!((moved.last_error, moved.group.is_some()), (None, state == TaskState::Aggregating));
+        }
+    }
+    assert!(broken >= 15, "only {broken} moves broke off");
+}
+
+#[tokio::test]
+async fn a_move_that_cannot_arrive_is_given_up_or_goes_on() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    put(&broker, &["t1"]).await;
+    // The other queue has a key of a foreign type: the move breaks off with the task held.
+    set(&mut redis, &["SET", "asynq:{low}:scheduled", "foreign"]).await;
+    assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err());
+    let info = broker.task(&queue(), &id("t1")).await.unwrap().unwrap();
+    assert_eq!(info.state, TaskState::Scheduled);
+    assert!(info.last_error.unwrap().contains(r#"to "low""#), "people can see why");
+    let elsewhere = broker.move_task(&queue(), &id("t1"), &QueueName::new("high").unwrap()).await.unwrap();
+    assert_eq!(elsewhere, Changed::Unfit(TaskState::Scheduled), "it is on its way to another queue");
+    assert_eq!(broker.trim_archive(&queue(), Duration::ZERO, 0, 100).await.unwrap(), 0, "no housekeeping deletes it");
+    assert_eq!(broker.forward(&[queue()], RetryOrder::Last).await.unwrap().moved, 0, "nothing runs it");
+    assert_eq!(broker.move_task(&queue(), &id("t1"), &queue()).await.unwrap(), Changed::Done, "it is given up");
+    set(&mut redis, &["DEL", "asynq:{low}:scheduled"]).await;
+    assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+    assert_eq!(places(&broker, &id("t1")).await, [(low(), TaskState::Pending)]);
+}
+
+#[tokio::test]
+async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
+    for (state, foreign, half) in [
+        (TaskState::Scheduled, "x:due", "pending"),
+        (TaskState::Aggregating, "groups", "g:g"),
+        (TaskState::Pending, "pending", "x:due"),
+    ] {
+        let server = Server::start(&[]).await;
+        let broker = server.broker().await;
+        let mut redis = server.foreign().await;
+        let mut new = task("t1");
+        match state {
+            TaskState::Scheduled => new.when = When::In(Duration::from_secs(600)),
+            TaskState::Aggregating => new.group = Some(GroupName::new("g").unwrap()),
+            _ => {}
+        }
+        asynq_runtime::broker::Produce::enqueue(&broker, vec![new]).await.remove(0).unwrap();
+        let foreign = format!("asynq:{{low}}:{foreign}");
+        set(&mut redis, &["SET", &foreign, "foreign"]).await;
+        assert!(broker.move_task(&queue(), &id("t1"), &low()).await.is_err(), "{foreign}");
+        assert!(!redis.exists::<_, bool>(format!("asynq:{{low}}:{half}")).await.unwrap(), "{half} has it already");
+        set(&mut redis, &["DEL", &foreign]).await;
+        assert_eq!(would_run(&broker, &id("t1")).await, 0, "{foreign}: it is held");
+        assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::Done);
+        assert_eq!(places(&broker, &id("t1")).await, [(low(), state)]);
+    }
+}
+
+/// Breaks a move of the task after the copy was placed, so that both queues hold it.
+async fn break_move(broker: &RedisBroker, redis: &mut MultiplexedConnection, name: &str) {
+    put(broker, &[name]).await;
+    // Of the steps up to there, only the one that drops the task from the old queue writes a string, its receipt.
+    set(redis, &["ACL", "SETUSER", "default", "-set"]).await;
+    assert!(broker.move_task(&queue(), &id(name), &low()).await.is_err());
+    set(redis, &["ACL", "SETUSER", "default", "+set"]).await;
+    assert_eq!(places(broker, &id(name)).await, [(queue(), TaskState::Scheduled), (low(), TaskState::Scheduled)]);
+    assert_eq!(would_run(broker, &id(name)).await, 0);
+}
+
+#[tokio::test]
+async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    let on_its_way = Changed::Unfit(TaskState::Scheduled);
+    for given_up in [false, true] {
+        break_move(&broker, &mut redis, "t1").await;
+        let before = dump(&mut redis).await;
+        for end in [queue(), low()] {
+            assert_eq!(broker.run_task(&end, &id("t1")).await.unwrap(), on_its_way, "{end}");
+            assert_eq!(broker.archive_task(&end, &id("t1")).await.unwrap(), on_its_way, "{end}");
+            assert_eq!(broker.delete_task(&end, &id("t1")).await.unwrap(), on_its_way, "{end}");
+            let edit = PayloadEdit { payload: b"new".as_slice().into(), expected: None, unique_key: None };
+            assert_eq!(broker.edit_payload(&end, &id("t1"), &edit).await.unwrap(), on_its_way, "{end}");
+            let third = QueueName::new("high").unwrap();
+            assert_eq!(broker.move_task(&end, &id("t1"), &third).await.unwrap(), on_its_way, "{end}");
+        }
+        assert!(dump(&mut redis).await == before, "nothing was changed");
+        let to = if given_up { queue() } else { low() };
+        assert_eq!(broker.move_task(&queue(), &id("t1"), &to).await.unwrap(), Changed::Done);
+        assert_eq!(places(&broker, &id("t1")).await, [(to.clone(), TaskState::Pending)]);
+        let task = broker.task(&to, &id("t1")).await.unwrap().unwrap();
+        assert_eq!((task.queue, task.last_error), (to.clone(), None));
+        assert_eq!(broker.delete_task(&to, &id("t1")).await.unwrap(), Changed::Done);
+    }
+}
+
+#[tokio::test]
+async fn a_bulk_call_leaves_tasks_alone_that_a_move_holds() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move(&broker, &mut redis, "a").await;
+    let mut later = task("b");
+    later.when = When::In(Duration::from_secs(600));
+    asynq_runtime::broker::Produce::enqueue(&broker, vec![later]).await.remove(0).unwrap();
+    for (action, changed) in [(BulkAction::Run, 1), (BulkAction::Archive, 0), (BulkAction::Delete, 0)] {
+        let slice = broker.change_some(&queue(), &Chosen::InState(TaskState::Scheduled), action, 1).await.unwrap();
+        assert_eq!((slice.changed, slice.ghosts), (changed, 0), "{action:?}");
+        let next = broker.change_some(&queue(), &Chosen::InState(TaskState::Scheduled), action, 1).await.unwrap();
+        assert_eq!(next, BulkSlice::default(), "{action:?}: a caller that goes on comes to an end");
+    }
+    assert_eq!(broker.move_task(&queue(), &id("a"), &low()).await.unwrap(), Changed::Done);
+    assert_eq!(places(&broker, &id("a")).await, [(low(), TaskState::Pending)]);
+    assert_eq!(places(&broker, &id("b")).await, [(queue(), TaskState::Pending)]);
+}
