@@ -12,6 +12,7 @@ mod breaks;
 mod brokers;
 mod cases;
 mod circles;
+mod deploying;
 mod examples;
 mod features;
 mod files;

@@ -1,0 +1,28 @@
+//! The examples of docs/operations.md by which a worker is deployed.
+
+use crate::tree::{none, read};
+
+/// The examples of the section, each with its language in the first line.
+fn examples(page: &str) -> impl Iterator<Item = &str> {
+    let section = page.split_once("\n## Deploying\n").map(|(_, rest)| rest.split("\n##").next().unwrap_or_default());
+    section.unwrap_or_default().split("```").skip(1).step_by(2)
+}
+
+/// A worker without `ASYNQ_URL` works on a file of its own, which in a container is lost with it; and the alerts read numbers that
+/// `--metrics` alone does not export.
+#[test]
+fn an_example_of_a_deployment_names_the_broker_and_exports_what_the_alerts_read() {
+    let page = read("docs/operations.md");
+    let mut broken = Vec::new();
+    for example in examples(&page) {
+        let name = example.lines().nth(1).unwrap_or_default();
+        if !example.contains("ASYNQ_URL") {
+            broken.push(format!("{name}: ASYNQ_URL is missing"));
+        }
+        if example.contains("--metrics") && !example.contains("--metrics-queues") {
+            broken.push(format!("{name}: --metrics-queues is missing"));
+        }
+    }
+    none(broken, "an example that is copied as it is works on the shared broker, and can be watched");
+    assert_eq!(examples(&page).count(), 2, "the examples are found: systemd and Kubernetes");
+}
