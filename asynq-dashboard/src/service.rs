@@ -1,12 +1,15 @@
 //! The dashboard as a service beside a worker's jobs, with the flags `--dashboard` and `--metrics`.
 
-use std::{fmt, future::Future};
+use std::{fmt, future::Future, io};
 
 use asynq_runtime::{
     BoxError,
     job::BoxFuture,
     server::{Flag, Flags, Service, ServiceContext, ServiceEntry},
 };
+use tokio::runtime::{self, Runtime};
+use tokio_util::task::AbortOnDropHandle;
+use tracing::instrument::WithSubscriber as _;
 
 use crate::{
     builder::Dashboard,
@@ -65,33 +68,50 @@ impl DashboardService {
     async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
         let dashboard = (self.configure)(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
         let observed = dashboard.clone().observed_only().queue_metrics(self.metrics_of_queues);
-        let metrics = serve(self.metrics, observed, "metrics", &cx).await?;
-        let pages = serve(self.address, dashboard, "dashboard", &cx).await?;
-        tokio::join!(pages, metrics);
-        Ok(())
+        let metrics = async {
+            let Some(address) = self.metrics else { return Ok(()) };
+            OwnRuntime::start()?.run(serve(address, observed, "metrics", cx.clone())).await?
+        };
+        let pages = async {
+            let Some(address) = self.address else { return Ok(()) };
+            serve(address, dashboard, "dashboard", cx.clone()).await
+        };
+        tokio::try_join!(metrics, pages).map(|_| ())
     }
 }
 
-/// Listens, and returns a future that serves until the server stops.
-async fn serve(
-    address: Option<String>,
-    dashboard: Dashboard,
-    label: &'static str,
-    cx: &ServiceContext,
-) -> Result<impl Future<Output = ()>, BoxError> {
-    let bound = match address {
-        Some(address) => Some(dashboard.bind(&address).await?),
-        None => None,
-    };
-    if let Some(bound) = &bound {
-        tracing::info!("{label} at {}", bound.url());
+/// Serves until the server stops.
+async fn serve(address: String, dashboard: Dashboard, label: &'static str, cx: ServiceContext) -> Result<(), BoxError> {
+    let bound = dashboard.bind(&address).await?;
+    tracing::info!("{label} at {}", bound.url());
+    bound.serve_until(async move { cx.stopping().await }).await;
+    Ok(())
+}
+
+/// A runtime with one thread of its own: jobs that block every thread of their runtime must delay no health check, because a
+/// supervisor would kill the worker in the middle of them.
+struct OwnRuntime(Option<Runtime>);
+
+impl OwnRuntime {
+    fn start() -> io::Result<Self> {
+        let mut builder = runtime::Builder::new_multi_thread();
+        builder.worker_threads(1).thread_name("asynq-metrics").enable_all().build().map(|runtime| Self(Some(runtime)))
     }
-    let cx = cx.clone();
-    Ok(async move {
-        if let Some(bound) = bound {
-            bound.serve_until(async move { cx.stopping().await }).await;
+
+    /// Runs `work`, which ends with this future.
+    async fn run<T: Send + 'static>(self, work: impl Future<Output = T> + Send + 'static) -> Result<T, BoxError> {
+        let Some(runtime) = &self.0 else { return Err("the runtime has ended".into()) };
+        Ok(AbortOnDropHandle::new(runtime.spawn(work.with_current_subscriber())).await?)
+    }
+}
+
+impl Drop for OwnRuntime {
+    fn drop(&mut self) {
+        // A plain drop would block the runtime of the jobs, which does not let it.
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
         }
-    })
+    }
 }
 
 impl Service for DashboardService {

@@ -1,8 +1,15 @@
 //! `/healthz`, `/readyz` and `/stats`.
 
-use std::time::{Duration, Instant};
+use std::{
+    io::{Read as _, Write as _},
+    net::TcpStream,
+    sync::{Mutex, mpsc},
+    thread,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::prelude::*;
+use asynq_test_support::Log;
 use asynq_tests::{Persistence, RedisServer, eventually, patient};
 use axum::{Router, http::StatusCode};
 use serde_json::{Value, json};
@@ -37,6 +44,39 @@ on_both_brokers! {
         let stats: Value = serde_json::from_str(&stats).unwrap();
         assert_eq!(stats["queues"][0]["queue"], "default");
         assert_eq!((&stats["totals"]["waiting"], &stats["queues_left_out"]), (&1.into(), &0.into()));
+    }
+
+    async fn a_job_that_blocks_every_thread_delays_no_health_check(stage: &Stage) {
+        let log = Log::keep();
+        let ((started, starts), (open, gate)) = (mpsc::channel(), mpsc::channel::<()>());
+        let gate = Mutex::new(gate);
+        let server = Server::builder(&stage.url)
+            .registry(Registry::from_descriptors([]).unwrap())
+            .handle("blocks", move |_: RawTask| {
+                started.send(()).unwrap();
+                gate.lock().unwrap().recv().unwrap();
+                async { Ok::<(), JobError>(()) }
+            })
+            .service(asynq_dashboard::service("127.0.0.1:0").metrics("127.0.0.1:0"));
+        let running = server.build().await.unwrap().start().await.unwrap();
+        let line = eventually("the port is open", async || log.with("metrics at http://").pop()).await;
+        let address = line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
+        running.client().enqueue(RawTask::new("blocks", "")).await.unwrap();
+        // The runtime of this test, which is that of the job, has one thread.
+        let asked = thread::spawn(move || {
+            starts.recv().unwrap();
+            let mut stream = TcpStream::connect(&address).unwrap();
+            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            write!(stream, "GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
+            let mut answer = String::new();
+            let read = stream.read_to_string(&mut answer).map(|_| answer);
+            open.send(()).unwrap();
+            read
+        });
+        eventually("the job has ended", async || asked.is_finished().then_some(())).await;
+        let answer = asked.join().unwrap().unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+        running.shutdown().await.unwrap();
     }
 
     async fn statistics_are_served_in_the_words_of_go_workers_too(stage: &Stage) {

@@ -27,6 +27,10 @@ async fn one_node_of_the_url_is_enough_and_dead_ones_do_not_matter() {
         broker.enqueue(vec![task("t").in_queue(name)]).await.remove(0).unwrap();
     }
     assert_eq!(broker.queues().await.unwrap().len(), 5);
+    let mut options = RedisOptions::default();
+    options.call_timeout = Duration::MAX;
+    let endless = RedisBroker::connect(&url, options).await.unwrap();
+    endless.enqueue(vec![task("without a time-out")]).await.remove(0).unwrap();
 }
 
 #[tokio::test]

@@ -172,12 +172,14 @@ impl Aggregations {
         self.functions.is_empty() && self.typed.is_empty()
     }
 
-    /// Returns the outcome of a set, where `knows` says which types can run here. Runs user code: the caller catches its panics
+    /// Returns the outcome of a set, where `knows` says which types can run here. Tasks of other types fail the set, so that another
+    /// server takes it; if `waited` for one long enough, they run alone, as unknown tasks. Runs user code: the caller catches its panics
     /// and limits its time.
     pub(crate) async fn aggregate(
         &self,
         set: &TaskSet,
         now: DateTime<Utc>,
+        waited: bool,
         knows: impl Fn(&str) -> bool,
     ) -> Result<SetOutcome, Unaggregated> {
         let Sorted { alone, sound } = sort(&set.members, now);
@@ -200,7 +202,7 @@ impl Aggregations {
         for (name, tasks) in by_type {
             match self.typed.get(name) {
                 Some(aggregation) => add_typed(&mut outcome, set, aggregation, &tasks, now)?,
-                None if knows(name) => {
+                None if waited || knows(name) => {
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
                 }
                 None => return Err(Unaggregated::Unknown(name.to_owned())),
@@ -283,4 +285,35 @@ fn add(outcome: &mut SetOutcome, set: &TaskSet, task: PreparedTask, now: DateTim
         .map_err(|error| Unaggregated::Invalid(error.to_string()))?;
     outcome.made.push(NewTask { id_is_ours: true, ..made });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::{Extra, QueueName, TaskMessage};
+
+    #[tokio::test]
+    async fn a_type_that_nothing_knows_leaves_its_group_when_other_servers_had_their_time() {
+        let member = |r#type: &str| SetMember {
+            id: TaskId::from_wire(r#type),
+            message: Ok(TaskMessage { r#type: r#type.to_owned(), id: r#type.to_owned(), ..TaskMessage::default() }),
+            extra: Extra::default(),
+        };
+        let set = TaskSet {
+            queue: QueueName::from_wire("q"),
+            group: GroupName::from_wire("g"),
+            id: "s".to_owned(),
+            number: 0,
+            deadline: DateTime::UNIX_EPOCH,
+            members: ["known", "unknown"].map(member).into(),
+            is_full: false,
+        };
+        let ended = async |waited| {
+            let aggregations = Aggregations::default();
+            let outcome = aggregations.aggregate(&set, DateTime::UNIX_EPOCH, waited, |name| name == "known").await;
+            outcome.map(|outcome| outcome.alone)
+        };
+        assert_eq!(ended(false).await, Err(Unaggregated::Unknown("unknown".to_owned())));
+        assert_eq!(ended(true).await, Ok(["known", "unknown"].map(TaskId::from_wire).into()));
+    }
 }

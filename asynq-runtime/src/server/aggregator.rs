@@ -180,8 +180,9 @@ impl Aggregator {
                 return Ok(false);
             };
             let is_full = set.is_full || set.members.len() >= full;
+            let waited = self.backed_off.is_longest(queue, group);
             let (queue, group, context) = (queue.clone(), group.clone(), Arc::clone(&context));
-            self.sets.spawn(async move { (queue, group, end(&context, set).await) });
+            self.sets.spawn(async move { (queue, group, end(&context, set, waited).await) });
             if !is_full {
                 return Ok(false);
             }
@@ -231,9 +232,9 @@ fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfi
 }
 
 /// Makes the new tasks of a set and ends the set, or releases it.
-async fn end(context: &Arc<ServerContext>, set: TaskSet) -> Result<(), Unfinished> {
+async fn end(context: &Arc<ServerContext>, set: TaskSet, waited: bool) -> Result<(), Unfinished> {
     let set = Arc::new(set);
-    let outcome = match make(context, &set).await {
+    let outcome = match make(context, &set, waited).await {
         Ok(outcome) => finish(context, &set, outcome).await,
         Err(why) => Err(why),
     };
@@ -249,12 +250,12 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet) -> Result<(), Unfinishe
 }
 
 /// Runs the aggregation on the runtime of the jobs, until the deadline of the set comes near or the server leaves.
-async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>) -> Result<SetOutcome, Unfinished> {
+async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>, waited: bool) -> Result<SetOutcome, Unfinished> {
     let now = context.broker.now();
     let work = {
         let (context, set) = (Arc::clone(context), Arc::clone(set));
         Caught::new(async move {
-            context.aggregations.aggregate(&set, now, |name| context.executor.dispatcher().knows(name)).await
+            context.aggregations.aggregate(&set, now, waited, |name| context.executor.dispatcher().knows(name)).await
         })
     };
     let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);

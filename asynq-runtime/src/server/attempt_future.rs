@@ -82,7 +82,8 @@ async fn interrupted<W: Future<Output = Ended>>(
             blocking.idle().await;
             attempted
         } => attempted,
-        () = stop.leave() => Ended::Interrupted.into(),
+        // An attempt that was cancelled or took too long stays so, although its thread has not returned.
+        () = stop.leave() => cause.into(),
         ended = watch(cause.clone()) => ended.into(),
     }
 }
@@ -112,7 +113,7 @@ async fn outlasted<W: Future<Output = Ended>>(
     tokio::select! {
         biased;
         () = blocking.idle() => attempted,
-        () = stop.leave() => Ended::Interrupted.into(),
+        () = stop.leave() => attempted,
         given_up = watch(attempted.ended.clone()) => given_up.into(),
     }
 }

@@ -27,7 +27,7 @@ impl BackedOff {
     pub(crate) fn add(&mut self, queue: &QueueName, group: &GroupName, now: Instant) -> Duration {
         let key = (queue.clone(), group.clone());
         let times = self.0.get(&key).map_or(0, |rest| rest.times);
-        let pause = FIRST.saturating_mul(1 << times.min(10)).min(LONGEST);
+        let pause = pause_after(times);
         if self.0.len() >= MOST
             && !self.0.contains_key(&key)
             && let Some(soonest) = self.0.iter().min_by_key(|(_, rest)| rest.until).map(|(key, _)| key.clone())
@@ -43,12 +43,23 @@ impl BackedOff {
         !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
 
+    /// Returns whether a group has been backed off as long as any, and may not be for a cause that passes by itself.
+    pub(crate) fn is_longest(&self, queue: &QueueName, group: &GroupName) -> bool {
+        let rest = self.0.get(&(queue.clone(), group.clone()));
+        rest.is_some_and(|rest| pause_after(rest.times) == LONGEST)
+    }
+
     /// Forgets a group after a success: its next back-off is the first again.
     pub(crate) fn forget(&mut self, queue: &QueueName, group: &GroupName) {
         if !self.0.is_empty() {
             self.0.remove(&(queue.clone(), group.clone()));
         }
     }
+}
+
+/// Returns for how long a group is backed off that was backed off so many times before.
+fn pause_after(times: u32) -> Duration {
+    FIRST.saturating_mul(1 << times.min(10)).min(LONGEST)
 }
 
 #[cfg(test)]
@@ -67,6 +78,11 @@ mod tests {
             assert!(!backed_off.contains(&QueueName::from_wire("other"), &group, now));
             now += pause;
             assert!(!backed_off.contains(&queue, &group, now));
+            assert_eq!(
+                backed_off.is_longest(&queue, &group),
+                seconds >= 320,
+                "the next pause is the longest: {seconds}"
+            );
         }
         backed_off.forget(&queue, &group);
         assert_eq!(backed_off.add(&queue, &group, now), FIRST);

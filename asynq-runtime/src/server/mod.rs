@@ -307,6 +307,12 @@ impl Server {
             let queue = job.options.queue;
             if !self.parts.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
                 tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
+            } else if let (Some(group), true) = (job.options.group, self.parts.aggregations.is_empty()) {
+                tracing::warn!(
+                    job = job.name,
+                    group,
+                    "this worker aggregates nothing: tasks of the job wait in their group for a worker that does"
+                );
             }
         }
     }

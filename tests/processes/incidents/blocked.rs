@@ -58,14 +58,15 @@ async fn a_blocking_job_that_never_returns_is_seen_and_holds_up_no_end(world: Wo
     let status = worker.ended().await;
     let ended = signalled.elapsed();
     assert!(status.success(), "{status}: {}", worker.log());
-    let tasks = world.tasks(TaskState::Pending).await;
+    let tasks = world.tasks(TaskState::Retry).await;
     assert_eq!(
         tasks.iter().map(|task| (&task.id, task.retried, task.crashes)).collect::<Vec<_>>(),
-        [(&blocked_id, 0, 0)]
+        [(&blocked_id, 1, 0)],
+        "its attempt has failed by its time-out"
     );
     println!(
         "incident: blocking job outlives its time-out on {}: seen after {seen:.1?} (log, metric, doctor), others done; TERM \
-         ends the worker after {ended:.1?} with {status}, the task is requeued",
+         ends the worker after {ended:.1?} with {status}, the task is retried",
         world.broker().kind()
     );
 }

@@ -49,6 +49,15 @@ fn every_script_documents_its_arguments_and_its_answer() {
 }
 
 #[test]
+fn no_text_keeps_the_two_sides_of_a_merge() {
+    let texts = [".rs", ".lua", ".sql", ".py", ".sh", ".md", ".toml", ".txt", ".yml", ".html", ".css", ".js"];
+    let ours = files("").into_iter().filter(|path| texts.iter().any(|end| path.ends_with(end)));
+    let mark = |line: &str| ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark));
+    let merged = ours.filter(|path| read(path).lines().any(mark));
+    none(merged.collect(), "a conflict of a merge is resolved before it is committed");
+}
+
+#[test]
 fn every_module_opens_with_its_duty() {
     let ours = ["asynq-grammar/src", "asynq-macros/src", "asynq-runtime/src", "asynq-cron/src", "tests/src"];
     let suites = ["tests/conformance", "tests/wire", "tests/support/src", "tests/repository/src"];

@@ -135,11 +135,13 @@ impl Commit {
         if open.is_empty() {
             return Some(permit);
         }
-        // The tasks for a master of a cluster that does not answer hold up no others.
-        let repeating = if self.router.has_parts() { self.repeating.try_acquire().ok() } else { None };
+        let is_away = open.iter().all(|chunk| self.router.is_away(&chunk.routing_key()));
+        // The tasks for a server that is away hold up no others: those for another master, or those that learn of the outage.
+        let may_pass = is_away || self.router.has_parts();
+        let repeating = if may_pass { self.repeating.try_acquire().ok() } else { None };
         let permit = Some(permit).filter(|_| repeating.is_none());
         // Very many are repeated already.
-        if permit.is_some() && open.iter().all(|chunk| self.router.is_away(&chunk.routing_key())) {
+        if permit.is_some() && is_away {
             answers.give(open);
         } else {
             self.repeat(open, &mut send, began, &mut answers).await;

@@ -95,7 +95,6 @@ impl Connection {
     }
 
     /// Returns why the server is away, if no attempt to connect has succeeded for as long as a call waits for a connection.
-    #[cfg(feature = "cluster")]
     pub(super) fn away(&self) -> Option<BrokerError> {
         match &*self.state.borrow() {
             State::Down { error, since } if since.elapsed() >= self.timeout => Some(error.clone()),

@@ -14,14 +14,7 @@ pub(super) enum State {
     /// Usable until a caller reports this generation as lost.
     Up { connection: OpenConnection, generation: u64, to: Address, identity: Option<Arc<Identity>> },
     /// The last attempt failed with this error; the next one follows. The first that failed ended at `since`.
-    Down {
-        error: BrokerError,
-        #[cfg_attr(
-            not(feature = "cluster"),
-            expect(dead_code, reason = "only a cluster has other nodes to go on with")
-        )]
-        since: Instant,
-    },
+    Down { error: BrokerError, since: Instant },
 }
 
 /// Reports that the connection of this `generation` is lost.

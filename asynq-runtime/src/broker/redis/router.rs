@@ -74,13 +74,20 @@ impl Router {
     }
 
     /// Sends `calls` as [`send`](Self::send) does, and returns with each answer the reason why `durability` was not
-    /// reached. The wait blocks the connection, which should be used for nothing else.
+    /// reached. The wait blocks the connection, which should be used for nothing else. A single server that is away is treated
+    /// as a node of a cluster here: other calls of the broker have loops of their own, which wait for it.
     pub(super) async fn send_safely(
         &self,
         calls: Vec<Call>,
         durability: Durability,
         away: Away,
     ) -> Result<Vec<(Answer, Option<BrokerError>)>, BrokerError> {
+        if let Self::One(connection) = self
+            && away == Away::Fails
+            && let Some(error) = connection.away()
+        {
+            return Err(error);
+        }
         let replies = self.deliver(calls, durability, away).await?;
         Ok(replies.into_iter().map(|Reply { value, doubt }| (value.and_then(answer), doubt)).collect())
     }
@@ -112,12 +119,12 @@ impl Router {
         !matches!(self, Self::One(_))
     }
 
-    /// Returns whether the node of a cluster that keeps this key has been away for longer than calls wait for a connection.
+    /// Returns whether the server that keeps this key has been away for longer than calls wait for a connection.
     pub(super) fn is_away(&self, key: &str) -> bool {
         #[cfg(not(feature = "cluster"))]
         let _ = key;
         match self {
-            Self::One(_) => false,
+            Self::One(connection) => connection.away().is_some(),
             #[cfg(feature = "cluster")]
             Self::Many(cluster) => cluster.is_away(key),
         }

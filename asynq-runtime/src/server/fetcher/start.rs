@@ -15,7 +15,7 @@ impl Fetcher {
             let attempt = &task.attempt;
             let is_quarantined = attempt.is_quarantined();
             let queue = self.queues.position(&attempt.key.queue);
-            let is_full = queue.is_some_and(|queue| self.room_of(queue) == 0);
+            let is_full = context.runs.free() == 0 || queue.is_some_and(|queue| self.room_of(queue) == 0);
             let is_beside = is_quarantined && context.runs.quarantined_runs();
             if stalled || context.closing.is_cancelled() || is_beside || is_full {
                 rest.push(task);

@@ -1,12 +1,19 @@
 //! How long wake-ups take, beside bare round trips. `scripts/lanes` runs these tests alone, one at a time.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use asynq_runtime::broker::{Broker, Consume, Produce, Quarantined, When};
+use asynq_runtime::broker::{Broker, Consume, Produce, Quarantined, Refused, When};
 use asynq_test_support::soon;
 use redis::{AsyncCommands, aio::MultiplexedConnection};
+use tokio::task::JoinSet;
 
-use super::{server::Server, tasks::*};
+use super::{
+    server::{Server, in_time},
+    tasks::*,
+};
 use crate::timing::half_are_below;
 
 const ROUNDS: usize = 31;
@@ -58,4 +65,24 @@ async fn half_of_all_due_tasks_are_pending_within_fifty_milliseconds() {
         late.push((broker.now() - placed.process_at).to_std().unwrap_or_default());
     }
     half_are_below(late, Duration::from_millis(50), round_trips);
+}
+
+#[tokio::test]
+async fn a_flood_of_callers_learns_of_an_outage_in_the_time_of_a_few_calls() {
+    let mut server = Server::start(&[]).await;
+    let timeout = Duration::from_millis(500);
+    let broker = Arc::new(server.broker_with(in_time(timeout)).await);
+    put(&broker, &["before"]).await;
+    server.kill();
+    broker.enqueue(vec![task("first")]).await.remove(0).unwrap_err();
+    let began = Instant::now();
+    let mut callers = JoinSet::new();
+    for n in 0..10_000 {
+        let broker = Arc::clone(&broker);
+        callers.spawn(async move { broker.enqueue(vec![task(&n.to_string())]).await.remove(0).unwrap_err() });
+    }
+    let refused = soon(callers.join_all()).await;
+    assert!(refused.iter().all(|error| matches!(error, Refused::Broker(error) if error.is_unavailable())));
+    // Two sends of 256 tasks at a time, each of which waits for a connection, would take twenty seconds.
+    assert!(began.elapsed() < 12 * timeout, "{:?}", began.elapsed());
 }

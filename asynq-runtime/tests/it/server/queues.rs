@@ -6,7 +6,10 @@ use std::{
     time::Duration,
 };
 
-use asynq_runtime::{Client, State, TaskState, broker::Broker, prelude::*, server::ServerBuilder};
+use asynq_runtime::{
+    BoxError, Client, RawTask, State, TaskInfo, TaskState, broker::Broker, prelude::*, server::ServerBuilder,
+};
+use asynq_test_support::Log;
 use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
 use super::{flaky::Flaky, id, logged, memory, queue, server, soon, start};
@@ -96,7 +99,16 @@ async fn a_full_queue_does_not_keep_the_server_busy_and_goes_on_when_it_has_room
 }
 
 #[tokio::test]
-async fn tasks_beyond_the_limit_are_requeued() {
+async fn tasks_beyond_the_limit_of_a_queue_are_requeued() {
+    beyond_the_limit(|builder| builder.queue_concurrency("default", 1)).await;
+}
+
+#[tokio::test]
+async fn tasks_beyond_the_concurrency_are_requeued() {
+    beyond_the_limit(|builder| builder.concurrency(1)).await;
+}
+
+async fn beyond_the_limit(limited: impl FnOnce(ServerBuilder) -> ServerBuilder) {
     let inner = memory().await;
     let client = Client::new(inner.clone());
     let ids = |range: std::ops::Range<usize>| range.map(|i| i.to_string()).collect::<Vec<_>>();
@@ -107,7 +119,7 @@ async fn tasks_beyond_the_limit_are_requeued() {
     let broker: Arc<dyn Broker> = flaky;
     let (builder, mut log) = server::<(waits,)>(&broker);
     let gate = Gate::new(Semaphore::new(0));
-    let running = start(builder.state(gate.clone()).queue("default", 1).queue_concurrency("default", 1)).await;
+    let running = start(limited(builder.state(gate.clone()).queue("default", 1))).await;
     assert_eq!(logged(&mut log).await, "default");
     soon(running.signals().settled.reached(2)).await;
     assert_eq!(super::ids(&inner, TaskState::Pending).await, ids(1..4));
@@ -227,4 +239,20 @@ async fn impossible_settings_are_refused_before_the_start() {
     ] {
         assert!(error.contains(expected), "{error}\n  should contain\n{expected}");
     }
+}
+
+#[tokio::test]
+async fn a_grouped_job_whose_tasks_nothing_aggregates_is_warned_of_at_the_start() {
+    #[job(group = "digest")]
+    async fn note() {}
+    let broker = memory().await;
+    let lines = async |builder: ServerBuilder| {
+        let log = Log::keep();
+        soon(start(builder).await.shutdown()).await.unwrap();
+        log.with("aggregates nothing")
+    };
+    let warned = lines(server::<(note,)>(&broker).0).await;
+    assert!(warned.len() == 1 && warned[0].contains("group=\"digest\""), "{warned:?}");
+    let aggregates = |_, _: Vec<TaskInfo>| Ok::<_, BoxError>(RawTask::new("digest", ""));
+    assert_eq!(lines(server::<(note,)>(&broker).0.aggregate("digest", aggregates)).await, [""; 0]);
 }

@@ -91,7 +91,7 @@ impl Cluster {
         away: Away,
     ) -> Result<Vec<Reply>, BrokerError> {
         let map = self.0.topology.map(self.0.role.timeout).await?;
-        let deadline = Instant::now() + self.0.role.timeout;
+        let deadline = super::waits::end(self.0.role.timeout);
         let mut replies: Vec<Option<Reply>> = calls.iter().map(|_| None).collect();
         let mut open = Vec::with_capacity(calls.len());
         for (place, call) in calls.into_iter().enumerate() {

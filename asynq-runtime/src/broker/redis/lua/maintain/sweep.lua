@@ -15,14 +15,16 @@ local function look(list, from, repair)
   local gone = 0
   for i = #ids, 1, -1 do
     if call('EXISTS', ARGV[2] .. ids[i]) == 0 then
-      -- LREM begins at the tail, where the id is: from the head it would read the whole list.
-      call('LREM', list, -1, ids[i])
+      -- One LREM below removes all of them: one for each id would walk to its place each time. No task has an empty id.
+      call('LSET', list, i - #ids - 1 - from, '')
       ghosts[#ghosts + 1] = ids[i]
       gone = gone + 1
     elseif repair then
       repair(ids[i])
     end
   end
+  -- LREM begins at the tail, near the ids: from the head it would read the whole list.
+  if gone > 0 then call('LREM', list, -gone, '') end
   if #ids < slice then return 0 end
   return from + slice - gone
 end
