@@ -6,6 +6,7 @@ mod bad_input;
 mod changing;
 mod cluster;
 mod cron;
+mod deploy;
 mod docs;
 mod doctor;
 mod fixture;
