@@ -15,4 +15,5 @@ mod large;
 mod looking;
 mod mishaps;
 mod process;
+mod secrets;
 mod web;
