@@ -24,7 +24,7 @@ pub struct Environment {
     pub err: Box<dyn Write + Send>,
     /// Standard input.
     pub input: Input,
-    /// Reads a line from the terminal without showing it.
+    /// Reads a line from the terminal without showing it. An error of the kind `Interrupted` says that the user pressed Ctrl+C.
     pub type_unseen: fn() -> std::io::Result<String>,
     /// Whether tables have colours.
     pub colours: bool,
@@ -105,7 +105,7 @@ impl fmt::Debug for Input {
     }
 }
 
-/// Reads the keys of a line in raw mode; Ctrl+C and Ctrl+D end it with an error.
+/// Reads the keys of a line in raw mode; Ctrl+C ends it with an error of the kind `Interrupted`, Ctrl+D with `UnexpectedEof`.
 fn type_unseen() -> std::io::Result<String> {
     use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -125,8 +125,11 @@ fn type_unseen() -> std::io::Result<String> {
         };
         match code {
             KeyCode::Enter => return Ok(line),
-            KeyCode::Char('c' | 'd') if modifiers.contains(KeyModifiers::CONTROL) => {
+            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => {
                 return Err(std::io::Error::from(std::io::ErrorKind::Interrupted));
+            }
+            KeyCode::Char('d') if modifiers.contains(KeyModifiers::CONTROL) => {
+                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof));
             }
             KeyCode::Char(c) => line.push(c),
             KeyCode::Backspace => drop(line.pop()),

@@ -14,7 +14,8 @@ use asynq_runtime::{
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes:
   0    done; doctor: nothing found
-  1    refused or failed: no such queue or task, a state that does not allow it; doctor: something found
+  1    refused or failed: no such queue or task, a state that does not allow it; doctor: something found;
+       deploy check: a shape that is not in the file, or not every task looked at
   2    not understood, or no broker: it is not there, refuses the password or does not answer
   3    not confirmed: add --yes, or answer y
   130  stopped by Ctrl+C; completed changes stay and are listed";

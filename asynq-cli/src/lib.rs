@@ -13,6 +13,7 @@
 //! - `dash`: the full-screen view.
 //! - `doctor`: the faults that a system can have, derived purely from gathered evidence.
 //! - `entries`: periodic entries as schedulers list them.
+//! - `reading`: the tasks of one state, page by page up to a limit.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
 
 mod broker_flags;
@@ -22,6 +23,7 @@ mod doctor;
 mod entries;
 mod environment;
 mod error;
+mod reading;
 mod session;
 mod show;
 

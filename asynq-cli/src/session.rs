@@ -196,7 +196,11 @@ impl Session {
                 let _ = write!(self.environment.err, "{question}").and_then(|()| self.environment.err.flush());
                 let typed = (self.environment.type_unseen)();
                 self.note("");
-                typed.map_err(|source| CliError::System { context: "cannot ask".into(), source })?.into_bytes()
+                let failed = |source: std::io::Error| match source.kind() {
+                    std::io::ErrorKind::Interrupted => CliError::Stopped("stopped at the question".into()),
+                    _ => CliError::System { context: "cannot ask".into(), source },
+                };
+                typed.map_err(failed)?.into_bytes()
             }
         };
         match String::from_utf8(bytes) {

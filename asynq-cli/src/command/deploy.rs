@@ -2,12 +2,13 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use asynq_runtime::{TaskState, broker::Page, job::JobsLock, task::QueueName};
+use asynq_runtime::{TaskState, broker::TaskBrief, job::JobsLock, task::QueueName};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
 use crate::{
     error::CliError,
+    reading::{Part, Unseen, read},
     session::Session,
     show::{Cell, Table, number},
 };
@@ -15,8 +16,6 @@ use crate::{
 /// The states in which tasks wait, or may be run again.
 const WAITING: [TaskState; 5] =
     [TaskState::Pending, TaskState::Scheduled, TaskState::Retry, TaskState::Aggregating, TaskState::Archived];
-/// Most tasks of one read.
-const SLICE: usize = 200;
 
 /// Compares a program with the tasks that wait
 #[derive(Debug, Subcommand)]
@@ -24,10 +23,12 @@ pub(crate) enum Deploy {
     /// Counts the waiting tasks by shape, and says which of them a program can read
     ///
     /// The file is the program's jobs.lock: `my-worker jobs --check` has said that the program reads all shapes in it.
-    /// A task whose shape is not in it would be requeued, and archived after a day: exit code 1.
+    /// A task whose shape is not in it would be requeued, and archived after a day: exit code 1. Archived tasks are counted,
+    /// too: they stay where they are, and only a later `task run` of them would fail. The exit code is also 1 if not every
+    /// task was looked at.
     ///
     /// With --json: an array of objects with `type`, `fingerprint` (null for JSON), `shape` (null if it is not in the
-    /// file), `queues`, `tasks` and `readable`.
+    /// file), `queues`, `tasks`, `archived` (so many of `tasks`) and `readable`.
     Check(Check),
 }
 
@@ -50,7 +51,9 @@ struct Found {
     /// The shape for people, if it is in the file.
     shape: Option<String>,
     queues: Vec<String>,
+    /// All of them, and how many of all are archived.
     tasks: u64,
+    archived: u64,
 }
 
 impl Deploy {
@@ -66,12 +69,14 @@ impl Check {
         let text = text
             .map_err(|source| CliError::System { context: format!("cannot read {}", self.file.display()), source })?;
         let lock = JobsLock::parse(&text).map_err(|error| CliError::Usage(error.to_string()))?;
-        let (found, is_all) = self.count_waiting(session, &lock).await?;
-        let unreadable: u64 = found.values().filter(|found| found.shape.is_none()).map(|found| found.tasks).sum();
+        let (found, unseen) = self.count_tasks(session, &lock).await?;
+        let unknown = found.values().filter(|found| found.shape.is_none());
+        let (tasks, archived) =
+            unknown.fold((0, 0), |(tasks, archived), found| (tasks + found.tasks, archived + found.archived));
         let value: Vec<Value> = found.iter().map(to_json).collect();
         session.answer(&value, |style| {
-            let mut table =
-                Table::new(style, &["TYPE", "SHAPE", "QUEUES", "TASKS", "READABLE"]).right([3]).wrapped([1, 2]);
+            let mut table = Table::new(style, &["TYPE", "SHAPE", "QUEUES", "WAITING", "ARCHIVED", "READABLE"]);
+            table = table.right([3, 4]).wrapped([1, 2]);
             for ((r#type, fingerprint), found) in &found {
                 let unknown = || {
                     format!("{} is not in the file", fingerprint.as_deref().unwrap_or("a JSON payload of this type"))
@@ -84,40 +89,60 @@ impl Check {
                     r#type.into(),
                     shape.into(),
                     found.queues.join(", ").into(),
-                    number(found.tasks).into(),
+                    number(found.tasks - found.archived).into(),
+                    number(found.archived).into(),
                     is_readable,
                 ]);
             }
-            if found.is_empty() { "no task waits\n".to_owned() } else { table.into_text() }
+            match found.is_empty() {
+                true if unseen == Unseen::default() => "no task waits\n".to_owned(),
+                true => "no task was looked at\n".to_owned(),
+                false => table.into_text(),
+            }
         })?;
-        if !is_all {
-            session.note(&format!(
-                "looked at the first {} tasks of each state in each queue; --limit looks at more",
-                self.limit
+        let mut notes = Vec::new();
+        if tasks > archived {
+            notes.push(format!(
+                "{} waiting tasks would be requeued and archived after a day: keep a version that runs them, or write what \
+                 docs/changing-a-job.md says",
+                number(tasks - archived)
             ));
         }
-        match unreadable {
-            0 => Ok(()),
-            n => {
-                session.note(&format!(
-                    "{} waiting tasks would be requeued and archived after a day: keep a version that runs them, or write what \
-                     docs/changing-a-job.md says",
-                    number(n)
-                ));
-                Err(CliError::Reported(CliError::FAILED))
-            }
+        if archived > 0 {
+            notes.push(format!(
+                "{} archived tasks have a shape that is not in the file: they stay archived, and would be requeued and \
+                 archived again if they were run; delete them, or keep a version that runs them",
+                number(archived)
+            ));
         }
+        if unseen.beyond > 0 {
+            notes.push(format!(
+                "the check is not complete: at most {} tasks of each state in each queue were looked at, and {} more are \
+                 there; raise --limit",
+                self.limit,
+                number(unseen.beyond)
+            ));
+        }
+        if unseen.unreadable > 0 {
+            notes.push(format!(
+                "the check is not complete: {} tasks cannot be read, because the task behind an id is gone or its message is \
+                 damaged; `asynq doctor` finds such ids",
+                number(unseen.unreadable)
+            ));
+        }
+        notes.iter().for_each(|note| session.note(note));
+        if notes.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
     }
 
-    /// Counts the waiting tasks by type and shape, and returns whether all of them were counted.
-    async fn count_waiting(
+    /// Counts the tasks by type and shape, and those that were not seen.
+    async fn count_tasks(
         &self,
         session: &mut Session,
         lock: &JobsLock,
-    ) -> Result<(BTreeMap<(String, Option<String>), Found>, bool), CliError> {
+    ) -> Result<(BTreeMap<(String, Option<String>), Found>, Unseen), CliError> {
         let client = session.client().await?;
         let broker = client.broker();
-        let (mut by_shape, mut is_all) = (BTreeMap::<_, Found>::new(), true);
+        let (mut by_shape, mut unseen) = (BTreeMap::<_, Found>::new(), Unseen::default());
         let mut queues = broker.queues().await?;
         if !self.queues.is_empty() {
             for unknown in self.queues.iter().filter(|queue| !queues.contains(queue)) {
@@ -126,29 +151,25 @@ impl Check {
             queues.retain(|queue| self.queues.contains(queue));
         }
         for queue in queues {
+            let stats = broker.queue_stats(&queue).await?;
             for state in WAITING {
-                for page in 1.. {
-                    let left = self.limit.saturating_sub((page - 1) * SLICE);
-                    let tasks = broker.briefs(&queue, state, None, Page { number: page, size: SLICE }).await?;
-                    is_all &= tasks.len() <= left;
-                    for task in tasks.iter().take(left) {
-                        let key = (task.r#type.clone(), JobsLock::fingerprint_of(&task.payload));
-                        let found = by_shape.entry(key).or_insert_with(|| Found {
-                            shape: lock.find(&task.r#type, &task.payload).map(|locked| locked.shape.clone()),
-                            ..Found::default()
-                        });
-                        found.tasks += 1;
-                        if !found.queues.iter().any(|known| known == queue.as_str()) {
-                            found.queues.push(queue.to_string());
-                        }
+                let count = |task: TaskBrief| {
+                    let task = task.task;
+                    let key = (task.r#type.clone(), JobsLock::fingerprint_of(&task.payload));
+                    let found = by_shape.entry(key).or_insert_with(|| Found {
+                        shape: lock.find(&task.r#type, &task.payload).map(|locked| locked.shape.clone()),
+                        ..Found::default()
+                    });
+                    found.tasks += 1;
+                    found.archived += u64::from(state == TaskState::Archived);
+                    if !found.queues.iter().any(|known| known == queue.as_str()) {
+                        found.queues.push(queue.to_string());
                     }
-                    if tasks.len() < SLICE || left <= SLICE {
-                        break;
-                    }
-                }
+                };
+                unseen += read(&**broker, &stats, state, (self.limit, Part::First), count).await?;
             }
         }
-        Ok((by_shape, is_all))
+        Ok((by_shape, unseen))
     }
 }
 
@@ -159,6 +180,7 @@ fn to_json(((r#type, fingerprint), found): (&(String, Option<String>), &Found)) 
         "shape": found.shape,
         "queues": found.queues,
         "tasks": found.tasks,
+        "archived": found.archived,
         "readable": found.shape.is_some(),
     })
 }

@@ -1,7 +1,7 @@
 //! `lock ls` and `lock rm`: unique locks, above all locks whose task is gone.
 
 use asynq_runtime::{Inspector, broker::LockInfo};
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, builder::RangedU64ValueParser};
 use serde_json::{Value, json};
 
 use super::several::Several;
@@ -35,7 +35,7 @@ pub(crate) struct Ls {
     #[arg(long)]
     stuck: bool,
     /// Stops after so many
-    #[arg(long, default_value_t = 1000, value_name = "N")]
+    #[arg(long, default_value_t = 1000, value_name = "N", value_parser = RangedU64ValueParser::<usize>::new().range(1..))]
     limit: usize,
 }
 

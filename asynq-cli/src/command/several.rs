@@ -48,7 +48,8 @@ impl Several {
     ///
     /// # Errors
     ///
-    /// The output cannot be written, or there is no broker, so that the next name would fail, too.
+    /// The output cannot be written, the user stopped the command or did not confirm it, or there is no broker, so that the
+    /// next name would fail, too.
     pub(super) fn add(
         &mut self,
         session: &mut Session,
@@ -74,9 +75,11 @@ impl Several {
             Err(error) => {
                 row.insert("error".into(), error.line().into());
                 self.rows.push(row.into());
-                if !matches!(error, CliError::NotFound(_) | CliError::Inspect(_) | CliError::Periodic(_))
-                    || error.is_broker_gone()
-                {
+                let is_of_this_name = matches!(
+                    error,
+                    CliError::NotFound(_) | CliError::Broker(_) | CliError::Inspect(_) | CliError::Periodic(_)
+                );
+                if !is_of_this_name || error.is_broker_gone() {
                     self.write_json(session)?;
                     return Err(error);
                 }
@@ -84,6 +87,14 @@ impl Several {
                 Ok(())
             }
         }
+    }
+
+    /// Adds a row with this error for each of these names, none of which was changed, and writes the JSON array.
+    pub(super) fn refuse(mut self, session: &mut Session, names: &[&str], error: &CliError) -> Result<(), CliError> {
+        let row =
+            |name: &&str| Map::from_iter([(self.key.to_owned(), json!(name)), ("error".into(), error.line().into())]);
+        self.rows.extend(names.iter().map(row).map(Value::Object));
+        self.write_json(session)
     }
 
     /// Writes the JSON array, and returns an error if a name failed.

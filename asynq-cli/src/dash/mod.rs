@@ -1,57 +1,50 @@
 //! `asynq dash`: a full-screen view of queues, tasks, servers and periodic entries, live.
 //!
 //! `model` maps keys to steps and says which content has to be loaded, without I/O; `load` and `act` ask the broker;
-//! `view` draws. This file only passes events between these modules.
+//! `view` draws; `work` holds the requests that are under way. This file only passes events between these modules.
 
 mod act;
 mod load;
 mod model;
 mod screen;
 mod view;
+mod work;
 
 use std::{io, time::Duration};
 
-use asynq_runtime::{Client, inspector::InspectError};
+use asynq_runtime::Client;
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt as _;
 use ratatui::DefaultTerminal;
-use tokio::{
-    task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval_at},
-};
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use self::{
-    load::Loaded,
-    model::{Act, Model, Step},
+    model::{Model, Step},
+    work::{Answer, Work},
 };
 use crate::error::CliError;
 
 /// Shows the view on this process's terminal until the user leaves it; reads the content again every `refresh`.
 pub(crate) async fn run(client: &Client, refresh: Duration) -> Result<(), CliError> {
     let terminal = ratatui::try_init().map_err(on_terminal)?;
-    let ended = watch(terminal, client, refresh).await;
+    let mut work = Work::new(client);
+    let ended = watch(terminal, client, &mut work, refresh).await;
     ratatui::restore();
-    ended.map_err(on_terminal)
+    // The terminal is usable again meanwhile: Ctrl+C ends the wait.
+    let last_changes = work.end().await;
+    ended.map_err(on_terminal).and(last_changes)
 }
 
 fn on_terminal(source: io::Error) -> CliError {
     CliError::System { context: "the terminal cannot be used".into(), source }
 }
 
-/// An answer from the broker.
-enum Answer {
-    Loaded(Result<Loaded, InspectError>),
-    Acted(Result<String, InspectError>),
-}
-
-async fn watch(mut terminal: DefaultTerminal, client: &Client, refresh: Duration) -> io::Result<()> {
+async fn watch(mut terminal: DefaultTerminal, client: &Client, work: &mut Work, refresh: Duration) -> io::Result<()> {
     let mut model = Model::new(client.broker().location());
     let mut keys = EventStream::new();
     let mut ticks = interval_at(Instant::now() + refresh, refresh);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    // The ticks start a load only when none is under way; each key that acts starts its own. Dropping the sets ends all of them.
-    let (mut loads, mut acts) = (JoinSet::new(), JoinSet::new());
-    load(&mut loads, client, &model);
+    work.load(model.wanted());
     loop {
         terminal.draw(|frame| view::draw(frame, &mut model))?;
         let step = tokio::select! {
@@ -61,30 +54,18 @@ async fn watch(mut terminal: DefaultTerminal, client: &Client, refresh: Duration
                 Some(Err(error)) => return Err(error),
                 None => return Ok(()),
             },
-            _ = ticks.tick() => if loads.is_empty() { Step::Load } else { Step::Stay },
-            Some(Ok(answer)) = loads.join_next() => model.take(answer),
-            Some(Ok(answer)) = acts.join_next() => model.take(answer),
+            // A tick starts a load only when none is under way.
+            _ = ticks.tick() => if work.is_loading() { Step::Stay } else { Step::Load },
+            answer = work.answer() => model.take(answer),
         };
         match step {
             Step::Stay => {}
-            Step::Load => load(&mut loads, client, &model),
+            Step::Load => work.load(model.wanted()),
             Step::Redraw => terminal.clear()?,
-            Step::Act(act) => act_on(&mut acts, client, act),
+            Step::Act(act) => work.act(act),
             Step::Quit => return Ok(()),
         }
     }
-}
-
-/// Starts to load the content of the screen, and cancels earlier loads, which nothing needs any more.
-fn load(loads: &mut JoinSet<Answer>, client: &Client, model: &Model) {
-    loads.abort_all();
-    let (client, wanted) = (client.clone(), model.wanted());
-    loads.spawn(async move { Answer::Loaded(load::load(&client, wanted).await) });
-}
-
-fn act_on(acts: &mut JoinSet<Answer>, client: &Client, act: Act) {
-    let client = client.clone();
-    acts.spawn(async move { Answer::Acted(act::perform(&client, act).await) });
 }
 
 impl Model {

@@ -246,10 +246,13 @@ impl Model {
     fn turn_page(&mut self, forward: bool) -> Step {
         let room = self.room.max(1);
         let screen = self.screen_mut();
-        let is_full = screen.rows() >= room;
-        let Wanted::Tasks(listing) = &mut screen.wanted else { return Step::Stay };
+        let (Wanted::Tasks(listing), Some(Content::Tasks { stats, .. })) = (&mut screen.wanted, &screen.content) else {
+            return Step::Stay;
+        };
+        // A page is shorter where tasks cannot be read: the number of tasks says whether more come.
+        let has_more = stats.count(listing.state) > listing.page.saturating_mul(room) as u64;
         match forward {
-            true if is_full => listing.page += 1,
+            true if has_more => listing.page += 1,
             false if listing.page > 1 => listing.page -= 1,
             _ => return Step::Stay,
         }

@@ -14,13 +14,13 @@ use super::{
     act, load,
     model::{Dialog, Model, Step, TABS},
     screen::Screen,
-    view,
+    view, work,
 };
 use crate::dash::load::Wanted;
 
 /// A view on a broker, with a screen that is never shown.
 struct Watcher {
-    _fixture: asynq_tests::Fixture<asynq_tests::SqliteStore>,
+    fixture: asynq_tests::Fixture<asynq_tests::SqliteStore>,
     client: asynq_runtime::Client,
     model: Model,
     terminal: Terminal<TestBackend>,
@@ -38,7 +38,7 @@ impl Watcher {
         // The name of the file differs between runs.
         let model = Model::new("sqlite://asynq.db".to_owned());
         let terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
-        let mut watcher = Self { _fixture: fixture, client, model, terminal };
+        let mut watcher = Self { fixture, client, model, terminal };
         watcher.follow(Step::Load).await;
         watcher
     }

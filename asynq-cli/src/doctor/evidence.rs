@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 
 use asynq_runtime::{
     Client, TaskState,
-    broker::{Examination, Node, Oddity, OddityKind, QueueStats, ServerState},
-    inspector::{InspectError, Inspector, QueueReading},
-    task::QueueName,
+    broker::{Broker, BrokerError, Examination, Node, Oddity, OddityKind, QueueStats, ServerState, TaskBrief},
+    inspector::{InspectError, QueueReading},
 };
 use chrono::{DateTime, Utc};
 
 use super::{Finding, Severity};
-use crate::entries::{Entry, entries};
-
-/// Failed tasks of a state that are read for errors which say that no worker knows their type.
-const FAILED: usize = 500;
+use crate::{
+    entries::{Entry, entries},
+    reading::{Part, Unseen, read},
+};
 
 /// A system as it was found.
 #[derive(Debug)]
@@ -39,7 +38,7 @@ pub(crate) struct QueueEvidence {
     /// The inconsistencies of the queue.
     pub(crate) examination: Examination,
     /// Failed tasks that no worker could run, by their type and by the part that was unknown.
-    pub(crate) unknown: BTreeMap<(String, UnknownPart), UnknownCounts>,
+    pub(crate) unknown: Unknown,
 }
 
 /// The part of a task that no worker knew.
@@ -81,7 +80,7 @@ pub(crate) async fn gather(
         // A broken record keeps the numbers from being read; the examination names that record.
         let examined = inspector.examine(&name, limit).await;
         let unknown = match &stats {
-            Ok(_) => unknown(&inspector, &name).await,
+            Ok(stats) => unknown(&**client.broker(), stats, limit).await.map_err(InspectError::from),
             Err(error) => Err(error.clone().into()),
         };
         on_progress(n + 1, number);
@@ -98,9 +97,12 @@ pub(crate) async fn gather(
             }
             None => {}
         }
-        if let Ok(examination) = examined {
+        if let Ok(mut examination) = examined {
             let stats = stats.unwrap_or_else(|_| QueueStats::empty(name, client.broker().now()));
-            queues.push(QueueEvidence { stats, examination, unknown: unknown.unwrap_or_default() });
+            let (unknown, unseen) = unknown.unwrap_or_default();
+            // An id without a task is a finding of the examination; only the limit leaves tasks unseen.
+            examination.complete &= unseen.beyond == 0;
+            queues.push(QueueEvidence { stats, examination, unknown });
         }
     }
     let entries = match entries(client).await {
@@ -141,20 +143,21 @@ fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
     }
 }
 
-async fn unknown(
-    inspector: &Inspector,
-    queue: &QueueName,
-) -> Result<BTreeMap<(String, UnknownPart), UnknownCounts>, InspectError> {
-    let mut found: BTreeMap<_, UnknownCounts> = BTreeMap::new();
-    for state in [TaskState::Retry, TaskState::Archived] {
-        // Only the errors are needed: whole payloads of so many tasks may be gigabytes.
-        for task in inspector.tasks(queue, state).per_page(FAILED).brief().await? {
-            let Some(unknown_part) = task.last_error.as_deref().and_then(unknown_part) else { continue };
-            let seen = found.entry((task.task.r#type, unknown_part)).or_default();
+type Unknown = BTreeMap<(String, UnknownPart), UnknownCounts>;
+
+/// Looks through the errors of failed tasks, up to `limit` of each state.
+async fn unknown(broker: &dyn Broker, stats: &QueueStats, limit: usize) -> Result<(Unknown, Unseen), BrokerError> {
+    let (mut found, mut unseen) = (Unknown::new(), Unseen::default());
+    // The end of the archive has the newest failures, which tell of the workers of today.
+    for (state, part) in [(TaskState::Retry, Part::First), (TaskState::Archived, Part::Last)] {
+        let count = |TaskBrief { task, .. }: TaskBrief| {
+            let Some(unknown_part) = task.last_error.as_deref().and_then(unknown_part) else { return };
+            let seen = found.entry((task.r#type, unknown_part)).or_default();
             *if state == TaskState::Retry { &mut seen.waiting } else { &mut seen.archived } += 1;
-        }
+        };
+        unseen += read(broker, stats, state, (limit, part), count).await?;
     }
-    Ok(found)
+    Ok((found, unseen))
 }
 
 /// Returns the part of a task that was unknown, according to its error.

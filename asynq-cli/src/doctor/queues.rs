@@ -139,7 +139,11 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             Severity::Error,
             "ids in the queue with no task behind them",
             "the contents of these tasks are gone: evicted, or deleted by hand",
-            janitor(),
+            format!(
+                "run a worker of ours on the queue (--queues {name}): its janitor removes these ids from the active and the \
+                 pending tasks within a minute; among other tasks each stays until it is due or its time to be kept is \
+                 over, and is not run"
+            ),
         ),
         OddityKind::TaskWithoutPlace => (
             "orphan",

@@ -10,12 +10,15 @@ use super::text::{clean, cut, is_hostile};
 
 /// The text that Go's tool writes in place of binary data.
 const NON_PRINTABLE: &str = "non-printable bytes";
+/// The longest payload that an [`ArgumentReader`] reads.
+const MOST_READ: usize = 1024 * 1024;
 
 /// Bytes of a task for a program: `{"bytes": 14, "encoding": "json", "cut": false, "data": {"to":"a@b.c"}}`.
 ///
 /// `encoding` is the form of `data`: `arguments` by their names where the broker keeps the shape of a payload of the
 /// default codec, the JSON value itself, a string of the `text`, or a string of `base64`. Where there are more bytes
-/// than were asked for, `cut` is true and `data` their beginning, as text or base64.
+/// than were asked for, `cut` is true and `data` their beginning, as text or base64; of `arguments` it is the beginning
+/// of their JSON as text, or null if they cannot be read, because any of their bytes may be secret.
 #[derive(Debug, Serialize)]
 pub(crate) struct Payload<'a> {
     bytes: usize,
@@ -28,20 +31,25 @@ pub(crate) struct Payload<'a> {
 #[serde(untagged)]
 enum Data<'a> {
     Arguments(serde_json::Value),
+    CutArguments(Option<String>),
     Json(&'a RawValue),
     Text(&'a str),
     Base64(String),
 }
 
 impl<'a> Payload<'a> {
-    /// Returns a payload of this type: its arguments, where they are known and not longer than asked for; else its bytes.
+    /// Returns a payload of this type: its arguments, where they are known, else its bytes; at most `most` of them.
     pub(crate) fn of_type(r#type: &str, bytes: &'a [u8], most: usize, reader: &ArgumentReader) -> Self {
-        match reader.read(r#type, None, bytes) {
-            Some(Ok(arguments)) if bytes.len() <= most => {
-                Self { bytes: bytes.len(), encoding: "arguments", cut: false, data: Data::Arguments(arguments) }
-            }
-            _ => Self::of(bytes, most),
-        }
+        let cut = bytes.len() > most.min(MOST_READ);
+        let data = match reader.read(r#type, None, bytes) {
+            Some(Ok(arguments)) if !cut => Data::Arguments(arguments),
+            Some(arguments) if cut => Data::CutArguments(arguments.ok().map(|arguments| {
+                let text = arguments.to_string().into_bytes();
+                text_of(&text[..text.len().min(most)], true).unwrap_or_default().to_owned()
+            })),
+            _ => return Self::of(bytes, most),
+        };
+        Self { bytes: bytes.len(), encoding: "arguments", cut, data }
     }
 
     /// Returns at most `most` of these bytes.

@@ -100,6 +100,26 @@ on_both_brokers! {
         assert!(answer.out.contains("asynq task run-all --queue default --state archived"), "{answer}");
     }
 
+    async fn the_newest_failures_of_a_long_archive_are_looked_at(cli) {
+        serve(&cli).await;
+        for n in 0..501 {
+            cli.t.enqueue(task(&format!("t{n}"))).await;
+            let run = cli.t.take_one().await;
+            if n == 500 {
+                cli.t.advance(Duration::from_secs(1));
+            }
+            let error = if n == 500 { "handler not found for task \"email:send\"" } else { "boom" };
+            cli.t.settle(&run, archive(error)).await;
+        }
+        serve(&cli).await;
+        assert_eq!(found(&cli).await, ["error no-handler default"]);
+        let answer = cli.run("doctor --limit 1 --json").await;
+        assert!(answer.out.contains("\"no-handler\"") && answer.out.contains("\"complete\": false"), "{answer}");
+        // The examination reads whole slices; this limit leaves only some of the errors unread.
+        let answer = cli.run("doctor --limit 500 --json").await;
+        assert!(answer.out.contains("\"complete\": false"), "{answer}");
+    }
+
     async fn an_active_task_without_a_lease_is_found(cli) {
         if cli.t.lacks(Need::LostLease) {
             return;

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    Client, TaskState, job,
+    Client, TaskState,
+    broker::{EntryId, EntryPlan},
+    job,
     prelude::*,
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
@@ -163,6 +165,44 @@ on_both_brokers! {
             findings.iter().any(|finding| finding["check"] == check && finding["subject"] == subject)
         };
         assert!(has("unreadable", "report:broken") && has("no-consumer", "low"), "{found}");
+    }
+
+    async fn an_entry_that_cannot_be_read_keeps_no_other_from_being_paused(cli) {
+        let Some(go) = cli.t.store.go() else { return };
+        let plan = |id: &str| EntryPlan {
+            queue: queue("default"),
+            entry: EntryId::from_wire(id),
+            spec: "@hourly".into(),
+            zone: "UTC".into(),
+            revision: 1,
+            supersedes: None,
+            keep: HOUR,
+        };
+        for id in ["broken", "whole"] {
+            cli.t.broker().plan_entry(&plan(id)).await.unwrap();
+        }
+        go.put_text("x:cron:broken");
+        let paused = cli.run("cron pause broken whole -q default --json").await;
+        assert_eq!(paused.code, 1, "{paused}");
+        let rows: serde_json::Value = serde_json::from_str(&paused.out).unwrap();
+        assert!(rows[0]["error"].is_string() && rows[1]["paused"] == true, "{rows}");
+    }
+
+    async fn a_refused_question_has_a_row_for_each_queue(cli) {
+        cli.t.seed_pending(&["one"]).await;
+        cli.t.enqueue(task("two").in_queue("low")).await;
+        let refused = cli.run("queue rm default nix low --force --json").await;
+        assert_eq!(refused.code, 3, "{refused}");
+        let rows: serde_json::Value = serde_json::from_str(&refused.out).unwrap();
+        let names: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["queue"].as_str().unwrap()).collect();
+        assert_eq!(names, ["nix", "default", "low"], "{rows}");
+        assert!(rows.as_array().unwrap().iter().all(|row| row["error"].is_string()), "{rows}");
+    }
+
+    async fn a_limit_of_no_locks_is_refused(cli) {
+        cli.t.seed_pending(&["one"]).await;
+        let refused = cli.run("lock ls -q default --limit 0").await;
+        assert!(refused.code == 2 && refused.err.contains("--limit"), "{refused}");
     }
 
     async fn a_list_of_periodic_entries_that_cannot_be_read_hides_no_queue(cli) {

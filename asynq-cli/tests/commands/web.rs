@@ -130,6 +130,9 @@ async fn a_password_is_typed_unseen_and_never_a_flag() {
     let report: serde_json::Value = serde_json::from_str(&hashed.out).unwrap();
     assert!(report["hash"].as_str().unwrap().starts_with("$argon2id$"), "{hashed}");
     assert_eq!(hashed.err, "Password: \n");
+    let stopped = Setting { typed: Some(""), stops_unseen: true, ..Setting::default() };
+    let stopped = fixture::run(None, stopped, &["hash-password"]).await;
+    assert!(stopped.code == 130 && stopped.out.is_empty(), "{stopped}");
     assert_eq!(
         fixture::run(None, Setting::default(), &["hash-password"]).await.code,
         2,

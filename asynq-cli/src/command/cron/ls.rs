@@ -1,6 +1,7 @@
 //! `cron ls`: the entries that running schedulers list.
 
 use asynq_cron::{CronSpec, Schedule};
+use asynq_runtime::inspector::ArgumentReader;
 use chrono::{DateTime, Utc};
 use serde::Serialize;
 
@@ -8,7 +9,7 @@ use crate::{
     entries::{Entry, entries},
     error::CliError,
     session::Session,
-    show::{Cell, Payload, Style, Table, ago, brief, time, until},
+    show::{Cell, Payload, Style, Table, ago, brief, for_people, time, until},
 };
 
 /// Most characters of a payload in the table, and most bytes of it in JSON.
@@ -41,8 +42,10 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
         session.note("no periodic entries: no scheduler is running");
         return Ok(());
     }
-    let value: Vec<_> = rows.iter().map(to_json).collect();
-    session.answer(&value, |style| table(&rows, now, style))?;
+    let payloads = rows.iter().map(|row| (&*row.listed.task_type, &row.listed.task_payload[..]));
+    let reader = client.inspector().argument_reader(payloads).await;
+    let value: Vec<_> = rows.iter().map(|row| to_json(row, &reader)).collect();
+    session.answer(&value, |style| table(&rows, now, &reader, style))?;
     let broken: Vec<_> = rows.iter().filter_map(|row| Some((&row.listed.id, row.error.as_deref()?))).collect();
     for (id, error) in &broken {
         session.note(&format!("error: periodic entry `{id}` cannot be read: {error}"));
@@ -50,7 +53,7 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     if broken.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
 }
 
-fn table(rows: &[Entry], now: DateTime<Utc>, style: Style) -> String {
+fn table(rows: &[Entry], now: DateTime<Utc>, reader: &ArgumentReader, style: Style) -> String {
     let headings = ["ENTRY", "SPEC", "TYPE", "PAYLOAD", "OPTIONS", "NEXT", "PREVIOUS"];
     let mut table = Table::new(style, &headings).wrapped([3, 4]);
     for row in rows {
@@ -59,7 +62,7 @@ fn table(rows: &[Entry], now: DateTime<Utc>, style: Style) -> String {
             Cell::from(&entry.id),
             Cell::from(&entry.spec),
             Cell::from(&entry.task_type),
-            brief(&entry.task_payload, PAYLOAD).into(),
+            brief(&for_people(&entry.task_type, &entry.task_payload, reader), PAYLOAD).into(),
             format!("[{}]", entry.enqueue_options.join(", ")).into(),
             match row.next() {
                 _ if row.error.is_some() => Cell::from("unknown").warning(),
@@ -73,7 +76,7 @@ fn table(rows: &[Entry], now: DateTime<Utc>, style: Style) -> String {
     table.into_text()
 }
 
-fn to_json(row: &Entry) -> EntryJson<'_> {
+fn to_json<'a>(row: &'a Entry, reader: &ArgumentReader) -> EntryJson<'a> {
     let entry = &row.listed;
     let spec = CronSpec::parse(&entry.spec).or_else(|_| CronSpec::parse_compat(&entry.spec));
     EntryJson {
@@ -82,7 +85,7 @@ fn to_json(row: &Entry) -> EntryJson<'_> {
         meaning: spec.ok().map(|spec| spec.sentence()),
         r#type: &entry.task_type,
         queue: Schedule::queue_of(entry).to_string(),
-        payload: Payload::of(&entry.task_payload, PAYLOAD_IN_JSON),
+        payload: Payload::of_type(&entry.task_type, &entry.task_payload, PAYLOAD_IN_JSON, reader),
         options: &entry.enqueue_options,
         next_at: row.next().map(time),
         previous_at: row.previous().map(time),

@@ -42,10 +42,11 @@ impl Rm {
             }
         }
         // One question for all, before a signal is waited for: at a question Ctrl+C ends the process, and nothing was changed.
-        if let Some(first) = chosen.first()
+        if !chosen.is_empty()
             && let Err(error) = session.confirm(&question(&chosen, count))
         {
-            answers.add(session, first, Err(error))?;
+            answers.refuse(session, &chosen, &error)?;
+            return Err(error);
         }
         let stop = session.stop().shared();
         for name in chosen {

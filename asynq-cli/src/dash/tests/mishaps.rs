@@ -4,8 +4,16 @@ use asynq_runtime::{
     broker::ServerName,
     task::{ArchiveLimit, QueueWeight, ServerInfo},
 };
+use asynq_tests::Store as _;
 
-use super::*;
+use super::{
+    work::{Answer, Work},
+    *,
+};
+use crate::dash::{
+    load::Listing,
+    model::{Act, TaskAct, TheTask},
+};
 
 #[tokio::test]
 async fn archiving_into_a_full_archive_warns_of_the_deletion() {
@@ -80,4 +88,56 @@ async fn the_choice_follows_its_task_and_no_key_acts_on_another_in_its_place() {
     watcher.keys("dy").await;
     assert!(watcher.note() == "task c is deleted", "{}", watcher.note());
     assert!(inspector.task("default", "c").await.unwrap_err().is_not_found());
+}
+
+#[tokio::test]
+async fn a_page_with_a_task_that_cannot_be_read_is_not_the_last() {
+    let mut watcher = Watcher::start().await;
+    watcher.keys("j\n").await;
+    watcher.select_tab(TaskState::Pending).await;
+    for n in 0..watcher.model.room {
+        watcher.client.enqueue(asynq_runtime::RawTask::new("mail", "{}").task_id(format!("t{n}"))).await.unwrap();
+    }
+    watcher.fixture.store.overwrite_message(&QueueName::from_wire("default"), &asynq_tests::task_id("t0"), b"\xff");
+    watcher.follow(Step::Load).await;
+    assert_eq!(watcher.model.screen().rows(), watcher.model.room - 1);
+    let page = |watcher: &Watcher| match &watcher.model.screen().wanted {
+        Wanted::Tasks(Listing { page, .. }) => *page,
+        other => panic!("{other:?}"),
+    };
+    watcher.keys("n").await;
+    assert_eq!((page(&watcher), watcher.model.screen().rows() > 0), (2, true));
+    watcher.keys("n").await;
+    assert_eq!(page(&watcher), 2, "it is the last");
+    watcher.keys("N").await;
+    assert_eq!(page(&watcher), 1);
+}
+
+#[tokio::test]
+async fn a_load_that_was_cancelled_delays_no_answer() {
+    let watcher = Watcher::start().await;
+    let mut work = Work::new(&watcher.client);
+    for wanted in [Wanted::Queues, Wanted::Servers] {
+        work.load(wanted);
+    }
+    let Answer::Loaded(Ok(loaded)) = work.answer().await else { panic!("no content") };
+    assert_eq!(loaded.wanted, Wanted::Servers);
+    assert!(!work.is_loading());
+}
+
+#[tokio::test]
+async fn a_confirmed_change_is_made_before_the_view_ends() {
+    let watcher = Watcher::start().await;
+    let delete = |id: &str| {
+        let (queue, id) = (QueueName::from_wire("default"), asynq_tests::task_id(id));
+        Act::Task(TaskAct::Delete, TheTask { queue, id, state: TaskState::Scheduled })
+    };
+    let mut work = Work::new(&watcher.client);
+    work.act(delete("scheduled"));
+    work.end().await.unwrap();
+    assert!(watcher.client.inspector().task("default", "scheduled").await.unwrap_err().is_not_found());
+    let mut work = Work::new(&watcher.client);
+    work.act(delete("retry"));
+    let error = work.end().await.unwrap_err();
+    assert!(error.line().contains("retry"), "{}", error.line());
 }
