@@ -91,7 +91,7 @@ fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRul
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unaggregated {
     #[error("this server has no job for its tasks of type {0:?}; another server may")]
-    Unknown(String),
+    Unknown(String, TaskId),
     #[error("its aggregation failed: {0}")]
     Failed(String),
     #[error("its new tasks cannot be enqueued: {0}")]
@@ -205,7 +205,7 @@ impl Aggregations {
                 None if waited || knows(name) => {
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
                 }
-                None => return Err(Unaggregated::Unknown(name.to_owned())),
+                None => return Err(Unaggregated::Unknown(name.to_owned(), tasks[0].0.clone())),
             }
         }
         Ok(outcome)
@@ -313,7 +313,8 @@ mod tests {
             let outcome = aggregations.aggregate(&set, DateTime::UNIX_EPOCH, waited, |name| name == "known").await;
             outcome.map(|outcome| outcome.alone)
         };
-        assert_eq!(ended(false).await, Err(Unaggregated::Unknown("unknown".to_owned())));
+        let unknown = Unaggregated::Unknown("unknown".to_owned(), TaskId::from_wire("unknown"));
+        assert_eq!(ended(false).await, Err(unknown));
         assert_eq!(ended(true).await, Ok(["known", "unknown"].map(TaskId::from_wire).into()));
     }
 }

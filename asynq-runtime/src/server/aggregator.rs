@@ -180,7 +180,8 @@ impl Aggregator {
                 return Ok(false);
             };
             let is_full = set.is_full || set.members.len() >= full;
-            let waited = self.backed_off.is_longest(queue, group);
+            let stranded = self.backed_off.stranded(queue, group, Instant::now());
+            let waited = stranded.is_some_and(|id| set.members.iter().any(|member| member.id == *id));
             let (queue, group, context) = (queue.clone(), group.clone(), Arc::clone(&context));
             self.sets.spawn(async move { (queue, group, end(&context, set, waited).await) });
             if !is_full {
@@ -212,7 +213,11 @@ impl Aggregator {
             Ok(()) => self.backed_off.forget(&queue, &group),
             Err(Unfinished::Leaving) => {}
             Err(why) => {
-                let pause = self.backed_off.add(&queue, &group, Instant::now());
+                let unknown = match &why {
+                    Unfinished::Unaggregated(Unaggregated::Unknown(_, first)) => Some(first),
+                    _ => None,
+                };
+                let pause = self.backed_off.add(&queue, &group, unknown, Instant::now());
                 log_failure(&queue, &group, pause, &why);
             }
         }
@@ -223,7 +228,7 @@ impl Aggregator {
 /// Logs why a group was not aggregated. A set that only other servers can aggregate is a warning only the first time.
 fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfinished) {
     const TEXT: &str = "a group was not aggregated and is backed off for a while";
-    let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(_))) && pause > backed_off::FIRST;
+    let is_known = matches!(why, Unfinished::Unaggregated(Unaggregated::Unknown(..))) && pause > backed_off::FIRST;
     if is_known {
         tracing::debug!(%queue, %group, ?pause, "{TEXT}: {why}");
     } else {

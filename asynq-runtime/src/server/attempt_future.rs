@@ -45,6 +45,8 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
     let cause = tokio::select! {
         biased;
         attempted = &mut *attempt => {
+            // An error of a job that noticed the request before this poll is its consequence, too.
+            let attempted = if stop.is_requested() { stopped_by_itself(attempted, stopped(stop)) } else { attempted };
             if blocking.busy() == 0 {
                 return attempted;
             }
@@ -75,17 +77,23 @@ async fn interrupted<W: Future<Output = Ended>>(
     if !blocking.owes_a_result() || stop.why() == Why::Leaving {
         return cause.into();
     }
+    let mut returned = None;
+    let ends = async {
+        returned = Some(stopped_by_itself(attempt.await, cause.clone()));
+        blocking.idle().await;
+    };
     tokio::select! {
         biased;
-        attempted = async {
-            let attempted = stopped_by_itself(attempt.await, cause.clone());
-            blocking.idle().await;
-            attempted
-        } => attempted,
-        // An attempt that was cancelled or took too long stays so, although its thread has not returned.
-        () = stop.leave() => cause.into(),
-        ended = watch(cause.clone()) => ended.into(),
+        () = ends => {}
+        () = stop.leave() => {}
+        ended = watch(cause.clone()) => return ended.into(),
     }
+    // An attempt that was cancelled or took too long stays so, although its thread has not returned.
+    returned.unwrap_or_else(|| match cause {
+        // It got its thread in the last moment.
+        Ended::NeverBegan(why) if blocking.busy() > 0 => Ended::failed(why).into(),
+        cause => cause.into(),
+    })
 }
 
 /// Returns how an attempt ended that was asked to stop: as its job says, unless it returned an ordinary error, which is only a

@@ -4,11 +4,13 @@ use std::{collections::HashMap, time::Duration};
 
 use tokio::time::Instant;
 
-use crate::task::{GroupName, QueueName};
+use crate::task::{GroupName, QueueName, TaskId};
 
 /// The first back-off of a group, and the longest; it doubles in between.
 pub(crate) const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(600);
+/// How long a task of an unknown type stays in its group for a server that knows it.
+const STRANDED: Duration = Duration::from_secs(1_200);
 /// How many groups are remembered at most; beyond that the group whose back-off ends first is forgotten.
 const MOST: usize = 10_000;
 
@@ -16,25 +18,36 @@ const MOST: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct BackedOff(HashMap<(QueueName, GroupName), Rest>);
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Rest {
     until: Instant,
     times: u32,
+    /// A task of an unknown type, and when it was seen first.
+    unknown: Option<(TaskId, Instant)>,
 }
 
 impl BackedOff {
-    /// Backs off from a group from now on. Returns for how long.
-    pub(crate) fn add(&mut self, queue: &QueueName, group: &GroupName, now: Instant) -> Duration {
+    /// Backs off from a group from now on, whose set has this task of an unknown type, if any. Returns for how long.
+    pub(crate) fn add(
+        &mut self,
+        queue: &QueueName,
+        group: &GroupName,
+        unknown: Option<&TaskId>,
+        now: Instant,
+    ) -> Duration {
         let key = (queue.clone(), group.clone());
-        let times = self.0.get(&key).map_or(0, |rest| rest.times);
-        let pause = pause_after(times);
+        let before = self.0.get(&key);
+        let times = before.map_or(0, |rest| rest.times);
+        let since = before.and_then(|rest| rest.unknown.as_ref()).filter(|(id, _)| unknown == Some(id));
+        let unknown = unknown.map(|id| (id.clone(), since.map_or(now, |&(_, since)| since)));
+        let pause = FIRST.saturating_mul(1 << times.min(10)).min(LONGEST);
         if self.0.len() >= MOST
             && !self.0.contains_key(&key)
             && let Some(soonest) = self.0.iter().min_by_key(|(_, rest)| rest.until).map(|(key, _)| key.clone())
         {
             self.0.remove(&soonest);
         }
-        self.0.insert(key, Rest { until: now + pause, times: times.saturating_add(1) });
+        self.0.insert(key, Rest { until: now + pause, times: times.saturating_add(1), unknown });
         pause
     }
 
@@ -43,10 +56,10 @@ impl BackedOff {
         !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
 
-    /// Returns whether a group has been backed off as long as any, and may not be for a cause that passes by itself.
-    pub(crate) fn is_longest(&self, queue: &QueueName, group: &GroupName) -> bool {
-        let rest = self.0.get(&(queue.clone(), group.clone()));
-        rest.is_some_and(|rest| pause_after(rest.times) == LONGEST)
+    /// Returns the task of an unknown type that has been in the group for so long that no other server seems to know it.
+    pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Option<&TaskId> {
+        let rest = self.0.get(&(queue.clone(), group.clone()))?;
+        rest.unknown.as_ref().filter(|(_, since)| now - *since >= STRANDED).map(|(id, _)| id)
     }
 
     /// Forgets a group after a success: its next back-off is the first again.
@@ -55,11 +68,6 @@ impl BackedOff {
             self.0.remove(&(queue.clone(), group.clone()));
         }
     }
-}
-
-/// Returns for how long a group is backed off that was backed off so many times before.
-fn pause_after(times: u32) -> Duration {
-    FIRST.saturating_mul(1 << times.min(10)).min(LONGEST)
 }
 
 #[cfg(test)]
@@ -72,20 +80,41 @@ mod tests {
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let mut now = Instant::now();
         for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
-            let pause = backed_off.add(&queue, &group, now);
+            let pause = backed_off.add(&queue, &group, None, now);
             assert_eq!(pause, Duration::from_secs(seconds));
             assert!(backed_off.contains(&queue, &group, now + pause - Duration::from_millis(1)));
             assert!(!backed_off.contains(&QueueName::from_wire("other"), &group, now));
             now += pause;
             assert!(!backed_off.contains(&queue, &group, now));
-            assert_eq!(
-                backed_off.is_longest(&queue, &group),
-                seconds >= 320,
-                "the next pause is the longest: {seconds}"
-            );
         }
         backed_off.forget(&queue, &group);
-        assert_eq!(backed_off.add(&queue, &group, now), FIRST);
+        assert_eq!(backed_off.add(&queue, &group, None, now), FIRST);
+    }
+
+    #[test]
+    fn a_task_of_an_unknown_type_is_stranded_when_it_was_there_at_every_try_for_twenty_minutes() {
+        let mut backed_off = BackedOff::default();
+        let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
+        let [one, other] = ["one", "other"].map(TaskId::from_wire);
+        let begun = Instant::now();
+        let mut try_at = |seconds, unknown: &TaskId| {
+            let now = begun + Duration::from_secs(seconds);
+            let stranded = backed_off.stranded(&queue, &group, now).cloned();
+            backed_off.add(&queue, &group, Some(unknown), now);
+            stranded
+        };
+        // Another server has taken the first task before the third try.
+        for (seconds, unknown, expected) in [
+            (0, &one, None),
+            (1_199, &one, None),
+            (1_200, &other, Some(&one)),
+            (2_399, &other, None),
+            (2_400, &other, Some(&other)),
+        ] {
+            assert_eq!(try_at(seconds, unknown).as_ref(), expected, "{seconds}");
+        }
+        backed_off.forget(&queue, &group);
+        assert_eq!(backed_off.stranded(&queue, &group, begun + STRANDED * 9), None);
     }
 
     #[test]
@@ -94,7 +123,7 @@ mod tests {
         let (queue, now) = (QueueName::from_wire("q"), Instant::now());
         let group = |n: usize| GroupName::from_wire(&n.to_string());
         for n in 0..=MOST {
-            backed_off.add(&queue, &group(n), now + Duration::from_millis(n as u64));
+            backed_off.add(&queue, &group(n), None, now + Duration::from_millis(n as u64));
         }
         assert_eq!(backed_off.0.len(), MOST);
         assert!(!backed_off.contains(&queue, &group(0), now) && backed_off.contains(&queue, &group(MOST), now));

@@ -137,8 +137,12 @@ impl Commit {
         }
         let is_away = open.iter().all(|chunk| self.router.is_away(&chunk.routing_key()));
         // The tasks for a server that is away hold up no others: those for another master, or those that learn of the outage.
-        let may_pass = is_away || self.router.has_parts();
+        let may_pass = self.router.has_parts() || is_away && !self.is_durable();
         let repeating = if may_pass { self.repeating.try_acquire().ok() } else { None };
+        if repeating.is_some() && !self.router.has_parts() {
+            // Calls gather into a batch meanwhile, at a pace at which the repeats of an outage are never too many.
+            sleep(self.pace_of_repeats()).await;
+        }
         let permit = Some(permit).filter(|_| repeating.is_none());
         // Very many are repeated already.
         if permit.is_some() && is_away {
@@ -147,6 +151,11 @@ impl Commit {
             self.repeat(open, &mut send, began, &mut answers).await;
         }
         permit
+    }
+
+    /// Returns the time between two sends at which those that are repeated, each for its whole time, are fewer than [`REPEATING`].
+    fn pace_of_repeats(&self) -> Duration {
+        self.repeats_until * u32::try_from(IN_FLIGHT).unwrap_or(1) / u32::try_from(REPEATING).unwrap_or(1)
     }
 
     /// Sends the tasks of a lone caller on the connection that its own task drives; returns the tasks if none was sent.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::broker::{
-    BulkAction, BulkSlice, Changed, Chosen, Inspect, Maintain, PayloadEdit, Repair, RetryOrder, When,
+    Action, BulkAction, BulkSlice, Changed, Chosen, Inspect, Maintain, PayloadEdit, Repair, RetryOrder, When,
     redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskState};
@@ -163,6 +163,23 @@ async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
         assert_eq!((task.queue, task.last_error), (to.clone(), None));
         assert_eq!(broker.delete_task(&to, &id("t1")).await.unwrap(), Changed::Done);
     }
+}
+
+#[tokio::test]
+async fn a_copy_that_a_move_left_behind_when_it_was_given_up_never_runs() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let mut redis = server.foreign().await;
+    break_move(&broker, &mut redis, "t1").await;
+    // The call that gives the move up breaks off between its two steps.
+    set(&mut redis, &["ACL", "SETUSER", "default", "resetkeys", "~asynq:{default}:*", "~asynq:queues"]).await;
+    assert!(broker.move_task(&queue(), &id("t1"), &queue()).await.is_err());
+    set(&mut redis, &["ACL", "SETUSER", "default", "allkeys"]).await;
+    assert_eq!(places(&broker, &id("t1")).await, [(queue(), TaskState::Pending), (low(), TaskState::Scheduled)]);
+    let runs = take(&broker, &member("me"), 1).await;
+    settle(&broker, &runs[0], Action::Done).await;
+    assert_eq!(broker.move_task(&queue(), &id("t1"), &low()).await.unwrap(), Changed::NotFound);
+    assert_eq!(places(&broker, &id("t1")).await, []);
 }
 
 #[tokio::test]

@@ -240,28 +240,20 @@ async fn a_blocking_job_that_never_returns_is_requeued_at_shutdown() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_job_whose_attempt_had_failed_is_not_requeued_as_if_it_had_not_run() {
-    for (cause, timeout) in [("context canceled", None), ("context deadline exceeded", Some("1s"))] {
-        let broker = memory().await;
-        let (builder, mut log) = server::<(lingers,)>(&broker);
-        let (open, gate) = std::sync::mpsc::channel::<()>();
-        let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN)).await;
-        let mut job = lingers::job().task_id("lingers");
-        if let Some(timeout) = timeout {
-            job = job.timeout(timeout);
-        }
-        job.enqueue(&running.client()).await.unwrap();
-        assert_eq!(logged(&mut log).await, "started");
-        if timeout.is_none() {
-            broker.cancel(&super::id("lingers")).await.unwrap();
-        }
-        assert_eq!(logged(&mut log).await, "noticed");
-        leaves_with(running, SHUTDOWN, &broker, "lingers", TaskState::Retry).await;
-        let task = task(&broker, "lingers").await.unwrap();
-        if task.state == TaskState::Retry {
-            assert_eq!((task.retried, task.last_error.as_deref()), (1, Some(cause)));
-        }
-        open.send(()).unwrap();
+    let broker = memory().await;
+    let (builder, mut log) = server::<(lingers,)>(&broker);
+    let (open, gate) = std::sync::mpsc::channel::<()>();
+    let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN)).await;
+    lingers::job().task_id("lingers").enqueue(&running.client()).await.unwrap();
+    assert_eq!(logged(&mut log).await, "started");
+    broker.cancel(&super::id("lingers")).await.unwrap();
+    assert_eq!(logged(&mut log).await, "noticed");
+    leaves_with(running, SHUTDOWN, &broker, "lingers", TaskState::Retry).await;
+    let task = task(&broker, "lingers").await.unwrap();
+    if task.state == TaskState::Retry {
+        assert_eq!((task.retried, task.last_error.as_deref()), (1, Some("context canceled")));
     }
+    open.send(()).unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]

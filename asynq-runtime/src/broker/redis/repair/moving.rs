@@ -104,10 +104,16 @@ impl RedisBroker {
     /// Ends the move of a task that has left its queue: it may not have been released in the other one yet.
     async fn arrive(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
         let moving = self.look(to, id).await?.and_then(|found| found.on_its_way());
-        match moving.filter(|moving| moving.from == queue.as_str() && moving.to == to.as_str()) {
-            Some(moving) if self.release(id, &moving, End::Target).await? => Ok(Changed::Done),
-            _ => Ok(Changed::NotFound),
+        let moving = moving.filter(|moving| moving.from == queue.as_str() && moving.to == to.as_str());
+        let Some(moving) = moving else { return Ok(Changed::NotFound) };
+        let receipt = Call::plain("GET").arg(Keys::new(queue).moved(id.as_str()));
+        let receipt = reply::text(self.router.send_one(receipt).await?);
+        if receipt.is_some_and(|receipt| receipt.strip_prefix("back:") == Some(&moving.name)) {
+            // The move was given up, and the task has left its queue since in another way.
+            self.drop_copy(id, &moving, End::Target, false).await?;
+            return Ok(Changed::NotFound);
         }
+        Ok(if self.release(id, &moving, End::Target).await? { Changed::Done } else { Changed::NotFound })
     }
 
     /// Carries a held task to the other queue. `None` if another program changed the task, so that the caller must look
