@@ -20,16 +20,9 @@ use super::{Value, value::Name};
 pub(in crate::job) struct FromValue<'de>(pub(in crate::job) &'de Value<'de>);
 
 /// Why a value does not fit the type, without the value: the text goes to logs and is kept with the task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub(in crate::job) struct Misfit(String);
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misfit {}
 
 impl de::Error for Misfit {
     /// Drops the words of a type about its value, because they may quote the value.
