@@ -286,11 +286,7 @@ impl fmt::Debug for JobContext {
     }
 }
 
-impl fmt::Debug for ContextParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContextParts").field("run", &self.run).field("states", &self.states).finish_non_exhaustive()
-    }
-}
+partial_debug!(ContextParts { run, states, .. });
 
 #[cfg(test)]
 mod tests {

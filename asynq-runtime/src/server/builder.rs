@@ -4,7 +4,7 @@ mod around;
 mod build;
 mod checks;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     aggregate::{Aggregations, IntoAggregated, WrongRule},
@@ -358,12 +358,5 @@ impl ServerBuilder {
     }
 }
 
-impl fmt::Debug for ServerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URL: it may hold a password.
-        f.debug_struct("ServerBuilder")
-            .field("queues", &self.queues)
-            .field("concurrency", &self.concurrency)
-            .finish_non_exhaustive()
-    }
-}
+// Not the URL: it may hold a password.
+partial_debug!(ServerBuilder { queues, concurrency, .. });
