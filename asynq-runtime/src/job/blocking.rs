@@ -187,11 +187,6 @@ impl BlockingPool {
             Err(_) => Err(JobError::fail("the runtime ended before the job started")),
         }
     }
-
-    /// Returns how many more jobs could start now.
-    pub fn available(&self) -> usize {
-        self.permits.available_permits()
-    }
 }
 
 impl Default for BlockingPool {

@@ -304,13 +304,6 @@ impl ServerBuilder {
         self
     }
 
-    /// Runs a service that is boxed already, as [`ServiceEntry::make`](super::ServiceEntry) returns it; see
-    /// [`service`](Self::service).
-    pub fn boxed_service(mut self, service: Box<dyn Service>) -> Self {
-        self.services.push(service);
-        self
-    }
-
     /// Leaves out the services that linked crates bring: the scheduler of `#[periodic]` jobs, and a dashboard that the
     /// environment asks for. Otherwise they run in every server of the program whose jobs are the linked ones.
     pub fn without_linked_services(mut self) -> Self {
