@@ -78,6 +78,17 @@
 //!
 //! A feature adds to this crate, and never changes its behaviour.
 
+/// Implements `Debug` with the named fields; the others are secret, without a `Debug` of their own, or too much for a log line.
+macro_rules! partial_debug {
+    ($type:ident { $($field:ident,)* .. }) => {
+        impl std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.debug_struct(stringify!($type))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+            }
+        }
+    };
+}
+
 pub mod app;
 pub mod broker;
 mod client;

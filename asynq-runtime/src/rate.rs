@@ -194,8 +194,4 @@ impl fmt::Debug for Semaphore {
     }
 }
 
-impl fmt::Debug for Token {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("id", &self.id).field("until", &self.until).finish_non_exhaustive()
-    }
-}
+partial_debug!(Token { id, until, .. });

@@ -25,7 +25,8 @@ const LONGEST: Duration = Duration::from_secs(15);
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BulkRequest {
-    action: Action,
+    #[serde(with = "Action")]
+    action: BulkAction,
     /// The state of the tasks.
     state: String,
     /// Only tasks that wait in this group.
@@ -45,22 +46,13 @@ pub(super) struct BulkRequest {
     beyond_archive: bool,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+/// The words for the actions.
+#[derive(Deserialize)]
+#[serde(remote = "BulkAction", rename_all = "lowercase")]
 enum Action {
     Run,
     Archive,
     Delete,
-}
-
-impl From<Action> for BulkAction {
-    fn from(action: Action) -> Self {
-        match action {
-            Action::Run => Self::Run,
-            Action::Archive => Self::Archive,
-            Action::Delete => Self::Delete,
-        }
-    }
 }
 
 /// The result of a bulk action.
@@ -113,9 +105,9 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
     };
     let inspector = &app.inspector;
     let bulk = match wanted.action {
-        Action::Run => inspector.run_all(queue, chosen),
-        Action::Archive => inspector.archive_all(queue, chosen),
-        Action::Delete => inspector.delete_all(queue, chosen),
+        BulkAction::Run => inspector.run_all(queue, chosen),
+        BulkAction::Archive => inspector.archive_all(queue, chosen),
+        BulkAction::Delete => inspector.delete_all(queue, chosen),
     };
     let bulk = match wanted.most {
         Some(most) => bulk.at_most(most),
@@ -155,7 +147,7 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
 
 /// Refuses to archive more tasks than the archive keeps, unless the request sets `beyond_archive`.
 fn agreed(queue: &str, room: ArchiveRoom, beyond: u64, wanted: &BulkRequest) -> Result<(), Failure> {
-    if beyond == 0 || wanted.beyond_archive || wanted.action != Action::Archive {
+    if beyond == 0 || wanted.beyond_archive || wanted.action != BulkAction::Archive {
         return Ok(());
     }
     let message = format!(
@@ -178,7 +170,7 @@ async fn each(
 ) -> Result<Report, Failure> {
     let (inspector, action) = (&app.inspector, wanted.action);
     inspector.queue(queue).await?;
-    if action == Action::Archive {
+    if action == BulkAction::Archive {
         let room = inspector.archive_room(queue).await?;
         agreed(queue, room, room.beyond(ids.len() as u64), wanted)?;
     }
@@ -189,7 +181,7 @@ async fn each(
             report.left = (ids.len() - at) as u64;
             break;
         }
-        let changed = inspector.change_in_state(queue, id, state, action.into()).await;
+        let changed = inspector.change_in_state(queue, id, state, action).await;
         match changed.map_err(Failure::from) {
             Ok(()) => report.changed += 1,
             Err(failure) if failure.kind == Kind::Away && report.changed == 0 => return Err(failure),
@@ -216,11 +208,11 @@ async fn each(
     Ok(report)
 }
 
-fn summary(changed: u64, action: Action) -> String {
+fn summary(changed: u64, action: BulkAction) -> String {
     let participle = match action {
-        Action::Run => "made pending",
-        Action::Archive => "archived",
-        Action::Delete => "deleted",
+        BulkAction::Run => "made pending",
+        BulkAction::Archive => "archived",
+        BulkAction::Delete => "deleted",
     };
     match changed {
         1 => format!("1 task was {participle}."),

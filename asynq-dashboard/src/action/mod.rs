@@ -6,6 +6,7 @@ mod periodic;
 mod queue;
 mod task;
 
+use asynq_runtime::broker::BulkAction;
 use axum::{Json, routing::post};
 use serde::{Deserialize, Serialize};
 
@@ -15,18 +16,18 @@ use crate::route::Route;
 pub(crate) fn routes() -> Vec<Route> {
     let mut routes = login::routes();
     routes.extend([
-        Route::write("/queues/{queue}/pause", post(queue::pause)),
-        Route::write("/queues/{queue}/resume", post(queue::resume)),
+        Route::write("/queues/{queue}/pause", post(queue::set_paused::<true>)),
+        Route::write("/queues/{queue}/resume", post(queue::set_paused::<false>)),
         Route::write("/queues/{queue}/delete", post(queue::delete)),
         Route::write("/queues/{queue}/bulk", post(bulk::bulk)),
-        Route::write("/queues/{queue}/tasks/{id}/run", post(task::run)),
-        Route::write("/queues/{queue}/tasks/{id}/archive", post(task::archive)),
-        Route::write("/queues/{queue}/tasks/{id}/delete", post(task::delete)),
+        Route::write("/queues/{queue}/tasks/{id}/run", task::change(BulkAction::Run, "pending")),
+        Route::write("/queues/{queue}/tasks/{id}/archive", task::change(BulkAction::Archive, "archived")),
+        Route::write("/queues/{queue}/tasks/{id}/delete", task::change(BulkAction::Delete, "deleted")),
         Route::write("/queues/{queue}/tasks/{id}/cancel", post(task::cancel)),
         Route::write("/queues/{queue}/tasks/{id}/edit", post(task::edit)),
         Route::write("/periodic/{queue}/{entry}/run", post(periodic::run)),
-        Route::write("/periodic/{queue}/{entry}/pause", post(periodic::pause)),
-        Route::write("/periodic/{queue}/{entry}/resume", post(periodic::resume)),
+        Route::write("/periodic/{queue}/{entry}/pause", post(periodic::set_paused::<true>)),
+        Route::write("/periodic/{queue}/{entry}/resume", post(periodic::set_paused::<false>)),
     ]);
     routes
 }

@@ -43,26 +43,22 @@ pub(super) async fn run(
     Ok(Json(Ran { message, id: task.to_string(), queue: entry.queue.to_string() }))
 }
 
-pub(super) async fn pause(
+/// Pauses an entry, or resumes it.
+pub(super) async fn set_paused<const PAUSED: bool>(
     State(app): State<AppState>,
     Segments((queue, id)): EntryPath,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
-    let entry = pausable(&app, &queue, &id).await?;
-    let changed = app.schedule.pause(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
-    let name = &entry.r#type;
-    Ok(done(if changed { format!("{name} is paused: its ticks pass.") } else { format!("{name} was paused already.") }))
-}
-
-pub(super) async fn resume(
-    State(app): State<AppState>,
-    Segments((queue, id)): EntryPath,
-    Input(Nothing {}): Input<Nothing>,
-) -> Result<Json<Done>, Failure> {
-    let entry = pausable(&app, &queue, &id).await?;
-    let changed = app.schedule.resume(&QueueName::from_wire(&queue), &EntryId::from_wire(&id)).await?;
-    let name = &entry.r#type;
-    Ok(done(if changed { format!("{name} goes on with its next tick.") } else { format!("{name} was not paused.") }))
+    let name = pausable(&app, &queue, &id).await?.r#type;
+    let (queue, id) = (QueueName::from_wire(&queue), EntryId::from_wire(&id));
+    let changed =
+        if PAUSED { app.schedule.pause(&queue, &id).await? } else { app.schedule.resume(&queue, &id).await? };
+    Ok(done(match (PAUSED, changed) {
+        (true, true) => format!("{name} is paused: its ticks pass."),
+        (true, false) => format!("{name} was paused already."),
+        (false, true) => format!("{name} goes on with its next tick."),
+        (false, false) => format!("{name} was not paused."),
+    }))
 }
 
 /// Returns the entry, if it can be paused.

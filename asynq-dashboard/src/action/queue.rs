@@ -17,26 +17,21 @@ use crate::{
 /// How long one request deletes tasks; its answer says how many are left.
 const LONGEST: Duration = Duration::from_secs(15);
 
-pub(super) async fn pause(
+/// Pauses a queue, or resumes it.
+pub(super) async fn set_paused<const PAUSED: bool>(
     State(app): State<AppState>,
     Segments(queue): Segments<Name>,
     Input(Nothing {}): Input<Nothing>,
 ) -> Result<Json<Done>, Failure> {
     app.inspector.queue(&queue).await?;
-    let changed = app.inspector.pause(&queue).await?;
+    let changed = if PAUSED { app.inspector.pause(&queue).await? } else { app.inspector.resume(&queue).await? };
     app.samples.forget().await;
-    Ok(done(if changed { format!("Queue {queue} is paused.") } else { format!("Queue {queue} was paused already.") }))
-}
-
-pub(super) async fn resume(
-    State(app): State<AppState>,
-    Segments(queue): Segments<Name>,
-    Input(Nothing {}): Input<Nothing>,
-) -> Result<Json<Done>, Failure> {
-    app.inspector.queue(&queue).await?;
-    let changed = app.inspector.resume(&queue).await?;
-    app.samples.forget().await;
-    Ok(done(if changed { format!("Queue {queue} runs again.") } else { format!("Queue {queue} was not paused.") }))
+    Ok(done(match (PAUSED, changed) {
+        (true, true) => format!("Queue {queue} is paused."),
+        (true, false) => format!("Queue {queue} was paused already."),
+        (false, true) => format!("Queue {queue} runs again."),
+        (false, false) => format!("Queue {queue} was not paused."),
+    }))
 }
 
 /// The options of a deletion.

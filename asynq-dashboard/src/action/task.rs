@@ -1,7 +1,11 @@
 //! Runs, archives, deletes, cancels and edits one task.
 
 use asynq_runtime::{TaskInfo, TaskState, broker::BulkAction, job::JobDescriptor};
-use axum::{Json, extract::State};
+use axum::{
+    Json,
+    extract::State,
+    routing::{MethodRouter, post},
+};
 use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::Value;
@@ -25,49 +29,24 @@ pub(super) struct When {
     state: Option<String>,
 }
 
-/// Changes the task, if the condition holds.
-async fn change(app: &AppState, queue: &str, id: &str, when: &When, action: BulkAction) -> Result<(), Failure> {
-    let inspector = &app.inspector;
-    match &when.state {
-        Some(state) => {
-            let state = state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))?;
-            inspector.change_in_state(queue, id, state, action).await?;
+/// Returns the handler of an action that makes a task `becomes`, if the condition of the request holds.
+pub(super) fn change(action: BulkAction, becomes: &'static str) -> MethodRouter<AppState> {
+    post(move |State(app): State<AppState>, Segments((queue, id)): Task, Input(when): Input<When>| async move {
+        let inspector = &app.inspector;
+        match &when.state {
+            Some(state) => {
+                let state = state.parse().map_err(|_| Failure::bad_request(format!("there is no state `{state}`")))?;
+                inspector.change_in_state(&queue, &id, state, action).await?;
+            }
+            None => match action {
+                BulkAction::Run => inspector.run(&queue, &id).await?,
+                BulkAction::Archive => inspector.archive(&queue, &id).await?,
+                BulkAction::Delete => inspector.delete(&queue, &id).await?,
+            },
         }
-        None => match action {
-            BulkAction::Run => inspector.run(queue, id).await?,
-            BulkAction::Archive => inspector.archive(queue, id).await?,
-            BulkAction::Delete => inspector.delete(queue, id).await?,
-        },
-    }
-    app.samples.forget().await;
-    Ok(())
-}
-
-pub(super) async fn run(
-    State(app): State<AppState>,
-    Segments((queue, id)): Task,
-    Input(when): Input<When>,
-) -> Result<Json<Done>, Failure> {
-    change(&app, &queue, &id, &when, BulkAction::Run).await?;
-    Ok(done(format!("Task {id} is pending.")))
-}
-
-pub(super) async fn archive(
-    State(app): State<AppState>,
-    Segments((queue, id)): Task,
-    Input(when): Input<When>,
-) -> Result<Json<Done>, Failure> {
-    change(&app, &queue, &id, &when, BulkAction::Archive).await?;
-    Ok(done(format!("Task {id} is archived.")))
-}
-
-pub(super) async fn delete(
-    State(app): State<AppState>,
-    Segments((queue, id)): Task,
-    Input(when): Input<When>,
-) -> Result<Json<Done>, Failure> {
-    change(&app, &queue, &id, &when, BulkAction::Delete).await?;
-    Ok(done(format!("Task {id} is deleted.")))
+        app.samples.forget().await;
+        Ok::<_, Failure>(done(format!("Task {id} is {becomes}.")))
+    })
 }
 
 pub(super) async fn cancel(

@@ -5,6 +5,7 @@ use std::time::Duration;
 use asynq_runtime::{
     TaskInfo,
     broker::{Failure, GroupStats, Node, QueueSlot, QueueStats, ServerState, SlowCall, TaskBrief},
+    inspector::Statistics,
     task::Timestamp,
 };
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -17,7 +18,7 @@ use crate::{
         periodic::Entry,
         search::SearchResult,
     },
-    sample::{Point, Snapshot, Totals},
+    sample::{Point, Snapshot},
     state::AppState,
 };
 
@@ -33,44 +34,11 @@ fn seconds(span: Duration) -> f64 {
     (span.as_secs_f64() * 1000.0).round() / 1000.0
 }
 
-/// Returns the numbers of one queue.
+/// Returns the numbers of one queue: those of [`Statistics::queue_to_json`], with the latency rounded to milliseconds.
 pub(super) fn queue(queue: &QueueStats) -> Value {
-    json!({
-        "queue": queue.name.as_str(),
-        "size": queue.size,
-        "pending": queue.pending,
-        "active": queue.active,
-        "scheduled": queue.scheduled,
-        "retry": queue.retry,
-        "archived": queue.archived,
-        "completed": queue.completed,
-        "aggregating": queue.aggregating,
-        "processed_today": queue.processed,
-        "failed_today": queue.failed,
-        "processed_total": queue.processed_total,
-        "failed_total": queue.failed_total,
-        "latency_seconds": seconds(queue.latency),
-        "paused": queue.paused,
-        "at": time(queue.timestamp),
-    })
-}
-
-/// Returns the numbers of all queues together.
-pub(super) fn totals(totals: &Totals) -> Value {
-    json!({
-        "pending": totals.pending,
-        "active": totals.active,
-        "scheduled": totals.scheduled,
-        "retry": totals.retry,
-        "archived": totals.archived,
-        "completed": totals.completed,
-        "aggregating": totals.aggregating,
-        "processed_today": totals.processed,
-        "failed_today": totals.failed,
-        "processed_total": totals.processed_total,
-        "failed_total": totals.failed_total,
-        "latency_ms": totals.latency_ms,
-    })
+    let mut numbers = Statistics::queue_to_json(queue);
+    numbers["latency_seconds"] = seconds(queue.latency).into();
+    numbers
 }
 
 /// Returns the data of an event for one queue, or for all: of more than 500 queues only those with the most waiting and running
@@ -89,7 +57,7 @@ pub(crate) fn samples(snapshot: &Snapshot, only: &str) -> Value {
     let queues: Map<String, Value> = chosen.into_iter().map(|stats| (stats.name.to_string(), queue(stats))).collect();
     json!({
         "at": time(snapshot.at),
-        "totals": totals(&snapshot.totals),
+        "totals": snapshot.totals,
         "queues": queues,
         "left_out": left_out,
     })
@@ -116,7 +84,7 @@ pub(super) fn series(points: &[Point]) -> Value {
 }
 
 fn rendered(rendered: &Rendered) -> Value {
-    json!({ "form": rendered.form.as_str(), "text": rendered.text, "size": rendered.size, "is_cut": rendered.is_cut })
+    json!({ "form": rendered.form, "text": rendered.text, "size": rendered.size, "is_cut": rendered.is_cut })
 }
 
 /// Returns one task.
@@ -192,12 +160,7 @@ pub(super) async fn servers(app: &AppState, servers: &[ServerState]) -> Vec<Valu
 }
 
 fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
-    let (info, now) = (&server.info, app.client.broker().now());
-    let queues: Map<String, Value> = info
-        .queues
-        .iter()
-        .map(|queue| (queue.queue.clone().unwrap_or_default(), queue.weight.unwrap_or_default().into()))
-        .collect();
+    let now = app.client.broker().now();
     let workers = server.workers.iter().map(|worker| {
         json!({
             "id": worker.task_id,
@@ -209,19 +172,7 @@ fn server(app: &AppState, reader: &Reader<'_>, server: &ServerState) -> Value {
             "stuck": worker.is_stuck(now),
         })
     });
-    json!({
-        "id": info.server_id,
-        "host": info.host,
-        "pid": info.pid,
-        "status": info.status,
-        "concurrency": info.concurrency,
-        "active": info.active_worker_count,
-        "strict_priority": info.strict_priority,
-        "queues": queues,
-        "started_at": info.start_time.and_then(Timestamp::to_datetime).map(time),
-        "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
-        "tasks": workers.collect::<Vec<_>>(),
-    })
+    Statistics::server_to_json(&server.info, workers)
 }
 
 /// Returns one periodic entry.

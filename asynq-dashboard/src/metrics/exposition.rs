@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::QueueStats;
+use asynq_runtime::{TaskState, broker::QueueStats};
 use metrics_exporter_prometheus::{
     LabelSet,
     formatting::{write_help_line, write_metric_line, write_type_line},
@@ -18,78 +18,43 @@ struct Family {
     lines: fn(&Collected, &mut Lines<'_>),
 }
 
-/// Every name that is read from the broker. Two of asynq's gauges end in `_total`, because boards use these names.
-const FAMILIES: [Family; 11] = [
-    Family {
-        name: "asynq_tasks_enqueued_total",
-        kind: "gauge",
-        help: "Tasks in the queue by state; those that wait in groups are not among them.",
-        lines: |all, lines| all.queues.iter().for_each(|(queue, _)| states(lines, queue)),
-    },
-    Family {
-        name: "asynq_queue_size",
-        kind: "gauge",
-        help: "Tasks in the queue in all states, those in groups included.",
-        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.size as f64)),
-    },
-    Family {
-        name: "asynq_queue_latency_seconds",
-        kind: "gauge",
-        help: "For how long a task has waited that could run, pending or due.",
-        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.latency.as_secs_f64())),
-    },
-    Family {
-        name: "asynq_queue_memory_usage_approx_bytes",
-        kind: "gauge",
-        help: "Bytes that the queue takes, estimated from some of its tasks once a minute.",
-        lines: |all, lines| lines.per_queue(all, |_, bytes| bytes.map(|bytes| bytes as f64)),
-    },
-    Family {
-        name: "asynq_tasks_processed_total",
-        kind: "counter",
-        help: "Runs that ended since the beginning, failed ones included.",
-        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.processed_total as f64)),
-    },
-    Family {
-        name: "asynq_tasks_failed_total",
-        kind: "counter",
-        help: "Runs that failed since the beginning.",
-        lines: |all, lines| lines.per_queue(all, |queue, _| Some(queue.failed_total as f64)),
-    },
-    Family {
-        name: "asynq_queue_paused_total",
-        kind: "gauge",
-        help: "1 if the queue is paused, else 0.",
-        lines: |all, lines| lines.per_queue(all, |queue, _| Some(f64::from(u8::from(queue.paused)))),
-    },
-    Family {
-        name: "asynq_broker_up",
-        kind: "gauge",
-        help: "1 if the broker answered this scrape, else 0; then there are no numbers of queues.",
-        lines: |all, lines| lines.one(f64::from(u8::from(all.is_up))),
-    },
-    Family {
-        name: "asynq_queues",
-        kind: "gauge",
-        help: "Queues that the broker names.",
-        lines: |all, lines| lines.one(all.known as f64),
-    },
-    Family {
-        name: "asynq_queues_unread",
-        kind: "gauge",
-        help: "Queues without numbers of this moment: failed ones are left out, late ones are shown as they were.",
-        lines: |all, lines| {
+/// Declares the families of [`FAMILIES`], each with its name, kind, help and lines.
+macro_rules! families {
+    ($($name:literal, $kind:literal, $help:literal, $lines:expr;)*) => {
+        /// Every name that is read from the broker. Two of asynq's gauges end in `_total`, because boards use these names.
+        const FAMILIES: &[Family] = &[$(Family { name: $name, kind: $kind, help: $help, lines: $lines }),*];
+    };
+}
+
+families! {
+    "asynq_tasks_enqueued_total", "gauge", "Tasks in the queue by state; those that wait in groups are not among them.",
+        |all, lines| all.queues.iter().for_each(|(queue, _)| states(lines, queue));
+    "asynq_queue_size", "gauge", "Tasks in the queue in all states, those in groups included.",
+        |all, lines| lines.per_queue(all, |queue, _| Some(queue.size as f64));
+    "asynq_queue_latency_seconds", "gauge", "For how long a task has waited that could run, pending or due.",
+        |all, lines| lines.per_queue(all, |queue, _| Some(queue.latency.as_secs_f64()));
+    "asynq_queue_memory_usage_approx_bytes", "gauge",
+        "Bytes that the queue takes, estimated from some of its tasks once a minute.",
+        |all, lines| lines.per_queue(all, |_, bytes| bytes.map(|bytes| bytes as f64));
+    "asynq_tasks_processed_total", "counter", "Runs that ended since the beginning, failed ones included.",
+        |all, lines| lines.per_queue(all, |queue, _| Some(queue.processed_total as f64));
+    "asynq_tasks_failed_total", "counter", "Runs that failed since the beginning.",
+        |all, lines| lines.per_queue(all, |queue, _| Some(queue.failed_total as f64));
+    "asynq_queue_paused_total", "gauge", "1 if the queue is paused, else 0.",
+        |all, lines| lines.per_queue(all, |queue, _| Some(f64::from(u8::from(queue.paused))));
+    "asynq_broker_up", "gauge", "1 if the broker answered this scrape, else 0; then there are no numbers of queues.",
+        |all, lines| lines.one(f64::from(u8::from(all.is_up)));
+    "asynq_queues", "gauge", "Queues that the broker names.",
+        |all, lines| lines.one(all.known as f64);
+    "asynq_queues_unread", "gauge",
+        "Queues without numbers of this moment: failed ones are left out, late ones are shown as they were.",
+        |all, lines| {
             lines.labelled(&[("reason", "failed")], all.failed as f64);
             lines.labelled(&[("reason", "late")], all.late as f64);
-        },
-    },
-    Family {
-        name: "asynq_scrape_seconds",
-        kind: "gauge",
-        help: "How long reading the queues took.",
-        lines: |all, lines| lines.one(all.took.max(Duration::from_nanos(1)).as_secs_f64()),
-    },
-];
+        };
+    "asynq_scrape_seconds", "gauge", "How long reading the queues took.",
+        |all, lines| lines.one(all.took.max(Duration::from_nanos(1)).as_secs_f64());
+}
 
 /// Returns the text of a scrape.
 pub(crate) fn of(collected: &Collected) -> String {
@@ -143,15 +108,7 @@ impl Lines<'_> {
 
 /// Writes asynq's states, in asynq's order.
 fn states(lines: &mut Lines<'_>, queue: &QueueStats) {
-    let states = [
-        ("active", queue.active),
-        ("pending", queue.pending),
-        ("scheduled", queue.scheduled),
-        ("retry", queue.retry),
-        ("archived", queue.archived),
-        ("completed", queue.completed),
-    ];
-    for (state, n) in states {
-        lines.labelled(&[("queue", queue.name.as_str()), ("state", state)], n as f64);
+    for state in TaskState::ALL.into_iter().filter(|&state| state != TaskState::Aggregating) {
+        lines.labelled(&[("queue", queue.name.as_str()), ("state", state.as_str())], queue.count(state) as f64);
     }
 }

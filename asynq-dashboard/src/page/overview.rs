@@ -15,7 +15,7 @@ use super::{
         button::Button,
         chart::{Chart, spark},
         listing::{Span, empty},
-        state::{ORDER, bar, in_state, state},
+        state::{ORDER, bar, state},
         text,
     },
 };
@@ -258,7 +258,7 @@ fn line(view: &View, row: &Row) -> Markup {
             td.whole { (bar(queue)) }
             td.num data-l="Size" { (count(queue.size)) }
             @for of in ORDER {
-                @let n = in_state(queue, of);
+                @let n = queue.count(of);
                 td.num.(width(of)).(zero(n)) data-l=(of) { (count(n)) }
             }
             td.num data-l="Latency" { (span(queue.latency)) }

@@ -19,7 +19,7 @@ use super::{
         button::Button,
         chart::{Chart, Kind, Series, Unit},
         listing::{Span, empty},
-        state::{ORDER, in_state, state},
+        state::{ORDER, state},
         tasks::Table,
     },
     pick,
@@ -98,7 +98,7 @@ pub(crate) async fn get(
     let state = if params.group.is_empty() { state } else { TaskState::Aggregating };
     let list = if params.q.trim().is_empty() {
         let total = if params.group.is_empty() {
-            in_state(&stats, state)
+            stats.count(state)
         } else {
             group_size(&app, &stats.name, &params.group).await?
         };
@@ -137,7 +137,7 @@ async fn group_size(app: &AppState, queue: &QueueName, group: &str) -> Result<u6
 
 /// Returns the state that people want to see: the first of [`ORDER`] that has tasks.
 fn first_state(stats: &QueueStats) -> TaskState {
-    ORDER.into_iter().find(|&state| in_state(stats, state) > 0).unwrap_or(TaskState::Pending)
+    ORDER.into_iter().find(|&state| stats.count(state) > 0).unwrap_or(TaskState::Pending)
 }
 
 /// Returns the chart of runs per day.
@@ -221,7 +221,7 @@ fn tabs(view: &View<'_>) -> Markup {
         nav.tabs aria-label="Tasks by state" {
             @for of in ORDER {
                 a href=(with_query(&path, &[("state", of.as_str())])) aria-current=[(of == view.state).then_some("page")] {
-                    (state(of)) b { (count(in_state(&view.stats, of))) }
+                    (state(of)) b { (count(view.stats.count(of))) }
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use asynq_runtime::{JobDescriptor, Registry, broker::TaskBrief, inspector::ArgumentReader};
+use serde::Serialize;
 
 use crate::{
     query::payload::json::{depth_of, indented},
@@ -35,7 +36,8 @@ pub(crate) struct Rendered {
 }
 
 /// The forms of bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Form {
     /// No bytes.
     Empty,
@@ -56,20 +58,6 @@ impl Rendered {
     /// Returns the text that a search looks at: only text that is part of the bytes.
     pub(crate) fn searchable(&self) -> &str {
         if self.form == Form::Unreadable { "" } else { &self.text }
-    }
-}
-
-impl Form {
-    /// Returns the form's name for people and programs.
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Empty => "empty",
-            Self::Arguments => "arguments",
-            Self::Json => "json",
-            Self::Text => "text",
-            Self::Binary => "binary",
-            Self::Unreadable => "unreadable",
-        }
     }
 }
 

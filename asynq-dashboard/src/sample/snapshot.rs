@@ -9,6 +9,7 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
+use serde::Serialize;
 
 /// Queues that are read at the same time.
 const AT_ONCE: usize = 32;
@@ -26,8 +27,8 @@ pub(crate) struct Snapshot {
     pub(crate) totals: Totals,
 }
 
-/// Sums over all queues.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Sums over all queues, named in JSON as in [`Statistics::queue_to_json`](asynq_runtime::inspector::Statistics::queue_to_json).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Totals {
     /// As in [`QueueStats`].
     pub(crate) pending: u64,
@@ -44,8 +45,10 @@ pub(crate) struct Totals {
     /// As in [`QueueStats`].
     pub(crate) aggregating: u64,
     /// Runs that ended today (UTC), failed ones included.
+    #[serde(rename = "processed_today")]
     pub(crate) processed: u64,
     /// Runs that failed today (UTC).
+    #[serde(rename = "failed_today")]
     pub(crate) failed: u64,
     /// Runs that ended since the beginning.
     pub(crate) processed_total: u64,

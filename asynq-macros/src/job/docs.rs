@@ -6,67 +6,72 @@ use asynq_grammar::duration;
 use syn::ext::IdentExt;
 
 use super::{
-    model::{JobModel, Options},
+    attr::Attr,
+    model::JobModel,
     parameter::Argument,
-    setting::{Codec, Pause, UniqueUntil},
+    setting::{Pause, UniqueUntil},
 };
 
 /// Returns the paragraph under the user's own words on the struct.
 pub(super) fn of_struct(job: &JobModel) -> String {
     let mut facts = vec![format!("Job `{}`", job.name)];
-    facts.extend(facts_of(&job.options));
+    facts.extend(facts_of(&job.attr));
     if let Some(arguments) = &job.unique_by {
         let names: Vec<_> = arguments.iter().map(|ident| format!("`{}`", ident.unraw())).collect();
         facts.push(format!("unique by {}", names.join(" and ")));
     }
-    match &job.backoff {
+    match job.attr.backoff.as_deref() {
         Some(Pause::Declared(backoff)) => facts.push(format!("backs off {backoff}")),
         Some(Pause::By(_)) => facts.push("backs off by a function".to_owned()),
         None => {}
     }
-    if let Some(path) = &job.aggregates {
+    if let Some(path) = job.attr.aggregates.as_deref() {
         let name = path.segments.last().map(|segment| segment.ident.unraw().to_string()).unwrap_or_default();
         facts.push(format!("made of many `{name}`"));
     }
-    if job.codec == Codec::Json {
+    if job.is_json() {
         facts.push("JSON payload".to_owned());
     }
     let schedule = job.schedule.as_ref().map(|schedule| format!("{}.\n\n", schedule.sentence())).unwrap_or_default();
     let has_words = job.struct_attrs().any(|attr| attr.path().is_ident("doc"));
     let gap = if has_words { "\n" } else { "" };
-    let runs = if job.is_contract { "Another program runs it.".to_owned() } else { format!("Runs {}.", function(job)) };
+    let runs = if job.signature.is_contract {
+        "Another program runs it.".to_owned()
+    } else {
+        format!("Runs {}.", function(job))
+    };
     format!("{gap}{schedule}{}.\n{runs}", facts.join(" · "))
 }
 
-fn facts_of(options: &Options) -> Vec<String> {
-    let time = |seconds| duration::format(Duration::from_secs(seconds));
-    let retry = |count| match count {
+fn facts_of(attr: &Attr) -> Vec<String> {
+    let time = |seconds: &u64| duration::format(Duration::from_secs(*seconds));
+    let retry = |count: &u32| match count {
         0 => "no retries".to_owned(),
         1 => "up to 1 retry".to_owned(),
         _ => format!("up to {count} retries"),
     };
     [
-        options.queue.as_ref().map(|queue| format!("queue `{queue}`")),
-        options.retry.map(retry),
-        options.timeout.map(|seconds| format!("times out after {}", time(seconds))),
-        options.deadline.map(|seconds| format!("to be done within {} of the enqueue", time(seconds))),
-        options.expires.map(|span| format!("expires {} after the enqueue", duration::format(span))),
-        options.group.as_ref().map(|group| format!("waits in group `{group}` to be aggregated")),
-        options.debounce.map(|span| format!("debounced for {}", duration::format(span))),
-        options.debounce_max.map(|span| format!("debounced for {} at most", duration::format(span))),
-        options.unique.map(|seconds| format!("unique for {}", time(seconds))),
-        options.unique_until.and_then(until),
-        options.unique_extend.then(|| "unique as long as it runs".to_owned()),
-        options.retention.map(|seconds| format!("kept for {}", time(seconds))),
-        options.max_crashes.map(|count| format!("archived at crash {count}")),
-        options.kill_after.map(|span| format!("given up {} after its time is over", duration::format(span))),
+        attr.queue.as_deref().map(|queue| format!("queue `{queue}`")),
+        attr.retry.as_deref().map(retry),
+        attr.timeout.as_deref().map(|seconds| format!("times out after {}", time(seconds))),
+        attr.deadline.as_deref().map(|seconds| format!("to be done within {} of the enqueue", time(seconds))),
+        attr.expires.as_deref().map(|span| format!("expires {} after the enqueue", duration::format(*span))),
+        attr.group.as_deref().map(|group| format!("waits in group `{group}` to be aggregated")),
+        attr.debounce.as_deref().map(|span| format!("debounced for {}", duration::format(*span))),
+        attr.debounce_max.as_deref().map(|span| format!("debounced for {} at most", duration::format(*span))),
+        attr.unique.as_deref().map(|seconds| format!("unique for {}", time(seconds))),
+        attr.unique_until.as_deref().and_then(until),
+        attr.unique_extend.as_deref().and_then(|extend| extend.then(|| "unique as long as it runs".to_owned())),
+        attr.retention.as_deref().map(|seconds| format!("kept for {}", time(seconds))),
+        attr.max_crashes.as_deref().map(|count| format!("archived at crash {count}")),
+        attr.kill_after.as_deref().map(|span| format!("given up {} after its time is over", duration::format(*span))),
     ]
     .into_iter()
     .flatten()
     .collect()
 }
 
-fn until(until: UniqueUntil) -> Option<String> {
+fn until(until: &UniqueUntil) -> Option<String> {
     match until {
         UniqueUntil::End => None,
         UniqueUntil::Success => Some("unique until it succeeds".to_owned()),
@@ -101,7 +106,7 @@ const ERRORS: &str = "# Errors\n\nWhen the task is a duplicate, an option or arg
 /// Returns the function as a link, if rustdoc can follow one.
 fn function(job: &JobModel) -> String {
     let ident = job.ident().to_string();
-    if ident.starts_with("r#") || job.is_contract {
+    if ident.starts_with("r#") || job.signature.is_contract {
         format!("`{}()`", job.ident().unraw())
     } else {
         format!("[`{ident}()`]")

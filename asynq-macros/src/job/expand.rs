@@ -7,12 +7,13 @@ use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{ExprPath, spanned::Spanned};
 
 use super::{
+    attr::Attr,
     docs,
-    model::{JobModel, Options},
+    model::JobModel,
     parameter::{Argument, Form},
     periodic,
     run::run,
-    setting::{Codec, Pause, UniqueUntil},
+    setting::{Pause, Setting, UniqueUntil},
     tokens::{allow, at, doc, doc_at, local, stored, time},
     type_checks::{bound, check, ok, requires},
 };
@@ -23,7 +24,7 @@ pub(super) fn job(job: &JobModel) -> TokenStream {
     let payload = payload(job, true);
     let handle = handle(job, &Handle::of(job));
     let implementation = implementation(job);
-    let registration = (!job.is_contract).then(|| registration(job));
+    let registration = (!job.signature.is_contract).then(|| registration(job));
     let aggregation = aggregation(job);
     let entry = job.schedule.as_ref().map(|schedule| periodic::entry(schedule, job));
     let check = check(job);
@@ -54,7 +55,7 @@ pub(super) fn scoped(job: &JobModel, items: &TokenStream) -> TokenStream {
 pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let (private, serde) = (job.paths.private(), job.paths.serde());
     let (ident, vis) = (job.ident(), job.vis());
-    let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.derives);
+    let (shared, own, allow, derives) = (job.shared_attrs(), job.struct_attrs(), allow(), &job.attr.derives);
     let doc = doc(&docs::of_struct(job));
     let times =
         job.schedule.as_ref().and_then(periodic::first_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
@@ -155,21 +156,20 @@ pub(super) fn handle(job: &JobModel, handle: &Handle) -> TokenStream {
 
 fn implementation(job: &JobModel) -> TokenStream {
     let (ident, name) = (job.ident(), &job.name);
-    let options = options(&job.options);
+    let options = options(&job.attr);
     let requires = requires(job);
-    let codec = (job.codec == Codec::Json).then(|| {
+    let codec = job.is_json().then(|| {
         quote!(
             const CODEC: __rt::Codec = __rt::Codec::Json;
         )
     });
-    let fingerprint = job
-        .fingerprint
-        .as_ref()
-        .map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
+    let fingerprint = job.attr.fingerprint.as_deref();
+    let fingerprint =
+        fingerprint.map(|text| quote!(const FINGERPRINT: __rt::Option<&'static str> = __rt::Option::Some(#text);));
     let evolution = evolution(job);
-    let backoff = job.backoff.as_ref().map(backoff);
-    let on_archive = job.on_archive.as_ref().map(on_archive);
-    let contract = job.is_contract.then(|| {
+    let backoff = job.attr.backoff.as_deref().map(backoff);
+    let on_archive = job.attr.on_archive.as_deref().map(on_archive);
+    let contract = job.signature.is_contract.then(|| {
         quote!(
             const IS_CONTRACT: bool = true;
         )
@@ -205,9 +205,9 @@ fn evolution(job: &JobModel) -> TokenStream {
         }
         _ => None,
     };
-    let aliases = &job.aliases;
-    let aliases = (!aliases.is_empty()).then(|| quote!(const ALIASES: &'static [&'static str] = &[#(#aliases),*];));
-    let upgrades = job.upgrades.iter().map(|path| {
+    let aliases = job.attr.alias.as_deref();
+    let aliases = aliases.map(|aliases| quote!(const ALIASES: &'static [&'static str] = &[#(#aliases),*];));
+    let upgrade = |path: &ExprPath| {
         let earlier = local("earlier");
         // A variable of this type, because the compiler says less of a wrong variable than of a wrong argument.
         quote_spanned! {at(path.span())=>
@@ -216,9 +216,11 @@ fn evolution(job: &JobModel) -> TokenStream {
                 #earlier.through(upgrade)
             })
         }
+    };
+    let upgrades = job.attr.upgrade.as_deref().map(|paths| {
+        let upgrades = paths.iter().map(upgrade);
+        quote!(const UPGRADES: &'static [__rt::Upgrade<Self>] = &[#(#upgrades),*];)
     });
-    let upgrades =
-        (!job.upgrades.is_empty()).then(|| quote!(const UPGRADES: &'static [__rt::Upgrade<Self>] = &[#(#upgrades),*];));
     quote!(#argument #aliases #upgrades)
 }
 
@@ -233,7 +235,7 @@ fn registration(job: &JobModel) -> TokenStream {
 
 /// Prints the conversion of another job's tasks into one task of this job.
 fn aggregation(job: &JobModel) -> Option<TokenStream> {
-    let (path, ident) = (job.aggregates.as_ref()?, job.ident());
+    let (path, ident) = (job.attr.aggregates.as_deref()?, job.ident());
     let argument = job.arguments().next()?;
     let (field, name, ok) = (&argument.ident, local("tasks"), ok(job));
     // The span is that of the parameter's type, where the compiler reports another type.
@@ -284,39 +286,39 @@ fn on_archive(path: &ExprPath) -> TokenStream {
     quote!(const ON_ARCHIVE: __rt::Option<__rt::OnArchive<Self>> = __rt::Option::Some(__rt::OnArchive::new(|#task| #call));)
 }
 
-fn options(options: &Options) -> Option<TokenStream> {
-    let seconds = |method: &str, value: Option<u64>| {
-        let (method, value) = (format_ident!("{method}"), Literal::u64_unsuffixed(value?));
+fn options(attr: &Attr) -> Option<TokenStream> {
+    let seconds = |method: &str, value: &Option<Setting<u64>>| {
+        let (method, value) = (format_ident!("{method}"), Literal::u64_unsuffixed(**value.as_ref()?));
         Some(quote!(.#method(__rt::Duration::from_secs(#value))))
     };
-    let span = |method: &str, value: Option<Duration>| {
-        let (method, value) = (format_ident!("{method}"), time(value?));
+    let span = |method: &str, value: &Option<Setting<Duration>>| {
+        let (method, value) = (format_ident!("{method}"), time(**value.as_ref()?));
         Some(quote!(.#method(#value)))
     };
-    let number = |method: &str, value: Option<u32>| {
-        let (method, value) = (format_ident!("{method}"), Literal::u32_unsuffixed(value?));
+    let number = |method: &str, value: &Option<Setting<u32>>| {
+        let (method, value) = (format_ident!("{method}"), Literal::u32_unsuffixed(**value.as_ref()?));
         Some(quote!(.#method(#value)))
     };
     let calls: Vec<TokenStream> = [
-        options.queue.as_ref().map(|queue| quote!(.queue(#queue))),
-        number("retry", options.retry),
-        seconds("timeout", options.timeout),
-        seconds("deadline", options.deadline),
-        span("expires", options.expires),
-        options.group.as_ref().map(|group| quote!(.group(#group))),
-        seconds("unique", options.unique),
-        span("debounce", options.debounce),
-        span("debounce_max", options.debounce_max),
-        options.unique_until.and_then(|until| match until {
+        attr.queue.as_deref().map(|queue| quote!(.queue(#queue))),
+        number("retry", &attr.retry),
+        seconds("timeout", &attr.timeout),
+        seconds("deadline", &attr.deadline),
+        span("expires", &attr.expires),
+        attr.group.as_deref().map(|group| quote!(.group(#group))),
+        seconds("unique", &attr.unique),
+        span("debounce", &attr.debounce),
+        span("debounce_max", &attr.debounce_max),
+        attr.unique_until.as_deref().and_then(|until| match until {
             // The default.
             UniqueUntil::End => None,
             UniqueUntil::Success => Some(quote!(.unique_until(__rt::UniqueUntil::Success))),
             UniqueUntil::Start => Some(quote!(.unique_until(__rt::UniqueUntil::Start))),
         }),
-        options.unique_extend.then(|| quote!(.unique_extend())),
-        seconds("retention", options.retention),
-        number("max_crashes", options.max_crashes),
-        span("kill_after", options.kill_after),
+        attr.unique_extend.as_deref().and_then(|extend| extend.then(|| quote!(.unique_extend()))),
+        seconds("retention", &attr.retention),
+        number("max_crashes", &attr.max_crashes),
+        span("kill_after", &attr.kill_after),
     ]
     .into_iter()
     .flatten()
@@ -326,7 +328,7 @@ fn options(options: &Options) -> Option<TokenStream> {
 
 /// Prints the type of the result. If nothing else can fail it is the function's own, so that a wrong one is reported once.
 fn output_type(job: &JobModel) -> TokenStream {
-    let ty = &job.output;
+    let ty = &job.signature.output;
     if job.is_direct() {
         return ty.to_token_stream();
     }

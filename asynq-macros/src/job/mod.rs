@@ -63,8 +63,8 @@ pub(crate) fn expand(attribute: Attribute, home: Home, options: TokenStream, ite
 /// Prints the function as it was written, and the items beside it.
 fn printed(job: &JobModel) -> TokenStream {
     // A contract has only its struct: an `fn` without a body is not valid Rust.
-    let function = (!job.is_contract).then_some(&job.function);
-    let beside = match job.health {
+    let function = (!job.signature.is_contract).then_some(&job.function);
+    let beside = match job.signature.health {
         Health::Sound => expand::job(job),
         Health::Broken => fallback::stub(job),
         Health::Method => TokenStream::new(),

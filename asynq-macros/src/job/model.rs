@@ -1,18 +1,18 @@
 //! The facts about one job; from here on nothing can fail.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use asynq_grammar::nearest;
 use quote::{ToTokens, quote};
-use syn::{Attribute, ExprPath, FnArg, Ident, Path, Type, Visibility, ext::IdentExt, parse_quote};
+use syn::{Attribute, FnArg, Ident, Type, Visibility, ext::IdentExt, parse_quote};
 
 use super::{
     attr::Attr,
     literal::within,
     parameter::{Argument, Form, Parameter, is_mark, moves_to_field},
     schedule::Schedule,
-    setting::{Codec, Pause, Setting, UniqueUntil},
-    signature::{Health, JobSignature, is_job},
+    setting::{Codec, Setting, UniqueUntil},
+    signature::{JobSignature, is_job},
 };
 use crate::{
     errors::Errors,
@@ -26,49 +26,14 @@ pub(super) struct JobModel {
     pub(super) function: Item,
     /// The name on the wire.
     pub(super) name: String,
-    pub(super) parameters: Vec<Parameter>,
-    pub(super) output: Type,
-    pub(super) is_blocking: bool,
-    /// Whether this program only enqueues the job, and another one runs it.
-    pub(super) is_contract: bool,
-    pub(super) options: Options,
+    /// The options that are written.
+    pub(super) attr: Attr,
+    pub(super) signature: JobSignature,
     /// The arguments that make two tasks equal; `None` means all of them.
     pub(super) unique_by: Option<Vec<Ident>>,
-    /// The earlier names of the job.
-    pub(super) aliases: Vec<String>,
-    /// The functions that make this job of the arguments of earlier versions.
-    pub(super) upgrades: Vec<ExprPath>,
-    pub(super) codec: Codec,
-    pub(super) fingerprint: Option<String>,
-    pub(super) backoff: Option<Pause>,
-    pub(super) on_error: Option<ExprPath>,
-    pub(super) on_archive: Option<ExprPath>,
-    /// The job whose tasks become one task of this job.
-    pub(super) aggregates: Option<Path>,
-    /// Traits that the struct derives besides serde's.
-    pub(super) derives: Vec<Path>,
     /// The times at which the job runs by itself.
     pub(super) schedule: Option<Schedule>,
     pub(super) paths: Paths,
-    pub(super) health: Health,
-}
-
-/// The values of `JobOptions`; durations that are numbers are in seconds.
-pub(super) struct Options {
-    pub(super) queue: Option<String>,
-    pub(super) retry: Option<u32>,
-    pub(super) timeout: Option<u64>,
-    pub(super) deadline: Option<u64>,
-    pub(super) expires: Option<Duration>,
-    pub(super) group: Option<String>,
-    pub(super) unique: Option<u64>,
-    pub(super) debounce: Option<Duration>,
-    pub(super) debounce_max: Option<Duration>,
-    pub(super) unique_until: Option<UniqueUntil>,
-    pub(super) unique_extend: bool,
-    pub(super) retention: Option<u64>,
-    pub(super) max_crashes: Option<u32>,
-    pub(super) kill_after: Option<Duration>,
 }
 
 impl JobModel {
@@ -105,44 +70,12 @@ impl JobModel {
         }
         let ident = function.sig.ident.unraw();
         Self {
-            name: attr.name.map_or_else(|| ident.to_string(), |setting| setting.value),
-            parameters: signature.parameters,
-            output: signature.output,
-            is_blocking: signature.is_blocking,
-            is_contract: signature.is_contract,
-            options: Options {
-                queue: attr.queue.map(Setting::into_value),
-                retry: attr.retry.map(Setting::into_value),
-                timeout: attr.timeout.map(Setting::into_value),
-                deadline: attr.deadline.map(Setting::into_value),
-                expires: attr.expires.map(Setting::into_value),
-                group: attr.group.map(Setting::into_value),
-                unique_until: attr.unique_until.map(Setting::into_value),
-                unique_extend: attr.unique_extend.is_some_and(Setting::into_value),
-                unique: attr.unique.map(Setting::into_value),
-                debounce: attr.debounce.map(Setting::into_value),
-                debounce_max: attr.debounce_max.map(Setting::into_value),
-                retention: attr.retention.map(Setting::into_value),
-                max_crashes: attr.max_crashes.map(Setting::into_value),
-                kill_after: attr.kill_after.map(Setting::into_value),
-            },
+            name: attr.name.as_deref().cloned().unwrap_or_else(|| ident.to_string()),
             unique_by,
-            aliases: attr.alias.map(Setting::into_value).unwrap_or_default(),
-            upgrades: attr.upgrade.map(Setting::into_value).unwrap_or_default(),
-            codec: attr.codec.map_or(Codec::Postcard, Setting::into_value),
-            fingerprint: attr.fingerprint.map(Setting::into_value),
-            backoff: attr.backoff.map(Setting::into_value),
-            on_error: attr.on_error.map(Setting::into_value),
-            on_archive: attr.on_archive.map(Setting::into_value),
-            aggregates: attr.aggregates.map(Setting::into_value),
-            derives: attr.derives,
-            schedule: attr.schedule.into_schedule(),
-            paths: Paths::new(
-                home,
-                attr.crate_path.map(Setting::into_value).as_ref(),
-                attr.cron_crate.map(Setting::into_value).as_ref(),
-            ),
-            health: signature.health,
+            schedule: mem::take(&mut attr.schedule).into_schedule(),
+            paths: Paths::new(home, attr.crate_path.as_deref(), attr.cron_crate.as_deref()),
+            attr,
+            signature,
             function,
         }
     }
@@ -157,7 +90,7 @@ impl JobModel {
 
     /// Returns the arguments, which are stored, in the order of the signature.
     pub(super) fn arguments(&self) -> impl Iterator<Item = &Argument> {
-        arguments(&self.parameters)
+        arguments(&self.signature.parameters)
     }
 
     /// Returns the function's attributes that hold for everything that is generated beside it.
@@ -172,10 +105,14 @@ impl JobModel {
 
     /// Returns whether the function's result is the job's, with nothing between them.
     pub(super) fn is_direct(&self) -> bool {
-        let may_lack = self.parameters.iter().any(|parameter| {
+        let may_lack = self.signature.parameters.iter().any(|parameter| {
             matches!(parameter, Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_))
         });
-        !self.is_blocking && !may_lack && self.on_error.is_none() && !self.is_contract
+        !self.signature.is_blocking && !may_lack && self.attr.on_error.is_none() && !self.signature.is_contract
+    }
+
+    pub(super) fn is_json(&self) -> bool {
+        self.attr.codec.as_deref() == Some(&Codec::Json)
     }
 
     fn attrs_named(&self, names: &'static [&'static str]) -> impl Iterator<Item = &Attribute> {

@@ -12,16 +12,16 @@ use super::{
 };
 
 pub(super) fn run(job: &JobModel) -> TokenStream {
-    let is_needed =
-        (job.is_blocking && !job.is_contract) || job.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
+    let is_needed = (job.signature.is_blocking && !job.signature.is_contract)
+        || job.signature.parameters.iter().any(|p| !matches!(p, Parameter::Argument(_)));
     let ctx = local(if is_needed { "ctx" } else { "_ctx" });
-    let body = match (job.is_contract, job.is_blocking) {
+    let body = match (job.signature.is_contract, job.signature.is_blocking) {
         (true, _) => quote!(__rt::Err(__rt::no_handler::<Self>())),
         (false, true) => blocking(job, &ctx),
         (false, false) => asynchronous(job, &ctx),
     };
     let this = this();
-    let output = quote_spanned!(at(job.output.span())=> Self::Output);
+    let output = quote_spanned!(at(job.signature.output.span())=> Self::Output);
     // The span is the name of the function, where the compiler reports a future that is not `Send`. The report would be
     // longer for an `async fn`, and for code with the span of a macro.
     let future = quote_spanned!(job.ident().span()=> impl __rt::Future<Output = #output> + ::core::marker::Send);
@@ -35,6 +35,7 @@ pub(super) fn run(job: &JobModel) -> TokenStream {
 fn asynchronous(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let passed = job
+        .signature
         .parameters
         .iter()
         .map(|parameter| supplied(job, parameter, ctx).unwrap_or_else(|| passed(job, parameter, ctx)));
@@ -45,6 +46,7 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
     let function = job.ident();
     let mut states = Vec::new();
     let passed: Vec<_> = job
+        .signature
         .parameters
         .iter()
         .map(|parameter| match supplied(job, parameter, ctx) {
@@ -57,7 +59,7 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
         })
         .collect();
     let takes_context =
-        job.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context | Parameter::Tick(_)));
+        job.signature.parameters.iter().any(|parameter| matches!(parameter, Parameter::Context | Parameter::Tick(_)));
     let inner = if takes_context { ctx.to_token_stream() } else { quote!(_) };
     let settled = settled(job, quote!(#function(#(#passed),*)));
     quote! {
@@ -68,14 +70,14 @@ fn blocking(job: &JobModel, ctx: &Ident) -> TokenStream {
 
 /// Prints the function's result as the framework's.
 fn settled(job: &JobModel, call: TokenStream) -> TokenStream {
-    match &job.on_error {
+    match job.attr.on_error.as_deref() {
         None if job.is_direct() => call,
         Some(policy) => {
             let ok = ok(job);
             quote_spanned!(at(policy.span())=> __rt::OnError { result: #call, policy: #policy }.into_job_result::<#ok>())
         }
         None => {
-            let ty = &job.output;
+            let ty = &job.signature.output;
             let ok = ok(job);
             quote_spanned!(at(ty.span())=> <#ty as __rt::Returned<#ok>>::into_job_result(#call))
         }

@@ -1,5 +1,7 @@
 //! The values of the attribute's options.
 
+use std::ops::Deref;
+
 use asynq_grammar::Backoff;
 use syn::{ExprPath, Ident};
 
@@ -15,6 +17,14 @@ pub(super) struct Setting<T> {
 impl<T> Setting<T> {
     pub(super) fn into_value(self) -> T {
         self.value
+    }
+}
+
+impl<T> Deref for Setting<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
     }
 }
 

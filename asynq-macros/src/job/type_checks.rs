@@ -18,15 +18,16 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
         quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::Argument>::FITS;)
     });
     let supplied = job
+        .signature
         .parameters
         .iter()
         .filter_map(Parameter::supplied)
         .map(|ty| quote_spanned!(at(ty.span())=> let _ = <#ty as __rt::FromContext>::REQUIRES;));
-    let part =
-        job.aggregates.as_ref().map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
+    let part = job.attr.aggregates.as_deref();
+    let part = part.map(|path| quote_spanned!(at(path.span())=> let () = <#path as __rt::Part>::FITS;));
     // In a direct job `Job::Output` asks.
     let output = (!job.is_direct()).then(|| {
-        let ty = &job.output;
+        let ty = &job.signature.output;
         quote_spanned!(at(ty.span())=> let () = <#ty as __rt::IntoJobResult>::FITS;)
     });
     quote! {
@@ -61,7 +62,7 @@ pub(super) fn ok(job: &JobModel) -> TokenStream {
 pub(super) fn requires(job: &JobModel) -> Option<TokenStream> {
     let key = |inner: &Type| quote_spanned!(at(inner.span())=> __rt::StateKey::of::<#inner>());
     let (mut states, mut others) = (Vec::new(), Vec::new());
-    for parameter in &job.parameters {
+    for parameter in &job.signature.parameters {
         match parameter {
             Parameter::State(state) => states.push(key(&state.inner)),
             Parameter::FromContext(ty) => {

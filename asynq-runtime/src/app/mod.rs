@@ -31,7 +31,7 @@ mod program;
 #[cfg(feature = "main")]
 mod table;
 
-use std::{fmt, sync::OnceLock, time::Duration};
+use std::{sync::OnceLock, time::Duration};
 
 use self::env::Settings;
 #[cfg(feature = "main")]
@@ -337,12 +337,8 @@ impl App {
     }
 }
 
-impl fmt::Debug for App {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URL: it may hold a password.
-        f.debug_struct("App").field("queues", &self.queues).field("states", &self.states).finish_non_exhaustive()
-    }
-}
+// Not the URL: it may hold a password.
+partial_debug!(App { queues, states, .. });
 
 #[cfg(feature = "main")]
 #[doc(hidden)]

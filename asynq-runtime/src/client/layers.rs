@@ -42,11 +42,7 @@ impl Service<PreparedTask> for EnqueueService {
     }
 }
 
-impl fmt::Debug for EnqueueService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("EnqueueService").finish_non_exhaustive()
-    }
-}
+partial_debug!(EnqueueService { .. });
 
 /// A client as the service that its layers wrap.
 struct Inner(Client);

@@ -180,9 +180,6 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// How many archived tasks a queue keeps unless a server is configured otherwise.
-    pub const ARCHIVE_LIMIT: u64 = ArchiveLimit::DEFAULT;
-
     /// Calls `callback` before the first slice and after each one.
     pub fn on_progress(mut self, callback: impl FnMut(BulkProgress) + Send + 'static) -> Self {
         self.progress = OnProgress::new(callback);

@@ -1,6 +1,6 @@
 //! Jobs that are made of many tasks of another job, as `#[job(aggregates = …)]` writes them.
 
-use std::{any::TypeId, fmt, ops::Range};
+use std::{any::TypeId, ops::Range};
 
 use bytes::Bytes;
 
@@ -88,11 +88,7 @@ impl Aggregation {
     }
 }
 
-impl fmt::Debug for Aggregation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aggregation").field("of", &self.of).field("job", &self.job).finish_non_exhaustive()
-    }
-}
+partial_debug!(Aggregation { of, job, .. });
 
 fn make<J: Aggregates>(payloads: &[Bytes], limits: Limits) -> Made {
     let mut made = Made::default();

@@ -2,7 +2,6 @@
 
 use std::{
     any::Any,
-    fmt,
     sync::{
         Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -85,11 +84,7 @@ struct RunningThreads {
     results: AtomicUsize,
 }
 
-impl fmt::Debug for RunningThreads {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunningThreads").field("threads", &self.threads).finish_non_exhaustive()
-    }
-}
+partial_debug!(RunningThreads { threads, .. });
 
 impl RunningThreads {
     fn release_guards(&self) {
@@ -191,11 +186,6 @@ impl BlockingPool {
             Ok((Err(panic), _owed)) => std::panic::resume_unwind(panic),
             Err(_) => Err(JobError::fail("the runtime ended before the job started")),
         }
-    }
-
-    /// Returns how many more jobs could start now.
-    pub fn available(&self) -> usize {
-        self.permits.available_permits()
     }
 }
 

@@ -50,10 +50,7 @@ macro_rules! option_methods {
         /// Sets how often a failed task is tried again; 0 = never.
         #[doc(alias("max_retry", "max_retries", "retries", "max_attempts", "attempts"))]
         pub fn retry(mut self, retry: u32) -> Self {
-            self$(.$task)?.set(|p| {
-                p.retry = i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?;
-                Ok(())
-            });
+            self$(.$task)?.set(|p| times("retry", retry).map(|retry| p.retry = retry));
             self
         }
 
@@ -100,10 +97,7 @@ macro_rules! option_methods {
         /// and the running one is not tried again with its older arguments. An archived task that keeps its lock, and one in
         /// a group, still refuses this one.
         pub fn or_replace(mut self) -> Self {
-            self$(.$task)?.set(|p| {
-                p.or_replace = true;
-                Ok(())
-            });
+            self$(.$task)?.put(|p| p.or_replace = true);
             self
         }
 
@@ -126,20 +120,14 @@ macro_rules! option_methods {
         /// Sets the event that frees the lock of a unique task before its TTL ends; needs `unique`.
         #[doc(alias("unique_while"))]
         pub fn unique_until(mut self, until: UniqueUntil) -> Self {
-            self$(.$task)?.set(|p| {
-                p.unique_until = until;
-                Ok(())
-            });
+            self$(.$task)?.put(|p| p.unique_until = until);
             self
         }
 
         /// Makes the lock of a unique task last at least as long as the task runs; needs `unique`.
         #[doc(alias("keep_lock"))]
         pub fn unique_extend(mut self) -> Self {
-            self$(.$task)?.set(|p| {
-                p.unique_extend = true;
-                Ok(())
-            });
+            self$(.$task)?.put(|p| p.unique_extend = true);
             self
         }
 
@@ -155,10 +143,7 @@ macro_rules! option_methods {
         /// as well, as completed without a result. A task in a group cannot be awaited, because it becomes part of another
         /// task.
         pub fn awaited(mut self) -> Self {
-            self$(.$task)?.set(|p| {
-                p.awaited = true;
-                Ok(())
-            });
+            self$(.$task)?.put(|p| p.awaited = true);
             self
         }
 
@@ -177,15 +162,7 @@ macro_rules! option_methods {
         /// Runs the task after `delay`; the last of `process_in` and `process_at` counts.
         #[doc(alias("delay", "perform_in", "countdown", "schedule_in"))]
         pub fn process_in(mut self, delay: impl IntoSpan) -> Self {
-            self$(.$task)?.set(|p| match delay.into_span().map_err(|e| option("process_in", e))? {
-                delay if delay > asynq_grammar::duration::MAX => {
-                    Err(option("process_in", "it must be at most 292 years"))
-                }
-                delay => {
-                    p.when = Some(When::In(delay));
-                    Ok(())
-                }
-            });
+            self$(.$task)?.set(|p| bounded("process_in", delay).map(|delay| p.when = Some(When::In(delay))));
             self
         }
 
@@ -215,13 +192,12 @@ macro_rules! option_methods {
 
         /// Adds a header; a header of the same name is replaced.
         pub fn header(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
-            self$(.$task)?.set(|p| {
+            self$(.$task)?.put(|p| {
                 let (key, value) = (key.into(), value.into());
                 match p.headers.iter_mut().find(|(k, _)| *k == key) {
                     Some(entry) => entry.1 = value,
                     None => p.headers.push((key, value)),
                 }
-                Ok(())
             });
             self
         }
@@ -242,7 +218,7 @@ impl RawTask {
 pub struct PreparedTask(Result<Prepared, EnqueueError>);
 
 /// The facts of a [`PreparedTask`], not yet bound to a moment.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct Prepared {
     pub(crate) name: String,
     pub(crate) payload: Option<Bytes>,
@@ -329,7 +305,7 @@ impl PreparedTask {
                 payload: Some(payload),
                 unique_bytes,
                 queue: Some(QueueName::new(queue)?),
-                retry: i32::try_from(retry).map_err(|_| option("retry", "it must be at most 2147483647"))?,
+                retry: times("retry", retry)?,
                 timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
                 deadline: deadline.map(Until::In),
                 expires: expires.map(|expires| until("expires", expires)).transpose()?,
@@ -337,46 +313,19 @@ impl PreparedTask {
                 unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
                 unique_until,
                 unique_extend,
-                or_replace: false,
                 debounce: debounce.map(|quiet| exact("debounce", quiet)).transpose()?,
                 debounce_max: debounce_max.map(|most| exact("debounce_max", most)).transpose()?,
                 retention: retention.map(|retention| span("retention", retention)).transpose()?,
-                awaited: false,
                 max_crashes,
-                when: None,
-                id: None,
-                headers: Vec::new(),
                 shape: Some(ArgumentShape::of::<J>()),
+                ..Prepared::default()
             })
         };
         Self(made())
     }
 
     pub(super) fn raw(name: String, payload: Option<Bytes>) -> Self {
-        Self(Ok(Prepared {
-            name,
-            payload,
-            unique_bytes: None,
-            queue: None,
-            retry: JobOptions::DEFAULT_RETRY as i32,
-            timeout: None,
-            deadline: None,
-            expires: None,
-            group: None,
-            unique: None,
-            unique_until: UniqueUntil::End,
-            unique_extend: false,
-            or_replace: false,
-            debounce: None,
-            debounce_max: None,
-            retention: None,
-            awaited: false,
-            max_crashes: None,
-            when: None,
-            id: None,
-            headers: Vec::new(),
-            shape: None,
-        }))
+        Self(Ok(Prepared { name, payload, retry: JobOptions::DEFAULT_RETRY as i32, ..Prepared::default() }))
     }
 
     /// Applies an option; the first mistake stays.
@@ -386,6 +335,14 @@ impl PreparedTask {
         {
             self.0 = Err(error);
         }
+    }
+
+    /// Applies an option that cannot be wrong.
+    fn put(&mut self, apply: impl FnOnce(&mut Prepared)) {
+        self.set(|prepared| {
+            apply(prepared);
+            Ok(())
+        });
     }
 }
 
@@ -432,10 +389,13 @@ fn option(option: &'static str, reason: impl fmt::Display) -> EnqueueError {
 /// The prefixes of ids that the framework makes itself, so that no other task can take their place.
 const RESERVED_IDS: [&str; 2] = ["agg:", "cron:"];
 
+fn times(name: &'static str, times: u32) -> Result<i32, EnqueueError> {
+    i32::try_from(times).map_err(|_| option(name, "it must be at most 2147483647"))
+}
+
 fn until(name: &'static str, end: impl IntoUntil) -> Result<Until, EnqueueError> {
     match end.into_until().map_err(|error| option(name, error))? {
-        Until::In(span) if span.is_zero() => Err(option(name, "it must be longer than zero")),
-        Until::In(span) if span > asynq_grammar::duration::MAX => Err(option(name, "it must be at most 292 years")),
+        Until::In(span) => exact(name, span).map(Until::In),
         end => Ok(end),
     }
 }
@@ -444,26 +404,27 @@ fn instant(name: &'static str, when: impl IntoInstant) -> Result<DateTime<Utc>, 
     when.into_instant().map_err(|error| option(name, error))
 }
 
+/// Returns a time of at most 292 years.
+fn bounded(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
+    match span.into_span().map_err(|error| option(name, error))? {
+        span if span > asynq_grammar::duration::MAX => Err(option(name, "it must be at most 292 years")),
+        span => Ok(span),
+    }
+}
+
 /// Returns a time that is kept to the millisecond. Zero is refused, because it would mean none.
 fn exact(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
-    match span.into_span().map_err(|error| option(name, error))? {
+    match bounded(name, span)? {
         span if span.is_zero() => Err(option(name, "it must be longer than zero")),
-        span if span > asynq_grammar::duration::MAX => Err(option(name, "it must be at most 292 years")),
         span => Ok(span),
     }
 }
 
 /// Returns a time rounded up to whole seconds, as the wire keeps it. Zero is refused, because it would mean none.
 fn span(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
-    let span = span.into_span().map_err(|error| option(name, error))?;
+    let span = bounded(name, span)?;
     if name == "unique" && span < Duration::from_secs(1) {
         return Err(option(name, "it must be at least 1s"));
     }
-    if span.is_zero() {
-        return Err(option(name, "it must be longer than zero"));
-    }
-    if span > asynq_grammar::duration::MAX {
-        return Err(option(name, "it must be at most 292 years"));
-    }
-    Ok(Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0)))
+    exact(name, span).map(|span| Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0)))
 }

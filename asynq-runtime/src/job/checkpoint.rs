@@ -11,8 +11,9 @@ use serde::{Serialize, de::DeserializeOwned};
 use super::{
     Codec, CodecError, JobContext, JobError,
     codec::{decode_checkpoint, encode_checkpoint},
+    context::block_on,
 };
-use crate::broker::{BrokerError, BrokerErrorKind, Settled};
+use crate::broker::{BrokerError, Settled};
 
 /// Most bytes of a checkpoint, encoded: 1 MiB, as for a result.
 const LIMIT: usize = 1 << 20;
@@ -102,10 +103,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
             *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
             return Ok(());
         }
-        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
-            BrokerError::with_source(BrokerErrorKind::Config, "saving a checkpoint needs the worker's runtime", error)
-        })?;
-        runtime.block_on(self.save(value))
+        block_on("saving a checkpoint", self.save(value))
     }
 }
 

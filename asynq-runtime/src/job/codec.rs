@@ -8,6 +8,8 @@ mod checked;
 mod checkpoint;
 mod reason;
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
@@ -121,18 +123,28 @@ impl PayloadError {
 
 /// Encodes the arguments of a job.
 pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
-    let what = || format!("the arguments of `{}`", J::NAME);
-    if J::CODEC == Codec::Json {
-        return encode(what, Codec::Json, &[], job, None);
+    encode_shaped(|| format!("the arguments of `{}`", J::NAME), J::CODEC, Fingerprint::of::<J>, job, "")
+}
+
+/// Encodes a value with the fingerprint of its shape, unless it is JSON. `place` ends the advice to write another codec.
+fn encode_shaped(
+    what: impl FnOnce() -> String,
+    codec: Codec,
+    fingerprint: fn() -> Arc<Fingerprint>,
+    value: &impl Serialize,
+    place: &str,
+) -> Result<Bytes, CodecError> {
+    if codec == Codec::Json {
+        return encode(what, codec, &[], value, None);
     }
-    let fingerprint = Fingerprint::of::<J>();
+    let fingerprint = fingerprint();
     if let Some(kind) = &fingerprint.self_describing {
         // Postcard would write the value, and no worker could ever read it.
-        let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`");
-        return Err(CodecError { what: what(), codec: J::CODEC.as_str(), reason });
+        let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}");
+        return Err(CodecError { what: what(), codec: codec.as_str(), reason });
     }
     let [a, b, c, d] = fingerprint.value.to_le_bytes();
-    encode(what, J::CODEC, &[POSTCARD, a, b, c, d], job, fingerprint.reads.as_ref())
+    encode(what, codec, &[POSTCARD, a, b, c, d], value, fingerprint.reads.as_ref())
 }
 
 /// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil. A payload of an earlier version
@@ -155,7 +167,6 @@ pub(super) fn split(payload: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadError> {
-    let undecodable = |reason: String| PayloadError::Undecodable { job: J::NAME, reason };
     let fingerprint = Fingerprint::in_postcard::<J>();
     if found != fingerprint.value {
         let earlier = Earlier::postcard(found, arguments);
@@ -168,10 +179,15 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
             })
         });
     }
-    match postcard::take_from_bytes(arguments) {
-        Ok((job, [])) => Ok(job),
-        Ok((_, rest)) => Err(undecodable(format!("{} bytes too many", rest.len()))),
-        Err(e) => Err(undecodable(e.to_string())),
+    take_whole(arguments).map_err(|reason| PayloadError::Undecodable { job: J::NAME, reason })
+}
+
+/// Reads a postcard value that takes all of these bytes.
+fn take_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((value, [])) => Ok(value),
+        Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -238,18 +254,11 @@ pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) ->
 pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, result: Option<&[u8]>) -> Result<T, String> {
     match codec {
         Codec::Json => serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e)),
-        Codec::Postcard => {
-            let value = match result {
-                None => &[],
-                Some([POSTCARD, value @ ..]) => value,
-                Some(other) => return Err(not_postcard(other)),
-            };
-            match postcard::take_from_bytes(value) {
-                Ok((value, [])) => Ok(value),
-                Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
-                Err(e) => Err(e.to_string()),
-            }
-        }
+        Codec::Postcard => match result {
+            None => take_whole(&[]),
+            Some([POSTCARD, value @ ..]) => take_whole(value),
+            Some(other) => Err(not_postcard(other)),
+        },
     }
 }
 

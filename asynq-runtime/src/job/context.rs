@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use tokio::runtime::Handle;
 
 use super::{
     Codec,
@@ -254,10 +255,7 @@ impl JobContext {
         if self.0.parts.broker.is_none() {
             return Ok(());
         }
-        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
-            BrokerError::with_source(BrokerErrorKind::Config, "progress needs the worker's runtime", error)
-        })?;
-        runtime.block_on(self.progress(fraction, note))
+        block_on("progress", self.progress(fraction, note))
     }
 
     pub(crate) fn broker(&self) -> Option<&Arc<dyn Broker>> {
@@ -277,6 +275,17 @@ impl JobContext {
     }
 }
 
+/// Runs a call of the broker on the thread of a blocking job. An error outside of a runtime names the call.
+pub(super) fn block_on<T, E: From<BrokerError>>(
+    call: &str,
+    future: impl Future<Output = Result<T, E>>,
+) -> Result<T, E> {
+    let runtime = Handle::try_current().map_err(|error| {
+        BrokerError::with_source(BrokerErrorKind::Config, format!("{call} needs the worker's runtime"), error)
+    })?;
+    runtime.block_on(future)
+}
+
 impl fmt::Debug for JobContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JobContext")
@@ -286,11 +295,7 @@ impl fmt::Debug for JobContext {
     }
 }
 
-impl fmt::Debug for ContextParts {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContextParts").field("run", &self.run).field("states", &self.states).finish_non_exhaustive()
-    }
-}
+partial_debug!(ContextParts { run, states, .. });
 
 #[cfg(test)]
 mod tests {

@@ -51,6 +51,7 @@ pub enum Policy {
 ///     Ok(())
 /// }
 /// ```
+#[derive(Debug)]
 pub struct JobError {
     source: BoxError,
     policy: Policy,
@@ -143,12 +144,6 @@ impl<E: Into<BoxError>> From<E> for JobError {
 impl fmt::Display for JobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(&self.source, f)
-    }
-}
-
-impl fmt::Debug for JobError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobError").field("source", &self.source).field("policy", &self.policy).finish()
     }
 }
 

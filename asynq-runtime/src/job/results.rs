@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::{CodecError, JobContext, codec::encode_result};
-use crate::broker::{BrokerError, BrokerErrorKind, Settled};
+use super::{CodecError, JobContext, codec::encode_result, context::block_on};
+use crate::broker::{BrokerError, Settled};
 
 /// Most bytes of a result: as many as a payload may have by default.
 pub(crate) const RESULT_LIMIT: usize = 1 << 20;
@@ -79,10 +79,7 @@ impl JobContext {
         if self.broker().is_none() {
             return Ok(());
         }
-        let runtime = tokio::runtime::Handle::try_current().map_err(|error| {
-            BrokerError::with_source(BrokerErrorKind::Config, "writing a result needs the worker's runtime", error)
-        })?;
-        runtime.block_on(self.write_result_raw(result))
+        block_on("writing a result", self.write_result_raw(result))
     }
 
     fn encoded<T: Serialize>(&self, value: &T) -> Result<Bytes, CodecError> {

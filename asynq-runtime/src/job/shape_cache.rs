@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashMap,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -61,8 +60,4 @@ impl ShapeCache {
     }
 }
 
-impl fmt::Debug for ShapeCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ShapeCache").finish_non_exhaustive()
-    }
-}
+partial_debug!(ShapeCache { .. });

@@ -4,7 +4,7 @@ mod around;
 mod build;
 mod checks;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use super::{
     aggregate::{Aggregations, IntoAggregated, WrongRule},
@@ -304,13 +304,6 @@ impl ServerBuilder {
         self
     }
 
-    /// Runs a service that is boxed already, as [`ServiceEntry::make`](super::ServiceEntry) returns it; see
-    /// [`service`](Self::service).
-    pub fn boxed_service(mut self, service: Box<dyn Service>) -> Self {
-        self.services.push(service);
-        self
-    }
-
     /// Leaves out the services that linked crates bring: the scheduler of `#[periodic]` jobs, and a dashboard that the
     /// environment asks for. Otherwise they run in every server of the program whose jobs are the linked ones.
     pub fn without_linked_services(mut self) -> Self {
@@ -358,12 +351,5 @@ impl ServerBuilder {
     }
 }
 
-impl fmt::Debug for ServerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Not the URL: it may hold a password.
-        f.debug_struct("ServerBuilder")
-            .field("queues", &self.queues)
-            .field("concurrency", &self.concurrency)
-            .finish_non_exhaustive()
-    }
-}
+// Not the URL: it may hold a password.
+partial_debug!(ServerBuilder { queues, concurrency, .. });

@@ -110,11 +110,7 @@ pub(crate) struct HealthCheck {
     pub(crate) callback: Arc<dyn Fn(Result<(), BrokerError>) + Send + Sync>,
 }
 
-impl fmt::Debug for HealthCheck {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HealthCheck").field("every", &self.every).finish_non_exhaustive()
-    }
-}
+partial_debug!(HealthCheck { every, .. });
 
 /// Returns the default number of tasks at a time: the number of processors, as in asynq.
 pub(crate) fn default_concurrency() -> usize {

@@ -2,7 +2,6 @@
 
 use std::{
     collections::HashSet,
-    fmt,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -33,13 +32,16 @@ pub(crate) struct Dispatcher {
 
 /// A task that was not started. It goes through the layers as an ordinary error, as asynq's not-found handler does, and
 /// is recognised again outside of them.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub(crate) enum NotRun {
     /// Nothing here knows its type or the shape of its arguments.
+    #[error("{0}")]
     Unknown(String),
     /// No retry can change the reason.
+    #[error("{0}")]
     Hopeless(String),
     /// Its arguments have another shape, which the broker could not be asked for.
+    #[error("the broker cannot be asked for the shape of the arguments: {0}")]
     Unasked(BrokerError),
 }
 
@@ -157,14 +159,3 @@ impl Dispatcher {
         }
     }
 }
-
-impl fmt::Display for NotRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown(reason) | Self::Hopeless(reason) => f.write_str(reason),
-            Self::Unasked(error) => write!(f, "the broker cannot be asked for the shape of the arguments: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for NotRun {}

@@ -92,11 +92,7 @@ impl Service<JobRequest> for JobService {
     }
 }
 
-impl fmt::Debug for JobService {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobService").finish_non_exhaustive()
-    }
-}
+partial_debug!(JobService { .. });
 
 /// The service that the innermost layer wraps: it runs the job itself.
 struct Innermost(Arc<Dispatcher>);

@@ -1,9 +1,6 @@
 //! Long-running services beside the jobs. Crates that this one does not depend on bring them: cron, dashboard, metrics.
 
-use std::{
-    fmt,
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
 use tokio::{
@@ -93,11 +90,7 @@ impl ServiceContext {
     }
 }
 
-impl fmt::Debug for ServiceContext {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServiceContext").field("client", &self.client).finish_non_exhaustive()
-    }
-}
+partial_debug!(ServiceContext { client, .. });
 
 /// A service that a linked crate offers to every server: `inventory::submit! { ServiceEntry { .. } }`.
 ///
@@ -126,11 +119,7 @@ impl ServiceEntry {
     }
 }
 
-impl fmt::Debug for ServiceEntry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ServiceEntry").field("name", &self.name).finish_non_exhaustive()
-    }
-}
+partial_debug!(ServiceEntry { name, .. });
 
 /// One line that a service adds to the listing of `jobs`, such as a periodic entry.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -1,7 +1,5 @@
 //! Schedules that fire when the clock of a `TestApp` advances.
 
-use std::fmt;
-
 use chrono::{DateTime, Utc};
 
 use crate::{
@@ -24,11 +22,7 @@ pub struct Timetable {
 
 inventory::collect!(Timetable);
 
-impl fmt::Debug for Timetable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timetable").finish_non_exhaustive()
-    }
-}
+partial_debug!(Timetable { .. });
 
 /// Returns when an entry of any timetable is due next.
 #[cfg(feature = "sqlite")]

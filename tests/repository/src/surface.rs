@@ -302,7 +302,8 @@ fn public_functions(tokens: TokenStream) -> Vec<String> {
             found.extend(public_functions(group.stream()));
         }
         let is = |at: usize, word: &str| trees.get(at).is_some_and(|tree| tree.to_string() == word);
-        if is(at, "pub") && (is(at + 1, "fn") || is(at + 2, "fn")) {
+        let is_restricted = matches!(trees.get(at + 1), Some(TokenTree::Group(_)));
+        if is(at, "pub") && !is_restricted && (is(at + 1, "fn") || is(at + 2, "fn")) {
             let is_end = |tree: &&TokenTree| !matches!(tree, TokenTree::Group(g) if g.delimiter() == proc_macro2::Delimiter::Brace);
             found.push(trees[at..].iter().take_while(is_end).cloned().collect::<TokenStream>().to_string());
         }

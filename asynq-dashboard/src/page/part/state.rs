@@ -6,32 +6,11 @@ use maud::{Markup, html};
 use crate::page::format::count;
 
 /// The states in the order in which people look at them.
-pub(crate) const ORDER: [TaskState; 7] = [
-    TaskState::Active,
-    TaskState::Pending,
-    TaskState::Scheduled,
-    TaskState::Retry,
-    TaskState::Archived,
-    TaskState::Completed,
-    TaskState::Aggregating,
-];
+pub(crate) const ORDER: [TaskState; 7] = TaskState::ALL;
 
 /// Renders the name of a state with its mark.
 pub(crate) fn state(state: TaskState) -> Markup {
     html! { span class={ "state s-" (state) } { (state) } }
-}
-
-/// Returns how many tasks of the queue are in a state.
-pub(crate) fn in_state(stats: &QueueStats, state: TaskState) -> u64 {
-    match state {
-        TaskState::Active => stats.active,
-        TaskState::Pending => stats.pending,
-        TaskState::Scheduled => stats.scheduled,
-        TaskState::Retry => stats.retry,
-        TaskState::Archived => stats.archived,
-        TaskState::Completed => stats.completed,
-        TaskState::Aggregating => stats.aggregating,
-    }
 }
 
 /// Renders one bar of a queue's tasks, a piece per state, with its numbers as text for screen readers.
@@ -47,7 +26,7 @@ pub(crate) fn bar(stats: &QueueStats) -> Markup {
         .collect();
     let label: Vec<String> = ORDER
         .iter()
-        .map(|&state| (state, in_state(stats, state)))
+        .map(|&state| (state, stats.count(state)))
         .filter(|&(_, n)| n > 0)
         .map(|(state, n)| format!("{} {state}", count(n)))
         .collect();
@@ -65,7 +44,7 @@ pub(crate) fn bar(stats: &QueueStats) -> Markup {
 /// Returns the percents of a bar; each state that has tasks gets at least 2 of them, so that it is seen.
 fn widths(stats: &QueueStats) -> Vec<(TaskState, u64)> {
     let there: Vec<(TaskState, u64)> =
-        ORDER.iter().map(|&state| (state, in_state(stats, state))).filter(|&(_, n)| n > 0).collect();
+        ORDER.iter().map(|&state| (state, stats.count(state))).filter(|&(_, n)| n > 0).collect();
     let all: u128 = there.iter().map(|&(_, n)| u128::from(n)).sum();
     let free = 100 - 2 * there.len() as u128;
     there

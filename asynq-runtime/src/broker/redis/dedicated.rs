@@ -8,7 +8,7 @@
 //! tasks are looked for.
 
 use std::{
-    fmt, mem,
+    mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -177,11 +177,7 @@ impl Drop for DedicatedConnection {
     }
 }
 
-impl fmt::Debug for DedicatedConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DedicatedConnection").finish_non_exhaustive()
-    }
-}
+partial_debug!(DedicatedConnection { .. });
 
 fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
     slot.lock().unwrap_or_else(PoisonError::into_inner)

@@ -76,47 +76,6 @@ impl Keys {
         ]
     }
 
-    pub(super) fn pending(&self) -> String {
-        self.key("pending")
-    }
-
-    pub(super) fn active(&self) -> String {
-        self.key("active")
-    }
-
-    pub(super) fn lease(&self) -> String {
-        self.key("lease")
-    }
-
-    pub(super) fn scheduled(&self) -> String {
-        self.key("scheduled")
-    }
-
-    pub(super) fn retry(&self) -> String {
-        self.key("retry")
-    }
-
-    pub(super) fn archived(&self) -> String {
-        self.key("archived")
-    }
-
-    pub(super) fn completed(&self) -> String {
-        self.key("completed")
-    }
-
-    pub(super) fn paused(&self) -> String {
-        self.key("paused")
-    }
-
-    pub(super) fn groups(&self) -> String {
-        self.key("groups")
-    }
-
-    /// Prefix of the names of groups and sets.
-    pub(super) fn group_prefix(&self) -> String {
-        self.key("g:")
-    }
-
     /// Returns the pattern of a scan that matches the names that begin with `family`, whatever characters the queue's
     /// name has.
     pub(super) fn pattern(&self, family: &str) -> String {
@@ -140,26 +99,8 @@ impl Keys {
         format!("{}g:{group}:{id}", self.prefix)
     }
 
-    /// Zset of the sets of all groups, by their deadlines.
-    pub(super) fn sets(&self) -> String {
-        self.key("aggregation_sets")
-    }
-
-    /// Prefix of the names of task hashes.
-    pub(super) fn task_prefix(&self) -> String {
-        self.key("t:")
-    }
-
     pub(super) fn task(&self, id: &str) -> String {
         format!("{}t:{id}", self.prefix)
-    }
-
-    pub(super) fn processed(&self) -> String {
-        self.key("processed")
-    }
-
-    pub(super) fn failed(&self) -> String {
-        self.key("failed")
     }
 
     /// Counter of the UTC day of `at`.
@@ -170,23 +111,6 @@ impl Keys {
     /// Counter of the UTC day of `at`.
     pub(super) fn failed_on(&self, at: DateTime<Utc>) -> String {
         format!("{}failed:{}", self.prefix, at.format("%Y-%m-%d"))
-    }
-
-    /// Ours: exact due times in milliseconds; members `s:<id>` and `r:<id>`.
-    pub(super) fn due(&self) -> String {
-        self.key("x:due")
-    }
-
-    /// Ours: ids that had no task; kept for a week.
-    pub(super) fn orphans(&self) -> String {
-        self.key("x:orphans")
-    }
-
-    /// Ours: a key that is never written. While a cluster moves the slot of the queue, no node runs a script that
-    /// declares a missing key. A script that finds keys by itself declares this one: it cannot tell a key that is on
-    /// the other node from one that does not exist.
-    pub(super) fn absent(&self) -> String {
-        self.key("x:absent")
     }
 
     /// Ours: the move by which the task left or reached the queue; kept for an hour.
@@ -219,6 +143,45 @@ impl Keys {
     pub(super) fn fired(&self, entry: &EntryId, at: i64) -> String {
         format!("{}x:tick:{entry}:{at}", self.prefix)
     }
+}
+
+/// Declares the keys of a queue that have a fixed name behind its prefix.
+macro_rules! named {
+    ($($(#[$doc:meta])* $name:ident = $key:literal;)*) => {
+        impl Keys {
+            $($(#[$doc])* pub(super) fn $name(&self) -> String {
+                self.key($key)
+            })*
+        }
+    };
+}
+
+named! {
+    pending = "pending";
+    active = "active";
+    lease = "lease";
+    scheduled = "scheduled";
+    retry = "retry";
+    archived = "archived";
+    completed = "completed";
+    paused = "paused";
+    groups = "groups";
+    /// Prefix of the names of groups and sets.
+    group_prefix = "g:";
+    /// Zset of the sets of all groups, by their deadlines.
+    sets = "aggregation_sets";
+    /// Prefix of the names of task hashes.
+    task_prefix = "t:";
+    processed = "processed";
+    failed = "failed";
+    /// Ours: exact due times in milliseconds; members `s:<id>` and `r:<id>`.
+    due = "x:due";
+    /// Ours: ids that had no task; kept for a week.
+    orphans = "x:orphans";
+    /// Ours: a key that is never written. While a cluster moves the slot of the queue, no node runs a script that
+    /// declares a missing key. A script that finds keys by itself declares this one: it cannot tell a key that is on
+    /// the other node from one that does not exist.
+    absent = "x:absent";
 }
 
 /// Zset of the tokens that tasks hold. The key has no hash tag and lies on a node of its own.

@@ -3,7 +3,7 @@
 //! Everything that SQLite writes goes to the write-ahead log first, an outcome that deletes a task as well. If new tasks had
 //! filled the disk to the last byte, no task could be settled before a person made room.
 
-use std::{fmt, path::Path};
+use std::path::Path;
 
 use rusqlite::Connection;
 
@@ -33,11 +33,7 @@ impl DiskRoom {
     }
 }
 
-impl fmt::Debug for DiskRoom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DiskRoom").finish_non_exhaustive()
-    }
-}
+partial_debug!(DiskRoom { .. });
 
 #[derive(Debug, Clone, Copy)]
 struct Disk {

@@ -18,7 +18,8 @@ pub(super) fn append(bytes: Vec<u8>, value: &impl Serialize, reads: Option<&Read
 }
 
 /// Why a value was not written, for people.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub(super) struct Refusal(String);
 
 /// The advice for a field that is written but not read, or the other way round.
@@ -45,14 +46,6 @@ impl Refusal {
         ))
     }
 }
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Refusal {}
 
 impl ser::Error for Refusal {
     fn custom<T: fmt::Display>(text: T) -> Self {

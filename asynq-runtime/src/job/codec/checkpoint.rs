@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
-use super::{Codec, CodecError, POSTCARD, PREFIX, encode, not_postcard, reason::reason};
+use super::{Codec, CodecError, encode_shaped, not_postcard, reason::reason, split, take_whole};
 use crate::job::fingerprint::Fingerprint;
 
 /// Encodes the checkpoint of `job`.
@@ -12,16 +12,7 @@ where
     T: Serialize + DeserializeOwned + 'static,
 {
     let what = || format!("the checkpoint of `{job}`");
-    if codec == Codec::Json {
-        return encode(what, codec, &[], value, None);
-    }
-    let fingerprint = Fingerprint::of_value::<T>();
-    if let Some(kind) = &fingerprint.self_describing {
-        let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"` on the job");
-        return Err(CodecError { what: what(), codec: codec.as_str(), reason });
-    }
-    let [a, b, c, d] = fingerprint.value.to_le_bytes();
-    encode(what, codec, &[POSTCARD, a, b, c, d], value, fingerprint.reads.as_ref())
+    encode_shaped(what, codec, Fingerprint::of_value::<T>, value, " on the job")
 }
 
 /// Reads the bytes of [`encode_checkpoint`]; the error says why they do not fit.
@@ -29,17 +20,13 @@ pub(crate) fn decode_checkpoint<T: DeserializeOwned + 'static>(codec: Codec, byt
     if codec == Codec::Json {
         return serde_json::from_slice(bytes).map_err(|error| reason(&error));
     }
-    let [POSTCARD, a, b, c, d, ..] = *bytes else { return Err(not_postcard(bytes)) };
-    let (found, fingerprint) = (u32::from_le_bytes([a, b, c, d]), Fingerprint::of_value::<T>());
+    let Some((found, value)) = split(bytes) else { return Err(not_postcard(bytes)) };
+    let fingerprint = Fingerprint::of_value::<T>();
     if found != fingerprint.value {
         let (expected, shape) = (fingerprint.value, &fingerprint.shape);
         return Err(format!("it has shape {found:08x}, but this program takes shape {expected:08x}: {shape}"));
     }
-    match postcard::take_from_bytes(bytes.get(PREFIX..).unwrap_or_default()) {
-        Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
-        Err(error) => Err(error.to_string()),
-    }
+    take_whole(value)
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //! A field that the type does not have is ignored, one that the value does not have is its default or `None`, an alias is
 //! followed, and an integer may have another width as long as it fits, as in a self-describing format. No number is rounded.
 
-use std::fmt;
+use std::{fmt, iter};
 
 use serde::{
     de::{
-        self, DeserializeSeed, Deserializer as _, Expected, IntoDeserializer as _, Unexpected, Visitor,
-        value::StrDeserializer,
+        self, DeserializeSeed, Deserializer as _, Expected, IntoDeserializer, Unexpected, Visitor,
+        value::{MapDeserializer, SeqDeserializer, StrDeserializer},
     },
     forward_to_deserialize_any,
 };
@@ -20,16 +20,9 @@ use super::{Value, value::Name};
 pub(in crate::job) struct FromValue<'de>(pub(in crate::job) &'de Value<'de>);
 
 /// Why a value does not fit the type, without the value: the text goes to logs and is kept with the task.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub(in crate::job) struct Misfit(String);
-
-impl fmt::Display for Misfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Misfit {}
 
 impl de::Error for Misfit {
     /// Drops the words of a type about its value, because they may quote the value.
@@ -111,10 +104,18 @@ impl<'de> FromValue<'de> {
         }
     }
 
+    fn fields<V: Visitor<'de>>(
+        fields: &'de [(Name<'de>, Value<'de>)],
+        known: &'static [&'static str],
+        visitor: V,
+    ) -> Result<V::Value, Misfit> {
+        visitor.visit_map(MapDeserializer::new(fields.iter().map(|(name, value)| (name.among(known), value))))
+    }
+
     fn elements<V: Visitor<'de>>(values: &'de [Value<'de>], visitor: V) -> Result<V::Value, Misfit> {
-        let mut left = values.iter();
-        let read = visitor.visit_seq(Elements(&mut left))?;
-        if left.len() > 0 {
+        let mut elements = SeqDeserializer::new(values.iter());
+        let read = visitor.visit_seq(&mut elements)?;
+        if elements.end().is_err() {
             return Err(Misfit(format!("a sequence of {} elements, which is longer than the type", values.len())));
         }
         Ok(read)
@@ -141,11 +142,13 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
             Value::None => visitor.visit_none(),
             Value::Some(inner) => FromValue(inner).deserialize_any(visitor),
             Value::Seq(values) => Self::elements(values, visitor),
-            Value::Map(entries) => visitor.visit_map(Entries { left: entries.iter(), value: None }),
-            Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None, known: &[] }),
+            Value::Map(entries) => {
+                visitor.visit_map(MapDeserializer::new(entries.iter().map(|(key, value)| (key, value))))
+            }
+            Value::Struct(fields) => Self::fields(fields, &[], visitor),
             Value::Variant(name, content) if **content == Value::Unit => visitor.visit_borrowed_str(name),
             // An enum is externally tagged, as in a self-describing format.
-            Value::Variant(name, content) => visitor.visit_map(OneEntry(Some(name), content)),
+            Value::Variant(name, content) => visitor.visit_map(MapDeserializer::new(iter::once((&**name, &**content)))),
         }
     }
 
@@ -193,7 +196,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
         match self.inner() {
-            Value::Bytes(bytes) => visitor.visit_seq(de::value::SeqDeserializer::new(bytes.iter().copied())),
+            Value::Bytes(bytes) => visitor.visit_seq(SeqDeserializer::new(bytes.iter().copied())),
             inner => FromValue(inner).deserialize_any(visitor),
         }
     }
@@ -205,7 +208,7 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
         visitor: V,
     ) -> Result<V::Value, Misfit> {
         match self.inner() {
-            Value::Struct(fields) => visitor.visit_map(Fields { left: fields.iter(), value: None, known }),
+            Value::Struct(fields) => Self::fields(fields, known, visitor),
             // serde would take the elements by their places, and places say nothing about names.
             Value::Seq(_) => Err(de::Error::invalid_type(Unexpected::Seq, &visitor)),
             inner => FromValue(inner).deserialize_any(visitor),
@@ -239,74 +242,11 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
     }
 }
 
-struct Elements<'i, 'de>(&'i mut std::slice::Iter<'de, Value<'de>>);
+impl<'de> IntoDeserializer<'de, Misfit> for &'de Value<'de> {
+    type Deserializer = FromValue<'de>;
 
-impl<'de> de::SeqAccess<'de> for Elements<'_, 'de> {
-    type Error = Misfit;
-
-    fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>, Misfit> {
-        self.0.next().map(|value| seed.deserialize(FromValue(value))).transpose()
-    }
-
-    fn size_hint(&self) -> Option<usize> {
-        Some(self.0.len())
-    }
-}
-
-struct Entries<'de> {
-    left: std::slice::Iter<'de, (Value<'de>, Value<'de>)>,
-    value: Option<&'de Value<'de>>,
-}
-
-impl<'de> de::MapAccess<'de> for Entries<'de> {
-    type Error = Misfit;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
-        let Some((key, value)) = self.left.next() else { return Ok(None) };
-        self.value = Some(value);
-        seed.deserialize(FromValue(key)).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
-        seed.deserialize(FromValue(self.value.take().unwrap_or(&Value::Unit)))
-    }
-}
-
-struct Fields<'de> {
-    left: std::slice::Iter<'de, (Name<'de>, Value<'de>)>,
-    value: Option<&'de Value<'de>>,
-    /// The names that the type has for its fields.
-    known: &'static [&'static str],
-}
-
-impl<'de> de::MapAccess<'de> for Fields<'de> {
-    type Error = Misfit;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
-        let Some((name, value)) = self.left.next() else { return Ok(None) };
-        self.value = Some(value);
-        let name: StrDeserializer<'_, Misfit> = name.among(self.known).into_deserializer();
-        seed.deserialize(name).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
-        seed.deserialize(FromValue(self.value.take().unwrap_or(&Value::Unit)))
-    }
-}
-
-struct OneEntry<'de>(Option<&'de str>, &'de Value<'de>);
-
-impl<'de> de::MapAccess<'de> for OneEntry<'de> {
-    type Error = Misfit;
-
-    fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>, Misfit> {
-        let Some(name) = self.0.take() else { return Ok(None) };
-        let name: StrDeserializer<'_, Misfit> = name.into_deserializer();
-        seed.deserialize(name).map(Some)
-    }
-
-    fn next_value_seed<V: DeserializeSeed<'de>>(&mut self, seed: V) -> Result<V::Value, Misfit> {
-        seed.deserialize(FromValue(self.1))
+    fn into_deserializer(self) -> FromValue<'de> {
+        FromValue(self)
     }
 }
 
@@ -349,7 +289,7 @@ impl<'de> de::VariantAccess<'de> for FromValue<'de> {
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Misfit> {
         match self.0 {
             // A unit variant that got fields with defaults.
-            Value::Unit => visitor.visit_map(Fields { left: [].iter(), value: None, known: fields }),
+            Value::Unit => Self::fields(&[], fields, visitor),
             _ => de::Deserializer::deserialize_struct(self, "", fields, visitor),
         }
     }

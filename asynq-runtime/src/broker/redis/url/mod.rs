@@ -142,11 +142,7 @@ impl fmt::Display for Address {
     }
 }
 
-impl fmt::Debug for Login {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
-    }
-}
+partial_debug!(Login { user, .. });
 
 fn config(message: impl Into<String>) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Config, message)

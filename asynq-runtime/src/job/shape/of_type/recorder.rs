@@ -138,16 +138,9 @@ impl Recorder {
 }
 
 /// The end of a pass. The recorder holds the reason, because a type that reports this error may wrap or replace it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("the recorder stopped")]
 pub(super) struct Stop;
-
-impl fmt::Display for Stop {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the recorder stopped")
-    }
-}
-
-impl std::error::Error for Stop {}
 
 impl de::Error for Stop {
     fn custom<T: fmt::Display>(_: T) -> Self {
