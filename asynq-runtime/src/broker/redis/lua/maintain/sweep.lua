@@ -9,14 +9,17 @@ local slice = tonumber(ARGV[3])
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
 
+-- Stands for an id without a task until it is removed. No task has an empty id.
+local no_id = ''
+
 local restored, ghosts = 0, {}
 local function look(list, from, repair)
   local ids = call('LRANGE', list, -from - slice, -from - 1)
   local gone = 0
   for i = #ids, 1, -1 do
     if call('EXISTS', ARGV[2] .. ids[i]) == 0 then
-      -- One LREM below removes all of them: one for each id would walk to its place each time. No task has an empty id.
-      call('LSET', list, i - #ids - 1 - from, '')
+      -- One LREM below removes all of them: one for each id would walk to its place each time.
+      call('LSET', list, i - #ids - 1 - from, no_id)
       ghosts[#ghosts + 1] = ids[i]
       gone = gone + 1
     elseif repair then
@@ -24,7 +27,7 @@ local function look(list, from, repair)
     end
   end
   -- LREM begins at the tail, near the ids: from the head it would read the whole list.
-  if gone > 0 then call('LREM', list, -gone, '') end
+  if gone > 0 then call('LREM', list, -gone, no_id) end
   if #ids < slice then return 0 end
   return from + slice - gone
 end
