@@ -312,3 +312,24 @@ async fn a_queue_is_not_idle_while_its_task_goes_from_one_place_to_another() {
         () = moving => {}
     }
 }
+
+#[tokio::test]
+async fn a_task_that_a_person_runs_again_has_neither_its_earlier_end_nor_an_expiry_that_has_passed() {
+    let t = Fixture::real_time().await;
+    let revoke = Action::Revoke { extra: ending(Ending::Revoked) };
+    let expired = Extra { expires_ms: Some(1), ..ending(Ending::Expired) };
+    for (id, action, end) in [
+        ("revoked", revoke, Ending::Revoked),
+        ("expired", archive_with("expired: not started", expired), Ending::Expired),
+    ] {
+        let run = t.start_run(awaited(id)).await;
+        t.settle(&run, action).await;
+        assert_eq!(ended_task(end_of(&*t.shared(), id, Duration::ZERO).await).ending, end, "{id}");
+        assert_eq!(t.broker().run_task(&default_queue(), &task_id(id)).await.unwrap(), Changed::Done, "{id}");
+        let again = t.take_one().await;
+        assert!(!again.extra.is_expired(t.broker().now().timestamp_millis()), "{id}");
+        t.settle(&again, complete("7")).await;
+        let task = ended_task(end_of(&*t.shared(), id, Duration::ZERO).await);
+        assert_eq!((task.ending, task.result.as_deref()), (Ending::Plain, Some(&b"7"[..])), "{id}");
+    }
+}

@@ -22,7 +22,7 @@ pub enum TaskEnd {
     /// The task is completed or archived; it is returned as it is stored now.
     Stored(Box<TaskInfo>),
     /// The task existed while this call waited, with [`Extra::awaited`](crate::task::Extra::awaited), and was removed without an
-    /// end: a person or a program deleted it, or a Go worker revoked it.
+    /// end: a person or a program deleted it, a Go worker revoked it, or an equal task took its lock while it ran without success.
     Deleted,
     /// The task does not exist: it ended and was not kept, its retention is over, it was deleted, or it never existed.
     Gone,

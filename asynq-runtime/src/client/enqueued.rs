@@ -78,7 +78,8 @@ pub enum Outcome<T> {
     Revoked,
     /// The task was archived without being started, because the time that `expires` had set was over.
     Expired,
-    /// The task was deleted while this program waited for it. Only a task that was enqueued with
+    /// The task was deleted while this program waited for it, or an equal one took its lock while it ran, and it did not succeed:
+    /// then its work goes on in that task. Only a task that was enqueued with
     /// [`awaited`](JobBuilder::awaited) has this outcome; any other is [`Gone`](Self::Gone).
     Deleted,
     /// The task has ended and left nothing: it succeeded, was revoked or was deleted, and was not kept, or not until now. Ask for

@@ -121,6 +121,14 @@ impl Extra {
         (*self != Self::default()).then(|| self.encode_to_vec())
     }
 
+    /// Returns the facts of a task that a person runs at `now_ms`, Unix milliseconds: the next run is another than one that was
+    /// replaced or has ended, and an expiry that has passed would end it before it begins.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn to_run_again(&self, now_ms: i64) -> Self {
+        let expires_ms = self.expires_ms.filter(|_| !self.is_expired(now_ms));
+        Self { replaced: false, ending: Ending::Plain.into(), expires_ms, ..self.clone() }
+    }
+
     /// Returns whether archiving the task leaves its unique lock in place.
     pub fn keeps_lock_when_archived(&self) -> bool {
         self.unique_until() == UniqueUntil::Success

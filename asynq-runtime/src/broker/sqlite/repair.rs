@@ -187,9 +187,8 @@ impl Subject {
             BulkAction::Run => {
                 let place = tx.tail(q, true)?;
                 tx.view.execute(&sql::repair::RUN, [seq, place, tx.view.now])?;
-                if self.extra.replaced {
-                    // The replaced run has succeeded; the next run is another.
-                    let extra = Extra { replaced: false, ..self.extra.clone() };
+                let extra = self.extra.to_run_again(tx.view.now);
+                if extra != self.extra {
                     tx.view.execute(&sql::schedule::REPLACE_RUNNING, params![seq, extra.to_bytes()])?;
                 }
                 TaskState::Pending

@@ -89,17 +89,23 @@ local function lock_of(key, field, group)
 end
 
 -- Makes a task pending that has left its place and runs by itself from now on: with a new count of crashes, out of its group for
--- good (a retry does not lead back), and off any move that broke off. The lock that asynq named in the message alone because of
+-- good (a retry does not lead back), off any move that broke off, and without an expiry that has passed. The lock that asynq named in the message alone because of
 -- the group goes to the hash, where the server that ends the task looks for it.
-local function run_alone(key, lock, now_ns)
+local function run_alone(key, lock, now_ns, now_ms)
   -- A completed task begins anew. Our servers delete the checkpoint on completion, a Go worker does not.
   if call('HGET', key, 'state') == 'completed' then call('HDEL', key, 'checkpoint') end
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   if lock then call('HSET', key, 'unique_key', lock) end
   call('HDEL', key, 'crashes', 'move', 'group')
-  -- Field 7 of the message in x says that the last run was replaced; this run is another. The last value of a field counts.
   local x = call('HGET', key, 'x')
-  if x and proto(x, 7) == 1 then call('HSET', key, 'x', x .. '\56\0') end
+  if not x then return end
+  -- Fields of the message in x, whose last value counts: 7 and 9 say that the last run was replaced, and how it ended; 3 is the
+  -- expiry, which moves to the end of the year 9999.
+  local new, expires = '', proto(x, 3)
+  if proto(x, 7) == 1 then new = '\56\0' end
+  if (proto(x, 9) or 0) ~= 0 then new = new .. '\72\0' end
+  if expires and expires <= now_ms then new = new .. '\24' .. write_varint(253402300799000) end
+  if new ~= '' then call('HSET', key, 'x', x .. new) end
 end
 
 -- Frees the lock of a task that was given up, unless its extra facts keep it until success (task/extra.rs: field 4 is 2

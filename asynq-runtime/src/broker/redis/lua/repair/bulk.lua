@@ -5,7 +5,7 @@
 -- A task that a move between queues holds stays as it is; such tasks are the last of the scheduled.
 -- Returns  tasks changed · ids without a task that were removed · 1 if more are chosen, else 0
 --          · where the walk over the groups goes on ('' at its end)
-local now_s, now_ns = clock(ARGV[1])
+local now_s, now_ns, now_ms = clock(ARGV[1])
 local op, limit, state = ARGV[3], tonumber(ARGV[4]), ARGV[5]
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
@@ -86,7 +86,7 @@ end
 for _, task in ipairs(tasks) do
   local id, key, lock = task[1], task[2], task[3]
   if op == 'run' then
-    run_alone(key, lock, now_ns)
+    run_alone(key, lock, now_ns, now_ms)
   elseif op == 'archive' then
     call('HSET', key, 'state', 'archived')
     unlock_archived(lock, id, task[4])

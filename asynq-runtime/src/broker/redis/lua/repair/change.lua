@@ -3,7 +3,7 @@
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 run, archive or delete · 4 id · 5 the only state in which to do it
 --          ('' any)
 -- Returns  done · none (no such task) · or the state in which the change is not possible
-local now_s, now_ns = clock(ARGV[1])
+local now_s, now_ns, now_ms = clock(ARGV[1])
 local op, id, key = ARGV[3], ARGV[4], KEYS[11]
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
@@ -28,7 +28,7 @@ if op == 'run' then
   call('LLEN', KEYS[1])
   take_out(state, id, group)
   call('LPUSH', KEYS[1], id)
-  run_alone(key, lock, now_ns)
+  run_alone(key, lock, now_ns, now_ms)
 elseif op == 'archive' then
   call('ZCARD', KEYS[6])
   take_out(state, id, group)
