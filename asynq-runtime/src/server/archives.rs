@@ -43,6 +43,12 @@ impl Archives {
         names.into_iter().chain(patterns).map(limit).collect()
     }
 
+    /// Whether a queue keeps more, or for longer, than asynq would.
+    pub(crate) fn exceed_gos(&self) -> bool {
+        let ArchiveLimits { size, age } = ArchiveLimits::DEFAULT;
+        self.0.iter().any(|(_, limits)| limits.size > size || limits.age > age)
+    }
+
     /// Returns the limits of a queue: by its name, or else by the first pattern that matches, or else asynq's.
     pub(crate) fn limits(&self, queue: &str) -> ArchiveLimits {
         let named = self.0.iter().find(|(pattern, _)| pattern.is_exact() && pattern.matches(queue));

@@ -235,6 +235,7 @@ impl Server {
             leaving: CancellationToken::new(),
             services_ended: CancellationToken::new(),
         });
+        warn_of_gos_archive(&context).await;
         let (heartbeat_runtime, never, closing) =
             (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
         heartbeat_runtime.tend("heartbeat", &context, &context.leaving, heartbeat::run);
@@ -315,6 +316,20 @@ impl Server {
                 );
             }
         }
+    }
+}
+
+/// Warns of archives that are larger than a Go server lets them be. The script by which it archives a task deletes all tasks beyond
+/// its own limits, and fails half way where there are thousands.
+async fn warn_of_gos_archive(context: &ServerContext) {
+    if context.config.archives.exceed_gos()
+        && let Ok(servers) = context.answer(context.broker.servers()).await
+        && servers.iter().any(|server| server.info.is_gos())
+    {
+        tracing::warn!(
+            "a Go server shares this broker: when it archives a task it deletes those beyond 10,000 or older than 90 days, \
+             whatever `.archive(..)` says, and fails where they are thousands; keep to its limits"
+        );
     }
 }
 

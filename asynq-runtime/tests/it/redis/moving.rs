@@ -18,7 +18,7 @@ use super::{
 
 /// Returns in how many places the task would be run one day.
 async fn would_run(broker: &RedisBroker, id: &TaskId) -> usize {
-    let end = DateTime::parse_from_rfc3339("9999-12-31T23:59:59Z").unwrap();
+    let end = DateTime::parse_from_rfc3339("9999-12-30T23:59:59Z").unwrap();
     let mut runs = 0;
     for queue in [queue(), low()] {
         let task = broker.task(&queue, id).await.unwrap();

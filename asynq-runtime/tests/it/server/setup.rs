@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use asynq_runtime::{
     BoxError, Client, Registry, Server, State,
+    broker::ServerName,
     job::BoxFuture,
     prelude::*,
     server::{Service, ServiceContext},
+    task::ServerInfo,
 };
 use tokio::sync::oneshot;
 
@@ -162,4 +164,19 @@ async fn every_waiter_for_the_server_receives_the_failure_of_a_service() {
         let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref());
         assert!(matches!(cause, Some(InUse)), "its own error is there: {error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_larger_archive_beside_a_go_server_is_warned_of() {
+    let broker = memory().await;
+    let warnings = async |size| {
+        let log = asynq_test_support::Log::keep();
+        let builder = server::<(named,)>(&broker).0.archive("*", size, "90d");
+        soon(start(builder).await.shutdown()).await.unwrap();
+        log.with("a Go server shares this broker").len()
+    };
+    assert_eq!(warnings(10_001).await, 0);
+    let name = ServerName { host: "h".into(), pid: 1, server_id: "go".into() };
+    broker.join(&name, &ServerInfo::default()).await.unwrap();
+    assert_eq!((warnings(10_001).await, warnings(10_000).await), (1, 0));
 }

@@ -3,10 +3,11 @@
 -- ARGV     none
 -- Returns  nothing
 
--- The last second of the year 9999: a score among the scheduled that is never due.
-local never = '253402300799'
+-- The last second of 30 December 9999: a score among the scheduled that is never due. Go's tools write times in the zone of
+-- their host, and none of the year 10000.
+local never = '253402214399'
 
 -- Returns whether a task in this state is held by a move: hold.lua or place.lua put it among the scheduled.
 local function is_held(scheduled, state, id, key)
-  return state == 'scheduled' and call('HEXISTS', key, 'move') == 1 and call('ZSCORE', scheduled, id) == never
+  return state == 'scheduled' and call('HEXISTS', key, 'move') == 1 and tonumber(call('ZSCORE', scheduled, id) or 0) >= tonumber(never)
 end
