@@ -349,3 +349,20 @@ async fn lost_groups_are_found_in_queues_of_any_characters() {
     assert!(broker.groups(&plain, None, 9).await.unwrap().groups.is_empty(), "the other queue was not looked at");
     assert_eq!(broker.restore_groups(&[plain, strange]).await.unwrap(), 1);
 }
+
+#[tokio::test]
+async fn a_grouped_task_that_gos_tools_ran_stays_alone_when_it_is_retried() {
+    let server = Server::start(&[]).await;
+    let (broker, clock) = with_clock(&server).await;
+    let mut redis = server.foreign().await;
+    broker.enqueue(vec![grouped("t1", "g")]).await.remove(0).unwrap();
+    // Go's `runTaskCmd`.
+    let () = redis.zrem(GROUP, "t1").await.unwrap();
+    let () = redis.lpush("asynq:{default}:pending", "t1").await.unwrap();
+    let () = redis.hset("asynq:{default}:t:t1", "state", "pending").await.unwrap();
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    settle(&broker, &run, retry(Duration::from_secs(1))).await;
+    clock.advance(Duration::from_secs(2));
+    broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["t1"]);
+}

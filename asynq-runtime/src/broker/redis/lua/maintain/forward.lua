@@ -21,7 +21,8 @@ local function move(id, zset)
   -- A task that was deleted or put elsewhere must not come back as a ghost.
   if task.err or (not task[1] and call('EXISTS', key) == 0) then return end
   moved = moved + 1
-  local group = task[2] and task[2] ~= '' and prefix .. 'g:' .. task[2]
+  -- A task to retry has run alone, and stays so: Go leaves the name of the group on a task that a person runs.
+  local group = zset == KEYS[2] and task[2] and task[2] ~= '' and prefix .. 'g:' .. task[2]
   -- A task whose group cannot take it runs alone; otherwise no script would ever find it again.
   if group and fits(group, 'zset') and fits(KEYS[5], 'set') then
     call('ZADD', group, whole(now_s), id)
