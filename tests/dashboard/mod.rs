@@ -14,6 +14,7 @@ mod redis {
     mod mishaps;
     mod nodes;
     mod routes;
+    mod secrets;
 }
 
 #[path = "."]
@@ -27,6 +28,7 @@ mod sqlite {
     mod mishaps;
     mod nodes;
     mod routes;
+    mod secrets;
 }
 
 #[path = "."]

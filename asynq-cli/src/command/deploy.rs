@@ -8,14 +8,16 @@ use serde_json::{Value, json};
 
 use crate::{
     error::CliError,
-    reading::{Part, Unseen, read},
+    reading::{Take, Unseen, read},
     session::Session,
     show::{Cell, Table, number},
 };
 
-/// The states in which tasks wait, or may be run again.
+/// The states in which tasks wait, or may be run again, in the order in which tasks go through them: a task that moves
+/// on during the check is counted twice and not missed. A task that moves back, from pending to retry or from archived
+/// to pending, may be missed.
 const WAITING: [TaskState; 5] =
-    [TaskState::Pending, TaskState::Scheduled, TaskState::Retry, TaskState::Aggregating, TaskState::Archived];
+    [TaskState::Aggregating, TaskState::Scheduled, TaskState::Retry, TaskState::Pending, TaskState::Archived];
 
 /// Compares a program with the tasks that wait
 #[derive(Debug, Subcommand)]
@@ -26,6 +28,10 @@ pub(crate) enum Deploy {
     /// A task whose shape is not in it would be requeued, and archived after a day: exit code 1. Archived tasks are counted,
     /// too: they stay where they are, and only a later `task run` of them would fail. The exit code is also 1 if not every
     /// task was looked at.
+    ///
+    /// While workers run, the numbers are approximate, and tasks that run are not counted. A task that becomes pending or is
+    /// archived during the check may be counted twice; one that is retried, requeued, enqueued, or run by hand meanwhile may
+    /// be missed. Stop the workers, or check again, to be sure.
     ///
     /// With --json: an array of objects with `type`, `fingerprint` (null for JSON), `shape` (null if it is not in the
     /// file), `queues`, `tasks`, `archived` (so many of `tasks`) and `readable`.
@@ -50,9 +56,11 @@ pub(crate) struct Check {
 struct Found {
     /// The shape for people, if it is in the file.
     shape: Option<String>,
+    /// The queues that hold the tasks, each once.
     queues: Vec<String>,
-    /// All of them, and how many of all are archived.
+    /// The number of tasks in all states, archived ones included.
     tasks: u64,
+    /// The number of archived tasks.
     archived: u64,
 }
 
@@ -151,7 +159,6 @@ impl Check {
             queues.retain(|queue| self.queues.contains(queue));
         }
         for queue in queues {
-            let stats = broker.queue_stats(&queue).await?;
             for state in WAITING {
                 let count = |task: TaskBrief| {
                     let task = task.task;
@@ -166,7 +173,7 @@ impl Check {
                         found.queues.push(queue.to_string());
                     }
                 };
-                unseen += read(&**broker, &stats, state, (self.limit, Part::First), count).await?;
+                unseen += read(&**broker, &queue, state, (self.limit, Take::First), count).await?;
             }
         }
         Ok((by_shape, unseen))

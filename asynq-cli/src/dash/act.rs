@@ -1,12 +1,13 @@
 //! Performs the changes that the user confirmed.
 
 use asynq_cron::{EntryId, Schedule};
-use asynq_runtime::{Client, TaskState, broker::BulkAction, inspector::InspectError};
+use asynq_runtime::{Client, TaskState, broker::BulkAction};
 
 use super::model::{Act, TaskAct, TheTask};
+use crate::error::CliError;
 
 /// Performs a change, and returns a sentence about its result.
-pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, InspectError> {
+pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, CliError> {
     let inspector = client.inspector();
     Ok(match act {
         Act::Pause(queue) => {
@@ -39,11 +40,8 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, Inspect
             }
         }
         Act::RunEntry(entry) => {
-            let task = Schedule::new(client).run_listed(&entry).await;
-            match task {
-                Ok(task) => format!("task {task} is in queue {}", Schedule::queue_of(&entry)),
-                Err(error) => format!("it cannot run: {error}"),
-            }
+            let task = Schedule::new(client).run_listed(&entry).await?;
+            format!("task {task} is in queue {}", Schedule::queue_of(&entry))
         }
         Act::PauseEntry(entry, paused) => {
             let (schedule, queue, id) =

@@ -1,14 +1,14 @@
 //! `asynq dash`: a full-screen view of queues, tasks, servers and periodic entries, live.
 //!
 //! `model` maps keys to steps and says which content has to be loaded, without I/O; `load` and `act` ask the broker;
-//! `view` draws; `work` holds the requests that are under way. This file only passes events between these modules.
+//! `view` draws; `requests` holds the requests that are under way. This file only passes events between these modules.
 
 mod act;
 mod load;
 mod model;
+mod requests;
 mod screen;
 mod view;
-mod work;
 
 use std::{io, time::Duration};
 
@@ -20,18 +20,19 @@ use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use self::{
     model::{Model, Step},
-    work::{Answer, Work},
+    requests::{Answer, Requests},
 };
 use crate::error::CliError;
 
-/// Shows the view on this process's terminal until the user leaves it; reads the content again every `refresh`.
-pub(crate) async fn run(client: &Client, refresh: Duration) -> Result<(), CliError> {
+/// Shows the view on this process's terminal until the user leaves it; reads the content again every `refresh`. Calls
+/// `note` with a line for the user after the view has ended.
+pub(crate) async fn run(client: &Client, refresh: Duration, note: impl FnOnce(&str)) -> Result<(), CliError> {
     let terminal = ratatui::try_init().map_err(on_terminal)?;
-    let mut work = Work::new(client);
-    let ended = watch(terminal, client, &mut work, refresh).await;
+    let mut requests = Requests::new(client);
+    let ended = watch(terminal, client, &mut requests, refresh).await;
     ratatui::restore();
     // The terminal is usable again meanwhile: Ctrl+C ends the wait.
-    let last_changes = work.end().await;
+    let last_changes = requests.end(note).await;
     ended.map_err(on_terminal).and(last_changes)
 }
 
@@ -39,12 +40,17 @@ fn on_terminal(source: io::Error) -> CliError {
     CliError::System { context: "the terminal cannot be used".into(), source }
 }
 
-async fn watch(mut terminal: DefaultTerminal, client: &Client, work: &mut Work, refresh: Duration) -> io::Result<()> {
+async fn watch(
+    mut terminal: DefaultTerminal,
+    client: &Client,
+    requests: &mut Requests,
+    refresh: Duration,
+) -> io::Result<()> {
     let mut model = Model::new(client.broker().location());
     let mut keys = EventStream::new();
     let mut ticks = interval_at(Instant::now() + refresh, refresh);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    work.load(model.wanted());
+    requests.load(model.wanted());
     loop {
         terminal.draw(|frame| view::draw(frame, &mut model))?;
         let step = tokio::select! {
@@ -55,14 +61,14 @@ async fn watch(mut terminal: DefaultTerminal, client: &Client, work: &mut Work, 
                 None => return Ok(()),
             },
             // A tick starts a load only when none is under way.
-            _ = ticks.tick() => if work.is_loading() { Step::Stay } else { Step::Load },
-            answer = work.answer() => model.take(answer),
+            _ = ticks.tick() => if requests.is_loading() { Step::Stay } else { Step::Load },
+            answer = requests.answer() => model.take(answer),
         };
         match step {
             Step::Stay => {}
-            Step::Load => work.load(model.wanted()),
+            Step::Load => requests.load(model.wanted()),
             Step::Redraw => terminal.clear()?,
-            Step::Act(act) => work.act(act),
+            Step::Act(act) => requests.act(act),
             Step::Quit => return Ok(()),
         }
     }

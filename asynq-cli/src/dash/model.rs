@@ -12,7 +12,7 @@ use super::{
     load::{Content, Listing, Loaded, Wanted},
     screen::Screen,
 };
-use crate::show::number;
+use crate::{error::CliError, show::number};
 
 /// The states in the order of their tabs.
 pub(crate) const TABS: [TaskState; 7] = [
@@ -149,9 +149,9 @@ impl Model {
     }
 
     /// Shows the result of a change, and loads the screen again.
-    pub(crate) fn show_result(&mut self, done: Result<String, InspectError>) -> Step {
+    pub(crate) fn show_result(&mut self, done: Result<String, CliError>) -> Step {
         let is_error = done.is_err();
-        let text = done.unwrap_or_else(|error| error.to_string());
+        let text = done.unwrap_or_else(|error| error.line());
         self.note = Some(Note { text, is_error, is_of_loading: false });
         Step::Load
     }

@@ -13,8 +13,9 @@ use self::seeded::seeded;
 use super::{
     act, load,
     model::{Dialog, Model, Step, TABS},
+    requests,
     screen::Screen,
-    view, work,
+    view,
 };
 use crate::dash::load::Wanted;
 

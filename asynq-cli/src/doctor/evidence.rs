@@ -6,13 +6,14 @@ use asynq_runtime::{
     Client, TaskState,
     broker::{Broker, BrokerError, Examination, Node, Oddity, OddityKind, QueueStats, ServerState, TaskBrief},
     inspector::{InspectError, QueueReading},
+    task::QueueName,
 };
 use chrono::{DateTime, Utc};
 
 use super::{Finding, Severity};
 use crate::{
     entries::{Entry, entries},
-    reading::{Part, Unseen, read},
+    reading::{Take, Unseen, read},
 };
 
 /// A system as it was found.
@@ -80,7 +81,7 @@ pub(crate) async fn gather(
         // A broken record keeps the numbers from being read; the examination names that record.
         let examined = inspector.examine(&name, limit).await;
         let unknown = match &stats {
-            Ok(stats) => unknown(&**client.broker(), stats, limit).await.map_err(InspectError::from),
+            Ok(_) => unknown(&**client.broker(), &name, limit).await.map_err(InspectError::from),
             Err(error) => Err(error.clone().into()),
         };
         on_progress(n + 1, number);
@@ -146,16 +147,16 @@ fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
 type Unknown = BTreeMap<(String, UnknownPart), UnknownCounts>;
 
 /// Looks through the errors of failed tasks, up to `limit` of each state.
-async fn unknown(broker: &dyn Broker, stats: &QueueStats, limit: usize) -> Result<(Unknown, Unseen), BrokerError> {
+async fn unknown(broker: &dyn Broker, queue: &QueueName, limit: usize) -> Result<(Unknown, Unseen), BrokerError> {
     let (mut found, mut unseen) = (Unknown::new(), Unseen::default());
     // The end of the archive has the newest failures, which tell of the workers of today.
-    for (state, part) in [(TaskState::Retry, Part::First), (TaskState::Archived, Part::Last)] {
+    for (state, take) in [(TaskState::Retry, Take::First), (TaskState::Archived, Take::Last)] {
         let count = |TaskBrief { task, .. }: TaskBrief| {
             let Some(unknown_part) = task.last_error.as_deref().and_then(unknown_part) else { return };
             let seen = found.entry((task.r#type, unknown_part)).or_default();
             *if state == TaskState::Retry { &mut seen.waiting } else { &mut seen.archived } += 1;
         };
-        unseen += read(broker, stats, state, (limit, part), count).await?;
+        unseen += read(broker, queue, state, (limit, take), count).await?;
     }
     Ok((found, unseen))
 }

@@ -10,15 +10,14 @@ use super::text::{clean, cut, is_hostile};
 
 /// The text that Go's tool writes in place of binary data.
 const NON_PRINTABLE: &str = "non-printable bytes";
-/// The longest payload that an [`ArgumentReader`] reads.
-const MOST_READ: usize = 1024 * 1024;
 
 /// Bytes of a task for a program: `{"bytes": 14, "encoding": "json", "cut": false, "data": {"to":"a@b.c"}}`.
 ///
 /// `encoding` is the form of `data`: `arguments` by their names where the broker keeps the shape of a payload of the
 /// default codec, the JSON value itself, a string of the `text`, or a string of `base64`. Where there are more bytes
 /// than were asked for, `cut` is true and `data` their beginning, as text or base64; of `arguments` it is the beginning
-/// of their JSON as text, or null if they cannot be read, because any of their bytes may be secret.
+/// of their JSON as text. Of `arguments` that their shape does not read `cut` is true and `data` null, because any of
+/// their bytes may be secret.
 #[derive(Debug, Serialize)]
 pub(crate) struct Payload<'a> {
     bytes: usize,
@@ -40,14 +39,15 @@ enum Data<'a> {
 impl<'a> Payload<'a> {
     /// Returns a payload of this type: its arguments, where they are known, else its bytes; at most `most` of them.
     pub(crate) fn of_type(r#type: &str, bytes: &'a [u8], most: usize, reader: &ArgumentReader) -> Self {
-        let cut = bytes.len() > most.min(MOST_READ);
-        let data = match reader.read(r#type, None, bytes) {
-            Some(Ok(arguments)) if !cut => Data::Arguments(arguments),
-            Some(arguments) if cut => Data::CutArguments(arguments.ok().map(|arguments| {
+        let (cut, data) = match reader.read(r#type, None, bytes) {
+            None => return Self::of(bytes, most),
+            Some(Ok(arguments)) if bytes.len() <= most => (false, Data::Arguments(arguments)),
+            Some(Ok(arguments)) => {
                 let text = arguments.to_string().into_bytes();
-                text_of(&text[..text.len().min(most)], true).unwrap_or_default().to_owned()
-            })),
-            _ => return Self::of(bytes, most),
+                let text = text_of(&text[..text.len().min(most)], true).unwrap_or_default().to_owned();
+                (true, Data::CutArguments(Some(text)))
+            }
+            Some(Err(_)) => (true, Data::CutArguments(None)),
         };
         Self { bytes: bytes.len(), encoding: "arguments", cut, data }
     }
@@ -102,7 +102,7 @@ pub(crate) fn full(bytes: &[u8], most: usize) -> String {
     let is_cut = bytes.len() > most;
     let head = &bytes[..bytes.len().min(most)];
     let Some(text) = printable(head, is_cut) else {
-        return format!("{NON_PRINTABLE} ({} bytes; --json shows them as base64)", bytes.len());
+        return format!("{NON_PRINTABLE} ({} bytes; --json --raw shows them as base64)", bytes.len());
     };
     match bytes.len() - text.len() {
         0 if text.is_empty() => "-".to_owned(),
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(full(b"abc", 3), "abc");
         assert_eq!(full(b"abcdef", 3), "abc… and 3 more bytes (--max-payload)");
         assert_eq!(full("ab€".as_bytes(), 3), "ab… and 3 more bytes (--max-payload)");
-        assert_eq!(full(&[0; 9], 3), "non-printable bytes (9 bytes; --json shows them as base64)");
+        assert_eq!(full(&[0; 9], 3), "non-printable bytes (9 bytes; --json --raw shows them as base64)");
         assert_eq!(json!(Payload::of(&[b'a'; 9], 3))["bytes"], 9);
     }
 }

@@ -38,7 +38,7 @@ on_both_brokers! {
         let nothing = check(&cli, &["--limit", "0"]).await;
         assert!(nothing.code == 0 && nothing.out == "no task waits\n", "{nothing}");
         fill(&cli, 201).await;
-        for (limit, more) in [("0", "201 more"), ("1", "200 more"), ("200", "1 more")] {
+        for (limit, more) in [("0", "201 more"), ("1", "200 more"), ("200", "and 1 more")] {
             let cut = check(&cli, &["--limit", limit]).await;
             assert_eq!(cut.code, 1, "{cut}");
             let expected = format!("the check is not complete: at most {limit} tasks");

@@ -34,7 +34,7 @@ on_both_brokers! {
         let output = cli.run("task inspect -q default large").await;
         assert!(output.out.len() < 6_000 && output.out.contains("… and 1044481 more bytes (--max-payload)"), "{output}");
         let binary = cli.run("task inspect -q default binary").await;
-        assert!(binary.out.contains("non-printable bytes (1048576 bytes; --json shows them as base64)"), "{binary}");
+        assert!(binary.out.contains("non-printable bytes (1048576 bytes; --json --raw shows them as base64)"), "{binary}");
 
         let whole = cli.json("task inspect -q default large").await;
         assert_eq!(whole["payload"]["data"].as_str().map(|data| data.len() + 2), Some(text.len()));

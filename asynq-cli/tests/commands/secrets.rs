@@ -64,6 +64,25 @@ on_both_brokers! {
         }
     }
 
+    async fn a_payload_that_its_shape_does_not_read_has_no_data(cli) {
+        let client = Client::new(cli.t.another_broker().await);
+        let whole = pay::job(Secret::new(PIN.to_owned()), "ann").task_id("t1").enqueue(&client).await.unwrap();
+        let mut damaged = task("damaged");
+        damaged.message.r#type = "cli:pay".into();
+        damaged.message.payload = whole.payload.slice(..whole.payload.len() - 1);
+        cli.t.enqueue(damaged).await;
+        cli.run("task delete -q default t1 --yes").await;
+        for line in ["task ls -q default -s pending", "task inspect -q default damaged"] {
+            let hidden = payload(&cli.run(&format!("{line} --json")).await);
+            assert_eq!((&hidden["encoding"], &hidden["cut"]), (&"arguments".into(), &true.into()), "{hidden}");
+            assert!(hidden["data"].is_null() && hidden["bytes"].as_u64() > Some(12), "{hidden}");
+        }
+        let text = cli.run("task inspect -q default damaged").await;
+        assert!(text.out.contains("--json --raw shows them as base64"), "{text}");
+        let raw = cli.run("task inspect -q default damaged --json --raw").await;
+        assert!(raw.out.contains("\"encoding\": \"base64\""), "{raw}");
+    }
+
     async fn a_periodic_entry_shows_its_arguments_by_their_shape(cli) {
         let client = Client::new(cli.t.another_broker().await);
         let task = pay::job(Secret::new(PIN.to_owned()), "ann").task_id("t1").enqueue(&client).await.unwrap();

@@ -191,7 +191,7 @@ fn arguments(view: &View) -> Markup {
         Form::Arguments => "as the job reads them",
         Form::Json => "JSON",
         Form::Text => "text",
-        Form::Unreadable => "of an older or foreign shape",
+        Form::Unreadable => "hidden, because any of them may be secret",
         Form::Binary => "bytes whose shape is not known here",
     };
     html! {

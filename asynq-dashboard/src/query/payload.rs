@@ -19,8 +19,8 @@ const MOST_HEX: usize = 4 * 1024;
 /// Deepest JSON that is laid out; deeper ones are shown as they are.
 pub(crate) const DEEPEST: usize = 64;
 
-/// The text in place of arguments that the job's type cannot read.
-const UNREADABLE: &str = "cannot be read with this program's type";
+/// The text in place of arguments that neither the job's type nor the kept shape reads.
+const UNREADABLE: &str = "cannot be read with this program's type, nor with the kept shape";
 
 /// Bytes made readable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,8 +49,8 @@ pub(crate) enum Form {
     Text,
     /// Anything else, as a hex dump.
     Binary,
-    /// Arguments of a job that this program knows, in a shape that it does not know: any of them may be secret, so none
-    /// is shown.
+    /// Arguments of a job that this program knows, or whose shape the broker keeps, which neither reads: they are of
+    /// another shape, damaged or too long, or the shape was not looked up. Any of them may be secret, so none is shown.
     Unreadable,
 }
 
@@ -87,13 +87,14 @@ impl<'a> Reader<'a> {
     pub(crate) fn payload(&self, r#type: &str, bytes: &[u8]) -> Rendered {
         let job = self.job(r#type);
         let known = job.and_then(|job| job.show(bytes).ok());
-        let arguments = known.or_else(|| self.shapes.read(r#type, job, bytes)?.ok());
-        match (arguments, job) {
-            (Some(arguments), _) => cut(Form::Arguments, indented(&arguments.to_string(), MOST_TEXT), bytes.len()),
-            (None, Some(_)) if !bytes.is_empty() => {
+        let kept = if known.is_none() { self.shapes.read(r#type, job, bytes) } else { None };
+        let may_hide = job.is_some() || kept.is_some();
+        match known.or_else(|| kept?.ok()) {
+            Some(arguments) => cut(Form::Arguments, indented(&arguments.to_string(), MOST_TEXT), bytes.len()),
+            None if may_hide && !bytes.is_empty() => {
                 Rendered { form: Form::Unreadable, text: UNREADABLE.to_owned(), size: bytes.len(), is_cut: false }
             }
-            _ => any(bytes),
+            None => any(bytes),
         }
     }
 
@@ -102,11 +103,12 @@ impl<'a> Reader<'a> {
         if !task.has_cut_payload() {
             return self.payload(&task.r#type, &task.payload);
         }
-        match self.job(&task.r#type) {
-            // Cut arguments cannot be read, and any of their bytes may be secret.
-            Some(_) => Rendered { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true },
-            None => beginning(&task.payload, task.payload_size),
+        let job = self.job(&task.r#type);
+        // Cut arguments cannot be read, and any of their bytes may be secret.
+        if job.is_some() || self.shapes.read(&task.r#type, job, &task.payload).is_some() {
+            return Rendered { form: Form::Arguments, text: String::new(), size: task.payload_size, is_cut: true };
         }
+        beginning(&task.payload, task.payload_size)
     }
 }
 

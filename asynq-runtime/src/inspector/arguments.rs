@@ -1,9 +1,6 @@
 //! Reads and edits the arguments of any job, by the shapes that the broker keeps. The program need not know the job.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
@@ -19,21 +16,25 @@ const MOST_BYTES: usize = 1024 * 1024;
 /// Reads payloads of the default codec for display, by the shapes that the broker keeps; [`Inspector::argument_reader`] makes
 /// one.
 #[derive(Debug, Clone, Default)]
-pub struct ArgumentReader(HashMap<(String, u32), Arc<ShapeLookup>>);
+pub struct ArgumentReader {
+    /// The kept shapes by type and fingerprint; `None` if the shape was not looked up.
+    shapes: HashMap<(String, u32), Option<Arc<ShapeLookup>>>,
+}
 
 impl ArgumentReader {
     /// Returns the arguments in a payload of this type by their names; a [`Secret`](crate::Secret) is `***`. With the `job` that
     /// this program knows by the type, arguments that are secret today are hidden in payloads of its earlier versions, too.
     ///
     /// Returns `None` for a payload of another codec, such as JSON, which contains the names itself, and for a payload whose
-    /// shape the reader does not have.
+    /// shape the broker does not keep, or that the reader was not made for.
     ///
     /// # Errors
     ///
-    /// The shape is malformed, the payload does not have this shape, or it is longer than 1 MiB. The error text contains no value
-    /// of the payload.
+    /// The shape is malformed or was not looked up, the payload does not have this shape, or it is longer than 1 MiB. Any byte of
+    /// such a payload may be secret. The error text contains no value of the payload.
     pub fn read(&self, r#type: &str, job: Option<&JobDescriptor>, payload: &[u8]) -> Option<Result<Value, String>> {
-        let lookup = self.0.get(&(r#type.to_owned(), fingerprint_of(payload)?))?;
+        let lookup = self.shapes.get(&(r#type.to_owned(), fingerprint_of(payload)?))?;
+        let Some(lookup) = lookup else { return Some(Err("its shape was not looked up".to_owned())) };
         Some(match &**lookup {
             _ if payload.len() > MOST_BYTES => Err(format!("the payload is longer than {MOST_BYTES} bytes")),
             Ok(shape) => show_by_shape(shape, job, payload),
@@ -43,8 +44,8 @@ impl ArgumentReader {
 }
 
 impl Inspector {
-    /// Looks up the shapes of these payloads, each with the type of its task: at most 64 shapes, each once. A shape that the
-    /// broker does not return is left out, so that tasks can be listed without it.
+    /// Looks up the shapes of these payloads, each with the type of its task: at most 64 shapes, each once. The tasks can be
+    /// listed where the broker does not return a shape; [`ArgumentReader::read`] then says that it was not looked up.
     ///
     /// ```no_run
     /// # use asynq_runtime::prelude::*;
@@ -59,27 +60,29 @@ impl Inspector {
     /// # }
     /// ```
     pub async fn argument_reader<'p>(&self, payloads: impl IntoIterator<Item = (&'p str, &'p [u8])>) -> ArgumentReader {
-        let mut wanted = BTreeSet::new();
+        let (mut shapes, mut wanted) = (HashMap::new(), Vec::new());
         for (r#type, payload) in payloads {
             if let Some(fingerprint) = fingerprint_of(payload)
+                && shapes.insert((r#type.to_owned(), fingerprint), None).is_none()
                 && wanted.len() < MOST_SHAPES
             {
-                wanted.insert((r#type, fingerprint));
+                wanted.push((r#type, fingerprint));
             }
         }
-        let mut found = HashMap::new();
         for (r#type, fingerprint) in wanted {
             match self.shapes.find(&self.broker, r#type, Needs::Fingerprint(fingerprint)).await {
                 Ok(Some(lookup)) => {
-                    found.insert((r#type.to_owned(), fingerprint), lookup);
+                    shapes.insert((r#type.to_owned(), fingerprint), Some(lookup));
                 }
-                Ok(None) => {}
+                Ok(None) => {
+                    shapes.remove(&(r#type.to_owned(), fingerprint));
+                }
                 // Each further request would wait as long.
                 Err(error) if error.is_unavailable() => break,
                 Err(_) => {}
             }
         }
-        ArgumentReader(found)
+        ArgumentReader { shapes }
     }
 
     /// Replaces the arguments of a pending, scheduled, retry, archived or aggregating task of any job, and returns the new

@@ -2,12 +2,12 @@
 
 use asynq_runtime::{
     broker::ServerName,
-    task::{ArchiveLimit, QueueWeight, ServerInfo},
+    task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
 use asynq_tests::Store as _;
 
 use super::{
-    work::{Answer, Work},
+    requests::{Answer, Requests},
     *,
 };
 use crate::dash::{
@@ -116,13 +116,13 @@ async fn a_page_with_a_task_that_cannot_be_read_is_not_the_last() {
 #[tokio::test]
 async fn a_load_that_was_cancelled_delays_no_answer() {
     let watcher = Watcher::start().await;
-    let mut work = Work::new(&watcher.client);
+    let mut requests = Requests::new(&watcher.client);
     for wanted in [Wanted::Queues, Wanted::Servers] {
-        work.load(wanted);
+        requests.load(wanted);
     }
-    let Answer::Loaded(Ok(loaded)) = work.answer().await else { panic!("no content") };
+    let Answer::Loaded(Ok(loaded)) = requests.answer().await else { panic!("no content") };
     assert_eq!(loaded.wanted, Wanted::Servers);
-    assert!(!work.is_loading());
+    assert!(!requests.is_loading());
 }
 
 #[tokio::test]
@@ -132,12 +132,21 @@ async fn a_confirmed_change_is_made_before_the_view_ends() {
         let (queue, id) = (QueueName::from_wire("default"), asynq_tests::task_id(id));
         Act::Task(TaskAct::Delete, TheTask { queue, id, state: TaskState::Scheduled })
     };
-    let mut work = Work::new(&watcher.client);
-    work.act(delete("scheduled"));
-    work.end().await.unwrap();
+    let mut requests = Requests::new(&watcher.client);
+    requests.act(delete("scheduled"));
+    requests.end(|_| {}).await.unwrap();
     assert!(watcher.client.inspector().task("default", "scheduled").await.unwrap_err().is_not_found());
-    let mut work = Work::new(&watcher.client);
-    work.act(delete("retry"));
-    let error = work.end().await.unwrap_err();
+    let mut requests = Requests::new(&watcher.client);
+    requests.act(delete("retry"));
+    let error = requests.end(|_| {}).await.unwrap_err();
     assert!(error.line().contains("retry"), "{}", error.line());
+    // An entry that cannot run is a failure, in the view and at its end.
+    let entry = || {
+        let entry_options = vec!["MaxRetry(x)".to_owned()];
+        Act::RunEntry(Box::new(SchedulerEntry { enqueue_options: entry_options, ..SchedulerEntry::default() }))
+    };
+    assert!(act::perform(&watcher.client, entry()).await.is_err());
+    let mut requests = Requests::new(&watcher.client);
+    requests.act(entry());
+    requests.end(|_| {}).await.unwrap_err();
 }

@@ -291,6 +291,28 @@ async fn a_task_whose_shape_cannot_be_asked_for_is_deferred_whatever_becomes_of_
     assert!(!error.contains("cannot be asked"), "the broker has said that it keeps no such shape: {error}");
 }
 
+/// Any of the bytes of such a payload may be secret.
+#[tokio::test]
+async fn a_payload_whose_shape_was_not_looked_up_is_told_from_one_without_a_shape() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let inspector = Client::new(broker).inspector();
+    let of = |n: u8| [1, n, 0, 0, 0, 5];
+    let payloads: Vec<[u8; 6]> = (0..65).map(of).collect();
+    let read = async |payloads: &[[u8; 6]], n: u8| {
+        let reader = inspector.argument_reader(payloads.iter().map(|payload| ("counts", &payload[..]))).await;
+        reader.read("counts", None, &of(n))
+    };
+    let not_looked_up = Some(Err("its shape was not looked up".to_owned()));
+    assert_eq!(read(&payloads, 63).await, None, "the broker keeps no shape of it");
+    assert_eq!(read(&payloads, 64).await, not_looked_up);
+    for n in [65, 66] {
+        flaky.refuse_shapes.store(1, SeqCst);
+        assert_eq!(read(&[of(65), of(66)], n).await, not_looked_up, "{n}");
+    }
+    assert_eq!(read(&[of(65), of(66)], 66).await, None);
+}
+
 #[tokio::test]
 async fn a_message_that_cannot_be_read_is_archived_with_its_bytes() {
     let flaky = Flaky::new(memory().await);
