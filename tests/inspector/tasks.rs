@@ -133,8 +133,7 @@ async fn a_move_that_cannot_be_changes_nothing() {
     assert_eq!(error.to_string(), "task id `t1` is taken in queue `other`");
     let error = inspector.move_to("default", "t1", "a{b}").await.unwrap_err();
     assert!(matches!(error, InspectError::Name(_)), "{error}");
-    let error = inspector.move_to("default", "t1", "default").await.unwrap_err();
-    assert_eq!(error.to_string(), "invalid `to`: the task is to leave queue `default`");
+    inspector.move_to("default", "t1", "default").await.unwrap();
     assert!(matches!(inspector.move_to("default", "none", "other").await, Err(InspectError::TaskNotFound { .. })));
     assert_eq!(state(&inspector, "t1").await, Some(TaskState::Pending));
 

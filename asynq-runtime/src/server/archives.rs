@@ -43,10 +43,15 @@ impl Archives {
         names.into_iter().chain(patterns).map(limit).collect()
     }
 
-    /// Whether a queue keeps more, or for longer, than asynq would.
-    pub(crate) fn exceed_gos(&self) -> bool {
-        let ArchiveLimits { size, age } = ArchiveLimits::DEFAULT;
-        self.0.iter().any(|(_, limits)| limits.size > size || limits.age > age)
+    /// Returns whether any queue has limits of its own.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns whether a queue keeps more, or for longer, than asynq would.
+    pub(crate) fn exceed_gos(&self, queue: &str) -> bool {
+        let (limits, gos) = (self.limits(queue), ArchiveLimits::DEFAULT);
+        limits.size > gos.size || limits.age > gos.age
     }
 
     /// Returns the limits of a queue: by its name, or else by the first pattern that matches, or else asynq's.

@@ -86,7 +86,8 @@ async fn interrupted<W: Future<Output = Ended>>(
         biased;
         () = ends => {}
         () = stop.leave() => {}
-        ended = watch(cause.clone()) => return ended.into(),
+        // A result that was returned counts, although another thread of the attempt was given up.
+        ended = watch(cause.clone()) => if returned.is_none() { return ended.into() },
     }
     // An attempt that was cancelled or took too long stays so, although its thread has not returned.
     returned.unwrap_or_else(|| match cause {

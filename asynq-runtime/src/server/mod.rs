@@ -322,13 +322,17 @@ impl Server {
 /// Warns of archives that are larger than a Go server lets them be. The script by which it archives a task deletes all tasks beyond
 /// its own limits, and fails half way where there are thousands.
 async fn warn_of_gos_archive(context: &ServerContext) {
-    if context.config.archives.exceed_gos()
-        && let Ok(servers) = context.answer(context.broker.servers()).await
-        && servers.iter().any(|server| server.info.is_gos())
-    {
+    let archives = &context.config.archives;
+    if archives.is_empty() {
+        return;
+    }
+    let Ok(servers) = context.answer(context.broker.servers()).await else { return };
+    let gos = servers.iter().filter(|server| server.info.is_gos()).flat_map(|server| &server.info.queues);
+    if let Some(queue) = gos.filter_map(|served| served.queue.as_deref()).find(|queue| archives.exceed_gos(queue)) {
         tracing::warn!(
-            "a Go server shares this broker: when it archives a task it deletes those beyond 10,000 or older than 90 days, \
-             whatever `.archive(..)` says, and fails where they are thousands; keep to its limits"
+            queue,
+            "a Go server serves a queue with a larger archive than Go's: when it archives a task it deletes those beyond 10,000 or \
+             older than 90 days, and fails where they are thousands; keep to its limits"
         );
     }
 }

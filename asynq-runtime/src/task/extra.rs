@@ -57,8 +57,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// Returns this ending if a task in `state` can have it. The stored ending stays on a task that runs again, and says
-    /// nothing about the end of that run.
+    /// Returns this ending if a task in `state` can have it. The stored ending stays on a task that Go's tools run
+    /// again, and says nothing about the end of that run.
     #[allow(dead_code, reason = "brokers use it, and there may be none")]
     pub(crate) fn of(self, state: super::TaskState) -> Self {
         match (self, state) {

@@ -37,6 +37,8 @@ const REPEATING: usize = 64;
 /// How often an unanswered send is repeated, and the pauses between.
 pub(super) const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
+/// Longest time between two sends that are repeated while the server is away.
+const LONGEST_PACE: Duration = Duration::from_millis(250);
 /// The shortest and the longest time to live of a receipt.
 const RECEIPT_TTL: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86_400));
 /// How long a queue counts as known to Go's tools; not for ever, because they can forget it.
@@ -145,7 +147,7 @@ impl Commit {
         }
         let permit = Some(permit).filter(|_| repeating.is_none());
         // Very many are repeated already.
-        if permit.is_some() && is_away {
+        if permit.is_some() && is_away && may_pass {
             answers.give(open);
         } else {
             self.repeat(open, &mut send, began, &mut answers).await;
@@ -153,9 +155,12 @@ impl Commit {
         permit
     }
 
-    /// Returns the time between two sends at which those that are repeated, each for its whole time, are fewer than [`REPEATING`].
+    /// Returns the time after which a send that is repeated lets another begin, so that fewer than [`REPEATING`] are repeated, each
+    /// for its whole time; short enough for a server that is back.
     fn pace_of_repeats(&self) -> Duration {
-        self.repeats_until * u32::try_from(IN_FLIGHT).unwrap_or(1) / u32::try_from(REPEATING).unwrap_or(1)
+        let lasts = self.repeats_until.saturating_add(REPEAT_PAUSE * REPEATS);
+        let others = u32::try_from(REPEATING / IN_FLIGHT - 2).unwrap_or(1);
+        (lasts / others).min(LONGEST_PACE)
     }
 
     /// Sends the tasks of a lone caller on the connection that its own task drives; returns the tasks if none was sent.

@@ -113,7 +113,8 @@ impl Keys {
         format!("{}failed:{}", self.prefix, at.format("%Y-%m-%d"))
     }
 
-    /// Ours: the move by which the task left or reached the queue; kept for an hour.
+    /// Ours: the move by which the task left or reached the queue, kept for an hour; or, after `back:`, the one that was given up
+    /// here, kept for a week.
     pub(super) fn moved(&self, id: &str) -> String {
         format!("{}x:moved:{id}", self.prefix)
     }

@@ -2,8 +2,9 @@
 //!
 //! A move has four steps: hold the task in the old queue (scheduled for the year 9999, with a record of the move) →
 //! place a copy in the new one, held likewise → drop the task from the old one → release it in the new one. No worker
-//! runs a held task, no housekeeping deletes it, and no person changes it before the move has ended. There are never two copies that a worker could run, every step
-//! looks at the record first, and a second call for the same move continues where the first broke off.
+//! runs a held task, no housekeeping deletes it, and no person changes it before the move has ended. There are never two
+//! copies that a worker could run, every step looks at the record first, and a second call for the same move continues
+//! where the first broke off.
 
 use std::collections::BTreeMap;
 

@@ -89,8 +89,8 @@ local function lock_of(key, field, group)
 end
 
 -- Makes a task pending that has left its place and runs by itself from now on: with a new count of crashes, out of its group for
--- good (a retry does not lead back), off any move that broke off, and without an expiry that has passed. The lock that asynq named in the message alone because of
--- the group goes to the hash, where the server that ends the task looks for it.
+-- good (a retry does not lead back), off any move that broke off, and without an expiry that has passed. The lock that asynq named
+-- in the message alone because of the group goes to the hash, where the server that ends the task looks for it.
 local function run_alone(key, lock, now_ns, now_ms)
   -- A completed task begins anew. Our servers delete the checkpoint on completion, a Go worker does not.
   if call('HGET', key, 'state') == 'completed' then call('HDEL', key, 'checkpoint') end

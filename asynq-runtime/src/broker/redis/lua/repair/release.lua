@@ -29,7 +29,7 @@ call('HDEL', key, 'move')
 if ARGV[12] == 'tail' then
   call('SET', KEYS[12], ARGV[5], 'EX', 3600)
 else
-  -- A copy that is left behind in the other queue is never released: the task may have run here and be gone.
+  -- For a week a copy that is left behind in the other queue is not released: the task may have run here and be gone.
   call('SET', KEYS[12], 'back:' .. ARGV[5], 'EX', 604800)
 end
 return 'done'
