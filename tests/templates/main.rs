@@ -1,24 +1,34 @@
-//! The programs that `cargo generate` makes of the templates: one enqueues, and another runs the task.
+//! The programs that `cargo generate` makes of the templates: one enqueues, another runs the task, and a third does both over HTTP.
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
     process::{Command, Output, Stdio},
 };
 
-use asynq_jobs::{Client, TaskState};
+use asynq_jobs::{Client, RawTask, TaskState};
 use tempfile::TempDir;
 
 const WORKER: &str = env!("CARGO_BIN_EXE_template-worker");
 const PRODUCER: &str = env!("CARGO_BIN_EXE_template-producer");
+const WEB: &str = env!("CARGO_BIN_EXE_template-web");
 
-fn run(binary: &str, folder: &TempDir, args: &[&str]) -> Output {
-    let url = format!("sqlite://{}", folder.path().join("jobs.db").display());
+fn url(folder: &TempDir) -> String {
+    format!("sqlite://{}", folder.path().join("jobs.db").display())
+}
+
+fn command(binary: &str, folder: &TempDir) -> Command {
     let mut command = Command::new(binary);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("ASYNQ_") || name == "RUST_LOG") {
         command.env_remove(name);
     }
-    command.args(args).env("ASYNQ_URL", url).current_dir(folder.path()).stdin(Stdio::null());
-    command.output().expect("the program starts")
+    command.env("ASYNQ_URL", url(folder)).current_dir(folder.path()).stdin(Stdio::null());
+    command
+}
+
+fn run(binary: &str, folder: &TempDir, args: &[&str]) -> Output {
+    command(binary, folder).args(args).output().expect("the program starts")
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -38,7 +48,7 @@ async fn the_producer_enqueues_the_jobs_of_the_worker() {
     let enqueued = good(&run(PRODUCER, &folder, &[]));
     assert!(enqueued.contains(" is pending in default"), "{enqueued}");
     good(&run(WORKER, &folder, &["enqueue", "greet", "\"Bob\""]));
-    let client = Client::connect(&format!("sqlite://{}", folder.path().join("jobs.db").display())).await.unwrap();
+    let client = Client::connect(&url(&folder)).await.unwrap();
     let tasks = client.inspector().tasks("default", TaskState::Pending).await.unwrap();
     assert_eq!(tasks.iter().map(|task| &*task.r#type).collect::<Vec<_>>(), ["greet", "greet"]);
     assert_eq!(tasks[0].payload[..5], tasks[1].payload[..5], "both know the job by one shape");
@@ -74,4 +84,29 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
     assert!(text(&stopped.stderr).contains("2 of the shapes in jobs.lock are unsafe"), "{}", text(&stopped.stderr));
     let wrong = run(WORKER, &folder, &["jobs", "--lock", "--json"]);
     assert_eq!(wrong.status.code(), Some(2));
+}
+
+#[tokio::test]
+async fn the_web_application_answers_404_only_if_there_is_no_such_task() {
+    let folder = TempDir::new().unwrap();
+    let mut web = command(WEB, &folder).stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut line = String::new();
+    BufReader::new(web.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let host = line.trim().strip_prefix("http://").expect("it prints its address").to_owned();
+    let status = |request: &str| {
+        let mut stream = TcpStream::connect(&host).unwrap();
+        write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        (answer["HTTP/1.1 ".len()..][..3].to_owned(), answer.lines().last().unwrap_or_default().to_owned())
+    };
+    let (_, result) = status("POST /squares/7");
+    assert_eq!(status(&format!("GET {result}")), ("200".to_owned(), "49".to_owned()));
+    let client = Client::connect(&url(&folder)).await.unwrap();
+    // A task of another type stands for every other reason for which there is no answer.
+    let other = client.enqueue(RawTask::new("other", "").process_in("1h")).await.unwrap();
+    assert_eq!(status(&format!("GET /results/{}", other.id)).0, "503");
+    assert_eq!(status("GET /results/never").0, "404");
+    web.kill().unwrap();
+    web.wait().unwrap();
 }

@@ -1,17 +1,23 @@
 //! Jobs that are made of many tasks of another job, as `#[job(aggregates = …)]` writes them.
 
-use std::{any::TypeId, ops::Range};
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
 
-use super::{Job, JobDescriptor, PreparedTask, codec::decode_arguments, panics};
+use super::{
+    Job, JobDescriptor, PreparedTask, panics,
+    resolve::{ShapeLookup, resolve},
+};
 
 /// A job whose arguments are those of many tasks of [`Of`](Self::Of).
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
 /// #[job(group = "digest")]
-/// async fn note(text: String) {}
+/// async fn note(text: String) {
+///     // A note that does not become a part of a digest runs by itself (docs/groups.md).
+///     println!("one note: {text}");
+/// }
 ///
 /// #[job(aggregates = note)]
 /// async fn digest(notes: Vec<note>) {
@@ -33,11 +39,20 @@ pub struct Aggregation {
     pub of: &'static str,
     /// The job that is made of those tasks.
     pub job: JobDescriptor,
-    of_type: fn() -> TypeId,
-    make: fn(&[Bytes], Limits) -> Made,
+    /// The job whose tasks wait in a group, which need not be served here.
+    pub(crate) of_job: JobDescriptor,
+    make: fn(&[Arguments], Limits) -> Made,
 }
 
 inventory::collect!(Aggregation);
+
+/// The arguments of one task.
+#[derive(Debug)]
+pub(crate) struct Arguments {
+    pub(crate) payload: Bytes,
+    /// The shape that the broker keeps of a payload of another version.
+    pub(crate) lookup: Option<Arc<ShapeLookup>>,
+}
 
 /// How many bytes the payload of a new task may have.
 #[derive(Debug, Clone, Copy)]
@@ -48,7 +63,7 @@ pub(crate) struct Limits {
     pub(crate) alone: usize,
 }
 
-/// The result of an aggregation; an index is a position in the slice of payloads.
+/// The result of an aggregation; an index is a position in the slice of arguments.
 #[derive(Debug, Default)]
 pub(crate) struct Made {
     /// The new tasks, within the limits.
@@ -60,7 +75,7 @@ pub(crate) struct Made {
 /// Why a payload is a part of no new task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LeftOut {
-    /// The payload has a shape that another version of the program may know.
+    /// The payload has a shape that this program cannot read, and another version may.
     OtherShape,
     /// The payload cannot be read, or alone makes a task above the limit; with the reason.
     Rejected(String),
@@ -69,7 +84,8 @@ pub(crate) enum LeftOut {
 impl Aggregation {
     /// Returns the aggregation of `J`, written at `file`:`line`; `const`, because the inventory is made of statics.
     pub const fn of<J: Aggregates>(file: &'static str, line: u32) -> Self {
-        Self { of: J::Of::NAME, job: JobDescriptor::of::<J>(file, line), of_type: TypeId::of::<J::Of>, make: make::<J> }
+        let (job, of_job) = (JobDescriptor::of::<J>(file, line), JobDescriptor::of::<J::Of>(file, line));
+        Self { of: J::Of::NAME, job, of_job, make: make::<J> }
     }
 
     /// Returns every aggregation that is linked into this program; the order of linking means nothing.
@@ -79,36 +95,36 @@ impl Aggregation {
 
     /// Returns whether both make the same job of the same tasks.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        self.job.is_same_job(&other.job) && (self.of_type)() == (other.of_type)()
+        self.job.is_same_job(&other.job) && self.of_job.is_same_job(&other.of_job)
     }
 
-    /// Makes tasks of these payloads.
-    pub(crate) fn make(&self, payloads: &[Bytes], limits: Limits) -> Made {
-        (self.make)(payloads, limits)
+    /// Makes tasks of these arguments.
+    pub(crate) fn make(&self, arguments: &[Arguments], limits: Limits) -> Made {
+        (self.make)(arguments, limits)
     }
 }
 
 partial_debug!(Aggregation { of, job, .. });
 
-fn make<J: Aggregates>(payloads: &[Bytes], limits: Limits) -> Made {
+fn make<J: Aggregates>(arguments: &[Arguments], limits: Limits) -> Made {
     let mut made = Made::default();
     let (mut from, mut size) = (0, 0_usize);
-    for (place, payload) in payloads.iter().enumerate() {
+    for (place, Arguments { payload, .. }) in arguments.iter().enumerate() {
         if size.saturating_add(payload.len()) > limits.together {
-            pack::<J>(from..place, payloads, limits, &mut made);
+            pack::<J>(from..place, arguments, limits, &mut made);
             (from, size) = (place, 0);
         }
         size = size.saturating_add(payload.len());
     }
-    pack::<J>(from..payloads.len(), payloads, limits, &mut made);
+    pack::<J>(from..arguments.len(), arguments, limits, &mut made);
     made
 }
 
-/// Makes one task of these payloads, or several if the limits ask for it: an encoding may be longer than its parts.
-fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits, made: &mut Made) {
+/// Makes one task of these arguments, or several if the limits ask for it: an encoding may be longer than its parts.
+fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Limits, made: &mut Made) {
     let (mut jobs, mut left_out) = (Vec::with_capacity(places.len()), Vec::new());
     for place in places.clone() {
-        match read::<J::Of>(&payloads[place]) {
+        match read::<J::Of>(&arguments[place]) {
             Ok(job) => jobs.push(job),
             Err(why) => left_out.push((place, why)),
         }
@@ -118,8 +134,8 @@ fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits,
     match task {
         Some(task) if task.payload_len() > limits.together && places.len() > 1 => {
             let middle = places.start + places.len() / 2;
-            pack::<J>(places.start..middle, payloads, limits, made);
-            pack::<J>(middle..places.end, payloads, limits, made);
+            pack::<J>(places.start..middle, arguments, limits, made);
+            pack::<J>(middle..places.end, arguments, limits, made);
         }
         Some(task) if task.payload_len() > limits.alone => {
             let (size, limit) = (task.payload_len(), limits.alone);
@@ -133,9 +149,9 @@ fn pack<J: Aggregates>(places: Range<usize>, payloads: &[Bytes], limits: Limits,
     }
 }
 
-/// Reads a payload and catches panics: reading runs user code, and one such task must not block its whole group.
-fn read<J: Job>(payload: &[u8]) -> Result<J, LeftOut> {
-    match panics::catch(|| decode_arguments(payload)) {
+/// Reads arguments as an attempt does, and catches panics: reading runs user code, and one such task must not block its whole group.
+fn read<J: Job>(arguments: &Arguments) -> Result<J, LeftOut> {
+    match panics::catch(|| resolve(&arguments.payload, arguments.lookup.as_deref())) {
         Ok(Ok(job)) => Ok(job),
         Ok(Err(error)) if error.is_of_another_version() => Err(LeftOut::OtherShape),
         Ok(Err(error)) => Err(LeftOut::Rejected(error.to_string())),
@@ -193,7 +209,9 @@ mod tests {
     /// Returns the texts in each task, and the payloads that were left out.
     fn made(payloads: &[Bytes], together: usize) -> (Vec<Vec<String>>, Vec<(usize, LeftOut)>) {
         let limits = Limits { together, alone: 2 * together };
-        let made = Aggregation::of::<Digest>("here", 1).make(payloads, limits);
+        let arguments: Vec<_> =
+            payloads.iter().map(|payload| Arguments { payload: payload.clone(), lookup: None }).collect();
+        let made = Aggregation::of::<Digest>("here", 1).make(&arguments, limits);
         let texts = |task: PreparedTask| {
             let payload = task.into_result().unwrap().payload.unwrap();
             let notes = decode_arguments::<Digest>(&payload).unwrap().notes;

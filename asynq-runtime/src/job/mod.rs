@@ -84,7 +84,7 @@ pub use self::{
     upgrade::{Earlier, Upgrade},
 };
 pub(crate) use self::{
-    aggregates::{LeftOut, Limits},
+    aggregates::{Arguments, LeftOut, Limits},
     argument_shape::{ArgumentShape, DueShapes},
     builder::Prepared,
     cancel::Request,

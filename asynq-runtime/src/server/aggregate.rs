@@ -3,18 +3,27 @@
 //! A function that was given for the group's name decides alone. Without one, the tasks of each aggregated job become one task,
 //! and those of other jobs run by themselves. A set with a task that this server does not know is left to other servers.
 
-use std::{collections::BTreeMap, fmt, future::Future, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::{attempt_deadline::AttemptDeadline, mux};
+use super::{
+    attempt_deadline::AttemptDeadline,
+    dispatcher::{Dispatcher, NotRun},
+    into_aggregated::IntoAggregated,
+    mux,
+};
 use crate::{
-    broker::{GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
+    broker::{Broker, GroupRules, NewTask, Rejected, SetMember, SetOutcome, TaskSet},
     client::{Client, new_task},
     job::{
-        Aggregation, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, LeftOut, Limits, PreparedTask, RawTask,
-        Registry, RegistryError,
+        Aggregation, Arguments, BoxError, BoxFuture, EnqueueError, IntoSpan, JobContext, JobDescriptor, LeftOut,
+        Limits, PreparedTask, RawTask, Registry, RegistryError, fingerprint_of,
     },
     task::{GroupName, TaskId, TaskInfo, TaskState},
 };
@@ -23,47 +32,9 @@ use crate::{
 /// single task that a client accepted is kept.
 const LIMITS: Limits = Limits { together: Client::DEFAULT_PAYLOAD_LIMIT, alone: Client::MAX_PAYLOAD_LIMIT };
 
-/// The result of a function given to [`ServerBuilder::aggregate`](super::ServerBuilder::aggregate): a `Result` of a task and
-/// any error, at once or from an `async` block.
-#[diagnostic::on_unimplemented(
-    message = "an aggregation cannot return `{Self}`",
-    label = "not what an aggregation returns",
-    note = "return `Result<RawTask, E>`, or an `async` block that does, where `E` is any error"
-)]
-pub trait IntoAggregated<How> {
-    /// Returns the one task that is made of all, in the one form that the server works with.
-    fn into_aggregated(self) -> BoxFuture<'static, Result<PreparedTask, BoxError>>;
-}
-
-/// Marks a function that returns its task at once.
-#[derive(Debug)]
-pub enum AtOnce {}
-
-/// Marks an `async` function.
-#[derive(Debug)]
-pub enum Later {}
-
-impl<T, E> IntoAggregated<AtOnce> for Result<T, E>
-where
-    T: Into<PreparedTask>,
-    E: Into<BoxError>,
-{
-    fn into_aggregated(self) -> BoxFuture<'static, Result<PreparedTask, BoxError>> {
-        let made = self.map(Into::into).map_err(Into::into);
-        Box::pin(async { made })
-    }
-}
-
-impl<F, T, E> IntoAggregated<Later> for F
-where
-    F: Future<Output = Result<T, E>> + Send + 'static,
-    T: Into<PreparedTask>,
-    E: Into<BoxError>,
-{
-    fn into_aggregated(self) -> BoxFuture<'static, Result<PreparedTask, BoxError>> {
-        Box::pin(async { self.await.map(Into::into).map_err(Into::into) })
-    }
-}
+/// For how many shapes of one job the tasks of a set are read, because each may be a call of the broker and fingerprints are data from
+/// outside. Tasks of further shapes run alone.
+const SHAPES: usize = 100;
 
 type Function =
     Arc<dyn Fn(GroupName, Vec<TaskInfo>) -> BoxFuture<'static, Result<PreparedTask, BoxError>> + Send + Sync>;
@@ -172,16 +143,23 @@ impl Aggregations {
         self.functions.is_empty() && self.typed.is_empty()
     }
 
-    /// Returns the outcome of a set, where `knows` says which types can run here. Tasks of other types fail the set, so that another
+    /// Returns the aggregation of the tasks of this type, which may be an alias of their job.
+    fn typed(&self, r#type: &str) -> Option<&Aggregation> {
+        let by_alias = || self.typed.values().find(|aggregation| aggregation.of_job.aliases.contains(&r#type));
+        self.typed.get(r#type).or_else(by_alias)
+    }
+
+    /// Returns the outcome of a set, where the dispatcher says which types can run here. Tasks of other types fail the set, so that another
     /// server takes it; if `waited` for one long enough, they run alone, as unknown tasks. Runs user code: the caller catches its panics
-    /// and limits its time.
+    /// and limits the time of that code and of the look-ups at the broker.
     pub(crate) async fn aggregate(
         &self,
         set: &TaskSet,
-        now: DateTime<Utc>,
+        broker: &Arc<dyn Broker>,
+        dispatcher: &Dispatcher,
         waited: bool,
-        knows: impl Fn(&str) -> bool,
     ) -> Result<SetOutcome, Unaggregated> {
+        let now = broker.now();
         let Sorted { alone, sound } = sort(&set.members, now);
         let mut outcome = SetOutcome { alone, ..SetOutcome::default() };
         if sound.is_empty() {
@@ -195,14 +173,18 @@ impl Aggregations {
             add(&mut outcome, set, task, now)?;
             return Ok(outcome);
         }
-        let mut by_type = BTreeMap::<&str, Vec<(&TaskId, Bytes)>>::new();
-        for (id, info) in &sound {
-            by_type.entry(&info.r#type).or_default().push((id, info.payload.clone()));
+        let mut by_type = BTreeMap::<&str, Vec<&(TaskId, TaskInfo)>>::new();
+        for task in &sound {
+            let r#type = &*task.1.r#type;
+            by_type.entry(self.typed(r#type).map_or(r#type, |aggregation| aggregation.of)).or_default().push(task);
         }
         for (name, tasks) in by_type {
             match self.typed.get(name) {
-                Some(aggregation) => add_typed(&mut outcome, set, aggregation, &tasks, now)?,
-                None if waited || knows(name) => {
+                Some(aggregation) => {
+                    let arguments = arguments(&aggregation.of_job, &tasks, broker, dispatcher).await?;
+                    add_typed(&mut outcome, set, aggregation, &tasks, &arguments, now)?;
+                }
+                None if waited || dispatcher.knows(name) => {
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
                 }
                 None => return Err(Unaggregated::Unknown(name.to_owned(), tasks[0].0.clone())),
@@ -243,16 +225,42 @@ fn sort(members: &[SetMember], now: DateTime<Utc>) -> Sorted {
     sorted
 }
 
+/// Returns the arguments of tasks of one job, with the shapes that the broker keeps of those of other versions.
+///
+/// # Errors
+///
+/// The broker cannot be asked: alone, the tasks would run as soon as it can be.
+async fn arguments(
+    job: &JobDescriptor,
+    tasks: &[&(TaskId, TaskInfo)],
+    broker: &Arc<dyn Broker>,
+    dispatcher: &Dispatcher,
+) -> Result<Vec<Arguments>, Unaggregated> {
+    let (mut arguments, mut shapes) = (Vec::with_capacity(tasks.len()), HashSet::new());
+    for (_, info) in tasks {
+        let shape = (&info.r#type, fingerprint_of(&info.payload));
+        let mut lookup = None;
+        if shapes.contains(&shape) || (shapes.len() < SHAPES && shapes.insert(shape)) {
+            lookup = match dispatcher.earlier_shape(Some(broker), job, &info.r#type, &info.payload).await {
+                Err(error @ NotRun::Unasked(_)) => return Err(Unaggregated::Failed(error.to_string())),
+                lookup => lookup.ok().flatten(),
+            };
+        }
+        arguments.push(Arguments { payload: info.payload.clone(), lookup });
+    }
+    Ok(arguments)
+}
+
 /// Adds the new tasks that are made of the tasks of one job.
 fn add_typed(
     outcome: &mut SetOutcome,
     set: &TaskSet,
     aggregation: &Aggregation,
-    tasks: &[(&TaskId, Bytes)],
+    tasks: &[&(TaskId, TaskInfo)],
+    arguments: &[Arguments],
     now: DateTime<Utc>,
 ) -> Result<(), Unaggregated> {
-    let payloads: Vec<Bytes> = tasks.iter().map(|(_, payload)| payload.clone()).collect();
-    let made = aggregation.make(&payloads, LIMITS);
+    let made = aggregation.make(arguments, LIMITS);
     for task in made.tasks {
         // The job's context reads this header. A task that a function makes is enqueued as it is.
         let task = RawTask::from_prepared(task).header(JobContext::GROUP_HEADER, set.group.as_str());
@@ -261,7 +269,7 @@ fn add_typed(
     for (place, why) in made.left_out {
         let id = tasks[place].0.clone();
         match why {
-            // Alone, the task is requeued by workers until one comes that knows its shape.
+            // Alone, the task is requeued by workers until one comes that can read its shape.
             LeftOut::OtherShape => outcome.alone.push(id),
             LeftOut::Rejected(error) => outcome.rejected.push(Rejected { id, error }),
         }
@@ -287,34 +295,5 @@ fn add(outcome: &mut SetOutcome, set: &TaskSet, task: PreparedTask, now: DateTim
     Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::task::{Extra, QueueName, TaskMessage};
-
-    #[tokio::test]
-    async fn a_type_that_nothing_knows_leaves_its_group_when_other_servers_had_their_time() {
-        let member = |r#type: &str| SetMember {
-            id: TaskId::from_wire(r#type),
-            message: Ok(TaskMessage { r#type: r#type.to_owned(), id: r#type.to_owned(), ..TaskMessage::default() }),
-            extra: Extra::default(),
-        };
-        let set = TaskSet {
-            queue: QueueName::from_wire("q"),
-            group: GroupName::from_wire("g"),
-            id: "s".to_owned(),
-            number: 0,
-            deadline: DateTime::UNIX_EPOCH,
-            members: ["known", "unknown"].map(member).into(),
-            is_full: false,
-        };
-        let ended = async |waited| {
-            let aggregations = Aggregations::default();
-            let outcome = aggregations.aggregate(&set, DateTime::UNIX_EPOCH, waited, |name| name == "known").await;
-            outcome.map(|outcome| outcome.alone)
-        };
-        let unknown = Unaggregated::Unknown("unknown".to_owned(), TaskId::from_wire("unknown"));
-        assert_eq!(ended(false).await, Err(unknown));
-        assert_eq!(ended(true).await, Ok(["known", "unknown"].map(TaskId::from_wire).into()));
-    }
-}
+#[cfg(all(test, feature = "sqlite"))]
+mod tests;

@@ -256,14 +256,14 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet, waited: bool) -> Result
 
 /// Runs the aggregation on the runtime of the jobs, until the deadline of the set comes near or the server leaves.
 async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>, waited: bool) -> Result<SetOutcome, Unfinished> {
-    let now = context.broker.now();
     let work = {
         let (context, set) = (Arc::clone(context), Arc::clone(set));
         Caught::new(async move {
-            context.aggregations.aggregate(&set, now, waited, |name| context.executor.dispatcher().knows(name)).await
+            let dispatcher = context.executor.dispatcher();
+            context.aggregations.aggregate(&set, &context.broker, dispatcher, waited).await
         })
     };
-    let time = (set.deadline - now).to_std().unwrap_or_default().saturating_sub(MARGIN);
+    let time = (set.deadline - context.broker.now()).to_std().unwrap_or_default().saturating_sub(MARGIN);
     let work = AbortOnDropHandle::new(context.jobs.spawn(work));
     tokio::select! {
         // A finished aggregation counts, even if its time is over or the server is leaving.

@@ -7,7 +7,7 @@ mod checks;
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    aggregate::{Aggregations, IntoAggregated, WrongRule},
+    aggregate::{Aggregations, WrongRule},
     archives::{ArchiveLimits, Archives},
     choice::Choice,
     config::{BLOCKING_LIMIT, HealthCheck, OnUnknown, SHUTDOWN_TIMEOUT},
@@ -15,6 +15,7 @@ use super::{
     flags::Flags,
     handlers::Handler,
     hooks::{Hooks, LifecycleHooks},
+    into_aggregated::IntoAggregated,
     layer_stack::Layers,
     retry_delay::ServerBackoff,
     service::{Service, ServiceEntry},

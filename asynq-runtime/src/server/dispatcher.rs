@@ -116,6 +116,21 @@ impl Dispatcher {
         })
     }
 
+    /// Returns the shape that the broker keeps of a payload of another version; `None` for any other payload. Reading runs code of the
+    /// program; a payload that makes it panic is not of another version.
+    pub(crate) async fn earlier_shape(
+        &self,
+        broker: Option<&Arc<dyn Broker>>,
+        job: &JobDescriptor,
+        name: &str,
+        payload: &[u8],
+    ) -> Result<Option<Arc<ShapeLookup>>, NotRun> {
+        match panics::catch(|| job.reads(payload, None)) {
+            Ok(Err(error)) if error.is_of_another_version() => self.shape_of(broker, name, payload, &error).await,
+            _ => Ok(None),
+        }
+    }
+
     fn of_another_shape(&self, job: &JobDescriptor, error: &PayloadError) -> NotRun {
         self.warn_of(job.name, "its arguments have another shape than here");
         NotRun::Unknown(error.to_string())
@@ -141,12 +156,7 @@ impl Dispatcher {
     pub(crate) async fn call_on_archive(self: Arc<Self>, job: JobDescriptor, ctx: JobContext, error: JobError) {
         let Some(on_archive) = job.on_archive() else { return };
         let payload = ctx.payload().clone();
-        let lookup = match job.reads(&payload, None) {
-            Err(error) if error.is_of_another_version() => {
-                self.shape_of(ctx.broker(), ctx.name(), &payload, &error).await.ok().flatten()
-            }
-            _ => None,
-        };
+        let lookup = self.earlier_shape(ctx.broker(), &job, ctx.name(), &payload).await.ok().flatten();
         on_archive(ctx, lookup.as_deref(), error).await;
     }
 

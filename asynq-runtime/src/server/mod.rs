@@ -43,6 +43,7 @@ mod heartbeat;
 mod heartbeat_runtime;
 mod hooks;
 mod identity;
+mod into_aggregated;
 mod janitor;
 mod layer_stack;
 mod lease;
@@ -90,21 +91,21 @@ use self::{
     service::Services,
 };
 pub(crate) use self::{aggregate::Aggregations, executor::Executor};
+#[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
+pub(crate) use self::{attempt::Attempt, layer_stack::LayerStack, stop::Stop};
 pub use self::{
-    aggregate::{AtOnce, IntoAggregated, Later},
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},
     error::{ServerError, SharedError},
     flags::{Flag, Flags},
     hooks::FailedTask,
+    into_aggregated::{AtOnce, IntoAggregated, Later},
     layer_stack::{JobRequest, JobResponse, JobService},
     retry_delay::ServerBackoff,
     running::Running,
     service::{Service, ServiceContext, ServiceEntry, ServiceRow},
     signals::{Signal, Signals},
 };
-#[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
-pub(crate) use self::{attempt::Attempt, layer_stack::LayerStack, stop::Stop};
 use crate::{broker::Broker, client::Client, job::Registry};
 
 /// A server that is checked and connected, and not started yet.

@@ -27,10 +27,15 @@
 //! use asynq_runtime::testing::TestApp;
 //!
 //! #[job(group = "digest")]
-//! async fn note(text: String) {}
+//! async fn note(text: String) {
+//!     // A note that does not become a part of a digest runs by itself.
+//!     println!("one note: {text}");
+//! }
 //!
 //! #[job(aggregates = note)]
-//! async fn digest(notes: Vec<note>) {}
+//! async fn digest(notes: Vec<note>) {
+//!     println!("{} notes", notes.len());
+//! }
 //!
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 //! let app = TestApp::new().await.server(|server| server.group_grace("5m"));

@@ -1,5 +1,7 @@
 //! Groups of tasks that become one: by type, by a function, and tasks that cannot become a part of one.
 
+mod other_versions;
+
 use std::{
     sync::{Arc, Mutex},
     time::Duration,
@@ -22,7 +24,7 @@ use serde::{Deserialize, Serialize};
 /// The texts that the jobs note.
 type Seen = Arc<Mutex<Vec<String>>>;
 
-#[job(group = "digest")]
+#[job(group = "digest", alias = "memo")]
 async fn note(seen: State<Seen>, text: String) {
     seen.lock().unwrap().push(format!("note {text}"));
 }

@@ -1,7 +1,7 @@
 //! A web application with a worker beside it: a request enqueues, another one waits for the result. `ASYNQ_URL` names the broker.
 //! On SIGTERM and Ctrl-C the requests under way are answered, and running tasks are finished or requeued.
 
-use asynq_jobs::{Outcome, prelude::*};
+use asynq_jobs::{Outcome, ResultError, prelude::*};
 use axum::{
     Router,
     extract::{Path, State as Shared},
@@ -25,7 +25,8 @@ async fn result(Shared(client): Shared<Client>, Path(id): Path<String>) -> (Stat
         Ok(Outcome::Done(squared)) => (StatusCode::OK, format!("{squared}\n")),
         Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".to_owned()),
         Ok(other) => (StatusCode::GONE, format!("{other:?}\n")),
-        Err(error) => (StatusCode::NOT_FOUND, format!("{error}\n")),
+        Err(error @ ResultError::Nowhere { .. }) => (StatusCode::NOT_FOUND, format!("{error}\n")),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
     }
 }
 
