@@ -61,12 +61,17 @@ fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRul
 /// Why a set could not be aggregated; the set is released to its group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unaggregated {
-    #[error("this server has no job for its tasks of type {0:?}; another server may")]
-    Unknown(String, TaskId),
+    /// By type, with a task of each.
+    #[error("this server has no job for its tasks of type {}; another server may", types(.0))]
+    Unknown(BTreeMap<String, TaskId>),
     #[error("its aggregation failed: {0}")]
     Failed(String),
     #[error("its new tasks cannot be enqueued: {0}")]
     Invalid(String),
+}
+
+fn types(unknown: &BTreeMap<String, TaskId>) -> String {
+    unknown.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
 impl Aggregations {
@@ -149,15 +154,15 @@ impl Aggregations {
         self.typed.get(r#type).or_else(by_alias)
     }
 
-    /// Returns the outcome of a set, where the dispatcher says which types can run here. Tasks of other types fail the set, so that another
-    /// server takes it; if `waited` for one long enough, they run alone, as unknown tasks. Runs user code: the caller catches its panics
-    /// and limits the time of that code and of the look-ups at the broker.
+    /// Returns the outcome of a set, where the dispatcher says which types can run here. Tasks of another type fail the set, so that
+    /// another server takes it; those of the types of `stranded`, for which that did not help, run alone, as unknown tasks. Runs
+    /// user code: the caller catches its panics and limits the time of that code and of the look-ups at the broker.
     pub(crate) async fn aggregate(
         &self,
         set: &TaskSet,
         broker: &Arc<dyn Broker>,
         dispatcher: &Dispatcher,
-        waited: bool,
+        stranded: &[TaskId],
     ) -> Result<SetOutcome, Unaggregated> {
         let now = broker.now();
         let Sorted { alone, sound } = sort(&set.members, now);
@@ -178,19 +183,20 @@ impl Aggregations {
             let r#type = &*task.1.r#type;
             by_type.entry(self.typed(r#type).map_or(r#type, |aggregation| aggregation.of)).or_default().push(task);
         }
+        let mut unknown = BTreeMap::new();
         for (name, tasks) in by_type {
             match self.typed.get(name) {
                 Some(aggregation) => {
                     let arguments = arguments(&aggregation.of_job, &tasks, broker, dispatcher).await?;
                     add_typed(&mut outcome, set, aggregation, &tasks, &arguments, now)?;
                 }
-                None if waited || dispatcher.knows(name) => {
+                None if dispatcher.knows(name) || tasks.iter().any(|(id, _)| stranded.contains(id)) => {
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
                 }
-                None => return Err(Unaggregated::Unknown(name.to_owned(), tasks[0].0.clone())),
+                None => drop(unknown.insert(name.to_owned(), tasks[0].0.clone())),
             }
         }
-        Ok(outcome)
+        if unknown.is_empty() { Ok(outcome) } else { Err(Unaggregated::Unknown(unknown)) }
     }
 }
 

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
     job::panics::Caught,
-    task::{GroupName, QueueName},
+    task::{GroupName, QueueName, TaskId},
 };
 
 /// The shortest and the longest pause between two passes; in between, the pause is a tenth of the grace period.
@@ -181,9 +181,10 @@ impl Aggregator {
             };
             let is_full = set.is_full || set.members.len() >= full;
             let stranded = self.backed_off.stranded(queue, group, Instant::now());
-            let waited = stranded.is_some_and(|id| set.members.iter().any(|member| member.id == *id));
+            // Sets of a group that failed are made one at a time: the next look takes the same set again.
+            let is_full = is_full && !self.backed_off.has(queue, group);
             let (queue, group, context) = (queue.clone(), group.clone(), Arc::clone(&context));
-            self.sets.spawn(async move { (queue, group, end(&context, set, waited).await) });
+            self.sets.spawn(async move { (queue, group, end(&context, set, stranded).await) });
             if !is_full {
                 return Ok(false);
             }
@@ -214,8 +215,8 @@ impl Aggregator {
             Err(Unfinished::Leaving) => {}
             Err(why) => {
                 let unknown = match &why {
-                    Unfinished::Unaggregated(Unaggregated::Unknown(_, first)) => Some(first),
-                    _ => None,
+                    Unfinished::Unaggregated(Unaggregated::Unknown(unknown)) => unknown.values().cloned().collect(),
+                    _ => Vec::new(),
                 };
                 let pause = self.backed_off.add(&queue, &group, unknown, Instant::now());
                 log_failure(&queue, &group, pause, &why);
@@ -237,9 +238,9 @@ fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfi
 }
 
 /// Makes the new tasks of a set and ends the set, or releases it.
-async fn end(context: &Arc<ServerContext>, set: TaskSet, waited: bool) -> Result<(), Unfinished> {
+async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Vec<TaskId>) -> Result<(), Unfinished> {
     let set = Arc::new(set);
-    let outcome = match make(context, &set, waited).await {
+    let outcome = match make(context, &set, stranded).await {
         Ok(outcome) => finish(context, &set, outcome).await,
         Err(why) => Err(why),
     };
@@ -255,12 +256,16 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet, waited: bool) -> Result
 }
 
 /// Runs the aggregation on the runtime of the jobs, until the deadline of the set comes near or the server leaves.
-async fn make(context: &Arc<ServerContext>, set: &Arc<TaskSet>, waited: bool) -> Result<SetOutcome, Unfinished> {
+async fn make(
+    context: &Arc<ServerContext>,
+    set: &Arc<TaskSet>,
+    stranded: Vec<TaskId>,
+) -> Result<SetOutcome, Unfinished> {
     let work = {
         let (context, set) = (Arc::clone(context), Arc::clone(set));
         Caught::new(async move {
             let dispatcher = context.executor.dispatcher();
-            context.aggregations.aggregate(&set, &context.broker, dispatcher, waited).await
+            context.aggregations.aggregate(&set, &context.broker, dispatcher, &stranded).await
         })
     };
     let time = (set.deadline - context.broker.now()).to_std().unwrap_or_default().saturating_sub(MARGIN);

@@ -157,7 +157,7 @@ impl Worker {
             let page = unwrap_answer(broker.groups(queue, after.as_ref(), 100).await);
             for group in page.groups.into_iter().map(|stats| stats.group).filter(|group| !failed.contains(group)) {
                 while let Some(set) = unwrap_answer(broker.claim_set(queue, &group, &aggregations.rules).await) {
-                    let ended = match aggregations.aggregate(&set, broker, executor.dispatcher(), false).await {
+                    let ended = match aggregations.aggregate(&set, broker, executor.dispatcher(), &[]).await {
                         Ok(outcome) => broker.finish_set(&set, &outcome).await.map_err(|error| error.to_string()),
                         Err(why) => Err(why.to_string()),
                     };

@@ -63,22 +63,30 @@ fn set(members: Vec<SetMember>) -> TaskSet {
 }
 
 async fn broker() -> Arc<dyn Broker> {
-    Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.unwrap())
+    Arc::new(SqliteBroker::in_memory(SqliteOptions::default()).await.expect("in memory"))
 }
 
 #[tokio::test]
 async fn a_type_that_nothing_knows_leaves_its_group_when_other_servers_had_their_time() {
-    let set = set(["known", "unknown"].map(|r#type| member(r#type, b"")).into());
+    let set = set(["known", "unknown", "unseen"].map(|r#type| member(r#type, b"")).into());
     let handlers = Handlers::new(vec![("known".to_owned(), handler(|_| std::future::ready(())))]).unwrap();
     let dispatcher = Dispatcher::new(Registry::only::<()>().unwrap(), handlers, OnUnknown::default());
     let broker = broker().await;
-    let ended = async |waited| {
-        let outcome = Aggregations::default().aggregate(&set, &broker, &dispatcher, waited).await;
+    let ended = async |members: &[SetMember], stranded: &[&str]| {
+        let stranded: Vec<_> = stranded.iter().map(|id| TaskId::from_wire(id)).collect();
+        let set = TaskSet { members: members.to_vec(), ..set.clone() };
+        let outcome = Aggregations::default().aggregate(&set, &broker, &dispatcher, &stranded).await;
         outcome.map(|outcome| outcome.alone)
     };
-    let unknown = Unaggregated::Unknown("unknown".to_owned(), TaskId::from_wire("unknown"));
-    assert_eq!(ended(false).await, Err(unknown));
-    assert_eq!(ended(true).await, Ok(["known", "unknown"].map(TaskId::from_wire).into()));
+    let fails_by = |types: &[&str]| {
+        let unknown = types.iter().map(|r#type| ((*r#type).to_owned(), TaskId::from_wire(r#type)));
+        Err(Unaggregated::Unknown(unknown.collect()))
+    };
+    let alone = |ids: &[&str]| Ok(ids.iter().map(|id| TaskId::from_wire(id)).collect::<Vec<_>>());
+    assert_eq!(ended(&set.members, &[]).await, fails_by(&["unknown", "unseen"]));
+    assert_eq!(ended(&set.members[..2], &["unknown"]).await, alone(&["known", "unknown"]));
+    assert_eq!(ended(&set.members, &["unknown"]).await, fails_by(&["unseen"]), "another server may know this one");
+    assert_eq!(ended(&set.members, &["unseen", "unknown"]).await, alone(&["known", "unknown", "unseen"]));
 }
 
 #[tokio::test]
@@ -91,7 +99,7 @@ async fn a_task_of_another_shape_stays_in_its_group_while_the_broker_cannot_be_a
     let set = set(vec![member("note", b"\x01\x00\x00\x00\x00a")]);
     let broker = broker().await;
     broker.close().await;
-    let Err(Unaggregated::Failed(reason)) = aggregations.aggregate(&set, &broker, &dispatcher, false).await else {
+    let Err(Unaggregated::Failed(reason)) = aggregations.aggregate(&set, &broker, &dispatcher, &[]).await else {
         panic!("the task left its group")
     };
     assert!(reason.starts_with("the broker cannot be asked for the shape of the arguments: "), "{reason}");
