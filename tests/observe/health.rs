@@ -61,8 +61,7 @@ on_both_brokers! {
         let running = server.build().await.unwrap().start().await.unwrap();
         let line = eventually("the port is open", async || log.with("metrics at http://").pop()).await;
         let address = line.split("http://").nth(1).unwrap().trim_end_matches('/').to_owned();
-        running.client().enqueue(RawTask::new("blocks", "")).await.unwrap();
-        // The runtime of this test, which is that of the job, has one thread.
+        // The runtime of this test, which is that of the job, has one thread: the job may block it before the enqueue has returned.
         let asked = thread::spawn(move || {
             starts.recv().unwrap();
             let mut stream = TcpStream::connect(&address).unwrap();
@@ -73,6 +72,7 @@ on_both_brokers! {
             open.send(()).unwrap();
             read
         });
+        running.client().enqueue(RawTask::new("blocks", "")).await.unwrap();
         eventually("the job has ended", async || asked.is_finished().then_some(())).await;
         let answer = asked.join().unwrap().unwrap();
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");

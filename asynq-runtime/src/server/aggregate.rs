@@ -61,7 +61,7 @@ fn seconds(name: &'static str, span: impl IntoSpan) -> Result<Duration, WrongRul
 /// Why a set could not be aggregated; the set is released to its group.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unaggregated {
-    /// By type, with a task of each.
+    /// All unknown types, with the first task of each.
     #[error("this server has no job for its tasks of type {}; another server may", types(.0))]
     Unknown(BTreeMap<String, TaskId>),
     #[error("its aggregation failed: {0}")]
@@ -71,7 +71,10 @@ pub(crate) enum Unaggregated {
 }
 
 fn types(unknown: &BTreeMap<String, TaskId>) -> String {
-    unknown.keys().map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+    const SHOWN: usize = 3;
+    let shown: Vec<_> = unknown.keys().take(SHOWN).map(|name| format!("{name:?}")).collect();
+    let more = unknown.len() - shown.len();
+    shown.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
 }
 
 impl Aggregations {
@@ -155,14 +158,14 @@ impl Aggregations {
     }
 
     /// Returns the outcome of a set, where the dispatcher says which types can run here. Tasks of another type fail the set, so that
-    /// another server takes it; those of the types of `stranded`, for which that did not help, run alone, as unknown tasks. Runs
+    /// another server takes it; those of the types in `stranded`, for which that did not help, run alone, as unknown tasks. Runs
     /// user code: the caller catches its panics and limits the time of that code and of the look-ups at the broker.
     pub(crate) async fn aggregate(
         &self,
         set: &TaskSet,
         broker: &Arc<dyn Broker>,
         dispatcher: &Dispatcher,
-        stranded: &[TaskId],
+        stranded: &[String],
     ) -> Result<SetOutcome, Unaggregated> {
         let now = broker.now();
         let Sorted { alone, sound } = sort(&set.members, now);
@@ -190,13 +193,16 @@ impl Aggregations {
                     let arguments = arguments(&aggregation.of_job, &tasks, broker, dispatcher).await?;
                     add_typed(&mut outcome, set, aggregation, &tasks, &arguments, now)?;
                 }
-                None if dispatcher.knows(name) || tasks.iter().any(|(id, _)| stranded.contains(id)) => {
+                None => {
+                    if !dispatcher.knows(name) {
+                        unknown.insert(name.to_owned(), tasks[0].0.clone());
+                    }
                     outcome.alone.extend(tasks.into_iter().map(|(id, _)| id.clone()));
                 }
-                None => drop(unknown.insert(name.to_owned(), tasks[0].0.clone())),
             }
         }
-        if unknown.is_empty() { Ok(outcome) } else { Err(Unaggregated::Unknown(unknown)) }
+        let all_are_stranded = unknown.keys().all(|name| stranded.contains(name));
+        if all_are_stranded { Ok(outcome) } else { Err(Unaggregated::Unknown(unknown)) }
     }
 }
 
@@ -243,10 +249,14 @@ async fn arguments(
     dispatcher: &Dispatcher,
 ) -> Result<Vec<Arguments>, Unaggregated> {
     let (mut arguments, mut shapes) = (Vec::with_capacity(tasks.len()), HashSet::new());
+    let today = Some(job.fingerprint().value);
     for (_, info) in tasks {
-        let shape = (&info.r#type, fingerprint_of(&info.payload));
+        let fingerprint = fingerprint_of(&info.payload);
+        let shape = (&info.r#type, fingerprint);
         let mut lookup = None;
-        if shapes.contains(&shape) || (shapes.len() < SHAPES && shapes.insert(shape)) {
+        if fingerprint == today {
+            // The aggregation reads it as it is.
+        } else if shapes.contains(&shape) || (shapes.len() < SHAPES && shapes.insert(shape)) {
             lookup = match dispatcher.earlier_shape(Some(broker), job, &info.r#type, &info.payload).await {
                 Err(error @ NotRun::Unasked(_)) => return Err(Unaggregated::Failed(error.to_string())),
                 lookup => lookup.ok().flatten(),

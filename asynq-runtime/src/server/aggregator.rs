@@ -4,7 +4,7 @@
 //! group delays no other. The broker ends a set and stores its new tasks in one step. A server without aggregations runs no
 //! aggregator.
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
 
 use fastrand::Rng;
 use tokio::{
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
     job::panics::Caught,
-    task::{GroupName, QueueName, TaskId},
+    task::{GroupName, QueueName, TaskMessage},
 };
 
 /// The shortest and the longest pause between two passes; in between, the pause is a tenth of the grace period.
@@ -99,10 +99,20 @@ struct Passed {
     walked: Duration,
 }
 
+/// A set that is being made and ended.
+struct Taken {
+    queue: QueueName,
+    group: GroupName,
+    /// Whether it is the first of its group in this look, and that of the last look failed: then it has the same tasks.
+    had_failed: bool,
+    /// Whether it has tasks of stranded types.
+    has_stranded: bool,
+}
+
 struct Aggregator {
     context: Arc<ServerContext>,
     /// The sets that are being made and ended.
-    sets: JoinSet<(QueueName, GroupName, Result<(), Unfinished>)>,
+    sets: JoinSet<(Taken, Result<(), Unfinished>)>,
     backed_off: BackedOff,
 }
 
@@ -165,7 +175,7 @@ impl Aggregator {
     async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<bool, BrokerError> {
         let context = Arc::clone(&self.context);
         let full = context.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
-        for _ in 0..SETS {
+        for nth in 0..SETS {
             if self.backed_off.contains(queue, group, Instant::now()) {
                 return Ok(false);
             }
@@ -181,10 +191,15 @@ impl Aggregator {
             };
             let is_full = set.is_full || set.members.len() >= full;
             let stranded = self.backed_off.stranded(queue, group, Instant::now());
-            // Sets of a group that failed are made one at a time: the next look takes the same set again.
-            let is_full = is_full && !self.backed_off.has(queue, group);
-            let (queue, group, context) = (queue.clone(), group.clone(), Arc::clone(&context));
-            self.sets.spawn(async move { (queue, group, end(&context, set, stranded).await) });
+            let is_of = |message: &TaskMessage| stranded.contains(&message.r#type);
+            let taken = Taken {
+                queue: queue.clone(),
+                group: group.clone(),
+                had_failed: nth == 0 && self.backed_off.has(queue, group),
+                has_stranded: set.members.iter().any(|member| member.message.as_ref().is_ok_and(is_of)),
+            };
+            let context = Arc::clone(&context);
+            self.sets.spawn(async move { (taken, end(&context, set, stranded).await) });
             if !is_full {
                 return Ok(false);
             }
@@ -209,14 +224,17 @@ impl Aggregator {
     async fn ended(&mut self) -> bool {
         let Some(ended) = self.sets.join_next().await else { return false };
         // The panic hook has reported the panic of a set's task. The set returns to its group at its deadline.
-        let Ok((queue, group, outcome)) = ended else { return true };
+        let Ok((Taken { queue, group, had_failed, has_stranded }, outcome)) = ended else { return true };
         match outcome {
-            Ok(()) => self.backed_off.forget(&queue, &group),
-            Err(Unfinished::Leaving) => {}
+            Ok(()) if has_stranded => self.backed_off.go_on(&queue, &group, Instant::now()),
+            Ok(()) if had_failed => self.backed_off.forget(&queue, &group),
+            Ok(()) | Err(Unfinished::Leaving) => {}
+            // A set of the same look has failed before.
+            Err(_) if !had_failed && self.backed_off.has(&queue, &group) => {}
             Err(why) => {
                 let unknown = match &why {
-                    Unfinished::Unaggregated(Unaggregated::Unknown(unknown)) => unknown.values().cloned().collect(),
-                    _ => Vec::new(),
+                    Unfinished::Unaggregated(Unaggregated::Unknown(unknown)) => unknown.clone(),
+                    _ => BTreeMap::new(),
                 };
                 let pause = self.backed_off.add(&queue, &group, unknown, Instant::now());
                 log_failure(&queue, &group, pause, &why);
@@ -238,7 +256,7 @@ fn log_failure(queue: &QueueName, group: &GroupName, pause: Duration, why: &Unfi
 }
 
 /// Makes the new tasks of a set and ends the set, or releases it.
-async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Vec<TaskId>) -> Result<(), Unfinished> {
+async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Vec<String>) -> Result<(), Unfinished> {
     let set = Arc::new(set);
     let outcome = match make(context, &set, stranded).await {
         Ok(outcome) => finish(context, &set, outcome).await,
@@ -259,7 +277,7 @@ async fn end(context: &Arc<ServerContext>, set: TaskSet, stranded: Vec<TaskId>) 
 async fn make(
     context: &Arc<ServerContext>,
     set: &Arc<TaskSet>,
-    stranded: Vec<TaskId>,
+    stranded: Vec<String>,
 ) -> Result<SetOutcome, Unfinished> {
     let work = {
         let (context, set) = (Arc::clone(context), Arc::clone(set));

@@ -123,7 +123,7 @@ async fn outlasted<W: Future<Output = Ended>>(
         biased;
         () = blocking.idle() => attempted,
         () = stop.leave() => attempted,
-        given_up = watch(attempted.ended.clone()) => given_up.into(),
+        ended = watch(attempted.ended.clone()) => Attempted { ended, error: attempted.error },
     }
 }
 

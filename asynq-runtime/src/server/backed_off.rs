@@ -1,6 +1,9 @@
 //! Groups that could not be aggregated, each backed off for a while that grows.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
 
 use tokio::time::Instant;
 
@@ -22,21 +25,37 @@ pub(crate) struct BackedOff(HashMap<(QueueName, GroupName), Rest>);
 struct Rest {
     until: Instant,
     times: u32,
-    /// A task of each unknown type, and when it was seen first.
-    unknown: Vec<(TaskId, Instant)>,
+    /// The unknown types among its tasks: the first task of each, and since when it is there.
+    unknown: BTreeMap<String, (TaskId, Instant)>,
 }
 
 impl BackedOff {
-    /// Backs off from a group from now on, whose set has these tasks of unknown types, one of each; none if the types are not the
-    /// reason. Returns for how long.
-    pub(crate) fn add(&mut self, queue: &QueueName, group: &GroupName, unknown: Vec<TaskId>, now: Instant) -> Duration {
+    /// Backs off from a group from now on, where these unknown types were seen, each with its first task; none if another reason made
+    /// the set fail. Returns for how long.
+    pub(crate) fn add(
+        &mut self,
+        queue: &QueueName,
+        group: &GroupName,
+        unknown: BTreeMap<String, TaskId>,
+        now: Instant,
+    ) -> Duration {
         let key = (queue.clone(), group.clone());
-        let before = self.0.get(&key);
-        let times = before.map_or(0, |rest| rest.times);
-        let known = before.map_or(&[][..], |rest| &rest.unknown);
-        let since = |id: &TaskId| known.iter().find(|(known, _)| known == id).map_or(now, |&(_, since)| since);
-        let seen = unknown.into_iter().map(|id| (since(&id), id)).map(|(since, id)| (id, since)).collect::<Vec<_>>();
-        let unknown = if seen.is_empty() { known.to_vec() } else { seen };
+        let (times, known) = self.0.remove(&key).map_or_else(Default::default, |rest| (rest.times, rest.unknown));
+        // The task of a type that is stranded may have left: those behind it are stranded as well.
+        let since = |r#type: &String, id: &TaskId| {
+            known
+                .get(r#type)
+                .filter(|(known, since)| known == id || is_stranded(*since, now))
+                .map_or(now, |known| known.1)
+        };
+        let seen: BTreeMap<_, _> = unknown
+            .into_iter()
+            .map(|(r#type, id)| {
+                let since = since(&r#type, &id);
+                (r#type, (id, since))
+            })
+            .collect();
+        let unknown = if seen.is_empty() { known } else { seen };
         let pause = FIRST.saturating_mul(1 << times.min(10)).min(LONGEST);
         if self.0.len() >= MOST
             && !self.0.contains_key(&key)
@@ -53,10 +72,18 @@ impl BackedOff {
         !self.0.is_empty() && self.0.get(&(queue.clone(), group.clone())).is_some_and(|rest| now < rest.until)
     }
 
-    /// Returns the tasks of unknown types that have been in the group for so long that no other server seems to know them.
-    pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Vec<TaskId> {
-        let unknown = self.0.get(&(queue.clone(), group.clone())).map_or(&[][..], |rest| &rest.unknown);
-        unknown.iter().filter(|(_, since)| now - *since >= STRANDED).map(|(id, _)| id.clone()).collect()
+    /// Returns the types that have been unknown in the group for so long that no other server seems to know them.
+    pub(crate) fn stranded(&self, queue: &QueueName, group: &GroupName, now: Instant) -> Vec<String> {
+        let Some(rest) = self.0.get(&(queue.clone(), group.clone())) else { return Vec::new() };
+        let stranded = rest.unknown.iter().filter(|(_, (_, since))| is_stranded(*since, now));
+        stranded.map(|(r#type, _)| r#type.clone()).collect()
+    }
+
+    /// Ends the back-off of a group whose stranded tasks have left it, and remembers their types for the tasks behind them.
+    pub(crate) fn go_on(&mut self, queue: &QueueName, group: &GroupName, now: Instant) {
+        if let Some(rest) = self.0.get_mut(&(queue.clone(), group.clone())) {
+            (rest.until, rest.times) = (now, 0);
+        }
     }
 
     /// Returns whether the last set of a group failed.
@@ -72,6 +99,10 @@ impl BackedOff {
     }
 }
 
+fn is_stranded(since: Instant, now: Instant) -> bool {
+    now - since >= STRANDED
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -82,7 +113,7 @@ mod tests {
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let mut now = Instant::now();
         for seconds in [10, 20, 40, 80, 160, 320, 600, 600] {
-            let pause = backed_off.add(&queue, &group, Vec::new(), now);
+            let pause = backed_off.add(&queue, &group, BTreeMap::new(), now);
             assert_eq!(pause, Duration::from_secs(seconds));
             assert!(backed_off.contains(&queue, &group, now + pause - Duration::from_millis(1)));
             assert!(!backed_off.contains(&QueueName::from_wire("other"), &group, now));
@@ -90,31 +121,35 @@ mod tests {
             assert!(!backed_off.contains(&queue, &group, now));
         }
         backed_off.forget(&queue, &group);
-        assert_eq!(backed_off.add(&queue, &group, Vec::new(), now), FIRST);
+        assert_eq!(backed_off.add(&queue, &group, BTreeMap::new(), now), FIRST);
     }
 
     #[test]
-    fn a_task_of_an_unknown_type_is_stranded_when_it_was_there_at_every_try_for_twenty_minutes() {
+    fn a_type_is_stranded_when_one_task_of_it_was_there_at_every_look_for_twenty_minutes() {
         let mut backed_off = BackedOff::default();
         let (queue, group) = (QueueName::from_wire("q"), GroupName::from_wire("g"));
         let begun = Instant::now();
-        let mut look = |seconds, unknown: &[&str]| {
-            let now = begun + Duration::from_secs(seconds);
-            let stranded = backed_off.stranded(&queue, &group, now);
-            backed_off.add(&queue, &group, unknown.iter().map(|id| TaskId::from_wire(id)).collect(), now);
-            stranded.iter().map(ToString::to_string).collect::<Vec<_>>()
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        let mut look = |seconds, unknown: &[(&str, &str)]| {
+            let stranded = backed_off.stranded(&queue, &group, at(seconds));
+            let unknown = unknown.iter().map(|(r#type, id)| ((*r#type).to_owned(), TaskId::from_wire(id))).collect();
+            backed_off.add(&queue, &group, unknown, at(seconds));
+            stranded
         };
-        // Another server has taken the first task before the third look; a broker that fails, or a type that is new, begins no time anew.
-        assert_eq!(look(0, &["taken", "left"]), [""; 0]);
+        // Another server takes the tasks of the type `served`; a broker that fails begins no time anew.
+        assert_eq!(look(0, &[("left", "1"), ("served", "2")]), [""; 0]);
         assert_eq!(look(600, &[]), [""; 0]);
-        assert_eq!(look(1_199, &["new", "left"]), [""; 0]);
-        assert_eq!(look(1_200, &["new", "left"]), ["left"]);
-        assert_eq!(look(2_399, &["new"]), ["new", "left"]);
-        assert_eq!(look(2_400, &["new"]), ["new"]);
+        assert_eq!(look(1_199, &[("left", "1"), ("served", "3")]), [""; 0]);
+        assert_eq!(look(1_200, &[("left", "1"), ("served", "3")]), ["left"]);
+        // The first task has left, and the type is stranded all the same.
+        assert_eq!(look(1_300, &[("left", "4"), ("served", "5")]), ["left"]);
+        assert_eq!(look(2_499, &[("left", "4"), ("served", "5")]), ["left"]);
+        assert_eq!(look(2_500, &[("left", "4"), ("served", "5")]), ["left", "served"]);
+        backed_off.go_on(&queue, &group, at(2_500));
+        assert!(!backed_off.contains(&queue, &group, at(2_500)));
+        assert_eq!(backed_off.stranded(&queue, &group, at(2_500)), ["left", "served"]);
         backed_off.forget(&queue, &group);
-        assert!(
-            backed_off.stranded(&queue, &group, begun + STRANDED * 9).is_empty() && !backed_off.has(&queue, &group)
-        );
+        assert!(backed_off.stranded(&queue, &group, at(9_000)).is_empty() && !backed_off.has(&queue, &group));
     }
 
     #[test]
@@ -123,7 +158,7 @@ mod tests {
         let (queue, now) = (QueueName::from_wire("q"), Instant::now());
         let group = |n: usize| GroupName::from_wire(&n.to_string());
         for n in 0..=MOST {
-            backed_off.add(&queue, &group(n), Vec::new(), now + Duration::from_millis(n as u64));
+            backed_off.add(&queue, &group(n), BTreeMap::new(), now + Duration::from_millis(n as u64));
         }
         assert_eq!(backed_off.0.len(), MOST);
         assert!(!backed_off.contains(&queue, &group(0), now) && backed_off.contains(&queue, &group(MOST), now));

@@ -25,7 +25,9 @@ async fn result(Shared(client): Shared<Client>, Path(id): Path<String>) -> (Stat
         Ok(Outcome::Done(squared)) => (StatusCode::OK, format!("{squared}\n")),
         Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".to_owned()),
         Ok(other) => (StatusCode::GONE, format!("{other:?}\n")),
-        Err(error @ ResultError::Nowhere { .. }) => (StatusCode::NOT_FOUND, format!("{error}\n")),
+        Err(error @ (ResultError::Nowhere { .. } | ResultError::OtherJob { .. })) => {
+            (StatusCode::NOT_FOUND, format!("{error}\n"))
+        }
         Err(error) => (StatusCode::SERVICE_UNAVAILABLE, format!("{error}\n")),
     }
 }

@@ -156,7 +156,8 @@ impl Commit {
     }
 
     /// Returns the time after which a send that is repeated lets another begin, so that fewer than [`REPEATING`] are repeated, each
-    /// for its whole time; short enough for a server that is back.
+    /// for its whole time. With call time-outs above 3.6 s they may be more, and the last ones fail at once: the time is short
+    /// enough for a server that is back.
     fn pace_of_repeats(&self) -> Duration {
         let lasts = self.repeats_until.saturating_add(REPEAT_PAUSE * REPEATS);
         let others = u32::try_from(REPEATING / IN_FLIGHT - 2).unwrap_or(1);

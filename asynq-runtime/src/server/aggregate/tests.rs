@@ -73,7 +73,7 @@ async fn a_type_that_nothing_knows_leaves_its_group_when_other_servers_had_their
     let dispatcher = Dispatcher::new(Registry::only::<()>().unwrap(), handlers, OnUnknown::default());
     let broker = broker().await;
     let ended = async |members: &[SetMember], stranded: &[&str]| {
-        let stranded: Vec<_> = stranded.iter().map(|id| TaskId::from_wire(id)).collect();
+        let stranded: Vec<_> = stranded.iter().map(ToString::to_string).collect();
         let set = TaskSet { members: members.to_vec(), ..set.clone() };
         let outcome = Aggregations::default().aggregate(&set, &broker, &dispatcher, &stranded).await;
         outcome.map(|outcome| outcome.alone)
@@ -85,7 +85,8 @@ async fn a_type_that_nothing_knows_leaves_its_group_when_other_servers_had_their
     let alone = |ids: &[&str]| Ok(ids.iter().map(|id| TaskId::from_wire(id)).collect::<Vec<_>>());
     assert_eq!(ended(&set.members, &[]).await, fails_by(&["unknown", "unseen"]));
     assert_eq!(ended(&set.members[..2], &["unknown"]).await, alone(&["known", "unknown"]));
-    assert_eq!(ended(&set.members, &["unknown"]).await, fails_by(&["unseen"]), "another server may know this one");
+    let both = fails_by(&["unknown", "unseen"]);
+    assert_eq!(ended(&set.members, &["unknown"]).await, both, "another server may know the other one");
     assert_eq!(ended(&set.members, &["unseen", "unknown"]).await, alone(&["known", "unknown", "unseen"]));
 }
 
