@@ -1,13 +1,22 @@
 //! Every way to stop: in order, in time, at once.
 
 use std::{
-    sync::{Arc, Mutex, mpsc::Receiver},
+    sync::{
+        Arc, Mutex,
+        mpsc::{Receiver, Sender},
+    },
     time::Duration,
 };
 
-use asynq_runtime::{Client, State, TaskState, broker::Broker, job::BoxFuture, prelude::*, server::JobResponse};
+use asynq_runtime::{
+    Client, State, TaskState,
+    broker::Broker,
+    job::BoxFuture,
+    prelude::*,
+    server::{JobResponse, Running},
+};
 use asynq_test_support::eventually_blocking;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc::UnboundedReceiver};
 use tower::util::MapFutureLayer;
 
 use super::{Log, flaky::Flaky, ids, leaves_in_time, leaves_with, logged, memory, server, soon, start, task};
@@ -225,14 +234,20 @@ async fn blocking_jobs_that_overstay_their_timeout_never_run_beyond_the_limit() 
     soon(running.signals().settled.reached(8)).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_blocking_job_that_never_returns_is_requeued_at_shutdown() {
-    let broker = memory().await;
-    let (builder, mut log) = server::<(lingers,)>(&broker);
-    let (open, gate) = std::sync::mpsc::channel::<()>();
+/// Starts a server whose blocking job runs, and does not return before the sender says so.
+async fn lingering(broker: &Arc<dyn Broker>) -> (Running, UnboundedReceiver<String>, Sender<()>) {
+    let (builder, mut log) = server::<(lingers,)>(broker);
+    let (open, gate) = std::sync::mpsc::channel();
     let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN)).await;
     lingers::job().task_id("lingers").enqueue(&running.client()).await.unwrap();
     assert_eq!(logged(&mut log).await, "started");
+    (running, log, open)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_blocking_job_that_never_returns_is_requeued_at_shutdown() {
+    let broker = memory().await;
+    let (running, _log, open) = lingering(&broker).await;
     leaves_with(running, SHUTDOWN, &broker, "lingers", TaskState::Pending).await;
     assert_eq!(task(&broker, "lingers").await.unwrap().retried, 0);
     open.send(()).unwrap();
@@ -241,11 +256,7 @@ async fn a_blocking_job_that_never_returns_is_requeued_at_shutdown() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_blocking_job_whose_attempt_had_failed_is_not_requeued_as_if_it_had_not_run() {
     let broker = memory().await;
-    let (builder, mut log) = server::<(lingers,)>(&broker);
-    let (open, gate) = std::sync::mpsc::channel::<()>();
-    let running = start(builder.state(Mutex::new(gate)).shutdown_timeout(SHUTDOWN)).await;
-    lingers::job().task_id("lingers").enqueue(&running.client()).await.unwrap();
-    assert_eq!(logged(&mut log).await, "started");
+    let (running, mut log, open) = lingering(&broker).await;
     broker.cancel(&super::id("lingers")).await.unwrap();
     assert_eq!(logged(&mut log).await, "noticed");
     leaves_with(running, SHUTDOWN, &broker, "lingers", TaskState::Retry).await;
