@@ -94,17 +94,33 @@ pub(crate) struct Campaign {
     leadership: Leadership,
     /// The next request and when it is due; `None` while one is under way, and for ever without an election.
     next: Option<(Instant, Request)>,
+    /// Whether a request has been sent.
+    has_asked: bool,
     /// A random delay, so that several candidates that wake together ask one after another.
     spread: Duration,
 }
 
 impl Campaign {
-    /// Makes a candidate that asks at once, or one that leads for ever if there is no election.
-    pub(crate) fn new(candidate: Candidate, ttl: Duration, election: bool) -> Self {
+    /// Makes a candidate that asks after `delay` at the latest, or one that leads for ever if there is no election.
+    pub(crate) fn new(candidate: Candidate, ttl: Duration, election: bool, delay: Duration) -> Self {
         let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
         let leadership = if election { Leadership::Follows } else { Leadership::Leads { until: None } };
-        let next = election.then(|| (Instant::now(), Request::Lead));
-        Self { candidate, ttl, leadership, next, spread }
+        let next = election.then(|| (Instant::now() + delay, Request::Lead));
+        Self { candidate, ttl, leadership, next, has_asked: false, spread }
+    }
+
+    /// Makes the first request due now, unless it has been sent.
+    pub(crate) fn begin(&mut self, now: Instant) {
+        if let Some((at, _)) = self.next.as_mut().filter(|_| !self.has_asked) {
+            *at = now;
+        }
+    }
+
+    /// Changes the revision with which this scheduler asks for the lead. A leader keeps its own, by which the broker knows it.
+    pub(crate) fn stand_as(&mut self, revision: u64) {
+        if self.leadership == Leadership::Follows && matches!(self.next, Some((_, Request::Lead))) {
+            self.candidate.revision = revision;
+        }
     }
 
     /// Returns whether this scheduler leads, and for how long.
@@ -114,7 +130,9 @@ impl Campaign {
 
     /// Returns the request that is due. Its answer must be given to [`answered`](Self::answered).
     pub(crate) fn due(&mut self, now: Instant) -> Option<Request> {
-        self.next.take_if(|(at, _)| *at <= now).map(|(_, request)| request)
+        let (_, request) = self.next.take_if(|(at, _)| *at <= now)?;
+        self.has_asked = true;
+        Some(request)
     }
 
     /// Returns when the next request is due; `None` while one is under way.
@@ -195,7 +213,7 @@ mod tests {
     fn one_request_is_under_way_at_a_time_and_each_answer_sets_the_time_of_the_next() {
         let (start, ttl) = (Instant::now(), Duration::from_secs(9));
         let candidate = Candidate { program: "p".into(), token: "t".into(), revision: 1 };
-        let mut campaign = Campaign::new(candidate.clone(), ttl, true);
+        let mut campaign = Campaign::new(candidate.clone(), ttl, true, Duration::ZERO);
         let start = start.max(campaign.next_at().expect("asks at once"));
         assert_eq!(campaign.due(start), Some(Request::Lead));
         assert_eq!((campaign.due(start + ttl), campaign.next_at()), (None, None), "one at a time");
@@ -216,14 +234,41 @@ mod tests {
         campaign.answered(Answer::Resigned(Ok(())), at);
         assert_eq!((campaign.due(at), campaign.next_at()), (None, Some(at + ttl / 3)));
 
-        let mut alone = Campaign::new(candidate, ttl, false);
+        let mut alone = Campaign::new(candidate, ttl, false, Duration::ZERO);
         assert_eq!((alone.due(start + ttl), alone.leadership()), (None, Leadership::Leads { until: None }));
+    }
+
+    #[test]
+    fn the_first_request_can_be_hastened_and_a_revision_changes_only_between_leads() {
+        let (start, ttl) = (Instant::now(), Duration::from_secs(9));
+        let candidate = Candidate { program: "p".into(), token: "t".into(), revision: 1 };
+        let mut campaign = Campaign::new(candidate, ttl, true, ttl / 3);
+        let at = start + ttl / 6;
+        assert_eq!(campaign.due(at), None);
+        campaign.begin(at);
+        campaign.stand_as(0);
+        assert_eq!((campaign.due(at), campaign.candidate.revision), (Some(Request::Lead), 0));
+        campaign.stand_as(2);
+        assert_eq!(campaign.candidate.revision, 0, "it has been asked with this one");
+
+        campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: false })), at);
+        campaign.stand_as(2);
+        campaign.begin(at);
+        assert_eq!((campaign.candidate.revision, campaign.due(at)), (0, None), "it leads with this one");
+
+        campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: true })), at);
+        campaign.stand_as(2);
+        assert_eq!((campaign.due(at), campaign.candidate.revision), (Some(Request::Resign), 0), "and resigns with it");
+        campaign.answered(Answer::Resigned(Ok(())), at);
+        campaign.stand_as(2);
+        assert_eq!((campaign.due(at + ttl / 3), campaign.candidate.revision), (Some(Request::Lead), 2));
     }
 
     #[test]
     fn an_unavailable_broker_is_asked_again_and_a_lead_that_is_not_renewed_ends() {
         let (now, ttl) = (Instant::now(), Duration::from_secs(9));
-        let mut campaign = Campaign::new(Candidate { program: "p".into(), token: "t".into(), revision: 1 }, ttl, true);
+        let candidate = Candidate { program: "p".into(), token: "t".into(), revision: 1 };
+        let mut campaign = Campaign::new(candidate, ttl, true, Duration::ZERO);
         campaign.answered(Answer::Lead(now, Ok(Lead::Ours { wanted: false })), now);
         // The loop was held up for longer than the lease: it leads no more, whatever the broker answers later.
         assert!(!campaign.leadership().leads(now + ttl));

@@ -33,7 +33,7 @@ use proc_macro::TokenStream;
 /// | `retry` | how often a task is tried again after a failure | 25 |
 /// | `timeout` | how long one attempt may take, in whole seconds | asynq's |
 /// | `deadline` | how long after the enqueue a task may still run | none |
-/// | `expires` | how long after the enqueue a task may still be started | never |
+/// | `expires` | how long after the enqueue an attempt may begin | never |
 /// | `group` | the group in which a task waits to be aggregated | runs by itself |
 /// | `aggregates` | the job whose tasks become one task of this job; the argument is `Vec` of that job | none |
 /// | `unique` | how long an equal task is refused | not unique |
@@ -51,7 +51,7 @@ use proc_macro::TokenStream;
 /// | `fingerprint` | the shape of a postcard payload, named by hand | computed from the types of the arguments |
 /// | `on_error` | a function `fn(&E) -> Policy` for the job's own error type | retry |
 /// | `on_archive` | a function `async fn(ArchivedTask<job>)` that the worker calls when a task is given up | none |
-/// | `max_crashes` | how often a task may take a worker down before it is archived | the server's |
+/// | `max_crashes` | how often a task may take a worker down before it is archived | 3 |
 /// | `kill_after` | for an `fn`: how long after its timeout or a cancel a run is given up if its thread has not returned | never |
 /// | `derive(…)` | traits that the struct derives besides, such as `derive(Debug, Clone, PartialEq)` | nothing |
 /// | `crate` | the path of `asynq-runtime` when it is renamed or re-exported | `::asynq_runtime` |

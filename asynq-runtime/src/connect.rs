@@ -101,8 +101,8 @@ pub(crate) async fn connect_on(thread: Option<Thread>, url: &str) -> Result<Arc<
         )),
         _ => Err(BrokerError::new(
             BrokerErrorKind::Config,
-            "the broker's URL starts with none of sqlite://, redis://, redis+unix://: \
-             write for example sqlite://asynq.db or redis://127.0.0.1:6379",
+            "the broker's URL starts with no known scheme: write for example sqlite://asynq.db or redis://127.0.0.1:6379; \
+             docs/brokers.md lists all",
         )),
     }
 }

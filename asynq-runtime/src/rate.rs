@@ -111,7 +111,8 @@ impl Semaphore {
     }
 
     /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. The token is out until it is released,
-    /// at the latest until the attempt's deadline, so that a worker that dies blocks no other for ever.
+    /// at the latest until the attempt's deadline, so that a worker that dies blocks no other for ever. The next attempt at its task
+    /// takes its place.
     ///
     /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
     /// error to spend a retry. A task has at most one token of a scope.

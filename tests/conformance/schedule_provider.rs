@@ -18,7 +18,7 @@ use asynq_tests::eventually;
 use super::{
     Fixture,
     schedule_served::{
-        EACH_SECOND, changes, entry, listed, scheduler, sorted_changes, start, state, ticks, until_listed,
+        EACH_SECOND, SHORTEST, changes, entry, listed, scheduler, sorted_changes, start, state, ticks, until_listed,
         until_logged, until_more, until_state, until_ticks,
     },
 };
@@ -115,4 +115,27 @@ async fn a_providers_invalid_entries_are_reported_and_the_others_go_on() {
     assert_eq!(state(&t, &fixed).await.unwrap().spec, "@yearly");
     assert_eq!(listed(&t).await, ["fixed", "good"]);
     running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_newer_release_whose_provider_fails_leaves_the_lead_to_one_that_knows_its_entries() {
+    let (t, log) = (Fixture::real_time().await, Log::keep());
+    let known = entry("known", EACH_SECOND);
+    let (good, bad): (ProviderAnswer, ProviderAnswer) =
+        (Arc::new(Mutex::new(Ok(vec![known.clone()]))), Arc::new(Mutex::new(Err("access denied".into()))));
+    let short = |release| scheduler("shop", release, []).leader_ttl(SHORTEST);
+    let old = start(&t, provided(short(1), &good)).await;
+    until_ticks(&t, &known, 1).await;
+
+    let new = start(&t, provided(short(2), &bad)).await;
+    until_logged(&log, "the known ones stay: access denied").await;
+    // For longer than a leader takes to learn that a newer release asks for the lead.
+    until_more(&t, &known, 6).await;
+    until_listed(&t, &["known"]).await;
+
+    *bad.lock().unwrap() = Ok(vec![known.clone()]);
+    until_logged(&log, "a newer program takes the schedule over").await;
+    until_more(&t, &known, 2).await;
+    old.shutdown().await.unwrap();
+    new.shutdown().await.unwrap();
 }

@@ -28,7 +28,7 @@ use super::Fixture;
 /// A lease of the lead that no scheduler loses when the machine stops for some seconds.
 const TTL: Duration = Duration::from_secs(60);
 /// The shortest allowed lease: for leases that have to expire, and for cases without assertions about the lead.
-const SHORTEST: Duration = Duration::from_secs(3);
+pub(super) const SHORTEST: Duration = Duration::from_secs(3);
 pub(super) const EACH_SECOND: &str = "* * * * * *";
 
 /// The entry of a job of this name, which another program would run.

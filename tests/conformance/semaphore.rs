@@ -77,6 +77,18 @@ async fn a_holder_that_asks_again_gets_none_when_all_are_out() {
 }
 
 #[tokio::test]
+async fn a_later_attempt_takes_the_place_of_an_earlier_one() {
+    let t = Fixture::start().await;
+    assert!(acquire(&t, "mail", 1, "a").await);
+    t.advance(Duration::from_secs(10));
+    assert!(!acquire(&t, "mail", 1, "b").await);
+    assert!(acquire(&t, "mail", 1, "a").await, "the worker of the first attempt has died");
+    assert!(!acquire(&t, "mail", 1, "b").await);
+    assert!(!release_of(&t, "mail", "a", Duration::from_secs(10)).await, "the earlier attempt has none any more");
+    assert!(release(&t, "mail", "a").await);
+}
+
+#[tokio::test]
 async fn a_holder_that_asks_again_keeps_one_token_for_longer() {
     let t = Fixture::start().await;
     assert!(acquire(&t, "mail", 2, "a").await);

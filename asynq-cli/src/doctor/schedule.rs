@@ -19,6 +19,11 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
 fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
     let last = entry.last.filter(|_| !entry.paused)?;
     let listed = &entry.listed;
+    // A leader lists the next tick that it will fire: it has left out those before, as `missed` says, and a leader that cannot fire
+    // a tick goes on listing it.
+    if entry.next().is_some_and(|next| next > now - LATE) {
+        return None;
+    }
     // The list does not say whether the schedule was read as robfig's, which counts `@every` from the last tick: a tick is
     // late by every reading of its text.
     let readings = [CronSpec::parse(&listed.spec), CronSpec::parse_compat(&listed.spec)];

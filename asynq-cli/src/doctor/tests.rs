@@ -76,6 +76,12 @@ fn an_entry_that_is_listed_and_not_fired_is_reported() {
     assert_eq!(findings_of(Entry { paused: true, ..entry("* * * * *", TimeDelta::days(1)) }), []);
     assert_eq!(findings_of(Entry { last: None, ..entry("* * * * *", TimeDelta::days(1)) }), [], "it is Go's");
     assert_eq!(findings_of(entry("nonsense", TimeDelta::days(1))), []);
+    // The leader has passed over a tick that `missed = "skip"` leaves out.
+    for (next, findings) in [(TimeDelta::hours(23), 0), (TimeDelta::hours(-1), 1)] {
+        let mut entry = entry("@daily", TimeDelta::hours(25));
+        entry.listed.next_enqueue_time = Some((now() + next).into());
+        assert_eq!(findings_of(entry).len(), findings, "{next}");
+    }
     // The full hour passed 4 minutes ago, and robfig's hour ends in 50 minutes: the text does not say which of them counts.
     assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(10))), []);
     assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(130))).len(), 1);

@@ -54,12 +54,15 @@ pub(crate) async fn run(
         Candidate { program: settings.program.clone(), token: name.server_id.clone(), revision: settings.revision };
     let name = name.to_string();
     let election = settings.election;
-    let campaign = Campaign::new(candidate.clone(), settings.ttl, election);
-    let work = Work::new(Arc::clone(&broker), name.clone(), settings, campaign, fixed, provider, &cx);
+    // A scheduler with a provider asks for the lead when it has asked the provider, which may hang.
+    let delay = if provider.is_some() { settings.ttl / 3 } else { Duration::ZERO };
+    let campaign = Campaign::new(candidate, settings.ttl, election, delay);
+    let mut work = Work::new(Arc::clone(&broker), name.clone(), settings, campaign, fixed, provider, &cx);
     tokio::select! {
         () = work.run() => {}
         () = cx.stopping() => {}
     }
+    let candidate = work.into_candidate();
     let cleanup = async {
         if let Err(error) = broker.withdraw_entries(&name).await {
             tracing::debug!("the entries are still listed, they disappear by themselves: {error}");

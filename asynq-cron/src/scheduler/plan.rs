@@ -68,7 +68,7 @@ impl Plan {
         self.remove(&id);
         let last = state.last;
         let wake = periodic.spec().next_after(last);
-        let previous = state.previous.as_ref().map(|_| last);
+        let previous = state.previous.as_ref().and_then(|task| periodic.id().tick_of(task));
         self.rows.insert(
             id.clone(),
             Row { periodic, last, stored: last, previous, fires: VecDeque::new(), failures: 0, wake },
@@ -196,7 +196,7 @@ fn later(now: DateTime<Utc>, by: Duration) -> DateTime<Utc> {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::{RawTask, task::TaskId};
+    use asynq_runtime::RawTask;
 
     use super::*;
     use crate::{CronSpec, Missed};
@@ -367,11 +367,14 @@ mod tests {
     fn rows_are_sorted_by_their_next_tick() {
         let mut plan = Plan::default();
         plan.set(entry("hourly", "@hourly", Missed::Once), &state(at("09:00:00"), at("09:00:01")));
-        let known = EntryState { previous: Some(TaskId::from_wire("t")), ..state(at("09:00:00"), at("09:00:01")) };
-        plan.set(entry("often", "@every 10s", Missed::Once), &known);
+        // Its schedule was changed at nine, an hour after its last task.
+        let often = entry("often", "@every 10s", Missed::Once);
+        let known =
+            EntryState { previous: Some(often.id().task_id(at("08:00:00"))), ..state(at("09:00:00"), at("09:00:01")) };
+        plan.set(often, &known);
         let rows: Vec<_> = plan.rows().into_iter().map(|(a, prev, next)| (a.job().to_owned(), prev, next)).collect();
         let expected = [
-            ("often".to_owned(), Some(at("09:00:00")), Some(at("09:00:10"))),
+            ("often".to_owned(), Some(at("08:00:00")), Some(at("09:00:10"))),
             ("hourly".to_owned(), None, Some(at("10:00:00"))),
         ];
         assert_eq!(rows, expected);

@@ -15,7 +15,7 @@ use std::{
 
 use asynq_runtime::{
     BoxError, Registry,
-    broker::{Broker, BrokerError, EntryId, EntryState, Planned, Ticked},
+    broker::{Broker, BrokerError, Candidate, EntryId, EntryState, Planned, Ticked},
     metrics,
     server::ServiceContext,
     task::SchedulerEntry,
@@ -176,7 +176,7 @@ impl Work {
         }
     }
 
-    pub(super) async fn run(mut self) {
+    pub(super) async fn run(&mut self) {
         loop {
             let sleep = self.begin_round();
             tokio::select! {
@@ -225,8 +225,16 @@ impl Work {
         sleep
     }
 
-    /// Sends the election's request that is due now.
+    /// Ends the work, and returns the candidate as the broker knows it.
+    pub(super) fn into_candidate(self) -> Candidate {
+        self.campaign.candidate
+    }
+
+    /// Sends the election's request that is due now. A scheduler whose provider has never answered does not know its entries: it
+    /// takes a lead that is free, and leaves it to any scheduler that does.
     fn ask_for_the_lead(&mut self, now: Instant) {
+        let is_ready = self.provider.is_none() || self.dynamic.is_some();
+        self.campaign.stand_as(if is_ready { self.settings.revision } else { 0 });
         let Some(request) = self.campaign.due(now) else { return };
         let (broker, candidate, ttl) = (Arc::clone(&self.broker), self.campaign.candidate.clone(), self.campaign.ttl);
         self.calls.spawn(async move {

@@ -127,7 +127,8 @@ async fn with(app: &AppState, listed: SchedulerEntry, state: Option<EntryState>)
     let now = app.client.broker().now();
     let next = match (&state, &spec) {
         (Some(state), _) if state.paused => Vec::new(),
-        (_, Some(spec)) => spec.upcoming_after(now, NEXT),
+        (Some(_), Some(spec)) => spec.upcoming_after(now, NEXT),
+        // Go's scheduler stores no state. It may run in another time zone, and counts `@every` from its start.
         _ => listed.next_enqueue_time.and_then(Timestamp::to_datetime).into_iter().collect(),
     };
     Entry {

@@ -179,7 +179,7 @@ fn check_jitter(attr: &Attr, errors: &Errors) {
         attr.deadline.as_ref().map(|setting| ("deadline", Duration::from_secs(setting.value))),
     ];
     if let Some((end, _)) = ends.into_iter().flatten().find(|(_, after)| jitter.value >= *after) {
-        let message = format!("`jitter` must be shorter than `{end}`, which counts from the tick on");
+        let message = format!("`jitter` must be shorter than `{end}`, which counts from when the tick is sent");
         errors.at(jitter.position, &jitter.key, message);
     }
 }

@@ -47,7 +47,7 @@ use crate::{
 
 /// The options of a worker, which a set-up function receives and returns.
 ///
-/// Flags and environment variables override the options that are set here.
+/// Flags and environment variables override the options that are set here, and [`server`](Self::server) overrides both.
 ///
 /// ```no_run
 /// # mod program {

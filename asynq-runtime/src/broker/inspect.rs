@@ -86,8 +86,8 @@ pub trait Inspect {
     async fn queues_of(&self, id: &TaskId) -> Result<Vec<QueueName>, BrokerError>;
 
     /// Waits until the task is completed, archived or does not exist, and returns its end: at once if that is so already,
-    /// otherwise on the write of any program that makes it so, and at the latest after `limit`. The broker is asked once, however
-    /// short `limit` is. A task that waits for its next attempt has not ended.
+    /// otherwise on the write of any program that makes it so, and at the latest after `limit`. The broker is asked at least
+    /// once, even if `limit` is zero. A task that waits for its next attempt has not ended.
     ///
     /// The call outlasts an outage of the broker. Any number of calls may wait at the same time; while nothing happens they cost
     /// neither calls of the broker nor processor time. Dropping the future is safe.
@@ -98,7 +98,7 @@ pub trait Inspect {
     async fn wait_for_end(&self, queue: &QueueName, id: &TaskId, limit: Duration) -> Result<TaskEnd, BrokerError>;
 
     /// Waits until no task in any of `queues` is pending, active, scheduled, waiting for a retry or waiting in a group, all at
-    /// the same moment. Returns whether that happened before `limit`. The broker is asked once, however short `limit` is. Paused
+    /// the same moment. Returns whether that happened before `limit`. The broker is asked at least once, even if `limit` is zero. Paused
     /// queues count as well. The call outlasts an outage of the broker. Dropping the future is safe.
     ///
     /// # Errors

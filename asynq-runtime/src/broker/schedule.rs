@@ -182,6 +182,12 @@ impl EntryId {
     pub fn task_id(&self, at: DateTime<Utc>) -> TaskId {
         TaskId::from_wire(&format!("cron:{}:{}", self.0, at.timestamp()))
     }
+
+    /// Returns the tick of this entry whose task has this id; `None` for any other task.
+    pub fn tick_of(&self, task: &TaskId) -> Option<DateTime<Utc>> {
+        let seconds = task.as_str().strip_prefix("cron:")?.strip_prefix(&self.0)?.strip_prefix(':')?;
+        DateTime::from_timestamp(seconds.parse().ok()?, 0)
+    }
 }
 
 impl fmt::Display for EntryId {
@@ -353,6 +359,10 @@ mod tests {
         assert_eq!(others.iter().collect::<std::collections::HashSet<_>>().len(), others.len());
         let at = DateTime::from_timestamp(1_800_000_000, 0).unwrap_or_default();
         assert_eq!(id.task_id(at).as_str(), format!("cron:{id}:1800000000"));
+        assert_eq!(id.tick_of(&id.task_id(at)), Some(at));
+        for other in ["cron:1800000000", "cron:another:1800000000", "x"] {
+            assert_eq!(id.tick_of(&TaskId::from_wire(other)), None, "{other}");
+        }
     }
 
     #[test]

@@ -11,8 +11,8 @@ pub trait Semaphores {
     /// Gives the task a token until the time `until`, if fewer than `max` tokens are held; expired tokens do not count. Returns
     /// whether the task got one. On Redis times are whole seconds, and a token counts until the end of the second of its `until`.
     ///
-    /// A task that holds a token asks like any other, as in asynq: if fewer than `max` are held, its token lasts until the new
-    /// time; otherwise the call returns `false` and the task keeps the token that it has.
+    /// A token that the task holds until another time was acquired for an earlier attempt, which is over: unlike in asynq it does not
+    /// count, and the new one takes its place. One that it holds until the same time counts like any other.
     ///
     /// # Errors
     ///

@@ -76,7 +76,7 @@ pub enum Outcome<T> {
     /// [`awaited`](JobBuilder::awaited) and ran in a Rust worker has this outcome; any other is [`Gone`](Self::Gone) or, if a Go
     /// worker revoked it, [`Deleted`](Self::Deleted).
     Revoked,
-    /// The task was archived without being started, because the time that `expires` had set was over.
+    /// The task was archived in place of an attempt, the first or a later one, because the time that `expires` had set was over.
     Expired,
     /// The task was deleted while this program waited for it, or an equal one took its lock while it ran, and it did not succeed:
     /// then its work goes on in that task. Only a task that was enqueued with
@@ -124,7 +124,7 @@ impl fmt::Display for NotDone {
             Outcome::Archived(error) if error.is_empty() => f.write_str("the task was archived"),
             Outcome::Archived(error) => write!(f, "the task was archived: {error}"),
             Outcome::Revoked => f.write_str("the job revoked the task"),
-            Outcome::Expired => f.write_str("the task expired before it was started"),
+            Outcome::Expired => f.write_str("the task expired before its next attempt"),
             Outcome::Deleted => f.write_str("the task was deleted"),
             Outcome::Gone => {
                 f.write_str("the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`")
@@ -302,7 +302,7 @@ mod tests {
             (Outcome::Archived("boom".into()), "the task was archived: boom"),
             (Outcome::Archived(String::new()), "the task was archived"),
             (Outcome::Revoked, "the job revoked the task"),
-            (Outcome::Expired, "the task expired before it was started"),
+            (Outcome::Expired, "the task expired before its next attempt"),
             (Outcome::Deleted, "the task was deleted"),
             (Outcome::Gone, "the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`"),
             (Outcome::StillRunning, "the task has not ended yet"),

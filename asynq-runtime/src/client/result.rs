@@ -205,7 +205,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        job::{Codec, JobContext, JobResult},
+        job::{Codec, JobContext, JobResult, encode_result},
         task::TaskMessage,
     };
 
@@ -230,22 +230,28 @@ mod tests {
     job!(SilentShared Json ());
     job!(Perhaps Json Option<u64>);
 
-    fn task(state: TaskState, result: Option<&'static [u8]>) -> TaskInfo {
+    /// Returns the bytes of a result that a worker of the job [`Plain`] has written.
+    fn written(value: &impl Serialize) -> Bytes {
+        encode_result(Plain::NAME, Plain::CODEC, value).unwrap()
+    }
+
+    fn task(state: TaskState, result: Option<&[u8]>) -> TaskInfo {
         let message = TaskMessage { r#type: "size".into(), id: "t1".into(), ..TaskMessage::default() };
         TaskInfo {
-            result: result.map(Bytes::from_static),
+            result: result.map(Bytes::copy_from_slice),
             last_error: Some("boom".into()),
             ..TaskInfo::from_message(&message, state)
         }
     }
 
-    fn completed(result: Option<&'static [u8]>) -> TaskInfo {
+    fn completed(result: Option<&[u8]>) -> TaskInfo {
         task(TaskState::Completed, result)
     }
 
     #[test]
     fn a_result_is_read_by_the_codec_of_its_job() {
-        assert_eq!(read::<Plain>(completed(Some(&[1, 240, 1]))).unwrap(), 240);
+        assert_eq!(read::<Plain>(completed(Some(&written(&240_u64)))).unwrap(), 240);
+        assert_eq!(read::<Plain>(completed(Some(&written(&240_u32)))).unwrap(), 240);
         assert_eq!(read::<Shared>(completed(Some(b"240"))).unwrap(), 240);
         assert_eq!(read::<Perhaps>(completed(Some(b"null"))).unwrap(), None);
     }
@@ -262,7 +268,7 @@ mod tests {
     #[test]
     fn each_reason_for_a_missing_result_has_its_own_error() {
         for state in TaskState::ALL {
-            let error = read::<Plain>(task(state, Some(&[1, 7]))).err().map(|error| error.to_string());
+            let error = read::<Plain>(task(state, Some(&written(&7_u64)))).err().map(|error| error.to_string());
             let expected = match state {
                 TaskState::Completed => None,
                 TaskState::Archived => Some("task `t1` was archived without a result: boom".to_owned()),
@@ -280,8 +286,10 @@ mod tests {
         for (bytes, expected) in [
             (&b"240"[..], "not a postcard payload of asynq-runtime"),
             (&[], "it is empty"),
-            (&[1, 240, 1, 9], "1 bytes too many"),
-            (&[1], "Hit the end of buffer"),
+            (&[1, 240, 1], "it is cut off"),
+            (&written(&(240_u64, 9_u8)), "1 bytes too many; it was not written as this program's type: u64"),
+            (&written(&()), "Hit the end of buffer"),
+            (&written(&-240_i64), "it was not written as this program's type: u64"),
         ] {
             let error = read::<Plain>(completed(Some(bytes))).unwrap_err();
             assert!(error.to_string().contains(expected), "{error}");
@@ -292,7 +300,7 @@ mod tests {
 
     #[test]
     fn a_task_of_another_job_is_not_read_by_accident() {
-        let other = TaskInfo { r#type: "resize".into(), ..completed(Some(&[1, 240, 1])) };
+        let other = TaskInfo { r#type: "resize".into(), ..completed(Some(&written(&240_u64))) };
         let error = read::<Plain>(other).unwrap_err();
         assert_eq!(error.to_string(), "task `t1` is a `resize`, not a `size`");
     }

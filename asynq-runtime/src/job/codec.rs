@@ -6,6 +6,7 @@
 
 mod checked;
 mod checkpoint;
+mod kinds;
 mod reason;
 
 use std::sync::Arc;
@@ -143,8 +144,13 @@ fn encode_shaped(
         let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}");
         return Err(CodecError { what: what(), codec: codec.as_str(), reason });
     }
-    let [a, b, c, d] = fingerprint.value.to_le_bytes();
-    encode(what, codec, &[POSTCARD, a, b, c, d], value, fingerprint.reads.as_ref())
+    encode(what, codec, &header(fingerprint.value), value, fingerprint.reads.as_ref())
+}
+
+/// Returns the first bytes of a postcard payload.
+fn header(number: u32) -> [u8; PREFIX] {
+    let [a, b, c, d] = number.to_le_bytes();
+    [POSTCARD, a, b, c, d]
 }
 
 /// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil. A payload of an earlier version
@@ -245,21 +251,27 @@ fn not_postcard(payload: &[u8]) -> String {
     format!("not a postcard payload of asynq-runtime: {found} ({} bytes)", payload.len())
 }
 
-/// Encodes the result of a job; postcard results carry the format byte, without a fingerprint.
+/// Encodes the result of a job; postcard results carry their [`kinds`] where arguments carry their fingerprint.
 pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
-    encode(|| format!("the result of `{job}`"), codec, &[POSTCARD], value, None)
+    // A value that refuses to be written has no kinds, and is refused below.
+    let kinds = if codec == Codec::Postcard { kinds::of(value).unwrap_or_default() } else { 0 };
+    encode(|| format!("the result of `{job}`"), codec, &header(kinds), value, None)
 }
 
 /// Reads the result of a job. `None` is the stored result of a job that returns `()`.
-pub(crate) fn decode_result<T: DeserializeOwned>(codec: Codec, result: Option<&[u8]>) -> Result<T, String> {
-    match codec {
-        Codec::Json => serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e)),
-        Codec::Postcard => match result {
-            None => take_whole(&[]),
-            Some([POSTCARD, value @ ..]) => take_whole(value),
-            Some(other) => Err(not_postcard(other)),
-        },
+pub(crate) fn decode_result<T>(codec: Codec, result: Option<&[u8]>) -> Result<T, String>
+where
+    T: Serialize + DeserializeOwned + 'static,
+{
+    if codec == Codec::Json {
+        return serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e));
     }
+    let Some(result) = result else { return take_whole(&[]) };
+    let Some((found, value)) = split(result) else { return Err(not_postcard(result)) };
+    let of_another_type =
+        || format!("it was not written as this program's type: {}", Fingerprint::of_value::<T>().shape);
+    let value = take_whole(value).map_err(|error| format!("{error}; {}", of_another_type()))?;
+    if kinds::of(&value) == Some(found) { Ok(value) } else { Err(of_another_type()) }
 }
 
 /// Encodes the arguments that make a task unique (`unique_by`), for the expansion of `#[job]`.

@@ -212,8 +212,9 @@ impl JobContext {
     }
 
     /// Returns whether the worker is leaving, as on every deploy, or the attempt [should stop](Self::is_cancelled) for any
-    /// other reason: the moment to save a [`Checkpoint`](super::Checkpoint) and return, best with `JobError::snooze("0s")`. A
-    /// job that still runs when the shutdown timeout of the server is over is stopped and requeued.
+    /// other reason: the moment to save a [`Checkpoint`](super::Checkpoint) and return, best with `JobError::snooze("0s")`. That
+    /// lets a later worker go on after a deploy; an attempt that was cancelled or took too long has failed all the same. A job that
+    /// still runs when the shutdown timeout of the server is over is stopped and requeued.
     pub fn is_stopping(&self) -> bool {
         self.0.parts.stopping.is_cancelled() || self.is_cancelled()
     }
@@ -231,18 +232,24 @@ impl JobContext {
         self.0.parts.states.get::<T>()
     }
 
-    /// Reports how far the job is: `fraction` from 0.0 to 1.0, with a short text for people.
+    /// Reports how far the job is: `fraction` from 0.0 to 1.0, with a short text for people. A report for which the broker cannot
+    /// be reached is left out, because it is not worth a failed attempt.
     ///
     /// # Errors
     ///
-    /// The broker failed, or the task was taken over or deleted meanwhile ([`BrokerErrorKind::Closed`]): then stop.
+    /// The broker refused the report, or the task was taken over or deleted meanwhile ([`BrokerErrorKind::Closed`]): then stop.
     pub async fn progress(&self, fraction: f64, note: impl Into<String>) -> Result<(), BrokerError> {
         let Some(broker) = &self.0.parts.broker else { return Ok(()) };
-        match broker.write_progress(&self.0.parts.run, &Progress::new(fraction, note)).await? {
-            Settled::Ok => Ok(()),
-            Settled::Fenced | Settled::Gone => {
+        match broker.write_progress(&self.0.parts.run, &Progress::new(fraction, note)).await {
+            Ok(Settled::Ok) => Ok(()),
+            Ok(Settled::Fenced | Settled::Gone) => {
                 Err(BrokerError::new(BrokerErrorKind::Closed, "this run has ended: the task was taken over or deleted"))
             }
+            Err(error) if error.is_unavailable() => {
+                tracing::debug!("progress is not reported: {error}");
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 

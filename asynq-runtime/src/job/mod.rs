@@ -89,7 +89,7 @@ pub(crate) use self::{
     builder::Prepared,
     cancel::Request,
     checkpoint::Unloaded,
-    codec::{decode_arguments, decode_result, encode_arguments, fingerprint_of, postcard_header},
+    codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
     error::{chain, with_causes},
     resolve::{Needs, ShapeLookup, show as show_by_shape},
     results::RESULT_LIMIT,

@@ -1,4 +1,4 @@
-//! The options of every task of a job, unless an enqueue sets others.
+//! The options of a job's tasks, as its attribute declares them.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub struct JobOptions {
     pub timeout: Option<Duration>,
     /// The time from the enqueue on after which no attempt may run. Default none.
     pub deadline: Option<Duration>,
-    /// The time from the enqueue on after which the task is archived instead of started. Default none.
+    /// The time from the enqueue on after which no attempt begins: the task is archived instead. Default none.
     pub expires: Option<Duration>,
     /// The group that a task waits in to be aggregated; default none.
     pub group: Option<&'static str>,

@@ -12,7 +12,7 @@ use super::{JobContext, PreparedTask};
 /// client.enqueue_raw(RawTask::new("image:resize", r#"{"path":"cat.png"}"#).queue("go")).await?;
 ///
 /// // And the other way: what a program of another language enqueued.
-/// let server = Server::builder("redis://127.0.0.1:6379").handle("report:*", async |task: RawTask| {
+/// let server = Server::builder("redis://127.0.0.1:6379").handle("report:", async |task: RawTask| {
 ///     println!("{} bytes for {}", task.payload().len(), task.name());
 ///     Ok::<(), JobError>(())
 /// });

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde::Serialize;
 
-use super::{CodecError, JobContext, codec::encode_result, context::block_on};
+use super::{CodecError, JobContext, context::block_on, encode_result};
 use crate::broker::{BrokerError, Settled};
 
 /// Most bytes of a result: as many as a payload may have by default.

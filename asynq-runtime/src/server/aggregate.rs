@@ -40,7 +40,7 @@ type Function =
     Arc<dyn Fn(GroupName, Vec<TaskInfo>) -> BoxFuture<'static, Result<PreparedTask, BoxError>> + Send + Sync>;
 
 /// The aggregations of a server, and its rules for groups. Cheap to clone.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Aggregations {
     functions: Vec<(String, Function)>,
     typed: BTreeMap<&'static str, Aggregation>,
@@ -75,6 +75,13 @@ fn types(unknown: &BTreeMap<String, TaskId>) -> String {
     let shown: Vec<_> = unknown.keys().take(SHOWN).map(|name| format!("{name:?}")).collect();
     let more = unknown.len() - shown.len();
     shown.join(", ") + &if more > 0 { format!(" and {more} more") } else { String::new() }
+}
+
+impl Default for Aggregations {
+    fn default() -> Self {
+        let rules = GroupRules { max_size: Some(TaskSet::MOST), ..GroupRules::default() };
+        Self { functions: Vec::new(), typed: BTreeMap::new(), rules }
+    }
 }
 
 impl Aggregations {
@@ -253,15 +260,16 @@ async fn arguments(
     for (_, info) in tasks {
         let fingerprint = fingerprint_of(&info.payload);
         let shape = (&info.r#type, fingerprint);
-        let mut lookup = None;
-        if fingerprint == today {
-            // The aggregation reads it as it is.
-        } else if shapes.contains(&shape) || (shapes.len() < SHAPES && shapes.insert(shape)) {
-            lookup = match dispatcher.earlier_shape(Some(broker), job, &info.r#type, &info.payload).await {
+        // The aggregation reads arguments of today's shape as they are.
+        let of_earlier = fingerprint != today;
+        let lookup = if of_earlier && (shapes.contains(&shape) || shapes.len() < SHAPES && shapes.insert(shape)) {
+            match dispatcher.earlier_shape(Some(broker), job, &info.r#type, &info.payload).await {
                 Err(error @ NotRun::Unasked(_)) => return Err(Unaggregated::Failed(error.to_string())),
                 lookup => lookup.ok().flatten(),
-            };
-        }
+            }
+        } else {
+            None
+        };
         arguments.push(Arguments { payload: info.payload.clone(), lookup });
     }
     Ok(arguments)

@@ -98,11 +98,13 @@ async fn interrupted<W: Future<Output = Ended>>(
 }
 
 /// Returns how an attempt ended that was asked to stop: as its job says, unless it returned an ordinary error, which is only a
-/// consequence of the request. A job that got its thread after all has begun, and its error is its own.
+/// consequence of the request. So is a snooze where the request is a failure itself, a cancellation or a timeout: the job has put its
+/// place away and would go on for ever. A job that got its thread after all has begun, and its error is its own.
 fn stopped_by_itself(attempted: Attempted, cause: Ended) -> Attempted {
     match (&attempted.ended, &cause) {
-        (Ended::Failed { policy: Policy::Fail, .. }, Ended::NeverBegan(_)) => attempted,
+        (Ended::Failed { .. }, Ended::NeverBegan(_)) => attempted,
         (Ended::Failed { policy: Policy::Fail, .. }, _) => cause.into(),
+        (Ended::Failed { policy: Policy::Snooze(_), .. }, Ended::Failed { .. } | Ended::Hopeless(_)) => cause.into(),
         _ => attempted,
     }
 }
@@ -326,7 +328,8 @@ mod tests {
     async fn a_cancelled_attempt_with_an_ordinary_error_or_none_ends_as_cancelled() {
         let failed = cancelled(|| Poll::Ready(Err(JobError::fail("connection closed")))).await;
         let waiting = cancelled(|| Poll::Pending).await;
-        for ended in [failed, waiting] {
+        let snoozed = cancelled(|| Poll::Ready(Err(JobError::snooze("0s")))).await;
+        for ended in [failed, waiting, snoozed] {
             assert!(
                 matches!(&ended, Ended::Failed { policy: Policy::Fail, error, .. } if error == CANCELLED),
                 "{ended:?}"

@@ -316,7 +316,8 @@ fn begin(attempt: &Attempt, now: DateTime<Utc>) -> Result<AttemptDeadline, Ended
     if extra.is_expired(now.timestamp_millis()) {
         let end = extra.expires_ms.and_then(chrono::DateTime::from_timestamp_millis);
         let end = end.map(|end| end.to_rfc3339_opts(SecondsFormat::AutoSi, true)).unwrap_or_default();
-        return Err(Ended::Expired(format!("expired: not started by {end}")));
+        let last = if message.error_msg.is_empty() { "" } else { "; the last error: " };
+        return Err(Ended::Expired(format!("expired: no attempt begins after {end}{last}{}", message.error_msg)));
     }
     let deadline = AttemptDeadline::of(message, now);
     if deadline.is_over() { Err(Ended::Hopeless("deadline passed".to_owned())) } else { Ok(deadline) }

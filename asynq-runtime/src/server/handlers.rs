@@ -17,7 +17,7 @@ impl Handlers {
     ///
     /// # Errors
     ///
-    /// A pattern is blank, or is given twice.
+    /// A pattern is blank, is given twice, or ends in a `*`.
     pub(crate) fn new(given: Vec<(String, Handler)>) -> Result<Self, ServerError> {
         let mut handlers = BTreeMap::new();
         for (pattern, handler) in given {
@@ -26,6 +26,10 @@ impl Handlers {
                     "handle",
                     "a pattern must not be blank: write a task type, or its start",
                 ));
+            }
+            if let Some(start) = pattern.strip_suffix('*') {
+                let reason = format!("a pattern is the start of a type: write `{start}` in place of `{pattern}`");
+                return Err(ServerError::option("handle", reason));
             }
             if handlers.contains_key(&pattern) {
                 return Err(ServerError::option("handle", format!("the pattern `{pattern}` is there twice")));
@@ -116,7 +120,11 @@ mod tests {
 
     #[test]
     fn a_pattern_twice_or_blank_is_refused() {
-        for (patterns, expected) in [(&["a", "b", "a"][..], "`a` is there twice"), (&[" "], "must not be blank")] {
+        for (patterns, expected) in [
+            (&["a", "b", "a"][..], "`a` is there twice"),
+            (&[" "], "must not be blank"),
+            (&["report:*"], "write `report:` in place of `report:*`"),
+        ] {
             let error = handlers(patterns).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }

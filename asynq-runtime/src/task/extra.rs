@@ -14,7 +14,7 @@ pub struct Extra {
     /// Set while workers requeue the task because they do not know its type or shape.
     #[prost(message, optional, tag = "2")]
     pub unknown: Option<Unknown>,
-    /// Unix milliseconds after which the task must not be started any more; absent = never expires.
+    /// Unix milliseconds after which no attempt at the task begins; absent = never expires.
     #[prost(int64, optional, tag = "3")]
     pub expires_ms: Option<i64>,
     /// The event that frees the unique lock, if not the default; an unknown number counts as the default.
@@ -52,7 +52,7 @@ pub enum Ending {
     Plain = 0,
     /// Completed, because its job revoked the task; only awaited tasks are kept after that.
     Revoked = 1,
-    /// Archived without being started, because the task had expired.
+    /// Archived in place of an attempt, the first or a later one, because the task had expired.
     Expired = 2,
 }
 

@@ -99,7 +99,7 @@ async fn a_blocking_job_takes_them_as_well_and_has_a_result() {
     let [task] = &*app.tasks().await.into_iter().filter(|task| task.r#type == "sum").collect::<Vec<_>>() else {
         panic!("one sum")
     };
-    assert_eq!(task.result.as_deref(), Some(&b"\x01\x06"[..]));
+    assert_eq!(app.client().result::<sum>(&task.id).await.unwrap(), 6);
     assert_eq!(states(&app, "number").await, [(TaskState::Aggregating, None)]);
 }
 
@@ -113,6 +113,21 @@ async fn a_set_waits_no_longer_than_it_may() {
     assert_eq!(app.drain().await.aggregated, 0);
     app.advance("1s").await;
     assert_eq!(app.drain().await.aggregated, 2);
+}
+
+#[tokio::test]
+async fn a_group_that_tasks_join_all_the_time_is_ripe_when_it_has_a_thousand() {
+    let (app, _) = app().await;
+    let enqueue = async |numbers: std::ops::Range<u64>| {
+        let tasks = numbers.map(|n| number::job(n).into());
+        for enqueued in app.client().enqueue_all(tasks).await.unwrap() {
+            enqueued.unwrap();
+        }
+    };
+    enqueue(0..999).await;
+    assert_eq!(app.drain().await.aggregated, 0);
+    enqueue(999..1000).await;
+    assert_eq!(app.drain().await.aggregated, 1000);
 }
 
 #[tokio::test]
@@ -144,7 +159,7 @@ async fn a_task_that_cannot_join_a_set_runs_alone_or_is_archived_with_the_reason
     let begins = [
         (TaskState::Retry, "the arguments of `note` have shape"),
         (TaskState::Archived, "deadline passed"),
-        (TaskState::Archived, "expired: not started by "),
+        (TaskState::Archived, "expired: no attempt begins after "),
         (TaskState::Archived, "the arguments of `note` cannot be read"),
     ];
     assert_eq!(notes.len(), begins.len(), "{notes:?}");

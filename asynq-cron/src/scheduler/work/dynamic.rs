@@ -72,6 +72,7 @@ impl Work {
     /// Takes over the provider's entries. An error keeps the known entries; an entry that is not valid is left out with
     /// a warning.
     pub(super) fn provided(&mut self, entries: Result<Vec<Periodic>, BoxError>) {
+        self.campaign.begin(Instant::now());
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {

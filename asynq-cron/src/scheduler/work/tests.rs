@@ -2,7 +2,6 @@
 
 use asynq_runtime::{
     RawTask,
-    broker::Candidate,
     job::BoxFuture,
     server::{Running, Server, Service},
 };
@@ -44,7 +43,7 @@ async fn work() -> (Work, Arc<Periodic>, Running) {
     let fixed = checked(vec![entry], cx.registry()).expect("the entry is valid");
     let settings = Settings { ttl: TTL, election: false, program: "shop".to_owned(), revision: 1, sync_every: TTL };
     let candidate = Candidate { program: "shop".to_owned(), token: "t".to_owned(), revision: 1 };
-    let campaign = Campaign::new(candidate, TTL, false);
+    let campaign = Campaign::new(candidate, TTL, false, Duration::ZERO);
     let broker = Arc::clone(cx.client().broker());
     let entry = Arc::clone(&fixed[0]);
     (Work::new(broker, "host:1:t".to_owned(), settings, campaign, fixed, None, &cx), entry, running)
@@ -97,7 +96,7 @@ fn an_entry_whose_jitter_outlasts_its_task_is_refused() {
 async fn a_broker_call_that_panics_ends_the_scheduler() {
     let (mut work, _, running) = work().await;
     work.calls.spawn(async { panic!("the broker panics") });
-    let ended = soon(tokio::spawn(work.run())).await.expect_err("the panic goes on");
+    let ended = soon(tokio::spawn(async move { work.run().await })).await.expect_err("the panic goes on");
     assert!(ended.is_panic());
     running.shutdown().await.expect("it leaves");
 }

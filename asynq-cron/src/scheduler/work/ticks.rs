@@ -103,8 +103,8 @@ impl Work {
                 Sent::Settled
             }
             Ok(Ticked::Stale) => {
-                // The answer to a plan names the newer revision.
-                if self.planned.contains(entry.id()) {
+                // The answer to a plan names the newer revision. The provider may have changed the entry meanwhile.
+                if let Some(entry) = self.entries.get(entry.id()).filter(|entry| self.planned.contains(entry.id())) {
                     self.plan.remove(entry.id());
                     self.to_plan.push((Instant::now(), Arc::clone(entry)));
                 }

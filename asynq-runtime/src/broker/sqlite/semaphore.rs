@@ -24,17 +24,18 @@ impl Semaphores for SqliteBroker {
         task: &TaskId,
         until: DateTime<Utc>,
     ) -> Result<bool, BrokerError> {
-        let (scope, same_scope) = (scope.to_owned(), scope.to_owned());
-        let (task, until) = (task.clone(), until.timestamp_millis());
+        let (scope, task, until) = (scope.to_owned(), task.clone(), until.timestamp_millis());
+        let (same_scope, same_task) = (scope.clone(), task.clone());
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
             tx.view.execute(&sql::semaphore::FORGET, params![scope, tx.view.now])?;
-            let left = is_left(&tx.view, &scope, max)?;
+            let left = is_left(&tx.view, &scope, max, &task, until)?;
             if left {
                 tx.view.execute(&sql::semaphore::ACQUIRE, params![scope, task.as_str(), until])?;
             }
             Ok(left)
         });
-        let command = command.unless(move |view| Ok((!is_left(view, &same_scope, max)?).then_some(false)));
+        let command =
+            command.unless(move |view| Ok((!is_left(view, &same_scope, max, &same_task, until)?).then_some(false)));
         self.store.write(command).await
     }
 
@@ -47,9 +48,9 @@ impl Semaphores for SqliteBroker {
     }
 }
 
-/// Whether fewer than `max` tokens are out. A task that has a token may keep it for longer, but not when all are out, as in
-/// asynq.
-fn is_left(view: &View<'_>, scope: &str, max: usize) -> rusqlite::Result<bool> {
-    let out: Option<i64> = view.find(&sql::semaphore::OUT, params![scope, view.now], |row| row.get(0))?;
+/// Whether fewer than `max` tokens are out for an attempt at `task` that ends at `until`.
+fn is_left(view: &View<'_>, scope: &str, max: usize, task: &TaskId, until: i64) -> rusqlite::Result<bool> {
+    let params = params![scope, view.now, task.as_str(), until];
+    let out: Option<i64> = view.find(&sql::semaphore::OUT, params, |row| row.get(0))?;
     Ok(out.is_none_or(|out| usize::try_from(out).is_ok_and(|out| out < max)))
 }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use asynq_runtime::{
     Client, JobBuilder, State, TaskState,
-    broker::{Action, ServerName, Settled, Settlement, Wanted},
+    broker::{Action, Broker, ServerName, Settled, Settlement, Wanted},
     prelude::*,
     task::ServerInfo,
 };
 use bytes::Bytes;
 
-use super::{Log, logged, memory, queue, server, settled, soon, start, task};
+use super::{Log, flaky::Flaky, logged, memory, queue, server, settled, soon, start, task};
 
 #[job]
 async fn import(log: State<Log>, ctx: &JobContext, cursor: Checkpoint<u64>, rows: u64) -> JobResult {
@@ -47,6 +47,27 @@ async fn a_retry_goes_on_where_the_failed_attempt_got_to() {
     for expected in ["from None", "from Some(\"half\")"] {
         assert_eq!(logged(&mut log).await, expected);
     }
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[job]
+async fn reports(flaky: State<Arc<Flaky>>, log: State<Log>, ctx: &JobContext) -> JobResult {
+    flaky.away.lock().unwrap().push("default");
+    let reported = ctx.progress(0.5, "half").await;
+    flaky.away.lock().unwrap().clear();
+    reported?;
+    Ok(log.send("reported".into())?)
+}
+
+#[tokio::test]
+async fn a_report_that_cannot_be_sent_fails_no_attempt() {
+    let flaky = Flaky::new(memory().await);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(reports,)>(&broker);
+    let running = start(builder.state(Arc::clone(&flaky))).await;
+    let task = reports::job().retention("1h").enqueue(&running.client()).await.unwrap();
+    assert_eq!(logged(&mut log).await, "reported");
+    assert_eq!(settled(&broker, &running, task.id.as_str(), TaskState::Completed).await.retried, 0);
     soon(running.shutdown()).await.unwrap();
 }
 

@@ -93,8 +93,8 @@ async fn a_success_is_kept_with_its_result_only_where_it_has_a_retention() {
     let client = running.client();
     double::job(3).task_id("gone").enqueue(&client).await.unwrap();
     double::job(21).task_id("kept").retention("1h").enqueue(&client).await.unwrap();
-    let info = settled(&broker, &running, "kept", TaskState::Completed).await;
-    assert_eq!(info.result.as_deref(), Some(&[1, 42][..]));
+    settled(&broker, &running, "kept", TaskState::Completed).await;
+    assert_eq!(client.result::<double>("kept").await.unwrap(), 42);
     soon(running.signals().settled.reached(2)).await;
     assert!(task(&broker, "gone").await.is_none());
     let stats = broker.queue_stats(&queue("default")).await.unwrap();

@@ -71,7 +71,7 @@ pub(crate) struct Flaky {
     seconds: AtomicU32,
     /// The locks that were freed.
     pub(crate) freed: Mutex<Vec<String>>,
-    /// Queues that are away: dequeues from them fail, extensions of leases in them, and what keeps house in them.
+    /// Queues that are away: dequeues from them fail, extensions of leases and progress in them, and what keeps house in them.
     pub(crate) away: Mutex<Vec<&'static str>>,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
@@ -307,6 +307,7 @@ impl Settle for Flaky {
 
     async fn write_progress(&self, run: &RunKey, progress: &Progress) -> Result<Settled, BrokerError> {
         self.pulse("write_progress").await;
+        self.reach(&run.queue)?;
         self.inner.write_progress(run, progress).await
     }
 

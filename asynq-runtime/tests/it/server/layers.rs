@@ -99,7 +99,7 @@ async fn the_first_layer_is_the_outermost_and_the_job_finds_the_changes_of_the_l
     logs::job("a").task_id("a").retention("1h").enqueue(&running.client()).await.unwrap();
     settled(&broker, &running, "a", TaskState::Completed).await;
     assert_eq!(logged(&mut log).await, "job a inner");
-    for expected in ["outer in logs", "inner in logs", "inner out Some(2)", "outer out Some(2)"] {
+    for expected in ["outer in logs", "inner in logs", "inner out Some(6)", "outer out Some(6)"] {
         assert_eq!(logged(&mut lines).await, expected);
     }
     // A policy passes the layers, and so does a task that no job or handler knows.

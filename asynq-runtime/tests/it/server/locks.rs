@@ -73,7 +73,7 @@ async fn a_task_that_has_expired_is_not_started_but_archived_with_the_time() {
     let running = start(builder).await;
     let archived = settled(&broker, &running, "late", TaskState::Archived).await;
     let text = archived.last_error.unwrap();
-    assert!(text.starts_with("expired: not started by 20") && text.ends_with('Z'), "{text}");
+    assert!(text.starts_with("expired: no attempt begins after 20") && text.ends_with('Z'), "{text}");
     assert_eq!(archived.retried, 0);
     enqueue(&broker, "runs", "soon", Extra { expires_ms: Some(at + 60_000), ..Extra::default() }).await;
     assert_eq!(logged(&mut log).await, "ran");

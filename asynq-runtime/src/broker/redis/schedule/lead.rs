@@ -27,8 +27,8 @@ impl RedisBroker {
         let mut parts = reply::array(next()?)?.into_iter();
         let holder = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no leader"))?;
         let left = parts.next().and_then(|left| reply::number(&left)).unwrap_or_default();
-        let wanted = next()?;
-        let wanted = reply::text(wanted);
+        // Without an answer no newer version asks: a leader that cannot read the request leads on.
+        let wanted = next().ok().and_then(reply::text);
         let by = wanted.as_deref().and_then(|revision| revision.parse::<u64>().ok());
 
         if holder.is_empty() {
@@ -41,7 +41,8 @@ impl RedisBroker {
         }
         if revision_of(&holder) < candidate.revision && by.is_none_or(|by| by <= candidate.revision) {
             let request = Call::plain("SET").arg(want).arg(candidate.revision).arg("PX").arg(ttl);
-            self.router.send_one(request).await?;
+            // If storing it fails, the candidate asks again once the lease can have ended.
+            let _ = self.router.send_one(request).await;
         }
         Ok(Lead::Another(Duration::from_millis(u64::try_from(left).unwrap_or_default())))
     }

@@ -4,6 +4,9 @@
 -- Returns  1 if the task got one, else 0
 local now_s = clock(ARGV[1])
 redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', whole(now_s - 1))
-if redis.call('ZCARD', KEYS[1]) >= tonumber(ARGV[2]) then return 0 end
+local held, own = redis.call('ZCARD', KEYS[1]), redis.call('ZSCORE', KEYS[1], ARGV[4])
+-- The token of an earlier attempt at this task ends at another time. That attempt is over, so its token keeps out no attempt.
+if own and tonumber(own) ~= tonumber(ARGV[3]) then held = held - 1 end
+if held >= tonumber(ARGV[2]) then return 0 end
 redis.call('ZADD', KEYS[1], ARGV[3], ARGV[4])
 return 1
