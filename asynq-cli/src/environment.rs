@@ -153,9 +153,14 @@ fn signalled() -> Stop {
     })
 }
 
-/// Writes log lines to standard error: warnings, or the levels that `RUST_LOG` selects.
+/// Writes log lines to standard error: warnings and the changes that the dashboard is asked for, or the levels that `RUST_LOG`
+/// selects.
 pub(crate) fn log() {
-    let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
+    let builder = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into());
+    let filter = match std::env::var_os(EnvFilter::DEFAULT_ENV) {
+        Some(_) => builder.from_env_lossy(),
+        None => builder.parse_lossy("warn,asynq_dashboard::guard::audit=info"),
+    };
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     // An error means that there is a subscriber already.
     let _ =

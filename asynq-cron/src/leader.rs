@@ -96,6 +96,8 @@ pub(crate) struct Campaign {
     next: Option<(Instant, Request)>,
     /// Whether a request has been sent.
     has_asked: bool,
+    /// Whether the broker may know this scheduler as the leader although its answer did not come.
+    is_in_doubt: bool,
     /// A random delay, so that several candidates that wake together ask one after another.
     spread: Duration,
 }
@@ -106,7 +108,7 @@ impl Campaign {
         let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
         let leadership = if election { Leadership::Follows } else { Leadership::Leads { until: None } };
         let next = election.then(|| (Instant::now() + delay, Request::Lead));
-        Self { candidate, ttl, leadership, next, has_asked: false, spread }
+        Self { candidate, ttl, leadership, next, has_asked: false, is_in_doubt: false, spread }
     }
 
     /// Makes the first request due now, unless it has been sent.
@@ -116,9 +118,10 @@ impl Campaign {
         }
     }
 
-    /// Changes the revision with which this scheduler asks for the lead. A leader keeps its own, by which the broker knows it.
+    /// Changes the revision with which this scheduler asks for the lead. One that leads, or may, keeps its own, by which the broker knows it.
     pub(crate) fn stand_as(&mut self, revision: u64) {
-        if self.leadership == Leadership::Follows && matches!(self.next, Some((_, Request::Lead))) {
+        if !self.is_in_doubt && self.leadership == Leadership::Follows && matches!(self.next, Some((_, Request::Lead)))
+        {
             self.candidate.revision = revision;
         }
     }
@@ -142,6 +145,9 @@ impl Campaign {
 
     /// Takes the answer to the last due request.
     pub(crate) fn answered(&mut self, answer: Answer, now: Instant) {
+        if let Answer::Lead(_, answer) = &answer {
+            self.is_in_doubt = answer.is_err();
+        }
         self.next = Some(match answer {
             Answer::Lead(sent_at, Ok(lead)) => match next(lead, sent_at, self.ttl) {
                 Next::Renew { until, after } => {
@@ -251,6 +257,14 @@ mod tests {
         campaign.stand_as(2);
         assert_eq!(campaign.candidate.revision, 0, "it has been asked with this one");
 
+        let error = BrokerError::new(asynq_runtime::broker::BrokerErrorKind::Unavailable, "away");
+        campaign.answered(Answer::Lead(at, Err(error)), at);
+        campaign.stand_as(2);
+        assert_eq!(
+            (campaign.candidate.revision, campaign.due(at + PAUSE)),
+            (0, Some(Request::Lead)),
+            "it may lead with this one"
+        );
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: false })), at);
         campaign.stand_as(2);
         campaign.begin(at);

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use crate::{
     failure::{Failure, Kind},
+    guard::KnownCaller,
     page::{self, Page},
     path,
     state::AppState,
@@ -85,7 +86,10 @@ fn failed(app: &AppState, format: &RequestFormat, failure: Failure, response: Re
         }
     }
     let is_away = failure.kind == Kind::Away;
-    let page = page::layout(app, &page::failure(app, &failure)).into_string();
+    let page = page::failure(app, &failure);
+    // The navigation names the broker, and its script asks for events.
+    let is_known = response.extensions().get::<KnownCaller>().is_some() && !app.config.observed_only;
+    let page = page::layout(app, &if is_known { page } else { page.bare() }).into_string();
     let mut response = with_body(response, Html(page).into_response());
     if let (true, Some(seconds)) = (is_away, failure.kind.retry_after()) {
         // Browsers ask again by themselves, also without scripts.

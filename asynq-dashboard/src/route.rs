@@ -21,7 +21,9 @@ pub(crate) struct Route {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Access {
-    /// Every client that reaches the port: style sheets, the login itself, health checks.
+    /// Every client that reaches the port, whatever host it names: health checks, whose probes name the address of a pod.
+    Probe,
+    /// Every client that reaches the port: style sheets, the login itself.
     Public,
     /// Callers that are logged in, where a login is configured.
     Read,
@@ -29,7 +31,19 @@ pub enum Access {
     Write,
 }
 
+impl Access {
+    /// Returns whether no login is needed.
+    pub(crate) fn is_open(self) -> bool {
+        matches!(self, Self::Probe | Self::Public)
+    }
+}
+
 impl Route {
+    /// Creates a GET for health checks.
+    pub(crate) fn probe(path: &'static str, call: MethodRouter<AppState>) -> Self {
+        Self { method: Method::GET, path, access: Access::Probe, call }
+    }
+
     /// Creates a GET that needs a login.
     pub(crate) fn read(path: &'static str, call: MethodRouter<AppState>) -> Self {
         Self { method: Method::GET, path, access: Access::Read, call }

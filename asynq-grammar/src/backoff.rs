@@ -138,7 +138,7 @@ impl Form {
         }
     }
 
-    /// An example of the form.
+    /// Returns an example of the form.
     fn example(self) -> &'static str {
         match self {
             Self::Linear => "\"linear(10s)\"",

@@ -112,7 +112,8 @@ impl Semaphore {
 
     /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. The token is out until it is released,
     /// at the latest until the attempt's deadline, so that a worker that dies blocks no other for ever. The next attempt at its task
-    /// takes its place.
+    /// takes its place, unless both end at the task's own `deadline`: then the token is out until that. As in asynq a token has the id of
+    /// its task alone, so give tasks of one scope different ids, also in different queues.
     ///
     /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
     /// error to spend a retry. A task has at most one token of a scope.

@@ -5,7 +5,7 @@
 use std::{future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{Action, Broker, Changed, NewTask, TaskEnd},
+    broker::{Action, Broker, Changed, GroupRules, NewTask, SetOutcome, TaskEnd},
     task::{Ending, Extra, TaskInfo, TaskState},
 };
 use asynq_tests::{
@@ -291,6 +291,19 @@ async fn a_wait_for_idle_queues_ends_when_the_last_task_has_ended() {
         let (here, elsewhere, ()) = tokio::join!(idle(t.broker(), LONG), idle(&*there, LONG), remove);
         assert!(here && elsewhere, "{id}");
     }
+}
+
+#[tokio::test]
+async fn a_queue_is_not_idle_while_a_set_of_its_tasks_is_aggregated() {
+    let t = Fixture::real_time().await;
+    let here = [default_queue()];
+    let idle = async || soon(t.broker().wait_until_idle(&here, Duration::ZERO)).await.unwrap();
+    t.seed_group("g", &["t1"]).await;
+    let full = GroupRules { max_size: Some(1), ..GroupRules::default() };
+    let set = t.try_claim("g", &full).await.unwrap();
+    assert!(!idle().await);
+    t.finish(&set, &SetOutcome::default()).await.unwrap();
+    assert!(idle().await);
 }
 
 #[tokio::test]

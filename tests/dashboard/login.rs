@@ -1,11 +1,14 @@
 //! Authentication: password and session, back-off, token, trusted header.
 
-use std::time::{Duration, Instant};
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
 
 use asynq_test_support::Log;
 use asynq_tests::{SqliteFixture as Fixture, eventually};
 
-use crate::dashboard::stage::{Events, PASSWORD, Request, Served, TOKEN, dashboard, hash};
+use crate::dashboard::stage::{Events, OWN, PASSWORD, Request, Served, TOKEN, dashboard, hash};
 
 /// How long the dashboard makes a client wait after five wrong guesses.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
@@ -233,4 +236,50 @@ fn no_secret_is_ever_shown() {
     let fixture = runtime.block_on(Fixture::start());
     let debug = format!("{:?}", dashboard(&fixture).password_hash(hash()).bearer_token(TOKEN));
     assert!(!debug.contains(TOKEN) && !debug.contains("argon2"), "{debug}");
+}
+
+/// The address of the broker holds a host, a path or a name, and a visitor may see nothing.
+#[tokio::test]
+async fn a_failure_says_nothing_of_the_broker_to_a_visitor() {
+    let fixture = Fixture::start().await;
+    let served = Served::start(dashboard(&fixture).bearer_token(TOKEN)).await;
+    let page = |path: &str| Request::new("GET", path).with("accept", "text/html");
+    let token = format!("Bearer {TOKEN}");
+    for (request, status, is_known) in [
+        (page("/"), 401, false),
+        (page("/nowhere"), 404, false),
+        (page("/").with("host", "evil.example"), 403, false),
+        (page("/nowhere").with("host", "evil.example").with("authorization", &token), 403, false),
+        (page("/nowhere").with("authorization", &token), 404, true),
+    ] {
+        let answer = served.ask(&request).await;
+        assert_eq!(answer.status, status, "{request:?}");
+        for part in ["class=\"where\"", "data-events"] {
+            assert_eq!(answer.body.contains(part), is_known, "{part}: {request:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_change_is_in_the_log_although_the_client_hung_up() {
+    use tower::ServiceExt as _;
+
+    let log = Log::keep();
+    let fixture = Fixture::start().await;
+    fixture.seed_pending(&["t1"]).await;
+    let router = dashboard(&fixture).without_login().router().unwrap();
+    let request = OWN.iter().fold(http::Request::post("/queues/default/tasks/t1/delete"), |request, (name, value)| {
+        request.header(*name, *value)
+    });
+    let request = request.header("host", "localhost").body(axum::body::Body::from("{}")).unwrap();
+    let mut call = Box::pin(router.oneshot(request));
+    assert!(polled_once(&mut call).await.is_pending(), "the broker has a thread of its own");
+    drop(call);
+    let changes = log.with("the dashboard was asked for a change");
+    assert!(changes.len() == 1 && changes[0].ends_with("status=unanswered"), "{changes:?}");
+}
+
+/// Polls a future once.
+async fn polled_once<F: Future + Unpin>(future: &mut F) -> std::task::Poll<F::Output> {
+    std::future::poll_fn(|cx| std::task::Poll::Ready(std::pin::Pin::new(&mut *future).poll(cx))).await
 }

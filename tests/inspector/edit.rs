@@ -27,6 +27,13 @@ async fn double(n: u64) -> JobResult {
     Ok(())
 }
 
+/// A job whose arguments only JSON can carry.
+#[job(name = "edit:loose")]
+async fn loose(value: serde_json::Value, n: Option<u32>) -> JobResult {
+    let _ = (value, n);
+    Ok(())
+}
+
 async fn world() -> (Fixture, Client, Inspector) {
     let t = Fixture::start().await;
     let client = Client::new(t.shared());
@@ -68,6 +75,29 @@ async fn the_lock_goes_with_the_argument_that_it_was_made_of() {
     assert_eq!(holder(&client, "ann").await, None, "the old one is free");
     let seen = inspector.task("default", &task.id).await.unwrap();
     assert_eq!(seen.payload, r#"{"to":"bob","subject":"Hello"}"#);
+}
+
+#[tokio::test]
+async fn an_edit_by_the_descriptor_of_a_job_moves_its_lock_and_checks_what_can_be_encoded() {
+    let (_t, client, inspector) = world().await;
+    let task = mail::job("ann", "Hi").task_id("t1").enqueue(&client).await.unwrap();
+    let registry = Registry::only::<(mail, loose, double)>().unwrap();
+    let job = registry.get("edit:mail").unwrap();
+    let new = job.prepare(&serde_json::json!({ "to": "bob", "subject": "Hi" })).unwrap();
+    inspector.edit_prepared("default", &task.id, job, &new).await.unwrap();
+    assert_eq!(holder(&client, "bob").await.as_deref(), Some("t1"));
+    assert_eq!(holder(&client, "ann").await, None, "the old one is free");
+
+    let before = inspector.task("default", &task.id).await.unwrap();
+    let job = registry.get("edit:loose").unwrap();
+    let new = job.prepare(&serde_json::json!({ "value": 7 })).unwrap();
+    let error = inspector.edit_prepared("default", &task.id, job, &new).await.unwrap_err();
+    assert!(error.to_string().contains("codec = \"json\""), "{error}");
+    let other = registry.get("edit:double").unwrap();
+    let new = other.prepare(&serde_json::json!(7)).unwrap();
+    let error = inspector.edit_prepared("default", &task.id, other, &new).await.unwrap_err();
+    assert!(matches!(error, InspectError::OtherJob { expected: "edit:double", .. }), "{error}");
+    assert_eq!(inspector.task("default", &task.id).await.unwrap(), before);
 }
 
 #[tokio::test]

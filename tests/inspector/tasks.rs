@@ -190,6 +190,13 @@ async fn a_cancel_request_ends_a_task_that_no_worker_runs_any_more() {
         assert_eq!((task.state, task.retried), (TaskState::Retry, 1), "{name}");
         assert!(task.last_error.as_deref().unwrap().starts_with("cancelled while no worker ran it"), "{task:?}");
     }
+    for name in ["default", "other"] {
+        t.start_run(task("t2").in_queue(name)).await;
+    }
+    t.let_leases_pass();
+    assert!(inspector.cancel_in("default", "t2").await.unwrap());
+    assert!(!inspector.cancel_in("default", "t2").await.unwrap(), "it waits for its retry");
+    assert_eq!(inspector.task("other", "t2").await.unwrap().state, TaskState::Active, "its queue was not named");
     let late = t.settle(&run, asynq_tests::done()).await;
     assert_ne!(late, asynq_runtime::broker::Settled::Ok, "the worker that was only stopped changes nothing");
 }

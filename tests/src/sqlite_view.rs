@@ -283,9 +283,7 @@ delegate! {
         examine(queue: &QueueName, limit: usize) -> Result<Examination, BrokerError>;
     }
     Repair {
-        run_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
-        archive_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
-        delete_task(queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
+        change_task(queue: &QueueName, id: &TaskId, only: Option<TaskState>, action: BulkAction) -> Result<Changed, BrokerError>;
         move_task(queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError>;
         edit_payload(queue: &QueueName, id: &TaskId, edit: &PayloadEdit) -> Result<Changed, EditError>;
         end_orphan(queue: &QueueName, id: &TaskId, error: &str) -> Result<Changed, BrokerError>;

@@ -184,7 +184,8 @@ impl Model {
             KeyCode::Right | KeyCode::Char('l') | KeyCode::Tab => self.turn_tab(1),
             KeyCode::Char('n') | KeyCode::PageDown => self.turn_page(true),
             KeyCode::Char('N') | KeyCode::PageUp => self.turn_page(false),
-            // The other keys only look, or ask about the task by its name.
+            // These two keys act on the chosen row, which the last load may have removed. All others only read, or name their task
+            // in a question.
             KeyCode::Char('p' | 'r') if self.acts_on_a_row(key.code) && self.screen_mut().take_gone() => {
                 let text = "what was chosen is gone from here: look again".to_owned();
                 self.note = Some(Note { text, is_error: false, is_of_loading: false });

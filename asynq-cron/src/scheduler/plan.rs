@@ -39,6 +39,8 @@ struct Row {
     /// The ticks to send before later ones are computed; the first may be under way.
     fires: VecDeque<Fire>,
     failures: u32,
+    /// Whether the last tick that came due could not be fired: then the list goes on to show it as the next.
+    is_unfired: bool,
     /// When the entry needs attention; `None` while a tick is under way, and when the schedule has no later tick.
     wake: Option<DateTime<Utc>>,
 }
@@ -71,7 +73,16 @@ impl Plan {
         let previous = state.previous.as_ref().and_then(|task| periodic.id().tick_of(task));
         self.rows.insert(
             id.clone(),
-            Row { periodic, last, stored: last, previous, fires: VecDeque::new(), failures: 0, wake },
+            Row {
+                periodic,
+                last,
+                stored: last,
+                previous,
+                fires: VecDeque::new(),
+                failures: 0,
+                is_unfired: false,
+                wake,
+            },
         );
         self.agenda.extend(wake.map(|wake| (wake, id)));
     }
@@ -124,6 +135,7 @@ impl Plan {
             if row.failures > 0 && row.fires.front().is_some_and(is_late) {
                 row.fires.clear();
                 row.failures = 0;
+                row.is_unfired = true;
             }
             if row.fires.is_empty() {
                 let due = due(row.periodic.spec(), row.periodic.missed_policy(), row.last, now);
@@ -156,6 +168,7 @@ impl Plan {
                     row.stored = row.stored.max(fire.at);
                 }
                 row.failures = 0;
+                row.is_unfired = sent == Sent::Invalid;
                 if sent == Sent::Enqueued {
                     row.previous = Some(fire.at);
                 }
@@ -176,7 +189,10 @@ impl Plan {
         let mut rows: Vec<_> = self
             .rows
             .values()
-            .map(|row| (Arc::clone(&row.periodic), row.previous, row.periodic.spec().next_after(row.last)))
+            .map(|row| {
+                let last = if row.is_unfired { row.stored } else { row.last };
+                (Arc::clone(&row.periodic), row.previous, row.periodic.spec().next_after(last))
+            })
             .collect();
         rows.sort_by(|a, b| (a.2.is_none(), a.2, a.0.id()).cmp(&(b.2.is_none(), b.2, b.0.id())));
         rows

@@ -23,7 +23,9 @@ async function fetched() {
   const main = document.querySelector("main");
   clearTimeout(timer);
   try {
-    const answer = await fetch(location.href, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(15000) });
+    // The second header says that no person asked for the page: it does not keep a session alive.
+    const headers = { accept: "text/html", "x-asynq-live": "1" };
+    const answer = await fetch(location.href, { headers, signal: AbortSignal.timeout(15000) });
     if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
     if (answer.status === 401) return location.reload();
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");

@@ -1,6 +1,6 @@
 //! Runs, archives, deletes, cancels and edits one task.
 
-use asynq_runtime::{TaskInfo, TaskState, broker::BulkAction, job::JobDescriptor};
+use asynq_runtime::{PreparedTask, TaskInfo, TaskState, broker::BulkAction, job::JobDescriptor};
 use axum::{
     Json,
     extract::State,
@@ -62,9 +62,9 @@ pub(super) async fn cancel(
             format!("task `{id}` is {state}, not running; there is no run to cancel"),
         ));
     }
-    let ended = app.inspector.cancel(&id).await?;
+    let was_orphan = app.inspector.cancel_in(&queue, &id).await?;
     app.samples.forget().await;
-    Ok(done(if ended.iter().any(|ended| ended.as_str() == &*queue) {
+    Ok(done(if was_orphan {
         format!("No worker ran task {id} any more; the attempt counts as failed.")
     } else {
         format!("The worker of task {id} is asked to cancel it.")
@@ -90,7 +90,7 @@ pub(super) async fn edit(
     let task = app.inspector.task(&queue, &id).await?;
     match new {
         New { arguments: Some(arguments), payload: None } => match encoded(&app, &task, &arguments).await? {
-            Some(payload) => app.inspector.edit_raw(&queue, &id, payload).await?,
+            Some((job, new)) => app.inspector.edit_prepared(&queue, &id, job, &new).await?,
             None => app.inspector.edit_arguments(&queue, &id, &arguments).await.map(drop)?,
         },
         New { arguments: None, payload: Some(payload) } => {
@@ -101,13 +101,21 @@ pub(super) async fn edit(
     Ok(done(format!("Task {id} has its new arguments.")))
 }
 
-/// Returns the arguments as the job of this program encodes them; `None` if the job is not known here, or the task has another
+/// Returns the job of this program with a task of these arguments; `None` if the job is not known here, or the task has another
 /// shape.
-async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<Option<Bytes>, Failure> {
+async fn encoded<'a>(
+    app: &'a AppState,
+    task: &TaskInfo,
+    arguments: &Value,
+) -> Result<Option<(&'a JobDescriptor, PreparedTask)>, Failure> {
     let job = app.registry.as_ref().and_then(|registry| registry.get(&task.r#type));
     if job.is_none_or(|job| job.show(&task.payload).is_err()) {
         let reader = Reader::new(app, [(&*task.r#type, &task.payload[..])]).await;
-        if reader.shapes.read(&task.r#type, job, &task.payload).is_some() {
+        if let Some(shown) = reader.shapes.read(&task.r#type, job, &task.payload) {
+            // An argument that has become secret since is hidden, and its kept shape does not say so.
+            if shown.is_ok_and(|shown| has_mask(&shown)) && has_mask(arguments) {
+                return Err(masked());
+            }
             return Ok(None);
         }
     }
@@ -122,7 +130,7 @@ async fn encoded(app: &AppState, task: &TaskInfo, arguments: &Value) -> Result<O
         return Err(masked());
     }
     match job.prepare(arguments) {
-        Ok(task) => Ok(Some(Bytes::copy_from_slice(task.payload()))),
+        Ok(task) => Ok(Some((job, task))),
         Err(error) => Err(Failure::bad_request(format!("the arguments do not fit: {error}"))),
     }
 }

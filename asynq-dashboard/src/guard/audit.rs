@@ -8,29 +8,43 @@ use axum::{
 use super::is_reader;
 use crate::login::{Caller, peer};
 
-/// The parts of a change's log line that are known before the answer.
+/// The log line of a request, which is written when this is dropped, if the request asked for a change: a client that hangs up ends
+/// the request and not the change.
 #[derive(Debug)]
 pub(super) struct AuditLine {
+    is_change: bool,
     method: Method,
     path: String,
     peer: String,
+    /// The caller; `None` if the login failed or was never asked for.
+    pub(super) who: Option<Caller>,
+    /// The answer; `None` if the client did not wait for it.
+    pub(super) status: Option<StatusCode>,
 }
 
 impl AuditLine {
-    /// Creates the line of a request; `None` for a request that only reads.
-    pub(super) fn of(request: &Request) -> Option<Self> {
-        (!is_reader(request.method())).then(|| Self {
+    /// Creates the line of a request.
+    pub(super) fn of(request: &Request) -> Self {
+        Self {
+            is_change: !is_reader(request.method()),
             method: request.method().clone(),
             // The path is encoded, so that no name can begin a line of its own; a query is not part of a change.
             path: request.uri().path().to_owned(),
             peer: peer(request).map_or_else(|| "unknown".to_owned(), |peer| peer.to_string()),
-        })
+            who: None,
+            status: None,
+        }
     }
+}
 
-    /// Writes the line. `who` is `None` if the login failed or was never asked for.
-    pub(super) fn write(&self, who: Option<&Caller>, status: StatusCode) {
-        let who = who.map_or("nobody".into(), Caller::name);
-        let (method, path, peer, status) = (&self.method, &self.path, &self.peer, status.as_u16());
-        tracing::info!(who = ?who, peer, %method, path, status, "the dashboard was asked for a change");
+impl Drop for AuditLine {
+    fn drop(&mut self) {
+        if !self.is_change {
+            return;
+        }
+        let who = self.who.as_ref().map_or("nobody".into(), Caller::name);
+        let status = self.status.map_or("unanswered".into(), |status| status.as_u16().to_string());
+        let (method, path, peer) = (&self.method, &self.path, &self.peer);
+        tracing::info!(who = ?who, peer, %method, path, %status, "the dashboard was asked for a change");
     }
 }

@@ -30,22 +30,26 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Lets a request through to its handler, or answers it.
 pub(crate) async fn guard(State((app, access)): State<(AppState, Access)>, request: Request, next: Next) -> Response {
-    let line = AuditLine::of(&request);
-    let mut who = None;
+    let mut line = AuditLine::of(&request);
     let whole = async {
-        match pass(&app, access, request, &mut who).await {
+        match pass(&app, access, request, &mut line.who).await {
             Ok(request) => next.run(request).await,
             Err(failure) => failure.into_response(),
         }
     };
     let response = tokio::time::timeout(TIMEOUT, whole).await;
-    let response = response
+    let mut response = response
         .unwrap_or_else(|_| Failure::new(Kind::Slow, "this took longer than 30 s; ask for less").into_response());
-    if let Some(line) = line {
-        line.write(who.as_ref(), response.status());
+    line.status = Some(response.status());
+    if line.who.as_ref().is_some_and(Caller::is_in) {
+        response.extensions_mut().insert(KnownCaller);
     }
     response
 }
+
+/// The mark of an answer to a caller who may see what the dashboard shows on every page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KnownCaller;
 
 async fn pass(
     app: &AppState,
@@ -56,18 +60,18 @@ async fn pass(
     limits::check(request.uri(), request.headers())?;
     let rules = &app.rules;
     let host = host::of(&request);
-    rules.hosts.check(host.as_deref())?;
+    if access != Access::Probe {
+        rules.hosts.check(host.as_deref())?;
+    }
     origin::check_reader(request.headers())?;
-    // An open tab alone does not keep a session alive.
-    let renews = request.uri().path().strip_prefix(&*app.config.mount) != Some(live::PATH);
     // Public routes authenticate too: a wrong token counts everywhere, and a page shows the user's name.
-    let caller = rules.login.caller(&request, renews);
+    let caller = rules.login.caller(&request, renews(&request, &app.config.mount));
     *who = caller.as_ref().ok().cloned();
     match caller {
-        Ok(caller) if access == Access::Public || caller.is_in() => {
+        Ok(caller) if access.is_open() || caller.is_in() => {
             request.extensions_mut().insert::<Caller>(caller);
         }
-        Err(_) if access == Access::Public => {}
+        Err(_) if access.is_open() => {}
         Ok(_) => return Err(Failure::new(Kind::NoLogin, "log in first")),
         Err(failure) => return Err(failure),
     }
@@ -81,6 +85,31 @@ async fn pass(
     body::read(request).await
 }
 
+/// Returns whether a request keeps its session alive. An open tab alone does not: neither its events nor the page that it fetches
+/// anew by itself.
+fn renews(request: &Request, mount: &str) -> bool {
+    let is_stream = request.uri().path().strip_prefix(mount) == Some(live::PATH);
+    !is_stream && !request.headers().contains_key("x-asynq-live")
+}
+
 fn is_reader(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn what_a_page_asks_by_itself_keeps_no_session_alive() {
+        let request = |path: &str| Request::builder().uri(path).body(Body::empty()).expect("a request");
+        for (path, expected) in [("/jobs/", true), ("/jobs/queues/events", true), ("/jobs/events", false)] {
+            assert_eq!(renews(&request(path), "/jobs"), expected, "{path}");
+        }
+        let mut fetched = request("/jobs/");
+        fetched.headers_mut().insert("x-asynq-live", "1".parse().expect("a value"));
+        assert!(!renews(&fetched, "/jobs"));
+    }
 }

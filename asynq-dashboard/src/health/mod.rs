@@ -22,8 +22,8 @@ const FOR_STATS: Duration = Duration::from_secs(10);
 /// Returns the routes of health checks, statistics and metrics.
 pub(crate) fn routes() -> Vec<Route> {
     vec![
-        Route::public("/healthz", get(healthz)),
-        Route::public("/readyz", get(readyz)),
+        Route::probe("/healthz", get(healthz)),
+        Route::probe("/readyz", get(readyz)),
         Route::read("/stats", get(stats)),
         Route::read("/metrics", get(prometheus::prometheus)),
     ]

@@ -40,7 +40,7 @@ impl BackOff {
     ///
     /// # Errors
     ///
-    /// The peer has to wait; the attempt may not be checked.
+    /// The peer has to wait; the caller must not check the attempt.
     pub(super) fn attempt(&self, peer: Option<IpAddr>, now: Instant) -> Result<(), Failure> {
         self.check(peer, now, || false).map(drop)
     }

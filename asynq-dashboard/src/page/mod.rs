@@ -95,7 +95,7 @@ impl Page {
     }
 
     /// Leaves out the navigation, for a visitor that is not logged in.
-    fn bare(mut self) -> Self {
+    pub(crate) fn bare(mut self) -> Self {
         (self.kind.bare, self.kind.still) = (true, true);
         self
     }

@@ -190,7 +190,7 @@ impl RipeGroups {
 pub struct GroupStep(String);
 
 impl GroupStep {
-    /// Makes a step of a text that was stored.
+    /// Restores a step from the text that [`as_str`](Self::as_str) returned.
     pub fn from_text(text: impl Into<String>) -> Self {
         Self(text.into())
     }

@@ -52,7 +52,7 @@ pub(crate) use self::{
     produce::due_ms,
     settle::{cut, shortened},
 };
-// // Types that programs use: errors, and the results of the inspector.
+// Types that programs use: errors, and the results of the inspector.
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},

@@ -5,12 +5,26 @@
 
 use bytes::Bytes;
 
-use super::{BrokerError, BrokerErrorKind};
+use super::BrokerError;
 use crate::task::{GroupName, QueueName, TaskId, TaskState};
 
 /// Changes tasks and queues from outside of a worker.
 #[async_trait::async_trait]
 pub trait Repair {
+    /// Applies `action` to a task, in one atomic step; where `only` names a state, only if the task is in it. What each action does is
+    /// said at [`run_task`](Self::run_task), [`archive_task`](Self::archive_task) and [`delete_task`](Self::delete_task).
+    ///
+    /// # Errors
+    ///
+    /// Those of the three methods.
+    async fn change_task(
+        &self,
+        queue: &QueueName,
+        id: &TaskId,
+        only: Option<TaskState>,
+        action: BulkAction,
+    ) -> Result<Changed, BrokerError>;
+
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
     /// counted, but its crashes are forgotten: a task that took workers down gets a new chance. So is an expiry that has passed,
     /// which would archive the task again (Redis moves it to the end of the year 9999), and how its last run ended. It leaves its
@@ -20,7 +34,9 @@ pub trait Repair {
     /// # Errors
     ///
     /// The broker failed. A repeat answers [`Changed::Unfit`] with pending if the first send worked.
-    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
+    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change_task(queue, id, None, BulkAction::Run).await
+    }
 
     /// Archives a pending, scheduled, retry, completed or aggregating task as it is. Its unique lock is freed unless the task's
     /// extra facts keep the lock until success.
@@ -28,23 +44,25 @@ pub trait Repair {
     /// # Errors
     ///
     /// The broker failed. A repeat answers [`Changed::Unfit`] with archived if the first send worked.
-    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
+    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change_task(queue, id, None, BulkAction::Archive).await
+    }
 
     /// Deletes a task that is not active, with its contents, lock, result and failures.
     ///
     /// # Errors
     ///
     /// The broker failed. A repeat answers [`Changed::NotFound`] if the first send worked.
-    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError>;
+    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
+        self.change_task(queue, id, None, BulkAction::Delete).await
+    }
 
-    /// Applies `action` to a task only if it is in `state`, in one atomic step, for callers that decided by an earlier look.
+    /// Applies `action` to a task only if it is in `state`, for callers that decided by an earlier look.
     /// [`Changed::Unfit`] with another state than `state` means that the task has moved; nothing was changed.
-    ///
-    /// Default: fails with [`BrokerErrorKind::Config`], so that a broker without this check changes nothing by mistake.
     ///
     /// # Errors
     ///
-    /// The broker failed or does not have this check. After a failure a repeat is answered as that of the call without a state.
+    /// The broker failed. A repeat is answered as that of the call without a state.
     async fn change_in_state(
         &self,
         queue: &QueueName,
@@ -52,11 +70,7 @@ pub trait Repair {
         state: TaskState,
         action: BulkAction,
     ) -> Result<Changed, BrokerError> {
-        let _ = (queue, id, state, action);
-        Err(BrokerError::new(
-            BrokerErrorKind::Config,
-            "this broker cannot change a task on condition of its state; use the call without a state",
-        ))
+        self.change_task(queue, id, Some(state), action).await
     }
 
     /// Moves a pending, scheduled, retry, archived or aggregating task to another queue, in its state, with its due time, lock,

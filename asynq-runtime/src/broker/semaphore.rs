@@ -12,7 +12,8 @@ pub trait Semaphores {
     /// whether the task got one. On Redis times are whole seconds, and a token counts until the end of the second of its `until`.
     ///
     /// A token that the task holds until another time was acquired for an earlier attempt, which is over: unlike in asynq it does not
-    /// count, and the new one takes its place. One that it holds until the same time counts like any other.
+    /// count, and the new one takes its place. One that it holds until the same time counts like any other. A task is known by its id
+    /// alone, whatever its queue.
     ///
     /// # Errors
     ///

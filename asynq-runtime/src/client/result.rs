@@ -284,9 +284,9 @@ mod tests {
     #[test]
     fn bytes_that_are_not_a_result_are_in_the_error() {
         for (bytes, expected) in [
-            (&b"240"[..], "not a postcard payload of asynq-runtime"),
-            (&[], "it is empty"),
-            (&[1, 240, 1], "it is cut off"),
+            (&b"240"[..], "not a postcard result of asynq-runtime (3 bytes)"),
+            (&[], "not a postcard result of asynq-runtime (0 bytes)"),
+            (&[1, 240, 1], "by an earlier version of asynq-runtime"),
             (&written(&(240_u64, 9_u8)), "1 bytes too many; it was not written as this program's type: u64"),
             (&written(&()), "Hit the end of buffer"),
             (&written(&-240_i64), "it was not written as this program's type: u64"),

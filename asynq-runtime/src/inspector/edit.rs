@@ -6,7 +6,9 @@ use super::{InspectError, Inspector, TaskChange, queue_name, task_id};
 use crate::{
     broker::{EditError, PayloadEdit},
     client::lock_key,
-    job::{Job, decode_arguments, encode_arguments, is_named, postcard_header},
+    job::{
+        EnqueueError, Job, JobDescriptor, PreparedTask, decode_arguments, encode_arguments, is_named, postcard_header,
+    },
     task::{QueueName, TaskId, TaskInfo},
 };
 
@@ -75,6 +77,32 @@ impl Inspector {
     ) -> Result<(), InspectError> {
         let change = Change { payload: payload.into(), unique_by: None };
         self.replace(&queue_name(queue)?, task_id(id)?, |_| Ok(change.clone())).await
+    }
+
+    /// [`edit`](Self::edit) for a job that is known by its descriptor: the arguments are those of a task that
+    /// [`JobDescriptor::prepare`] has made. The other options of that task are not looked at.
+    ///
+    /// # Errors
+    ///
+    /// The arguments cannot be encoded, or the task or the arguments are of another job; otherwise the errors of [`edit_raw`](Self::edit_raw).
+    pub async fn edit_prepared(
+        &self,
+        queue: impl AsRef<str>,
+        id: impl AsRef<str>,
+        job: &JobDescriptor,
+        new: &PreparedTask,
+    ) -> Result<(), InspectError> {
+        let wrong = |error: &EnqueueError| InspectError::Request { what: "arguments", reason: error.to_string() };
+        let new = new.checked().map_err(wrong)?;
+        let of_job = |name: &str| name == job.name || job.aliases.contains(&name);
+        self.replace(&queue_name(queue)?, task_id(id)?, |task| {
+            if let Some(found) = [&task.r#type, &new.name].into_iter().find(|name| !of_job(name)) {
+                return Err(InspectError::OtherJob { id: task.id.clone(), expected: job.name, found: found.clone() });
+            }
+            let unique_by = job.unique_by(&task.payload).zip(new.unique_bytes.clone());
+            Ok(Change { payload: new.payload.clone().unwrap_or_default(), unique_by })
+        })
+        .await
     }
 
     /// Replaces the payload as [`edit_raw`](Self::edit_raw) does, but fails if the new bytes do not begin with the old payload's

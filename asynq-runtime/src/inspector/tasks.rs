@@ -150,6 +150,18 @@ impl Inspector {
         Ok(failed.map_or(Ok(ended), Err)?)
     }
 
+    /// [`cancel`](Self::cancel) for a task whose queue is known: only that queue is looked at. Returns whether no worker ran the task
+    /// any more. A request names the id alone, so that a task of this id that runs in another queue is cancelled as well.
+    ///
+    /// # Errors
+    ///
+    /// As [`cancel`](Self::cancel).
+    pub async fn cancel_in(&self, queue: impl AsRef<str>, id: impl AsRef<str>) -> Result<bool, InspectError> {
+        let (queue, id) = (queue_name(queue)?, task_id(id)?);
+        self.broker.cancel(&id).await?;
+        Ok(self.end_orphan(&queue, &id).await?)
+    }
+
     /// Ends the task as a failed attempt if no worker runs it. Returns whether it did.
     async fn end_orphan(&self, queue: &QueueName, id: &TaskId) -> Result<bool, BrokerError> {
         let found = self.broker.task(queue, id).await?;

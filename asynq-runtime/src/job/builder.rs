@@ -293,6 +293,11 @@ impl PreparedTask {
         self.0.as_ref().ok()
     }
 
+    /// Returns the facts, or what is wrong with the task.
+    pub(crate) fn checked(&self) -> Result<&Prepared, &EnqueueError> {
+        self.0.as_ref()
+    }
+
     pub(super) fn of<J: Job>(job: &J) -> Self {
         let made = || {
             let payload = encode_arguments(job)?;

@@ -41,6 +41,8 @@ impl Codec {
 
 /// First byte of a postcard payload.
 const POSTCARD: u8 = 0x01;
+/// First byte of a postcard result.
+const RESULT: u8 = 0x02;
 const PREFIX: usize = 5;
 
 /// Arguments or a result that cannot be encoded.
@@ -144,13 +146,13 @@ fn encode_shaped(
         let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}");
         return Err(CodecError { what: what(), codec: codec.as_str(), reason });
     }
-    encode(what, codec, &header(fingerprint.value), value, fingerprint.reads.as_ref())
+    encode(what, codec, &header(POSTCARD, fingerprint.value), value, fingerprint.reads.as_ref())
 }
 
-/// Returns the first bytes of a postcard payload.
-fn header(number: u32) -> [u8; PREFIX] {
+/// Returns the first bytes of a payload or a result.
+fn header(format: u8, number: u32) -> [u8; PREFIX] {
     let [a, b, c, d] = number.to_le_bytes();
-    [POSTCARD, a, b, c, d]
+    [format, a, b, c, d]
 }
 
 /// Reads the arguments of a job. A job without arguments takes any payload: Go enqueues nil. A payload of an earlier version
@@ -255,7 +257,7 @@ fn not_postcard(payload: &[u8]) -> String {
 pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     // A value that refuses to be written has no kinds, and is refused below.
     let kinds = if codec == Codec::Postcard { kinds::of(value).unwrap_or_default() } else { 0 };
-    encode(|| format!("the result of `{job}`"), codec, &header(kinds), value, None)
+    encode(|| format!("the result of `{job}`"), codec, &header(RESULT, kinds), value, None)
 }
 
 /// Reads the result of a job. `None` is the stored result of a job that returns `()`.
@@ -267,11 +269,24 @@ where
         return serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e));
     }
     let Some(result) = result else { return take_whole(&[]) };
-    let Some((found, value)) = split(result) else { return Err(not_postcard(result)) };
+    let Some((found, value)) = split_result(result) else { return Err(not_a_result(result)) };
     let of_another_type =
         || format!("it was not written as this program's type: {}", Fingerprint::of_value::<T>().shape);
     let value = take_whole(value).map_err(|error| format!("{error}; {}", of_another_type()))?;
     if kinds::of(&value) == Some(found) { Ok(value) } else { Err(of_another_type()) }
+}
+
+/// Returns the kinds and the value of a postcard result; `None` for any other bytes.
+fn split_result(result: &[u8]) -> Option<(u32, &[u8])> {
+    let [RESULT, a, b, c, d, value @ ..] = result else { return None };
+    Some((u32::from_le_bytes([*a, *b, *c, *d]), value))
+}
+
+fn not_a_result(result: &[u8]) -> String {
+    match result {
+        [POSTCARD, ..] => "it was written by an earlier version of asynq-runtime, without its kinds".to_owned(),
+        _ => format!("not a postcard result of asynq-runtime ({} bytes)", result.len()),
+    }
 }
 
 /// Encodes the arguments that make a task unique (`unique_by`), for the expansion of `#[job]`.

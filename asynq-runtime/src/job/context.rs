@@ -195,7 +195,7 @@ impl JobContext {
         self.0.parts.run.token.0
     }
 
-    /// Returns the name of this run among all runs of all tasks; an idempotency key for one attempt.
+    /// Returns an id that no other run of any task has (`QUEUE:ID:TOKEN`): an idempotency key for one attempt.
     pub fn run_id(&self) -> String {
         format!("{}:{}:{}", self.0.parts.run.queue, self.0.parts.run.id, self.0.parts.run.token)
     }

@@ -61,6 +61,7 @@ pub struct JobDescriptor {
     on_archive: Option<OnArchiveFn>,
     prepare: fn(&serde_json::Value) -> Result<PreparedTask, serde_json::Error>,
     show: fn(&[u8]) -> Result<serde_json::Value, PayloadError>,
+    unique_by: fn(&[u8]) -> Option<Bytes>,
     fingerprint: fn() -> Arc<Fingerprint>,
     has_idle_upgrade: fn() -> bool,
     pub(crate) shape: ArgumentShape,
@@ -89,6 +90,7 @@ impl JobDescriptor {
             on_archive: if J::ON_ARCHIVE.is_some() { Some(on_archive::<J>) } else { None },
             prepare: prepare::<J>,
             show: show::<J>,
+            unique_by: unique_by::<J>,
             fingerprint: Fingerprint::of::<J>,
             has_idle_upgrade: has_idle_upgrade::<J>,
             shape: ArgumentShape::of::<J>(),
@@ -125,6 +127,11 @@ impl JobDescriptor {
     /// Those arguments cannot become this job's.
     pub(crate) fn reads(&self, payload: &[u8], lookup: Option<&ShapeLookup>) -> Result<(), PayloadError> {
         (self.reads)(payload, lookup)
+    }
+
+    /// Returns the bytes that make a task with this payload unique, if not all its arguments do and they can be read.
+    pub(crate) fn unique_by(&self, payload: &[u8]) -> Option<Bytes> {
+        (self.unique_by)(payload)
     }
 
     /// Returns the function that calls the job's own function for archived tasks, if the job has one.
@@ -249,6 +256,10 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
         serde_json::Value::Object(fields) => fields.is_empty(),
         _ => false,
     }
+}
+
+fn unique_by<J: Job>(payload: &[u8]) -> Option<Bytes> {
+    decode_arguments::<J>(payload).ok()?.unique_by()?.ok()
 }
 
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {

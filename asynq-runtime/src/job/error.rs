@@ -184,7 +184,7 @@ pub(crate) fn chain<'e>(first: Option<&'e (dyn Error + 'static)>) -> impl Iterat
     iter::successors(first, |&error| error.source()).take(DEEPEST_CAUSE)
 }
 
-/// Returns the text of an error and of its causes, as far as the text before a cause does not contain it already.
+/// Returns the text of an error and of each cause that the text so far does not contain.
 pub(crate) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in chain(error.source()) {

@@ -39,7 +39,8 @@ impl Needs {
 /// A shape that the broker keeps, or why it cannot be used.
 pub(crate) type ShapeLookup = Result<ShapeDocument, String>;
 
-/// Reads arguments of another shape, by serde's rules or by an upgrade. `lookup` is their shape as the broker keeps it.
+/// Reads arguments as today's shape; where they have another, by serde's rules or by an upgrade. `lookup` is their shape as the broker
+/// keeps it.
 ///
 /// # Errors
 ///

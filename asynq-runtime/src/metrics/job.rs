@@ -130,13 +130,27 @@ impl JobMetrics {
             handles.wait.record(waited.as_secs_f64());
         }
         self.count(&handles, 1);
-        handles.stuck.set(self.stuck.load(Ordering::Relaxed) as f64);
+        add(&self.stuck, 0, &handles.stuck);
         AttemptMetrics { job: Arc::clone(self), handles, started: OnceLock::new() }
     }
 
     fn count(&self, handles: &Handles, by: i64) {
-        let before = self.in_flight.fetch_add(by, Ordering::Relaxed);
-        handles.in_flight.set((before + by) as f64);
+        add(&self.in_flight, by, &handles.in_flight);
+    }
+}
+
+/// Adds to a number and shows it. Of two threads that do so at once, the one that shows last may have the older number: it looks
+/// again.
+fn add(number: &AtomicI64, by: i64, gauge: &Gauge) {
+    let mut shown = number.fetch_add(by, Ordering::SeqCst) + by;
+    loop {
+        gauge.set(shown as f64);
+        // Unlike a load, a change is not made before the gauge is set.
+        let now = number.fetch_add(0, Ordering::SeqCst);
+        if now == shown {
+            return;
+        }
+        shown = now;
     }
 }
 
@@ -195,8 +209,7 @@ pub(crate) struct Stuck {
 
 impl Stuck {
     fn count(&self, by: i64) {
-        let before = self.job.stuck.fetch_add(by, Ordering::Relaxed);
-        self.handles.stuck.set((before + by) as f64);
+        add(&self.job.stuck, by, &self.handles.stuck);
     }
 }
 
@@ -209,5 +222,32 @@ impl Drop for Stuck {
 impl Drop for AttemptMetrics {
     fn drop(&mut self) {
         self.job.count(&self.handles, -1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Barrier, atomic::AtomicU64};
+
+    use super::*;
+
+    #[test]
+    fn of_two_attempts_that_end_at_once_none_stays_in_the_gauge() {
+        let (number, bits, barrier) = (AtomicI64::new(0), Arc::new(AtomicU64::new(0)), Barrier::new(2));
+        let gauge = Gauge::from_arc(Arc::clone(&bits));
+        let end = || {
+            for _ in 0..3_000 {
+                add(&number, 1, &gauge);
+                barrier.wait();
+                add(&number, -1, &gauge);
+                barrier.wait();
+                assert_eq!(f64::from_bits(bits.load(Ordering::SeqCst)), 0.0);
+                barrier.wait();
+            }
+        };
+        std::thread::scope(|threads| {
+            threads.spawn(end);
+            end();
+        });
     }
 }

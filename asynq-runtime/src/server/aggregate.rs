@@ -15,6 +15,7 @@ use chrono::{DateTime, Utc};
 use super::{
     attempt_deadline::AttemptDeadline,
     dispatcher::{Dispatcher, NotRun},
+    handlers::is_wildcard,
     into_aggregated::IntoAggregated,
     mux,
 };
@@ -86,16 +87,24 @@ impl Default for Aggregations {
 
 impl Aggregations {
     /// Adds a function for the groups of this name, or of names that begin with it.
-    pub(crate) fn add_function<F, R, How>(&mut self, pattern: String, function: F)
+    ///
+    /// # Errors
+    ///
+    /// The name of the option, and why its value is not valid.
+    pub(crate) fn add_function<F, R, How>(&mut self, pattern: String, function: F) -> Result<(), WrongRule>
     where
         F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
         R: IntoAggregated<How>,
     {
+        if let Some(reason) = is_wildcard(&pattern) {
+            return Err(("aggregate", reason));
+        }
         let function: Function = Arc::new(move |group, tasks| function(group, tasks).into_aggregated());
         match self.functions.iter_mut().find(|(known, _)| *known == pattern) {
             Some(entry) => entry.1 = function,
             None => self.functions.push((pattern, function)),
         }
+        Ok(())
     }
 
     /// Sets when the tasks of a group become a set, in whole seconds, rounded up.

@@ -244,13 +244,12 @@ impl ServerBuilder {
     ///     Ok::<_, BoxError>(RawTask::new("mails:digest", texts.join("\n")).header("group", group.as_str()))
     /// });
     /// ```
-    pub fn aggregate<F, R, How>(mut self, pattern: impl Into<String>, function: F) -> Self
+    pub fn aggregate<F, R, How>(self, pattern: impl Into<String>, function: F) -> Self
     where
         F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
         R: IntoAggregated<How>,
     {
-        self.aggregations.add_function(pattern.into(), function);
-        self
+        self.rule(|groups| groups.add_function(pattern.into(), function))
     }
 
     /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute, rounded up to whole

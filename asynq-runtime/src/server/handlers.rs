@@ -12,6 +12,14 @@ pub(crate) type Handler = Arc<dyn Fn(RawTask) -> BoxFuture<'static, RunResult> +
 #[derive(Clone, Default)]
 pub(crate) struct Handlers(BTreeMap<String, Handler>);
 
+/// Returns why a pattern that ends in `*` is wrong; `None` for any other.
+pub(super) fn is_wildcard(pattern: &str) -> Option<String> {
+    match pattern.strip_suffix('*')? {
+        "" => Some("a pattern is a name or its start, without `*`: write what the names begin with".to_owned()),
+        start => Some(format!("a pattern is a name or its start: write `{start}` in place of `{pattern}`")),
+    }
+}
+
 impl Handlers {
     /// Checks the patterns.
     ///
@@ -27,8 +35,7 @@ impl Handlers {
                     "a pattern must not be blank: write a task type, or its start",
                 ));
             }
-            if let Some(start) = pattern.strip_suffix('*') {
-                let reason = format!("a pattern is the start of a type: write `{start}` in place of `{pattern}`");
+            if let Some(reason) = is_wildcard(&pattern) {
                 return Err(ServerError::option("handle", reason));
             }
             if handlers.contains_key(&pattern) {
@@ -124,6 +131,7 @@ mod tests {
             (&["a", "b", "a"][..], "`a` is there twice"),
             (&[" "], "must not be blank"),
             (&["report:*"], "write `report:` in place of `report:*`"),
+            (&["*"], "write what the names begin with"),
         ] {
             let error = handlers(patterns).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");

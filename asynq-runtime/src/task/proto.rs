@@ -88,8 +88,8 @@ impl ServerInfo {
         self.queues.iter().filter_map(|served| served.queue.as_deref()).any(means)
     }
 
-    /// Returns how many archived tasks of `queue` the server keeps; beyond that it deletes the oldest. 10,000 unless the
-    /// server's program sets another limit, and for Go's servers.
+    /// Returns how many archived tasks of `queue` the server keeps; beyond that it deletes the oldest. 10,000, unless the
+    /// server's program sets another limit; a Go server always has this one.
     pub fn archive_limit(&self, queue: &QueueName) -> u64 {
         let limit = self.archives.iter().find(|limit| matches(&limit.queue, queue.as_str()));
         limit.map_or(ArchiveLimit::DEFAULT, |limit| limit.tasks)

@@ -55,7 +55,7 @@ impl Job for Handmade {
 asynq_runtime::__private::inventory::submit! { JobDescriptor::of::<Handmade>(file!(), line!()) }
 
 async fn raw(client: &Client) -> Result<(), BoxError> {
-    let server = Server::builder("sqlite::memory:").handle("go:*", async |task: RawTask| {
+    let server = Server::builder("sqlite::memory:").handle("go:", async |task: RawTask| {
         println!("{}", task.payload().len());
         Ok::<(), JobError>(())
     });

@@ -159,7 +159,8 @@ impl ConnectionManager {
         Ok(opened.map(|(redis, driver)| OpenConnection::start(redis, driver, progress, self.role.timeout)))
     }
 
-    /// Reads the identity and the time of the server, checks its version, and sends the role's greeting.
+    /// Reads the identity and the time of the server, checks its version, sends the role's greeting, and kills the previous connection to
+    /// the same server, so that no call that is unread there runs late.
     async fn greet(&mut self, connection: &OpenConnection) -> Result<(), BrokerError> {
         let before = Utc::now();
         let mut pipeline = redis::pipe();

@@ -22,7 +22,7 @@ use crate::task::{GroupName, QueueName, TaskState};
 
 /// Most ids of a place, and the approximate number of keys, that one script looks at.
 const SLICE: usize = 100;
-/// Most groups that are looked through.
+/// Most groups whose members one examination reads.
 const GROUPS: usize = 100;
 
 #[async_trait::async_trait]

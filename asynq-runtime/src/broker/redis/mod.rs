@@ -117,7 +117,7 @@ pub struct RedisBroker {
     passed: PassedQuarantine,
     sweeps: Sweeps,
     looks: LastLooks,
-    /// The cursor of the search for lost groups, by server.
+    /// The cursor of the search for lost groups, by address of the Redis server.
     searches: Mutex<HashMap<String, String>>,
     hold: Mutex<Hold>,
     /// The stable part of the `ServerInfo` of each server of this broker, as Redis has it.

@@ -1,5 +1,5 @@
-//! Periodic entries on Redis: each tick one script in its queue's slot, the lead one key, asynq's own lists
-//! (docs/design/schedules.md).
+//! Stores periodic entries on Redis: a tick is one script in the slot of its queue, the lead is one key, and asynq's own lists show the
+//! entries to its tools (docs/design/schedules.md).
 
 mod lead;
 mod shown;

@@ -1,5 +1,6 @@
 //! Takes tasks out of the file to run them (contract: `broker/consume.rs`).
 
+mod damaged;
 mod ready;
 
 use std::{
@@ -45,6 +46,7 @@ impl Consume for SqliteBroker {
         let (claim, command) = self.claim(member, &attempt, wanted, quarantined);
         let command = command.unless(move |view| Ok(claim.finds_nothing(view)?.then(Vec::new)));
         let answer = self.store.write_with(command, Arc::clone(&attempt.cancel_flag)).await;
+        self.set_damaged_aside(wanted, &answer).await;
         attempt.ended_with(answer)
     }
 
@@ -66,7 +68,10 @@ impl Consume for SqliteBroker {
         let command = command.once(move |view| Ok(if is_ready(view)? { Ready::Now } else { Ready::AfterNotification }));
         let answer = self.store.write_once(command, Arc::clone(&attempt.cancel_flag), limit, stop.cancelled()).await;
         match answer.transpose() {
-            Some(answer) => attempt.ended_with(answer),
+            Some(answer) => {
+                self.set_damaged_aside(wanted, &answer).await;
+                attempt.ended_with(answer)
+            }
             // The command was given up before it was begun, as its flag says.
             None => Ok(Vec::new()),
         }
@@ -248,7 +253,7 @@ impl Claim {
 }
 
 /// Why a task was archived instead of taken.
-const NO_MESSAGE: &str = "the message of this task is missing";
+const NO_MESSAGE: &str = "the message of this task is missing, or its page of the file is damaged";
 const NO_TEXT: &str = "the id or the unique key of this task was not UTF-8: give the program that enqueued it texts";
 
 /// A row of [`sql::consume::NEXT`].

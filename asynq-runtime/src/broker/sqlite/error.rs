@@ -67,12 +67,18 @@ pub(super) fn translate_sync(error: io::Error, place: &str) -> BrokerError {
     BrokerError::with_source(BrokerErrorKind::Unavailable, message, error)
 }
 
+/// Whether a page of the file is damaged. The rows of other pages can be read and written all the same.
+pub(super) fn is_damaged(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt)
+}
+
 /// Whether a failed transaction says something about the disk rather than about one of its items.
 pub(super) fn concerns_everyone(error: &rusqlite::Error) -> bool {
     !matches!(
         error.sqlite_error_code(),
         None | Some(
             ErrorCode::ConstraintViolation
+                | ErrorCode::DatabaseCorrupt
                 | ErrorCode::TooBig
                 | ErrorCode::TypeMismatch
                 | ErrorCode::ParameterOutOfRange
@@ -133,6 +139,7 @@ mod tests {
     fn only_the_item_is_to_blame_for_a_constraint() {
         let failure = |code| rusqlite::Error::SqliteFailure(ffi::Error::new(code), None);
         assert!(!concerns_everyone(&failure(ffi::SQLITE_CONSTRAINT)));
+        assert!(!concerns_everyone(&failure(ffi::SQLITE_CORRUPT)), "a damaged page is one of many");
         assert!(!concerns_everyone(&rusqlite::Error::QueryReturnedNoRows));
         assert!(concerns_everyone(&failure(ffi::SQLITE_FULL)));
         assert!(concerns_everyone(&failure(ffi::SQLITE_IOERR)));

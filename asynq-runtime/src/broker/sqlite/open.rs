@@ -48,9 +48,13 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
             check_name(&file, &found)?;
             Ok(file)
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            fs::canonicalize(folder).map(|folder| folder.join(name)).map_err(|error| translate_io(error, folder))
-        }
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => match fs::read_link(&file) {
+            // SQLite makes the file where the link leads.
+            Ok(target) => look(&folder.join(target), location),
+            Err(_) => {
+                fs::canonicalize(folder).map(|folder| folder.join(name)).map_err(|error| translate_io(error, folder))
+            }
+        },
         Err(error) => Err(translate_io(error, &file)),
     }
 }

@@ -25,26 +25,23 @@ use super::{
 
 #[async_trait::async_trait]
 impl Repair for SqliteBroker {
-    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, None, TaskChange::Do(BulkAction::Run)).await
-    }
-
-    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, None, TaskChange::Do(BulkAction::Archive)).await
-    }
-
-    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, None, TaskChange::Do(BulkAction::Delete)).await
-    }
-
-    async fn change_in_state(
+    async fn change_task(
         &self,
         queue: &QueueName,
         id: &TaskId,
-        state: TaskState,
+        only: Option<TaskState>,
         action: BulkAction,
     ) -> Result<Changed, BrokerError> {
-        self.change_one(queue, id, Some(state), TaskChange::Do(action)).await
+        let (queue, id) = (queue.clone(), id.clone());
+        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
+            let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
+            if only.is_some_and(|only| only != task.state) || !TaskChange::Do(action).fits(task.state, task.staged) {
+                return Ok(Changed::Unfit(task.state));
+            }
+            task.change(tx, action)?;
+            Ok(Changed::Done)
+        });
+        self.store.write(command).await
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
@@ -92,30 +89,6 @@ impl Repair for SqliteBroker {
     async fn delete_queue(&self, queue: &QueueName) -> Result<QueueDeleted, BrokerError> {
         let queue = queue.clone();
         self.store.write(WriteCommand::new(Priority::Settle, 1, move |tx| queue::delete(tx, &queue))).await
-    }
-}
-
-impl SqliteBroker {
-    /// Does `change` to the task, if it is in the state `only`, where one is given.
-    async fn change_one(
-        &self,
-        queue: &QueueName,
-        id: &TaskId,
-        only: Option<TaskState>,
-        change: TaskChange,
-    ) -> Result<Changed, BrokerError> {
-        let (queue, id) = (queue.clone(), id.clone());
-        let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let Some(task) = Subject::find(&tx.view, &queue, &id)? else { return Ok(Changed::NotFound) };
-            if only.is_some_and(|only| only != task.state) || !change.fits(task.state, task.staged) {
-                return Ok(Changed::Unfit(task.state));
-            }
-            if let TaskChange::Do(action) = change {
-                task.change(tx, action)?;
-            }
-            Ok(Changed::Done)
-        });
-        self.store.write(command).await
     }
 }
 

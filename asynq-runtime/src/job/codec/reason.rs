@@ -34,7 +34,7 @@ fn without_value(text: &str) -> String {
             _ => format!("{what}: {kind}{expected}"),
         };
     }
-    // A type's own words about a value may quote it.
+    // Any other message comes from the type's own `Deserialize` and may quote the value.
     "a value that its type does not take".to_owned()
 }
 

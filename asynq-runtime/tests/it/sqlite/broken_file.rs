@@ -242,3 +242,36 @@ async fn a_sweep_removes_tasks_without_their_message_and_ends_leases_of_another_
     broker.close().await;
     super::others::check_whole(&file);
 }
+
+#[tokio::test]
+async fn a_task_in_a_damaged_page_holds_up_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    // Longer than a page: its message goes on in further pages, of which each begins with the number of the next.
+    let mut long = task("damaged");
+    long.message.payload = vec![b'~'; 20_000].into();
+    enqueue(&broker, long).await.unwrap();
+    for id in ["a", "b"] {
+        enqueue(&broker, task(id)).await.unwrap();
+    }
+    let mut low = task("c");
+    (low.message.queue, low.queue) = ("low".into(), QueueName::new("low").unwrap());
+    enqueue(&broker, low).await.unwrap();
+    broker.close().await;
+    let mut bytes = fs::read(&file).unwrap();
+    let page =
+        (0..bytes.len()).step_by(4096).find(|at| bytes[at + 4..at + 4096].iter().all(|byte| *byte == b'~')).unwrap();
+    bytes[page..page + 4].fill(0x7f);
+    fs::write(&file, bytes).unwrap();
+
+    let broker = open(&file).await;
+    let member = join(&broker).await;
+    let wanted = [Wanted { queue: queue(), n: 9 }, Wanted { queue: QueueName::new("low").unwrap(), n: 9 }];
+    let error = broker.dequeue(&member, &wanted).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+    let runs = broker.dequeue(&member, &wanted).await.unwrap();
+    assert_eq!(ids(&runs), ["a", "b", "c"]);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().archived, 1);
+    broker.close().await;
+}

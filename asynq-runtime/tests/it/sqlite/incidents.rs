@@ -78,7 +78,7 @@ async fn a_backup_that_replaces_a_file_in_use_is_not_overwritten_by_the_log_of_t
     super::others::check_whole(&file);
 }
 
-/// A damaged page under one row has this effect.
+/// A trigger that refuses has the effect of a row that cannot be written.
 #[tokio::test]
 async fn a_row_that_cannot_be_written_holds_up_no_other_outcome() {
     let folder = tempfile::tempdir().unwrap();

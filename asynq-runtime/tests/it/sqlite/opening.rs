@@ -212,3 +212,25 @@ async fn options_that_would_lose_tasks_or_never_end_are_refused() {
     enqueue(&broker, task("a")).await.unwrap();
     assert_eq!(dequeue(&broker, &member, 1).await.len(), 1);
 }
+
+/// A folder of the application that links to a volume is linked before there is a file.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_link_whose_file_is_not_made_yet_leads_to_the_file_and_all_that_lies_beside_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, app) = (folder.path().join("data"), folder.path().join("app"));
+    for made in [&data, &app] {
+        std::fs::create_dir(made).unwrap();
+    }
+    let names =
+        |folder: &Path| std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+    for (target, link) in [("../data/jobs.db".into(), "jobs.db"), (data.join("other.db"), "other.db")] {
+        std::os::unix::fs::symlink::<std::path::PathBuf, _>(target, app.join(link)).unwrap();
+        let broker = open(&app.join(link)).await;
+        enqueue(&broker, task("t1")).await.unwrap();
+        let _member = join(&broker).await;
+        broker.close().await;
+        assert!(data.join(link).is_file());
+    }
+    assert_eq!(names(&app).len(), 2, "{:?}", names(&app));
+}

@@ -30,26 +30,21 @@ const TRIES: usize = 20;
 
 #[async_trait::async_trait]
 impl Repair for RedisBroker {
-    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change(queue, id, None, BulkAction::Run).await
-    }
-
-    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change(queue, id, None, BulkAction::Archive).await
-    }
-
-    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.change(queue, id, None, BulkAction::Delete).await
-    }
-
-    async fn change_in_state(
+    async fn change_task(
         &self,
         queue: &QueueName,
         id: &TaskId,
-        state: TaskState,
+        only: Option<TaskState>,
         action: BulkAction,
     ) -> Result<Changed, BrokerError> {
-        self.change(queue, id, Some(state), action).await
+        let keys = Keys::new(queue);
+        let call = on_task(&CHANGE, &keys, id)
+            .arg(self.clock.argument())
+            .arg(keys.prefix())
+            .arg(word(action))
+            .arg(id.as_str())
+            .arg(only.map_or("", TaskState::as_str));
+        read_changed(self.router.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {
@@ -125,24 +120,6 @@ impl Repair for RedisBroker {
 }
 
 impl RedisBroker {
-    /// Applies `action` to a task; only in the state `only`, if one is named.
-    async fn change(
-        &self,
-        queue: &QueueName,
-        id: &TaskId,
-        only: Option<TaskState>,
-        action: BulkAction,
-    ) -> Result<Changed, BrokerError> {
-        let keys = Keys::new(queue);
-        let call = on_task(&CHANGE, &keys, id)
-            .arg(self.clock.argument())
-            .arg(keys.prefix())
-            .arg(word(action))
-            .arg(id.as_str())
-            .arg(only.map_or("", TaskState::as_str));
-        read_changed(self.router.send_one(call).await?)?.ok_or_else(|| reply::unexpected("an unknown word"))
-    }
-
     /// Reads the state and the message of a task; `None` if there is no task.
     async fn read_for_change(
         &self,

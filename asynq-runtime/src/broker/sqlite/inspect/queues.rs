@@ -34,12 +34,11 @@ pub(super) fn of_task(view: &View<'_>, id: &TaskId) -> rusqlite::Result<Vec<Queu
     view.list(&sql::inspect::QUEUES_OF, [id.as_str()], |row| Ok(QueueName::from_wire(&text(row, 0)?)))
 }
 
-/// Whether no task of `queues` waits or runs.
+/// Whether no task of `queues` waits, runs, or is in a set.
 pub(in super::super) fn is_idle(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<bool> {
     for queue in queues {
         let Some(q) = view.queue(queue)? else { continue };
-        let has_ended = |state| matches!(state, TaskState::Completed | TaskState::Archived);
-        if counts(view, q)?.into_iter().any(|(state, n)| n > 0 && !has_ended(state)) {
+        if view.find(&sql::inspect::UNENDED, [q], |_| Ok(()))?.is_some() {
             return Ok(false);
         }
     }

@@ -21,7 +21,8 @@ pub(super) struct Leader {
     /// The newest revision that wants the lead, until `wanted_until`.
     wanted: u64,
     wanted_until: i64,
-    touched: i64,
+    /// When the row was last written. A time in the future says that the clock was set back since.
+    written_at: i64,
 }
 
 impl Leader {
@@ -34,10 +35,10 @@ impl Leader {
                 until: row.get(2)?,
                 wanted: row.get::<_, i64>(3)?.cast_unsigned(),
                 wanted_until: row.get(4)?,
-                touched: row.get(5)?,
+                written_at: row.get(5)?,
             })
         })?;
-        Ok(found.filter(|leader| leader.touched <= view.now.saturating_add(CLOCK_WENT_BACK_MS)))
+        Ok(found.filter(|leader| leader.written_at <= view.now.saturating_add(CLOCK_WENT_BACK_MS)))
     }
 
     /// Writes the row.
@@ -51,7 +52,7 @@ impl Leader {
                 self.until,
                 self.wanted.cast_signed(),
                 self.wanted_until,
-                self.touched
+                self.written_at
             ],
         )?;
         Ok(())
@@ -66,18 +67,18 @@ pub(super) fn decide(found: Option<&Leader>, candidate: &Candidate, now: i64, tt
     let newer = request.filter(|(wanted, _)| *wanted > candidate.revision);
     match found.filter(|leader| leader.until > now) {
         Some(leader) if leader.token == candidate.token => {
-            let renewed = Leader { revision: candidate.revision, until: end, touched: now, ..leader.clone() };
+            let renewed = Leader { revision: candidate.revision, until: end, written_at: now, ..leader.clone() };
             (Some(renewed), Lead::Ours { wanted: newer.is_some() })
         }
         Some(leader) => {
             let wants = candidate.revision > leader.revision && newer.is_none();
-            let requested = Leader { wanted: candidate.revision, wanted_until: end, touched: now, ..leader.clone() };
+            let requested = Leader { wanted: candidate.revision, wanted_until: end, written_at: now, ..leader.clone() };
             (wants.then_some(requested), left(leader.until))
         }
         None => {
             let (wanted, wanted_until) = newer.unwrap_or((0, 0));
             let (token, revision) = (candidate.token.clone(), candidate.revision);
-            let taken = Leader { token, revision, until: end, wanted, wanted_until, touched: now };
+            let taken = Leader { token, revision, until: end, wanted, wanted_until, written_at: now };
             (Some(taken), Lead::Ours { wanted: newer.is_some() })
         }
     }

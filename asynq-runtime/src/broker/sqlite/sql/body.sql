@@ -4,6 +4,10 @@
 -- Deletes the body of a task. ?1 seq.
 DELETE FROM main.body WHERE seq = ?1;
 
+-- name: message
+-- The message of a task. ?1 seq. Row: message.
+SELECT msg FROM main.body WHERE seq = ?1;
+
 -- name: set_message
 -- Replaces a message that could not be read. ?1 seq, ?2 message.
 UPDATE main.body SET msg = ?2 WHERE seq = ?1;

@@ -33,6 +33,11 @@ FROM main.task AS t LEFT JOIN main.body AS b ON b.seq = t.seq
 WHERE t.q = ?1 AND t.state = 2 /* pending */ AND (?3 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra))
 ORDER BY t.at, t.seq LIMIT ?2;
 
+-- name: next_without_message
+-- As `next`, with null for each message. ?1 q, ?2 how many.
+SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, NULL
+FROM main.task AS t WHERE t.q = ?1 AND t.state = 2 /* pending */ ORDER BY t.at, t.seq LIMIT ?2;
+
 -- name: take
 -- Makes a pending task active. Its place in line stays in `since`, which recovery orders tasks by.
 -- ?1 seq, ?2 end of the lease, ?3 server, ?4 run.

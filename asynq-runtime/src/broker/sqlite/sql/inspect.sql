@@ -14,6 +14,10 @@ SELECT c.state, c.n - CASE c.state WHEN 7 /* aggregating */ THEN
   (SELECT count(*) FROM main.task AS t INDEXED BY task_batch WHERE t.q = ?1 AND t.batch IS NOT NULL) ELSE 0 END
 FROM main.tally AS c WHERE c.q = ?1;
 
+-- name: unended
+-- Whether a queue has a task that has not ended; those of a set count as aggregating. ?1 q. A row if so.
+SELECT 1 FROM main.tally WHERE q = ?1 AND n > 0 AND state NOT IN (5 /* archived */, 6 /* completed */) LIMIT 1;
+
 -- name: stat
 -- A day's counters. ?1 q, ?2 day (-1 = all time). Row: processed, failed.
 SELECT processed, failed FROM main.stat WHERE q = ?1 AND day = ?2;

@@ -67,7 +67,7 @@ impl Notifier {
 impl Listener {
     /// Returns at the first notification since the last call.
     pub(in crate::broker::sqlite) async fn notified(&mut self) {
-        // The sender lives as long as the broker's threads; once it is gone, looking shows that the broker is closed.
+        // The sender lives as long as the broker's threads. Once they have ended, the next read of the caller fails as closed.
         let _ = self.0.changed().await;
     }
 }

@@ -10,7 +10,7 @@ use super::{
     Writer,
 };
 
-/// A WAL larger than this is emptied when there is time.
+/// Bytes of the log above which a writer without work empties it.
 const LARGE_WAL: u64 = 4 << 20;
 
 /// Longest time of one portion.

@@ -148,26 +148,14 @@ impl Groups for Flaky {
 
 #[async_trait]
 impl Repair for Flaky {
-    async fn run_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.inner.run_task(queue, id).await
-    }
-
-    async fn archive_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.inner.archive_task(queue, id).await
-    }
-
-    async fn delete_task(&self, queue: &QueueName, id: &TaskId) -> Result<Changed, BrokerError> {
-        self.inner.delete_task(queue, id).await
-    }
-
-    async fn change_in_state(
+    async fn change_task(
         &self,
         queue: &QueueName,
         id: &TaskId,
-        state: TaskState,
+        only: Option<TaskState>,
         action: BulkAction,
     ) -> Result<Changed, BrokerError> {
-        self.inner.change_in_state(queue, id, state, action).await
+        self.inner.change_task(queue, id, only, action).await
     }
 
     async fn move_task(&self, queue: &QueueName, id: &TaskId, to: &QueueName) -> Result<Changed, MoveError> {

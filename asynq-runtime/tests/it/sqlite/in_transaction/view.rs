@@ -190,6 +190,11 @@ async fn a_row_that_cannot_be_a_task_is_refused_with_the_reason() {
         let error = theirs.execute(&sql, []).unwrap_err().to_string();
         assert!(error.contains(reason), "{values}: {error}");
     }
+    for group in ["''", "7"] {
+        let sql = format!("INSERT INTO enqueue(queue, id, type, msg, grp) VALUES ('q', 'a', 'mail', X'00', {group})");
+        let error = theirs.execute(&sql, []).unwrap_err().to_string();
+        assert!(error.contains("grp must be NULL, or a text that is not empty"), "{group}: {error}");
+    }
     assert_eq!(t.number("SELECT (SELECT count(*) FROM task) + (SELECT count(*) FROM queue)"), 0);
 }
 

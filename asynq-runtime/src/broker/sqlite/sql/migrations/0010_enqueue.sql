@@ -1,5 +1,6 @@
--- Version 1009: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
+-- Version 1010: a view to enqueue by from any program's own transaction, as produce.rs does it. Version 1002 had it first; since
 -- 1008 a task gets its row among those of its queue, as in `insert` of produce.sql, and here a lock whose task is gone refuses nothing.
+-- Since 1010 a group that is the empty text is refused: no walk over the groups finds it.
 -- A taken id and a held unique lock are UNIQUE errors of `task.id` and `ulock.key`, which undo this statement alone; with
 -- INSERT OR IGNORE such a row is left out. Times are Unix milliseconds, spans milliseconds; timeout, deadline and retention
 -- are asynq's whole seconds, repeated from the message. `now` replaces SQLite's clock where a program has another.
@@ -16,6 +17,8 @@ BEGIN
   SELECT RAISE(ABORT, 'enqueue: a unique lock needs both, unique_key (a text) and unique_ms (a number above 0)')
   WHERE (new.unique_key IS NOT NULL OR new.unique_ms IS NOT NULL)
     AND (typeof(new.unique_key) <> 'text' OR typeof(new.unique_ms) <> 'integer' OR new.unique_ms <= 0);
+  SELECT RAISE(ABORT, 'enqueue: grp must be NULL, or a text that is not empty')
+  WHERE new.grp IS NOT NULL AND (typeof(new.grp) <> 'text' OR new.grp = '');
 
   -- What is in the way is inserted a second time, for the error. Under the caller's OR IGNORE and OR REPLACE that is none.
   INSERT INTO [task](q, state, at, id, type)

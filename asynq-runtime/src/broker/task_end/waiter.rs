@@ -1,0 +1,225 @@
+//! Waits for the end of a task: the conclusions of a waiter from one look to the next.
+
+use std::{
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use tokio::time::{sleep, timeout};
+
+use super::TaskEnd;
+use crate::{
+    broker::{BrokerError, BrokerErrorKind},
+    task::{Extra, TaskInfo, TaskState},
+};
+
+/// How many times a task may be seen ended without being found as a whole, because other programs run it again.
+const LOOKS: u32 = 10;
+
+/// A broker's view of one task whose end is awaited.
+pub(in super::super) trait EndSource {
+    /// Returns the state and the extra facts of the task; `None` if it does not exist. [`changed`](Self::changed) reports changes
+    /// from here on.
+    fn look(&mut self) -> impl Future<Output = Result<Option<(TaskState, Extra)>, BrokerError>> + Send;
+
+    /// Returns the whole task.
+    fn read(&self) -> impl Future<Output = Result<Option<TaskInfo>, BrokerError>> + Send;
+
+    /// Waits until the task may have changed; returns the time of the first change, if that is known.
+    fn changed(&mut self) -> impl Future<Output = Result<Option<Instant>, BrokerError>> + Send;
+
+    /// Returns the name of the task for an error text.
+    fn name(&self) -> String;
+}
+
+/// Waits for the end of the task; see [`Inspect::wait_for_end`](crate::broker::Inspect::wait_for_end).
+pub(in super::super) async fn wait_for_end(mut source: impl EndSource, until: Instant) -> Result<TaskEnd, BrokerError> {
+    let (mut watch, mut retries, mut unread) = (EndWatch::default(), Retries::default(), 0);
+    loop {
+        let seen = watch.time_over();
+        let looked = match (retries.ask(seen.is_none(), until, source.look()).await, seen) {
+            (Some(looked), _) => looked,
+            (None, Some(seen)) => return Ok(seen),
+            (None, None) => continue,
+        };
+        let found = match looked {
+            Ok(found) => found,
+            Err(error) => {
+                retries.after(error, until).await?;
+                continue;
+            }
+        };
+        match watch.looked(found, Instant::now()) {
+            AfterLook::Wait => retries = Retries::default(),
+            AfterLook::Answer(answer) => return Ok(answer),
+            AfterLook::Read => {
+                match source.read().await {
+                    Ok(Some(task)) if has_ended(task.state) => return Ok(TaskEnd::Stored(Box::new(task))),
+                    // The task was run again or removed since the look, or its message cannot be read.
+                    Ok(_) if unread < LOOKS => unread += 1,
+                    Ok(_) => {
+                        let text = format!("{} has ended, but what is stored of it is not a task", source.name());
+                        return Err(BrokerError::new(BrokerErrorKind::Corrupt, text));
+                    }
+                    Err(error) => retries.after(error, until).await?,
+                }
+                continue;
+            }
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match timeout(left, source.changed()).await {
+            Ok(Ok(at)) => at.into_iter().for_each(|at| watch.changed(at)),
+            Ok(Err(error)) => retries.after(error, until).await?,
+            Err(_) => return Ok(watch.time_over().unwrap_or(TaskEnd::Gone)),
+        }
+    }
+}
+
+/// A waiter's knowledge of its task.
+#[derive(Debug, Default)]
+struct EndWatch(Option<Seen>);
+
+/// The last look that found the task before its end.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    state: TaskState,
+    is_awaited: bool,
+    /// The task is known not to have changed before this time.
+    unchanged_until: Instant,
+}
+
+/// The conclusion from a look.
+#[derive(Debug, PartialEq)]
+enum AfterLook {
+    /// The task has ended and is kept: read it as a whole.
+    Read,
+    /// The task has not ended.
+    Wait,
+    /// The wait is over with this result.
+    Answer(TaskEnd),
+}
+
+impl EndWatch {
+    /// Takes the result of a look: the state and the extra facts of the task, or `None` if it does not exist.
+    fn looked(&mut self, found: Option<(TaskState, Extra)>, now: Instant) -> AfterLook {
+        match found {
+            Some((state, _)) if has_ended(state) => AfterLook::Read,
+            Some((state, extra)) => {
+                self.0 = Some(Seen { state, is_awaited: extra.awaited, unchanged_until: now });
+                AfterLook::Wait
+            }
+            None if self.was_deleted(now) => AfterLook::Answer(TaskEnd::Deleted),
+            None => AfterLook::Answer(TaskEnd::Gone),
+        }
+    }
+
+    /// Notes that the task changed at `at`, for the first time since the last look.
+    fn changed(&mut self, at: Instant) {
+        if let Some(seen) = &mut self.0 {
+            seen.unchanged_until = seen.unchanged_until.max(at);
+        }
+    }
+
+    /// The answer when the time is over; `None` if no look has found the task yet.
+    fn time_over(&self) -> Option<TaskEnd> {
+        self.0.map(|seen| TaskEnd::NotYet(seen.state))
+    }
+
+    /// Whether a task that does not exist was deleted without an end: if it had ended, it would still be kept.
+    fn was_deleted(&self, now: Instant) -> bool {
+        let retention = Duration::from_secs(Extra::AWAITED_RETENTION);
+        self.0.is_some_and(|seen| seen.is_awaited && now.saturating_duration_since(seen.unchanged_until) < retention)
+    }
+}
+
+pub(in super::super) fn has_ended(state: TaskState) -> bool {
+    matches!(state, TaskState::Completed | TaskState::Archived)
+}
+
+/// Shortest and longest pause before an unavailable broker is asked again.
+const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+/// How often requests of a waiter failed since the broker last answered, and the last error.
+#[derive(Debug, Default)]
+pub(in super::super) struct Retries(Option<(u32, BrokerError)>);
+
+impl Retries {
+    /// Waits before the next request.
+    ///
+    /// # Errors
+    ///
+    /// The time is over, or another request would fail in the same way.
+    pub(in super::super) async fn after(&mut self, error: BrokerError, until: Instant) -> Result<(), BrokerError> {
+        let left = until.saturating_duration_since(Instant::now());
+        if !error.is_unavailable() || left.is_zero() {
+            return Err(error);
+        }
+        let times = self.0.take().map_or(0, |(times, _)| times);
+        self.0 = Some((times.saturating_add(1), error));
+        sleep(AGAIN.0.saturating_mul(1 << times.min(8)).min(AGAIN.1).min(left)).await;
+        Ok(())
+    }
+
+    /// Sends a request and cuts it short when the time is over: then it returns the last failure, or `None` if there was none.
+    /// The first request is not cut, because a wait of no time at all is one request.
+    pub(in super::super) async fn ask<T>(
+        &self,
+        is_first: bool,
+        until: Instant,
+        question: impl Future<Output = Result<T, BrokerError>>,
+    ) -> Option<Result<T, BrokerError>> {
+        if is_first && self.0.is_none() {
+            return Some(question.await);
+        }
+        let left = until.saturating_duration_since(Instant::now());
+        match (timeout(left, question).await, &self.0) {
+            (Ok(answer), _) => Some(answer),
+            (Err(_), Some((_, error))) => Some(Err(error.clone())),
+            (Err(_), None) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn awaited(awaited: bool) -> Extra {
+        Extra { awaited, ..Extra::default() }
+    }
+
+    #[test]
+    fn a_task_that_is_not_there_was_deleted_only_if_its_end_would_still_be_kept() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        for (is_awaited, changed_at, looked_at, expected) in [
+            (true, None, 59, TaskEnd::Deleted),
+            (true, None, 60, TaskEnd::Gone),
+            (true, Some(3600), 3659, TaskEnd::Deleted),
+            (true, Some(3600), 3660, TaskEnd::Gone),
+            (false, Some(1), 1, TaskEnd::Gone),
+        ] {
+            let mut watch = EndWatch::default();
+            assert_eq!(watch.looked(Some((TaskState::Active, awaited(is_awaited))), start), AfterLook::Wait);
+            if let Some(at) = changed_at {
+                watch.changed(after(at));
+            }
+            let case = format!("{is_awaited} {changed_at:?} {looked_at}");
+            assert_eq!(watch.looked(None, after(looked_at)), AfterLook::Answer(expected), "{case}");
+        }
+        assert_eq!(EndWatch::default().looked(None, start), AfterLook::Answer(TaskEnd::Gone));
+    }
+
+    #[test]
+    fn only_an_end_is_read_and_the_last_state_is_returned_when_the_time_is_over() {
+        let now = Instant::now();
+        for state in TaskState::ALL {
+            let mut watch = EndWatch::default();
+            assert_eq!(watch.time_over(), None);
+            let has_ended = matches!(state, TaskState::Completed | TaskState::Archived);
+            let after = watch.looked(Some((state, awaited(true))), now);
+            assert_eq!(after, if has_ended { AfterLook::Read } else { AfterLook::Wait }, "{state}");
+            assert_eq!(watch.time_over(), (!has_ended).then_some(TaskEnd::NotYet(state)));
+        }
+    }
+}
