@@ -148,6 +148,36 @@ enum StateRenamed {
 }
 
 #[derive(Debug, Serialize, Deserialize)]
+enum Delivery {
+    Pending,
+    Done,
+    Cancelled,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum DeliveryRenamed {
+    Pending,
+    #[serde(alias = "Done")]
+    Completed,
+    Cancelled,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum Money {
+    Held(u32),
+    Paid(u32),
+    Lost(u32),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+enum MoneyRenamed {
+    Held(u32),
+    #[serde(alias = "Paid")]
+    Given(u32),
+    Lost(u32),
+}
+
+#[derive(Debug, Serialize, Deserialize)]
 struct Address(String);
 
 #[derive(Debug, Deserialize)]
@@ -288,6 +318,22 @@ changes! {
         before [] (state: StateRenamed = StateRenamed::Settled(7), n: u32 = 1)
         after [] (state: StateRenamed = StateRenamed::Settled(7), n: u32 = 1, note: Option<String> = None)
         forward None, of_json Some("(Settled(7), 1, None)"), rollback None, of_json Some("(Settled(7), 1)");
+    "a unit variant is renamed behind a number" rename_unit_behind rename_unit_behind_json
+        before [] (n: u32 = 1, state: Delivery = Delivery::Cancelled)
+        after [] (n: u32 = 1, state: DeliveryRenamed = DeliveryRenamed::Cancelled)
+        forward Some("(1, Cancelled)"), rollback None, of_json Some("(1, Cancelled)");
+    "a newtype variant is renamed behind a number" rename_newtype_behind rename_newtype_behind_json
+        before [] (n: u32 = 1, state: Money = Money::Lost(7))
+        after [] (n: u32 = 1, state: MoneyRenamed = MoneyRenamed::Lost(7))
+        forward Some("(1, Lost(7))"), rollback None, of_json Some("(1, Lost(7))");
+    "an argument behind an enum of unit variants with aliases" behind_unit_aliases behind_unit_aliases_json
+        before [] (n: u32 = 1, state: DeliveryRenamed = DeliveryRenamed::Cancelled)
+        after [] (n: u32 = 1, state: DeliveryRenamed = DeliveryRenamed::Cancelled, note: Option<String> = None)
+        forward None, of_json Some("(1, Cancelled, None)"), rollback None, of_json Some("(1, Cancelled)");
+    "an argument behind an enum of newtype variants with aliases" behind_newtype_aliases behind_newtype_aliases_json
+        before [] (n: u32 = 1, state: MoneyRenamed = MoneyRenamed::Lost(7))
+        after [] (n: u32 = 1, state: MoneyRenamed = MoneyRenamed::Lost(7), note: Option<String> = None)
+        forward None, of_json Some("(1, Lost(7), None)"), rollback None, of_json Some("(1, Lost(7))");
     "a newtype is put around" newtype newtype_json
         before [] (to: String = ann(), n: u32 = 1)
         after [] (to: Address = Address(ann()), n: u32 = 1)
