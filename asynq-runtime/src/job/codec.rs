@@ -7,6 +7,7 @@
 mod checked;
 mod checkpoint;
 mod kinds;
+mod read_back;
 mod reason;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 use self::reason::reason;
-use super::{Job, fingerprint::Fingerprint, shape::of_type::Reads, upgrade::Earlier};
+use super::{Job, fingerprint::Fingerprint, upgrade::Earlier};
 
 /// How a job's arguments and results are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -128,23 +129,24 @@ pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
 }
 
 /// Encodes a value with the fingerprint of its shape, unless it is JSON. `place` ends the advice to write another codec.
-fn encode_shaped(
+fn encode_shaped<T: Serialize + DeserializeOwned>(
     what: impl FnOnce() -> String,
     codec: Codec,
     fingerprint: fn() -> Arc<Fingerprint>,
-    value: &impl Serialize,
+    value: &T,
     place: &str,
 ) -> Result<Bytes, CodecError> {
     if codec == Codec::Json {
-        return encode(what, codec, &[], value, None);
+        return encode(what, codec, &[], value);
     }
     let fingerprint = fingerprint();
-    if let Some(kind) = &fingerprint.self_describing {
+    let encoded = match &fingerprint.self_describing {
         // Postcard would write the value, and no worker could ever read it.
-        let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}");
-        return Err(CodecError { what: what(), codec: codec.as_str(), reason });
-    }
-    encode(what, codec, &header(fingerprint.value), value, fingerprint.reads.as_ref())
+        Some(kind) => Err(format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}")),
+        None => read_back::write_readable(&header(fingerprint.value), value, &fingerprint.reads)
+            .map_err(|refusal| refusal.to_string()),
+    };
+    encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
 }
 
 /// Returns the first bytes of a postcard payload.
@@ -255,7 +257,7 @@ fn not_postcard(payload: &[u8]) -> String {
 pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     // A value that refuses to be written has no kinds, and is refused below.
     let kinds = if codec == Codec::Postcard { kinds::of(value).unwrap_or_default() } else { 0 };
-    encode(|| format!("the result of `{job}`"), codec, &header(kinds), value, None)
+    encode(|| format!("the result of `{job}`"), codec, &header(kinds), value)
 }
 
 /// Reads the result of a job. `None` is the stored result of a job that returns `()`.
@@ -280,24 +282,18 @@ where
 ///
 /// The `Serialize` of a value refuses it.
 pub fn encode_key<J: Job>(fields: &impl Serialize) -> Result<Bytes, CodecError> {
-    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields, None)
+    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields)
 }
 
-/// Encodes `value`. Only postcard has the `prefix`, because other languages read the JSON. `reads` says how the type is read
-/// back, if that is known.
+/// Encodes `value`. Only postcard has the `prefix`, because other languages read the JSON.
 fn encode(
     what: impl FnOnce() -> String,
     codec: Codec,
     prefix: &[u8],
     value: &impl Serialize,
-    reads: Option<&Reads>,
 ) -> Result<Bytes, CodecError> {
     let encoded = match codec {
-        Codec::Postcard => {
-            let mut bytes = Vec::with_capacity(64);
-            bytes.extend_from_slice(prefix);
-            checked::append(bytes, value, reads).map_err(|e| e.to_string())
-        }
+        Codec::Postcard => checked::write(prefix, value, None).map(|(bytes, _)| bytes).map_err(|e| e.to_string()),
         Codec::Json => serde_json::to_vec(value).map_err(|e| e.to_string()),
     };
     encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })

@@ -38,8 +38,8 @@ pub struct Fingerprint {
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
     /// cannot read it back.
     pub self_describing: Option<String>,
-    /// How the structs and enums inside are read; `None` if the recorder was stopped.
-    pub(crate) reads: Option<Reads>,
+    /// How the structs and enums inside are read.
+    pub(crate) reads: Reads,
     /// The shape for programs of other versions.
     pub(crate) document: ShapeDocument,
 }
@@ -133,7 +133,7 @@ fn fingerprint(type_shape: of_type::TypeShape, by_hand: Option<&str>, name: &str
         fields: type_shape.fields,
         no_arguments: type_shape.empty,
         self_describing: type_shape.self_describing,
-        reads: type_shape.complete.then_some(type_shape.reads),
+        reads: type_shape.reads,
         document: type_shape.document,
     }
 }
