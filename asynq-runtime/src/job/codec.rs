@@ -72,7 +72,8 @@ pub enum PayloadError {
         /// This program's shape, for people.
         shape: String,
     },
-    /// JSON that another version of the job may write: it lacks a field or has a value of another type.
+    /// Arguments that another version of the job may write: JSON that lacks a field or has a value of another type, or a value
+    /// that its type does not take.
     #[error(
         "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give them a default, an alias or \
          an upgrade (docs/changing-a-job.md)"
@@ -187,15 +188,31 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
             })
         });
     }
-    take_whole(arguments).map_err(|reason| PayloadError::Undecodable { job: J::NAME, reason })
+    take_whole(arguments).map_err(|error| match (error.to_string(), error) {
+        // Another version of the type may take the value.
+        (reason, Unreadable::Refused) => PayloadError::Unfit { job: J::NAME, reason },
+        (reason, _) => PayloadError::Undecodable { job: J::NAME, reason },
+    })
+}
+
+/// Why bytes are not a postcard value of a type.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Unreadable {
+    #[error("{0} bytes too many")]
+    TooLong(usize),
+    #[error("a value that its type does not take")]
+    Refused,
+    #[error(transparent)]
+    Damaged(postcard::Error),
 }
 
 /// Reads a postcard value that takes all of these bytes.
-fn take_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+fn take_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
-        Err(error) => Err(error.to_string()),
+        Ok((_, rest)) => Err(Unreadable::TooLong(rest.len())),
+        Err(postcard::Error::SerdeDeCustom) => Err(Unreadable::Refused),
+        Err(error) => Err(Unreadable::Damaged(error)),
     }
 }
 
@@ -268,7 +285,7 @@ where
     if codec == Codec::Json {
         return serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e));
     }
-    let Some(result) = result else { return take_whole(&[]) };
+    let Some(result) = result else { return take_whole(&[]).map_err(|error| error.to_string()) };
     let Some((found, value)) = split(result) else { return Err(not_postcard(result)) };
     let of_another_type =
         || format!("it was not written as this program's type: {}", Fingerprint::of_value::<T>().shape);

@@ -142,6 +142,35 @@ fn arguments_of_another_version_and_bytes_that_are_not_arguments_have_different_
     unfit(decode_arguments::<Mail>(br#"{"to":"ann"}"#).unwrap_err(), "looks like JSON; write `codec = \"json\"`");
 }
 
+/// A number of which this version of the program takes other values than the next one.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
+struct Below<const N: u32>(u32);
+
+impl<const N: u32> TryFrom<u32> for Below<N> {
+    type Error = &'static str;
+
+    fn try_from(n: u32) -> Result<Self, &'static str> {
+        if n < N { Ok(Self(n)) } else { Err("too large") }
+    }
+}
+
+jobs! {
+    Narrow "priority" { priority: Below<10> } [];
+    Widened "priority" { priority: Below<20> } [];
+}
+
+#[test]
+fn a_value_that_this_version_of_its_type_refuses_is_of_another_version() {
+    assert_eq!(value::<Narrow>(), value::<Widened>());
+    let sent = encode_arguments(&Widened { priority: Below(15) }).unwrap();
+    let error = decode_arguments::<Narrow>(&sent).unwrap_err();
+    assert!(error.is_of_another_version(), "{error}");
+    assert!(error.to_string().contains("a value that its type does not take"), "{error}");
+    let taken = encode_arguments(&Widened { priority: Below(9) }).unwrap();
+    assert_eq!(decode_arguments::<Narrow>(&taken).unwrap(), Narrow { priority: Below(9) });
+}
+
 #[test]
 fn a_payload_in_the_other_codec_is_read() {
     let read: JsonMail = decode_arguments(&encode_arguments(&mail()).unwrap()).unwrap();
