@@ -256,6 +256,10 @@ changes! {
         before [] (to: String = ann())
         after [] (to: String = ann(), n: Option<u32> = Some(1))
         forward Some(r#"("ann", None)"#), rollback Some(r#"("ann",)"#);
+    "one optional argument becomes two" second_of_option second_of_option_json
+        before [] (note: Option<String> = None)
+        after [] (note: Option<String> = None, n: Option<u32> = Some(1))
+        forward Some("(None, None)"), rollback Some("(None,)");
     "one struct becomes two arguments" second_of_struct second_of_struct_json
         before [] (item: Item = item())
         after [] (item: Item = item(), #[serde(default)] n: u32 = 1)

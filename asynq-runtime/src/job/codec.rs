@@ -223,8 +223,7 @@ fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
         return Err(undecodable(not_postcard(payload)));
     }
     serde_json::from_slice(payload).or_else(|error| {
-        // `null` says that there are no arguments, which no version of a job with arguments sends.
-        if payload == b"null" || !error.is_data() || !is_json(payload) {
+        if !error.is_data() || !is_json(payload) {
             return Err(undecodable(reason(&error)));
         }
         let earlier = Earlier::json(payload);
