@@ -180,6 +180,23 @@ enum MoneyRenamed {
 #[derive(Debug, Serialize, Deserialize)]
 struct Address(String);
 
+/// A text that no sample is, so that the shapes around it are known in part.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+struct OrderId(String);
+
+impl TryFrom<String> for OrderId {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        if text.starts_with("order-") { Ok(Self(text)) } else { Err("no order") }
+    }
+}
+
+fn order_id() -> OrderId {
+    OrderId("order-7".to_owned())
+}
+
 #[derive(Debug, Deserialize)]
 struct InvoiceV1 {
     euros: u32,
@@ -375,6 +392,21 @@ mod renamed_job {
     }
 }
 
+/// The name of the function is part of a fingerprint that is known in part.
+mod renamed_function {
+    pub(crate) mod before {
+        use super::super::*;
+        changes!(@job send_order "postcard" [] (order: OrderId, n: u32));
+        changes!(@job send_order_json "json" [] (order: OrderId, n: u32));
+    }
+    pub(crate) mod after {
+        use super::super::*;
+        changes!(@job deliver "postcard" [alias = "send_order"] (order: OrderId, n: u32));
+        changes!(@job deliver_json "json" [alias = "send_order_json"] (order: OrderId, n: u32));
+        pub(crate) use {deliver as send_order, deliver_json as send_order_json};
+    }
+}
+
 mod codec {
     pub(crate) mod before {
         use super::super::*;
@@ -391,6 +423,7 @@ mod codec {
 fn changes_of_jobs() -> Vec<Change> {
     const UPGRADE: &str = "an upgrade is written";
     const RENAMED: &str = "the job is renamed, with an alias";
+    const CHECKED: &str = "a job that is partly checked is renamed";
     const CODEC: &str = "the codec becomes the other one";
     vec![
         changes!(@change UPGRADE, "postcard" upgrade upgrade
@@ -401,6 +434,10 @@ fn changes_of_jobs() -> Vec<Change> {
             (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), None),
         changes!(@change RENAMED, "json" renamed_job renamed_job_json
             (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), None),
+        changes!(@change CHECKED, "postcard" renamed_function send_order
+            (order = order_id(), n = 1) (order = order_id(), n = 1) Some(r#"(OrderId("order-7"), 1)"#), None),
+        changes!(@change CHECKED, "json" renamed_function send_order_json
+            (order = order_id(), n = 1) (order = order_id(), n = 1) Some(r#"(OrderId("order-7"), 1)"#), None),
         changes!(@change CODEC, "postcard" codec codec
             (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), Some(r#"("ann", 1)"#)),
         changes!(@change CODEC, "json" codec codec_json

@@ -177,7 +177,7 @@ pub(super) fn split(payload: &[u8]) -> Option<(u32, &[u8])> {
 
 fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadError> {
     let fingerprint = Fingerprint::in_postcard::<J>();
-    if found != fingerprint.value {
+    if !fingerprint.is(found) {
         let earlier = Earlier::postcard(found, arguments);
         return J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier)).unwrap_or_else(|| {
             Err(PayloadError::UnknownFingerprint {

@@ -172,6 +172,45 @@ fn a_value_that_this_version_of_its_type_refuses_is_of_another_version() {
     assert_eq!(decode_arguments::<Narrow>(&taken).unwrap(), Narrow { priority: Below(9) });
 }
 
+/// A text that no sample is, so that the shape is known in part.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+struct Order7(String);
+
+impl TryFrom<String> for Order7 {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        if text == "order-7" { Ok(Self(text)) } else { Err("no order") }
+    }
+}
+
+jobs! {
+    #[allow(non_camel_case_types)]
+    send_mail "send_mail" { order: Order7 } [];
+    SendEmail "send_email" { order: Order7 } [const ALIASES: &'static [&'static str] = &["send_mail"];];
+    SendLetter "send_mail" { order: Order7 } [];
+    Another "another" { order: Order7 } [];
+    Upgraded "send_email" { cents: u64 } [
+        const ALIASES: &'static [&'static str] = &["send_mail"];
+        const UPGRADES: &'static [crate::job::Upgrade<Self>] = &[crate::job::Upgrade::new(|earlier| {
+            earlier.through(|_: send_mail| Upgraded { cents: 1 })
+        })];
+    ];
+}
+
+/// The name of the function is part of a fingerprint that is known in part.
+#[test]
+fn a_renamed_function_takes_the_tasks_of_its_earlier_name() {
+    let order = || Order7("order-7".into());
+    let sent = encode_arguments(&send_mail { order: order() }).unwrap();
+    let with_alias = decode_arguments::<SendEmail>(&sent).unwrap();
+    let with_name = decode_arguments::<SendLetter>(&sent).unwrap();
+    assert_eq!((with_alias.order, with_name.order), (order(), order()));
+    assert_eq!(decode_arguments::<Upgraded>(&sent).unwrap(), Upgraded { cents: 1 });
+    assert!(decode_arguments::<Another>(&sent).is_err());
+}
+
 #[test]
 fn a_payload_in_the_other_codec_is_read() {
     let read: JsonMail = decode_arguments(&encode_arguments(&mail()).unwrap()).unwrap();
