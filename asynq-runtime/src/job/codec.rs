@@ -143,11 +143,15 @@ fn encode_shaped<T: Serialize + DeserializeOwned>(
     let fingerprint = fingerprint();
     let encoded = match &fingerprint.self_describing {
         // Postcard would write the value, and no worker could ever read it.
-        Some(kind) => Err(format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}")),
+        Some(kind) => Err(needs_json(kind, place)),
         None => read_back::write_readable(&header(fingerprint.value), value, &fingerprint.reads)
             .map_err(|refusal| refusal.to_string()),
     };
     encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
+}
+
+fn needs_json(kind: &str, place: &str) -> String {
+    format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}")
 }
 
 /// Returns the first bytes of a postcard payload.
@@ -286,9 +290,12 @@ where
     }
     let Some(result) = result else { return take_whole(&[]).map_err(|error| error.to_string()) };
     let Some((found, value)) = split(result) else { return Err(not_postcard(result)) };
-    let of_another_type =
-        || format!("it was not written as this program's type: {}", Fingerprint::of_value::<T>().shape);
-    let value = take_whole(value).map_err(|error| format!("{error}; {}", of_another_type()))?;
+    let fingerprint = Fingerprint::of_value::<T>();
+    let of_another_type = || format!("it was not written as this program's type: {}", fingerprint.shape);
+    let value = take_whole(value).map_err(|error| match &fingerprint.self_describing {
+        Some(kind) => needs_json(kind, " on the job"),
+        None => format!("{error}; {}", of_another_type()),
+    })?;
     if kinds::of(&value) == Some(found) { Ok(value) } else { Err(of_another_type()) }
 }
 

@@ -266,3 +266,10 @@ fn a_result_comes_back_as_it_was() {
     }
     assert_eq!(encode_result("sum", Codec::Json, &7u64).unwrap(), "7");
 }
+
+#[test]
+fn the_error_of_a_result_that_only_json_can_carry_gives_the_way_out() {
+    let bytes = encode_result("sum", Codec::Postcard, &serde_json::json!({"cents": 7})).unwrap();
+    let error = decode_result::<serde_json::Value>(Codec::Postcard, Some(&bytes)).unwrap_err();
+    assert!(error.contains("`Value`") && error.contains("write `codec = \"json\"` on the job"), "{error}");
+}
