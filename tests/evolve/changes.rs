@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 
 use asynq_runtime::{JobDescriptor, PreparedTask, prelude::*};
 use asynq_tests::{Fixture, Lent, RedisCluster, RedisStore, SqliteStore, Store, StoreOn};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::stage::{self, Became, Log};
+use crate::{
+    arguments::*,
+    stage::{self, Became, Log},
+};
 
 /// A version of a job.
 pub(crate) struct Version {
@@ -81,120 +84,6 @@ macro_rules! changes {
             rollback: $rollback,
         }
     };
-}
-
-fn ann() -> String {
-    "ann".to_owned()
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Item {
-    name: String,
-    price: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct ItemWithNote {
-    note: Option<String>,
-    name: String,
-    price: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct ItemInEuros {
-    name: String,
-    #[serde(alias = "price")]
-    euros: u64,
-}
-
-fn item() -> Item {
-    Item { name: "pen".to_owned(), price: 3 }
-}
-
-fn item_with_note() -> ItemWithNote {
-    ItemWithNote { note: Some("blue".to_owned()), name: "pen".to_owned(), price: 3 }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum State2 {
-    New,
-    Paid(u32),
-    Sent { to: String },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum StateReordered {
-    Sent { to: String },
-    New,
-    Paid(u32),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum StateWithMore {
-    New,
-    Cancelled,
-    Paid(u64),
-    Sent { to: String, by: Option<String> },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum StateRenamed {
-    New,
-    #[serde(alias = "Paid")]
-    Settled(u32),
-    Sent {
-        to: String,
-    },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum Delivery {
-    Pending,
-    Done,
-    Cancelled,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum DeliveryRenamed {
-    Pending,
-    #[serde(alias = "Done")]
-    Completed,
-    Cancelled,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum Money {
-    Held(u32),
-    Paid(u32),
-    Lost(u32),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum MoneyRenamed {
-    Held(u32),
-    #[serde(alias = "Paid")]
-    Given(u32),
-    Lost(u32),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Address(String);
-
-/// A text that no sample is, so that the shapes around it are known in part.
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(try_from = "String")]
-struct OrderId(String);
-
-impl TryFrom<String> for OrderId {
-    type Error = &'static str;
-
-    fn try_from(text: String) -> Result<Self, &'static str> {
-        if text.starts_with("order-") { Ok(Self(text)) } else { Err("no order") }
-    }
-}
-
-fn order_id() -> OrderId {
-    OrderId("order-7".to_owned())
 }
 
 #[derive(Debug, Deserialize)]

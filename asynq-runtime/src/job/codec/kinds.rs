@@ -2,7 +2,7 @@
 //! another type.
 //!
 //! A worker need not be able to read the results that it writes, so that the shape of their type, which a recorder takes from
-//! `Deserialize`, is not known there. `Serialize` is there on both sides: whoever has read a value can write it again.
+//! `Deserialize`, is not known there. `Serialize` is there on both sides: a program that has read a value can write it again.
 
 use std::fmt;
 
