@@ -4,9 +4,12 @@ use std::fmt::Write as _;
 
 use asynq_runtime::{JobDescriptor, PreparedTask, prelude::*};
 use asynq_tests::{Fixture, Lent, RedisCluster, RedisStore, SqliteStore, Store, StoreOn};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
-use crate::stage::{self, Became, Log};
+use crate::{
+    arguments::*,
+    stage::{self, Became, Log},
+};
 
 /// A version of a job.
 pub(crate) struct Version {
@@ -82,73 +85,6 @@ macro_rules! changes {
         }
     };
 }
-
-fn ann() -> String {
-    "ann".to_owned()
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Item {
-    name: String,
-    price: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct ItemWithNote {
-    note: Option<String>,
-    name: String,
-    price: u32,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct ItemInEuros {
-    name: String,
-    #[serde(alias = "price")]
-    euros: u64,
-}
-
-fn item() -> Item {
-    Item { name: "pen".to_owned(), price: 3 }
-}
-
-fn item_with_note() -> ItemWithNote {
-    ItemWithNote { note: Some("blue".to_owned()), name: "pen".to_owned(), price: 3 }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum State2 {
-    New,
-    Paid(u32),
-    Sent { to: String },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum StateReordered {
-    Sent { to: String },
-    New,
-    Paid(u32),
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum StateWithMore {
-    New,
-    Cancelled,
-    Paid(u64),
-    Sent { to: String, by: Option<String> },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-enum StateRenamed {
-    New,
-    #[serde(alias = "Paid")]
-    Settled(u32),
-    Sent {
-        to: String,
-    },
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Address(String);
 
 #[derive(Debug, Deserialize)]
 struct InvoiceV1 {
@@ -226,6 +162,10 @@ changes! {
         before [] (to: String = ann())
         after [] (to: String = ann(), n: Option<u32> = Some(1))
         forward Some(r#"("ann", None)"#), rollback Some(r#"("ann",)"#);
+    "one optional argument becomes two" second_of_option second_of_option_json
+        before [] (note: Option<String> = None)
+        after [] (note: Option<String> = None, n: Option<u32> = Some(1))
+        forward Some("(None, None)"), rollback Some("(None,)");
     "one struct becomes two arguments" second_of_struct second_of_struct_json
         before [] (item: Item = item())
         after [] (item: Item = item(), #[serde(default)] n: u32 = 1)
@@ -288,6 +228,22 @@ changes! {
         before [] (state: StateRenamed = StateRenamed::Settled(7), n: u32 = 1)
         after [] (state: StateRenamed = StateRenamed::Settled(7), n: u32 = 1, note: Option<String> = None)
         forward None, of_json Some("(Settled(7), 1, None)"), rollback None, of_json Some("(Settled(7), 1)");
+    "a unit variant is renamed behind a number" rename_unit_behind rename_unit_behind_json
+        before [] (n: u32 = 1, state: Delivery = Delivery::Cancelled)
+        after [] (n: u32 = 1, state: DeliveryRenamed = DeliveryRenamed::Cancelled)
+        forward Some("(1, Cancelled)"), rollback None, of_json Some("(1, Cancelled)");
+    "a newtype variant is renamed behind a number" rename_newtype_behind rename_newtype_behind_json
+        before [] (n: u32 = 1, state: Money = Money::Lost(7))
+        after [] (n: u32 = 1, state: MoneyRenamed = MoneyRenamed::Lost(7))
+        forward Some("(1, Lost(7))"), rollback None, of_json Some("(1, Lost(7))");
+    "an argument behind an enum of unit variants with aliases" behind_unit_aliases behind_unit_aliases_json
+        before [] (n: u32 = 1, state: DeliveryRenamed = DeliveryRenamed::Cancelled)
+        after [] (n: u32 = 1, state: DeliveryRenamed = DeliveryRenamed::Cancelled, note: Option<String> = None)
+        forward None, of_json Some("(1, Cancelled, None)"), rollback None, of_json Some("(1, Cancelled)");
+    "an argument behind an enum of newtype variants with aliases" behind_newtype_aliases behind_newtype_aliases_json
+        before [] (n: u32 = 1, state: MoneyRenamed = MoneyRenamed::Lost(7))
+        after [] (n: u32 = 1, state: MoneyRenamed = MoneyRenamed::Lost(7), note: Option<String> = None)
+        forward None, of_json Some("(1, Lost(7), None)"), rollback None, of_json Some("(1, Lost(7))");
     "a newtype is put around" newtype newtype_json
         before [] (to: String = ann(), n: u32 = 1)
         after [] (to: Address = Address(ann()), n: u32 = 1)
@@ -325,6 +281,21 @@ mod renamed_job {
     }
 }
 
+/// The name of the function is part of a fingerprint that is known in part.
+mod renamed_function {
+    pub(crate) mod before {
+        use super::super::*;
+        changes!(@job send_order "postcard" [] (order: OrderId, n: u32));
+        changes!(@job send_order_json "json" [] (order: OrderId, n: u32));
+    }
+    pub(crate) mod after {
+        use super::super::*;
+        changes!(@job deliver "postcard" [alias = "send_order"] (order: OrderId, n: u32));
+        changes!(@job deliver_json "json" [alias = "send_order_json"] (order: OrderId, n: u32));
+        pub(crate) use {deliver as send_order, deliver_json as send_order_json};
+    }
+}
+
 mod codec {
     pub(crate) mod before {
         use super::super::*;
@@ -341,6 +312,7 @@ mod codec {
 fn changes_of_jobs() -> Vec<Change> {
     const UPGRADE: &str = "an upgrade is written";
     const RENAMED: &str = "the job is renamed, with an alias";
+    const CHECKED: &str = "a job that is partly checked is renamed";
     const CODEC: &str = "the codec becomes the other one";
     vec![
         changes!(@change UPGRADE, "postcard" upgrade upgrade
@@ -351,6 +323,10 @@ fn changes_of_jobs() -> Vec<Change> {
             (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), None),
         changes!(@change RENAMED, "json" renamed_job renamed_job_json
             (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), None),
+        changes!(@change CHECKED, "postcard" renamed_function send_order
+            (order = order_id(), n = 1) (order = order_id(), n = 1) Some(r#"(OrderId("order-7"), 1)"#), None),
+        changes!(@change CHECKED, "json" renamed_function send_order_json
+            (order = order_id(), n = 1) (order = order_id(), n = 1) Some(r#"(OrderId("order-7"), 1)"#), None),
         changes!(@change CODEC, "postcard" codec codec
             (to = ann(), n = 1) (to = ann(), n = 1, note = None) Some(r#"("ann", 1, None)"#), Some(r#"("ann", 1)"#)),
         changes!(@change CODEC, "json" codec codec_json

@@ -3,6 +3,7 @@
 //! `cargo test -p asynq-tests --test evolve -- --nocapture` prints the outcome of each change; `scripts/prove evolve` does.
 #![allow(clippy::unwrap_used)]
 
+mod arguments;
 mod changes;
 mod deploy;
 mod hostile;

@@ -7,6 +7,7 @@
 mod checked;
 mod checkpoint;
 mod kinds;
+mod read_back;
 mod reason;
 
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 use self::reason::reason;
-use super::{Job, fingerprint::Fingerprint, shape::of_type::Reads, upgrade::Earlier};
+use super::{Job, fingerprint::Fingerprint, upgrade::Earlier};
 
 /// How a job's arguments and results are encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -73,7 +74,8 @@ pub enum PayloadError {
         /// This program's shape, for people.
         shape: String,
     },
-    /// JSON that another version of the job may write: it lacks a field or has a value of another type.
+    /// Arguments that another version of the job may write: JSON that lacks a field or has a value of another type, or a value
+    /// that its type does not take.
     #[error(
         "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give them a default, an alias or \
          an upgrade (docs/changing-a-job.md)"
@@ -130,23 +132,28 @@ pub(crate) fn encode_arguments<J: Job>(job: &J) -> Result<Bytes, CodecError> {
 }
 
 /// Encodes a value with the fingerprint of its shape, unless it is JSON. `place` ends the advice to write another codec.
-fn encode_shaped(
+fn encode_shaped<T: Serialize + DeserializeOwned>(
     what: impl FnOnce() -> String,
     codec: Codec,
     fingerprint: fn() -> Arc<Fingerprint>,
-    value: &impl Serialize,
+    value: &T,
     place: &str,
 ) -> Result<Bytes, CodecError> {
     if codec == Codec::Json {
-        return encode(what, codec, &[], value, None);
+        return encode(what, codec, &[], value);
     }
     let fingerprint = fingerprint();
-    if let Some(kind) = &fingerprint.self_describing {
+    let encoded = match &fingerprint.self_describing {
         // Postcard would write the value, and no worker could ever read it.
-        let reason = format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}");
-        return Err(CodecError { what: what(), codec: codec.as_str(), reason });
-    }
-    encode(what, codec, &header(POSTCARD, fingerprint.value), value, fingerprint.reads.as_ref())
+        Some(kind) => Err(needs_json(kind, place)),
+        None => read_back::write_readable(&header(POSTCARD, fingerprint.value), value, &fingerprint.reads)
+            .map_err(|refusal| refusal.to_string()),
+    };
+    encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
+}
+
+fn needs_json(kind: &str, place: &str) -> String {
+    format!("`{kind}` needs a self-describing format; write `codec = \"json\"`{place}")
 }
 
 /// Returns the first bytes of a payload or a result.
@@ -176,7 +183,7 @@ pub(super) fn split(payload: &[u8]) -> Option<(u32, &[u8])> {
 
 fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadError> {
     let fingerprint = Fingerprint::in_postcard::<J>();
-    if found != fingerprint.value {
+    if !fingerprint.is(found) {
         let earlier = Earlier::postcard(found, arguments);
         return J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier)).unwrap_or_else(|| {
             Err(PayloadError::UnknownFingerprint {
@@ -187,15 +194,31 @@ fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadErr
             })
         });
     }
-    take_whole(arguments).map_err(|reason| PayloadError::Undecodable { job: J::NAME, reason })
+    take_whole(arguments).map_err(|error| match (error.to_string(), error) {
+        // Another version of the type may take the value.
+        (reason, Unreadable::Refused) => PayloadError::Unfit { job: J::NAME, reason },
+        (reason, _) => PayloadError::Undecodable { job: J::NAME, reason },
+    })
+}
+
+/// Why bytes are not a postcard value of a type.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum Unreadable {
+    #[error("{0} bytes too many")]
+    TooLong(usize),
+    #[error("a value that its type does not take")]
+    Refused,
+    #[error(transparent)]
+    Damaged(postcard::Error),
 }
 
 /// Reads a postcard value that takes all of these bytes.
-fn take_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, String> {
+fn take_whole<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Unreadable> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
-        Ok((_, rest)) => Err(format!("{} bytes too many", rest.len())),
-        Err(error) => Err(error.to_string()),
+        Ok((_, rest)) => Err(Unreadable::TooLong(rest.len())),
+        Err(postcard::Error::SerdeDeCustom) => Err(Unreadable::Refused),
+        Err(error) => Err(Unreadable::Damaged(error)),
     }
 }
 
@@ -206,8 +229,7 @@ fn decode_json<J: Job>(payload: &[u8]) -> Result<J, PayloadError> {
         return Err(undecodable(not_postcard(payload)));
     }
     serde_json::from_slice(payload).or_else(|error| {
-        // `null` says that there are no arguments, which no version of a job with arguments sends.
-        if payload == b"null" || !error.is_data() || !is_json(payload) {
+        if !error.is_data() || !is_json(payload) {
             return Err(undecodable(reason(&error)));
         }
         let earlier = Earlier::json(payload);
@@ -257,7 +279,7 @@ fn not_postcard(payload: &[u8]) -> String {
 pub(crate) fn encode_result<T: Serialize>(job: &str, codec: Codec, value: &T) -> Result<Bytes, CodecError> {
     // A value that refuses to be written has no kinds, and is refused below.
     let kinds = if codec == Codec::Postcard { kinds::of(value).unwrap_or_default() } else { 0 };
-    encode(|| format!("the result of `{job}`"), codec, &header(RESULT, kinds), value, None)
+    encode(|| format!("the result of `{job}`"), codec, &header(RESULT, kinds), value)
 }
 
 /// Reads the result of a job. `None` is the stored result of a job that returns `()`.
@@ -268,11 +290,14 @@ where
     if codec == Codec::Json {
         return serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e));
     }
-    let Some(result) = result else { return take_whole(&[]) };
+    let Some(result) = result else { return take_whole(&[]).map_err(|error| error.to_string()) };
     let Some((found, value)) = split_result(result) else { return Err(not_a_result(result)) };
-    let of_another_type =
-        || format!("it was not written as this program's type: {}", Fingerprint::of_value::<T>().shape);
-    let value = take_whole(value).map_err(|error| format!("{error}; {}", of_another_type()))?;
+    let fingerprint = Fingerprint::of_value::<T>();
+    let of_another_type = || format!("it was not written as this program's type: {}", fingerprint.shape);
+    let value = take_whole(value).map_err(|error| match &fingerprint.self_describing {
+        Some(kind) => needs_json(kind, " on the job"),
+        None => format!("{error}; {}", of_another_type()),
+    })?;
     if kinds::of(&value) == Some(found) { Ok(value) } else { Err(of_another_type()) }
 }
 
@@ -295,24 +320,18 @@ fn not_a_result(result: &[u8]) -> String {
 ///
 /// The `Serialize` of a value refuses it.
 pub fn encode_key<J: Job>(fields: &impl Serialize) -> Result<Bytes, CodecError> {
-    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields, None)
+    encode(|| format!("the unique arguments of `{}`", J::NAME), J::CODEC, &[POSTCARD], fields)
 }
 
-/// Encodes `value`. Only postcard has the `prefix`, because other languages read the JSON. `reads` says how the type is read
-/// back, if that is known.
+/// Encodes `value`. Only postcard has the `prefix`, because other languages read the JSON.
 fn encode(
     what: impl FnOnce() -> String,
     codec: Codec,
     prefix: &[u8],
     value: &impl Serialize,
-    reads: Option<&Reads>,
 ) -> Result<Bytes, CodecError> {
     let encoded = match codec {
-        Codec::Postcard => {
-            let mut bytes = Vec::with_capacity(64);
-            bytes.extend_from_slice(prefix);
-            checked::append(bytes, value, reads).map_err(|e| e.to_string())
-        }
+        Codec::Postcard => checked::write(prefix, value, None).map(|(bytes, _)| bytes).map_err(|e| e.to_string()),
         Codec::Json => serde_json::to_vec(value).map_err(|e| e.to_string()),
     };
     encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })

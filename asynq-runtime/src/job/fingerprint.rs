@@ -38,23 +38,31 @@ pub struct Fingerprint {
     /// A type among the arguments that only a self-describing format can carry, such as `Value` of serde_json: postcard
     /// cannot read it back.
     pub self_describing: Option<String>,
-    /// How the structs and enums inside are read; `None` if the recorder was stopped.
-    pub(crate) reads: Option<Reads>,
+    /// How the structs and enums inside are read.
+    pub(crate) reads: Reads,
     /// The shape for programs of other versions.
     pub(crate) document: ShapeDocument,
+    /// The numbers of the same shape under the names of the job, where the name of its type is part of `value`.
+    renamed: Vec<u32>,
 }
 
 impl Fingerprint {
+    /// Returns whether a payload with this number has this shape: the type of the job may have had another name, which is one
+    /// of the job's own.
+    pub(crate) fn is(&self, number: u32) -> bool {
+        self.value == number || self.renamed.contains(&number)
+    }
+
     /// Returns the fingerprint of `J`'s arguments, computed once per job.
     pub fn of<J: Job>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
-        cached_or(&CACHE, TypeId::of::<J>(), || of_job::<J>(J::CODEC))
+        cached_or(&CACHE, TypeId::of::<J>(), || of_arguments::<J>(J::CODEC))
     }
 
     /// Returns the fingerprint of a value that is kept in postcard beside a job's arguments, computed once per type.
     pub(crate) fn of_value<T: DeserializeOwned + 'static>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
-        cached_or(&CACHE, TypeId::of::<T>(), || fingerprint(of_type::shape_of::<T>(false), None, &short_name::<T>()))
+        cached_or(&CACHE, TypeId::of::<T>(), || fingerprint(of_type::shape_of::<T>(false), None, &[&short_name::<T>()]))
     }
 
     /// Returns the fingerprint of `J`'s arguments in postcard, whatever its codec is.
@@ -62,7 +70,7 @@ impl Fingerprint {
         static CACHE: FingerprintCache = OnceLock::new();
         match J::CODEC {
             Codec::Postcard => Self::of::<J>(),
-            Codec::Json => cached_or(&CACHE, TypeId::of::<J>(), || of_job::<J>(Codec::Postcard)),
+            Codec::Json => cached_or(&CACHE, TypeId::of::<J>(), || of_arguments::<J>(Codec::Postcard)),
         }
     }
 
@@ -78,10 +86,7 @@ impl Fingerprint {
     pub(crate) fn of_earlier<J: Job, T: DeserializeOwned + 'static>() -> Arc<Self> {
         static CACHE: FingerprintCache = OnceLock::new();
         // The name of the job is part of a fingerprint that is known in part.
-        cached_or(&CACHE, TypeId::of::<(J, T)>(), || {
-            let type_shape = of_type::shape_of::<T>(false);
-            fingerprint(type_shape, None, &short_name::<J>())
-        })
+        cached_or(&CACHE, TypeId::of::<(J, T)>(), || of_job::<J>(of_type::shape_of::<T>(false), None))
     }
 }
 
@@ -111,30 +116,38 @@ impl PartialEq for Fingerprint {
 
 impl Eq for Fingerprint {}
 
-fn of_job<J: Job>(codec: Codec) -> Fingerprint {
-    let mut fingerprint = fingerprint(of_type::shape_of::<J>(codec == Codec::Json), J::FINGERPRINT, &short_name::<J>());
+fn of_arguments<J: Job>(codec: Codec) -> Fingerprint {
+    let mut fingerprint = of_job::<J>(of_type::shape_of::<J>(codec == Codec::Json), J::FINGERPRINT);
     fingerprint.document = fingerprint.document.of_argument(J::ARGUMENT);
     fingerprint
 }
 
-fn fingerprint(type_shape: of_type::TypeShape, by_hand: Option<&str>, name: &str) -> Fingerprint {
-    let (shape, basis) = match by_hand {
-        Some(by_hand) => (format!("{by_hand:?} by hand"), format!("by hand {by_hand}")),
-        None if type_shape.complete => (type_shape.shape.clone(), type_shape.shape),
-        None => {
-            let shape = format!("{} of {name}", type_shape.shape);
-            (shape.clone(), format!("partly {shape}"))
+fn of_job<J: Job>(type_shape: of_type::TypeShape, by_hand: Option<&str>) -> Fingerprint {
+    let type_name = short_name::<J>();
+    fingerprint(type_shape, by_hand, &[&[&type_name, J::NAME], J::ALIASES].concat())
+}
+
+/// Returns the fingerprint of a shape. The first of the `names` is part of the number of a shape that is known in part.
+fn fingerprint(type_shape: of_type::TypeShape, by_hand: Option<&str>, names: &[&str]) -> Fingerprint {
+    let partly = |name: &&str| format!("{} of {name}", type_shape.shape);
+    let number = |name| hash(&format!("partly {}", partly(name)));
+    let (shape, value, renamed) = match (by_hand, names) {
+        (Some(by_hand), _) => (format!("{by_hand:?} by hand"), hash(&format!("by hand {by_hand}")), Vec::new()),
+        (None, [name, others @ ..]) if !type_shape.complete => {
+            (partly(name), number(name), others.iter().map(number).collect())
         }
+        (None, _) => (type_shape.shape.clone(), hash(&type_shape.shape), Vec::new()),
     };
     Fingerprint {
-        value: hash(&basis),
+        value,
         shape,
         complete: type_shape.complete || by_hand.is_some(),
         fields: type_shape.fields,
         no_arguments: type_shape.empty,
         self_describing: type_shape.self_describing,
-        reads: type_shape.complete.then_some(type_shape.reads),
+        reads: type_shape.reads,
         document: type_shape.document,
+        renamed,
     }
 }
 

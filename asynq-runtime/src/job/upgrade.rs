@@ -92,7 +92,7 @@ impl<'p> Earlier<'p> {
             Content::Json(payload) => serde_json::from_slice::<T>(payload).ok()?,
             Content::Postcard(found, arguments) => {
                 let fingerprint = Fingerprint::of_earlier::<J, T>();
-                if fingerprint.value != found {
+                if !fingerprint.is(found) {
                     return None;
                 }
                 let unreadable = |reason: String| {

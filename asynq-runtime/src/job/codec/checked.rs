@@ -10,11 +10,15 @@ use serde::{Serialize, ser};
 
 use crate::job::shape::of_type::Reads;
 
-/// Appends `value` to `bytes`. `reads` says how the type's own `Deserialize` reads, if its whole shape is known.
-pub(super) fn append(bytes: Vec<u8>, value: &impl Serialize, reads: Option<&Reads>) -> Result<Vec<u8>, Refusal> {
-    let mut checked = Checked { postcard: Serializer { output: ExtendFlavor::new(bytes) }, reads };
+/// Returns `value` behind `prefix`, and whether `reads` knows each of its structs, enums and maps. `reads` says how the type's
+/// own `Deserialize` reads, if there is one.
+pub(super) fn write(prefix: &[u8], value: &impl Serialize, reads: Option<&Reads>) -> Result<(Vec<u8>, bool), Refusal> {
+    let mut bytes = Vec::with_capacity(64);
+    bytes.extend_from_slice(prefix);
+    let postcard = Serializer { output: ExtendFlavor::new(bytes) };
+    let mut checked = Checked { postcard, reads, is_known: reads.is_some() };
     value.serialize(&mut checked)?;
-    Ok(postcard::ser_flavors::Flavor::finalize(checked.postcard.output)?)
+    Ok((postcard::ser_flavors::Flavor::finalize(checked.postcard.output)?, checked.is_known))
 }
 
 /// Why a value was not written, for people.
@@ -37,6 +41,15 @@ impl Refusal {
             "`{of}` writes {written} field{s} and reads another number (`skip_serializing`, `skip_deserializing` or \
              `skip_serializing_if`): {INSTEAD}"
         ))
+    }
+
+    pub(super) fn another_value() -> Self {
+        Self(
+            "it would be read as another value or not at all: its type refuses it, or writes a part of it in another form \
+             than it reads (a skipped variant or field, `#[serde(from)]` or `#[serde(try_from)]` with other fields, or \
+             `Serialize` by hand), and postcard has no names to tell; write `codec = \"json\"` on the job"
+                .to_owned(),
+        )
     }
 
     fn variant(of: &str, variant: &str) -> Self {
@@ -63,23 +76,26 @@ impl From<postcard::Error> for Refusal {
 struct Checked<'r> {
     postcard: Serializer<ExtendFlavor<Vec<u8>>>,
     reads: Option<&'r Reads>,
+    /// Whether every part so far is one that `reads` knows.
+    is_known: bool,
 }
 
 impl Checked<'_> {
-    /// Returns whether as many fields are read as are written here.
+    /// Returns whether as many fields are read as are written here; yes if that is not known.
     #[inline]
-    fn is_read(&self, name: &'static str, variant: Option<u32>, fields: usize) -> bool {
-        self.reads.is_none_or(|reads| reads.takes(name, variant, fields))
+    fn is_read(&mut self, name: &'static str, variant: Option<u32>, fields: usize) -> bool {
+        let takes = self.reads.and_then(|reads| reads.takes(name, variant, fields));
+        self.is_known &= takes.is_some();
+        takes.unwrap_or(true)
     }
 
     /// Refuses a variant that is read as another one.
     #[inline]
-    fn variant(&self, name: &'static str, index: u32, variant: &'static str, fields: usize) -> Result<(), Refusal> {
-        match self.reads {
-            Some(reads) if !reads.has_variant(name, index, variant) => Err(Refusal::variant(name, variant)),
-            _ if !self.is_read(name, Some(index), fields) => Err(Refusal::count(variant, fields)),
-            _ => Ok(()),
+    fn variant(&mut self, name: &'static str, index: u32, variant: &'static str, fields: usize) -> Result<(), Refusal> {
+        if self.reads.is_some_and(|reads| !reads.has_variant(name, index, variant)) {
+            return Err(Refusal::variant(name, variant));
         }
+        if self.is_read(name, Some(index), fields) { Ok(()) } else { Err(Refusal::count(variant, fields)) }
     }
 }
 
@@ -177,6 +193,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
 
     #[inline]
     fn serialize_map(self, len: Option<usize>) -> Result<Self, Refusal> {
+        self.is_known &= self.reads.is_some_and(Reads::has_maps);
         self.postcard.serialize_map(len)?;
         Ok(self)
     }

@@ -17,25 +17,47 @@ use serde::{
 /// nor the width of an integer where postcard reads another width as well: `u32` may become `u64`. Results carry this
 /// number, so it must never change.
 pub(super) fn of(value: &(impl Serialize + ?Sized)) -> Option<u32> {
-    let number = number_of(value).ok()?;
+    let number = Kinds { number: 0, with_values: false }.and(value).ok()?;
     // The high half depends on every part.
     u32::try_from(number >> 32).ok()
 }
 
-fn number_of(value: &(impl Serialize + ?Sized)) -> Result<u64, Error> {
-    let mut kinds = Kinds(0);
-    value.serialize(&mut kinds)?;
-    Ok(kinds.0)
+/// Returns whether two values have the same kinds and, if `with_values`, are written alike, whatever the order of elements.
+pub(super) fn are_equal<T: Serialize>(one: &T, other: &T, with_values: bool) -> bool {
+    let number = |value: &T| Kinds { number: 0, with_values }.and(value).ok();
+    number(one).is_some_and(|one| number(other) == Some(one))
 }
 
 /// The number of the parts that came so far.
-struct Kinds(u64);
+#[derive(Clone, Copy)]
+struct Kinds {
+    number: u64,
+    /// Whether the number is made of the values, too.
+    with_values: bool,
+}
 
 impl Kinds {
+    /// Returns the number with that of another part.
+    fn and(mut self, part: &(impl Serialize + ?Sized)) -> Result<u64, Error> {
+        part.serialize(&mut self)?;
+        Ok(self.number)
+    }
+
+    /// Begins the number of an element or an entry.
+    fn alone(&self, number: u64) -> Self {
+        Self { number, ..*self }
+    }
+
+    fn value(&mut self, value: impl fmt::Debug) {
+        if self.with_values {
+            self.text(&format!("{value:?}"));
+        }
+    }
+
     fn number(&mut self, part: u64) {
         // The multiplier of MurmurHash's finaliser; odd, so that no part is lost.
-        let mixed = (self.0.rotate_left(5) ^ part).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        self.0 = mixed ^ (mixed >> 33);
+        let mixed = (self.number.rotate_left(5) ^ part).wrapping_mul(0xff51_afd7_ed55_8ccd);
+        self.number = mixed ^ (mixed >> 33);
     }
 
     fn text(&mut self, text: &str) {
@@ -49,6 +71,7 @@ macro_rules! plain {
     ($($method:ident($($_:ident: $type:ty),*) $kind:literal)*) => {$(
         fn $method(self, $($_: $type),*) -> Result<(), Error> {
             self.text($kind);
+            $(self.value($_);)*
             Ok(())
         }
     )*};
@@ -66,14 +89,14 @@ impl<'a> Serializer for &'a mut Kinds {
     type SerializeStructVariant = Self;
 
     plain! {
-        serialize_bool(_v: bool) "bool" serialize_char(_v: char) "char"
-        serialize_str(_v: &str) "str" serialize_bytes(_v: &[u8]) "bytes"
-        serialize_i8(_v: i8) "i8" serialize_i16(_v: i16) "int" serialize_i32(_v: i32) "int"
-        serialize_i64(_v: i64) "int" serialize_i128(_v: i128) "int"
-        serialize_u8(_v: u8) "u8" serialize_u16(_v: u16) "uint" serialize_u32(_v: u32) "uint"
-        serialize_u64(_v: u64) "uint" serialize_u128(_v: u128) "uint"
-        serialize_f32(_v: f32) "f32" serialize_f64(_v: f64) "f64"
-        serialize_none() "none" serialize_unit() "unit" serialize_unit_struct(_name: &'static str) "unit"
+        serialize_bool(v: bool) "bool" serialize_char(v: char) "char"
+        serialize_str(v: &str) "str" serialize_bytes(v: &[u8]) "bytes"
+        serialize_i8(v: i8) "i8" serialize_i16(v: i16) "int" serialize_i32(v: i32) "int"
+        serialize_i64(v: i64) "int" serialize_i128(v: i128) "int"
+        serialize_u8(v: u8) "u8" serialize_u16(v: u16) "uint" serialize_u32(v: u32) "uint"
+        serialize_u64(v: u64) "uint" serialize_u128(v: u128) "uint"
+        serialize_f32(v: f32) "f32" serialize_f64(v: f64) "f64"
+        serialize_none() "none" serialize_unit() "unit" serialize_unit_struct(name: &'static str) "unit"
     }
 
     /// As postcard says it: some types write a text for people and bytes otherwise.
@@ -81,8 +104,10 @@ impl<'a> Serializer for &'a mut Kinds {
         false
     }
 
-    fn collect_str<T: fmt::Display + ?Sized>(self, _: &T) -> Result<(), Error> {
-        self.serialize_str("")
+    fn collect_str<T: fmt::Display + ?Sized>(self, value: &T) -> Result<(), Error> {
+        self.text("str");
+        self.value(format_args!("{value}"));
+        Ok(())
     }
 
     fn serialize_some<T: Serialize + ?Sized>(self, value: &T) -> Result<(), Error> {
@@ -177,7 +202,7 @@ impl ser::SerializeSeq for Elements<'_> {
     type Error = Error;
 
     fn serialize_element<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        self.sum = self.sum.wrapping_add(number_of(value)?);
+        self.sum = self.sum.wrapping_add(self.kinds.alone(0).and(value)?);
         Ok(())
     }
 
@@ -192,14 +217,12 @@ impl ser::SerializeMap for Elements<'_> {
     type Error = Error;
 
     fn serialize_key<T: Serialize + ?Sized>(&mut self, key: &T) -> Result<(), Error> {
-        self.key = number_of(key)?;
+        self.key = self.kinds.alone(0).and(key)?;
         Ok(())
     }
 
     fn serialize_value<T: Serialize + ?Sized>(&mut self, value: &T) -> Result<(), Error> {
-        let mut entry = Kinds(self.key);
-        value.serialize(&mut entry)?;
-        self.sum = self.sum.wrapping_add(entry.0);
+        self.sum = self.sum.wrapping_add(self.kinds.alone(self.key).and(value)?);
         Ok(())
     }
 
@@ -237,76 +260,4 @@ in_order! {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::{BTreeMap, HashMap, HashSet};
-
-    use super::*;
-
-    #[derive(Serialize)]
-    struct Sum {
-        cents: u32,
-        count: u32,
-    }
-
-    #[derive(Serialize)]
-    struct Swapped {
-        count: u32,
-        cents: u32,
-    }
-
-    #[derive(Serialize)]
-    struct Id<T>(T);
-
-    #[derive(Serialize, PartialEq, Eq, Hash)]
-    enum End {
-        Sold(u64),
-        Gone,
-        Moved { to: String },
-    }
-
-    #[test]
-    fn values_that_postcard_writes_alike_have_different_numbers() {
-        let numbers = [
-            of(&240_u64),
-            of(&120_i64),
-            of(&7_u8),
-            of(&7_i8),
-            of(&'x'),
-            of("x"),
-            of(&Sum { cents: 1, count: 2 }),
-            of(&Swapped { count: 1, cents: 2 }),
-            of(&(1_u32, 2_u32)),
-            of(&Some(1_u32)),
-            of(&None::<u32>),
-            of(&vec![1_u64, 2]),
-            of(&vec![1_i64, 2]),
-            of(&Vec::<u64>::new()),
-            of(&[(); 0]),
-            of(&HashMap::from([(1_u8, 2_u8)])),
-            of(&vec![(1_u8, 2_u8)]),
-            of(&End::Sold(1)),
-            of(&End::Gone),
-            of(&End::Moved { to: "ann".into() }),
-            of(&()),
-        ];
-        assert!(numbers.iter().all(Option::is_some));
-        assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), numbers.len(), "{numbers:?}");
-    }
-
-    #[test]
-    fn what_does_not_change_the_kinds_does_not_change_the_number() {
-        assert_eq!(of(&7_u64), of(&u16::MAX));
-        assert_eq!(of(&-7_i64), of(&7_i32));
-        assert_eq!(of("a"), of(&"another".to_owned()));
-        assert_eq!(of(&Id(7_u64)), of(&7_u64), "a newtype is what it holds");
-        assert_eq!(of(&HashMap::from([("a", 1)])), of(&BTreeMap::from([("b", 2)])));
-        let ends = || [End::Gone, End::Sold(3), End::Moved { to: "x".into() }];
-        assert_eq!(of(&Vec::from(ends())), of(&ends().into_iter().rev().collect::<Vec<_>>()), "order of elements");
-        assert_eq!(of(&Vec::from(ends())), of(&HashSet::from(ends())));
-    }
-
-    #[test]
-    fn the_number_never_changes() {
-        assert_eq!(of(&(Sum { cents: 1, count: 2 }, vec![End::Gone])), Some(425_467_945));
-    }
-}
+mod tests;

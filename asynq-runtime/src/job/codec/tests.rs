@@ -119,7 +119,7 @@ fn the_error_of_bytes_that_are_not_arguments_says_what_they_look_like() {
         assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
         assert!(error.to_string().contains(expected), "{error}");
     }
-    for payload in [&br#"{"to":"ann","copies":2}x"#[..], b"{", b"\x01\x02", b"", b"null"] {
+    for payload in [&br#"{"to":"ann","copies":2}x"#[..], b"{", b"\x01\x02", b""] {
         let error = decode_arguments::<JsonMail>(payload).unwrap_err();
         assert!(matches!(error, PayloadError::Undecodable { .. }), "{error}");
     }
@@ -136,10 +136,79 @@ fn arguments_of_another_version_and_bytes_that_are_not_arguments_have_different_
         (&br#"{"to":"ann"}"#[..], "missing field `copies`"),
         (br#"{"to":"ann","copies":-1}"#, "invalid value: integer, expected u32"),
         (br#""ann""#, "invalid type: string"),
+        (b"null", "invalid type: null"),
     ] {
         unfit(decode_arguments::<JsonMail>(payload).unwrap_err(), expected);
     }
     unfit(decode_arguments::<Mail>(br#"{"to":"ann"}"#).unwrap_err(), "looks like JSON; write `codec = \"json\"`");
+}
+
+/// A number of which this version of the program takes other values than the next one.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
+struct Below<const N: u32>(u32);
+
+impl<const N: u32> TryFrom<u32> for Below<N> {
+    type Error = &'static str;
+
+    fn try_from(n: u32) -> Result<Self, &'static str> {
+        if n < N { Ok(Self(n)) } else { Err("too large") }
+    }
+}
+
+jobs! {
+    Narrow "priority" { priority: Below<10> } [];
+    Widened "priority" { priority: Below<20> } [];
+}
+
+#[test]
+fn a_value_that_this_version_of_its_type_refuses_is_of_another_version() {
+    assert_eq!(value::<Narrow>(), value::<Widened>());
+    let sent = encode_arguments(&Widened { priority: Below(15) }).unwrap();
+    let error = decode_arguments::<Narrow>(&sent).unwrap_err();
+    assert!(error.is_of_another_version(), "{error}");
+    assert!(error.to_string().contains("a value that its type does not take"), "{error}");
+    let taken = encode_arguments(&Widened { priority: Below(9) }).unwrap();
+    assert_eq!(decode_arguments::<Narrow>(&taken).unwrap(), Narrow { priority: Below(9) });
+}
+
+/// A text that no sample is, so that the shape is known in part.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+struct Order7(String);
+
+impl TryFrom<String> for Order7 {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Self, &'static str> {
+        if text == "order-7" { Ok(Self(text)) } else { Err("no order") }
+    }
+}
+
+jobs! {
+    #[allow(non_camel_case_types)]
+    send_mail "send_mail" { order: Order7 } [];
+    SendEmail "send_email" { order: Order7 } [const ALIASES: &'static [&'static str] = &["send_mail"];];
+    SendLetter "send_mail" { order: Order7 } [];
+    Another "another" { order: Order7 } [];
+    Upgraded "send_email" { cents: u64 } [
+        const ALIASES: &'static [&'static str] = &["send_mail"];
+        const UPGRADES: &'static [crate::job::Upgrade<Self>] = &[crate::job::Upgrade::new(|earlier| {
+            earlier.through(|_: send_mail| Upgraded { cents: 1 })
+        })];
+    ];
+}
+
+/// The name of the function is part of a fingerprint that is known in part.
+#[test]
+fn a_renamed_function_takes_the_tasks_of_its_earlier_name() {
+    let order = || Order7("order-7".into());
+    let sent = encode_arguments(&send_mail { order: order() }).unwrap();
+    let with_alias = decode_arguments::<SendEmail>(&sent).unwrap();
+    let with_name = decode_arguments::<SendLetter>(&sent).unwrap();
+    assert_eq!((with_alias.order, with_name.order), (order(), order()));
+    assert_eq!(decode_arguments::<Upgraded>(&sent).unwrap(), Upgraded { cents: 1 });
+    assert!(decode_arguments::<Another>(&sent).is_err());
 }
 
 #[test]
@@ -196,4 +265,11 @@ fn a_result_comes_back_as_it_was() {
         assert_eq!(other.is_ok(), codec == Codec::Json, "{other:?}");
     }
     assert_eq!(encode_result("sum", Codec::Json, &7u64).unwrap(), "7");
+}
+
+#[test]
+fn the_error_of_a_result_that_only_json_can_carry_gives_the_way_out() {
+    let bytes = encode_result("sum", Codec::Postcard, &serde_json::json!({"cents": 7})).unwrap();
+    let error = decode_result::<serde_json::Value>(Codec::Postcard, Some(&bytes)).unwrap_err();
+    assert!(error.contains("`Value`") && error.contains("write `codec = \"json\"` on the job"), "{error}");
 }

@@ -112,7 +112,9 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
         };
     };
     let today = LockedShape::of(job);
-    if today.fingerprint != shape.fingerprint || today.document != shape.document {
+    let has_another_name = || today.fingerprint.is_some() && shape.number().is_some_and(|it| job.fingerprint().is(it));
+    let is_todays = today.fingerprint == shape.fingerprint || has_another_name();
+    if !is_todays || today.document != shape.document {
         let tried = match shape.document() {
             Some(document) => readable(shape, &document, job),
             None if job.fingerprint().no_arguments => Verdict::Safe,
@@ -175,8 +177,7 @@ fn payload(shape: &LockedShape, document: &ShapeDocument, json: &serde_json::Val
     if shape.is_json() {
         return serde_json::to_vec(json).ok();
     }
-    let fingerprint = u32::from_str_radix(shape.fingerprint.as_deref()?, 16).ok()?;
-    Some([&[1][..], &fingerprint.to_le_bytes(), &encode_sample(document, json).ok()?].concat())
+    Some([&[1][..], &shape.number()?.to_le_bytes(), &encode_sample(document, json).ok()?].concat())
 }
 
 /// Returns the text in the first pair of back-ticks.

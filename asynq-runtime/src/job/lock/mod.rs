@@ -149,6 +149,10 @@ impl LockedShape {
         self.codec == Codec::Json.as_str()
     }
 
+    fn number(&self) -> Option<u32> {
+        u32::from_str_radix(self.fingerprint.as_deref()?, 16).ok()
+    }
+
     /// Returns whether the job takes no arguments, and so every payload.
     fn takes_anything(&self) -> bool {
         self.document.is_empty() && self.shape == NO_ARGUMENTS

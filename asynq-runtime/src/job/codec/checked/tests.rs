@@ -8,8 +8,7 @@ use crate::job::shape::of_type::shape_of;
 /// Returns `value` as the arguments of a job are written, or the refusal.
 fn write<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
     let type_shape = shape_of::<T>(false);
-    let reads = type_shape.complete.then_some(&type_shape.reads);
-    append(vec![9], value, reads).map_err(|refusal| refusal.to_string())
+    super::write(&[9], value, Some(&type_shape.reads)).map(|(bytes, _)| bytes).map_err(|refusal| refusal.to_string())
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -166,7 +165,8 @@ fn a_readable_value_is_written_as_postcard_writes_it() {
     let type_shape = shape_of::<Wide>(false);
     let plain = postcard::to_allocvec(&wide).unwrap();
     for reads in [None, Some(&type_shape.reads)] {
-        assert_eq!(append(vec![9], &wide, reads).unwrap()[1..], plain);
+        let (bytes, is_known) = super::write(&[9], &wide, reads).unwrap();
+        assert_eq!((&bytes[1..], is_known), (&*plain, reads.is_some()));
     }
 }
 
@@ -179,5 +179,5 @@ fn the_error_of_a_value_that_refuses_itself_gives_its_reason() {
             Err(ser::Error::custom("no paths today"))
         }
     }
-    assert_eq!(append(vec![], &Some(Picky), None).unwrap_err().to_string(), "no paths today");
+    assert_eq!(super::write(&[], &Some(Picky), None).unwrap_err().to_string(), "no paths today");
 }

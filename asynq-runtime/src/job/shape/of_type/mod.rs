@@ -97,7 +97,8 @@ fn passes<T: DeserializeOwned>(human_readable: bool) -> TypeShape {
             break;
         }
     }
-    let reads = std::mem::take(&mut recorder.reads);
+    let mut reads = std::mem::take(&mut recorder.reads);
+    reads.is_whole = complete;
     let names = alias::read_names::<T>(&mut recorder);
     TypeShape {
         shape: recorder.arena.to_text(recorder.root()),

@@ -10,6 +10,9 @@ type Part = (&'static str, Option<u32>);
 pub(crate) struct Reads {
     fields: BTreeMap<Part, Vec<usize>>,
     variants: BTreeMap<&'static str, Vec<&'static [&'static str]>>,
+    maps: bool,
+    /// Whether the whole type is known, so that a part which is not here is not read.
+    pub(super) is_whole: bool,
 }
 
 impl Reads {
@@ -29,15 +32,31 @@ impl Reads {
         }
     }
 
-    /// Returns whether this many fields are read of a struct or variant; yes if it is not known.
-    pub(crate) fn takes(&self, name: &'static str, variant: Option<u32>, fields: usize) -> bool {
-        self.fields.get(&(name, variant)).is_none_or(|known| known.contains(&fields))
+    /// Notes that a map is read.
+    pub(super) fn see_map(&mut self) {
+        self.maps = true;
+    }
+
+    /// Returns whether this many fields are read of a struct or variant; `None` if it is not known.
+    pub(crate) fn takes(&self, name: &'static str, variant: Option<u32>, fields: usize) -> Option<bool> {
+        let takes = self.fields.get(&(name, variant))?.contains(&fields);
+        (takes || self.is_whole).then_some(takes)
+    }
+
+    /// Returns whether it is known of every part how it is read.
+    pub(crate) fn are_whole(&self) -> bool {
+        self.is_whole
+    }
+
+    /// Returns whether a map is read anywhere.
+    pub(crate) fn has_maps(&self) -> bool {
+        self.maps
     }
 
     /// Returns whether the number `index` can be read as this variant; yes if the enum is not known. Aliases come between the
     /// names, so only a number that is too high for its name is sure to be another variant's.
     pub(crate) fn has_variant(&self, name: &'static str, index: u32, variant: &'static str) -> bool {
-        let Some(enums) = self.variants.get(name) else { return true };
+        let Some(enums) = self.variants.get(name).filter(|_| self.is_whole) else { return true };
         let index = usize::try_from(index).unwrap_or(usize::MAX);
         enums.iter().any(|names| match names.iter().position(|known| *known == variant) {
             Some(place) => index <= place,

@@ -141,7 +141,8 @@ impl<'de> de::EnumAccess<'de> for OneVariant<'_> {
             }
             _ => {
                 let number: U32Deserializer<Stop> = u32::try_from(self.index).map_err(|_| Stop)?.into_deserializer();
-                seed.deserialize(number)?
+                // A number that the type refuses is that of an alias: no other sample of a leaf would help.
+                seed.deserialize(number).map_err(|_| self.recorder.stop())?
             }
         };
         Ok((variant, self))
