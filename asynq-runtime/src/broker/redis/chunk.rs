@@ -115,7 +115,11 @@ impl<'b> Chunk<'b> {
 
     /// Notes how a send of the chunk ended, and why its tasks lack the durability that was asked for.
     pub(super) fn note(&mut self, answer: Result<Value, BrokerError>, doubt: Option<BrokerError>) {
-        self.may_be_stored |= answer.as_ref().is_err_and(|error| error.is_unavailable() && !reply::was_not_run(error));
+        let may_have_run = |error: &BrokerError| {
+            // The broker may have been closed between the send and the answer.
+            error.kind() == BrokerErrorKind::Closed || error.is_unavailable() && !reply::was_not_run(error)
+        };
+        self.may_be_stored |= answer.as_ref().is_err_and(may_have_run);
         (self.answer, self.doubt) = (Some(answer), doubt);
     }
 
@@ -341,10 +345,10 @@ mod tests {
     }
     #[test]
     fn a_task_that_may_be_stored_is_in_doubt_although_its_repeat_is_refused() {
-        use BrokerErrorKind::{Config, Corrupt, Denied, Full, Timeout, Unavailable};
+        use BrokerErrorKind::{Closed, Config, Corrupt, Denied, Full, Timeout, Unavailable};
         let batch = [vec![item("a", 10)]];
         let ordered = ordered(&batch);
-        let cases: [(&[BrokerErrorKind], BrokerErrorKind); 7] = [
+        let cases: [(&[BrokerErrorKind], BrokerErrorKind); 8] = [
             (&[Denied], Denied),
             (&[Config], Config),
             (&[Timeout, Timeout], Timeout),
@@ -353,6 +357,8 @@ mod tests {
             // The script of the repeat has looked for the receipt.
             (&[Timeout, Full], Full),
             (&[Timeout, Corrupt], Corrupt),
+            // The broker may have been closed after the send.
+            (&[Closed], Unavailable),
         ];
         for (sends, outcome) in cases {
             let mut chunk = Chunk::all(&batch, &ordered).remove(0);

@@ -175,7 +175,7 @@ impl Part {
     async fn answered(self) -> Vec<Outcome> {
         let answered = match self.answered {
             Ok(answered) => match within(self.end, answered).await {
-                Some(answered) => answered.map_err(|_| closed()),
+                Some(answered) => answered.map_err(|_| closed_unanswered()),
                 None => Err(late()),
             },
             Err(error) => Err(error),
@@ -198,6 +198,12 @@ async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Opt
 
 fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not store the task in time")
+}
+
+/// Returns the error of a call that waited for its outcome when the broker was closed: it may have been sent.
+fn closed_unanswered() -> BrokerError {
+    let text = "the broker was closed by this program before Redis answered whether it stored the task";
+    BrokerError::new(BrokerErrorKind::Unavailable, text)
 }
 
 /// Returns the longest time that the sends of one call take: those before it and its own. Each is repeated until its

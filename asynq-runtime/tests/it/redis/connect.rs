@@ -153,6 +153,32 @@ async fn a_closed_broker_returns_an_error_and_wakes_its_waiters() {
 }
 
 #[tokio::test]
+async fn an_enqueue_that_was_sent_when_the_broker_is_closed_is_ambiguous() {
+    let server = Server::start(&[]).await;
+    let broker = Arc::new(server.broker().await);
+    let mut redis = server.foreign().await;
+    let () = redis::cmd("CLIENT")
+        .arg("PAUSE")
+        .arg(HOUR.as_millis() as u64)
+        .arg("WRITE")
+        .exec_async(&mut redis)
+        .await
+        .unwrap();
+    let enqueued = tokio::spawn({
+        let client = Client::new(Arc::clone(&broker) as Arc<dyn Broker>);
+        async move { client.enqueue(RawTask::new("t", "x")).await }
+    });
+    eventually("Redis has read the task and does not answer", async || {
+        let clients: String = redis::cmd("INFO").arg("clients").query_async(&mut redis).await.unwrap();
+        clients.contains("blocked_clients:1\r").then_some(())
+    })
+    .await;
+    broker.close().await;
+    let error = soon(enqueued).await.unwrap().unwrap_err();
+    assert!(error.is_ambiguous(), "{error:?}");
+}
+
+#[tokio::test]
 async fn cancel_requests_of_anyone_arrive() {
     let server = Server::start(&[]).await;
     let broker = server.broker().await;
