@@ -222,3 +222,19 @@ async fn a_first_node_that_does_not_answer_keeps_no_program_from_its_start() {
     let broker = connect(&format!("redis-cluster://127.0.0.1:{port},{}", cluster.nodes())).await.unwrap();
     put(&broker, vec![task("t")]).await;
 }
+
+/// The tasks of such a queue would wait for ever where a server finds its queues by a pattern.
+#[tokio::test]
+async fn a_queue_whose_first_task_came_while_the_master_of_the_names_was_away_is_found_later() {
+    let mut t = World::new();
+    let owner = |key: &str| t.cluster.owner(t.cluster.slot(key));
+    let of_names = owner("asynq:queues");
+    let mut elsewhere = t.queues().into_iter().filter(|queue| owner(&format!("asynq:{{{queue}}}:lease")) != of_names);
+    let new = elsewhere.next().unwrap();
+    let broker = t.connect("?timeout=1s").await;
+    t.cluster.kill(of_names);
+    put(&broker, vec![task("t").in_queue(new.as_str())]).await;
+    t.cluster.restart(of_names);
+    let names = async || broker.queues().await.ok().filter(|names| names.contains(&new));
+    eventually("the queue is known", names).await;
+}

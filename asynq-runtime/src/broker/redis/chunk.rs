@@ -113,6 +113,11 @@ impl<'b> Chunk<'b> {
         }
     }
 
+    /// Returns whether the script has run and answered.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.answer, Some(Ok(_)))
+    }
+
     /// Notes how a send of the chunk ended, and why its tasks lack the durability that was asked for.
     pub(super) fn note(&mut self, answer: Result<Value, BrokerError>, doubt: Option<BrokerError>) {
         let may_have_run = |error: &BrokerError| {
