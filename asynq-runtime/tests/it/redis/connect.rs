@@ -59,6 +59,17 @@ async fn a_server_that_echoes_unknown_commands_leaks_no_password_and_is_spoken_t
 }
 
 #[tokio::test]
+async fn a_server_without_resp3_is_used_and_says_that_cancel_requests_do_not_arrive() {
+    let server = Server::start(&[]).await;
+    let broker = RedisBroker::connect(&Proxy::without_resp3(&server).url(), patient()).await.unwrap();
+    put(&broker, &["a"]).await;
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
+    let error = soon(broker.cancellations()).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
+    assert!(error.to_string().contains("RESP3"), "{error}");
+}
+
+#[tokio::test]
 async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
     let rules = "--user worker on >p@ss ~asynq:* &asynq:* +@all --user default off";
     for (over_tcp, database) in [(true, 5), (false, 6)] {
