@@ -162,6 +162,9 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     if details.contains("non local key") {
         return "TRYAGAIN";
     }
+    if details.starts_with("max number of clients") {
+        return "MAXCLIENTS";
+    }
     let mut words = details.split(|c: char| !c.is_ascii_uppercase());
     words.find_map(|word| HIDDEN.into_iter().find(|hidden| *hidden == word)).unwrap_or(code)
 }
@@ -172,6 +175,8 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
         "OOM" => (Full, "its memory is full: raise maxmemory or delete tasks"),
         "NOAUTH" | "WRONGPASS" => (Denied, "check user and password in the URL"),
         "NOPERM" => (Denied, "the user lacks a permission: see ACL LOG"),
+        "DENIED" => (Denied, "it is in protected mode: set a password, or allow other hosts in its configuration"),
+        "MAXCLIENTS" => (Unavailable, "it has as many clients as its maxclients allows"),
         "LOADING" => (Unavailable, "it is still loading its data"),
         "READONLY" => (Unavailable, "it is a replica now"),
         "BUSY" => (Unavailable, "a script of another client keeps it busy"),
@@ -278,6 +283,9 @@ mod tests {
             ("WRONGPASS", "", BrokerErrorKind::Denied),
             ("NOAUTH", "", BrokerErrorKind::Denied),
             ("NOPERM", "", BrokerErrorKind::Denied),
+            ("DENIED", "Redis is running in protected mode", BrokerErrorKind::Denied),
+            ("ERR", "max number of clients reached", BrokerErrorKind::Unavailable),
+            ("ERR", "max number of clients + cluster connections reached", BrokerErrorKind::Unavailable),
             ("WRONGTYPE", "", BrokerErrorKind::Corrupt),
         ];
         for (found, details, kind) in cases {

@@ -1,7 +1,10 @@
 //! Connections: how they begin, are lost and are closed, and that they never show a password.
 
 use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpListener},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -143,6 +146,32 @@ async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
     eventually("the broker reaches Redis again", pings).await;
     server.restart().await;
     eventually("the broker reaches the new Redis", pings).await;
+}
+
+#[tokio::test]
+async fn the_reason_why_redis_refuses_a_connection_is_told() {
+    for (reason, kind, word) in [
+        (
+            "-DENIED Redis is running in protected mode because it has no password",
+            BrokerErrorKind::Denied,
+            "protected mode",
+        ),
+        ("-ERR max number of clients reached", BrokerErrorKind::Unavailable, "maxclients"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        // The thread ends with the test's process.
+        thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                write!(client, "{reason}\r\n").unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+                let _ = client.read_to_end(&mut Vec::new());
+            }
+        });
+        let error = soon(RedisBroker::connect(&url, patient())).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error:?}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
 }
 
 #[tokio::test]
