@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{retry_backoff::RetryBackoff, server_context::ServerContext};
-use crate::broker::BrokerError;
+use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// Longest pause between two subscriptions: asynq's pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -11,11 +11,21 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Listens until it is dropped or the server has left; a connection that is lost is opened again.
 pub(crate) async fn run(context: Arc<ServerContext>) {
     let mut retry_backoff = RetryBackoff::new("subscriber", LONGEST_PAUSE);
+    let mut is_told = false;
     loop {
         let Err(error) = listen(&context, &mut retry_backoff).await;
         if context.has_closed(&error) {
             return;
         }
+        // Such a broker, a Redis without RESP3 for one, refuses each attempt.
+        if error.kind() == BrokerErrorKind::Config {
+            if !std::mem::replace(&mut is_told, true) {
+                tracing::warn!("cancel requests are not received: {error}");
+            }
+            tokio::time::sleep(LONGEST_PAUSE).await;
+            continue;
+        }
+        is_told = false;
         tokio::time::sleep(retry_backoff.on_error(&error)).await;
     }
 }

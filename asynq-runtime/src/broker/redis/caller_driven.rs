@@ -121,7 +121,7 @@ impl CallerDrivenConnection {
             identity: Arc::new(wanted.clone()),
             seen,
         };
-        driven.greet(wanted).await?;
+        driven.greet(target, wanted).await?;
         if purpose == Purpose::Tracking {
             let mut track = redis::pipe();
             track.cmd("CLIENT").arg("TRACKING").arg("ON");
@@ -133,10 +133,12 @@ impl CallerDrivenConnection {
 
     /// Checks that the process is `wanted`, and that the login may end connections: it tries `CLIENT KILL` on this
     /// connection with `SKIPME`, which ends nothing.
-    async fn greet(&mut self, wanted: &Identity) -> Result<(), BrokerError> {
+    async fn greet(&mut self, target: &Target, wanted: &Identity) -> Result<(), BrokerError> {
         let mut identify = redis::pipe();
+        target.introduce(&mut identify);
         identify.cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
         let mut values = self.exchange(&identify).await.map_err(reply::failed)?.into_iter();
+        target.introduced(&mut values)?;
         let client = answer(values.next().unwrap_or_default())?;
         let info = reply::text(answer(values.next().unwrap_or_default())?).unwrap_or_default();
         let Some(identity) = Identity::read(&client, &info).filter(|own| own.run_id == wanted.run_id) else {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use redis::Value;
 
 use super::{
-    super::{BrokerError, Refused},
+    super::{BrokerError, BrokerErrorKind, Refused},
     item::{Item, Outcome, read_outcomes},
     keys::Keys,
     reply,
@@ -113,9 +113,18 @@ impl<'b> Chunk<'b> {
         }
     }
 
+    /// Returns whether the script has run and answered.
+    pub(super) fn is_answered(&self) -> bool {
+        matches!(self.answer, Some(Ok(_)))
+    }
+
     /// Notes how a send of the chunk ended, and why its tasks lack the durability that was asked for.
     pub(super) fn note(&mut self, answer: Result<Value, BrokerError>, doubt: Option<BrokerError>) {
-        self.may_be_stored |= answer.as_ref().is_err_and(|error| error.is_unavailable() && !reply::was_not_run(error));
+        let may_have_run = |error: &BrokerError| {
+            // The broker may have been closed between the send and the answer.
+            error.kind() == BrokerErrorKind::Closed || error.is_unavailable() && !reply::was_not_run(error)
+        };
+        self.may_be_stored |= answer.as_ref().is_err_and(may_have_run);
         (self.answer, self.doubt) = (Some(answer), doubt);
     }
 
@@ -272,16 +281,31 @@ impl<'b> Chunk<'b> {
                 Ok(_) => all(reply::unexpected("not one answer per task")),
                 Err(error) => all(error),
             },
+            Some(Err(error)) if self.may_be_stored && !is_of_a_script(&error) => all(unanswered(error)),
             Some(Err(error)) => all(error),
             None => all(reply::unexpected("no answer")),
         }
     }
 }
 
+/// Returns whether only a script answers with this error: it ran, and found that no send before it had stored the tasks.
+fn is_of_a_script(error: &BrokerError) -> bool {
+    matches!(error.kind(), BrokerErrorKind::Full | BrokerErrorKind::Corrupt)
+}
+
+/// Returns the error of tasks that an unanswered send may have stored, if no later send can tell.
+fn unanswered(error: BrokerError) -> BrokerError {
+    if error.is_ambiguous() {
+        return error;
+    }
+    let message = format!("Redis did not answer whether it stored the task, and the send cannot be repeated: {error}");
+    BrokerError::with_source(BrokerErrorKind::Unavailable, message, error)
+}
+
 #[cfg(test)]
 mod tests {
     use super::{
-        super::super::{BrokerErrorKind, NewTask, When},
+        super::super::{NewTask, When},
         *,
     };
     use crate::task::{Extra, TaskId, TaskMessage};
@@ -322,6 +346,31 @@ mod tests {
             // EVALSHA, digest, number of keys, keys, now, items, number of the send.
             let keys: usize = std::str::from_utf8(words[2]).unwrap().parse().unwrap();
             assert_eq!(words[3 + keys + 3], again);
+        }
+    }
+    #[test]
+    fn a_task_that_may_be_stored_is_in_doubt_although_its_repeat_is_refused() {
+        use BrokerErrorKind::{Closed, Config, Corrupt, Denied, Full, Timeout, Unavailable};
+        let batch = [vec![item("a", 10)]];
+        let ordered = ordered(&batch);
+        let cases: [(&[BrokerErrorKind], BrokerErrorKind); 8] = [
+            (&[Denied], Denied),
+            (&[Config], Config),
+            (&[Timeout, Timeout], Timeout),
+            (&[Timeout, Denied], Unavailable),
+            (&[Timeout, Config], Unavailable),
+            // The script of the repeat has looked for the receipt.
+            (&[Timeout, Full], Full),
+            (&[Timeout, Corrupt], Corrupt),
+            // The broker may have been closed after the send.
+            (&[Closed], Unavailable),
+        ];
+        for (sends, outcome) in cases {
+            let mut chunk = Chunk::all(&batch, &ordered).remove(0);
+            sends.iter().for_each(|kind| chunk.note(Err(BrokerError::new(*kind, "why")), None));
+            let Err(Refused::Broker(error)) = chunk.outcomes().1.remove(0) else { panic!("{sends:?} is stored") };
+            assert_eq!(error.kind(), outcome, "{sends:?}: {error}");
+            assert!(error.to_string().ends_with("why"), "{error}");
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Group commit of enqueues: calls that arrive while a send is in flight go out together in the next one.
 
 use std::{
-    collections::HashMap,
     mem,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -22,7 +21,7 @@ use super::{
     durability::Durability,
     identity::Identity,
     item::{Item, Outcome},
-    keys::QUEUES,
+    queue_names::QueueNames,
     reply,
     router::{Answer, Router},
     script::Call,
@@ -41,8 +40,6 @@ pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PACE: Duration = Duration::from_millis(250);
 /// The shortest and the longest time to live of a receipt.
 const RECEIPT_TTL: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(86_400));
-/// How long a queue counts as known to Go's tools; not for ever, because they can forget it.
-const KNOWN_FOR: Duration = Duration::from_secs(60);
 
 /// A call of `enqueue`, or a part of a call that was too long for one send.
 pub(super) struct Waiting {
@@ -60,8 +57,7 @@ pub(super) struct Commit {
     repeats_until: Duration,
     receipt_ttl: Duration,
     client: String,
-    /// When each queue was last made known, and on which connection.
-    known: Mutex<HashMap<QueueName, (u64, Instant)>>,
+    names: QueueNames,
     repeating: Semaphore,
 }
 
@@ -70,8 +66,8 @@ impl Commit {
         let client = uuid::Uuid::new_v4().simple().to_string();
         let repeats_until = call_timeout.saturating_mul(2);
         let receipt_ttl = receipt_ttl(call_timeout);
-        let (known, repeating) = (Mutex::default(), Semaphore::new(REPEATING));
-        Self { router, clock, durability, repeats_until, receipt_ttl, client, known, repeating }
+        let (names, repeating) = (QueueNames::default(), Semaphore::new(REPEATING));
+        Self { router, clock, durability, repeats_until, receipt_ttl, client, names, repeating }
     }
 
     /// Returns whether an enqueue waits for a disk or for replicas.
@@ -79,9 +75,14 @@ impl Commit {
         self.durability != Durability::Async
     }
 
-    /// Makes the queue known again with the next task, because a caller deletes it.
-    pub(super) fn forget(&self, queue: &QueueName) {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner).remove(queue);
+    /// Returns the names of the queues.
+    pub(super) fn names(&self) -> &QueueNames {
+        &self.names
+    }
+
+    /// Writes the names that could not be written with their tasks, until the broker is closed.
+    pub(super) async fn write_missing_names(self: Arc<Self>) {
+        self.names.write_missing(self.router.clone()).await;
     }
 
     pub(super) async fn run(self: Arc<Self>, mut queue: mpsc::Receiver<Waiting>) {
@@ -233,14 +234,12 @@ impl Commit {
         answers.give_closed(chunks)
     }
 
-    /// Returns the calls for `chunks`, after one that adds the queues which Go's tools may not know.
+    /// Returns the calls for `chunks`, after one that writes the names of queues which may not be written.
     fn calls(&self, chunks: &[Chunk<'_>], send: &Send, generation: u64) -> (Noted, Vec<Call>) {
-        let unknown = self.unknown_queues(chunks.iter().map(|chunk| chunk.queue), generation);
+        let unwritten = self.names.unwritten(chunks.iter().map(|chunk| chunk.queue), generation);
         let mut calls = Vec::with_capacity(chunks.len() + 1);
-        if !unknown.is_empty() {
-            let mut call = Call::plain("SADD").arg(QUEUES);
-            unknown.iter().for_each(|queue| call.push(queue.as_str()));
-            calls.push(call);
+        if !unwritten.is_empty() {
+            calls.push(QueueNames::call(&unwritten));
         }
         let now = self.clock.argument();
         let mut scripts = Vec::with_capacity(chunks.len());
@@ -251,35 +250,29 @@ impl Commit {
             scripts.push(calls.len());
             calls.push(chunk.call(&now, receipt));
         }
-        (Noted { unknown, generation, scripts }, calls)
+        (Noted { unwritten, generation, scripts }, calls)
     }
 
     /// Notes the answers to [`calls`](Self::calls).
     fn take_in(&self, chunks: &mut [Chunk<'_>], noted: Noted, answers: Vec<(Answer, Option<BrokerError>)>) {
-        if answers.first().is_some_and(|(answer, _)| answer.is_ok()) {
-            self.remember(noted.unknown, noted.generation);
-        }
+        let failure = match answers.first() {
+            Some((Err(error), _)) if !noted.unwritten.is_empty() => Some(error.clone()),
+            Some((Ok(_), _)) => {
+                self.names.remember(noted.unwritten, noted.generation);
+                None
+            }
+            _ => None,
+        };
         let mut scripts = chunks.iter_mut().zip(noted.scripts).peekable();
         for (at, (answer, doubt)) in answers.into_iter().enumerate() {
             if let Some((chunk, _)) = scripts.next_if(|(_, script)| *script == at) {
                 chunk.note(answer, doubt);
             }
         }
-    }
-
-    fn unknown_queues<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, generation: u64) -> Vec<QueueName> {
-        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_known = |queue: &QueueName| {
-            known.get(queue).is_some_and(|(on, since)| *on == generation && since.elapsed() < KNOWN_FOR)
-        };
-        let mut unknown: Vec<QueueName> = queues.filter(|queue| !is_known(queue)).cloned().collect();
-        unknown.dedup();
-        unknown
-    }
-
-    fn remember(&self, queues: Vec<QueueName>, generation: u64) {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.extend(queues.into_iter().map(|queue| (queue, (generation, Instant::now()))));
+        if let Some(error) = failure {
+            let answered = chunks.iter().filter(|chunk| chunk.is_answered()).map(|chunk| chunk.queue);
+            self.names.failed(answered, &error);
+        }
     }
 }
 
@@ -295,8 +288,8 @@ struct Send {
 
 /// The data that reading the answers to a send needs.
 struct Noted {
-    /// The queues that its first call makes known, and on which connection.
-    unknown: Vec<QueueName>,
+    /// The queues whose names its first call writes, and on which connection.
+    unwritten: Vec<QueueName>,
     generation: u64,
     /// The index of each chunk's script among the calls.
     scripts: Vec<usize>,

@@ -164,6 +164,7 @@ impl ConnectionManager {
     async fn greet(&mut self, connection: &OpenConnection) -> Result<(), BrokerError> {
         let before = Utc::now();
         let mut pipeline = redis::pipe();
+        self.role.target.introduce(&mut pipeline);
         pipeline.cmd("TIME").cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
         let by_sentinel = matches!((&self.role.at, self.role.target.endpoints()), (At::Target, Endpoints::Sentinel(_)));
         if by_sentinel {
@@ -175,6 +176,7 @@ impl ConnectionManager {
         let values = connection.exchange(&pipeline).await.map_err(reply::failed)?;
         let after = Utc::now();
         let mut values = values.into_iter();
+        self.role.target.introduced(&mut values)?;
         let time = answer(values.next().unwrap_or_default())?;
         if let Some(time) = reply::time(&time) {
             self.role.clock.learn(before, time, after);

@@ -29,6 +29,7 @@ mod maintain;
 mod presence;
 mod produce;
 mod quarantine;
+mod queue_names;
 mod repair;
 mod reply;
 mod role;

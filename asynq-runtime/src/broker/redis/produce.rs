@@ -24,13 +24,13 @@ use super::{
     durability::Durability,
     io::Io,
     item::{Item, Outcome},
+    queue_names::QueueNames,
     reply::closed,
     role::Role,
     router::Router,
     script::PER_SCRIPT,
     socket::longest,
 };
-use crate::task::QueueName;
 
 /// Number of lone calls in a row after which a dedicated connection is opened.
 const OFTEN: u32 = 8;
@@ -67,6 +67,7 @@ impl Producer {
         let dedicated = is_plain.then(|| DedicatedConnection::beside(&router, &role, Purpose::Calls, OFTEN)).flatten();
         let commit = Arc::new(Commit::new(router, role.clock, durability, call_timeout));
         io.spawn(Arc::clone(&commit).run(queue));
+        io.spawn(Arc::clone(&commit).write_missing_names());
         Self { waiting, commit, patience, dedicated, under_way: AtomicUsize::new(0) }
     }
 
@@ -77,9 +78,9 @@ impl Producer {
         }
     }
 
-    /// Makes the queue known again with the next task, because a caller deletes it.
-    pub(super) fn forget(&self, queue: &QueueName) {
-        self.commit.forget(queue);
+    /// Returns the names of the queues.
+    pub(super) fn names(&self) -> &QueueNames {
+        self.commit.names()
     }
 
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Outcome> {
@@ -175,7 +176,7 @@ impl Part {
     async fn answered(self) -> Vec<Outcome> {
         let answered = match self.answered {
             Ok(answered) => match within(self.end, answered).await {
-                Some(answered) => answered.map_err(|_| closed()),
+                Some(answered) => answered.map_err(|_| closed_unanswered()),
                 None => Err(late()),
             },
             Err(error) => Err(error),
@@ -198,6 +199,12 @@ async fn within<T>(end: Option<Instant>, future: impl Future<Output = T>) -> Opt
 
 fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not store the task in time")
+}
+
+/// Returns the error of a call that waited for its outcome when the broker was closed: it may have been sent.
+fn closed_unanswered() -> BrokerError {
+    let text = "the broker was closed by this program before Redis answered whether it stored the task";
+    BrokerError::new(BrokerErrorKind::Unavailable, text)
 }
 
 /// Returns the longest time that the sends of one call take: those before it and its own. Each is repeated until its

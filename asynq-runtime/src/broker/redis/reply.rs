@@ -94,6 +94,7 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
     }
     let (kind, message) = match error.kind() {
         _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),
+        _ if lacks_resp3(&error) => (BrokerErrorKind::Config, "this server does not speak RESP3".to_owned()),
         ErrorKind::Server(_) | ErrorKind::Extension => {
             let code = code(error.code().unwrap_or_default(), error.detail().unwrap_or_default());
             let (kind, advice) = meaning(code);
@@ -102,7 +103,6 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
         ErrorKind::AuthenticationFailed => {
             (BrokerErrorKind::Denied, "Redis refused the login: check user and password in the URL".to_owned())
         }
-        ErrorKind::RESP3NotSupported => (BrokerErrorKind::Config, "this server does not speak RESP3".to_owned()),
         ErrorKind::InvalidClientConfig => (BrokerErrorKind::Config, "Redis cannot be reached this way".to_owned()),
         ErrorKind::Io => (BrokerErrorKind::Unavailable, "Redis cannot be reached, or cut the connection".to_owned()),
         _ => (BrokerErrorKind::Unexpected, "Redis gave an answer that cannot be read".to_owned()),
@@ -121,9 +121,11 @@ fn repeats_arguments(details: &str) -> bool {
 
 /// Returns whether the server refuses RESP3. The redis crate recognises only one spelling of the refusal.
 pub(super) fn lacks_resp3(error: &RedisError) -> bool {
-    let details = error.detail().unwrap_or_default();
+    let details = error.detail().unwrap_or_default().to_ascii_lowercase();
+    let is_refused = details.starts_with("unknown command") || details.starts_with("unsupported command");
     error.kind() == ErrorKind::RESP3NotSupported
-        || (details.starts_with("unknown command") && details.to_ascii_uppercase().contains("HELLO"))
+        || error.code() == Some("NOPROTO")
+        || is_refused && details.contains("hello")
 }
 
 /// Returns the code of an error that came in place of an answer, also where a script of an old Redis hides it in the
@@ -160,6 +162,9 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     if details.contains("non local key") {
         return "TRYAGAIN";
     }
+    if details.starts_with("max number of clients") {
+        return "MAXCLIENTS";
+    }
     let mut words = details.split(|c: char| !c.is_ascii_uppercase());
     words.find_map(|word| HIDDEN.into_iter().find(|hidden| *hidden == word)).unwrap_or(code)
 }
@@ -170,6 +175,8 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
         "OOM" => (Full, "its memory is full: raise maxmemory or delete tasks"),
         "NOAUTH" | "WRONGPASS" => (Denied, "check user and password in the URL"),
         "NOPERM" => (Denied, "the user lacks a permission: see ACL LOG"),
+        "DENIED" => (Denied, "it is in protected mode: set a password, or allow other hosts in its configuration"),
+        "MAXCLIENTS" => (Unavailable, "it has as many clients as its maxclients allows"),
         "LOADING" => (Unavailable, "it is still loading its data"),
         "READONLY" => (Unavailable, "it is a replica now"),
         "BUSY" => (Unavailable, "a script of another client keeps it busy"),
@@ -231,6 +238,26 @@ mod tests {
     }
 
     #[test]
+    fn a_server_that_refuses_resp3_is_known_by_each_spelling() {
+        let refusal = |line: &str| {
+            let Value::ServerError(error) = self::line(line) else { panic!("{line} is not an error") };
+            RedisError::from(error)
+        };
+        for lacking in [
+            "-NOPROTO unsupported protocol version",
+            "-NOPROTO sorry, this protocol version is not supported",
+            "-ERR unknown command 'HELLO', with args beginning with: '3'",
+            "-ERR unsupported command 'hello'",
+            "-ERR unsupported command: HELLO",
+        ] {
+            assert!(lacks_resp3(&refusal(lacking)), "{lacking}");
+        }
+        for other in ["-WRONGPASS invalid username-password pair", "-ERR unknown command 'AUTH'"] {
+            assert!(!lacks_resp3(&refusal(other)), "{other}");
+        }
+    }
+
+    #[test]
     fn errors_inside_scripts_of_old_and_new_servers_mean_the_same() {
         let old = "Error running script (call to f_1): @user_script:31: @user_script: 31: -OOM command not allowed \
                    when used memory > 'maxmemory'.";
@@ -256,6 +283,9 @@ mod tests {
             ("WRONGPASS", "", BrokerErrorKind::Denied),
             ("NOAUTH", "", BrokerErrorKind::Denied),
             ("NOPERM", "", BrokerErrorKind::Denied),
+            ("DENIED", "Redis is running in protected mode", BrokerErrorKind::Denied),
+            ("ERR", "max number of clients reached", BrokerErrorKind::Unavailable),
+            ("ERR", "max number of clients + cluster connections reached", BrokerErrorKind::Unavailable),
             ("WRONGTYPE", "", BrokerErrorKind::Corrupt),
         ];
         for (found, details, kind) in cases {

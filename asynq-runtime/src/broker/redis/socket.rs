@@ -16,6 +16,7 @@ use std::{
 };
 
 use redis::{Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection};
+use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::{TcpStream, lookup_host},
@@ -39,6 +40,9 @@ pub(super) const LONGEST: u32 = 20;
 /// takes bytes, so this much of a write goes out without noting progress.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT: u32 = 64 << 10;
+/// Idle time before the system probes a connection, and the interval of the probes. Firewalls and address translators drop
+/// connections that are idle for minutes without a word to either end, and the next call would wait for its time-out.
+const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(15));
 
 /// A socket to one server that notes when bytes go through it.
 #[derive(Debug)]
@@ -121,15 +125,24 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
             Ok(stream) => {
                 // A pipeline is one write: waiting for more to send would only cost time.
                 stream.set_nodelay(true)?;
+                keep_alive(&stream);
                 // Some sandboxes do not have this option. Without it, more of a write goes out without noting progress.
                 #[cfg(any(target_os = "linux", target_os = "android"))]
-                let _ = socket2::SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
+                let _ = SockRef::from(&stream).set_tcp_notsent_lowat(UNSENT);
                 return Ok(stream);
             }
             Err(error) => failure = error,
         }
     }
     Err(failure)
+}
+
+/// Has the system probe the connection while it is idle. A system that cannot do so is accepted.
+fn keep_alive(stream: &TcpStream) {
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE.0);
+    #[cfg(any(target_os = "linux", target_os = "android", target_vendor = "apple", windows))]
+    let keepalive = keepalive.with_interval(KEEPALIVE.1);
+    let _ = SockRef::from(stream).set_tcp_keepalive(&keepalive);
 }
 
 impl Stream {
@@ -347,6 +360,17 @@ mod tests {
         let mut answer = [0; 6];
         poll_fn(|context| Pin::new(&mut socket).poll_read(context, &mut ReadBuf::new(&mut answer))).await.unwrap();
         assert!(progress.last() > noted, "an answer is always progress");
+    }
+
+    #[tokio::test]
+    async fn an_idle_connection_is_probed() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp { host: "127.0.0.1".into(), port: listener.local_addr().unwrap().port() };
+        let socket = Socket::open(&address, None).await.unwrap();
+        let Stream::Tcp(stream) = &socket.stream else { panic!("not TCP") };
+        assert!(SockRef::from(stream).keepalive().unwrap());
+        #[cfg(target_os = "linux")]
+        assert_eq!(SockRef::from(stream).tcp_keepalive_time().unwrap(), KEEPALIVE.0);
     }
 
     #[test]

@@ -1,6 +1,10 @@
 //! The slot map of a cluster as it is known now; shared by all connections of a broker.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use tokio::{
     sync::{Notify, watch},
@@ -23,6 +27,8 @@ struct Inner {
     known: watch::Sender<Known>,
     /// Notified when a caller has seen that the map is not true any more.
     doubt: Notify,
+    /// The master that failed last since the last question, or that waits for a failover.
+    failed: Mutex<Option<Address>>,
 }
 
 #[derive(Debug, Clone)]
@@ -38,7 +44,7 @@ impl Topology {
     /// Creates the topology of a cluster of which only the nodes in the URL are known.
     pub(super) fn new(seeds: Vec<Address>) -> Self {
         let known = Known { map: Arc::new(SlotMap::empty()), outcome: None, is_closed: false };
-        Self(Arc::new(Inner { seeds, known: watch::channel(known).0, doubt: Notify::new() }))
+        Self(Arc::new(Inner { seeds, known: watch::channel(known).0, doubt: Notify::new(), failed: Mutex::default() }))
     }
 
     /// Waits until a caller has doubts about the map.
@@ -102,9 +108,15 @@ impl Topology {
         }
     }
 
-    /// Has the map asked for again soon.
-    pub(super) fn refresh(&self) {
+    /// Has the map asked for again soon, because a call to `master` failed, or it answered that it waits for a failover.
+    pub(super) fn failed(&self, master: &Address) {
+        *self.0.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(master.clone());
         self.0.doubt.notify_one();
+    }
+
+    /// Takes the master that failed last since this was asked.
+    pub(super) fn take_failed(&self) -> Option<Address> {
+        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
     /// Notes that the slot is at `to` now, as the node reported that had it. Has the map asked for, because other slots
@@ -118,7 +130,7 @@ impl Topology {
             }
             changed
         });
-        self.refresh();
+        self.0.doubt.notify_one();
     }
 
     /// Returns every node, beginning with another one each time: one that does not answer must not be the first for

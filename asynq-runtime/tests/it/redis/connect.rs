@@ -1,7 +1,10 @@
 //! Connections: how they begin, are lost and are closed, and that they never show a password.
 
 use std::{
+    io::{Read as _, Write as _},
+    net::{Shutdown, TcpListener},
     sync::Arc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -56,6 +59,17 @@ async fn a_server_that_echoes_unknown_commands_leaks_no_password_and_is_spoken_t
         assert!(!cause.to_string().contains("canary"), "{cause}");
         error = cause;
     }
+}
+
+#[tokio::test]
+async fn a_server_without_resp3_is_used_and_says_that_cancel_requests_do_not_arrive() {
+    let server = Server::start(&[]).await;
+    let broker = RedisBroker::connect(&Proxy::without_resp3(&server).url(), patient()).await.unwrap();
+    put(&broker, &["a"]).await;
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
+    let error = soon(broker.cancellations()).await.map(drop).unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
+    assert!(error.to_string().contains("RESP3"), "{error}");
 }
 
 #[tokio::test]
@@ -135,6 +149,32 @@ async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
 }
 
 #[tokio::test]
+async fn the_reason_why_redis_refuses_a_connection_is_told() {
+    for (reason, kind, word) in [
+        (
+            "-DENIED Redis is running in protected mode because it has no password",
+            BrokerErrorKind::Denied,
+            "protected mode",
+        ),
+        ("-ERR max number of clients reached", BrokerErrorKind::Unavailable, "maxclients"),
+    ] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        // The thread ends with the test's process.
+        thread::spawn(move || {
+            for mut client in listener.incoming().flatten() {
+                write!(client, "{reason}\r\n").unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+                let _ = client.read_to_end(&mut Vec::new());
+            }
+        });
+        let error = soon(RedisBroker::connect(&url, patient())).await.unwrap_err();
+        assert_eq!(error.kind(), kind, "{error:?}");
+        assert!(error.to_string().contains(word), "{error}");
+    }
+}
+
+#[tokio::test]
 async fn a_closed_broker_returns_an_error_and_wakes_its_waiters() {
     let server = Server::start(&[]).await;
     let broker = Arc::new(server.broker().await);
@@ -150,6 +190,32 @@ async fn a_closed_broker_returns_an_error_and_wakes_its_waiters() {
     assert!(soon(listener.next()).await.is_err());
     let refused = broker.enqueue(vec![task("a")]).await.remove(0).unwrap_err();
     assert!(matches!(refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed));
+}
+
+#[tokio::test]
+async fn an_enqueue_that_was_sent_when_the_broker_is_closed_is_ambiguous() {
+    let server = Server::start(&[]).await;
+    let broker = Arc::new(server.broker().await);
+    let mut redis = server.foreign().await;
+    let () = redis::cmd("CLIENT")
+        .arg("PAUSE")
+        .arg(HOUR.as_millis() as u64)
+        .arg("WRITE")
+        .exec_async(&mut redis)
+        .await
+        .unwrap();
+    let enqueued = tokio::spawn({
+        let client = Client::new(Arc::clone(&broker) as Arc<dyn Broker>);
+        async move { client.enqueue(RawTask::new("t", "x")).await }
+    });
+    eventually("Redis has read the task and does not answer", async || {
+        let clients: String = redis::cmd("INFO").arg("clients").query_async(&mut redis).await.unwrap();
+        clients.contains("blocked_clients:1\r").then_some(())
+    })
+    .await;
+    broker.close().await;
+    let error = soon(enqueued).await.unwrap().unwrap_err();
+    assert!(error.is_ambiguous(), "{error:?}");
 }
 
 #[tokio::test]

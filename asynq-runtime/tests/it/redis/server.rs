@@ -162,6 +162,8 @@ struct Lose {
     next: AtomicUsize,
     every: AtomicUsize,
     answers: AtomicUsize,
+    /// Whether the third version of the protocol is refused.
+    resp3: AtomicBool,
 }
 
 /// A write that arrives late.
@@ -206,6 +208,13 @@ impl Proxy {
         Self { port, lose, late }
     }
 
+    /// Starts a proxy by which `HELLO 3` asks for a version of the protocol that Redis does not know.
+    pub(crate) fn without_resp3(server: &Server) -> Self {
+        let proxy = Self::before(server);
+        proxy.lose.resp3.store(true, Ordering::SeqCst);
+        proxy
+    }
+
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
@@ -239,12 +248,18 @@ impl Proxy {
 
 fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>, distance: Duration) {
     let (scripted, ahead) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-    let (seen, seen_ahead) = (Arc::clone(&scripted), Arc::clone(&ahead));
+    let (seen, seen_ahead, refused) = (Arc::clone(&scripted), Arc::clone(&ahead), Arc::clone(lose));
     let (lose, late) = (Arc::clone(lose), Arc::clone(late));
     let (mut from_client, mut to_redis) = (client.try_clone().unwrap(), redis.try_clone().unwrap());
     let (mut to_client, mut from_redis) = (client, redis);
     thread::spawn(move || {
         copy(&mut from_client, &mut to_redis, |bytes| {
+            const HELLO: &[u8] = b"HELLO\r\n$1\r\n3";
+            if refused.resp3.load(Ordering::SeqCst)
+                && let Some(at) = bytes.windows(HELLO.len()).position(|words| words == HELLO)
+            {
+                bytes[at + HELLO.len() - 1] = b'4';
+            }
             if bytes.windows(7).any(|word| word == b":x:msg:") {
                 seen_ahead.store(true, Ordering::SeqCst);
             }
@@ -277,10 +292,10 @@ fn pass(client: TcpStream, redis: UnixStream, lose: &Arc<Lose>, late: &Arc<Late>
     });
 }
 
-fn copy(from: &mut impl Read, to: &mut impl Write, pass: impl Fn(&[u8]) -> bool) {
+fn copy(from: &mut impl Read, to: &mut impl Write, pass: impl Fn(&mut [u8]) -> bool) {
     let mut buffer = vec![0; 65536];
     while let Ok(n) = from.read(&mut buffer) {
-        if n == 0 || !pass(&buffer[..n]) || to.write_all(&buffer[..n]).is_err() {
+        if n == 0 || !pass(&mut buffer[..n]) || to.write_all(&buffer[..n]).is_err() {
             return;
         }
     }

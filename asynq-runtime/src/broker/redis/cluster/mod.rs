@@ -108,7 +108,7 @@ impl Cluster {
                     Ok(back) => back,
                     Err(error) => {
                         // The node may be gone for good, and another one may have its slots.
-                        self.0.topology.refresh();
+                        self.0.topology.failed(&from);
                         routed_calls.iter().for_each(|routed| replies[routed.place] = Some(refused(error.clone())));
                         continue;
                     }
@@ -126,7 +126,7 @@ impl Cluster {
                                 continue;
                             }
                         }
-                        None if redirect::is_down(&reply.value) => self.0.topology.refresh(),
+                        None if redirect::is_down(&reply.value) => self.0.topology.failed(&from),
                         None => {}
                     }
                     replies[routed.place] = Some(reply);

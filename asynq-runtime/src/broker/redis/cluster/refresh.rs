@@ -1,7 +1,7 @@
-//! Keeps the slot map up to date: asks any node every two seconds, and at once after a doubt. Redirections correct
-//! single slots in between.
+//! Keeps the slot map up to date: asks any node every two seconds, and at once after a doubt; the next node, if the one that
+//! is asked still names a master that fails. Redirections correct single slots in between.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
@@ -46,10 +46,16 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
     let topology = &guard.0;
     // The attempt tries all seeds, which may take longer than a call waits. Its outcome is that of the first question.
     let _ = connection.first_attempt().await;
+    let mut since = Instant::now();
     loop {
+        let failed = topology.take_failed();
         let answer = read_slots(&connection).await;
-        if answer.is_err() {
+        // A node that the others have left behind knows its old map for ever: the next node may know another master. Not sooner
+        // than after `EVERY`, because most masters that are away have no successor yet.
+        let may_be_stale = |map: &SlotMap| failed.is_some_and(|failed| map.masters().contains(&failed));
+        if answer.as_ref().map_or(true, |map| may_be_stale(map) && since.elapsed() >= EVERY) {
             connection.reconnect();
+            since = Instant::now();
         }
         topology.learn(answer);
         sleep(AT_MOST_EVERY).await;

@@ -31,7 +31,7 @@ impl RedisBroker {
             return Ok(QueueDeleted::NotEmpty);
         }
         self.router.send_one(Call::plain("SREM").arg(QUEUES).arg(queue.as_str())).await?;
-        self.producer.forget(queue);
+        self.producer.names().forget(queue);
         // A client that enqueued in between takes the name for known, so the name is added again.
         if !self.step(&keys, &[], Step::Check).await? {
             self.router.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;

@@ -11,8 +11,9 @@ use crate::{
         redis::{
             RedisBroker,
             item::Item,
-            keys::{Keys, QUEUES},
+            keys::Keys,
             maintain::GO_GRACE,
+            queue_names::QueueNames,
             reply,
             script::{Call, TICK},
             span::whole_seconds,
@@ -29,9 +30,13 @@ impl RedisBroker {
                 format!("the task of entry {} is for queue {}: it must be {}", plan.entry, tick.task.queue, plan.queue);
             return Err(BrokerError::new(BrokerErrorKind::Config, text));
         }
-        // The name of the queue is for Go's tools only, so a failure to write it is ignored.
-        let known = Call::plain("SADD").arg(QUEUES).arg(plan.queue.as_str());
-        let answer = self.router.send(vec![known, call(tick, &self.clock.argument())]).await?.pop();
+        let name = QueueNames::call([&plan.queue]);
+        let mut answers = self.router.send(vec![name, call(tick, &self.clock.argument())]).await?;
+        let answer = answers.pop();
+        // The tick counts although the name of its queue was not written; the name follows.
+        if let (Some(Err(error)), Some(Ok(_))) = (answers.pop(), &answer) {
+            self.producer.names().failed([&plan.queue].into_iter(), &error);
+        }
         read_ticked(answer.ok_or_else(|| reply::unexpected("no answer"))??, tick)
     }
 }

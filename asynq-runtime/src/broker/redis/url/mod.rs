@@ -6,13 +6,17 @@ mod tests;
 
 use std::{fmt, path::PathBuf, time::Duration};
 
-use redis::{ProtocolVersion, RedisConnectionInfo};
+use redis::{Pipeline, ProtocolVersion, RedisConnectionInfo, Value};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
     durability::Durability,
+    reply::answer,
     tls::Tls,
 };
+
+/// The name and the version of this library, which `CLIENT LIST` of Redis 7.2 and newer shows.
+const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "asynq-runtime"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
 
 /// The content of a URL.
 #[derive(Clone, PartialEq, Eq)]
@@ -86,19 +90,40 @@ impl Target {
 
     /// Returns the login of the servers.
     pub(super) fn login(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
-        self.login.at(self.db, protocol)
+        self.login.at(protocol)
+    }
+
+    /// Adds the commands that follow the login. They are not part of it, because the redis crate looks at the first answer of a login
+    /// after it has read all of them, and a server that refuses a connection answers only once.
+    pub(super) fn introduce(&self, pipeline: &mut Pipeline) {
+        if self.db != 0 {
+            pipeline.cmd("SELECT").arg(self.db);
+        }
+        for (field, value) in LIBRARY {
+            pipeline.cmd("CLIENT").arg("SETINFO").arg(field).arg(value);
+        }
+    }
+
+    /// Takes the answers to [`introduce`](Self::introduce) from those of a pipeline.
+    pub(super) fn introduced(&self, answers: &mut impl Iterator<Item = Value>) -> Result<(), BrokerError> {
+        if self.db != 0 {
+            answer(answers.next().unwrap_or_default())?;
+        }
+        // Redis before 7.2 does not know the command.
+        answers.by_ref().take(LIBRARY.len()).for_each(drop);
+        Ok(())
     }
 
     /// Returns the login of a sentinel.
     #[cfg(feature = "sentinel")]
     pub(super) fn sentinel_login(&self, login: &Login) -> RedisConnectionInfo {
-        login.at(0, ProtocolVersion::RESP2)
+        login.at(ProtocolVersion::RESP2)
     }
 }
 
 impl Login {
-    fn at(&self, db: i64, protocol: ProtocolVersion) -> RedisConnectionInfo {
-        let mut settings = RedisConnectionInfo::default().set_db(db).set_protocol(protocol);
+    fn at(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
+        let mut settings = RedisConnectionInfo::default().set_protocol(protocol).set_skip_set_lib_name();
         if let Some(user) = &self.user {
             settings = settings.set_username(user);
         }

@@ -1,0 +1,102 @@
+//! The names of the queues in `asynq:queues`, by which the inspector, queue patterns and Go's tools find the queues.
+//!
+//! A name is written ahead of the first tasks of its queue. In a cluster another master may keep the names, so the tasks
+//! can be stored while their queue's name cannot.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::Notify, time::sleep};
+
+use super::{super::BrokerError, connection_manager::back_off, keys::QUEUES, router::Router, script::Call};
+use crate::task::QueueName;
+
+/// How long a name counts as written; not for ever, because Go's tools can delete it.
+const WRITTEN_FOR: Duration = Duration::from_secs(60);
+/// Most names that wait to be written. Further ones are written with the next task of their queue.
+const MOST_MISSING: usize = 10_000;
+
+/// The names that one producer has written, and those that it could not write.
+#[derive(Debug, Default)]
+pub(super) struct QueueNames {
+    /// When each name was last written, and on which connection.
+    written: Mutex<HashMap<QueueName, (u64, Instant)>>,
+    /// The names of queues with tasks whose write was not answered.
+    missing: Mutex<HashSet<QueueName>>,
+    /// Notified when a name is missing.
+    is_missing: Notify,
+}
+
+impl QueueNames {
+    /// Returns the queues whose names were not written on this connection lately.
+    pub(super) fn unwritten<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, generation: u64) -> Vec<QueueName> {
+        let written = lock(&self.written);
+        let is_written = |queue: &QueueName| {
+            written.get(queue).is_some_and(|(on, since)| *on == generation && since.elapsed() < WRITTEN_FOR)
+        };
+        let mut unwritten: Vec<QueueName> = queues.filter(|queue| !is_written(queue)).cloned().collect();
+        unwritten.dedup();
+        unwritten
+    }
+
+    /// Returns the call that writes the names.
+    pub(super) fn call<'q>(queues: impl IntoIterator<Item = &'q QueueName>) -> Call {
+        let mut call = Call::plain("SADD").arg(QUEUES);
+        queues.into_iter().for_each(|queue| call.push(queue.as_str()));
+        call
+    }
+
+    /// Notes that the names were written.
+    pub(super) fn remember(&self, queues: Vec<QueueName>, generation: u64) {
+        lock(&self.written).extend(queues.into_iter().map(|queue| (queue, (generation, Instant::now()))));
+    }
+
+    /// Forgets a queue that is deleted: its name is written again with its next task.
+    pub(super) fn forget(&self, queue: &QueueName) {
+        lock(&self.missing).remove(queue);
+        lock(&self.written).remove(queue);
+    }
+
+    /// Has the names of queues with tasks written later, if `error` is a failure that may pass.
+    pub(super) fn failed<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, error: &BrokerError) {
+        if !error.is_unavailable() {
+            return;
+        }
+        let mut missing = lock(&self.missing);
+        let room = MOST_MISSING.saturating_sub(missing.len());
+        missing.extend(queues.take(room).cloned());
+        self.is_missing.notify_one();
+    }
+
+    /// Writes the missing names until the broker is closed, again and again until Redis answers.
+    pub(super) async fn write_missing(&self, router: Router) {
+        loop {
+            self.is_missing.notified().await;
+            for failures in 1.. {
+                let mut names: Vec<QueueName> = lock(&self.missing).iter().cloned().collect();
+                if names.is_empty() {
+                    break;
+                }
+                sleep(back_off(failures)).await;
+                let generation = router.generation();
+                let answer = router.send_one(Self::call(&names)).await;
+                if answer.as_ref().is_err_and(BrokerError::is_unavailable) {
+                    continue;
+                }
+                let mut missing = lock(&self.missing);
+                // A queue that was deleted meanwhile stays forgotten.
+                names.retain(|queue| missing.remove(queue));
+                if answer.is_ok() {
+                    self.remember(names, generation);
+                }
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
