@@ -4,7 +4,7 @@
 mod waiter;
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
-pub(super) use self::waiter::{EndSource, Retries, has_ended, wait_for_end};
+pub(super) use self::waiter::{EndSource, Retries, wait_for_end};
 use crate::task::{TaskInfo, TaskState};
 
 /// The result of a wait for the end of a task.
@@ -20,4 +20,9 @@ pub enum TaskEnd {
     Gone,
     /// The task had not ended when the time was over; it was last seen in this state.
     NotYet(TaskState),
+}
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+pub(super) fn has_ended(state: TaskState) -> bool {
+    matches!(state, TaskState::Completed | TaskState::Archived)
 }

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 
-use super::TaskEnd;
+use super::{TaskEnd, has_ended};
 use crate::{
     broker::{BrokerError, BrokerErrorKind},
     task::{Extra, TaskInfo, TaskState},
@@ -130,10 +130,6 @@ impl EndWatch {
         let retention = Duration::from_secs(Extra::AWAITED_RETENTION);
         self.0.is_some_and(|seen| seen.is_awaited && now.saturating_duration_since(seen.unchanged_until) < retention)
     }
-}
-
-pub(in super::super) fn has_ended(state: TaskState) -> bool {
-    matches!(state, TaskState::Completed | TaskState::Archived)
 }
 
 /// Shortest and longest pause before an unavailable broker is asked again.
