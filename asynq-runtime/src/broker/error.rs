@@ -30,9 +30,9 @@ pub enum BrokerErrorKind {
     /// The call took effect, but less safely than the program asked for: replicas or the disk did not confirm it in
     /// time. See `broker::redis::Durability`.
     Unconfirmed,
-    /// The password is wrong, a permission is missing, or one side refuses the other's certificate.
+    /// The password is wrong, a permission is missing, Redis is in protected mode, or one side refuses the other's certificate.
     Denied,
-    /// The URL or an option cannot be used.
+    /// The URL or an option cannot be used, or the server lacks what the call needs.
     Config,
     /// The stored data was not written by asynq or this crate, or is damaged.
     Corrupt,

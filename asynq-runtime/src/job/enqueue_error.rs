@@ -90,7 +90,8 @@ impl EnqueueError {
         }
     }
 
-    /// Returns whether the task may be stored although the call failed: the broker did not answer in time.
+    /// Returns whether the task may be stored although the call failed: the broker did not answer in time, was closed before it
+    /// answered, or refused the repeat of a send that it had not answered.
     pub fn is_ambiguous(&self) -> bool {
         matches!(self, Self::Broker(error) if error.is_ambiguous())
     }

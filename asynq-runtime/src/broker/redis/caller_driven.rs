@@ -26,7 +26,7 @@ use super::{
     script::{Call, Script},
     seen::{self, Change, SharedSeen},
     socket::{Progress, Socket, timed_out},
-    url::{Address, Target},
+    url::{Address, Target, authenticated},
 };
 
 /// A connection to one Redis process, on the runtime that opened it.
@@ -121,6 +121,9 @@ impl CallerDrivenConnection {
             identity: Arc::new(wanted.clone()),
             seen,
         };
+        if let Some(auth) = target.auth(protocol) {
+            authenticated(driven.exchange(&auth).await.map_err(reply::failed)?)?;
+        }
         driven.greet(target, wanted).await?;
         if purpose == Purpose::Tracking {
             let mut track = redis::pipe();

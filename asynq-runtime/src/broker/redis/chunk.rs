@@ -298,7 +298,7 @@ fn unanswered(error: BrokerError) -> BrokerError {
     if error.is_ambiguous() {
         return error;
     }
-    let message = format!("Redis did not answer whether it stored the task, and the send cannot be repeated: {error}");
+    let message = format!("Redis did not answer whether it stored the task, and its repeat was refused: {error}");
     BrokerError::with_source(BrokerErrorKind::Unavailable, message, error)
 }
 

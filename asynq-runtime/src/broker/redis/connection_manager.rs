@@ -24,11 +24,13 @@ use super::{
     reply::{self, answer},
     role::{At, ConnectionEvent, Role},
     socket::{OpenConnection, Socket},
-    url::{Address, Endpoints},
+    url::{Address, Endpoints, authenticated},
 };
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
+/// The pause of a role that needs pushes after a server has refused RESP3.
+const WITHOUT_RESP3: Duration = Duration::from_secs(60);
 
 /// Opens all connections of one role.
 pub(super) struct ConnectionManager {
@@ -47,7 +49,7 @@ impl ConnectionManager {
     pub(super) async fn run(mut self, mut reports: watch::Receiver<u64>) {
         let (mut failures, mut down_since) = (0, None);
         for generation in 1.. {
-            match self.connect(generation).await {
+            let pause = match self.connect(generation).await {
                 Ok((connection, to)) => {
                     let since = Instant::now();
                     down_since = None;
@@ -61,15 +63,19 @@ impl ConnectionManager {
                     // Backs off as well if the connection is lost soon after it was opened, so that the loop does not
                     // spin.
                     failures = u32::from(since.elapsed() < BACK_OFF.1);
+                    back_off(failures)
                 }
                 Err(error) => {
                     failures += 1;
+                    // A server without RESP3 stays so, and a role that needs its pushes has other means meanwhile.
+                    let pause = if reply::is_without_resp3(&error) { WITHOUT_RESP3 } else { back_off(failures) };
                     let since = *down_since.get_or_insert_with(Instant::now);
                     self.state.send_replace(State::Down { error, since });
+                    pause
                 }
-            }
+            };
             if failures > 0 {
-                sleep(back_off(failures)).await;
+                sleep(pause).await;
             }
         }
     }
@@ -122,14 +128,19 @@ impl ConnectionManager {
     }
 
     async fn open(&mut self, address: &Address, generation: u64) -> Result<OpenConnection, BrokerError> {
-        let opened = match self.open_with(address, ProtocolVersion::RESP3, generation).await? {
+        let mut protocol = ProtocolVersion::RESP3;
+        let opened = match self.open_with(address, protocol, generation).await? {
             // A proxy may lack RESP3, and with it pushes. Only a role that needs no pushes falls back.
             Err(error) if reply::lacks_resp3(&error) && self.role.on_event.is_none() => {
-                self.open_with(address, ProtocolVersion::RESP2, generation).await?
+                protocol = ProtocolVersion::RESP2;
+                self.open_with(address, protocol, generation).await?
             }
             opened => opened,
         };
         let connection = opened.map_err(reply::failed)?;
+        if let Some(auth) = self.role.target.auth(protocol) {
+            authenticated(connection.exchange(&auth).await.map_err(reply::failed)?)?;
+        }
         self.greet(&connection).await?;
         Ok(connection)
     }

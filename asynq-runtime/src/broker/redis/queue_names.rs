@@ -11,7 +11,13 @@ use std::{
 
 use tokio::{sync::Notify, time::sleep};
 
-use super::{super::BrokerError, connection_manager::back_off, keys::QUEUES, router::Router, script::Call};
+use super::{
+    super::{BrokerError, BrokerErrorKind},
+    connection_manager::back_off,
+    keys::QUEUES,
+    router::Router,
+    script::Call,
+};
 use crate::task::QueueName;
 
 /// How long a name counts as written; not for ever, because Go's tools can delete it.
@@ -24,7 +30,7 @@ const MOST_MISSING: usize = 10_000;
 pub(super) struct QueueNames {
     /// When each name was last written, and on which connection.
     written: Mutex<HashMap<QueueName, (u64, Instant)>>,
-    /// The names of queues with tasks whose write was not answered.
+    /// The names of queues with tasks whose write was not answered. One that another program deletes meanwhile is written once more.
     missing: Mutex<HashSet<QueueName>>,
     /// Notified when a name is missing.
     is_missing: Notify,
@@ -62,7 +68,7 @@ impl QueueNames {
 
     /// Has the names of queues with tasks written later, if `error` is a failure that may pass.
     pub(super) fn failed<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, error: &BrokerError) {
-        if !error.is_unavailable() {
+        if !may_pass(error) {
             return;
         }
         let mut missing = lock(&self.missing);
@@ -83,7 +89,7 @@ impl QueueNames {
                 sleep(back_off(failures)).await;
                 let generation = router.generation();
                 let answer = router.send_one(Self::call(&names)).await;
-                if answer.as_ref().is_err_and(BrokerError::is_unavailable) {
+                if answer.as_ref().is_err_and(may_pass) {
                     continue;
                 }
                 let mut missing = lock(&self.missing);
@@ -95,6 +101,11 @@ impl QueueNames {
             }
         }
     }
+}
+
+/// Returns whether a failure ends by itself: the master of the names is away or out of memory.
+fn may_pass(error: &BrokerError) -> bool {
+    error.is_unavailable() || error.kind() == BrokerErrorKind::Full
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

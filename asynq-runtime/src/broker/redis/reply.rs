@@ -87,6 +87,14 @@ pub(super) fn was_not_run(error: &BrokerError) -> bool {
     code == Some("TRYAGAIN")
 }
 
+/// The text of the error for a server that [`lacks_resp3`].
+const NO_RESP3: &str = "this server does not speak RESP3";
+
+/// Returns whether [`failed`] made the error because the server refuses RESP3.
+pub(super) fn is_without_resp3(error: &BrokerError) -> bool {
+    error.kind() == BrokerErrorKind::Config && error.to_string().contains(NO_RESP3)
+}
+
 /// Translates an error of the connection.
 pub(super) fn failed(error: RedisError) -> BrokerError {
     if let Some((kind, message)) = tls::explain(&error) {
@@ -94,7 +102,7 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
     }
     let (kind, message) = match error.kind() {
         _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),
-        _ if lacks_resp3(&error) => (BrokerErrorKind::Config, "this server does not speak RESP3".to_owned()),
+        _ if lacks_resp3(&error) => (BrokerErrorKind::Config, NO_RESP3.to_owned()),
         ErrorKind::Server(_) | ErrorKind::Extension => {
             let code = code(error.code().unwrap_or_default(), error.detail().unwrap_or_default());
             let (kind, advice) = meaning(code);

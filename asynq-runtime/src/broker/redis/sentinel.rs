@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::Duration};
 
-use redis::{AsyncConnectionConfig, Value, aio::MultiplexedConnection};
+use redis::{AsyncConnectionConfig, ProtocolVersion, Value, aio::MultiplexedConnection};
 use tokio::{task::JoinSet, time::timeout};
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     reply,
     reply::answer,
     socket::{OpenConnection, Socket},
-    url::{Address, Sentinels, Target},
+    url::{Address, Sentinels, Target, authenticated},
 };
 
 /// The answer of one sentinel: the master, or `None` if it knows no master of that name.
@@ -42,11 +42,14 @@ pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Dur
 
 async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {
     let socket = Socket::open(sentinel, target.tls()).await?;
-    let (progress, login) = (socket.progress(), target.sentinel_login(&sentinels.login));
+    let (progress, login) = (socket.progress(), sentinels.login.at(ProtocolVersion::RESP2));
     let config = AsyncConnectionConfig::new().set_response_timeout(None);
     let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
     let (redis, driver) = opened.map_err(reply::failed)?;
     let connection = OpenConnection::start(redis, driver, progress, patience);
+    if let Some(auth) = sentinels.login.auth() {
+        authenticated(connection.exchange(&auth).await.map_err(reply::failed)?)?;
+    }
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&sentinels.master);
     let values = connection.exchange(&question).await.map_err(reply::failed)?;

@@ -105,9 +105,30 @@ struct Fields<'a, 'r> {
     /// The struct and its number of fields, if another number is read. The error is returned at the end, unless a field that
     /// is left out can be named before.
     misread: Option<(&'static str, usize)>,
+    /// The names of the fields that are still to be read.
+    to_read: Option<&'static [&'static str]>,
 }
 
-impl Fields<'_, '_> {
+impl<'a, 'r> Fields<'a, 'r> {
+    #[inline]
+    fn new(
+        checked: &'a mut Checked<'r>,
+        name: &'static str,
+        variant: Option<u32>,
+        misread: Option<(&'static str, usize)>,
+    ) -> Self {
+        let to_read = checked.reads.and_then(|reads| reads.names(name, variant));
+        Self { checked, misread, to_read }
+    }
+
+    /// Notes whether the fields are read by their names in this order. Two types may have one name.
+    #[inline]
+    fn note(&mut self, field: &'static str) {
+        let place = self.to_read.and_then(|names| names.iter().position(|name| *name == field));
+        self.to_read = place.and_then(|place| self.to_read?.get(place + 1..));
+        self.checked.is_known &= place.is_some();
+    }
+
     fn end(self) -> Result<(), Refusal> {
         match self.misread {
             Some((name, fields)) => Err(Refusal::count(name, fields)),
@@ -227,7 +248,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
     #[inline]
     fn serialize_struct(self, name: &'static str, len: usize) -> Result<Fields<'a, 'r>, Refusal> {
         let misread = (!self.is_read(name, None, len)).then_some((name, len));
-        Ok(Fields { checked: self, misread })
+        Ok(Fields::new(self, name, None, misread))
     }
 
     #[inline]
@@ -243,7 +264,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
         }
         let misread = (!self.is_read(name, Some(index), len)).then_some((variant, len));
         self.postcard.serialize_unit_variant(name, index, variant)?;
-        Ok(Fields { checked: self, misread })
+        Ok(Fields::new(self, name, Some(index), misread))
     }
 }
 
@@ -300,7 +321,8 @@ macro_rules! fields {
             type Error = Refusal;
 
             #[inline]
-            fn serialize_field<T: Serialize + ?Sized>(&mut self, _: &'static str, value: &T) -> Result<(), Refusal> {
+            fn serialize_field<T: Serialize + ?Sized>(&mut self, field: &'static str, value: &T) -> Result<(), Refusal> {
+                self.note(field);
                 value.serialize(&mut *self.checked)
             }
 

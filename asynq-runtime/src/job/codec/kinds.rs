@@ -4,7 +4,7 @@
 //! A worker need not be able to read the results that it writes, so that the shape of their type, which a recorder takes from
 //! `Deserialize`, is not known there. `Serialize` is there on both sides: a program that has read a value can write it again.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use serde::{
     Serialize,
@@ -50,7 +50,9 @@ impl Kinds {
 
     fn value(&mut self, value: impl fmt::Debug) {
         if self.with_values {
-            self.text(&format!("{value:?}"));
+            // Writing to a number does not fail.
+            let _ = write!(self, "{value:?}");
+            self.number(256);
         }
     }
 
@@ -64,6 +66,13 @@ impl Kinds {
         text.bytes().for_each(|byte| self.number(byte.into()));
         // Ends the text: no byte of a text is this number.
         self.number(256);
+    }
+}
+
+impl fmt::Write for Kinds {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        text.bytes().for_each(|byte| self.number(byte.into()));
+        Ok(())
     }
 }
 

@@ -299,6 +299,46 @@ fn an_upgrade_takes_the_arguments_that_serde_cannot() {
     assert!(reason::<Invoice>(InDollars { dollars: 7 }).contains("`cents` is missing"));
 }
 
+/// A number of which a newer version of the program takes more values.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "u32")]
+struct Below<const N: u32>(u32);
+
+impl<const N: u32> TryFrom<u32> for Below<N> {
+    type Error = &'static str;
+
+    fn try_from(n: u32) -> Result<Self, &'static str> {
+        if n < N { Ok(Self(n)) } else { Err("too large") }
+    }
+}
+
+#[derive(Deserialize)]
+struct WithoutPriority {
+    to: String,
+}
+
+fn of_no_priority(old: WithoutPriority) -> Urgent {
+    Urgent { to: old.to, priority: Below(9) }
+}
+
+const OF_NO_PRIORITY: &[Upgrade<Urgent>] = &[Upgrade::new(|earlier| earlier.through(of_no_priority))];
+
+jobs! {
+    Urgent { to: String, priority: Below<10> } [const UPGRADES: &'static [Upgrade<Self>] = OF_NO_PRIORITY;];
+    MoreUrgent { to: String, priority: Below<20> } [];
+}
+
+#[test]
+fn an_upgrade_is_not_asked_for_a_value_of_todays_shape_that_is_refused() {
+    assert_eq!(read(Fewer { to: "ann".into() }), Ok(Urgent { to: "ann".into(), priority: Below(9) }));
+    assert_eq!(
+        read(MoreUrgent { to: "ann".into(), priority: Below(7) }),
+        Ok(Urgent { to: "ann".into(), priority: Below(7) })
+    );
+    let error = read::<Urgent>(MoreUrgent { to: "ann".into(), priority: Below(15) }).expect_err("it waits");
+    assert!(matches!(error, PayloadError::Unfit { .. }), "{error}");
+}
+
 #[test]
 fn a_payload_that_does_not_have_its_shape_is_an_error() {
     let (payload, lookup) = left(Mail { to: "ann".into(), copies: 2 });

@@ -73,6 +73,20 @@ async fn a_server_without_resp3_is_used_and_says_that_cancel_requests_do_not_arr
 }
 
 #[tokio::test]
+async fn a_server_without_resp3_is_logged_in_to() {
+    let rules = "--user worker on >p@ss ~asynq:* &asynq:* +@all --user default off";
+    let server = Server::start(&rules.split(' ').collect::<Vec<_>>()).await;
+    let proxy = Proxy::without_resp3(&server);
+    let url = |password: &str| format!("redis://worker:{password}@127.0.0.1:{}/5", proxy.port);
+    let broker = RedisBroker::connect(&url("p%40ss"), patient()).await.unwrap();
+    put(&broker, &["a"]).await;
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
+    let error = soon(RedisBroker::connect(&url("wrong"), patient())).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Denied, "{error:?}");
+    assert!(!format!("{error:?}").contains("wrong:") && error.to_string().contains("password"), "{error}");
+}
+
+#[tokio::test]
 async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
     let rules = "--user worker on >p@ss ~asynq:* &asynq:* +@all --user default off";
     for (over_tcp, database) in [(true, 5), (false, 6)] {

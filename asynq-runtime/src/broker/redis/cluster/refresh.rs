@@ -17,6 +17,8 @@ use super::{
     BrokerError, BrokerErrorKind, Call, Durability, Spawner,
 };
 
+/// Longest pause between two nodes that are asked because a master fails that the map names.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 /// Interval of the questions, and the shortest one while there are doubts.
 const EVERY: Duration = Duration::from_secs(2);
 const AT_MOST_EVERY: Duration = Duration::from_millis(50);
@@ -46,16 +48,25 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
     let topology = &guard.0;
     // The attempt tries all seeds, which may take longer than a call waits. Its outcome is that of the first question.
     let _ = connection.first_attempt().await;
-    let mut since = Instant::now();
+    let (mut since, mut pause, mut failed) = (Instant::now(), EVERY, None);
     loop {
-        let failed = topology.take_failed();
+        failed = topology.take_failed().or(failed);
         let answer = read_slots(&connection).await;
-        // A node that the others have left behind knows its old map for ever: the next node may know another master. Not sooner
-        // than after `EVERY`, because most masters that are away have no successor yet.
-        let may_be_stale = |map: &SlotMap| failed.is_some_and(|failed| map.masters().contains(&failed));
-        if answer.as_ref().map_or(true, |map| may_be_stale(map) && since.elapsed() >= EVERY) {
-            connection.reconnect();
-            since = Instant::now();
+        match &answer {
+            Ok(map) if failed.as_ref().is_none_or(|failed| !map.masters().contains(failed)) => {
+                (failed, pause) = (None, EVERY);
+            }
+            // A node that the others have left behind knows its old map for ever: the next node may know another master. Less and
+            // less often, because most masters that are away have no successor yet.
+            Ok(_) if since.elapsed() < pause => {}
+            Ok(_) => {
+                connection.reconnect();
+                (since, pause) = (Instant::now(), (pause * 2).min(LONGEST_PAUSE));
+            }
+            Err(_) => {
+                connection.reconnect();
+                since = Instant::now();
+            }
         }
         topology.learn(answer);
         sleep(AT_MOST_EVERY).await;

@@ -287,8 +287,11 @@ impl RedisBroker {
             .arg(if end == End::Source { "head" } else { "tail" });
         // Makes a queue known again that was deleted meanwhile.
         let known = Call::plain("SADD").arg(QUEUES).arg(queue.as_str());
-        let answer = self.router.send(vec![known, call]).await?.pop();
-        let answer = answer.ok_or_else(|| reply::unexpected("no answer"))??;
+        let mut answers = self.router.send(vec![known, call]).await?.into_iter();
+        if let Some(Err(error)) = answers.next() {
+            self.producer.names().failed(std::iter::once(&queue), &error);
+        }
+        let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
         Ok(reply::text(answer).as_deref() == Some("done"))
     }
 }

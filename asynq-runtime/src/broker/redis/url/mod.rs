@@ -114,16 +114,37 @@ impl Target {
         Ok(())
     }
 
-    /// Returns the login of a sentinel.
-    #[cfg(feature = "sentinel")]
-    pub(super) fn sentinel_login(&self, login: &Login) -> RedisConnectionInfo {
-        login.at(ProtocolVersion::RESP2)
+    /// Returns the call that follows [`login`](Self::login) at `protocol`, if one does.
+    pub(super) fn auth(&self, protocol: ProtocolVersion) -> Option<Pipeline> {
+        if protocol == ProtocolVersion::RESP2 { self.login.auth() } else { None }
+    }
+}
+
+/// Takes the answer to the call of [`Target::auth`] or [`Login::auth`].
+pub(super) fn authenticated(answers: Vec<Value>) -> Result<(), BrokerError> {
+    match answer(answers.into_iter().next().unwrap_or_default()) {
+        Err(error) if error.kind() == BrokerErrorKind::Unexpected => Err(BrokerError::with_source(
+            BrokerErrorKind::Denied,
+            "Redis refused the login: check user and password in the URL",
+            error,
+        )),
+        answer => answer.map(drop),
     }
 }
 
 impl Login {
-    fn at(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
+    /// Returns the call that logs in at RESP2. The redis crate takes every error that answers its own for a wrong password.
+    pub(super) fn auth(&self) -> Option<Pipeline> {
+        let mut auth = redis::pipe();
+        auth.cmd("AUTH").arg(self.user.as_deref()).arg(self.password.as_deref()?);
+        Some(auth)
+    }
+
+    pub(super) fn at(&self, protocol: ProtocolVersion) -> RedisConnectionInfo {
         let mut settings = RedisConnectionInfo::default().set_protocol(protocol).set_skip_set_lib_name();
+        if protocol == ProtocolVersion::RESP2 {
+            return settings;
+        }
         if let Some(user) = &self.user {
             settings = settings.set_username(user);
         }

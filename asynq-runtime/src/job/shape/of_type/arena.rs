@@ -50,6 +50,8 @@ pub(super) struct Variant {
     /// `None` until it is seen for the first time.
     pub(super) form: Option<Form>,
     progress: Progress,
+    /// A mark of the variant that the type reads for this number, once it has been asked for it.
+    mark: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -174,6 +176,16 @@ impl Arena {
             Form::Enum(variants) => variants,
             _ => &[],
         }
+    }
+
+    /// Notes the mark of the variant that is read for a number. Returns whether the number before is read as the same one, in a type whose
+    /// marks differ at all: then an alias made the list of names longer than that of the numbers.
+    pub(super) fn is_taken_twice(&mut self, named: Named, index: usize, mark: u64) -> bool {
+        let Form::Enum(variants) = &mut self.types[named.0].form else { return false };
+        let Some(variant) = variants.get_mut(index) else { return false };
+        variant.mark = Some(mark);
+        let before = index.checked_sub(1).and_then(|before| variants[before].mark);
+        before == Some(mark) && variants.iter().filter_map(|variant| variant.mark).any(|other| other != mark)
     }
 
     /// Returns the form of a variant, made with `form` when it is seen for the first time.
@@ -319,7 +331,7 @@ impl Named {
 
 impl Form {
     pub(super) fn enumeration(names: &'static [&'static str]) -> Self {
-        let variant = |&name| Variant { name, form: None, progress: Progress::Unseen };
+        let variant = |&name| Variant { name, form: None, progress: Progress::Unseen, mark: None };
         Self::Enum(names.iter().map(variant).collect())
     }
 }

@@ -220,6 +220,7 @@ impl<'de> de::Deserializer<'de> for At<'_> {
         visitor: V,
     ) -> Result<V::Value, Stop> {
         let form = |arena: &mut Arena| Form::Struct(fields.iter().map(|&name| (name, arena.slot())).collect());
+        self.recorder.reads.see_names(name, None, fields);
         self.named::<V>(form, |recorder, named| match recorder.arena.form(named) {
             Form::Struct(fields) => {
                 let slots = fields.iter().map(|&(_, slot)| slot).collect();

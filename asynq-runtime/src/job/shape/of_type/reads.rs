@@ -9,6 +9,7 @@ type Part = (&'static str, Option<u32>);
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Reads {
     fields: BTreeMap<Part, Vec<usize>>,
+    names: BTreeMap<Part, Vec<&'static [&'static str]>>,
     variants: BTreeMap<&'static str, Vec<&'static [&'static str]>>,
     maps: bool,
     /// Whether the whole type is known, so that a part which is not here is not read.
@@ -24,12 +25,14 @@ impl Reads {
         }
     }
 
+    /// Notes the names of the fields of a struct or a variant, in their order; an alias follows the name that it stands for.
+    pub(super) fn see_names(&mut self, name: &'static str, variant: Option<u32>, fields: &'static [&'static str]) {
+        note(self.names.entry((name, variant)).or_default(), fields);
+    }
+
     /// Notes an enum with these variants, in the order of their numbers; an alias follows the name that it stands for.
     pub(super) fn see_enum(&mut self, name: &'static str, variants: &'static [&'static str]) {
-        let known = self.variants.entry(name).or_default();
-        if !known.contains(&variants) {
-            known.push(variants);
-        }
+        note(self.variants.entry(name).or_default(), variants);
     }
 
     /// Notes that a map is read.
@@ -41,6 +44,15 @@ impl Reads {
     pub(crate) fn takes(&self, name: &'static str, variant: Option<u32>, fields: usize) -> Option<bool> {
         let takes = self.fields.get(&(name, variant))?.contains(&fields);
         (takes || self.is_whole).then_some(takes)
+    }
+
+    /// Returns the names of the fields of a struct or a variant, with aliases, in the order in which they are read; `None` if several
+    /// types of this name are read, or none.
+    pub(crate) fn names(&self, name: &'static str, variant: Option<u32>) -> Option<&'static [&'static str]> {
+        match self.names.get(&(name, variant))?.as_slice() {
+            [names] => Some(names),
+            _ => None,
+        }
     }
 
     /// Returns whether it is known of every part how it is read.
@@ -63,5 +75,11 @@ impl Reads {
             // The variant is written under another name than it is read.
             None => index < names.len(),
         })
+    }
+}
+
+fn note(known: &mut Vec<&'static [&'static str]>, names: &'static [&'static str]) {
+    if !known.contains(&names) {
+        known.push(names);
     }
 }

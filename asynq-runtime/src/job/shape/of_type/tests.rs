@@ -248,6 +248,16 @@ enum Renamed {
     Cancelled,
 }
 
+/// Every number that is too high is read as the last variant.
+#[derive(Deserialize)]
+enum WithOther {
+    Pending,
+    #[serde(alias = "Done")]
+    Completed(u8),
+    #[serde(other)]
+    Unknown,
+}
+
 /// serde announces an alias as if it were a variant, so that the numbers of the variants are not known.
 #[test]
 fn no_variant_of_an_enum_with_aliases_is_read_by_its_number() {
@@ -267,6 +277,7 @@ fn no_variant_of_an_enum_with_aliases_is_read_by_its_number() {
     // The sample of the number is not the reason why the type refuses.
     is_left_out::<(u32, Renamed)>();
     is_left_out::<(String, Vec<Renamed>)>();
+    is_left_out::<(u32, WithOther)>();
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,7 @@
 //! The sources from which a visitor reads elements, entries and variants.
 
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
 use serde::de::{
     self, DeserializeSeed, IntoDeserializer as _, Visitor,
     value::{StrDeserializer, U32Deserializer},
@@ -142,7 +144,14 @@ impl<'de> de::EnumAccess<'de> for OneVariant<'_> {
             _ => {
                 let number: U32Deserializer<Stop> = u32::try_from(self.index).map_err(|_| Stop)?.into_deserializer();
                 // A number that the type refuses is that of an alias: no other sample of a leaf would help.
-                seed.deserialize(number).map_err(|_| self.recorder.stop())?
+                let variant = seed.deserialize(number).map_err(|_| self.recorder.stop())?;
+                // So is a number that a variant with `#[serde(other)]` takes for its own.
+                let mut mark = DefaultHasher::new();
+                std::mem::discriminant(&variant).hash(&mut mark);
+                if self.recorder.arena.is_taken_twice(self.named, self.index, mark.finish()) {
+                    return Err(self.recorder.stop());
+                }
+                variant
             }
         };
         Ok((variant, self))
@@ -170,6 +179,7 @@ impl<'de> de::VariantAccess<'de> for OneVariant<'_> {
     }
 
     fn struct_variant<V: Visitor<'de>>(self, fields: &'static [&'static str], visitor: V) -> Result<V::Value, Stop> {
+        self.recorder.reads.see_names(self.name, u32::try_from(self.index).ok(), fields);
         self.elements(|arena| Form::Struct(fields.iter().map(|&name| (name, arena.slot())).collect()), visitor)
     }
 }
