@@ -55,8 +55,10 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
         return by_name(payload, before).ok_or(unknown);
     };
     if Fingerprint::in_postcard::<J>().is(found) {
-        // Today's shape with a value that its type refuses: an upgrade would read other data out of it.
-        return Err(unknown);
+        // Today's shape with a value that its type refuses. An upgrade from this very shape reads all of it; one from a part of it
+        // would run the job with other data.
+        let earlier = Earlier::postcard(found, arguments);
+        return J::UPGRADES.iter().find_map(|upgrade| upgrade.apply(&earlier)?.ok()).ok_or(unknown);
     }
     let nothing = Fingerprint::of_nothing();
     let read = match lookup {

@@ -7,6 +7,8 @@ use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// Longest pause between two subscriptions: asynq's pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// Pause after a broker said that it cannot pass cancel requests on.
+const AFTER_REFUSAL: Duration = Duration::from_secs(60);
 
 /// Listens until it is dropped or the server has left; a connection that is lost is opened again.
 pub(crate) async fn run(context: Arc<ServerContext>) {
@@ -22,7 +24,7 @@ pub(crate) async fn run(context: Arc<ServerContext>) {
             if !std::mem::replace(&mut is_told, true) {
                 tracing::warn!("cancel requests are not received: {error}");
             }
-            tokio::time::sleep(LONGEST_PAUSE).await;
+            tokio::time::sleep(AFTER_REFUSAL).await;
             continue;
         }
         is_told = false;

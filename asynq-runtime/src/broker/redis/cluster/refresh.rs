@@ -19,6 +19,8 @@ use super::{
 
 /// Longest pause between two nodes that are asked because a master fails that the map names.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How long a master that failed once counts as one that fails.
+const REMEMBERED_FOR: Duration = Duration::from_secs(60);
 /// Interval of the questions, and the shortest one while there are doubts.
 const EVERY: Duration = Duration::from_secs(2);
 const AT_MOST_EVERY: Duration = Duration::from_millis(50);
@@ -48,12 +50,20 @@ async fn refresh(guard: CloseOnDrop, connection: Connection) {
     let topology = &guard.0;
     // The attempt tries all seeds, which may take longer than a call waits. Its outcome is that of the first question.
     let _ = connection.first_attempt().await;
-    let (mut since, mut pause, mut failed) = (Instant::now(), EVERY, None);
+    let (mut since, mut pause) = (Instant::now(), EVERY);
+    // The master that failed last, and when.
+    let mut failed = None;
     loop {
-        failed = topology.take_failed().or(failed);
+        if let Some(master) = topology.take_failed() {
+            if failed.as_ref().is_none_or(|(before, _)| *before != master) {
+                pause = EVERY;
+            }
+            failed = Some((master, Instant::now()));
+        }
+        failed = failed.filter(|(_, at)| at.elapsed() < REMEMBERED_FOR);
         let answer = read_slots(&connection).await;
         match &answer {
-            Ok(map) if failed.as_ref().is_none_or(|failed| !map.masters().contains(failed)) => {
+            Ok(map) if failed.as_ref().is_none_or(|(master, _)| !map.masters().contains(master)) => {
                 (failed, pause) = (None, EVERY);
             }
             // A node that the others have left behind knows its old map for ever: the next node may know another master. Less and

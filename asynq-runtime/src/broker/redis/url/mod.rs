@@ -123,10 +123,10 @@ impl Target {
 /// Takes the answer to the call of [`Target::auth`] or [`Login::auth`].
 pub(super) fn authenticated(answers: Vec<Value>) -> Result<(), BrokerError> {
     match answer(answers.into_iter().next().unwrap_or_default()) {
-        Err(error) if error.kind() == BrokerErrorKind::Unexpected => Err(BrokerError::with_source(
+        // Without the answer as its source: a proxy may repeat the password in it.
+        Err(error) if error.kind() == BrokerErrorKind::Unexpected => Err(BrokerError::new(
             BrokerErrorKind::Denied,
             "Redis refused the login: check user and password in the URL",
-            error,
         )),
         answer => answer.map(drop),
     }
@@ -135,8 +135,10 @@ pub(super) fn authenticated(answers: Vec<Value>) -> Result<(), BrokerError> {
 impl Login {
     /// Returns the call that logs in at RESP2. The redis crate takes every error that answers its own for a wrong password.
     pub(super) fn auth(&self) -> Option<Pipeline> {
+        // Some proxies take a password alone, which is that of this user.
+        let user = self.user.as_deref().filter(|user| *user != "default");
         let mut auth = redis::pipe();
-        auth.cmd("AUTH").arg(self.user.as_deref()).arg(self.password.as_deref()?);
+        auth.cmd("AUTH").arg(user).arg(self.password.as_deref()?);
         Some(auth)
     }
 
