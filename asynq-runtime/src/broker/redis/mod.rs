@@ -349,8 +349,8 @@ impl Broker for RedisBroker {
     }
 
     async fn close(&self) {
-        self.io.stop();
         self.producer.close();
+        self.io.stop();
         self.fetching.iter().chain(&self.waiting).for_each(DedicatedConnection::close);
         self.router.ended().await;
         if let Some(looking) = self.looking.get() {

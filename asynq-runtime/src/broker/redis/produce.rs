@@ -4,7 +4,7 @@ use std::{
     collections::VecDeque,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -54,6 +54,8 @@ pub(super) struct Producer {
     dedicated: Option<DedicatedConnection>,
     /// Calls that have not returned.
     under_way: AtomicUsize,
+    /// Whether no further call is sent: the task that sends ends a moment after the broker was closed.
+    is_closed: AtomicBool,
 }
 
 impl Producer {
@@ -68,11 +70,12 @@ impl Producer {
         let commit = Arc::new(Commit::new(router, role.clock, durability, call_timeout));
         io.spawn(Arc::clone(&commit).run(queue));
         io.spawn(Arc::clone(&commit).write_missing_names());
-        Self { waiting, commit, patience, dedicated, under_way: AtomicUsize::new(0) }
+        Self { waiting, commit, patience, dedicated, under_way: AtomicUsize::new(0), is_closed: AtomicBool::new(false) }
     }
 
-    /// Closes the dedicated connection and opens no other.
+    /// Closes the dedicated connection, opens no other, and sends nothing any more.
     pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
         if let Some(dedicated) = &self.dedicated {
             dedicated.close();
         }
@@ -127,6 +130,9 @@ impl Producer {
         let (answer, answered) = oneshot::channel();
         let size = items.len();
         let end = Instant::now().checked_add(self.patience);
+        if self.is_closed.load(Ordering::Acquire) {
+            return Part { size, answered: Err(closed()), end };
+        }
         let sent = self.waiting.send(Waiting { items, answer });
         let answered = match within(end, sent).await {
             Some(sent) => sent.map(|()| answered).map_err(|_| closed()),
