@@ -212,12 +212,15 @@ fn release(variable: Option<String>) -> Result<u64, BoxError> {
 }
 
 asynq_runtime::__private::inventory::submit! {
-    ServiceEntry { name: "periodic", make, flags, rows }
+    ServiceEntry { name: "periodic", make, flags, rows: || PeriodicEntry::code().map_or_else(Vec::new, |code| (code.rows)()) }
 }
 
 fn make(flags: &Flags) -> Option<Box<dyn Service>> {
-    let is_on = !flags.is_set(NO_SCHEDULE) && !PeriodicEntry::linked().is_empty();
-    is_on.then(|| Box::new(SchedulerService::new()) as Box<dyn Service>)
+    PeriodicEntry::code().filter(|_| !flags.is_set(NO_SCHEDULE)).map(|code| (code.scheduler)())
+}
+
+pub(crate) fn linked() -> Box<dyn Service> {
+    Box::new(SchedulerService::new())
 }
 
 const NO_SCHEDULE: &str = "no-schedule";
@@ -225,10 +228,10 @@ const NO_SCHEDULE: &str = "no-schedule";
 fn flags() -> Vec<Flag> {
     let flag = Flag::switch(NO_SCHEDULE, "Run jobs only, and leave the periodic ones to other programs to schedule");
     // A program without periodic jobs does not need the flag.
-    vec![flag.hidden(PeriodicEntry::linked().is_empty())]
+    vec![flag.hidden(PeriodicEntry::code().is_none())]
 }
 
-fn rows() -> Vec<ServiceRow> {
+pub(crate) fn rows() -> Vec<ServiceRow> {
     let now = Utc::now();
     let row = |entry: &&PeriodicEntry| match entry.to_periodic() {
         Ok(periodic) => ServiceRow {

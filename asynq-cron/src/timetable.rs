@@ -13,8 +13,20 @@ use crate::{Periodic, PeriodicEntry, PeriodicError, Tick};
 /// The revision of this program; in memory there are no other releases.
 const REVISION: u64 = 1;
 
+/// The timetable of a program with `#[periodic]` jobs.
+pub(crate) const LINKED: Timetable = Timetable { next, fire };
+
 asynq_runtime::__private::inventory::submit! {
-    Timetable { next, fire }
+    Timetable {
+        next: |client, registry| match PeriodicEntry::code() {
+            Some(code) => (code.timetable.next)(client, registry),
+            None => Box::pin(async { Ok(None) }),
+        },
+        fire: |client, registry| match PeriodicEntry::code() {
+            Some(code) => (code.timetable.fire)(client, registry),
+            None => Box::pin(async { Ok(()) }),
+        },
+    }
 }
 
 /// The entries of the jobs that the application runs.

@@ -29,6 +29,18 @@ fn jobs_shows_when_they_run_next() {
     assert!(help.contains("--no-schedule"), "{help}");
 }
 
+/// The tables of all time zones are a megabyte of pointers, which the loader writes at the start of each program that has them.
+#[test]
+fn a_program_without_periodic_jobs_contains_no_time_zones() {
+    let has_zones = |program: &str| {
+        let bytes = std::fs::read(program).unwrap();
+        let zone = b"America/Argentina/Buenos_Aires";
+        bytes.windows(zone.len()).any(|window| window == zone)
+    };
+    assert!(!has_zones(env!("CARGO_BIN_EXE_neighbours")), "it links asynq-cron and has no periodic job");
+    assert!(has_zones(PROGRAM));
+}
+
 /// Waits until the scheduler lists its entries.
 async fn listed(client: &Client) -> Vec<asynq_runtime::task::SchedulerEntry> {
     eventually("a scheduler shows its entries", async || {

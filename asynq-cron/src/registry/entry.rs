@@ -2,11 +2,16 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{Job, JobDescriptor, PreparedTask, broker::Overlap};
+use asynq_runtime::{
+    Job, JobDescriptor, PreparedTask,
+    broker::Overlap,
+    server::{Service, ServiceRow},
+    testing::Timetable,
+};
 use chrono_tz::Tz;
 
 use super::{Periodic, PeriodicError};
-use crate::{CronSpec, Missed};
+use crate::{CronSpec, Missed, service, timetable};
 
 /// A periodic job that is linked into this program. Its functions are `const`, because the inventory is made of
 /// statics.
@@ -25,7 +30,22 @@ pub struct PeriodicEntry {
     /// The longest time by which a tick is deferred.
     pub jitter: Duration,
     task: fn() -> PreparedTask,
+    linked: &'static Linked,
 }
+
+/// The code that this crate adds to a program by way of the inventory. It is reached through an entry, so that a program without
+/// `#[periodic]` jobs contains neither a scheduler nor the tables of all time zones, which take two megabytes of its memory.
+#[derive(Debug)]
+pub(crate) struct Linked {
+    /// Makes the scheduler of a server.
+    pub(crate) scheduler: fn() -> Box<dyn Service>,
+    /// Makes the rows of the listing of `jobs`.
+    pub(crate) rows: fn() -> Vec<ServiceRow>,
+    /// The schedules of a `TestApp`.
+    pub(crate) timetable: Timetable,
+}
+
+static LINKED: Linked = Linked { scheduler: service::linked, rows: service::rows, timetable: timetable::LINKED };
 
 asynq_runtime::__private::inventory::collect!(PeriodicEntry);
 
@@ -40,6 +60,7 @@ impl PeriodicEntry {
             overlap: Overlap::Allow,
             jitter: Duration::ZERO,
             task,
+            linked: &LINKED,
         }
     }
 
@@ -76,6 +97,11 @@ impl PeriodicEntry {
         let mut entries: Vec<_> = asynq_runtime::__private::inventory::iter::<Self>().collect();
         entries.sort_by_key(|entry| entry.job.name);
         entries
+    }
+
+    /// Returns the code of this crate in this program, if it has an entry.
+    pub(crate) fn code() -> Option<&'static Linked> {
+        asynq_runtime::__private::inventory::iter::<Self>().next().map(|entry| entry.linked)
     }
 
     /// Checks the entry and returns it as a [`Periodic`].
