@@ -6,7 +6,7 @@ use asynq_runtime::{
     broker::{SetError, TaskSet},
     task::{TaskMessage, TaskState},
 };
-use asynq_tests::{Build as _, GoPeer, Need, Store as _, becomes, default_queue, lock_key, made, members, task};
+use asynq_tests::{Build as _, GoPeer, Need, Store as _, becomes, default_queue, lock_key, made, members, retry, task};
 
 use super::Fixture;
 
@@ -105,11 +105,39 @@ async fn a_task_that_go_forwarded_to_its_group_is_found() {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
     t.enqueue(task("t1").grouped("g").after(MINUTE)).await;
+    go.name_group_early("t1", "g");
     t.advance(2 * MINUTE);
-    go.forward_to_group("t1", t.now().timestamp());
+    go.forward_scheduled("t1", t.now().timestamp());
     assert_eq!(t.forward().await, 0);
     assert!(t.group_sizes().await.is_empty());
     assert_eq!(sweep(&t).await, 1);
+    assert_eq!(members(&t.claim("g").await), ["t1"]);
+}
+
+#[tokio::test]
+async fn a_delayed_task_with_a_group_runs_alone_where_only_go_forwards() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    t.enqueue(task("t1").grouped("g").after(MINUTE)).await;
+    t.advance(MINUTE);
+    go.forward_scheduled("t1", t.now().timestamp());
+    assert_eq!(t.state_of("t1").await, Some(TaskState::Pending));
+    let run = t.take_one().await;
+    // A retry of it does not join the group either.
+    t.settle(&run, retry(SECOND, "refused")).await;
+    t.advance(SECOND);
+    assert_eq!(t.forward().await, 1);
+    assert_eq!(t.state_of("t1").await, Some(TaskState::Pending));
+}
+
+#[tokio::test]
+async fn a_delayed_task_of_an_earlier_version_joins_its_group() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    t.enqueue(task("t1").grouped("g").after(MINUTE)).await;
+    go.name_group_early("t1", "g");
+    t.advance(MINUTE);
+    assert_eq!(t.forward().await, 1);
     assert_eq!(members(&t.claim("g").await), ["t1"]);
 }
 

@@ -183,13 +183,26 @@ impl<'a> GoPeer<'a> {
         self.int(&["DEL", SETS]);
     }
 
-    /// Forwards one task of `scheduled` to the group that its hash names, as Go does.
-    pub fn forward_to_group(&self, id: &str, now: i64) {
+    /// Forwards one task of `scheduled` at the second `now` as Go does: to the group that its hash names in `group`, or else to
+    /// pending.
+    pub fn forward_scheduled(&self, id: &str, now: i64) {
         let key = Self::task(id);
-        let group: String = self.command(&[b"HGET", key.as_bytes(), b"group"]);
-        self.int(&["ZADD", &Self::group(&group), &now.to_string(), id]);
+        let group: Option<String> = self.command(&[b"HGET", key.as_bytes(), b"group"]);
         assert_eq!(self.int(&["ZREM", SCHEDULED, id]), 1);
-        self.int(&["HSET", &key, "state", "aggregating"]);
+        if let Some(group) = group {
+            self.int(&["ZADD", &Self::group(&group), &now.to_string(), id]);
+            self.int(&["HSET", &key, "state", "aggregating"]);
+        } else {
+            self.int(&["LPUSH", PENDING, id]);
+            self.int(&["HSET", &key, "state", "pending", "pending_since", &format!("{now}000000000")]);
+        }
+    }
+
+    /// Makes a delayed task with a group one of an earlier version of ours, which named the group in `group` from the beginning.
+    pub fn name_group_early(&self, id: &str, group: &str) {
+        let key = Self::task(id);
+        assert_eq!(self.int(&["HDEL", &key, "joins"]), 1);
+        self.int(&["HSET", &key, "group", group]);
     }
 
     /// Asks for a token of Go's `x/rate` until the second `deadline`, as its script does.

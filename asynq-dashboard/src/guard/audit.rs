@@ -12,7 +12,6 @@ use crate::login::{Caller, peer};
 /// the request and not the change.
 #[derive(Debug)]
 pub(super) struct AuditLine {
-    is_change: bool,
     method: Method,
     path: String,
     peer: String,
@@ -26,7 +25,6 @@ impl AuditLine {
     /// Creates the line of a request.
     pub(super) fn of(request: &Request) -> Self {
         Self {
-            is_change: !is_reader(request.method()),
             method: request.method().clone(),
             // The path is encoded, so that no name can begin a line of its own; a query is not part of a change.
             path: request.uri().path().to_owned(),
@@ -39,7 +37,7 @@ impl AuditLine {
 
 impl Drop for AuditLine {
     fn drop(&mut self) {
-        if !self.is_change {
+        if is_reader(&self.method) {
             return;
         }
         let who = self.who.as_ref().map_or("nobody".into(), Caller::name);

@@ -143,13 +143,13 @@ fn encode_shaped<T: Serialize + DeserializeOwned>(
         return encode(what, codec, &[], value);
     }
     let fingerprint = fingerprint();
-    let encoded = match &fingerprint.self_describing {
+    let written = match &fingerprint.self_describing {
         // Postcard would write the value, and no worker could ever read it.
         Some(kind) => Err(needs_json(kind, place)),
         None => read_back::write_readable(&header(POSTCARD, fingerprint.value), value, &fingerprint.reads)
             .map_err(|refusal| refusal.to_string()),
     };
-    encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
+    encoded(what, codec, written)
 }
 
 fn needs_json(kind: &str, place: &str) -> String {
@@ -177,8 +177,13 @@ pub(crate) fn decode_arguments<J: Job>(payload: &[u8]) -> Result<J, PayloadError
 
 /// Returns the fingerprint and the arguments of a postcard payload; `None` for any other payload.
 pub(super) fn split(payload: &[u8]) -> Option<(u32, &[u8])> {
-    let [POSTCARD, a, b, c, d, arguments @ ..] = payload else { return None };
-    Some((u32::from_le_bytes([*a, *b, *c, *d]), arguments))
+    split_behind(POSTCARD, payload)
+}
+
+/// Returns the number of a [`header`] of this format and the value behind it; `None` for any other bytes.
+fn split_behind(format: u8, bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let ([first, number @ ..], value) = bytes.split_first_chunk::<PREFIX>()?;
+    (*first == format).then_some((u32::from_le_bytes(*number), value))
 }
 
 fn decode_postcard<J: Job>(found: u32, arguments: &[u8]) -> Result<J, PayloadError> {
@@ -291,7 +296,7 @@ where
         return serde_json::from_slice(result.unwrap_or(b"null")).map_err(|e| reason(&e));
     }
     let Some(result) = result else { return take_whole(&[]).map_err(|error| error.to_string()) };
-    let Some((found, value)) = split_result(result) else { return Err(not_a_result(result)) };
+    let Some((found, value)) = split_behind(RESULT, result) else { return Err(not_a_result(result)) };
     let fingerprint = Fingerprint::of_value::<T>();
     let of_another_type = || format!("it was not written as this program's type: {}", fingerprint.shape);
     let value = take_whole(value).map_err(|error| match &fingerprint.self_describing {
@@ -301,12 +306,6 @@ where
     // The kinds do not show that two fields have changed places; that the value would change once more does.
     let is_read_alike = || read_back::write_readable(&[], &value, &fingerprint.reads).is_ok();
     if kinds::of(&value) == Some(found) && is_read_alike() { Ok(value) } else { Err(of_another_type()) }
-}
-
-/// Returns the kinds and the value of a postcard result; `None` for any other bytes.
-fn split_result(result: &[u8]) -> Option<(u32, &[u8])> {
-    let [RESULT, a, b, c, d, value @ ..] = result else { return None };
-    Some((u32::from_le_bytes([*a, *b, *c, *d]), value))
 }
 
 fn not_a_result(result: &[u8]) -> String {
@@ -332,11 +331,16 @@ fn encode(
     prefix: &[u8],
     value: &impl Serialize,
 ) -> Result<Bytes, CodecError> {
-    let encoded = match codec {
+    let written = match codec {
         Codec::Postcard => checked::write(prefix, value, None).map(|(bytes, _)| bytes).map_err(|e| e.to_string()),
         Codec::Json => serde_json::to_vec(value).map_err(|e| e.to_string()),
     };
-    encoded.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
+    encoded(what, codec, written)
+}
+
+/// Returns what was written, or the error of `what`.
+fn encoded(what: impl FnOnce() -> String, codec: Codec, written: Result<Vec<u8>, String>) -> Result<Bytes, CodecError> {
+    written.map(Bytes::from).map_err(|reason| CodecError { what: what(), codec: codec.as_str(), reason })
 }
 
 #[cfg(test)]

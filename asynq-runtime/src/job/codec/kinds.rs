@@ -50,7 +50,6 @@ impl Kinds {
 
     fn value(&mut self, value: impl fmt::Debug) {
         if self.with_values {
-            // Writing to a number does not fail.
             let _ = write!(self, "{value:?}");
             self.number(256);
         }
@@ -63,7 +62,8 @@ impl Kinds {
     }
 
     fn text(&mut self, text: &str) {
-        text.bytes().for_each(|byte| self.number(byte.into()));
+        // Writing to a number does not fail.
+        let _ = self.write_str(text);
         // Ends the text: no byte of a text is this number.
         self.number(256);
     }
@@ -77,10 +77,10 @@ impl fmt::Write for Kinds {
 }
 
 macro_rules! plain {
-    ($($method:ident($($_:ident: $type:ty),*) $kind:literal)*) => {$(
-        fn $method(self, $($_: $type),*) -> Result<(), Error> {
+    ($($method:ident($($v:ident: $type:ty)?) $kind:literal)*) => {$(
+        fn $method(self, $($v: $type)?) -> Result<(), Error> {
             self.text($kind);
-            $(self.value($_);)*
+            $(self.value($v);)?
             Ok(())
         }
     )*};
@@ -200,9 +200,10 @@ struct Elements<'a> {
 }
 
 impl Elements<'_> {
-    fn finish(self) {
+    fn finish(self) -> Result<(), Error> {
         self.kinds.text(self.kind);
         self.kinds.number(self.sum);
+        Ok(())
     }
 }
 
@@ -216,8 +217,7 @@ impl ser::SerializeSeq for Elements<'_> {
     }
 
     fn end(self) -> Result<(), Error> {
-        self.finish();
-        Ok(())
+        self.finish()
     }
 }
 
@@ -236,8 +236,7 @@ impl ser::SerializeMap for Elements<'_> {
     }
 
     fn end(self) -> Result<(), Error> {
-        self.finish();
-        Ok(())
+        self.finish()
     }
 }
 

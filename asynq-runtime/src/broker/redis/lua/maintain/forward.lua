@@ -17,17 +17,20 @@ local moved, pending, first = 0, {}, {}
 local function move(id, zset)
   call('ZREM', zset, id)
   local key = prefix .. 't:' .. id
-  local task = redis.pcall('HMGET', key, 'state', 'group')
+  local task = redis.pcall('HMGET', key, 'state', 'joins', 'group')
   -- A task that was deleted or put elsewhere must not come back as a ghost.
   if task.err or (not task[1] and call('EXISTS', key) == 0) then return end
   moved = moved + 1
-  -- A task to retry has run alone, and stays so: Go leaves the name of the group on a task that a person runs.
-  local group = zset == KEYS[2] and task[2] and task[2] ~= '' and prefix .. 'g:' .. task[2]
+  -- A task to retry has run alone, and stays so: Go leaves the name of the group on a task that a person runs. A task of an
+  -- earlier version of ours names in `group` what it joins.
+  local name = zset == KEYS[2] and (task[2] or task[3]) or ''
+  local group = prefix .. 'g:' .. name
+  if task[2] then call('HDEL', key, 'joins') end
   -- A task whose group cannot take it runs alone; otherwise no script would ever find it again.
-  if group and fits(group, 'zset') and fits(KEYS[5], 'set') then
+  if name ~= '' and fits(group, 'zset') and fits(KEYS[5], 'set') then
     call('ZADD', group, whole(now_s), id)
-    call('SADD', KEYS[5], task[2])
-    call('HSET', key, 'state', 'aggregating')
+    call('SADD', KEYS[5], name)
+    call('HSET', key, 'state', 'aggregating', 'group', name)
   else
     local line = retries_first and zset == KEYS[3] and first or pending
     line[#line + 1] = id

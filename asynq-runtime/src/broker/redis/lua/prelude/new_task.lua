@@ -39,12 +39,14 @@ local function first_send(again, due_key, key, id, msg, ours)
   return task[2] == 'aggregating' and 'g' or 'p'
 end
 
--- Returns fields and values of a task's hash. `msg` may be '' if the hash has it already; group, lock and x are '' for none.
+-- Returns fields and values of a task's hash. `msg` may be '' if the hash has it already; group, lock and x are '' for none. Until
+-- it joins its group a task names it in a field that Go does not know: Go's forwarder would put the task into the group, and not
+-- name the group where aggregators look.
 local function new_fields(msg, state, now_ns, group, lock, x)
   local fields, n = { 'state', state }, 2
   if msg ~= '' then fields, n = { 'msg', msg, 'state', state }, 4 end
   if state == 'pending' then fields[n + 1], fields[n + 2], n = 'pending_since', now_ns, n + 2 end
-  if group ~= '' then fields[n + 1], fields[n + 2], n = 'group', group, n + 2 end
+  if group ~= '' then fields[n + 1], fields[n + 2], n = state == 'scheduled' and 'joins' or 'group', group, n + 2 end
   if lock ~= '' then fields[n + 1], fields[n + 2], n = 'unique_key', lock, n + 2 end
   if x ~= '' then fields[n + 1], fields[n + 2] = 'x', x end
   return fields
