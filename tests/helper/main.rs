@@ -5,6 +5,7 @@
 mod interop;
 mod produce;
 mod scheduler;
+mod servers;
 mod worker;
 
 use asynq_runtime::BoxError;
@@ -17,6 +18,7 @@ async fn main() -> Result<(), BoxError> {
         Some("scheduler") => scheduler::run().await,
         Some("interop") => interop::run(arguments).await,
         Some("produce") => produce::run().await,
+        Some("servers") => servers::run().await,
         other => Err(format!("no such process: {other:?}").into()),
     }
 }

@@ -1,7 +1,13 @@
 //! A worker is stopped by signals.
 
+use std::process::Stdio;
+
 use asynq_runtime::TaskState;
-use asynq_tests::eventually;
+use asynq_tests::{eventually, soon};
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader},
+    process::Command,
+};
 
 use crate::processes::world::World;
 
@@ -37,6 +43,22 @@ async fn a_second_sigterm_leaves_at_once_and_loses_nothing() {
     worker.ended().await;
     let stats = world.stats().await;
     assert_eq!(stats.pending + stats.active, 4, "nothing is lost");
+}
+
+#[tokio::test]
+async fn a_request_to_leave_between_two_servers_is_for_the_next_and_one_after_them_ends_the_process() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_helper"));
+    command.arg("servers").stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+    let mut child = command.spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let pid = child.id().unwrap().to_string();
+    let term = async || assert!(Command::new("kill").args(["-TERM", &pid]).status().await.unwrap().success());
+    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("failed"));
+    term().await;
+    child.stdin.take().unwrap().write_all(b"go on\n").await.unwrap();
+    assert_eq!(soon(lines.next_line()).await.unwrap().as_deref(), Some("left"));
+    term().await;
+    assert_eq!(soon(child.wait()).await.unwrap().code(), Some(130));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use asynq_runtime::{
     Client, TaskState,
-    broker::{Broker, BrokerError, Examination, Node, Oddity, OddityKind, QueueStats, ServerState, TaskBrief},
+    broker::{
+        Broker, BrokerError, Examination, GroupStats, Node, Oddity, OddityKind, QueueStats, ServerState, TaskBrief,
+    },
     inspector::{InspectError, QueueReading},
     task::QueueName,
 };
@@ -40,6 +42,8 @@ pub(crate) struct QueueEvidence {
     pub(crate) examination: Examination,
     /// Failed tasks that no worker could run, by their type and by the part that was unknown.
     pub(crate) unknown: Unknown,
+    /// The group whose first task has waited for longest, among the first hundred groups.
+    pub(crate) oldest_group: Option<GroupStats>,
 }
 
 /// The part of a task that no worker knew.
@@ -103,7 +107,8 @@ pub(crate) async fn gather(
             let (unknown, unseen) = unknown.unwrap_or_default();
             // An id without a task is a finding of the examination; only the limit leaves tasks unseen.
             examination.complete &= unseen.beyond == 0;
-            queues.push(QueueEvidence { stats, examination, unknown });
+            let oldest_group = oldest_group(&**client.broker(), &stats).await?;
+            queues.push(QueueEvidence { stats, examination, unknown, oldest_group });
         }
     }
     let entries = match entries(client).await {
@@ -142,6 +147,14 @@ fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
         repair: "repair what the error names; where a node of a cluster is down, bring it back, then ask again"
             .to_owned(),
     }
+}
+
+async fn oldest_group(broker: &dyn Broker, stats: &QueueStats) -> Result<Option<GroupStats>, BrokerError> {
+    if stats.aggregating == 0 {
+        return Ok(None);
+    }
+    let page = broker.groups(&stats.name, None, 100).await?;
+    Ok(page.groups.into_iter().filter(|group| group.oldest.is_some()).min_by_key(|group| group.oldest))
 }
 
 type Unknown = BTreeMap<(String, UnknownPart), UnknownCounts>;

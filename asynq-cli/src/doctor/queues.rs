@@ -5,6 +5,8 @@ use asynq_runtime::{
     inspector::ArchiveRoom,
 };
 
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+
 use super::{
     Evidence, Finding, Severity,
     evidence::{QueueEvidence, UnknownCounts, UnknownPart},
@@ -12,12 +14,15 @@ use super::{
 
 /// A queue that is served should not let a task wait for so long, seconds.
 const LONG_WAIT: u64 = 300;
+/// Longer than the delay of ordinary groups.
+const LONG_IN_GROUP: TimeDelta = TimeDelta::hours(1);
 
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for queue in &evidence.queues {
         let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
         consumers(queue, is_served, &mut findings);
+        groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);
         archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut findings);
         findings.extend(queue.examination.oddities.iter().map(|oddity| odd(queue, oddity)));
@@ -62,6 +67,20 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
             "start more workers, raise --concurrency, or give the queue a greater weight".to_owned(),
         ));
     }
+}
+
+fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>) {
+    let Some(oldest) = &queue.oldest_group else { return };
+    let Some(since) = oldest.oldest.filter(|&since| now - since >= LONG_IN_GROUP) else { return };
+    let (name, group) = (quoted(&queue.stats.name), quoted(&oldest.group));
+    findings.push(of(
+        queue,
+        Severity::Warning,
+        "group-waits",
+        format!("a task has been in group {group} since {}", since.to_rfc3339_opts(SecondsFormat::Secs, true)),
+        "no server of the queue aggregates the group, its aggregation fails, or its longest delay is greater",
+        format!("see the logs of the workers, or run each task by itself: asynq task run-all -q {name} -s aggregating -g {group}"),
+    ));
 }
 
 fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {

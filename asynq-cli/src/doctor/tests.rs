@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Examination, Fact, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall},
-    task::{ArchiveLimit, QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
+    broker::{Examination, Fact, GroupStats, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall},
+    task::{ArchiveLimit, GroupName, QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use clap::Parser as _;
@@ -48,7 +48,7 @@ fn sound() -> Evidence {
         now: now(),
         nodes: vec![node],
         servers: vec![ServerState::new(info, Vec::new())],
-        queues: vec![QueueEvidence { stats, examination, unknown: Default::default() }],
+        queues: vec![QueueEvidence { stats, examination, unknown: Default::default(), oldest_group: None }],
         entries: vec![entry("@hourly", TimeDelta::minutes(3))],
     }
 }
@@ -90,6 +90,11 @@ fn an_entry_that_is_listed_and_not_fired_is_reported() {
 fn set(node: &mut Node, name: &str, value: &str) {
     node.facts.retain(|fact| fact.name != name);
     node.facts.push(Fact { section: "any".into(), name: name.into(), value: value.into() });
+}
+
+/// Returns a group whose first task joined it so long ago.
+fn group(ago: TimeDelta) -> GroupStats {
+    GroupStats::new(GroupName::from_wire("g"), 3, Some(now() - ago))
 }
 
 /// Returns a run whose deadline is this far from now.
@@ -136,6 +141,7 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
         ("error no-consumer default", |e| e.servers.clear()),
         ("error no-consumer default", |e| e.servers[0].info.queues[0].queue = Some("other".into())),
         ("warning long-wait default", |e| e.queues[0].stats.latency = Duration::from_secs(400)),
+        ("warning group-waits default", |e| e.queues[0].oldest_group = Some(group(TimeDelta::hours(2)))),
         ("error no-handler default", |e| {
             e.queues[0].unknown.insert(("mail".into(), UnknownPart::Type), UnknownCounts { waiting: 3, archived: 0 });
         }),
@@ -183,6 +189,7 @@ fn harmless_evidence_is_not_reported() {
         ("a paused queue whose tasks wait", |e| {
             (e.queues[0].stats.paused, e.queues[0].stats.latency) = (true, Duration::from_secs(4_000));
         }),
+        ("a group whose tasks have just joined", |e| e.queues[0].oldest_group = Some(group(TimeDelta::minutes(59)))),
         ("a cluster that is whole", |e| set(&mut e.nodes[0], "cluster_state", "ok")),
         ("a node that tells nothing", |e| (e.nodes[0].facts, e.nodes[0].slow_calls) = (Vec::new(), None)),
     ];

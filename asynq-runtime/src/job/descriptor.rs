@@ -15,6 +15,7 @@ use super::{
     ArgumentShape, Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult,
     PreparedTask, StateKey,
     codec::{decode_arguments, encode_result},
+    panics::catch,
     resolve::{ShapeLookup, resolve},
     secret::for_people,
     upgrade::Earlier,
@@ -258,12 +259,17 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
     }
 }
 
+// A type of the program may panic in its own `Deserialize` or `Serialize`; a page that lists its tasks must not end with it.
+
 fn unique_by<J: Job>(payload: &[u8]) -> Option<Bytes> {
-    decode_arguments::<J>(payload).ok()?.unique_by()?.ok()
+    catch(|| decode_arguments::<J>(payload).ok()?.unique_by()?.ok()).ok().flatten()
 }
 
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
-    let job = decode_arguments::<J>(payload)?;
-    for_people(|| serde_json::to_value(&job))
-        .map_err(|e| PayloadError::Undecodable { job: J::NAME, reason: e.to_string() })
+    let unreadable = |reason| PayloadError::Undecodable { job: J::NAME, reason };
+    let shown = catch(|| {
+        let job = decode_arguments::<J>(payload)?;
+        for_people(|| serde_json::to_value(&job)).map_err(|error| unreadable(error.to_string()))
+    });
+    shown.unwrap_or_else(|panic| Err(unreadable(panic)))
 }

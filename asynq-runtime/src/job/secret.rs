@@ -218,6 +218,30 @@ mod tests {
         assert_eq!(payload(job()), bytes, "a panic leaves nothing hidden");
     }
 
+    /// A number below ten: its own `Deserialize` panics at any other.
+    #[derive(Debug, Serialize)]
+    struct Digit(u32);
+
+    impl<'de> Deserialize<'de> for Digit {
+        fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+            let digit = u32::deserialize(deserializer)?;
+            assert!(digit < 10, "not a digit");
+            Ok(Self(digit))
+        }
+    }
+
+    jobs! {
+        Counted "counted" Json Digit;
+    }
+
+    #[test]
+    fn a_payload_whose_type_panics_cannot_be_shown() {
+        let job = JobDescriptor::of::<Counted>("", 0);
+        let error = job.show(br#"{"account":"ann","token":12}"#).expect_err("it is too large");
+        assert!(error.to_string().contains("not a digit"), "{error}");
+        assert_eq!(job.show(br#"{"account":"ann","token":1}"#).expect("it fits")["token"], 1);
+    }
+
     #[test]
     fn no_error_about_a_payload_quotes_a_secret() {
         let wrong = [

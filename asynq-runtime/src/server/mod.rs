@@ -67,6 +67,7 @@ mod slot;
 mod stop;
 mod stuck;
 mod subscriber;
+mod warnings;
 
 use std::{
     fmt,
@@ -74,7 +75,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::{runtime, sync::mpsc, time::timeout};
+use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use self::{
@@ -84,7 +85,7 @@ use self::{
     heartbeat_runtime::HeartbeatRuntime,
     hooks::LifecycleHooks,
     layer_stack::Layers,
-    os_signals::ShutdownRequest,
+    os_signals::OsRequests,
     outbox::Outbox,
     served_queues::ServedQueues,
     server_context::ServerContext,
@@ -196,7 +197,7 @@ impl Server {
         // A runtime without timers would fail every single attempt.
         let timers = jobs.spawn(async { tokio::time::sleep(Duration::ZERO).await });
         timers.await.map_err(|_| ServerError::NoRuntime)?;
-        self.warn_of_unserved_jobs();
+        warnings::unserved_jobs(&self);
 
         let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, services, flags } = self.parts;
         let client = Client::new(Arc::clone(&broker));
@@ -236,7 +237,8 @@ impl Server {
             leaving: CancellationToken::new(),
             services_ended: CancellationToken::new(),
         });
-        warn_of_gos_archive(&context).await;
+        warnings::gos_archive(&context).await;
+        warnings::left_groups(&context).await;
         let (heartbeat_runtime, never, closing) =
             (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
         heartbeat_runtime.tend("heartbeat", &context, &context.leaving, heartbeat::run);
@@ -272,69 +274,24 @@ impl Server {
     }
 
     /// Starts, and works until the process is asked to leave: TSTP stops fetching, TERM or INT drains within the
-    /// shutdown timeout and requeues the rest, a second TERM or INT ends the process at once with exit code 130. The
-    /// server's own thread acts on signals, so that jobs which block every thread of their runtime do not delay them.
+    /// shutdown timeout and requeues the rest, a second TERM or INT ends the process at once with exit code 130, also when `run` has
+    /// returned. Threads of the server's own act on signals, so that jobs which block every thread of their runtime do not delay them. A
+    /// TERM or INT while no server runs, between two of a loop, is for the next one, which returns at once.
     ///
     /// # Errors
     ///
     /// The server cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), or too many blocking jobs
     /// were given up ([`ServerError::Stuck`]): the supervisor of the process should know.
     pub async fn run(self) -> Result<(), ServerError> {
-        let (sender, mut requests) = mpsc::channel(4);
-        self.heartbeat_runtime.spawn_on(os_signals::listen(sender));
-        let starting = self.start();
-        tokio::pin!(starting);
-        let (mut listens, mut is_quiet) = (true, false);
-        let running = loop {
-            tokio::select! {
-                // An error of the start is returned even if a request to leave came meanwhile.
-                biased;
-                running = &mut starting => break running?,
-                what = requests.recv(), if listens => match what {
-                    // No task was taken yet.
-                    Some(ShutdownRequest::Leave) => return Ok(()),
-                    Some(ShutdownRequest::Quiet) => is_quiet = true,
-                    None => listens = false,
-                },
-            }
+        let mut requests = OsRequests::listen();
+        let running = tokio::select! {
+            // An error of the start is returned even if a request to leave came meanwhile.
+            biased;
+            running = self.start() => running?,
+            // No task was taken yet.
+            () = requests.leave() => return Ok(()),
         };
-        if is_quiet {
-            running.quiet();
-        }
         running.handle_requests(requests).await
-    }
-
-    fn warn_of_unserved_jobs(&self) {
-        for job in self.registry().iter() {
-            let queue = job.options.queue;
-            if !self.parts.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
-                tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
-            } else if let (Some(group), true) = (job.options.group, self.parts.aggregations.is_empty()) {
-                tracing::warn!(
-                    job = job.name,
-                    group,
-                    "this worker aggregates nothing: tasks of the job wait in their group for a worker that does"
-                );
-            }
-        }
-    }
-}
-
-/// Warns of archives that are larger than a Go server lets them be. The script by which it archives a task deletes all tasks beyond
-/// its own limits, and fails half way where there are thousands.
-async fn warn_of_gos_archive(context: &ServerContext) {
-    let archives = &context.config.archives;
-    if archives.is_empty() {
-        return;
-    }
-    let Ok(servers) = context.answer(context.broker.servers()).await else { return };
-    let gos = servers.iter().filter(|server| server.info.is_gos()).flat_map(|server| &server.info.queues);
-    if let Some(queue) = gos.filter_map(|served| served.queue.as_deref()).find(|queue| archives.exceed_gos(queue)) {
-        tracing::warn!(
-            queue,
-            "a Go server serves a queue with a larger archive than Go's: when it archives a task it deletes those beyond 10,000 or \
-             older than 90 days, and fails where they are thousands; keep to its limits"
-        );
     }
 }
 

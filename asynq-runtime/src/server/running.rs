@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    error::ServerError, heartbeat_runtime::HeartbeatRuntime, hooks::LifecycleHooks, os_signals::ShutdownRequest,
+    error::ServerError, heartbeat_runtime::HeartbeatRuntime, hooks::LifecycleHooks, os_signals::OsRequests,
     server_context::ServerContext, service::Services, shutdown, signals::Signals,
 };
 use crate::{broker::Broker, client::Client};
@@ -97,10 +96,7 @@ impl Running {
     /// # Errors
     ///
     /// The reason to shut down.
-    pub(super) async fn handle_requests(
-        mut self,
-        requests: mpsc::Receiver<ShutdownRequest>,
-    ) -> Result<(), ServerError> {
+    pub(super) async fn handle_requests(mut self, requests: OsRequests) -> Result<(), ServerError> {
         let (lifecycle_hooks, leave) = (self.take_lifecycle_hooks(), CancellationToken::new());
         let drain = shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker);
         let drained = self.heartbeat_runtime.call(shutdown::handle_requests(

@@ -158,7 +158,8 @@ impl Services {
         for service in services {
             let runtime = if service.runs_beside_heartbeat() { heartbeat } else { &jobs };
             let (name, context) = (service.name(), context.clone());
-            let run = async move { (name, Caught::new(service.run(context)).await) };
+            // Making the future may panic as well.
+            let run = async move { (name, Caught::new(async move { service.run(context).await }).await) };
             match &subscriber {
                 Some(subscriber) => running.spawn_on(run.with_subscriber(subscriber.clone()), runtime),
                 None => running.spawn_on(run, runtime),

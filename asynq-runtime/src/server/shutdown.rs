@@ -4,13 +4,10 @@
 
 use std::{future::Future, sync::Arc, time::Duration};
 
-use tokio::{
-    sync::mpsc,
-    time::{Instant, timeout_at},
-};
+use tokio::time::{Instant, timeout_at};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 
-use super::{hooks::LifecycleHooks, os_signals::ShutdownRequest, server_context::ServerContext, stop::Why};
+use super::{hooks::LifecycleHooks, os_signals::OsRequests, server_context::ServerContext, stop::Why};
 use crate::client::Client;
 
 /// A shutdown timeout beyond any process's life; a longer one would overflow the clock.
@@ -21,9 +18,6 @@ const NOTICE: Duration = Duration::from_millis(250);
 const SETTLE: Duration = Duration::from_millis(700);
 /// When the server must have left, from the end of the timeout on.
 const LEAVE: Duration = Duration::from_millis(850);
-
-/// The exit code of a process that was asked to leave twice, by whichever signal: a shell's code for a program after Ctrl+C.
-const LEFT_AT_ONCE: i32 = 130;
 
 /// Ends the server's work. Runs on the heartbeat runtime.
 pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: LifecycleHooks, closes_broker: bool) {
@@ -93,39 +87,27 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
     tracing::info!(server = %context.member.name, "has left");
 }
 
-/// Handles the requests of the operating system until one asks to leave or `leave` is cancelled, then drains. A request to
-/// leave during the drain ends the process at once. Runs on the heartbeat runtime.
+/// Handles the requests of the operating system until one asks to leave or `leave` is cancelled, then drains. Runs on the heartbeat
+/// runtime.
 pub(crate) async fn handle_requests(
-    mut requests: mpsc::Receiver<ShutdownRequest>,
+    mut requests: OsRequests,
     context: Arc<ServerContext>,
     leave: CancellationToken,
     drain: impl Future<Output = ()>,
 ) {
-    loop {
-        tokio::select! {
-            () = leave.cancelled() => break,
-            Some(what) = requests.recv() => match what {
-                ShutdownRequest::Quiet => {
-                    tracing::info!("quiet: takes no more tasks, and what runs goes on");
-                    context.quiet.cancel();
-                }
-                ShutdownRequest::Leave => break,
-            },
+    let asked = async {
+        requests.quiet().await;
+        if !requests.is_leaving() {
+            tracing::info!("quiet: takes no more tasks, and what runs goes on");
+            context.quiet.cancel();
         }
-    }
-    let second_request = async {
-        while let Some(what) = requests.recv().await {
-            if what == ShutdownRequest::Leave {
-                std::process::exit(LEFT_AT_ONCE);
-            }
-        }
-        std::future::pending::<()>().await;
+        requests.leave().await;
     };
     tokio::select! {
-        biased;
-        () = drain => {}
-        () = second_request => {}
+        () = leave.cancelled() => {}
+        () = asked => {}
     }
+    drain.await;
 }
 
 async fn within(end: Instant, future: impl Future<Output = ()>) -> bool {

@@ -136,9 +136,11 @@ impl Worker {
         (settlement.expect("every attempt is decided"), is_revoked)
     }
 
-    /// Makes due tasks pending and deletes expired ones, as a server's forwarder and janitor do.
+    /// Makes due tasks pending, those of a drain that was dropped as well once their leases have passed, and deletes expired ones,
+    /// as a server's forwarder, recoverer and janitor do.
     async fn make_due(&self, queues: &[QueueName]) {
         let Self { broker, retries, .. } = self;
+        while unwrap_answer(broker.recover(queues).await).more {}
         while unwrap_answer(broker.forward(queues, *retries).await).more {}
         for queue in queues {
             while unwrap_answer(broker.delete_expired(queue, 100).await) == 100 {}

@@ -435,3 +435,26 @@ async fn on_archived_runs_for_each_archived_task_of_a_job() {
     assert_eq!(app.drain().await.archived, 1);
     assert_eq!(*seen.0.lock().unwrap(), ["gave 7 up: 7 is too much"]);
 }
+
+/// A drain that is dropped is the death of its worker.
+#[tokio::test]
+async fn an_attempt_that_is_cut_short_runs_again_when_its_lease_has_passed() {
+    #[job(retention = "1d")]
+    async fn cut_short(ctx: &JobContext, begun: State<std::sync::Arc<tokio::sync::Notify>>) -> JobResult<u32> {
+        begun.notify_one();
+        if ctx.crashes() == 0 {
+            std::future::pending::<()>().await;
+        }
+        Ok(ctx.crashes())
+    }
+    let begun = std::sync::Arc::new(tokio::sync::Notify::new());
+    let app = TestApp::new().await.state(std::sync::Arc::clone(&begun));
+    let task = cut_short::enqueue(app.client()).await.unwrap();
+    tokio::select! {
+        _ = app.drain() => panic!("the job does not end"),
+        () = begun.notified() => {}
+    }
+    app.advance("1h").await;
+    assert_eq!(app.drain().await.succeeded, 1);
+    assert_eq!(task.result().await.unwrap(), 1);
+}

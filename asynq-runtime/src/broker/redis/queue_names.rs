@@ -82,11 +82,12 @@ impl QueueNames {
         loop {
             self.is_missing.notified().await;
             for failures in 1.. {
+                sleep(back_off(failures)).await;
+                // Read behind the pause: a queue that was deleted meanwhile is not among them any more.
                 let mut names: Vec<QueueName> = lock(&self.missing).iter().cloned().collect();
                 if names.is_empty() {
                     break;
                 }
-                sleep(back_off(failures)).await;
                 let generation = router.generation();
                 let answer = router.send_one(Self::call(&names)).await;
                 if answer.as_ref().is_err_and(may_pass) {

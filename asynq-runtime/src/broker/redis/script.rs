@@ -30,7 +30,7 @@ scripts! {
     ENQUEUE = [fits receipt new_task due] "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
     REPLACE = [receipt new_task due place_new varint task places] "produce/replace";
-    DEQUEUE = [varint] "consume/dequeue";
+    DEQUEUE = [varint orphans] "consume/dequeue";
     RESUME = [unanswered] "consume/resume_unanswered";
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
     RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
@@ -42,10 +42,10 @@ scripts! {
     RECOVER = "maintain/recover";
     EXTEND = [fence] "maintain/extend";
     EXTEND_LOCKS = [fence] "maintain/extend_locks";
-    SWEEP = "maintain/sweep";
+    SWEEP = [orphans] "maintain/sweep";
     DELETE_EXPIRED = "maintain/delete_expired";
     TRIM_ARCHIVE = "maintain/trim_archive";
-    CLAIM = [ripe] "groups/claim";
+    CLAIM = [ripe orphans] "groups/claim";
     RIPE = [group_step ripe] "groups/ripe";
     FINISH = [fits new_task due place_new] "groups/finish";
     RELEASE_SETS = "groups/release_sets";

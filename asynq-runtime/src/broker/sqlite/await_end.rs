@@ -178,20 +178,20 @@ impl SqliteBroker {
     /// Has other programs notify this one of commits that end tasks; without a notification the safety net finds them within
     /// 100 ms.
     async fn subscribe_to_other_programs(&self) {
-        if self.ends.is_known.swap(true, Ordering::AcqRel) {
+        if self.ends.is_known.load(Ordering::Acquire) {
             return;
         }
         let common = Arc::clone(&self.store.common);
         // A reader's thread runs `wait_for_ends`, because it creates files. If it cannot run, the look that follows reports the
-        // error.
+        // error, and the next waiter tries again; so it does if this one goes away before.
         let known = self.store.read(move |_| {
             if let Some(liveness) = &common.liveness {
                 liveness.wait_for_ends();
             }
             Ok(())
         });
-        if known.await.is_err() {
-            self.ends.is_known.store(false, Ordering::Release);
+        if known.await.is_ok() {
+            self.ends.is_known.store(true, Ordering::Release);
         }
     }
 }

@@ -41,7 +41,8 @@ pub(super) fn settle_in(
 ) -> Result<Names, BrokerError> {
     let failed = |error| translate(error, place);
     let refused = |refusal: Refusal| refusal.into_error(place);
-    let before = Found::read(connection).map_err(failed)?;
+    // In one transaction: another program may make its tables between two of these questions, and they would look foreign.
+    let before = connection.transaction().and_then(|snapshot| Found::read(&snapshot)).map_err(failed)?;
     let standing = before.decide(shared).map_err(refused)?;
     if standing.names == Names::Plain && before.objects == 0 {
         // `auto_vacuum` takes effect only before the first table, and cannot be changed later without rewriting the file.

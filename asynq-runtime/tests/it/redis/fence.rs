@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Inspect, Maintain, Settle, Settled, Settlement},
+    broker::{Action, Broker, Inspect, Maintain, Settle, Settled, Settlement},
     task::{Progress, QueueName},
 };
 use asynq_test_support::eventually;
@@ -174,4 +174,31 @@ async fn a_repeated_outcome_is_ok_and_so_is_one_after_a_lapsed_lease() {
     }
     let stats = broker.queue_stats(&queue()).await.unwrap();
     assert_eq!((stats.processed_total, stats.failed_total, stats.active), (4, 2, 0), "each counted once");
+}
+
+/// Active is searched from the end that is nearer to a run where many run.
+#[tokio::test]
+async fn runs_end_and_are_recovered_wherever_they_are_among_many() {
+    let server = Server::start(&[]).await;
+    let (broker, clock) = with_clock(&server).await;
+    let me = member("me");
+    let names: Vec<String> = (0..1300).map(|n| format!("t{n:04}")).collect();
+    put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let mut runs = Vec::new();
+    while runs.len() < names.len() {
+        runs.extend(take(&broker, &me, 64).await);
+    }
+    for run in [&runs[0], &runs[299], &runs[300], &runs[1299]] {
+        assert_eq!(settle(&broker, run, Action::Done).await, Settled::Ok, "{:?}", run.key.id);
+    }
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().active, 1296);
+    clock.advance(broker.lease() + Duration::from_secs(1));
+    while broker.recover(&[queue()]).await.unwrap().more {}
+    let stats = broker.queue_stats(&queue()).await.unwrap();
+    assert_eq!((stats.active, stats.pending), (0, 1296));
+    // Those of one call come in the order in which they were taken.
+    let next = take(&broker, &me, 64).await;
+    let mut sorted = ids(&next);
+    sorted.sort_unstable();
+    assert_eq!(ids(&next), sorted);
 }

@@ -1,7 +1,7 @@
 //! Repairs: leftovers of Go, foreign keys, full memory.
 
 use asynq_runtime::broker::{
-    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Page, QueueDeleted, Repair,
+    Broker, BrokerErrorKind, BulkAction, Changed, Chosen, Groups, Inspect, Page, Produce, QueueDeleted, Repair,
     redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, QueueName, TaskId, TaskState};
@@ -101,6 +101,33 @@ async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() 
         let left: Vec<String> = redis.keys("asynq:{default}:*").await.unwrap();
         assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// Without a lock in the hash the message is read, where asynq may have written one; a slice reads no more than about a megabyte.
+#[tokio::test]
+async fn a_slice_of_large_grouped_tasks_is_a_small_one() {
+    let server = Server::start(&[]).await;
+    let broker = server.broker().await;
+    let group = GroupName::new("g").unwrap();
+    for n in 0..20 {
+        let mut grouped = task(&format!("t{n}"));
+        grouped.message.payload = vec![b'x'; 200_000].into();
+        grouped.message.group_key = "g".into();
+        grouped.group = Some(group.clone());
+        broker.enqueue(vec![grouped]).await.remove(0).unwrap();
+    }
+    let chosen = Chosen::InGroup(group);
+    let (mut changed, mut slices) = (0, 0);
+    loop {
+        let slice = broker.change_some(&queue(), &chosen, BulkAction::Run, 100).await.unwrap();
+        assert!(slice.changed <= 6, "{slice:?}");
+        (changed, slices) = (changed + slice.changed, slices + 1);
+        if !slice.more {
+            break;
+        }
+    }
+    assert_eq!((changed, slices), (20, 4));
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().pending, 20);
 }
 
 #[tokio::test]

@@ -255,4 +255,10 @@ async fn a_grouped_job_whose_tasks_nothing_aggregates_is_warned_of_at_the_start(
     assert!(warned.len() == 1 && warned[0].contains("group=\"digest\""), "{warned:?}");
     let aggregates = |_, _: Vec<TaskInfo>| Ok::<_, BoxError>(RawTask::new("digest", ""));
     assert_eq!(lines(server::<(note,)>(&broker).0.aggregate("digest", aggregates)).await, [""; 0]);
+
+    // A version of the program without the group finds its tasks.
+    note::enqueue(&Client::new(broker.clone())).await.unwrap();
+    let warned = lines(server::<(quick,)>(&broker).0).await;
+    assert!(warned.len() == 1 && warned[0].contains("-s aggregating"), "{warned:?}");
+    assert_eq!(lines(server::<(quick,)>(&broker).0.aggregate("digest", aggregates)).await, [""; 0]);
 }

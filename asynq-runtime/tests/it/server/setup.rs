@@ -150,6 +150,25 @@ async fn a_service_that_fails_ends_the_server_with_its_error() {
     assert!(broker.servers().await.unwrap().is_empty());
 }
 
+struct Panics;
+
+impl Service for Panics {
+    fn name(&self) -> &'static str {
+        "panics"
+    }
+
+    fn run(self: Box<Self>, _: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        panic!("before there is a future")
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_panics_before_it_is_polled_is_named() {
+    let (builder, _log) = server::<(named,)>(&memory().await);
+    let error = soon(builder.service(Panics).build().await.unwrap().run()).await.unwrap_err().to_string();
+    assert!(error.contains("service `panics` failed") && error.contains("before there is a future"), "{error}");
+}
+
 #[tokio::test]
 async fn every_waiter_for_the_server_receives_the_failure_of_a_service() {
     let broker = memory().await;

@@ -121,10 +121,7 @@ else
   -- others.
   for i = 1, #spared do call('LPUSH', KEYS[1], spared[i]) end
 end
-if #orphans > 0 then
-  call('SADD', KEYS[5], unpack(orphans))
-  call('EXPIRE', KEYS[5], 604800)
-end
+note_orphans(KEYS[5], orphans)
 local answer = { tasks, facts, table.concat(since, ' ') }
 if #spared > 0 then answer[4], answer[5] = #spared, reached_end and 1 or 0 end
 return answer

@@ -50,7 +50,6 @@ for _ = 1, 20 do
     return found
   end
   in_slices('ZREM', KEYS[1], ghosts)
-  in_slices('SADD', KEYS[5], ghosts)
-  call('EXPIRE', KEYS[5], 604800)
+  note_orphans(KEYS[5], ghosts)
 end
 return false

@@ -41,8 +41,5 @@ local next_active = look(KEYS[1], tonumber(ARGV[4]), function(id)
 end)
 if #ghosts > 0 then call('ZREM', KEYS[2], unpack(ghosts)) end
 local next_pending = look(KEYS[3], tonumber(ARGV[5]))
-if #ghosts > 0 then
-  call('SADD', KEYS[4], unpack(ghosts))
-  call('EXPIRE', KEYS[4], 604800)
-end
+note_orphans(KEYS[4], ghosts)
 return { restored, #ghosts, next_active, next_pending }

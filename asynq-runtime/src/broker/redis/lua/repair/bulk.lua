@@ -38,9 +38,15 @@ else
   ids = limit > 0 and call('ZRANGE', zsets[state], 0, limit - 1) or {}
 end
 
--- All reads come first, so that a foreign key stops nothing half way.
-local tasks, held, ghosts, seen = {}, {}, 0, {}
+-- All reads come first, so that a foreign key stops nothing half way. Where asynq wrote a lock into the message alone, messages are
+-- read: after so many bytes the rest is left to the next slice.
+local MOST_READ = 1048576
+local tasks, held, ghosts, seen, read = {}, {}, 0, {}, 0
 for i, id in ipairs(ids) do
+  if read > MOST_READ then
+    for j = #ids, i, -1 do ids[j], groups[j] = nil, nil end
+    break
+  end
   local key = prefix .. 't:' .. id
   local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
   local here = not task.err and not seen[id] and (task[1] or call('EXISTS', key) == 1)
@@ -53,6 +59,7 @@ for i, id in ipairs(ids) do
   if here and is_held(KEYS[4], task[1], id, key) then
     held[#held + 1] = id
   elseif here then
+    if task[2] and not task[3] then read = read + call('HSTRLEN', key, 'msg') end
     tasks[#tasks + 1] = { id, key, lock_of(key, task[3], task[2]), task[4] }
   elseif not seen[id] then
     ghosts = ghosts + 1

@@ -1,0 +1,59 @@
+//! Warns at the start of a server of settings that do not go with its jobs, with other servers or with the tasks that wait.
+
+use super::{Server, server_context::ServerContext};
+
+/// Most queues that are asked for groups at the start.
+const MOST_ASKED: usize = 100;
+
+/// Warns of jobs whose tasks this server does not take, or whose groups it leaves to others.
+pub(super) fn unserved_jobs(server: &Server) {
+    for job in server.registry().iter() {
+        let queue = job.options.queue;
+        if !server.parts.config.queues.iter().any(|entry| entry.pattern.matches(queue)) {
+            tracing::warn!(job = job.name, queue, "this worker does not serve the job's queue");
+        } else if let (Some(group), true) = (job.options.group, server.parts.aggregations.is_empty()) {
+            tracing::warn!(
+                job = job.name,
+                group,
+                "this worker aggregates nothing: tasks of the job wait in their group for a worker that does"
+            );
+        }
+    }
+}
+
+/// Warns of archives that are larger than a Go server lets them be. The script by which it archives a task deletes all tasks beyond
+/// its own limits, and fails half way where there are thousands.
+pub(super) async fn gos_archive(context: &ServerContext) {
+    let archives = &context.config.archives;
+    if archives.is_empty() {
+        return;
+    }
+    let Ok(servers) = context.answer(context.broker.servers()).await else { return };
+    let gos = servers.iter().filter(|server| server.info.is_gos()).flat_map(|server| &server.info.queues);
+    if let Some(queue) = gos.filter_map(|served| served.queue.as_deref()).find(|queue| archives.exceed_gos(queue)) {
+        tracing::warn!(
+            queue,
+            "a Go server serves a queue with a larger archive than Go's: when it archives a task it deletes those beyond 10,000 or \
+             older than 90 days, and fails where they are thousands; keep to its limits"
+        );
+    }
+}
+
+/// Warns of tasks that wait in groups where this server aggregates nothing: a version of the program without the aggregation may be
+/// the only one that is left.
+pub(super) async fn left_groups(context: &ServerContext) {
+    if !context.aggregations.is_empty() {
+        return;
+    }
+    for queue in context.queues.now().names().iter().take(MOST_ASKED) {
+        let Ok(page) = context.answer(context.broker.groups(queue, None, 1)).await else { return };
+        if let Some(first) = page.groups.first() {
+            tracing::warn!(
+                %queue,
+                group = %first.group,
+                "tasks wait in groups, and this worker aggregates nothing: if no other worker does, `asynq task run-all -q {queue} \
+                 -s aggregating` runs each by itself"
+            );
+        }
+    }
+}

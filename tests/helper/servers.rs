@@ -1,0 +1,38 @@
+//! A program that goes on when its servers have ended: the first one fails, the second one runs until the program is asked to leave.
+//!
+//! It prints `failed` and `left`, waits for a line between its servers, and does not end by itself.
+
+use asynq_runtime::{
+    job::BoxFuture,
+    prelude::*,
+    server::{Server, ServerBuilder, Service, ServiceContext},
+};
+use asynq_tests::jobs::Trial;
+
+struct Fails;
+
+impl Service for Fails {
+    fn name(&self) -> &'static str {
+        "fails"
+    }
+
+    fn run(self: Box<Self>, _: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async { Err("on purpose".into()) })
+    }
+}
+
+fn server() -> Result<ServerBuilder, BoxError> {
+    Ok(Server::builder("sqlite::memory:").registry(Registry::only::<(Trial,)>()?))
+}
+
+pub(crate) async fn run() -> Result<(), BoxError> {
+    let outcome = server()?.service(Fails).build().await?.run().await;
+    assert!(outcome.is_err());
+    println!("failed");
+    std::io::stdin().read_line(&mut String::new())?;
+    server()?.build().await?.run().await?;
+    println!("left");
+    loop {
+        std::thread::park();
+    }
+}
