@@ -15,7 +15,7 @@ use chrono::{DateTime, Utc};
 use super::{
     attempt_deadline::AttemptDeadline,
     dispatcher::{Dispatcher, NotRun},
-    handlers::is_wildcard,
+    handlers::wildcard_refusal,
     into_aggregated::IntoAggregated,
     mux,
 };
@@ -96,7 +96,7 @@ impl Aggregations {
         F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
         R: IntoAggregated<How>,
     {
-        if let Some(reason) = is_wildcard(&pattern) {
+        if let Some(reason) = wildcard_refusal(&pattern) {
             return Err(("aggregate", reason));
         }
         let function: Function = Arc::new(move |group, tasks| function(group, tasks).into_aggregated());

@@ -13,7 +13,7 @@ pub(crate) type Handler = Arc<dyn Fn(RawTask) -> BoxFuture<'static, RunResult> +
 pub(crate) struct Handlers(BTreeMap<String, Handler>);
 
 /// Returns why a pattern that ends in `*` is wrong; `None` for any other.
-pub(super) fn is_wildcard(pattern: &str) -> Option<String> {
+pub(super) fn wildcard_refusal(pattern: &str) -> Option<String> {
     match pattern.strip_suffix('*')? {
         "" => Some("a pattern is a name or its start, without `*`: write what the names begin with".to_owned()),
         start => Some(format!("a pattern is a name or its start: write `{start}` in place of `{pattern}`")),
@@ -35,7 +35,7 @@ impl Handlers {
                     "a pattern must not be blank: write a task type, or its start",
                 ));
             }
-            if let Some(reason) = is_wildcard(&pattern) {
+            if let Some(reason) = wildcard_refusal(&pattern) {
                 return Err(ServerError::option("handle", reason));
             }
             if handlers.contains_key(&pattern) {

@@ -67,7 +67,7 @@ impl QueueNames {
     }
 
     /// Has the names of queues with tasks written later, if `error` is a failure that may pass.
-    pub(super) fn failed<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, error: &BrokerError) {
+    pub(super) fn write_later<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, error: &BrokerError) {
         if !may_pass(error) {
             return;
         }

@@ -21,6 +21,7 @@ use crate::{
         redis::{
             RedisBroker,
             keys::{Keys, QUEUES},
+            queue_names::QueueNames,
             reply,
             script::{Call, DROP, HOLD, LOOK, PLACE, RELEASE},
         },
@@ -286,10 +287,10 @@ impl RedisBroker {
             .arg(&moving.group)
             .arg(if end == End::Source { "head" } else { "tail" });
         // Makes a queue known again that was deleted meanwhile.
-        let known = Call::plain("SADD").arg(QUEUES).arg(queue.as_str());
+        let known = QueueNames::call([&queue]);
         let mut answers = self.router.send(vec![known, call]).await?.into_iter();
         if let Some(Err(error)) = answers.next() {
-            self.producer.names().failed(std::iter::once(&queue), &error);
+            self.producer.names().write_later(std::iter::once(&queue), &error);
         }
         let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
         Ok(reply::text(answer).as_deref() == Some("done"))

@@ -7,6 +7,7 @@ use crate::{
         redis::{
             RedisBroker,
             keys::{Keys, QUEUES},
+            queue_names::QueueNames,
             reply,
             script::{CLEAR_GROUPS, Call, DELETE_KEYS},
         },
@@ -34,7 +35,7 @@ impl RedisBroker {
         self.producer.names().forget(queue);
         // A client that enqueued in between takes the name for known, so the name is added again.
         if !self.step(&keys, &[], Step::Check).await? {
-            self.router.send_one(Call::plain("SADD").arg(QUEUES).arg(queue.as_str())).await?;
+            self.router.send_one(QueueNames::call([queue])).await?;
             return Ok(QueueDeleted::NotEmpty);
         }
         Ok(QueueDeleted::Done)
