@@ -332,7 +332,7 @@ fn encode(
     value: &impl Serialize,
 ) -> Result<Bytes, CodecError> {
     let written = match codec {
-        Codec::Postcard => checked::write(prefix, value, None).map(|(bytes, _)| bytes).map_err(|e| e.to_string()),
+        Codec::Postcard => checked::write(prefix, value, None).map(|written| written.bytes).map_err(|e| e.to_string()),
         Codec::Json => serde_json::to_vec(value).map_err(|e| e.to_string()),
     };
     encoded(what, codec, written)

@@ -10,15 +10,25 @@ use serde::{Serialize, ser};
 
 use crate::job::shape::of_type::Reads;
 
-/// Returns `value` behind `prefix`, and whether `reads` knows each of its structs, enums and maps. `reads` says how the type's
-/// own `Deserialize` reads, if there is one.
-pub(super) fn write(prefix: &[u8], value: &impl Serialize, reads: Option<&Reads>) -> Result<(Vec<u8>, bool), Refusal> {
+/// A value as postcard writes it.
+#[derive(Debug)]
+pub(super) struct Written {
+    pub(super) bytes: Vec<u8>,
+    /// Whether the `reads` know each struct, enum and map of the value.
+    pub(super) is_known: bool,
+    /// The likely reason if the value is not read back as it was: a part is read with another number of fields or as another variant.
+    pub(super) suspect: Option<Refusal>,
+}
+
+/// Returns `value` behind `prefix`. `reads` says how the type's own `Deserialize` reads, if there is one.
+pub(super) fn write(prefix: &[u8], value: &impl Serialize, reads: Option<&Reads>) -> Result<Written, Refusal> {
     let mut bytes = Vec::with_capacity(64);
     bytes.extend_from_slice(prefix);
     let postcard = Serializer { output: ExtendFlavor::new(bytes) };
-    let mut checked = Checked { postcard, reads, is_known: reads.is_some() };
+    let mut checked = Checked { postcard, reads, is_known: reads.is_some(), suspect: None };
     value.serialize(&mut checked)?;
-    Ok((postcard::ser_flavors::Flavor::finalize(checked.postcard.output)?, checked.is_known))
+    let Checked { postcard, is_known, suspect, .. } = checked;
+    Ok(Written { bytes: postcard::ser_flavors::Flavor::finalize(postcard.output)?, is_known, suspect })
 }
 
 /// Why a value was not written, for people.
@@ -47,15 +57,17 @@ impl Refusal {
         Self(
             "it would be read as another value or not at all: its type refuses it, or writes a part of it in another form \
              than it reads (a skipped variant or field, `#[serde(from)]` or `#[serde(try_from)]` with other fields, or \
-             `Serialize` by hand), and postcard has no names to tell; write `codec = \"json\"` on the job"
+             `Serialize` by hand), and postcard has no names to tell; or its type changes it as it is read (lower case, \
+             no duplicates); write `codec = \"json\"` on the job"
                 .to_owned(),
         )
     }
 
     fn variant(of: &str, variant: &str) -> Self {
         Self(format!(
-            "the variant `{of}::{variant}` would be read as another one (`skip_deserializing` on a variant): postcard \
-             writes its number, not its name; write `codec = \"json\"` on the job, or move the skipped variants to the end"
+            "the variant `{of}::{variant}` would be read as another one (a skipped variant, or `#[serde(from)]` with \
+             variants in another order): postcard writes its number, not its name; write `codec = \"json\"` on the job, \
+             or move the skipped variants to the end"
         ))
     }
 }
@@ -78,47 +90,50 @@ struct Checked<'r> {
     reads: Option<&'r Reads>,
     /// Whether every part so far is one that `reads` knows.
     is_known: bool,
+    suspect: Option<Refusal>,
 }
 
 impl Checked<'_> {
-    /// Returns whether as many fields are read as are written here; yes if that is not known.
+    /// Notes whether a struct is read with as many fields as are written here.
     #[inline]
-    fn is_read(&mut self, name: &'static str, variant: Option<u32>, fields: usize) -> bool {
-        let takes = self.reads.and_then(|reads| reads.takes(name, variant, fields));
-        self.is_known &= takes.is_some();
-        takes.unwrap_or(true)
+    fn part(&mut self, name: &'static str, fields: usize) {
+        let takes = self.reads.and_then(|reads| reads.takes(name, None, fields));
+        self.note(takes, || Refusal::count(name, fields));
     }
 
-    /// Refuses a variant that is read as another one.
+    /// Notes whether a variant is read as itself, with as many fields as are written here.
     #[inline]
-    fn variant(&mut self, name: &'static str, index: u32, variant: &'static str, fields: usize) -> Result<(), Refusal> {
-        if self.reads.is_some_and(|reads| !reads.has_variant(name, index, variant)) {
-            return Err(Refusal::variant(name, variant));
+    fn variant(&mut self, name: &'static str, index: u32, variant: &'static str, fields: usize) {
+        let is_itself = self.reads.and_then(|reads| reads.is_variant(name, index, variant));
+        self.note(is_itself, || Refusal::variant(name, variant));
+        let takes = self.reads.and_then(|reads| reads.takes(name, Some(index), fields));
+        self.note(takes, || Refusal::count(variant, fields));
+    }
+
+    /// Notes whether a part is read as it is written; `None` if that is not known.
+    #[inline]
+    fn note(&mut self, is_read: Option<bool>, suspect: impl FnOnce() -> Refusal) {
+        if is_read != Some(true) {
+            self.is_known = false;
+            if is_read.is_some() {
+                self.suspect.get_or_insert_with(suspect);
+            }
         }
-        if self.is_read(name, Some(index), fields) { Ok(()) } else { Err(Refusal::count(variant, fields)) }
     }
 }
 
 /// The fields of a struct that is being written.
 struct Fields<'a, 'r> {
     checked: &'a mut Checked<'r>,
-    /// The struct and its number of fields, if another number is read. The error is returned at the end, unless a field that
-    /// is left out can be named before.
-    misread: Option<(&'static str, usize)>,
     /// The names of the fields that are still to be read.
     to_read: Option<&'static [&'static str]>,
 }
 
 impl<'a, 'r> Fields<'a, 'r> {
     #[inline]
-    fn new(
-        checked: &'a mut Checked<'r>,
-        name: &'static str,
-        variant: Option<u32>,
-        misread: Option<(&'static str, usize)>,
-    ) -> Self {
+    fn new(checked: &'a mut Checked<'r>, name: &'static str, variant: Option<u32>) -> Self {
         let to_read = checked.reads.and_then(|reads| reads.names(name, variant));
-        Self { checked, misread, to_read }
+        Self { checked, to_read }
     }
 
     /// Notes whether the fields are read by their names in this order. Two types may have one name.
@@ -127,13 +142,6 @@ impl<'a, 'r> Fields<'a, 'r> {
         let place = self.to_read.and_then(|names| names.iter().position(|name| *name == field));
         self.to_read = place.and_then(|place| self.to_read?.get(place + 1..));
         self.checked.is_known &= place.is_some();
-    }
-
-    fn end(self) -> Result<(), Refusal> {
-        match self.misread {
-            Some((name, fields)) => Err(Refusal::count(name, fields)),
-            None => Ok(()),
-        }
     }
 }
 
@@ -189,7 +197,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
 
     #[inline]
     fn serialize_unit_variant(self, name: &'static str, index: u32, variant: &'static str) -> Result<(), Refusal> {
-        self.variant(name, index, variant, 0)?;
+        self.variant(name, index, variant, 0);
         Ok(self.postcard.serialize_unit_variant(name, index, variant)?)
     }
 
@@ -201,7 +209,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
         variant: &'static str,
         value: &T,
     ) -> Result<(), Refusal> {
-        self.variant(name, index, variant, 1)?;
+        self.variant(name, index, variant, 1);
         self.postcard.serialize_unit_variant(name, index, variant)?;
         value.serialize(self)
     }
@@ -226,9 +234,7 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
 
     #[inline]
     fn serialize_tuple_struct(self, name: &'static str, len: usize) -> Result<Self, Refusal> {
-        if !self.is_read(name, None, len) {
-            return Err(Refusal::count(name, len));
-        }
+        self.part(name, len);
         Ok(self)
     }
 
@@ -240,15 +246,15 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
         variant: &'static str,
         len: usize,
     ) -> Result<Self, Refusal> {
-        self.variant(name, index, variant, len)?;
+        self.variant(name, index, variant, len);
         self.postcard.serialize_unit_variant(name, index, variant)?;
         Ok(self)
     }
 
     #[inline]
     fn serialize_struct(self, name: &'static str, len: usize) -> Result<Fields<'a, 'r>, Refusal> {
-        let misread = (!self.is_read(name, None, len)).then_some((name, len));
-        Ok(Fields::new(self, name, None, misread))
+        self.part(name, len);
+        Ok(Fields::new(self, name, None))
     }
 
     #[inline]
@@ -259,12 +265,9 @@ impl<'a, 'r> ser::Serializer for &'a mut Checked<'r> {
         variant: &'static str,
         len: usize,
     ) -> Result<Fields<'a, 'r>, Refusal> {
-        if self.reads.is_some_and(|reads| !reads.has_variant(name, index, variant)) {
-            return Err(Refusal::variant(name, variant));
-        }
-        let misread = (!self.is_read(name, Some(index), len)).then_some((variant, len));
+        self.variant(name, index, variant, len);
         self.postcard.serialize_unit_variant(name, index, variant)?;
-        Ok(Fields::new(self, name, Some(index), misread))
+        Ok(Fields::new(self, name, Some(index)))
     }
 }
 
@@ -334,7 +337,7 @@ macro_rules! fields {
 
             #[inline]
             fn end(self) -> Result<(), Refusal> {
-                self.end()
+                Ok(())
             }
         }
     )*};

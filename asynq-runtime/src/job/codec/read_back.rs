@@ -1,12 +1,13 @@
 //! Reads arguments back before they are sent, where their shape does not say how they are read.
 //!
 //! The shape of a type is known in part if one of its types refuses every sample or has variants with aliases. And a type may
-//! be written under another name than it is read (`#[serde(try_from)]`). Only such jobs pay for the reading.
+//! be written under another name than it is read (`#[serde(try_from)]`), or two types have one name. Only such jobs pay for the
+//! reading.
 
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    checked::{self, Refusal},
+    checked::{self, Refusal, Written},
     kinds, take_whole,
 };
 use crate::job::shape::of_type::Reads;
@@ -17,14 +18,19 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
     value: &T,
     reads: &Reads,
 ) -> Result<Vec<u8>, Refusal> {
-    let (bytes, is_known) = checked::write(prefix, value, Some(reads))?;
+    let Written { bytes, is_known, suspect } = checked::write(prefix, value, Some(reads))?;
+    let written = &bytes[prefix.len()..];
     // A type may tidy its values when they are read, so that the kinds alone are compared; but where another type reads the
-    // fields, they may change places, which only the values show.
-    let is_same = |read: T| kinds::are_equal(value, &read, !is_known);
-    if (is_known && reads.are_whole()) || take_whole(&bytes[prefix.len()..]).is_ok_and(is_same) {
+    // fields, they may change places, which only the values show. Equal bytes are the cheap proof of equal values; the entries of a
+    // `HashMap` may come in another order.
+    let has_same_values = |read: &T| {
+        checked::write(&[], read, None).is_ok_and(|again| again.bytes == written) || kinds::are_equal(value, read, true)
+    };
+    let is_same = |read: T| kinds::are_equal(value, &read, false) && (is_known || has_same_values(&read));
+    if (is_known && reads.are_whole()) || take_whole(written).is_ok_and(is_same) {
         return Ok(bytes);
     }
-    Err(Refusal::another_value())
+    Err(suspect.unwrap_or_else(Refusal::another_value))
 }
 
 #[cfg(test)]

@@ -3,12 +3,11 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::*;
-use crate::job::shape::of_type::shape_of;
+use crate::job::{codec::read_back, shape::of_type::shape_of};
 
 /// Returns `value` as the arguments of a job are written, or the refusal.
 fn write<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
-    let type_shape = shape_of::<T>(false);
-    super::write(&[9], value, Some(&type_shape.reads)).map(|(bytes, _)| bytes).map_err(|refusal| refusal.to_string())
+    read_back::write_readable(&[9], value, &shape_of::<T>(false).reads).map_err(|refusal| refusal.to_string())
 }
 
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -165,8 +164,8 @@ fn a_readable_value_is_written_as_postcard_writes_it() {
     let type_shape = shape_of::<Wide>(false);
     let plain = postcard::to_allocvec(&wide).unwrap();
     for reads in [None, Some(&type_shape.reads)] {
-        let (bytes, is_known) = super::write(&[9], &wide, reads).unwrap();
-        assert_eq!((&bytes[1..], is_known), (&*plain, reads.is_some()));
+        let written = super::write(&[9], &wide, reads).unwrap();
+        assert_eq!((&written.bytes[1..], written.is_known), (&*plain, reads.is_some()));
     }
 }
 

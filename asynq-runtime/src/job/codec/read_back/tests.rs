@@ -4,10 +4,9 @@ use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::*;
-use crate::job::{
-    codec::{Codec, decode_result, encode_result},
-    shape::of_type::shape_of,
-};
+use crate::job::shape::of_type::shape_of;
+
+mod same_name;
 
 /// Returns `value` as the arguments of a job are written, or the refusal.
 fn write<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
@@ -206,54 +205,4 @@ fn a_value_that_is_written_as_another_type_than_it_is_read_as_is_read_back() {
     }
     assert!(write(&InOrder { from: 1, to: 2, tags: tags() }).is_ok());
     assert!(write(&vec![Place { x: 1.5, y: -0.0 }, Place { x: f64::NAN, y: 2.0 }]).is_ok());
-}
-
-/// Types of the names of those that they are read for.
-mod wire {
-    #[derive(Debug, serde::Deserialize)]
-    pub(super) struct Pair {
-        pub(super) from: u64,
-        pub(super) to: u64,
-    }
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-#[serde(from = "wire::Pair")]
-struct Pair {
-    to: u64,
-    from: u64,
-}
-
-impl From<wire::Pair> for Pair {
-    fn from(wire::Pair { from, to }: wire::Pair) -> Self {
-        Self { to, from }
-    }
-}
-
-/// As many fields are written as are read, and not the same.
-#[allow(dead_code, reason = "never read")]
-#[derive(Debug, Serialize, Deserialize)]
-struct Exchanged {
-    #[serde(default, skip_serializing)]
-    a: u8,
-    #[serde(skip_deserializing)]
-    b: u8,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
-struct Aliased {
-    #[serde(alias = "x", alias = "y")]
-    a: u8,
-    b: u8,
-}
-
-#[test]
-fn fields_that_are_not_read_by_their_names_in_their_order_are_read_back() {
-    assert!(write(&Pair { to: 1, from: 2 }).is_err(), "its fields would change places");
-    assert!(write(&Pair { to: 1, from: 1 }).is_ok());
-    let result = encode_result("pair", Codec::Postcard, &Pair { to: 1, from: 2 }).unwrap();
-    assert!(decode_result::<Pair>(Codec::Postcard, Some(&result)).is_err(), "nor is such a result read");
-    assert!(write(&Exchanged { a: 0, b: 7 }).is_err());
-    let known = |value: &Aliased| checked::write(&[], value, Some(&shape_of::<Aliased>(false).reads)).unwrap().1;
-    assert!(known(&Aliased { a: 1, b: 2 }));
 }

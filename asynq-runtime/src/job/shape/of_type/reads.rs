@@ -65,16 +65,13 @@ impl Reads {
         self.maps
     }
 
-    /// Returns whether the number `index` can be read as this variant; yes if the enum is not known. Aliases come between the
-    /// names, so only a number that is too high for its name is sure to be another variant's.
-    pub(crate) fn has_variant(&self, name: &'static str, index: u32, variant: &'static str) -> bool {
-        let Some(enums) = self.variants.get(name).filter(|_| self.is_whole) else { return true };
-        let index = usize::try_from(index).unwrap_or(usize::MAX);
-        enums.iter().any(|names| match names.iter().position(|known| *known == variant) {
-            Some(place) => index <= place,
-            // The variant is written under another name than it is read.
-            None => index < names.len(),
-        })
+    /// Returns whether the number `index` is read as this variant; `None` if that is not known, because several enums of this name are
+    /// read, or none, or because aliases come between the names.
+    pub(crate) fn is_variant(&self, name: &'static str, index: u32, variant: &'static str) -> Option<bool> {
+        match self.variants.get(name)?.as_slice() {
+            [names] if self.is_whole => Some(names.get(usize::try_from(index).ok()?) == Some(&variant)),
+            _ => None,
+        }
     }
 }
 
