@@ -265,3 +265,38 @@ async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
         assert_eq!(inspector.task("default", id).await.unwrap().payload, before);
     }
 }
+
+/// The fingerprint is the same with and without the secret.
+#[tokio::test]
+async fn an_argument_that_has_become_secret_stays_so_when_an_older_program_keeps_its_shape() {
+    mod older {
+        use super::*;
+
+        #[job(name = "edit:import")]
+        pub(super) async fn import(account: String, token: String) -> JobResult {
+            let _ = (account, token);
+            Ok(())
+        }
+    }
+    #[job(name = "edit:import")]
+    async fn import(account: String, token: Secret<String>) -> JobResult {
+        let _ = (account, token);
+        Ok(())
+    }
+
+    let t = Fixture::start().await;
+    let client = async || Client::new(t.another_broker().await);
+    let old = |id: &str| older::import::job("ann", "t0k3n").task_id(id).process_in("1h");
+    let token = async |inspector: &Inspector| {
+        let task = inspector.task("default", "t1").await.unwrap();
+        let reader = inspector.argument_reader([(&*task.r#type, &task.payload[..])]).await;
+        reader.read(&task.r#type, None, &task.payload).unwrap().unwrap()["token"].clone()
+    };
+    old("t1").enqueue(&client().await).await.unwrap();
+    assert_eq!(token(&client().await.inspector()).await, "t0k3n");
+    let new = import::job("bob", Secret::new("t0k3n".to_owned())).process_in("1h");
+    new.enqueue(&client().await).await.unwrap();
+    assert_eq!(token(&client().await.inspector()).await, "***");
+    old("t2").enqueue(&client().await).await.unwrap();
+    assert_eq!(token(&client().await.inspector()).await, "***");
+}

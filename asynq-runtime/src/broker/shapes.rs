@@ -29,7 +29,7 @@ pub struct NewShape {
 }
 
 /// Keeps the shapes of arguments. Shapes are not part of the hot path: a program keeps each of its shapes at the first use and
-/// once a day, and asks for a shape when a payload has a fingerprint that it does not know.
+/// once a day, joined with the kept one, and asks for a shape when a payload has a fingerprint that it does not know.
 #[async_trait::async_trait]
 pub trait Shapes {
     /// Keeps these shapes for [`SHAPE_TTL`] and replaces those that are kept already. The call may be repeated.

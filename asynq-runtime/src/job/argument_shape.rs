@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures_util::future::try_join_all;
 
-use super::{Codec, Fingerprint, Job};
-use crate::broker::{Broker, NewShape};
+use super::{Codec, Fingerprint, Job, shape::ShapeDocument};
+use crate::broker::{Broker, BrokerError, NewShape};
 
 /// The shape of a job's arguments, without its type.
 #[derive(Debug, Clone, Copy)]
@@ -76,18 +77,36 @@ impl<'b> DueShapes<'b> {
         self.shapes.is_empty()
     }
 
-    /// Keeps the shapes. A failure is not an error: tasks are enqueued all the same, and a later use tries again.
+    /// Keeps the shapes, with what other versions of the program have kept of them: a secret stays secret. A failure is not an error:
+    /// tasks are enqueued all the same, and a later use tries again.
     pub(crate) async fn keep(mut self) {
         if self.is_empty() {
             return;
         }
-        match self.broker.keep_shapes(&self.shapes).await {
+        match self.keep_joined().await {
             Ok(()) => self.shapes.clear(),
             Err(error) => tracing::warn!(
                 "the shapes of arguments cannot be kept, so other versions of the program may not read these tasks: {error}"
             ),
         }
     }
+
+    async fn keep_joined(&self) -> Result<(), BrokerError> {
+        let kept = self.shapes.iter().map(|new| self.broker.shape(&new.job, new.fingerprint));
+        let kept = try_join_all(kept).await?;
+        let join = |(new, kept): (&NewShape, Option<Bytes>)| {
+            let body = kept.and_then(|kept| joined(&new.body, &kept)).unwrap_or_else(|| new.body.clone());
+            NewShape { body, ..new.clone() }
+        };
+        let shapes: Vec<_> = self.shapes.iter().zip(kept).map(join).collect();
+        self.broker.keep_shapes(&shapes).await
+    }
+}
+
+/// Returns the new document with what the kept one adds; `None` if the kept one is not of this shape.
+fn joined(new: &[u8], kept: &[u8]) -> Option<Bytes> {
+    let kept = ShapeDocument::from_bytes(kept).ok()?;
+    ShapeDocument::from_bytes(new).ok()?.joined(&kept)?.to_bytes().map(Bytes::from)
 }
 
 impl Drop for DueShapes<'_> {

@@ -51,7 +51,7 @@ pub(crate) fn resolve<J: Job>(payload: &[u8], lookup: Option<&ShapeLookup>) -> R
         decided => return decided,
     };
     let Some((found, arguments)) = split(payload) else {
-        let before = lookup.and_then(|lookup| lookup.as_ref().ok()?.argument.as_deref());
+        let before = lookup.and_then(|lookup| argument::<J>(lookup.as_ref().ok()?));
         return by_name(payload, before).ok_or(unknown);
     };
     if Fingerprint::in_postcard::<J>().is(found) {
@@ -82,7 +82,7 @@ fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, Str
     if let Some(job) = upgraded(true) {
         return Ok(job);
     }
-    let read = match (document.argument.as_deref(), J::ARGUMENT) {
+    let read = match (argument::<J>(document), J::ARGUMENT) {
         (Some(name), None) if has_field::<J>(name) => from_value(&Value::named(name, value.clone())),
         (Some(name), None) => Err(format!("its only argument `{name}` is not among this program's")),
         (None, Some(name)) => match (value.field(name), &value) {
@@ -100,6 +100,11 @@ fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, Str
 
 fn from_value<T: DeserializeOwned>(value: &Value<'_>) -> Result<T, String> {
     T::deserialize(FromValue(value)).map_err(|error| error.to_string())
+}
+
+/// Returns the name of the only argument in payloads of this shape: one that today's arguments have, if there is such a name.
+fn argument<J: Job>(document: &ShapeDocument) -> Option<&str> {
+    document.argument_names().find(|name| has_field::<J>(name)).or(document.argument.as_deref())
 }
 
 /// Returns whether one of today's arguments has this name or alias.
@@ -135,7 +140,7 @@ pub(crate) fn show(
     let (_, arguments) = split(payload).ok_or("it is not a payload of the default codec")?;
     let today = job.map(JobDescriptor::fingerprint);
     let secrets = today.as_ref().map(|today| today.document.secret_names()).unwrap_or_default();
-    if shape.argument.as_deref().is_some_and(|argument| secrets.contains(&argument)) {
+    if shape.argument_names().any(|argument| secrets.contains(&argument)) {
         return Ok(HIDDEN.into());
     }
     shape::decode_for_people(shape, arguments, &secrets)?.to_json()

@@ -1,4 +1,4 @@
-//! Looks up, once, the shapes of payloads that this program cannot read as they are.
+//! Looks up the shapes of payloads that this program cannot read as they are, and remembers them for a while.
 
 use std::{
     collections::HashMap,
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::broker::{Broker, BrokerError};
 
-/// After this time the broker is asked again: the shape may have been kept since, or another one in its place.
+/// After this time the broker is asked again: the shape may have been kept since, or say now that an argument is secret.
 const AGAIN: Duration = Duration::from_secs(10);
 /// More shapes than this are not remembered: fingerprints are data from outside.
 const MOST: usize = 1000;
@@ -52,12 +52,28 @@ impl ShapeCache {
         Ok(lookup)
     }
 
-    /// Returns a shape found before. The shape of a fingerprint never changes, so a readable one is good for ever.
+    /// Returns a shape found before.
     fn known(&self, which: &(String, Needs)) -> Option<Found> {
         let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(which).cloned()?;
-        let is_final = matches!((which.1, found.lookup.as_deref()), (Needs::Fingerprint(_), Some(Ok(_))));
-        (is_final || found.at.elapsed() < AGAIN).then_some(found)
+        (found.at.elapsed() < AGAIN).then_some(found)
     }
 }
 
 partial_debug!(ShapeCache { .. });
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shape_is_looked_up_again_because_an_argument_of_it_may_have_become_secret() {
+        let cache = ShapeCache::default();
+        let which = ("mail".to_owned(), Needs::Fingerprint(7));
+        let lookup = ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#);
+        for (at, is_known) in [(Instant::now(), true), (Instant::now() - AGAIN, false)] {
+            let found = Found { lookup: Some(Arc::new(lookup.clone())), at };
+            cache.0.lock().unwrap().insert(which.clone(), found);
+            assert_eq!(cache.known(&which).is_some(), is_known);
+        }
+    }
+}

@@ -14,7 +14,7 @@ use super::{
     migrate,
     produce::Item,
     row::after,
-    shapes::keep,
+    shapes::keep_if_new,
     sql,
     tx::{Tx, View},
 };
@@ -112,7 +112,7 @@ impl SqliteBroker {
         whole(connection, || {
             let placed = item.insert(&mut tx)?;
             tx.write_counts()?;
-            keep(&tx.view, shapes)?;
+            keep_if_new(&tx.view, shapes)?;
             Ok(placed)
         })
         .map_err(|error| match error.sqlite_error() {

@@ -17,7 +17,7 @@ impl Shapes for SqliteBroker {
         let shapes = shapes.to_vec();
         let command = WriteCommand::new(Priority::Settle, shapes.len(), move |tx| {
             tx.view.execute(&sql::shapes::FORGET, [tx.view.now])?;
-            keep(&tx.view, &shapes)
+            keep(&tx.view, &sql::shapes::KEEP, &shapes)
         });
         self.store.write(command).await
     }
@@ -40,10 +40,14 @@ impl Shapes for SqliteBroker {
     }
 }
 
-/// Keeps `shapes`.
-pub(super) fn keep(view: &View<'_>, shapes: &[NewShape]) -> rusqlite::Result<()> {
+/// Keeps those of the `shapes` that are not there: within a caller's transaction they are not joined with those that are.
+pub(super) fn keep_if_new(view: &View<'_>, shapes: &[NewShape]) -> rusqlite::Result<()> {
+    keep(view, &sql::shapes::KEEP_IF_NEW, shapes)
+}
+
+fn keep(view: &View<'_>, statement: &sql::Sql, shapes: &[NewShape]) -> rusqlite::Result<()> {
     for NewShape { job, fingerprint, body } in shapes {
-        view.execute(&sql::shapes::KEEP, params![job, column(*fingerprint), &body[..], until(view.now)])?;
+        view.execute(statement, params![job, column(*fingerprint), &body[..], until(view.now)])?;
     }
     Ok(())
 }

@@ -372,3 +372,15 @@ fn a_payload_that_does_not_have_its_shape_is_an_error() {
     let text = resolve::<MoreOptions>(&payload, None).expect_err("not kept").to_string();
     assert!(text.contains("run a version that knows the old shape"), "{text}");
 }
+
+#[test]
+fn a_lone_argument_is_found_by_each_of_its_names() {
+    let (payload, before) = left(LoneOther { recipient: "ann".into() });
+    let (_, last) = left(Lone { to: "ann".into() });
+    let joined = |one: &ShapeLookup, other: &ShapeLookup| {
+        one.as_ref().unwrap().joined(other.as_ref().unwrap()).ok_or_else(String::new)
+    };
+    for lookup in [joined(&before, &last), joined(&last, &before)] {
+        assert_eq!(resolve(&payload, Some(&lookup)), Ok(Two { to: "ann".into(), n: None }));
+    }
+}

@@ -7,6 +7,7 @@
 
 mod by_shape;
 mod from_value;
+mod join;
 mod json;
 pub(super) mod of_type;
 mod text;
@@ -38,6 +39,9 @@ pub(crate) struct ShapeDocument {
     /// The name of the argument where the job has exactly one: its payload is that value itself, without the name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) argument: Option<String>,
+    /// Other names of that argument, in other versions of the job.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    argument_aliases: Vec<String>,
     pub(super) root: Node,
     /// Structs, newtypes and enums; [`Node::Type`] counts them from zero, so that a type can hold itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -103,7 +107,7 @@ pub(super) enum Form {
 }
 
 /// A field of a struct.
-#[derive(Debug, Clone, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Field {
     pub(super) name: String,
     /// Earlier names of the field, by which the program that kept the shape reads it too.
@@ -111,13 +115,6 @@ pub(super) struct Field {
     pub(super) aliases: Vec<String>,
     #[serde(rename = "is")]
     pub(super) node: Node,
-}
-
-impl PartialEq for Field {
-    /// Returns whether both are the same on the wire; aliases are for reading.
-    fn eq(&self, other: &Self) -> bool {
-        self.name == other.name && self.node == other.node
-    }
 }
 
 /// A variant of an enum; `form` is `None` if it is not known.
@@ -130,7 +127,7 @@ pub(super) struct Variant {
 
 impl ShapeDocument {
     pub(super) fn new(root: Node, types: Vec<Form>) -> Self {
-        Self { version: VERSION, argument: None, root, types }
+        Self { version: VERSION, argument: None, argument_aliases: Vec::new(), root, types }
     }
 
     /// Returns the shape of the whole payload.
@@ -146,6 +143,11 @@ impl ShapeDocument {
     /// Returns the document of a job whose only argument has this name.
     pub(super) fn of_argument(&self, name: Option<&str>) -> Self {
         Self { argument: name.map(str::to_owned), ..self.clone() }
+    }
+
+    /// Returns the names of the argument where it is the only one; the one of the last program that kept the shape comes first.
+    pub(super) fn argument_names(&self) -> impl Iterator<Item = &str> {
+        self.argument.iter().chain(&self.argument_aliases).map(String::as_str)
     }
 
     /// Returns the bytes to keep in the broker; `None` if they are longer than [`LARGEST`].
@@ -193,9 +195,9 @@ impl ShapeDocument {
         names
     }
 
-    /// Returns whether both are the same except the name of a lone argument, which is not part of a payload.
+    /// Returns whether payloads of both have the same shape.
     pub(super) fn is_same_shape(&self, other: &Self) -> bool {
-        self.root == other.root && self.types == other.types
+        self.joined(other).is_some()
     }
 }
 

@@ -141,6 +141,15 @@ async fn the_shape_of_the_arguments_is_kept_with_the_first_task_that_commits() {
     t.client.enqueue_in_tx(&tx, greets::job("bob")).unwrap();
     tx.commit().unwrap();
     assert_eq!(t.number(shapes), 0);
+    // A kept shape stays as it is: it may say that an argument is secret.
+    for _ in 0..2 {
+        let another = SqliteBroker::open(&url(&t.file()), with_clock(t.clock.clone())).await.unwrap();
+        let tx = begin(&mut theirs);
+        Client::new(Arc::new(another)).enqueue_in_tx(&tx, greets::job("eve")).unwrap();
+        tx.execute("UPDATE shape SET body = body || 'more'", []).unwrap();
+        tx.commit().unwrap();
+    }
+    assert_eq!(t.number("SELECT count(*) FROM shape WHERE body LIKE '%moremore'"), 1);
 }
 
 #[tokio::test]

@@ -1,0 +1,94 @@
+use serde::{Deserialize, de::DeserializeOwned};
+
+use super::*;
+use crate::job::{Secret, shape::of_type::shape_of};
+
+fn document<T: DeserializeOwned>() -> ShapeDocument {
+    shape_of::<T>(false).document
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "never read")]
+struct Plain {
+    to: String,
+    tree: Tree<String>,
+    cards: (Card, Card),
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "never read")]
+struct Card {
+    #[serde(alias = "pin")]
+    code: String,
+}
+
+mod newer {
+    use super::*;
+
+    #[derive(Deserialize)]
+    #[allow(dead_code, reason = "never read")]
+    pub(super) struct Plain {
+        #[serde(alias = "recipient")]
+        to: Address,
+        tree: Tree<Secret<String>>,
+        cards: (Card, Other),
+    }
+
+    #[derive(Deserialize)]
+    struct Address(#[allow(dead_code, reason = "never read")] String);
+
+    #[derive(Deserialize)]
+    #[allow(dead_code, reason = "never read")]
+    struct Card {
+        code: String,
+    }
+    #[derive(Deserialize)]
+    #[allow(dead_code, reason = "never read")]
+    struct Other {
+        code: Secret<String>,
+    }
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "never read")]
+enum Tree<T> {
+    Leaf { token: T },
+    Fork(Box<Tree<T>>, Box<Tree<T>>),
+}
+
+#[test]
+fn a_secret_and_an_alias_of_either_document_is_in_the_joined_one() {
+    let (plain, newer) = (document::<Plain>(), document::<newer::Plain>());
+    for (ours, theirs) in [(&plain, &newer), (&newer, &plain)] {
+        let joined = ours.joined(theirs).expect("the same shape");
+        let mut secrets = joined.secret_names();
+        secrets.sort_unstable();
+        assert_eq!(secrets, ["code", "pin", "token"]);
+        let text = String::from_utf8(joined.to_bytes().unwrap()).unwrap();
+        assert!(text.contains(r#""aliases":["recipient"]"#), "{text}");
+        assert_eq!(joined.to_text(), ours.to_text());
+        assert_eq!(joined.joined(theirs).as_ref(), Some(&joined), "it does not grow");
+    }
+}
+
+#[test]
+fn each_name_of_a_lone_argument_is_kept() {
+    let of = |name| document::<String>().of_argument(Some(name));
+    let joined = of("to").joined(&of("recipient").joined(&of("to")).unwrap()).unwrap();
+    assert_eq!(joined.argument_names().collect::<Vec<_>>(), ["to", "recipient"]);
+    assert_eq!(ShapeDocument::from_bytes(&joined.to_bytes().unwrap()), Ok(joined));
+}
+
+#[test]
+fn documents_of_other_shapes_and_endless_ones_are_not_joined() {
+    let plain = document::<Plain>();
+    for other in [document::<Card>(), document::<String>(), document::<(u8, u8)>()] {
+        assert_eq!(plain.joined(&other), None);
+    }
+    let endless = ShapeDocument::new(Node::Type(0), vec![Form::Newtype(Node::Type(0))]);
+    assert_eq!(document::<String>().joined(&endless), None);
+    let chain = |i: usize| Form::Tuple(vec![Node::Type(i + 1)]);
+    let long = ShapeDocument::new(Node::Type(0), (0..20_000).map(chain).collect());
+    let circle = ShapeDocument::new(Node::Type(0), vec![Form::Tuple(vec![Node::Type(0)])]);
+    assert_eq!(circle.joined(&long), None);
+}
