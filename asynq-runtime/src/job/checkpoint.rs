@@ -9,7 +9,7 @@ use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
-    Codec, CodecError, JobContext, JobError,
+    CodecError, JobContext, JobError,
     codec::{decode_checkpoint, encode_checkpoint},
     context::block_on,
 };
@@ -22,8 +22,9 @@ const LIMIT: usize = 1 << 20;
 ///
 /// A checkpoint stays with the task over retries, snoozes, deploys and the death of a worker, and when an archived task is
 /// run again. It ends with the task: when the task succeeds or is deleted, and when the payload is edited or the arguments
-/// are replaced. It is encoded by the job's codec, at most 1 MiB. If its type has changed since it was saved, the task is
-/// requeued for a worker that knows the old type, like a task whose arguments have another shape.
+/// are replaced. It is encoded by the job's codec, at most 1 MiB; one that was saved with the other codec is read, too. If its type has
+/// changed since it was saved, the task is requeued for a worker that knows the old type, like a task whose arguments have
+/// another shape.
 ///
 /// ```
 /// # use asynq_runtime::prelude::*;
@@ -179,8 +180,7 @@ impl JobContext {
         let Some(broker) = self.broker() else { return Ok(None) };
         let saved: Option<Bytes> = broker.checkpoint(self.run()).await.map_err(Unloaded::Broker)?;
         let Some(saved) = saved else { return Ok(None) };
-        let codec: Codec = self.codec();
-        let read = decode_checkpoint(codec, &saved).map(Some);
+        let read = decode_checkpoint(&saved).map(Some);
         read.map_err(|reason| Unloaded::Shape { job: self.name().to_owned(), reason })
     }
 }
