@@ -145,7 +145,11 @@ async fn long_messages_are_stored_and_refused_like_short_ones() {
 #[tokio::test]
 async fn extra_facts_come_back_with_the_run() {
     let t = Fixture::start().await;
-    let extra = Extra { max_crashes: Some(7), unknown: Some(Unknown { since_ms: 12, times: 3 }), ..Extra::default() };
+    let extra = Extra {
+        max_crashes: Some(7),
+        unknown: Some(Unknown { since_ms: 12, times: 3, retried: 1 }),
+        ..Extra::default()
+    };
     let run = t.start_run(task("t1").with_extra(extra.clone())).await;
     assert_eq!(run.extra, extra);
     let plain = t.start_run(task("t2")).await;

@@ -259,7 +259,11 @@ async fn requeue_keeps_the_task_that_dequeue_gave() {
 async fn retry_and_archive_replace_the_extra_facts() {
     let t = Fixture::start().await;
     let old = Extra { max_crashes: Some(9), ..Extra::default() };
-    let new = Extra { max_crashes: Some(9), unknown: Some(Unknown { since_ms: 77, times: 2 }), ..Extra::default() };
+    let new = Extra {
+        max_crashes: Some(9),
+        unknown: Some(Unknown { since_ms: 77, times: 2, retried: 1 }),
+        ..Extra::default()
+    };
     let run = t.start_run(task("t1").with_extra(old)).await;
 
     t.settle(&run, snooze(Duration::ZERO, new.clone())).await;

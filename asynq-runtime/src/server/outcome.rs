@@ -120,14 +120,18 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
 }
 
 fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
-    let Unknown { since_ms, times } = facts.extra.unknown.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0 });
+    let retried = u32::try_from(facts.message.retried).unwrap_or(0);
+    // A worker of Go that has failed the task since knew it.
+    let before = facts.extra.unknown.filter(|unknown| unknown.retried == retried);
+    let Unknown { since_ms, times, .. } = before.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0, retried });
     let unknown_for = Duration::from_millis(u64::try_from(facts.now_ms.saturating_sub(since_ms)).unwrap_or(0));
     if unknown_for >= limit {
         let limit = if limit == GIVE_UP_UNKNOWN { "a day".to_owned() } else { duration::format(limit) };
         return archive(format!("{error} (no worker has known it for {limit}, requeued {times} times)"), facts);
     }
     let delay = FIRST_REQUEUE_DELAY.saturating_mul(1 << times.min(16)).min(LONGEST_REQUEUE_DELAY);
-    let extra = Extra { unknown: Some(Unknown { since_ms, times: times.saturating_add(1) }), ..facts.extra.clone() };
+    let unknown = Unknown { since_ms, times: times.saturating_add(1), retried };
+    let extra = Extra { unknown: Some(unknown), ..facts.extra.clone() };
     // The task shows why it waits, as in asynq. The reason is noted once, so that the last ten failures stay.
     let error = (facts.message.error_msg != shortened(&error)).then_some(error);
     Action::Defer { delay, error, extra }
@@ -277,11 +281,12 @@ mod tests {
 
     #[test]
     fn an_unknown_task_is_requeued_ever_later_and_archived_after_a_day() {
-        let extra = |since_ms, times| Extra {
+        let extra_at = |retried, since_ms, times| Extra {
             max_crashes: Some(7),
-            unknown: Some(Unknown { since_ms, times }),
+            unknown: Some(Unknown { since_ms, times, retried }),
             ..Extra::default()
         };
+        let extra = |since_ms, times| extra_at(25, since_ms, times);
         let table = [
             (Extra { max_crashes: Some(7), ..Extra::default() }, 5, extra(NOW, 1)),
             (extra(NOW - 5_000, 1), 10, extra(NOW - 5_000, 2)),
@@ -289,13 +294,15 @@ mod tests {
             (extra(NOW - 9_000, 6), 320, extra(NOW - 9_000, 7)),
             (extra(NOW - 9_000, 7), 600, extra(NOW - 9_000, 8)),
             (extra(NOW - DAY + 1, u32::MAX), 600, extra(NOW - DAY + 1, u32::MAX)),
+            // A worker of Go knew the task since, and failed.
+            (extra_at(24, NOW - 2 * DAY, 150), 5, extra(NOW, 1)),
         ];
         for (before, delay, after) in table {
             let action = decide_with(Ended::Unknown("why".into()), (25, 25), 0, OnUnknown::Requeue, before);
             let error = Some("why".to_owned());
             assert_eq!(action, Action::Defer { delay: secs(delay), error, extra: after });
         }
-        let action = decide_with(Ended::Unknown("why".into()), (0, 25), 0, OnUnknown::Requeue, extra(NOW - DAY, 150));
+        let action = decide_with(Ended::Unknown("why".into()), (25, 25), 0, OnUnknown::Requeue, extra(NOW - DAY, 150));
         let Action::Archive { error, extra } = action else { panic!("{action:?}") };
         assert!(error.starts_with("why (no worker has known it for a day"), "{error}");
         assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
@@ -303,7 +310,8 @@ mod tests {
 
     #[test]
     fn a_server_sets_for_how_long_an_unknown_task_is_requeued() {
-        let unknown = |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1 }), ..Extra::default() };
+        let unknown =
+            |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1, retried: 0 }), ..Extra::default() };
         let act = |limit, since_ms| {
             let policy = OnUnknown::RequeueFor(limit);
             decide_with(Ended::Unknown("why".into()), (0, 25), 0, policy, unknown(since_ms))
@@ -385,8 +393,11 @@ mod tests {
 
     #[test]
     fn a_task_that_is_known_again_forgets_that_it_was_not() {
-        let extra =
-            Extra { max_crashes: Some(1), unknown: Some(Unknown { since_ms: 1, times: 3 }), ..Extra::default() };
+        let extra = Extra {
+            max_crashes: Some(1),
+            unknown: Some(Unknown { since_ms: 1, times: 3, retried: 0 }),
+            ..Extra::default()
+        };
         let Action::Retry { extra, .. } = decide_with(fails(Policy::Fail), (0, 1), 0, OnUnknown::Requeue, extra) else {
             panic!("a first failure is retried")
         };
