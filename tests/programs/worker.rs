@@ -50,6 +50,16 @@ on_both_brokers! {
         assert!(tasks(&client, "critical", TaskState::Retry).await.iter().all(|task| task.retried == 0));
     }
 
+    async fn a_line_of_a_run_names_its_task_where_only_warnings_are_logged(stage: &Stage) {
+        let task = RawTask::new("of:tomorrow", "x").queue("critical").task_id("u1");
+        stage.client().await.enqueue_raw(task).await.unwrap();
+        let mut command = stage.program(PROGRAM);
+        command.env("RUST_LOG", "warn");
+        let worker = Worker::start(command);
+        worker.wait_for(&["job{id=u1 type=of:tomorrow queue=critical "]);
+        worker.terminate();
+    }
+
     async fn an_equal_task_is_refused_while_the_first_waits(stage: &Stage) {
         let args = ["enqueue", "send_email", r#"{"to":"a@b.c","subject":"Once"}"#];
         let first = stage.ask(PROGRAM, &args);

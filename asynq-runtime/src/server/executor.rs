@@ -110,7 +110,8 @@ impl Executor {
         decided: impl FnOnce(Settlement),
     ) -> bool {
         let Attempt { key, message, extra, .. } = attempt;
-        let span = tracing::info_span!(
+        // Of the level ERROR, so that every filter that lets a line of the run through keeps its task's id, too.
+        let span = tracing::error_span!(
             "job",
             id = %key.id,
             r#type = %message.r#type,

@@ -42,7 +42,7 @@ impl Work {
         for (entry, fire, known) in self.plan.take(now, room) {
             let tick = Tick::new(fire.at).with_missed(fire.missed);
             // The task of the tick is in the trace of this span.
-            let span = tracing::info_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at);
+            let span = tracing::error_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at);
             match span.in_scope(|| entry.tick(tick, known, now, self.settings.revision)) {
                 Ok(tick) => {
                     let broker = Arc::clone(&self.broker);
