@@ -112,6 +112,11 @@ impl Plan {
         self.rows.contains_key(id)
     }
 
+    /// Whether the tick of the entry that is sent now was sent before and failed.
+    pub(crate) fn has_failed(&self, id: &EntryId) -> bool {
+        self.rows.get(id).is_some_and(|row| row.failures > 0)
+    }
+
     /// When the next entry needs attention.
     pub(crate) fn next(&self) -> Option<DateTime<Utc>> {
         self.agenda.first().map(|&(wake, _)| wake)

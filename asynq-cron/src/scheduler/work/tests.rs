@@ -2,10 +2,12 @@
 
 use asynq_runtime::{
     RawTask,
+    broker::{BrokerErrorKind, Page},
     job::BoxFuture,
     server::{Running, Server, Service},
 };
 use asynq_test_support::soon;
+use metrics_exporter_prometheus::PrometheusBuilder;
 use tokio::sync::oneshot;
 
 use super::*;
@@ -32,13 +34,13 @@ impl Service for Probe {
 }
 
 /// A scheduler of one entry that leads from its first round on, and the server beneath it.
-async fn work() -> (Work, Arc<Periodic>, Running) {
+async fn work(spec: &str) -> (Work, Arc<Periodic>, Running) {
     let (context, received) = oneshot::channel();
     let server = Server::builder("sqlite::memory:").registry(Registry::from_descriptors([]).expect("a registry"));
     let server = server.service(Probe(context)).build().await.expect("a server");
     let running = server.start().await.expect("it starts");
     let cx = soon(received).await.expect("the service runs");
-    let spec = CronSpec::parse("@yearly").expect("a spec");
+    let spec = CronSpec::parse(spec).expect("a spec");
     let entry = Periodic::new(spec, RawTask::new("report", "")).expect("an entry").foreign();
     let fixed = checked(vec![entry], cx.registry()).expect("the entry is valid");
     let settings = Settings { ttl: TTL, election: false, program: "shop".to_owned(), revision: 1, sync_every: TTL };
@@ -51,7 +53,7 @@ async fn work() -> (Work, Arc<Periodic>, Running) {
 
 #[tokio::test]
 async fn a_scheduler_that_gets_the_lead_lists_its_entries_in_the_same_round() {
-    let (mut work, _, running) = work().await;
+    let (mut work, _, running) = work("@yearly").await;
     work.begin_round();
     assert!(work.leads && work.showing);
     running.shutdown().await.expect("it leaves");
@@ -59,7 +61,7 @@ async fn a_scheduler_that_gets_the_lead_lists_its_entries_in_the_same_round() {
 
 #[tokio::test]
 async fn a_listing_that_ended_late_does_not_keep_the_next_round_from_planning() {
-    let (mut work, _, running) = work().await;
+    let (mut work, _, running) = work("@yearly").await;
     work.begin_round();
     assert!(work.showing && work.planning == 0);
     // Half a lease has passed since the listing began.
@@ -73,13 +75,56 @@ async fn a_listing_that_ended_late_does_not_keep_the_next_round_from_planning() 
 
 #[tokio::test]
 async fn an_entry_that_became_known_during_a_listing_is_listed_before_it_is_planned() {
-    let (mut work, _, running) = work().await;
+    let (mut work, _, running) = work("@yearly").await;
     work.begin_round();
     let renew = work.timers.show;
     work.timers.show = Instant::now();
     work.take(Event::ListingDone(renew));
     work.begin_round();
     assert!(work.showing && work.planning == 0);
+    running.shutdown().await.expect("it leaves");
+}
+
+/// Returns the metrics that a recorder of its own has after `act`.
+fn recorded(act: impl FnOnce()) -> String {
+    let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+    ::metrics::with_local_recorder(recorder, act);
+    recorder.handle().render()
+}
+
+#[tokio::test]
+async fn a_tick_whose_answer_was_lost_is_the_last_tick_and_in_the_history() {
+    let (mut work, entry, running) = work("@every 1h").await;
+    let hour = |hours: i64| DateTime::from_timestamp(1_700_000_000 / 3_600 * 3_600 + hours * 3_600, 0).expect("a time");
+    let (last, at) = (hour(-1), hour(0));
+    let state = |now| EntryState {
+        spec: String::new(),
+        zone: String::new(),
+        revision: 0,
+        last,
+        previous: None,
+        paused: false,
+        now,
+    };
+    work.clock = BrokerClock::measured(at, Reading::now(), Reading::now());
+    work.plan.set(Arc::clone(&entry), &state(at));
+    work.send(at);
+    let event = soon(work.calls.join_next()).await.expect("a tick is sent").expect("it does not panic");
+    let Event::Ticked(entry, fire, Ok(Ticked::Enqueued(_)), false) = event else { panic!("it is enqueued") };
+    let lost = BrokerError::new(BrokerErrorKind::Unavailable, "no answer");
+    work.take(Event::Ticked(entry.clone(), fire, Err(lost), false));
+
+    work.send(at + TimeDelta::seconds(10));
+    let event = soon(work.calls.join_next()).await.expect("it is sent again").expect("it does not panic");
+    assert!(matches!(event, Event::Ticked(_, _, Ok(Ticked::Duplicate), true)));
+    let metrics = recorded(|| work.take(event));
+    let gauge = format!("asynq_last_tick_timestamp_seconds{{type=\"report\"}} {}", at.timestamp());
+    assert!(metrics.contains(&gauge), "{metrics}");
+    assert_eq!(work.plan.rows()[0].1, Some(at));
+    soon(work.calls.join_next()).await.expect("it is recorded").expect("it does not panic");
+    let history = work.broker.enqueue_history(entry.id().as_str(), Page { number: 1, size: 10 }).await.expect("a page");
+    let tasks: Vec<_> = history.iter().map(|event| event.task_id.as_str()).collect();
+    assert_eq!(tasks, [entry.id().task_id(at).as_str()]);
     running.shutdown().await.expect("it leaves");
 }
 
@@ -94,7 +139,7 @@ fn an_entry_whose_jitter_outlasts_its_task_is_refused() {
 
 #[tokio::test]
 async fn a_broker_call_that_panics_ends_the_scheduler() {
-    let (mut work, _, running) = work().await;
+    let (mut work, _, running) = work("@yearly").await;
     work.calls.spawn(async { panic!("the broker panics") });
     let ended = soon(tokio::spawn(async move { work.run().await })).await.expect_err("the panic goes on");
     assert!(ended.is_panic());
@@ -103,7 +148,7 @@ async fn a_broker_call_that_panics_ends_the_scheduler() {
 
 #[tokio::test]
 async fn a_leader_looks_at_the_lists_within_a_third_of_a_lease_while_a_newer_version_counts() {
-    let (mut work, entry, running) = work().await;
+    let (mut work, entry, running) = work("@yearly").await;
     work.begin_round();
     work.outranked.insert(entry.id().clone(), Outranked { revision: 2, is_over: false });
     let now = Instant::now() + TTL;

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use asynq_runtime::{
-    broker::{BrokerError, Ticked},
+    broker::{Broker, BrokerError, Ticked},
     metrics::{self, TickOutcome},
     task::TaskId,
 };
@@ -46,9 +46,13 @@ impl Work {
             match span.in_scope(|| entry.tick(tick, known, now, self.settings.revision)) {
                 Ok(tick) => {
                     let broker = Arc::clone(&self.broker);
+                    let is_resend = self.plan.has_failed(entry.id());
                     let send = async move {
                         let ticked = broker.tick(&tick).await;
-                        Event::Ticked(entry, fire, ticked)
+                        let is_lost_answer = is_resend
+                            && matches!(ticked, Ok(Ticked::Duplicate))
+                            && is_previous(&*broker, &entry, fire.at).await;
+                        Event::Ticked(entry, fire, ticked, is_lost_answer)
                     };
                     self.ticking += 1;
                     self.calls.spawn(send.instrument(span));
@@ -62,7 +66,15 @@ impl Work {
         }
     }
 
-    pub(super) fn ticked(&mut self, entry: &Arc<Periodic>, fire: Fire, ticked: Result<Ticked, BrokerError>) {
+    /// Takes the broker's answer to a tick. `is_lost_answer` tells of a duplicate that an earlier send of this scheduler, whose answer
+    /// was lost, has enqueued its task.
+    pub(super) fn ticked(
+        &mut self,
+        entry: &Arc<Periodic>,
+        fire: Fire,
+        ticked: Result<Ticked, BrokerError>,
+        is_lost_answer: bool,
+    ) {
         let (at, now) = (fire.at, self.clock.at(Reading::now()));
         let last_ticks = &mut self.last_ticks;
         let mut count = |outcome| {
@@ -85,7 +97,13 @@ impl Work {
             }
             Ok(Ticked::Duplicate) => {
                 metrics::ticks(entry.job(), TickOutcome::Duplicate, 1);
-                Sent::Settled
+                self.last_ticks.record(entry.job(), at, now);
+                if is_lost_answer {
+                    self.record(entry, entry.id().task_id(at), now);
+                    Sent::Enqueued
+                } else {
+                    Sent::Settled
+                }
             }
             Ok(Ticked::Paused) => {
                 tracing::debug!(%at, "{entry} is paused");
@@ -133,6 +151,13 @@ impl Work {
             Event::Done
         });
     }
+}
+
+/// Whether this tick was the last one of its entry that enqueued a task; `false` if the broker fails.
+async fn is_previous(broker: &dyn Broker, entry: &Periodic, at: DateTime<Utc>) -> bool {
+    let state = broker.entry(entry.queue(), entry.id()).await;
+    let previous = state.ok().flatten().and_then(|state| state.previous);
+    previous.is_some_and(|task| task == entry.id().task_id(at))
 }
 
 #[cfg(test)]
