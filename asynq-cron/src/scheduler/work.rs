@@ -36,6 +36,8 @@ use crate::{
     leader::{Answer, Campaign, Request},
 };
 
+/// The label of the scheduler in `asynq_broker_errors_total`.
+const COMPONENT: &str = "scheduler";
 /// Most ticks under way at once, and most entries being planned at once; others wait.
 const MOST_AT_ONCE: usize = 64;
 /// The pause before another request to a broker that did not answer.
@@ -277,7 +279,12 @@ impl Work {
                 self.ticked(&entry, fire, ticked, is_lost_answer);
             }
             Event::Measured(entry, known, state, round_trip) => self.measured(entry, known, state, &round_trip),
-            Event::Lead(answer) => self.campaign.answered(answer, Instant::now()),
+            Event::Lead(answer) => {
+                if let Answer::Lead(_, Err(error)) = &answer {
+                    metrics::broker_failed(COMPONENT, error.kind());
+                }
+                self.campaign.answered(answer, Instant::now());
+            }
             Event::Listed(Ok(listed)) => self.listed(listed),
             Event::Listed(Err(error)) => tracing::debug!("cannot see what others schedule: {error}"),
             Event::ListingDone(renew) => self.shown(renew),

@@ -170,7 +170,10 @@ impl Client {
     ) -> BoxFuture<'static, Result<Vec<Result<TaskInfo, EnqueueError>>, BrokerError>> {
         let (client, tasks) = (self.clone(), tasks.into_iter().collect::<Vec<PreparedTask>>());
         Box::pin(async move {
-            client.broker.ping().await?;
+            if let Err(error) = client.broker.ping().await {
+                crate::metrics::enqueue_failed(&error, tasks.len());
+                return Err(error);
+            }
             Ok(match &client.layered {
                 Some(layered) => layered.enqueue_all(tasks).await,
                 None => client.send_all(tasks).await,

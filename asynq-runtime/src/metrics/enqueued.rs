@@ -11,7 +11,11 @@ use super::{
     names,
     resolved::{METADATA, Resolved, key},
 };
-use crate::{job::EnqueueError, task::TaskInfo};
+use crate::{
+    broker::{BrokerError, BrokerErrorKind},
+    job::EnqueueError,
+    task::TaskInfo,
+};
 
 /// How many types that are enqueued have a label of their own.
 pub const MOST_TYPES: usize = 1000;
@@ -31,11 +35,20 @@ pub(crate) fn enqueued(outcomes: &[Result<TaskInfo, EnqueueError>]) {
                 }
                 stored(&info.r#type, n);
             }
-            Err(error) => {
-                names::describe_once();
-                metrics::counter!(names::ENQUEUE_FAILURES, "reason" => reason(error)).increment(1);
-            }
+            Err(error) => failed(reason(error), 1),
         }
+    }
+}
+
+/// Counts the tasks of a call that was not sent because the broker failed.
+pub(crate) fn enqueue_failed(error: &BrokerError, tasks: usize) {
+    failed(broker_reason(error), u64::try_from(tasks).unwrap_or(u64::MAX));
+}
+
+fn failed(reason: &'static str, tasks: u64) {
+    if tasks > 0 {
+        names::describe_once();
+        metrics::counter!(names::ENQUEUE_FAILURES, "reason" => reason).increment(tasks);
     }
 }
 
@@ -69,9 +82,14 @@ fn of(r#type: &str) -> Arc<Enqueued> {
 /// Returns one word per error, for the label.
 fn reason(error: &EnqueueError) -> &'static str {
     match error {
-        EnqueueError::Broker(_) => "broker",
+        EnqueueError::Broker(error) => broker_reason(error),
         EnqueueError::Duplicate { .. } => "duplicate",
         EnqueueError::IdConflict { .. } => "id_conflict",
         _ => "invalid",
     }
+}
+
+/// Returns `full` for a broker without room, which needs a person, and `broker` for any other failure of it.
+fn broker_reason(error: &BrokerError) -> &'static str {
+    if error.kind() == BrokerErrorKind::Full { "full" } else { "broker" }
 }

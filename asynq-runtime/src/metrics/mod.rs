@@ -17,15 +17,15 @@ mod resolved;
 mod ticks;
 mod total;
 
-pub(crate) use self::{
-    enqueued::enqueued,
-    job::{AttemptMetrics, JobMetrics, JobMetricsMap, Outcome},
-    total::OUTBOX,
-};
 pub use self::{
     enqueued::{MOST_TYPES, OTHER},
     job::UNKNOWN,
     names::{Described, Kind, described},
+};
+pub(crate) use self::{
+    enqueued::{enqueue_failed, enqueued},
+    job::{AttemptMetrics, JobMetrics, JobMetricsMap, Outcome},
+    total::OUTBOX,
 };
 /// The metrics of asynq-cron.
 #[doc(hidden)]
@@ -35,8 +35,9 @@ pub use self::{
 };
 use crate::broker::BrokerErrorKind;
 
-/// Counts an error of the broker in a component of a server.
-pub(crate) fn broker_failed(component: &'static str, kind: BrokerErrorKind) {
+/// Counts an error of the broker in a component of a server, or in a scheduler.
+#[doc(hidden)]
+pub fn broker_failed(component: &'static str, kind: BrokerErrorKind) {
     names::describe_once();
     metrics::counter!(names::BROKER_ERRORS, "component" => component, "kind" => kind_name(kind)).increment(1);
 }

@@ -87,7 +87,7 @@ fn enqueues_are_counted_by_type_and_failures_by_reason() {
         Ok(TaskInfo::from_message(&message, TaskState::Pending))
     };
     let refused = |refused| Err(EnqueueError::refused(refused, QueueName::from_wire("q"), TaskId::from_wire("i")));
-    let down = || Refused::Broker(BrokerError::new(BrokerErrorKind::Unavailable, "down"));
+    let failed = |kind| Refused::Broker(BrokerError::new(kind, "failed"));
     let outcomes = [
         stored("metrics:a"),
         stored("metrics:a"),
@@ -95,15 +95,28 @@ fn enqueues_are_counted_by_type_and_failures_by_reason() {
         stored("metrics:b"),
         refused(Refused::Duplicate { holder: None }),
         stored("metrics:a"),
-        refused(down()),
+        refused(failed(BrokerErrorKind::Unavailable)),
+        refused(failed(BrokerErrorKind::Full)),
         Err(EnqueueError::TooLarge { size: 2, limit: 1 }),
     ];
     let text = recorded(|| enqueued(&outcomes));
     has(&text, "asynq_enqueued_total{type=\"metrics:a\"} 3");
     has(&text, "asynq_enqueued_total{type=\"metrics:b\"} 1");
-    for reason in ["id_conflict", "duplicate", "broker", "invalid"] {
+    for reason in ["id_conflict", "duplicate", "broker", "full", "invalid"] {
         has(&text, &format!("asynq_enqueue_failures_total{{reason=\"{reason}\"}} 1"));
     }
+}
+
+#[cfg(feature = "sqlite")]
+#[tokio::test]
+async fn the_tasks_of_a_call_whose_ping_fails_are_counted() {
+    let client = crate::Client::connect("sqlite::memory:").await.expect("memory is there");
+    client.broker().close().await;
+    let recorder = Box::leak(Box::new(PrometheusBuilder::new().build_recorder()));
+    let _guard = metrics::set_default_local_recorder(recorder);
+    let tasks = ["a", "b", "c"].map(|name| crate::RawTask::new(name, ""));
+    client.enqueue_many(tasks).await.expect_err("the broker is closed");
+    has(&recorder.handle().render(), "asynq_enqueue_failures_total{reason=\"broker\"} 3");
 }
 
 #[test]

@@ -9,12 +9,13 @@ use std::{
 
 use asynq_runtime::{
     broker::{BrokerError, EntryId, PlanChange, Planned},
+    metrics,
     task::SchedulerEntry,
 };
 
 use super::{
-    super::clock::Reading, Event, MOST_AT_ONCE, Outranked, RETRY_OTHER, RETRY_UNAVAILABLE, RoundTrip, WarningTopic,
-    Work,
+    super::clock::Reading, COMPONENT, Event, MOST_AT_ONCE, Outranked, RETRY_OTHER, RETRY_UNAVAILABLE, RoundTrip,
+    WarningTopic, Work,
 };
 use crate::{Periodic, Schedule};
 
@@ -104,6 +105,7 @@ impl Work {
                 self.plan.set(entry, &state);
             }
             Err(error) => {
+                metrics::broker_failed(COMPONENT, error.kind());
                 let again = if error.is_unavailable() { RETRY_UNAVAILABLE } else { RETRY_OTHER };
                 self.warn_once(WarningTopic::Plans, format!("{entry} cannot be planned yet: {error}"));
                 self.to_plan.push((Instant::now() + again, entry));

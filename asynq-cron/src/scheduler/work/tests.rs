@@ -112,7 +112,9 @@ async fn a_tick_whose_answer_was_lost_is_the_last_tick_and_in_the_history() {
     let event = soon(work.calls.join_next()).await.expect("a tick is sent").expect("it does not panic");
     let Event::Ticked(entry, fire, Ok(Ticked::Enqueued(_)), false) = event else { panic!("it is enqueued") };
     let lost = BrokerError::new(BrokerErrorKind::Unavailable, "no answer");
-    work.take(Event::Ticked(entry.clone(), fire, Err(lost), false));
+    let metrics = recorded(|| work.take(Event::Ticked(entry.clone(), fire, Err(lost), false)));
+    let error = "asynq_broker_errors_total{component=\"scheduler\",kind=\"unavailable\"} 1";
+    assert!(metrics.contains(error), "{metrics}");
 
     work.send(at + TimeDelta::seconds(10));
     let event = soon(work.calls.join_next()).await.expect("it is sent again").expect("it does not panic");

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::{
     super::{clock::Reading, missed::Fire, plan::Sent},
-    Event, MOST_AT_ONCE, WarningTopic, Work,
+    COMPONENT, Event, MOST_AT_ONCE, WarningTopic, Work,
 };
 use crate::{Periodic, Tick, control::record_enqueue};
 
@@ -133,6 +133,7 @@ impl Work {
                 return;
             }
             Err(error) => {
+                metrics::broker_failed(COMPONENT, error.kind());
                 self.warn_once(WarningTopic::Ticks, format!("tick of {entry} is sent again: {error}"));
                 Sent::Failed
             }
