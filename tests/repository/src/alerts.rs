@@ -31,3 +31,18 @@ fn an_alert_about_the_growth_of_a_counter_sees_its_first_event() {
     assert!(metrics.contains("for counter in [names::FENCED, names::LEASES_LOST]"), "they are shown at zero");
     assert!(alerts(&page).count() > 10, "the rules are found");
 }
+
+/// A rate over a window is above 0 until the window has passed the last event.
+#[test]
+fn an_alert_about_a_rate_needs_more_than_one_event() {
+    let page = read("docs/operations.md");
+    let minutes = |text: &str, before: &str, after: &str| -> Option<u32> {
+        text.split_once(before)?.1.split_once(after)?.0.parse().ok()
+    };
+    let of_one_event = alerts(&page).filter_map(|(name, rule)| {
+        let rate = rule.split_once("rate(").filter(|_| rule.contains("])) > 0"))?.1;
+        let (window, lasts) = (minutes(rate, "[", "m]")?, minutes(rate, "for: ", "m")?);
+        (window >= lasts).then(|| format!("{name}: a rate over {window} min fires after {lasts}"))
+    });
+    none(of_one_event.collect(), "the window is shorter than `for`");
+}
