@@ -144,6 +144,19 @@ async fn a_periodic_job_has_a_last_tick_as_soon_as_it_is_planned() {
 }
 
 #[tokio::test]
+async fn an_aggregation_that_fails_is_counted() {
+    let client = Client::connect("sqlite::memory:").await.unwrap();
+    let router = observed(&client);
+    let server = Server::builder("").broker(client.broker().clone()).state(client.clone()).group_max_size(1);
+    let server = server.aggregate("broken", |_, _| -> Result<RawTask, BoxError> { panic!("on purpose") });
+    let running = server.build().await.unwrap().start().await.unwrap();
+    client.enqueue(RawTask::new("of Go", "x").queue("measured").group("broken")).await.unwrap();
+    let labels = [("queue", "measured"), ("outcome", "failed")];
+    scraped(&router, |families| has(families, "asynq_aggregations_total", &labels)).await;
+    running.shutdown().await.unwrap();
+}
+
+#[tokio::test]
 async fn hostile_queue_names_are_escaped_and_one_that_fails_hides_no_other() {
     let redis = RedisServer::start(Persistence::None);
     let client = patient::client(&redis.url()).await;

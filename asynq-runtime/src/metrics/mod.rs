@@ -62,6 +62,13 @@ pub(crate) fn archive_dropped(queue: &str, tasks: u64) {
     metrics::counter!(names::ARCHIVE_DROPPED, "queue" => queue.to_owned()).increment(tasks);
 }
 
+/// Counts a set of a group that was aggregated, or was not.
+pub(crate) fn aggregated(queue: &str, outcome: &'static str) {
+    names::describe_once();
+    let labels = [("queue", queue.to_owned()), ("outcome", outcome.to_owned())];
+    metrics::counter!(names::AGGREGATIONS, &labels).increment(1);
+}
+
 /// Shows the metrics that change rarely to a recorder that was installed meanwhile.
 pub(crate) fn refresh() {
     names::describe_once();

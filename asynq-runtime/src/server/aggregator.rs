@@ -23,6 +23,7 @@ use super::{
 use crate::{
     broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
     job::panics::Caught,
+    metrics,
     task::{GroupName, QueueName, TaskMessage},
 };
 
@@ -57,6 +58,17 @@ enum Unfinished {
     NoRuntime,
     #[error(transparent)]
     Set(#[from] SetError),
+}
+
+impl Unfinished {
+    /// Returns the word for the metrics; `None` for a set that the end of the server has released.
+    fn outcome(&self) -> Option<&'static str> {
+        match self {
+            Self::Leaving | Self::NoRuntime => None,
+            Self::Unaggregated(Unaggregated::Unknown(_)) => Some("unknown"),
+            Self::Unaggregated(_) | Self::TimedOut | Self::Set(_) => Some("failed"),
+        }
+    }
 }
 
 /// Aggregates until the server closes. Sets that are not made by then are released to their groups.
@@ -225,6 +237,9 @@ impl Aggregator {
         let Some(ended) = self.sets.join_next().await else { return false };
         // The panic hook has reported the panic of a set's task. The set returns to its group at its deadline.
         let Ok((Taken { queue, group, had_failed, has_stranded }, outcome)) = ended else { return true };
+        if let Some(word) = outcome.as_ref().map_or_else(Unfinished::outcome, |()| Some("done")) {
+            metrics::aggregated(queue.as_str(), word);
+        }
         match outcome {
             Ok(()) if has_stranded => self.backed_off.go_on(&queue, &group, Instant::now()),
             Ok(()) if had_failed => self.backed_off.forget(&queue, &group),

@@ -6,7 +6,7 @@ use crate::tree::{none, read};
 const ZERO_FIRST: [&str; 2] = ["asynq_outcomes_fenced_total", "asynq_leases_lost_total"];
 
 /// Alerts about events that come again and again while they matter.
-const REPEATED: [&str; 1] = ["AsynqUnknownJobs"];
+const REPEATED: [&str; 2] = ["AsynqUnknownJobs", "AsynqAggregationsFail"];
 
 /// The rules, as (name, text).
 fn alerts(page: &str) -> impl Iterator<Item = (&str, &str)> {
