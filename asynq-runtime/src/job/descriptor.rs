@@ -259,12 +259,12 @@ fn is_nothing(arguments: &serde_json::Value) -> bool {
     }
 }
 
-// A type of the program may panic in its own `Deserialize` or `Serialize`; a page that lists its tasks must not end with it.
-
+/// A type may panic in its own `Deserialize` or `Serialize`; an edit, or a page that lists its tasks, must not end with it.
 fn unique_by<J: Job>(payload: &[u8]) -> Option<Bytes> {
     catch(|| decode_arguments::<J>(payload).ok()?.unique_by()?.ok()).ok().flatten()
 }
 
+/// Catches panics, as [`unique_by`].
 fn show<J: Job>(payload: &[u8]) -> Result<serde_json::Value, PayloadError> {
     let unreadable = |reason| PayloadError::Undecodable { job: J::NAME, reason };
     let shown = catch(|| {

@@ -238,7 +238,6 @@ impl Server {
             services_ended: CancellationToken::new(),
         });
         warnings::gos_archive(&context).await;
-        warnings::left_groups(&context).await;
         let (heartbeat_runtime, never, closing) =
             (&self.heartbeat_runtime, CancellationToken::new(), context.closing.clone());
         heartbeat_runtime.tend("heartbeat", &context, &context.leaving, heartbeat::run);
@@ -255,6 +254,7 @@ impl Server {
             heartbeat_runtime.tend("fetcher", &context, &never, Fetcher::run);
         }
         heartbeat_runtime.tend("janitor", &context, &closing, janitor::run);
+        heartbeat_runtime.tend("warnings", &context, &closing, warnings::left_groups);
         if context.aggregations.is_empty() {
             context.aggregated_last.cancel();
         } else {
@@ -289,7 +289,7 @@ impl Server {
             biased;
             running = self.start() => running?,
             // No task was taken yet.
-            () = requests.leave() => return Ok(()),
+            () = requests.obey() => return Ok(()),
         };
         running.handle_requests(requests).await
     }

@@ -4,7 +4,11 @@
 //! the process lives: a request between two servers is for the next one, and a second request to leave ends the process at once,
 //! whatever blocks it.
 
-use std::{sync::LazyLock, thread};
+use std::{
+    io,
+    sync::{LazyLock, mpsc},
+    thread,
+};
 
 use tokio::sync::watch;
 
@@ -24,13 +28,16 @@ enum Request {
 const LEFT_AT_ONCE: i32 = 130;
 
 static REQUEST: LazyLock<watch::Sender<Request>> = LazyLock::new(|| {
-    let receiving = thread::Builder::new().name("asynq-signals".to_owned()).spawn(|| {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        if let Err(error) = runtime.and_then(|runtime| runtime.block_on(receive())) {
-            tracing::error!("signals cannot be received here: stop the server by its handle: {error}");
+    let (ready, registered) = mpsc::channel();
+    let receiving = thread::Builder::new().name("asynq-signals".to_owned()).spawn(move || {
+        match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+            Ok(runtime) => runtime.block_on(receive(&ready)),
+            Err(error) => drop(ready.send(Err(error))),
         }
     });
-    if let Err(error) = receiving {
+    // From here on no signal ends the process.
+    let outcome = receiving.and_then(|_| registered.recv().unwrap_or(Ok(())));
+    if let Err(error) = outcome {
         tracing::error!("signals cannot be received here: stop the server by its handle: {error}");
     }
     watch::Sender::new(Request::Nothing)
@@ -41,16 +48,19 @@ static REQUEST: LazyLock<watch::Sender<Request>> = LazyLock::new(|| {
 pub(crate) struct OsRequests(watch::Receiver<Request>);
 
 impl OsRequests {
-    /// Listens from now on. A request that an earlier server has obeyed is none to this one.
+    /// Listens from now on. A request that servers have obeyed which are gone is none to this one; while one of them still leaves,
+    /// this one leaves as well.
     pub(crate) fn listen() -> Self {
+        let mut receiver = None;
         REQUEST.send_if_modified(|request| {
-            if matches!(request, Request::Quiet | Request::Obeyed) {
+            if REQUEST.receiver_count() == 0 && matches!(request, Request::Quiet | Request::Obeyed) {
                 *request = Request::Nothing;
             }
+            receiver = Some(REQUEST.subscribe());
             // Servers wait for more, and never for less.
             false
         });
-        Self(REQUEST.subscribe())
+        Self(receiver.unwrap_or_else(|| REQUEST.subscribe()))
     }
 
     /// Waits until the process is asked to be quiet, or to leave.
@@ -58,10 +68,15 @@ impl OsRequests {
         self.at_least(Request::Quiet).await;
     }
 
-    /// Waits until the process is asked to leave; the caller obeys.
-    pub(crate) async fn leave(&mut self) {
+    /// Waits until the process is asked to leave, which the caller does then.
+    pub(crate) async fn obey(&mut self) {
         self.at_least(Request::Leave).await;
-        REQUEST.send_replace(Request::Obeyed);
+        REQUEST.send_if_modified(|request| {
+            if *request == Request::Leave {
+                *request = Request::Obeyed;
+            }
+            false
+        });
     }
 
     /// Returns whether the process is asked to leave.
@@ -86,28 +101,33 @@ fn note(new: Request) {
     });
 }
 
+/// Says on `ready` that signals are received, or why they cannot be, and notes them.
 #[cfg(unix)]
-async fn receive() -> std::io::Result<()> {
+async fn receive(ready: &mpsc::Sender<io::Result<()>>) {
     use tokio::signal::unix::{SignalKind, signal};
 
     // tokio has no constructor for SIGTSTP.
-    let mut quiet = signal(SignalKind::from_raw(libc::SIGTSTP))?;
-    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let kinds = [SignalKind::from_raw(libc::SIGTSTP), SignalKind::terminate(), SignalKind::interrupt()];
+    let [Ok(mut quiet), Ok(mut terminate), Ok(mut interrupt)] = kinds.map(signal) else {
+        let _ = ready.send(Err(io::Error::other("the system refuses a signal handler")));
+        return;
+    };
+    let _ = ready.send(Ok(()));
     loop {
         tokio::select! {
             Some(()) = quiet.recv() => note(Request::Quiet),
             Some(()) = terminate.recv() => note(Request::Leave),
             Some(()) = interrupt.recv() => note(Request::Leave),
-            else => return Ok(()),
+            else => return,
         }
     }
 }
 
 /// This system has no signal that asks for quiet.
 #[cfg(not(unix))]
-async fn receive() -> std::io::Result<()> {
-    loop {
-        tokio::signal::ctrl_c().await?;
+async fn receive(ready: &mpsc::Sender<io::Result<()>>) {
+    let _ = ready.send(Ok(()));
+    while tokio::signal::ctrl_c().await.is_ok() {
         note(Request::Leave);
     }
 }

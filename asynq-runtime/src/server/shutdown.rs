@@ -101,7 +101,7 @@ pub(crate) async fn handle_requests(
             tracing::info!("quiet: takes no more tasks, and what runs goes on");
             context.quiet.cancel();
         }
-        requests.leave().await;
+        requests.obey().await;
     };
     tokio::select! {
         () = leave.cancelled() => {}

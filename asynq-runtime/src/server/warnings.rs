@@ -1,8 +1,10 @@
 //! Warns at the start of a server of settings that do not go with its jobs, with other servers or with the tasks that wait.
 
+use std::{collections::HashSet, sync::Arc};
+
 use super::{Server, server_context::ServerContext};
 
-/// Most queues that are asked for groups at the start.
+/// Most queues of one server that are asked for groups.
 const MOST_ASKED: usize = 100;
 
 /// Warns of jobs whose tasks this server does not take, or whose groups it leaves to others.
@@ -40,20 +42,22 @@ pub(super) async fn gos_archive(context: &ServerContext) {
 }
 
 /// Warns of tasks that wait in groups where this server aggregates nothing: a version of the program without the aggregation may be
-/// the only one that is left.
-pub(super) async fn left_groups(context: &ServerContext) {
-    if !context.aggregations.is_empty() {
-        return;
-    }
-    for queue in context.queues.now().names().iter().take(MOST_ASKED) {
-        let Ok(page) = context.answer(context.broker.groups(queue, None, 1)).await else { return };
-        if let Some(first) = page.groups.first() {
-            tracing::warn!(
-                %queue,
-                group = %first.group,
-                "tasks wait in groups, and this worker aggregates nothing: if no other worker does, `asynq task run-all -q {queue} \
-                 -s aggregating` runs each by itself"
-            );
+/// the only one that is left. Asks each queue once, also those that a pattern finds later, until it is dropped.
+pub(super) async fn left_groups(context: Arc<ServerContext>) {
+    let mut asked = HashSet::new();
+    while context.aggregations.is_empty() && asked.len() < MOST_ASKED {
+        let queues = context.queues.now();
+        for queue in queues.names().iter().filter(|queue| asked.insert((*queue).clone())).take(MOST_ASKED) {
+            let Ok(page) = context.answer(context.broker.groups(queue, None, 1)).await else { return };
+            if let Some(first) = page.groups.first() {
+                tracing::warn!(
+                    %queue,
+                    group = %first.group,
+                    "tasks wait in groups, and this worker aggregates nothing: if no other worker does, `asynq task run-all -q {queue} \
+                     -s aggregating` runs each by itself"
+                );
+            }
         }
+        context.queues.changed(&queues).await;
     }
 }

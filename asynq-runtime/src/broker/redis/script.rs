@@ -34,12 +34,12 @@ scripts! {
     RESUME = [unanswered] "consume/resume_unanswered";
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
     RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
-    DONE = [fits count fence] "settle/done";
-    SETTLE = [fits due count varint task fence] "settle/settle";
+    DONE = [fits count runs fence] "settle/done";
+    SETTLE = [fits due count varint task runs fence] "settle/settle";
     WRITE = [fence] "settle/write";
     FREE_LOCK = [fence] "settle/free_lock";
     FORWARD = [fits] "maintain/forward";
-    RECOVER = "maintain/recover";
+    RECOVER = [runs] "maintain/recover";
     EXTEND = [fence] "maintain/extend";
     EXTEND_LOCKS = [fence] "maintain/extend_locks";
     SWEEP = [orphans] "maintain/sweep";

@@ -9,7 +9,7 @@ use std::{
 use asynq_runtime::{
     BoxError, Client, RawTask, State, TaskInfo, TaskState, broker::Broker, prelude::*, server::ServerBuilder,
 };
-use asynq_test_support::Log;
+use asynq_test_support::{Log, eventually};
 use tokio::sync::{Semaphore, mpsc::UnboundedReceiver};
 
 use super::{flaky::Flaky, id, logged, memory, queue, server, soon, start};
@@ -255,10 +255,19 @@ async fn a_grouped_job_whose_tasks_nothing_aggregates_is_warned_of_at_the_start(
     assert!(warned.len() == 1 && warned[0].contains("group=\"digest\""), "{warned:?}");
     let aggregates = |_, _: Vec<TaskInfo>| Ok::<_, BoxError>(RawTask::new("digest", ""));
     assert_eq!(lines(server::<(note,)>(&broker).0.aggregate("digest", aggregates)).await, [""; 0]);
+}
 
-    // A version of the program without the group finds its tasks.
+#[tokio::test]
+async fn tasks_in_groups_that_a_server_does_not_aggregate_are_warned_of() {
+    #[job(group = "digest")]
+    async fn note() {}
+    let broker = memory().await;
     note::enqueue(&Client::new(broker.clone())).await.unwrap();
-    let warned = lines(server::<(quick,)>(&broker).0).await;
-    assert!(warned.len() == 1 && warned[0].contains("-s aggregating"), "{warned:?}");
-    assert_eq!(lines(server::<(quick,)>(&broker).0.aggregate("digest", aggregates)).await, [""; 0]);
+    for pattern in ["default", "def*"] {
+        let log = Log::keep();
+        let running = start(server::<(quick,)>(&broker).0.queue(pattern, 1)).await;
+        let warned = eventually("the server warns", async || log.with("-s aggregating").pop()).await;
+        assert!(warned.contains("group=digest") && warned.contains("-q default"), "{warned}");
+        soon(running.shutdown()).await.unwrap();
+    }
 }

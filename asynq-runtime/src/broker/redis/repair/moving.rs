@@ -20,7 +20,7 @@ use crate::{
         BrokerError, Changed, MoveError,
         redis::{
             RedisBroker,
-            keys::{Keys, QUEUES},
+            keys::Keys,
             queue_names::QueueNames,
             reply,
             script::{Call, DROP, HOLD, LOOK, PLACE, RELEASE},
@@ -224,7 +224,7 @@ impl RedisBroker {
             call.push(field);
             call.push(&value[..]);
         }
-        let known = Call::plain("SADD").arg(QUEUES).arg(&moving.to);
+        let known = QueueNames::call([&QueueName::from_wire(&moving.to)]);
         let mut answers = self.router.send(vec![known, call]).await?.into_iter();
         answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
         let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;

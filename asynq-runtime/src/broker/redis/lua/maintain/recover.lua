@@ -5,15 +5,13 @@
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
 local limit, grace = tonumber(ARGV[3]), tonumber(ARGV[4])
--- Runs at the head of active that are looked at first where many run, for a worker of short tasks may be gone beside long ones.
-local NEWEST = 1000
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[2], '')
 -- These calls change nothing either: a list of a foreign type stops the script here, before a task has left active.
-local is_long = call('LLEN', KEYS[1]) > NEWEST
+call('LLEN', KEYS[1])
 call('LLEN', KEYS[3])
 
-local back, gone, depth, more, skipped, pages = {}, {}, {}, 0, 0, 0
+local back, gone, depth, side, more, skipped, pages = {}, {}, {}, {}, 0, 0, 0
 while #back < limit and pages < 10 do
   pages = pages + 1
   local lapsed = call('ZRANGEBYSCORE', KEYS[2], '-inf', whole(now_s), 'WITHSCORES', 'LIMIT', skipped, limit - #back)
@@ -28,7 +26,8 @@ while #back < limit and pages < 10 do
     else
       call('ZREM', KEYS[2], id)
       -- New runs come in at the head of active: tasks that were taken earlier lie deeper.
-      depth[id] = is_long and call('LPOS', KEYS[1], id, 'MAXLEN', NEWEST) or call('LPOS', KEYS[1], id, 'RANK', -1)
+      side[id], depth[id] = side_of(KEYS[1], id)
+      depth[id] = depth[id] or call('LPOS', KEYS[1], id, 'RANK', -1)
       if depth[id] then
         gone[#gone + 1] = id
         if type(token) ~= 'table' and call('EXISTS', key) == 1 then back[#back + 1] = id end
@@ -41,7 +40,7 @@ while #back < limit and pages < 10 do
   end
 end
 -- All depths are read before the first removal, because a removal changes the depth of others.
-for _, id in ipairs(gone) do call('LREM', KEYS[1], is_long and depth[id] < NEWEST and 1 or -1, id) end
+for _, id in ipairs(gone) do call('LREM', KEYS[1], side[id], id) end
 table.sort(back, function(a, b) return depth[a] > depth[b] end)
 -- The task that was taken first goes last, where the next dequeue takes it first.
 for i = #back, 1, -1 do

@@ -22,18 +22,7 @@ local function refusal(key, token, deleted)
   return found[2] == token and 'b' or 'f'
 end
 
--- Runs at the head of active that are looked at first where many run: short ones end beside many long ones.
-local NEWEST = 1000
-local is_long
-
--- Takes an id out of active, and returns how often it was there. The oldest runs are at the tail.
-local function leave_runs(active, id)
-  if is_long == nil then is_long = redis.call('LLEN', active) > NEWEST end
-  local is_new = is_long and redis.call('LPOS', active, id, 'MAXLEN', NEWEST)
-  return redis.call('LREM', active, is_new and '1' or '-1', id)
-end
-
--- Takes a task out of active for a run that ends, and returns o; nothing is changed for any other letter: e the key is not a hash
+-- Takes a task out of active for a run that ends, with the prelude runs.lua, and returns o; nothing is changed for any other letter: e the key is not a hash
 -- · w a container that the outcome needs is of a foreign type (`has_room` is false) · the letters of `refusal`.
 -- A container of a foreign type would stop the script after the task has left active, where no other script would find the task.
 local function leave_active(active, key, id, token, has_room, deleted)
@@ -41,6 +30,6 @@ local function leave_active(active, key, id, token, has_room, deleted)
   if type(held) == 'table' then return 'e' end
   if held == token and not has_room then return 'w' end
   -- The token is compared first: LREM alone would take the entry of another run of the task.
-  if held == token and leave_runs(active, id) > 0 then return 'o' end
+  if held == token and redis.call('LREM', active, (side_of(active, id)), id) > 0 then return 'o' end
   return refusal(key, token, deleted)
 end
