@@ -160,7 +160,7 @@ mod tests {
     fn a_listed_entry_runs_the_task_that_it_lists() {
         let at = DateTime::from_timestamp(2_000_000_000, 0).expect("a time");
         let raw = RawTask::new("report", "{}").queue("lo\"w)").retry(3).timeout("90s").unique("1h").retention("24h");
-        let raw = raw.group("the\\group").deadline(at).process_in("10m");
+        let raw = raw.group("the\\group").deadline(at + chrono::TimeDelta::hours(1)).process_in("10m");
         let spec = CronSpec::parse("@daily").expect("a spec");
         let entry = Periodic::new(spec, raw).expect("an entry");
         let listed = listing::entry(&(entry.clone().into(), None, None), at - chrono::TimeDelta::hours(1));

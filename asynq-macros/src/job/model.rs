@@ -150,6 +150,10 @@ fn check_unique(attr: &Attr, errors: &Errors) {
 fn check_debounce(attr: &Attr, errors: &Errors) {
     if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions_debounce) {
         let message = "`debounce_max` needs `debounce`: say how long it has to be quiet, as in `debounce = \"30s\"`";
+    if let Some((end, _)) = ends(attr).find(|(_, after)| debounce.value >= *after) {
+        let message = format!("`debounce` must be shorter than `{end}`, which counts from the enqueue, too");
+        errors.at(debounce.position, &debounce.key, message);
+    }
         errors.at(most.position, &most.key, message);
     }
     let Some(debounce) = &attr.debounce else { return };
@@ -168,17 +172,20 @@ fn check_debounce(attr: &Attr, errors: &Errors) {
     if attr.schedule.is_there() {
         let message = "a periodic job runs when its schedule says; leave `debounce` out";
         errors.at(debounce.position, &debounce.key, message);
+/// Returns the options after whose time a task is not started any more.
+fn ends(attr: &Attr) -> impl Iterator<Item = (&'static str, Duration)> {
+    let expires = attr.expires.as_ref().map(|setting| ("expires", setting.value));
+    let deadline = attr.deadline.as_ref().map(|setting| ("deadline", Duration::from_secs(setting.value)));
+    expires.into_iter().chain(deadline)
+}
+
     }
 }
 
 /// Refuses a jitter that may defer a tick until its task is not started any more.
 fn check_jitter(attr: &Attr, errors: &Errors) {
     let Some(jitter) = attr.schedule.jitter() else { return };
-    let ends = [
-        attr.expires.as_ref().map(|setting| ("expires", setting.value)),
-        attr.deadline.as_ref().map(|setting| ("deadline", Duration::from_secs(setting.value))),
-    ];
-    if let Some((end, _)) = ends.into_iter().flatten().find(|(_, after)| jitter.value >= *after) {
+    if let Some((end, _)) = ends(attr).find(|(_, after)| jitter.value >= *after) {
         let message = format!("`jitter` must be shorter than `{end}`, which counts from when the tick is sent");
         errors.at(jitter.position, &jitter.key, message);
     }

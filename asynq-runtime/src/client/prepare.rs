@@ -35,7 +35,7 @@ pub(crate) fn new_task(task: PreparedTask, now: DateTime<Utc>, limit: usize) -> 
     check_awaited(&task)?;
     let deadline = task.deadline.map_or(0, |end| ceil_seconds(instant(end, now)).max(1));
     let expires = task.expires.map(|end| instant(end, now));
-    check_expires(expires, when, now)?;
+    check_ends([("expires", expires), ("deadline", task.deadline.map(|end| instant(end, now)))], when, now)?;
     let timeout = match (task.timeout, deadline) {
         (Some(timeout), _) => timeout,
         (None, 0) => JobOptions::DEFAULT_TIMEOUT,
@@ -141,18 +141,26 @@ fn retention(task: &Prepared) -> Duration {
     if task.awaited { declared.max(Duration::from_secs(Extra::AWAITED_RETENTION)) } else { declared }
 }
 
-/// Checks that a task which is due later does not expire before.
-fn check_expires(expires: Option<DateTime<Utc>>, when: When, now: DateTime<Utc>) -> Result<(), EnqueueError> {
+/// Checks that a task which is due later may still run then.
+fn check_ends(
+    ends: [(&'static str, Option<DateTime<Utc>>); 2],
+    when: When,
+    now: DateTime<Utc>,
+) -> Result<(), EnqueueError> {
     let due = match when {
         When::Now => return Ok(()),
         When::In(delay) => add(now, delay),
         When::At(at) => at,
     };
-    if due > now && expires.is_some_and(|expires| expires <= due) {
-        let reason = "the task would expire before it is due; let it expire later, or run it sooner".to_owned();
-        return Err(EnqueueError::Option { option: "expires", reason });
+    match ends.into_iter().find(|(_, end)| due > now && end.is_some_and(|end| end <= due)) {
+        Some((option, _)) => {
+            let reason = format!(
+                "it would have passed before the task is due; let `{option}` end later, or run the task sooner"
+            );
+            Err(EnqueueError::Option { option, reason })
+        }
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Returns the key of the lock of a task that is enqueued.

@@ -62,7 +62,7 @@ macro_rules! option_methods {
         }
 
         /// Sets the end after which no attempt may run: a moment, or a length of time from the enqueue on. Rounded up to a
-        /// whole second.
+        /// whole second; it must lie behind the time when the task is due.
         pub fn deadline(mut self, deadline: impl IntoUntil) -> Self {
             self$(.$task)?.set(|p| until("deadline", deadline).map(|end| p.deadline = Some(end)));
             self

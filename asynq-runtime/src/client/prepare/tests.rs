@@ -123,6 +123,8 @@ fn timeout_and_deadline_default_as_in_asynq() {
         (raw().deadline("90s"), 0, 1_893_553_445 + 90 + 1), // from the enqueue on
         (raw().deadline(SystemTime::UNIX_EPOCH), 0, 1),     // 0 would mean none
         (raw().deadline(at(-5)), 0, 1),
+        (raw().process_in("1h").deadline("61m"), 0, 1_893_553_445 + 3_660 + 1),
+        (raw().process_at(at(5)).deadline(at(5)), 0, 5), // due in the past is due now
     ] {
         let message = new(task).message;
         assert_eq!((message.timeout, message.deadline), (timeout, deadline));
@@ -174,7 +176,7 @@ fn expiry_is_stored_to_the_millisecond_rounded_up() {
         assert_eq!(new(task).extra.expires_ms, expected);
     }
     let error = refused(raw().process_in("10m").expires("10m"));
-    assert!(error.starts_with("invalid option `expires`: the task would expire before it is due"), "{error}");
+    assert!(error.starts_with("invalid option `expires`: it would have passed before the task is due"), "{error}");
 }
 
 #[test]
@@ -257,7 +259,18 @@ fn the_error_of_an_invalid_task_says_what_to_write() {
             raw().debounce("30s").debounce_max("29s"),
             "invalid option `debounce_max`: it must be at least as long as `debounce`",
         ),
-        (raw().debounce("30s").expires("10s"), "invalid option `expires`: the task would expire before it is due"),
+        (
+            raw().debounce("30s").expires("10s"),
+            "`expires`: it would have passed before the task is due; let `expires` end",
+        ),
+        (
+            raw().debounce("30s").deadline("30s"),
+            "`deadline`: it would have passed before the task is due; let `deadline` end",
+        ),
+        (
+            raw().process_in("2h").deadline("1h"),
+            "invalid option `deadline`: it would have passed before the task is due",
+        ),
         (raw().awaited().group("g"), "invalid option `awaited`: a task in a group becomes part of another"),
         (
             raw().unique("1h").unique_until(UniqueUntil::Start).unique_extend(),
