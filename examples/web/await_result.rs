@@ -3,6 +3,8 @@
 //! `curl -X POST http://127.0.0.1:PORT/thumbnails/80` answers with the path of the result. A request for that path is answered as
 //! soon as the task has ended, or after 20 s with 202: ask again.
 
+use std::time::Duration;
+
 use asynq_runtime::{Outcome, ResultError, prelude::*};
 use axum::{
     Router,
@@ -38,14 +40,25 @@ async fn result(State(client): State<Client>, Path(id): Path<String>) -> (Status
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    // The client of the HTTP side answers its last requests after the worker has left.
+    let client = Client::connect(&url).await?;
     let running = Server::builder(url).queue("thumbnails", 1).build().await?.start().await?;
 
     let app = Router::new().route("/thumbnails/{width}", post(begin)).route("/results/{id}", get(result));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
-    // Requests that are under way are answered, and then the worker shuts down in order.
-    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(asked_to_end()).await?;
-    running.shutdown().await?;
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let http = axum::serve(listener, app.with_state(client)).with_graceful_shutdown(async { drop(ended.await) });
+    let http = tokio::spawn(http.into_future());
+    tokio::select! {
+        () = asked_to_end() => {}
+        // The broker is broken for good, or a service has failed: `shutdown` returns the reason.
+        () = running.failed() => {}
+    }
+    // The worker leaves at once. Beside it the requests under way have 10 s; a client that never finishes its request holds up no deploy.
+    drop(end);
+    let (left, _) = tokio::join!(running.shutdown(), tokio::time::timeout(Duration::from_secs(10), http));
+    left?;
     println!("left in order");
     Ok(())
 }

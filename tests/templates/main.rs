@@ -9,6 +9,7 @@ use std::{
 };
 
 use asynq_jobs::{Client, RawTask, TaskState};
+use asynq_test_support::{eventually, eventually_blocking};
 use tempfile::TempDir;
 
 const WORKER: &str = env!("CARGO_BIN_EXE_template-worker");
@@ -97,26 +98,92 @@ fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
     assert_eq!(wrong.status.code(), Some(2));
 }
 
+/// A running web application.
+struct Web {
+    program: Ended,
+    host: String,
+}
+
+impl Web {
+    fn start(folder: &TempDir) -> Self {
+        let web = command(WEB, folder).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut program = Ended(web.expect("the program starts"));
+        let mut line = String::new();
+        BufReader::new(program.0.stdout.take().expect("the program answers"))
+            .read_line(&mut line)
+            .expect("the program answers");
+        let host = line.trim().strip_prefix("http://").expect("it prints its address").to_owned();
+        Self { program, host }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.host).expect("the program answers");
+        stream.set_read_timeout(Some(Duration::from_secs(60))).expect("the program answers");
+        stream
+    }
+
+    /// Returns the status of the answer and its last line.
+    fn ask(&self, request: &str) -> (String, String) {
+        let (mut stream, host) = (self.connect(), &self.host);
+        write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+            .expect("the program answers");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("the program answers");
+        (answer["HTTP/1.1 ".len()..][..3].to_owned(), answer.lines().last().unwrap_or_default().to_owned())
+    }
+
+    /// Waits for the end; returns the exit code and what was written to stderr.
+    fn ended(mut self) -> (Option<i32>, String) {
+        let status =
+            eventually_blocking("the program ends", || self.program.0.try_wait().expect("the program answers"));
+        let mut errors = String::new();
+        self.program
+            .0
+            .stderr
+            .take()
+            .expect("the program answers")
+            .read_to_string(&mut errors)
+            .expect("the program answers");
+        (status.code(), errors)
+    }
+}
+
 #[tokio::test]
 async fn the_web_application_squares_a_number_and_knows_its_own_tasks_alone() {
     let folder = TempDir::new().unwrap();
-    let web = command(WEB, &folder).stdout(Stdio::piped()).spawn().expect("the program starts");
-    let mut web = Ended(web);
-    let mut line = String::new();
-    BufReader::new(web.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let host = line.trim().strip_prefix("http://").expect("it prints its address").to_owned();
-    let status = |request: &str| {
-        let mut stream = TcpStream::connect(&host).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        write!(stream, "{request} HTTP/1.1\r\nhost: {host}\r\ncontent-length: 0\r\nconnection: close\r\n\r\n").unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap();
-        (answer["HTTP/1.1 ".len()..][..3].to_owned(), answer.lines().last().unwrap_or_default().to_owned())
-    };
+    let web = Web::start(&folder);
+    let status = |request: &str| web.ask(request);
     let (_, result) = status("POST /squares/7");
     assert_eq!(status(&format!("GET {result}")), ("200".to_owned(), "49".to_owned()));
     let client = Client::connect(&url(&folder)).await.unwrap();
     let other = client.enqueue(RawTask::new("other", "").process_in("1h")).await.unwrap();
     assert_eq!(status(&format!("GET /results/{}", other.id)).0, "404", "a task of another job");
     assert_eq!(status("GET /results/never").0, "404");
+}
+
+#[tokio::test]
+async fn a_client_that_never_finishes_its_request_holds_up_neither_the_worker_nor_the_program() {
+    let folder = TempDir::new().unwrap();
+    let web = Web::start(&folder);
+    let mut half = web.connect();
+    half.write_all(b"GET /results/never HTTP/1.1\r\n").unwrap();
+    // The program has begun to serve when it has answered another request.
+    let (_, result) = web.ask("POST /squares/7");
+    assert_eq!(web.ask(&format!("GET {result}")).0, "200");
+    let sent = Command::new("kill").args(["-TERM", &web.program.0.id().to_string()]).status().unwrap();
+    assert!(sent.success());
+    let client = Client::connect(&url(&folder)).await.unwrap();
+    eventually("the worker leaves", async || client.inspector().servers().await.unwrap().is_empty().then_some(()))
+        .await;
+    assert_eq!(web.ended(), (Some(0), String::new()));
+    drop(half);
+}
+
+#[test]
+fn the_web_application_ends_with_an_error_when_its_broker_is_gone() {
+    let folder = TempDir::new().unwrap();
+    let web = Web::start(&folder);
+    fs::remove_file(folder.path().join("jobs.db")).unwrap();
+    let (code, errors) = web.ended();
+    assert!(code == Some(1) && errors.contains("was deleted or moved away"), "{code:?}: {errors}");
 }

@@ -21,7 +21,10 @@ use crate::{broker::Broker, client::Client};
 /// # async fn serve(stopped: impl Future<Output = ()>) -> Result<(), BoxError> {
 /// let running = Server::builder("sqlite://asynq.db").build().await?.start().await?;
 /// greet::enqueue(&running.client(), "ann").await?;
-/// stopped.await;
+/// tokio::select! {
+///     () = stopped => {}
+///     () = running.failed() => {} // `shutdown` returns the reason
+/// }
 /// running.shutdown().await?;
 /// # Ok(())
 /// # }
@@ -63,7 +66,9 @@ impl Running {
     }
 
     /// Waits until there is a reason to shut down: a service has failed, the broker is broken for good, or as many blocking jobs
-    /// as run at a time were given up (`kill_after`). Waits for ever if there is no such reason.
+    /// as run at a time were given up (`kill_after`). Waits for ever if there is no such reason. A program that awaits its own
+    /// signals awaits this as well: [`shutdown`](Self::shutdown) returns the reason, and without it the process would live on
+    /// without a worker.
     pub async fn failed(&self) {
         tokio::select! {
             () = self.services.failed() => {}
@@ -79,13 +84,18 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// A service had failed, or too many blocking jobs were given up.
+    /// A service had failed, the broker was broken for good before the call, or too many blocking jobs were given up.
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
+        let broken = tokio::select! {
+            biased;
+            error = self.context.broker.broken() => Err(error.into()),
+            () = std::future::ready(()) => Ok(()),
+        };
         let lifecycle_hooks = self.take_lifecycle_hooks();
         self.heartbeat_runtime
             .call(shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker))
             .await?;
-        self.outcome()
+        self.outcome().and(broken)
     }
 
     /// Serves until `requests` receives a request to leave or there is a reason to shut down, as in [`failed`](Self::failed).

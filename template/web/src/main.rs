@@ -1,5 +1,8 @@
 //! A web application with a worker beside it: a request enqueues, another one waits for the result. `ASYNQ_URL` names the broker.
-//! On SIGTERM and Ctrl-C the requests under way are answered, and running tasks are finished or requeued.
+//! On SIGTERM and Ctrl-C the requests under way are answered, and running tasks are finished or requeued. When the broker is
+//! broken the program ends with an error, for its supervisor to start it again.
+
+use std::time::Duration;
 
 use asynq_jobs::{Outcome, ResultError, prelude::*};
 use axum::{
@@ -35,13 +38,25 @@ async fn result(Shared(client): Shared<Client>, Path(id): Path<String>) -> (Stat
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
     let url = std::env::var("ASYNQ_URL").unwrap_or_else(|_| "sqlite://asynq.db".to_owned());
+    // The client of the HTTP side answers its last requests after the worker has left.
+    let client = Client::connect(&url).await?;
     let running = Server::builder(url).build().await?.start().await?;
 
     let app = Router::new().route("/squares/{number}", post(begin)).route("/results/{id}", get(result));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
     println!("http://{}", listener.local_addr()?);
-    axum::serve(listener, app.with_state(running.client())).with_graceful_shutdown(asked_to_end()).await?;
-    running.shutdown().await?;
+    let (end, ended) = tokio::sync::oneshot::channel::<()>();
+    let http = axum::serve(listener, app.with_state(client)).with_graceful_shutdown(async { drop(ended.await) });
+    let http = tokio::spawn(http.into_future());
+    tokio::select! {
+        () = asked_to_end() => {}
+        // The broker is broken for good, or a service has failed: `shutdown` returns the reason.
+        () = running.failed() => {}
+    }
+    // The worker leaves at once. Beside it the requests under way have 10 s; a client that never finishes its request holds up no deploy.
+    drop(end);
+    let (left, _) = tokio::join!(running.shutdown(), tokio::time::timeout(Duration::from_secs(10), http));
+    left?;
     Ok(())
 }
 

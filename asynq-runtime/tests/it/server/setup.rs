@@ -10,7 +10,7 @@ use asynq_runtime::{
     server::{Service, ServiceContext},
     task::{QueueWeight, ServerInfo},
 };
-use tokio::sync::oneshot;
+use tokio::sync::{mpsc, oneshot};
 
 use super::{Log, logged, memory, server, soon, start};
 
@@ -47,7 +47,7 @@ async fn a_server_refuses_invalid_settings() {
     let text = refusal(one().shutdown_timeout("3 parsecs")).await;
     assert!(text.contains("shutdown_timeout") && text.contains("3 parsecs"), "{text}");
     let url = Server::builder("amqp://user:secret@host").registry(Registry::only::<(named,)>().unwrap());
-    let text = refusal(url.state::<Log>(tokio::sync::mpsc::unbounded_channel().0)).await;
+    let text = refusal(url.state::<Log>(mpsc::unbounded_channel().0)).await;
     assert!(text.contains("redis://") && !text.contains("secret"), "{text}");
 }
 
@@ -184,6 +184,18 @@ async fn every_waiter_for_the_server_receives_the_failure_of_a_service() {
         let cause = std::error::Error::source(&error).and_then(|cause| cause.downcast_ref());
         assert!(matches!(cause, Some(InUse)), "its own error is there: {error:?}");
     }
+}
+
+#[tokio::test]
+async fn a_shutdown_returns_why_the_broker_was_broken() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jobs.db");
+    let server = Server::builder(format!("sqlite://{}", file.display())).state::<Log>(mpsc::unbounded_channel().0);
+    let running = start(server.registry(Registry::only::<(named,)>().unwrap())).await;
+    std::fs::remove_file(&file).unwrap();
+    soon(running.failed()).await;
+    let error = soon(running.shutdown()).await.unwrap_err().to_string();
+    assert!(error.contains("was deleted or moved away"), "{error}");
 }
 
 #[tokio::test]
