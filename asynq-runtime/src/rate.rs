@@ -23,13 +23,10 @@
 //! # fn main() {}
 //! ```
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use tokio::{runtime::Handle, task::JoinSet};
+use tokio::runtime::Handle;
 
 use crate::{
     broker::{Broker, BrokerError},
@@ -38,7 +35,7 @@ use crate::{
 };
 
 /// Tokens of one scope, of which at most `max` are out at a time. The broker that a task comes from keeps them. Cheap to
-/// clone; keep one in the server's states.
+/// make and to clone: keep one in the server's states, or make one in the job where the scope depends on its arguments.
 ///
 /// ```
 /// use asynq_runtime::{prelude::*, rate::Semaphore};
@@ -50,15 +47,20 @@ use crate::{
 ///         None => Err(JobError::snooze("30s")),
 ///     }
 /// }
+///
+/// /// Runs twice at a time for each customer.
+/// #[job(timeout = "5m")]
+/// async fn export(ctx: &JobContext, customer: u64) -> JobResult {
+///     match Semaphore::new(format!("export:{customer}"), 2)?.acquire(ctx).await? {
+///         Some(_token) => Ok(()),
+///         None => Err(JobError::snooze("30s")),
+///     }
+/// }
 /// ```
-#[derive(Clone)]
-pub struct Semaphore(Arc<Inner>);
-
-struct Inner {
-    scope: String,
+#[derive(Debug, Clone)]
+pub struct Semaphore {
+    scope: Arc<str>,
     max: usize,
-    /// Releases of tokens that were dropped; they end with the last clone.
-    returning: Mutex<JoinSet<()>>,
 }
 
 /// Why a token cannot be acquired or released.
@@ -107,7 +109,7 @@ impl Semaphore {
         if max == 0 {
             return Err(SemaphoreError::NoTokens);
         }
-        Ok(Self(Arc::new(Inner { scope, max, returning: Mutex::default() })))
+        Ok(Self { scope: scope.into(), max })
     }
 
     /// Takes a token for the attempt that `ctx` belongs to, if one is free; does not wait. The token is out until it is released,
@@ -125,30 +127,30 @@ impl Semaphore {
         let id = ctx.id().clone();
         let Some(until) = ctx.deadline() else { return Err(SemaphoreError::NoDeadline { id }) };
         let broker = Arc::clone(ctx.client()?.broker());
-        let got = broker.acquire_token(&self.0.scope, self.0.max, &id, until).await?;
-        Ok(got.then(|| Token { origin: Some((self.clone(), broker)), id, until }))
+        let got = broker.acquire_token(&self.scope, self.max, &id, until).await?;
+        Ok(got.then(|| Token { origin: Some((Arc::clone(&self.scope), broker)), id, until }))
     }
 
     /// Returns the name of the scope.
     pub fn scope(&self) -> &str {
-        &self.0.scope
+        &self.scope
     }
 
     /// Returns how many tokens are out at most.
     pub fn max(&self) -> usize {
-        self.0.max
+        self.max
     }
 }
 
 /// A token of a [`Semaphore`], for one attempt.
 ///
 /// A token that is dropped, at the end of the job or because the attempt failed by `?`, panicked, was cancelled or timed out, is released
-/// in the background: once, as long as a clone of the semaphore lives (in the server's states, one does). Where that fails, or
-/// the process dies, the token is out until the attempt's deadline. [`release`](Self::release) waits for the answer.
+/// in the background, once. Where that fails, or the process dies, the token is out until the attempt's deadline.
+/// [`release`](Self::release) waits for the answer.
 #[must_use = "a token that is dropped goes back at once"]
 pub struct Token {
-    /// The semaphore of the token, and the broker that keeps it; `None` once it was released.
-    origin: Option<(Semaphore, Arc<dyn Broker>)>,
+    /// The scope of the token, and the broker that keeps it; `None` once it was released.
+    origin: Option<(Arc<str>, Arc<dyn Broker>)>,
     id: TaskId,
     until: DateTime<Utc>,
 }
@@ -166,33 +168,23 @@ impl Token {
     ///
     /// [`SemaphoreError::Gone`], or the broker failed: then the release is tried once more, as for a token that is dropped.
     pub async fn release(mut self) -> Result<(), SemaphoreError> {
-        let Some((semaphore, broker)) = self.origin.clone() else { return Ok(()) };
-        let scope = &semaphore.0.scope;
-        let had_one = broker.release_token(scope, &self.id, self.until).await?;
+        let Some((scope, broker)) = self.origin.clone() else { return Ok(()) };
+        let had_one = broker.release_token(&scope, &self.id, self.until).await?;
         self.origin = None;
-        if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: scope.clone(), id: self.id.clone() }) }
+        if had_one { Ok(()) } else { Err(SemaphoreError::Gone { scope: scope.to_string(), id: self.id.clone() }) }
     }
 }
 
 impl Drop for Token {
     fn drop(&mut self) {
-        let (Some((semaphore, broker)), Ok(runtime)) = (self.origin.take(), Handle::try_current()) else { return };
-        let scope = semaphore.0.scope.clone();
+        let (Some((scope, broker)), Ok(runtime)) = (self.origin.take(), Handle::try_current()) else { return };
         let (id, until) = (self.id.clone(), self.until);
-        let mut returning = semaphore.0.returning.lock().unwrap_or_else(PoisonError::into_inner);
-        while returning.try_join_next().is_some() {}
-        let release = async move {
+        // A task of its own: the token, its semaphore and its job may be gone before the broker answers.
+        runtime.spawn(async move {
             if let Err(error) = broker.release_token(&scope, &id, until).await {
-                tracing::warn!(%id, scope, %error, "a token was not released; it ends with its attempt's deadline");
+                tracing::warn!(%id, %scope, %error, "a token was not released; it ends with its attempt's deadline");
             }
-        };
-        returning.spawn_on(release, &runtime);
-    }
-}
-
-impl fmt::Debug for Semaphore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Semaphore").field("scope", &self.0.scope).field("max", &self.0.max).finish_non_exhaustive()
+        });
     }
 }
 

@@ -85,6 +85,14 @@ async fn a_token_that_is_dropped_goes_back() {
 }
 
 #[tokio::test]
+async fn a_token_goes_back_although_its_semaphore_was_made_for_one_job() {
+    let t = Fixture::start().await;
+    drop(semaphore(1).acquire(&minute(&t, "t1")).await.unwrap().unwrap());
+    let taken = async || semaphore(1).acquire(&minute(&t, "t2")).await.unwrap();
+    eventually("the token comes back", taken).await.release().await.unwrap();
+}
+
+#[tokio::test]
 async fn an_attempt_that_lost_its_task_leaves_the_token_of_the_next_one() {
     let t = Fixture::start().await;
     let partner = semaphore(2);
