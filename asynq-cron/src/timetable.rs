@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     Client, Registry,
-    broker::Ticked,
+    broker::{Refused, Ticked},
     job::{BoxError, BoxFuture},
     testing::Timetable,
 };
@@ -55,8 +55,9 @@ fn fire<'a>(client: &'a Client, registry: &'a Registry) -> BoxFuture<'a, Result<
                 continue;
             }
             let tick = entry.tick(Tick::new(now), DateTime::UNIX_EPOCH, now, REVISION)?;
-            if let Ticked::Refused(refused) = client.broker().tick(&tick).await? {
-                return Err(format!("the tick of {entry} was refused: {refused}").into());
+            // A task whose id or lock is taken is left out, as by a scheduler.
+            if let Ticked::Refused(Refused::Broker(error)) = client.broker().tick(&tick).await? {
+                return Err(error.into());
             }
         }
         Ok(())

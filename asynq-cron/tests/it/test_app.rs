@@ -35,6 +35,33 @@ async fn a_periodic_job_fires_at_its_times_when_the_clock_is_turned() {
     assert_eq!(without.tasks().await.len(), 0);
 }
 
+#[periodic("@every 1h", unique = "1d")]
+async fn test_app_digest() {}
+
+#[tokio::test]
+async fn a_tick_whose_lock_is_taken_is_left_out_as_by_a_scheduler() {
+    let only = Registry::only::<(test_app_digest,)>().expect("a registry");
+    let app = TestApp::new().await.registry(only).with_schedules();
+    app.advance("3h").await;
+    assert_eq!(app.drain().await.succeeded, 1, "the first tick holds the lock until its task has run");
+    app.advance("1h").await;
+    assert_eq!(app.drain().await.succeeded, 1);
+}
+
+#[tokio::test]
+async fn the_clock_starts_at_the_time_that_the_test_chooses() {
+    let start = "2026-03-28T12:00:00Z".parse().expect("a time");
+    let only = Registry::only::<(test_app_report,)>().expect("a registry");
+    let app = TestApp::new().await.starting_at(start).registry(only).with_schedules();
+    assert_eq!(app.now(), start);
+    app.advance("1d").await;
+    let tasks = app.tasks().await;
+    let at = tasks[0].headers.iter().find(|(key, _)| key == "asynq-cron-at").expect("its tick").1.clone();
+    let nine_in_summer = DateTime::parse_from_rfc3339("2026-03-29T07:00:00Z").expect("a time");
+    assert_eq!((tasks.len(), at), (1, nine_in_summer.timestamp().to_string()));
+    assert_eq!(app.drain().await.succeeded, 1);
+}
+
 #[tokio::test]
 async fn a_tick_is_left_out_while_the_task_of_the_last_one_waits() {
     let only = Registry::only::<(test_app_sweep,)>().expect("a registry");

@@ -213,6 +213,22 @@ impl TestApp {
         self.server(ServerBuilder::register::<J>)
     }
 
+    /// Starts the clock at `now` instead of the system's time, so that a schedule has the same ticks whenever the test runs.
+    /// Tasks that are there already keep their times.
+    ///
+    /// ```standalone_crate
+    /// # use asynq_runtime::{prelude::*, testing::TestApp};
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let app = TestApp::new().await.starting_at("2026-03-28T12:00:00Z".parse().unwrap());
+    /// assert_eq!(app.now().to_rfc3339(), "2026-03-28T12:00:00+00:00");
+    /// # });
+    /// ```
+    #[must_use]
+    pub fn starting_at(self, now: DateTime<Utc>) -> Self {
+        self.clock.set(now);
+        self
+    }
+
     /// Fires the linked `#[periodic]` jobs when time passes: [`advance`](Self::advance) enqueues the task of each tick in its
     /// span, at the time of the tick. The tasks of earlier ticks are still there then, so [`drain`](Self::drain) between the
     /// ticks of a job whose `overlap` is not `allow`. Times before the first `advance` have no ticks. Default: periodic jobs
