@@ -18,14 +18,8 @@ pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
     let zone = schedule.zone.as_ref().map(|zone| {
         let variant = &zone.variant;
         let tz = quote_spanned!(at(variant.span())=> __cron::Tz);
-        // The runtime reads a zone in the text again; here the compiler only checks that the zone exists.
-        if zone.is_option {
-            (quote!(.zone(#tz::#variant)), TokenStream::new())
-        } else {
-            (TokenStream::new(), quote!(const _: __cron::Tz = #tz::#variant;))
-        }
+        quote!(.zone(#tz::#variant))
     });
-    let (zone, check) = zone.unwrap_or_default();
     let missed = schedule.missed.map(|missed| match missed {
         Missed::Skip => quote!(.missed(__cron::Missed::Skip)),
         Missed::Once => quote!(.missed(__cron::Missed::Once)),
@@ -45,7 +39,6 @@ pub(super) fn entry(schedule: &Schedule, job: &JobModel) -> TokenStream {
     });
     quote! {
         use #cron as __cron;
-        #check
         __cron::inventory::submit! {
             __cron::PeriodicEntry::of::<#ident>(
                 #text,
@@ -140,7 +133,7 @@ mod tests {
         let schedule = Schedule {
             text: LitStr::new(text, Span::call_site()),
             spec: cron::parse(text, cron::Mode::Default).expect(text).schedule,
-            zone: Some(Zone { name: "Europe/Berlin".to_owned(), variant, is_option: true }),
+            zone: Some(Zone { name: "Europe/Berlin".to_owned(), variant }),
             missed: None,
             overlap: None,
             jitter: None,

@@ -25,6 +25,7 @@ pub(super) struct ScheduleAttr {
 
 /// A schedule in which only the name of the zone can still be wrong, which the compiler checks.
 pub(super) struct Schedule {
+    /// The text, without a zone in front.
     pub(super) text: LitStr,
     pub(super) spec: cron::Schedule,
     pub(super) zone: Option<Zone>,
@@ -37,8 +38,6 @@ pub(super) struct Schedule {
 pub(super) struct Zone {
     pub(super) name: String,
     pub(super) variant: Ident,
-    /// Whether the zone is in `tz`, not in the text of the schedule.
-    pub(super) is_option: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -93,13 +92,15 @@ impl ScheduleAttr {
         }
     }
 
-    fn check(&mut self, literal: LitStr, errors: &Errors) {
+    fn check(&mut self, mut literal: LitStr, errors: &Errors) {
         let text = literal.value();
         match cron::parse(&text, Mode::Default) {
             Ok(spec) => {
                 if let Some(zone) = spec.zone.as_ref().filter(|zone| !zone.name.is_empty()) {
                     let span = within(&literal, zone.range.clone());
-                    self.zone = Zone::read(&zone.name, span, false, FIRST, errors);
+                    self.zone = Zone::read(&zone.name, span, FIRST, errors);
+                    // Only the compiler knows the names of all zones, so the runtime is given the variant and not the text.
+                    literal = LitStr::new(text[zone.range.end..].trim_start(), literal.span());
                 }
                 self.spec = Some((literal, spec));
             }
@@ -121,7 +122,7 @@ impl ScheduleAttr {
                     return;
                 }
                 self.zone =
-                    entry.with(|position, errors| Zone::read(&literal.value(), literal.span(), true, position, errors));
+                    entry.with(|position, errors| Zone::read(&literal.value(), literal.span(), position, errors));
             }
             "missed" => self.missed = entry.setting(missed(entry)),
             "overlap" => {
@@ -183,10 +184,10 @@ fn missed(entry: &Entry<'_>) -> Option<Missed> {
 }
 
 impl Zone {
-    fn read(name: &str, span: Span, is_option: bool, position: Position, errors: &Errors) -> Option<Self> {
+    fn read(name: &str, span: Span, position: Position, errors: &Errors) -> Option<Self> {
         let variant = variant(name);
         match syn::parse_str::<Ident>(&variant) {
-            Ok(_) => Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span), is_option }),
+            Ok(_) => Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span) }),
             Err(_) => {
                 let message =
                     format!("no time zone has the name \"{name}\"; write one such as \"Europe/Berlin\" or \"UTC\"");
