@@ -207,6 +207,7 @@ fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     let only_there = [
         attr.backoff.take().map(|setting| (setting.key, setting.position)),
         attr.on_error.take().map(|setting| (setting.key, setting.position)),
+        attr.upgrade.take().map(|setting| (setting.key, setting.position)),
         attr.on_archive.take().map(|setting| (setting.key, setting.position)),
         attr.aggregates.take().map(|setting| (setting.key, setting.position)),
         attr.kill_after.take().map(|setting| (setting.key, setting.position)),

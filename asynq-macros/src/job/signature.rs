@@ -126,7 +126,10 @@ impl Reader<'_> {
             };
             let mut parameter = Parameter::read(typed, self.kind, self.errors);
             if self.is_contract
-                && matches!(parameter, Parameter::Context | Parameter::State(_) | Parameter::FromContext(_))
+                && matches!(
+                    parameter,
+                    Parameter::Context | Parameter::State(_) | Parameter::FromContext(_) | Parameter::Checkpoint(_)
+                )
             {
                 self.wrong(
                     &typed.ty,
