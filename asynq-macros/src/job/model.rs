@@ -121,10 +121,7 @@ impl JobModel {
 }
 
 fn arguments(parameters: &[Parameter]) -> impl Iterator<Item = &Argument> {
-    parameters.iter().filter_map(|parameter| match parameter {
-        Parameter::Argument(argument) => Some(&**argument),
-        _ => None,
-    })
+    parameters.iter().filter_map(Parameter::argument)
 }
 
 fn check_unique(attr: &Attr, errors: &Errors) {
@@ -150,13 +147,13 @@ fn check_unique(attr: &Attr, errors: &Errors) {
 fn check_debounce(attr: &Attr, errors: &Errors) {
     if let Some(most) = attr.debounce_max.as_ref().filter(|_| !attr.mentions_debounce) {
         let message = "`debounce_max` needs `debounce`: say how long it has to be quiet, as in `debounce = \"30s\"`";
+        errors.at(most.position, &most.key, message);
+    }
+    let Some(debounce) = &attr.debounce else { return };
     if let Some((end, _)) = ends(attr).find(|(_, after)| debounce.value >= *after) {
         let message = format!("`debounce` must be shorter than `{end}`, which counts from the enqueue, too");
         errors.at(debounce.position, &debounce.key, message);
     }
-        errors.at(most.position, &most.key, message);
-    }
-    let Some(debounce) = &attr.debounce else { return };
     if let Some(most) = attr.debounce_max.as_ref().filter(|most| most.value < debounce.value) {
         errors.at(most.position, &most.key, "`debounce_max` must be at least as long as `debounce`");
     }
@@ -172,14 +169,14 @@ fn check_debounce(attr: &Attr, errors: &Errors) {
     if attr.schedule.is_there() {
         let message = "a periodic job runs when its schedule says; leave `debounce` out";
         errors.at(debounce.position, &debounce.key, message);
+    }
+}
+
 /// Returns the options after whose time a task is not started any more.
 fn ends(attr: &Attr) -> impl Iterator<Item = (&'static str, Duration)> {
     let expires = attr.expires.as_ref().map(|setting| ("expires", setting.value));
     let deadline = attr.deadline.as_ref().map(|setting| ("deadline", Duration::from_secs(setting.value)));
     expires.into_iter().chain(deadline)
-}
-
-    }
 }
 
 /// Refuses a jitter that may defer a tick until its task is not started any more.
@@ -207,10 +204,10 @@ fn check_contract(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     let only_there = [
         attr.backoff.take().map(|setting| (setting.key, setting.position)),
         attr.on_error.take().map(|setting| (setting.key, setting.position)),
-        attr.upgrade.take().map(|setting| (setting.key, setting.position)),
         attr.on_archive.take().map(|setting| (setting.key, setting.position)),
         attr.aggregates.take().map(|setting| (setting.key, setting.position)),
         attr.kill_after.take().map(|setting| (setting.key, setting.position)),
+        attr.upgrade.take().map(|setting| (setting.key, setting.position)),
     ];
     for (key, position) in only_there.into_iter().flatten() {
         let message = format!("`{key}` says how the job is run; write it in the program that has the body");

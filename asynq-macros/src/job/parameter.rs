@@ -5,6 +5,7 @@ mod mistake;
 mod supplied;
 mod type_tokens;
 
+use proc_macro2::TokenTree;
 use quote::ToTokens;
 use syn::{Attribute, Ident, Pat, PatType, Type, ext::IdentExt};
 
@@ -141,6 +142,14 @@ impl Parameter {
 }
 
 impl Parameter {
+    /// Returns the argument that this parameter is; `None` for every other parameter.
+    pub(super) fn argument(&self) -> Option<&Argument> {
+        match self {
+            Self::Argument(argument) => Some(argument),
+            _ => None,
+        }
+    }
+
     /// Returns the type of a parameter that is made of the context, as it is written.
     pub(super) fn supplied(&self) -> Option<&Type> {
         match self {
@@ -167,6 +176,15 @@ impl Argument {
             is_serde && BY_OTHERS.iter().any(|word| keyword_in(attr.meta.to_token_stream(), word).is_some())
         };
         !self.attrs.iter().any(by_others) && !self.ty.to_token_stream().to_string().contains('$')
+    }
+
+    /// Returns the word of `#[serde(…)]` that leaves the argument out of the payload.
+    pub(super) fn skip(&self) -> Option<TokenTree> {
+        let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
+        attrs.find_map(|attr| {
+            let words = ["skip", "skip_serializing", "skip_deserializing"];
+            words.iter().find_map(|word| keyword_in(attr.meta.to_token_stream(), word))
+        })
     }
 
     /// Returns the name of the argument as a user says it: without `r#`.

@@ -44,6 +44,7 @@ impl JobSignature {
         reader.qualifiers(sig);
         reader.generics(sig);
         let parameters = reader.parameters(sig);
+        reader.one_argument(&parameters);
         let output = reader.output(sig);
         if let Some(clause) = &sig.generics.where_clause {
             reader.wrong(clause, "a job has no type parameters, so it needs no `where`; leave it out");
@@ -162,6 +163,16 @@ impl Reader<'_> {
             self.wrong(variadic, "a job's arguments are stored by name; write them one by one");
         }
         parameters
+    }
+
+    /// Refuses a job whose one argument, which is the payload itself, is not stored.
+    fn one_argument(&mut self, parameters: &[Parameter]) {
+        let mut arguments = parameters.iter().filter_map(Parameter::argument);
+        if let (Some(argument), None) = (arguments.next(), arguments.next())
+            && let Some(skip) = argument.skip()
+        {
+            self.wrong(skip, "the only argument is the payload itself, so it cannot be skipped; leave it out");
+        }
     }
 
     fn output(&mut self, sig: &Signature) -> Type {

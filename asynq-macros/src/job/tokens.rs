@@ -31,7 +31,8 @@ pub(super) fn doc_at(span: Span, text: &str) -> TokenStream {
     quote_spanned!(span=> #(#[doc = #lines])*)
 }
 
-/// Prints the lints that users may forbid and cannot repair in our code. Everything public is documented all the same.
+/// Prints the lints that users may deny and cannot repair in our code. A lint that a crate forbids cannot be allowed again: the
+/// compiler refuses each job there (E0453). Everything public is documented all the same.
 pub(super) fn allow() -> TokenStream {
     quote! {
         #[allow(
