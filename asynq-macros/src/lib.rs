@@ -60,7 +60,9 @@ use proc_macro::TokenStream;
 ///
 /// A semicolon instead of the body, `#[job] async fn resize(path: String) -> JobResult<u64>;`, makes a *contract*: the same
 /// struct with the same functions, for a program that enqueues the job and leaves it to another program to run. Both programs
-/// write the same name, parameters and codec; a task that does not fit is requeued like any task of an unknown shape.
+/// write the same name, parameters and codec; a task that does not fit is requeued like any task of an unknown shape. Options
+/// travel with the task, so those of the program that enqueues it count, but for `backoff`, `on_error`, `on_archive`,
+/// `aggregates`, `kill_after`, `alias` and `upgrade`, which are the worker's.
 ///
 /// Because the struct and the function share their name, a file `send_email.rs` declared as `mod send_email;` beside
 /// the job clashes with it (E0428): name files by topic (`email.rs`).

@@ -64,6 +64,8 @@ async fn the_producer_enqueues_the_jobs_of_the_worker() {
     let tasks = client.inspector().tasks("default", TaskState::Pending).await.unwrap();
     assert_eq!(tasks.iter().map(|task| &*task.r#type).collect::<Vec<_>>(), ["greet", "greet"]);
     assert_eq!(tasks[0].payload[..5], tasks[1].payload[..5], "both know the job by one shape");
+    let options = |n: usize| (tasks[n].max_retry, tasks[n].timeout, tasks[n].retention);
+    assert_eq!(options(0), options(1), "options travel with the task");
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use asynq_jobs::prelude::*;
 
-/// The worker's job: the same name and parameters, and no body.
-#[job]
+/// The worker's job: the same name, parameters and options, and no body. Options such as `retry` travel with the task, so these count.
+#[job(retry = 5, timeout = "1m")]
 async fn greet(name: String) -> JobResult;
 
 #[tokio::main]
