@@ -79,9 +79,9 @@ impl TestApp {
 
     /// [`new`](Self::new) with the program's own set-up, the function that [`main!`](crate::main) is given. The set-up's
     /// jobs, states, layers, handlers, hooks, aggregations, back-off, order of retries and `on_unknown` count here too, and
-    /// [`App::client`] is this application's client there. Settings without a meaning in a test are ignored: URL, queues and
-    /// their limits, priority, concurrency, the shutdown timeout, archives, health checks, services and their flags, and the
-    /// environment. Every due task runs, in whatever queue.
+    /// [`App::client`] is this application's client there. Settings without a meaning in a test are ignored: URL, limits of
+    /// queues, priority, concurrency, the shutdown timeout, archives, health checks, services and their flags, and the
+    /// environment. Every due task runs, in whatever queue; [`Drained::unserved`] has those in queues that the set-up leaves out.
     ///
     /// ```standalone_crate
     /// # use asynq_runtime::prelude::*;

@@ -2,6 +2,7 @@
 
 use std::{collections::HashSet, sync::Arc};
 
+use asynq_grammar::Pattern;
 use tokio::sync::Mutex;
 
 use super::unwrap_answer;
@@ -40,6 +41,9 @@ pub struct Drained {
     pub unaggregated: Vec<(GroupName, String)>,
     /// The failed attempts, in their order.
     pub failures: Vec<Failure>,
+    /// Queue and job of the attempts that the program's worker would not have made, in their order: the set-up names queues, and
+    /// none matches that of the task. Empty if the set-up names no queues.
+    pub unserved: Vec<(QueueName, String)>,
 }
 
 /// One failed attempt.
@@ -59,6 +63,8 @@ pub struct Failure {
 /// A worker made of a program's set-up, which runs tasks only in a drain.
 pub(super) struct Worker {
     broker: Arc<dyn Broker>,
+    /// The queues that the set-up names.
+    queues: Vec<Pattern>,
     retries: RetryOrder,
     executor: Executor,
     aggregations: Arc<Aggregations>,
@@ -79,7 +85,8 @@ impl Worker {
         let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, .. } = parts;
         lifecycle_hooks.start(client).await.unwrap_or_else(|error| panic!("{error}"));
         let layers = layers.build(executor.dispatcher());
-        Self { broker, retries: config.retries, executor, aggregations, layers, running: Mutex::default() }
+        let queues = config.queues.into_iter().map(|entry| entry.pattern).collect();
+        Self { broker, queues, retries: config.retries, executor, aggregations, layers, running: Mutex::default() }
     }
 
     /// Returns the jobs that the worker serves.
@@ -107,6 +114,10 @@ impl Worker {
             for run in runs {
                 let (settlement, is_revoked) = self.attempt(run).await;
                 drained.count(&settlement, is_revoked);
+                let queue = &settlement.run.queue;
+                if !self.queues.is_empty() && !self.queues.iter().any(|served| served.matches(queue.as_str())) {
+                    drained.unserved.push((queue.clone(), settlement.message.r#type.clone()));
+                }
                 for settled in broker.settle(std::slice::from_ref(&settlement)).await {
                     unwrap_answer(settled);
                 }

@@ -54,16 +54,21 @@ impl ServerBuilder {
         Ok(Server { parts: checked.on(broker), closes_broker, heartbeat_runtime })
     }
 
-    /// Returns the parts of a server that a test drives, on the test's broker and for all its queues. There may be no jobs, and
-    /// states may be missing.
+    /// Returns the parts of a server that a test drives, on the test's broker, with the queues that were named alone. There may be
+    /// no jobs, and states may be missing.
     ///
     /// # Errors
     ///
-    /// As [`build`](Self::build), but for missing jobs and states and for the options of queues.
+    /// As [`build`](Self::build), but for missing jobs and states and for the limits of queues.
     #[allow(dead_code, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
     pub(crate) fn parts(mut self, broker: Arc<dyn Broker>) -> Result<Parts, ServerError> {
-        (self.queues, self.limits) = Default::default();
-        Ok(self.check(true)?.1.on(broker))
+        self.limits.clear();
+        let names_queues = !self.queues.is_empty();
+        let mut parts = self.check(true)?.1.on(broker);
+        if !names_queues {
+            parts.config.queues.clear();
+        }
+        Ok(parts)
     }
 
     fn check(self, may_idle: bool) -> Result<(BrokerSource, Checked), ServerError> {

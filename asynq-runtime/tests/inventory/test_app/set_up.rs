@@ -169,3 +169,19 @@ async fn waits_side_by_side_run_one_task_after_the_other() {
     let ended = tokio::join!(app.wait(&one, "1m"), app.wait(&other, "1m"));
     assert_eq!((ended.0.done().unwrap(), ended.1.done().unwrap()), (2, 4));
 }
+
+#[tokio::test]
+async fn tasks_in_queues_that_the_set_up_does_not_name_are_told() {
+    let unserved = async |app: TestApp| {
+        let app = app.state(Arc::new(Seen::default()));
+        for queue in ["mails:a", "typo"] {
+            record::job("good").queue(queue).enqueue(app.client()).await.unwrap();
+        }
+        let drained = app.drain().await;
+        assert_eq!(drained.succeeded, 2, "they run all the same");
+        drained.unserved.into_iter().map(|(queue, job)| format!("{job} in {queue}")).collect::<Vec<_>>()
+    };
+    let named = async |app: App| Ok::<_, BoxError>(app.queue("mails:*", 2).queue_concurrency("mails:*", 1));
+    assert_eq!(unserved(TestApp::with_setup(named).await).await, ["record in typo"]);
+    assert_eq!(unserved(TestApp::new().await).await, [""; 0]);
+}
