@@ -364,8 +364,11 @@ fn field_value(argument: &Argument, private: &TokenStream) -> TokenStream {
     match &argument.form {
         Form::Owned => ident.to_token_stream(),
         Form::Text => quote!(#ident: #private::IntoText::into_text(#ident)),
-        Form::BorrowedText | Form::Slice(_) | Form::Unsized(_) => {
-            quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident))
+        Form::BorrowedText | Form::Unsized(_) => quote!(#ident: ::std::borrow::ToOwned::to_owned(#ident)),
+        Form::Slice(ty) => {
+            let item = local("item");
+            let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#item));
+            quote!(#ident: ::core::iter::Iterator::collect(::core::iter::Iterator::map(#ident.iter(), |#item| #clone)))
         }
         Form::Borrowed(ty) => {
             let clone = quote_spanned!(at(ty.span())=> <#ty as ::core::clone::Clone>::clone(#ident));
