@@ -23,9 +23,9 @@ use proc_macro::TokenStream;
 ///
 /// The worker supplies `&JobContext`, `State<T>` (or `Shared<T>`, the same type by another name), `Checkpoint<T>` and each
 /// parameter that is marked with `#[from_context]`, whose type implements `FromContext`. Every other parameter is an argument
-/// and is stored; one whose type happens to be called `State` is marked with `#[arg]`. A borrowed argument is stored in its
-/// owned form, and a `String` is taken as `impl Into<String>`. One argument is stored as it is, several as an object with
-/// their names. `#[serde(…)]` and doc comments on a parameter move to its field.
+/// and is stored; one whose type happens to be called `State` or `Checkpoint` is marked with `#[arg]`. A borrowed argument is
+/// stored in its owned form, and a `String` is taken as `impl Into<String>`. One argument is stored as it is, several as an
+/// object with their names. `#[serde(…)]` and doc comments on a parameter move to its field.
 ///
 /// | option | value | default |
 /// |---|---|---|

@@ -61,7 +61,10 @@ impl Supplied {
 
     fn checkpoint(segment: &PathSegment) -> Result<Self, Mistake> {
         let Some(ty) = only_argument(segment) else {
-            return mistake(segment, "write the type that is kept: `Checkpoint<T>`");
+            return mistake(
+                segment,
+                "write the type that is kept: `Checkpoint<T>`; an argument of this name is marked with `#[arg]`",
+            );
         };
         if let Some(borrow) = borrow_in(ty.to_token_stream(), Static::Allowed) {
             return mistake(borrow, "a checkpoint is stored; write an owned type in `Checkpoint<…>`");
