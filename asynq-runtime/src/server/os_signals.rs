@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::watch;
 
-/// What the operating system has asked of the servers of this process.
+/// The request of the operating system to the servers of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Request {
     Nothing,
