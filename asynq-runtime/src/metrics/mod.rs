@@ -63,10 +63,9 @@ pub(crate) fn archive_dropped(queue: &str, tasks: u64) {
 }
 
 /// Counts a set of a group that was aggregated, or was not.
-pub(crate) fn aggregated(queue: &str, outcome: &'static str) {
+pub(crate) fn aggregated(outcome: &'static str) {
     names::describe_once();
-    let labels = [("queue", queue.to_owned()), ("outcome", outcome.to_owned())];
-    metrics::counter!(names::AGGREGATIONS, &labels).increment(1);
+    metrics::counter!(names::AGGREGATIONS, "outcome" => outcome).increment(1);
 }
 
 /// Shows the metrics that change rarely to a recorder that was installed meanwhile.

@@ -59,7 +59,7 @@ declare! {
         "Attempts that were stopped because the task was not this worker's any more.";
     ARCHIVE_DROPPED, "asynq_archive_dropped_total", Counter, ["queue"],
         "Archived tasks that were deleted because their archive was full.";
-    AGGREGATIONS, "asynq_aggregations_total", Counter, ["queue", "outcome"],
+    AGGREGATIONS, "asynq_aggregations_total", Counter, ["outcome"],
         "Sets of tasks of groups, by what became of them: done, failed or unknown.";
     LEADER, "asynq_leader", Gauge, [],
         "Schedulers of this program that lead; one in the whole fleet does.";

@@ -238,7 +238,7 @@ impl Aggregator {
         // The panic hook has reported the panic of a set's task. The set returns to its group at its deadline.
         let Ok((Taken { queue, group, had_failed, has_stranded }, outcome)) = ended else { return true };
         if let Some(word) = outcome.as_ref().map_or_else(Unfinished::outcome, |()| Some("done")) {
-            metrics::aggregated(queue.as_str(), word);
+            metrics::aggregated(word);
         }
         match outcome {
             Ok(()) if has_stranded => self.backed_off.go_on(&queue, &group, Instant::now()),

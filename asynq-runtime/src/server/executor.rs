@@ -111,15 +111,20 @@ impl Executor {
     ) -> bool {
         let Attempt { key, message, extra, .. } = attempt;
         // Of the level ERROR, so that every filter that lets a line of the run through keeps its task's id, too.
-        let span = tracing::error_span!(
-            "job",
-            id = %key.id,
-            r#type = %message.r#type,
-            queue = %key.queue,
-            attempt = message.retried.saturating_add(1),
-            wait_ms = attempt.waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX)),
-            outcome = tracing::field::Empty,
-        );
+        // Without a subscriber tracing may write each span to the crate `log`.
+        let span = if tracing::enabled!(tracing::Level::ERROR) {
+            tracing::error_span!(
+                "job",
+                id = %key.id,
+                r#type = %message.r#type,
+                queue = %key.queue,
+                attempt = message.retried.saturating_add(1),
+                wait_ms = attempt.waited.map(|waited| u64::try_from(waited.as_millis()).unwrap_or(u64::MAX)),
+                outcome = tracing::field::Empty,
+            )
+        } else {
+            tracing::Span::none()
+        };
         propagation::adopt(&span, message);
         let attempt_metrics = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {

@@ -283,7 +283,7 @@ impl Server {
     /// The server cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), or too many blocking jobs
     /// were given up ([`ServerError::Stuck`]): the supervisor of the process should know.
     pub async fn run(self) -> Result<(), ServerError> {
-        let mut requests = OsRequests::listen();
+        let (_listening, mut requests) = OsRequests::listen();
         let running = tokio::select! {
             // An error of the start is returned even if a request to leave came meanwhile.
             biased;

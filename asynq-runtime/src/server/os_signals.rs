@@ -6,7 +6,11 @@
 
 use std::{
     io,
-    sync::{LazyLock, mpsc},
+    sync::{
+        LazyLock,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
 };
 
@@ -43,6 +47,19 @@ static REQUEST: LazyLock<watch::Sender<Request>> = LazyLock::new(|| {
     watch::Sender::new(Request::Nothing)
 });
 
+/// How many servers listen; a new one is counted under the lock of [`REQUEST`].
+static LISTENING: AtomicUsize = AtomicUsize::new(0);
+
+/// A server that listens for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Listening(());
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        LISTENING.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
 /// The requests of the operating system, for one server.
 #[derive(Debug)]
 pub(crate) struct OsRequests(watch::Receiver<Request>);
@@ -50,17 +67,15 @@ pub(crate) struct OsRequests(watch::Receiver<Request>);
 impl OsRequests {
     /// Listens from now on. A request that servers have obeyed which are gone is none to this one; while one of them still leaves,
     /// this one leaves as well.
-    pub(crate) fn listen() -> Self {
-        let mut receiver = None;
+    pub(crate) fn listen() -> (Listening, Self) {
         REQUEST.send_if_modified(|request| {
-            if REQUEST.receiver_count() == 0 && matches!(request, Request::Quiet | Request::Obeyed) {
+            if LISTENING.fetch_add(1, Ordering::AcqRel) == 0 && matches!(request, Request::Quiet | Request::Obeyed) {
                 *request = Request::Nothing;
             }
-            receiver = Some(REQUEST.subscribe());
             // Servers wait for more, and never for less.
             false
         });
-        Self(receiver.unwrap_or_else(|| REQUEST.subscribe()))
+        (Listening(()), Self(REQUEST.subscribe()))
     }
 
     /// Waits until the process is asked to be quiet, or to leave.

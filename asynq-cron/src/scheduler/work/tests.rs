@@ -121,7 +121,7 @@ async fn a_tick_whose_answer_was_lost_is_the_last_tick_and_in_the_history() {
     assert!(matches!(event, Event::Ticked(_, _, Ok(Ticked::Duplicate), true)));
     let metrics = recorded(|| work.take(event));
     let gauge = format!("asynq_last_tick_timestamp_seconds{{type=\"report\"}} {}", at.timestamp());
-    assert!(metrics.contains(&gauge), "{metrics}");
+    assert!(metrics.contains(&gauge) && metrics.contains("outcome=\"enqueued\"} 1"), "{metrics}");
     assert_eq!(work.plan.rows()[0].1, Some(at));
     soon(work.calls.join_next()).await.expect("it is recorded").expect("it does not panic");
     let history = work.broker.enqueue_history(entry.id().as_str(), Page { number: 1, size: 10 }).await.expect("a page");

@@ -42,7 +42,11 @@ impl Work {
         for (entry, fire, known) in self.plan.take(now, room) {
             let tick = Tick::new(fire.at).with_missed(fire.missed);
             // The task of the tick is in the trace of this span.
-            let span = tracing::error_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at);
+            let span = if tracing::enabled!(tracing::Level::ERROR) {
+                tracing::error_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at)
+            } else {
+                tracing::Span::none()
+            };
             match span.in_scope(|| entry.tick(tick, known, now, self.settings.revision)) {
                 Ok(tick) => {
                     let broker = Arc::clone(&self.broker);
@@ -84,7 +88,12 @@ impl Work {
             last_ticks.record(entry.job(), at, now);
         };
         let sent = match ticked {
-            Ok(Ticked::Enqueued(_)) => {
+            Ok(Ticked::Duplicate) if !is_lost_answer => {
+                metrics::ticks(entry.job(), TickOutcome::Duplicate, 1);
+                self.last_ticks.record(entry.job(), at, now);
+                Sent::Settled
+            }
+            Ok(Ticked::Enqueued(_) | Ticked::Duplicate) => {
                 tracing::debug!(%at, missed = fire.missed, "{entry} enqueued");
                 count(TickOutcome::Enqueued);
                 self.record(entry, entry.id().task_id(at), now);
@@ -94,16 +103,6 @@ impl Work {
                 tracing::debug!(%at, skew = %self.clock.skew(), "{entry} is early by {by:?}");
                 self.timers.measure = Instant::now();
                 Sent::Early(by)
-            }
-            Ok(Ticked::Duplicate) => {
-                metrics::ticks(entry.job(), TickOutcome::Duplicate, 1);
-                self.last_ticks.record(entry.job(), at, now);
-                if is_lost_answer {
-                    self.record(entry, entry.id().task_id(at), now);
-                    Sent::Enqueued
-                } else {
-                    Sent::Settled
-                }
             }
             Ok(Ticked::Paused) => {
                 tracing::debug!(%at, "{entry} is paused");

@@ -34,8 +34,8 @@ scripts! {
     RESUME = [unanswered] "consume/resume_unanswered";
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
     RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
-    DONE = [fits count runs fence] "settle/done";
-    SETTLE = [fits due count varint task runs fence] "settle/settle";
+    DONE = [fits count fence runs leave_active] "settle/done";
+    SETTLE = [fits due count varint task fence runs leave_active] "settle/settle";
     WRITE = [fence] "settle/write";
     FREE_LOCK = [fence] "settle/free_lock";
     FORWARD = [fits] "maintain/forward";
