@@ -62,7 +62,7 @@ use proc_macro::TokenStream;
 /// struct with the same functions, for a program that enqueues the job and leaves it to another program to run. Both programs
 /// write the same name, parameters and codec; a task that does not fit is requeued like any task of an unknown shape. Options
 /// travel with the task, so those of the program that enqueues it count, but for `backoff`, `on_error`, `on_archive`,
-/// `aggregates`, `kill_after`, `alias` and `upgrade`, which are the worker's.
+/// `aggregates`, `kill_after` and `upgrade`, which are the worker's; an `alias` is for both.
 ///
 /// Because the struct and the function share their name, a file `send_email.rs` declared as `mod send_email;` beside
 /// the job clashes with it (E0428): name files by topic (`email.rs`).

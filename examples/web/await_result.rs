@@ -1,7 +1,7 @@
 //! An axum application that enqueues, and reads the result when a request asks for it: the worker runs beside it.
 //!
 //! `curl -X POST http://127.0.0.1:PORT/thumbnails/80` answers with the path of the result. A request for that path is answered as
-//! soon as the task has ended, or after 20 s with 202: ask again.
+//! soon as the task has ended, or after 5 s with 202: ask again.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ async fn begin(State(client): State<Client>, Path(width): Path<u32>) -> Result<i
 }
 
 async fn result(State(client): State<Client>, Path(id): Path<String>) -> (StatusCode, String) {
-    match client.wait::<thumbnail>(&id, "20s").await {
+    match client.wait::<thumbnail>(&id, "5s").await {
         Ok(Outcome::Done(bytes)) => (StatusCode::OK, format!("{bytes} bytes\n")),
         Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".into()),
         Ok(Outcome::Archived(error)) => (StatusCode::UNPROCESSABLE_ENTITY, format!("{error}\n")),

@@ -171,7 +171,9 @@ impl Periodic {
         }
         // The end of a task that is bound an hour later differs if it counts from the enqueue. A deadline has whole seconds.
         let now = Utc::now().trunc_subsecs(0);
-        let (task, later) = (self.bind_plain(now)?, self.bind_plain(now + TimeDelta::hours(1))?);
+        let task = self.bind_plain(now)?;
+        // A moment that has passed by then is none that counts from the enqueue.
+        let Ok(later) = self.bind_plain(now + TimeDelta::hours(1)) else { return Ok(()) };
         let delay = match task.when {
             When::In(delay) => delay,
             When::Now | When::At(_) => Duration::ZERO,
@@ -237,8 +239,9 @@ impl Periodic {
     pub(crate) fn is_same_plan(&self, other: &Self) -> bool {
         let plan = |entry: &Self| (entry.id.clone(), entry.spec.clone(), entry.missed, entry.overlap, entry.jitter);
         // Both are bound at one moment, so that times that count from the enqueue are equal.
+        let now = Utc::now();
         let task = |entry: &Self| {
-            let mut task = entry.bind_plain(DateTime::UNIX_EPOCH).ok()?;
+            let mut task = entry.bind_plain(now).ok()?;
             task.message.id = String::new();
             Some((task.message, task.when, task.group, task.unique.map(|lock| (lock.key, lock.ttl)), task.extra))
         };

@@ -1,4 +1,4 @@
-//! A web application with a worker beside it: a request enqueues, another one waits for the result. `ASYNQ_URL` names the broker.
+//! A web application with a worker beside it: a request enqueues, another one waits up to 5 s for the result. `ASYNQ_URL` names the broker.
 //! On SIGTERM and Ctrl-C the requests under way are answered, and running tasks are finished or requeued. When the broker is
 //! broken the program ends with an error, for its supervisor to start it again.
 
@@ -24,7 +24,7 @@ async fn begin(Shared(client): Shared<Client>, Path(number): Path<u32>) -> Resul
 }
 
 async fn result(Shared(client): Shared<Client>, Path(id): Path<String>) -> (StatusCode, String) {
-    match client.wait::<square>(&id, "20s").await {
+    match client.wait::<square>(&id, "5s").await {
         Ok(Outcome::Done(squared)) => (StatusCode::OK, format!("{squared}\n")),
         Ok(Outcome::StillRunning) => (StatusCode::ACCEPTED, "not yet\n".to_owned()),
         Ok(other) => (StatusCode::GONE, format!("{other:?}\n")),
