@@ -61,7 +61,7 @@ pub(crate) const TABLE: &[Deviation] = &[
     row("b18_scheduled_group_forward", "asynq:{default}:g:grp g1: only we have 1893553447", GROUP_KEPT),
     row("b18_scheduled_group_forward", "asynq:{default}:groups: only we have grp", GROUP_KEPT),
     row("b18_scheduled_group_forward", "asynq:{default}:t:g1 group: only we have grp", GROUP_KEPT),
-    row("c12_group_delayed", "asynq:{default}:t:gd1 group: only we have users", GROUP_KEPT),
+    row("c12_group_delayed", "asynq:{default}:t:gd1 joins: only we have users", GROUP_KEPT),
     // An operator's run of a grouped task takes the task out of its group for good.
     row("b28_inspector_single_ops", "after_moves: asynq:{default}:t:grp group: only Go has G", RUN_ALONE),
     row("b28_inspector_single_ops", "asynq:{default}:t:grp group: only Go has G", RUN_ALONE),

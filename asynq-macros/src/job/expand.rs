@@ -59,8 +59,9 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let doc = doc(&docs::of_struct(job));
     let times =
         job.schedule.as_ref().and_then(periodic::first_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
-    // One argument is the payload itself, as Go's `json.Unmarshal` into its type expects.
-    let transparent = (job.arguments().count() == 1).then(|| quote!(#[serde(transparent)]));
+    // One argument is the payload itself, as Go's `json.Unmarshal` into its type expects. One that is skipped was refused.
+    let is_payload = job.arguments().count() == 1 && job.arguments().all(|argument| argument.skipped_by().is_none());
+    let transparent = is_payload.then(|| quote!(#[serde(transparent)]));
     let fields = job.arguments().map(|argument| {
         let (ident, attrs, ty) = (&argument.ident, &argument.attrs, stored(argument, &private));
         let has_doc = attrs.iter().any(|attr| attr.path().is_ident("doc"));

@@ -179,7 +179,7 @@ impl Argument {
     }
 
     /// Returns the word of `#[serde(…)]` that leaves the argument out of the payload.
-    pub(super) fn skip(&self) -> Option<TokenTree> {
+    pub(super) fn skipped_by(&self) -> Option<TokenTree> {
         let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
         attrs.find_map(|attr| {
             let words = ["skip", "skip_serializing", "skip_deserializing"];

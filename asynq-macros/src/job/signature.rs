@@ -169,7 +169,7 @@ impl Reader<'_> {
     fn one_argument(&mut self, parameters: &[Parameter]) {
         let mut arguments = parameters.iter().filter_map(Parameter::argument);
         if let (Some(argument), None) = (arguments.next(), arguments.next())
-            && let Some(skip) = argument.skip()
+            && let Some(skip) = argument.skipped_by()
         {
             self.wrong(skip, "the only argument is the payload itself, so it cannot be skipped; leave it out");
         }

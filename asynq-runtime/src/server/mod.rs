@@ -254,7 +254,7 @@ impl Server {
             heartbeat_runtime.tend("fetcher", &context, &never, Fetcher::run);
         }
         heartbeat_runtime.tend("janitor", &context, &closing, janitor::run);
-        heartbeat_runtime.tend("warnings", &context, &closing, warnings::left_groups);
+        heartbeat_runtime.tend_beside_jobs("warnings", &context, &closing, warnings::left_groups);
         if context.aggregations.is_empty() {
             context.aggregated_last.cancel();
         } else {
