@@ -147,7 +147,7 @@ async fn extra_facts_come_back_with_the_run() {
     let t = Fixture::start().await;
     let extra = Extra {
         max_crashes: Some(7),
-        unknown: Some(Unknown { since_ms: 12, times: 3, retried: 1 }),
+        unknown: Some(Unknown { since_ms: 12, times: 3, retried: Some(1) }),
         ..Extra::default()
     };
     let run = t.start_run(task("t1").with_extra(extra.clone())).await;

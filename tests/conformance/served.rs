@@ -141,7 +141,7 @@ async fn arguments_of_another_shape_wait_for_a_day_and_are_archived_with_both_sh
     };
     t.enqueue(theirs("new")).await;
     let yesterday = t.now().timestamp_millis() - 24 * 3600 * 1000;
-    let unknown = Some(Unknown { since_ms: yesterday, times: 150, retried: 0 });
+    let unknown = Some(Unknown { since_ms: yesterday, times: 150, retried: Some(0) });
     t.enqueue(theirs("old").with_extra(Extra { unknown, ..Extra::default() })).await;
     let (builder, mut log) = server::<(note,)>(&t);
     let running = start(builder).await;

@@ -261,7 +261,7 @@ async fn retry_and_archive_replace_the_extra_facts() {
     let old = Extra { max_crashes: Some(9), ..Extra::default() };
     let new = Extra {
         max_crashes: Some(9),
-        unknown: Some(Unknown { since_ms: 77, times: 2, retried: 1 }),
+        unknown: Some(Unknown { since_ms: 77, times: 2, retried: Some(1) }),
         ..Extra::default()
     };
     let run = t.start_run(task("t1").with_extra(old)).await;

@@ -122,15 +122,15 @@ fn unknown(error: String, facts: Facts<'_>) -> Action {
 fn requeue_unknown(error: String, limit: Duration, facts: Facts<'_>) -> Action {
     let retried = u32::try_from(facts.message.retried).unwrap_or(0);
     // A worker of Go that has failed the task since knew it.
-    let before = facts.extra.unknown.filter(|unknown| unknown.retried == retried);
-    let Unknown { since_ms, times, .. } = before.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0, retried });
+    let before = facts.extra.unknown.filter(|unknown| unknown.retried.is_none_or(|known| known == retried));
+    let Unknown { since_ms, times, .. } = before.unwrap_or(Unknown { since_ms: facts.now_ms, times: 0, retried: None });
     let unknown_for = Duration::from_millis(u64::try_from(facts.now_ms.saturating_sub(since_ms)).unwrap_or(0));
     if unknown_for >= limit {
         let limit = if limit == GIVE_UP_UNKNOWN { "a day".to_owned() } else { duration::format(limit) };
         return archive(format!("{error} (no worker has known it for {limit}, requeued {times} times)"), facts);
     }
     let delay = FIRST_REQUEUE_DELAY.saturating_mul(1 << times.min(16)).min(LONGEST_REQUEUE_DELAY);
-    let unknown = Unknown { since_ms, times: times.saturating_add(1), retried };
+    let unknown = Unknown { since_ms, times: times.saturating_add(1), retried: Some(retried) };
     let extra = Extra { unknown: Some(unknown), ..facts.extra.clone() };
     // The task shows why it waits, as in asynq. The reason is noted once, so that the last ten failures stay.
     let error = (facts.message.error_msg != shortened(&error)).then_some(error);
@@ -283,7 +283,7 @@ mod tests {
     fn an_unknown_task_is_requeued_ever_later_and_archived_after_a_day() {
         let extra_at = |retried, since_ms, times| Extra {
             max_crashes: Some(7),
-            unknown: Some(Unknown { since_ms, times, retried }),
+            unknown: Some(Unknown { since_ms, times, retried: Some(retried) }),
             ..Extra::default()
         };
         let extra = |since_ms, times| extra_at(25, since_ms, times);
@@ -308,10 +308,22 @@ mod tests {
         assert_eq!(extra, Extra { max_crashes: Some(7), ..Extra::default() });
     }
 
+    /// A worker of an older version writes the record without the retries.
+    #[test]
+    fn a_day_in_which_an_older_worker_requeued_the_task_ends() {
+        let before =
+            |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 150, retried: None }), ..Extra::default() };
+        let act =
+            |since_ms| decide_with(Ended::Unknown("why".into()), (3, 25), 0, OnUnknown::Requeue, before(since_ms));
+        assert!(matches!(act(NOW - DAY), Action::Archive { .. }));
+        let Action::Defer { extra, .. } = act(NOW - DAY + 1) else { panic!("the day is not over") };
+        assert_eq!(extra.unknown, Some(Unknown { since_ms: NOW - DAY + 1, times: 151, retried: Some(3) }));
+    }
+
     #[test]
     fn a_server_sets_for_how_long_an_unknown_task_is_requeued() {
         let unknown =
-            |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1, retried: 0 }), ..Extra::default() };
+            |since_ms| Extra { unknown: Some(Unknown { since_ms, times: 1, retried: Some(0) }), ..Extra::default() };
         let act = |limit, since_ms| {
             let policy = OnUnknown::RequeueFor(limit);
             decide_with(Ended::Unknown("why".into()), (0, 25), 0, policy, unknown(since_ms))
@@ -395,7 +407,7 @@ mod tests {
     fn a_task_that_is_known_again_forgets_that_it_was_not() {
         let extra = Extra {
             max_crashes: Some(1),
-            unknown: Some(Unknown { since_ms: 1, times: 3, retried: 0 }),
+            unknown: Some(Unknown { since_ms: 1, times: 3, retried: Some(0) }),
             ..Extra::default()
         };
         let Action::Retry { extra, .. } = decide_with(fails(Policy::Fail), (0, 1), 0, OnUnknown::Requeue, extra) else {

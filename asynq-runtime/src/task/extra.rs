@@ -91,9 +91,9 @@ pub struct Unknown {
     #[prost(uint32, tag = "2")]
     pub times: u32,
     /// The `retried` of the task at these requeues. A worker that fails the task later knows it, and one of Go leaves this record in
-    /// place: with another `retried` the record is over.
-    #[prost(uint32, tag = "3")]
-    pub retried: u32,
+    /// place: with another `retried` the record is over. `None` if a worker of an older version wrote the record; it is not over then.
+    #[prost(uint32, optional, tag = "3")]
+    pub retried: Option<u32>,
 }
 
 impl Extra {
@@ -173,7 +173,7 @@ mod tests {
         assert_eq!(Extra::default().to_bytes(), None);
         let extra = Extra {
             max_crashes: Some(1),
-            unknown: Some(Unknown { since_ms: 5, times: 2, retried: 1 }),
+            unknown: Some(Unknown { since_ms: 5, times: 2, retried: Some(1) }),
             unique_until: UniqueUntil::Start.into(),
             ..Extra::default()
         };
