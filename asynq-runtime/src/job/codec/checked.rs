@@ -138,7 +138,7 @@ impl<'a, 'r> Fields<'a, 'r> {
 
     /// Notes whether the fields are read by their names in this order. Two types may have one name.
     #[inline]
-    fn note(&mut self, field: &'static str) {
+    fn field(&mut self, field: &'static str) {
         let place = self.to_read.and_then(|names| names.iter().position(|name| *name == field));
         self.to_read = place.and_then(|place| self.to_read?.get(place + 1..));
         self.checked.is_known &= place.is_some();
@@ -325,7 +325,7 @@ macro_rules! fields {
 
             #[inline]
             fn serialize_field<T: Serialize + ?Sized>(&mut self, field: &'static str, value: &T) -> Result<(), Refusal> {
-                self.note(field);
+                self.field(field);
                 value.serialize(&mut *self.checked)
             }
 

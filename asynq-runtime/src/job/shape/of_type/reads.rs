@@ -66,10 +66,13 @@ impl Reads {
     }
 
     /// Returns whether the number `index` is read as this variant; `None` if that is not known, because several enums of this name are
-    /// read, or none, or because aliases come between the names.
+    /// read, or none, or because the type is known in part and aliases may come between the names.
     pub(crate) fn is_variant(&self, name: &'static str, index: u32, variant: &'static str) -> Option<bool> {
         match self.variants.get(name)?.as_slice() {
-            [names] if self.is_whole => Some(names.get(usize::try_from(index).ok()?) == Some(&variant)),
+            [names] => {
+                let is_itself = names.get(usize::try_from(index).ok()?) == Some(&variant);
+                (is_itself || self.is_whole).then_some(is_itself)
+            }
             _ => None,
         }
     }

@@ -95,6 +95,14 @@ mod other {
 }
 
 #[test]
+fn a_variant_that_is_read_as_itself_lets_another_type_tidy_its_value() {
+    for ready in [Ready::No, Ready::Yes] {
+        assert!(write(&(ready, Trimmed("order-7 ".into()))).is_ok());
+    }
+    assert!(write(&(Side::Sell, Trimmed("order-7 ".into()))).is_err(), "the variant would be another one");
+}
+
+#[test]
 fn a_variant_of_an_enum_of_the_same_name_is_not_taken_for_it() {
     for status in [Status::Pending, Status::Paid, Status::Cancelled] {
         assert!(write(&(status, wire::Status::Sent)).is_err());
