@@ -9,7 +9,7 @@ use serde::de::{self, DeserializeSeed, EnumAccess, Error as _, MapAccess, SeqAcc
 use super::{Field, Form, HIDDEN, Leaf, Node, ShapeDocument, Value, Variant, value::Name};
 
 /// Deeper than this no value is read.
-pub(super) const DEEPEST: usize = 128;
+const DEEPEST: usize = 128;
 /// Most parts of a value per byte of the payload: a number in a newtype in a struct is three parts in one byte.
 const PARTS_PER_BYTE: usize = 4;
 /// Most parts of a value beyond that: units and empty structs take no byte.

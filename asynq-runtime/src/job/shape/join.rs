@@ -2,16 +2,24 @@
 
 use std::collections::HashMap;
 
-use super::{Field, Form, Node, ShapeDocument, Variant, by_shape::DEEPEST};
+use super::{Field, Form, Node, ShapeDocument, Variant};
+
+/// Deepest nesting of places without a type of their own around them. Types are not nested here: each pair of them is joined once, whatever
+/// the way to it.
+const DEEPEST: usize = 256;
 
 impl ShapeDocument {
     /// Returns this document with what another one of the same shape adds: a place is secret if either document says so, and a field or the
     /// only argument has the names that either gives it. `None` if the shapes differ. The other document is data from outside.
     pub(in crate::job) fn joined(&self, other: &Self) -> Option<Self> {
         let (ours, theirs) = (&self.types, &other.types);
-        let mut join = Join { ours, theirs, types: Vec::new(), places: HashMap::new(), depth: 0 };
+        let mut join = Join { ours, theirs, pairs: Vec::new(), places: HashMap::new(), depth: 0 };
         let root = join.node(&self.root, &other.root)?;
-        let (argument, types) = (self.argument.clone(), join.types);
+        let mut types = Vec::new();
+        while let Some(&(one, another)) = join.pairs.get(types.len()) {
+            types.push(join.form(ours.get(one)?, theirs.get(another)?)?);
+        }
+        let argument = self.argument.clone();
         let argument_aliases = match &argument {
             Some(name) => names(name, self.argument_names().chain(other.argument_names())),
             None => Vec::new(),
@@ -34,9 +42,9 @@ fn names<'n>(name: &str, all: impl Iterator<Item = &'n str>) -> Vec<String> {
 struct Join<'d> {
     ours: &'d [Form],
     theirs: &'d [Form],
-    /// The types of the joined document.
-    types: Vec<Form>,
-    /// The places in `types` of each pair of types.
+    /// The pairs of types of which the types of the joined document are made, in their order.
+    pairs: Vec<(usize, usize)>,
+    /// The place in `pairs` of each of them.
     places: HashMap<(usize, usize), usize>,
     depth: usize,
 }
@@ -51,7 +59,9 @@ impl<'d> Join<'d> {
         let (is_theirs_secret, theirs) = opened(theirs);
         let node = self.opened_node(ours, theirs)?;
         self.depth -= 1;
-        Some(if is_ours_secret || is_theirs_secret { Node::Secret(Box::new(node)) } else { node })
+        // The content of a newtype may be secret already.
+        let is_marked = matches!(node, Node::Secret(_));
+        Some(if !is_marked && (is_ours_secret || is_theirs_secret) { Node::Secret(Box::new(node)) } else { node })
     }
 
     fn opened_node(&mut self, ours: &'d Node, theirs: &'d Node) -> Option<Node> {
@@ -71,7 +81,7 @@ impl<'d> Join<'d> {
             }
             (Node::Tuple(ones), Node::Tuple(others)) => Node::Tuple(self.nodes(ones, others)?),
             (Node::Array(one, n), Node::Array(other, m)) if n == m => Node::Array(self.boxed(one, other)?, *n),
-            (Node::Type(one), Node::Type(other)) => Node::Type(self.named(*one, *other)?),
+            (Node::Type(one), Node::Type(other)) => Node::Type(self.named(*one, *other)),
             _ => return None,
         })
     }
@@ -85,16 +95,13 @@ impl<'d> Join<'d> {
         pairs.map(|(one, other)| self.node(one, other)).collect()
     }
 
-    /// Returns the place of the joined type, which may hold itself.
-    fn named(&mut self, ours: usize, theirs: usize) -> Option<usize> {
-        if let Some(&place) = self.places.get(&(ours, theirs)) {
-            return Some(place);
-        }
-        let place = self.types.len();
-        self.places.insert((ours, theirs), place);
-        self.types.push(Form::Unit);
-        self.types[place] = self.form(self.ours.get(ours)?, self.theirs.get(theirs)?)?;
-        Some(place)
+    /// Returns the place of the joined type, which is made later: a type may hold itself.
+    fn named(&mut self, ours: usize, theirs: usize) -> usize {
+        let Self { pairs, places, .. } = self;
+        *places.entry((ours, theirs)).or_insert_with(|| {
+            pairs.push((ours, theirs));
+            pairs.len() - 1
+        })
     }
 
     fn form(&mut self, ours: &'d Form, theirs: &'d Form) -> Option<Form> {
@@ -131,11 +138,12 @@ impl<'d> Join<'d> {
 }
 
 /// Returns whether the place is secret, and its node without that mark.
-fn opened(node: &Node) -> (bool, &Node) {
-    match node {
-        Node::Secret(inner) => (true, inner),
-        node => (false, node),
+fn opened(mut node: &Node) -> (bool, &Node) {
+    let mut is_secret = false;
+    while let Node::Secret(inner) = node {
+        (is_secret, node) = (true, inner);
     }
+    (is_secret, node)
 }
 
 /// Returns the content of a newtype.

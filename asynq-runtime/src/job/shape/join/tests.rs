@@ -1,7 +1,10 @@
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::*;
-use crate::job::{Secret, shape::of_type::shape_of};
+use crate::job::{
+    Secret,
+    shape::{Leaf, of_type::shape_of},
+};
 
 fn document<T: DeserializeOwned>() -> ShapeDocument {
     shape_of::<T>(false).document
@@ -69,6 +72,36 @@ fn a_secret_and_an_alias_of_either_document_is_in_the_joined_one() {
         assert_eq!(joined.to_text(), ours.to_text());
         assert_eq!(joined.joined(theirs).as_ref(), Some(&joined), "it does not grow");
     }
+}
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "never read")]
+struct Token(Secret<String>);
+
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "never read")]
+struct Has<T> {
+    token: T,
+}
+
+#[test]
+fn a_secret_of_a_secret_is_one_secret() {
+    let (plain, secret, token) =
+        (document::<Has<String>>(), document::<Has<Secret<String>>>(), document::<Has<Token>>());
+    let joined = token.joined(&secret).expect("the same shape");
+    assert_eq!(joined, secret);
+    let joined = plain.joined(&joined).expect("the same shape");
+    assert_eq!(joined.secret_names(), ["token"]);
+    let twice = |node: Node| Node::Secret(Box::new(Node::Secret(Box::new(node))));
+    let twice = ShapeDocument::new(twice(document::<String>().root), Vec::new());
+    assert_eq!(document::<String>().joined(&twice), Some(document::<Secret<String>>()));
+}
+
+#[test]
+fn types_may_be_nested_deeply() {
+    let next = |i: usize| Form::Tuple(if i < 2_000 { vec![Node::Type(i + 1)] } else { vec![Node::Is(Leaf::Str)] });
+    let nested = ShapeDocument::new(Node::Type(0), (0..=2_000).map(next).collect());
+    assert_eq!(nested.joined(&nested).as_ref(), Some(&nested));
 }
 
 #[test]
