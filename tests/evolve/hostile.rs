@@ -64,7 +64,7 @@ async fn a_shape_of_any_kind_loses_no_task_on<S: Store>() {
         client.enqueue(task.task_id("a")).await.unwrap();
         let body = body_text.to_owned().into_bytes();
         let shape = NewShape { job: "hostile".into(), fingerprint: Some(fingerprint()), body: body.into() };
-        t.broker().keep_shapes(&[shape]).await.unwrap();
+        t.broker().keep_shapes(&[shape], |new, _| Some(new.body.clone())).await.unwrap();
         let jobs = vec![JobDescriptor::of::<after::hostile>(file!(), line!())];
         let log = stage::run(t.another_broker().await, jobs, &["a".to_owned()]).await;
         let became = stage::became(t.broker(), &log, "a").await;

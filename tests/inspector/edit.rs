@@ -254,7 +254,7 @@ async fn arguments_of_an_unknown_job_are_shown_and_edited_by_their_shape() {
     let payload = inspector.task("default", "t1").await.unwrap().payload;
     let fingerprint = u32::from_le_bytes(payload[1..5].try_into().unwrap());
     let shape = NewShape { job: "edit:transfer".into(), fingerprint: Some(fingerprint), body: "{}".into() };
-    t.broker().keep_shapes(&[shape]).await.unwrap();
+    t.broker().keep_shapes(&[shape], |new, _| Some(new.body.clone())).await.unwrap();
     let unknown = RawTask::new("edit:transfer", &b"\x01\x00\x00\x00\x00payload"[..]).task_id("t2");
     client.enqueue(unknown).await.unwrap();
     for (id, reason) in [("t1", "the kept shape is malformed"), ("t2", "the broker keeps no shape of it")] {

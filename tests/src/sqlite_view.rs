@@ -189,8 +189,8 @@ impl Broker for ByView {
 
 #[async_trait]
 impl Shapes for ByView {
-    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
-        self.inner.keep_shapes(shapes).await
+    async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError> {
+        self.inner.keep_shapes(shapes, join).await
     }
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         self.inner.shape(job, fingerprint).await

@@ -79,7 +79,7 @@ pub use self::{
     sealed::Sealed,
     semaphore::Semaphores,
     settle::{Action, Settle, Settled, Settlement},
-    shapes::{LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes},
+    shapes::{JoinShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes},
     task_end::TaskEnd,
 };
 

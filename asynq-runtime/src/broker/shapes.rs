@@ -28,16 +28,21 @@ pub struct NewShape {
     pub body: Bytes,
 }
 
+/// Returns the body to keep in place of the kept one; `None` if that one stays as it is. The kept one may be cut off after
+/// [`LARGEST_SHAPE`] + 1 bytes.
+pub type JoinShapes = fn(new: &NewShape, kept: &[u8]) -> Option<Bytes>;
+
 /// Keeps the shapes of arguments. Shapes are not part of the hot path: a program keeps each of its shapes at the first use and
 /// once a day, joined with the kept one, and asks for a shape when a payload has a fingerprint that it does not know.
 #[async_trait::async_trait]
 pub trait Shapes {
-    /// Keeps these shapes for [`SHAPE_TTL`] and replaces those that are kept already. The call may be repeated.
+    /// Keeps these shapes for [`SHAPE_TTL`]. `join` returns the bodies in place of those that are kept already, also of
+    /// those that another program keeps at the same time. The call may be repeated.
     ///
     /// # Errors
     ///
-    /// The broker failed; some of them may be kept.
-    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError>;
+    /// The broker failed; the others of them may be kept.
+    async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError>;
 
     /// Returns the shape of this job and fingerprint, and keeps it for [`SHAPE_TTL`] from now; `None` if none is kept. Of a shape
     /// that is longer than [`LARGEST_SHAPE`] it returns the first [`LARGEST_SHAPE`] + 1 bytes.

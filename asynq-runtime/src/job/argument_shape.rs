@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::try_join_all;
 
 use super::{Codec, Fingerprint, Job, shape::ShapeDocument};
-use crate::broker::{Broker, BrokerError, NewShape};
+use crate::broker::{Broker, NewShape};
 
 /// The shape of a job's arguments, without its type.
 #[derive(Debug, Clone, Copy)]
@@ -83,35 +82,58 @@ impl<'b> DueShapes<'b> {
         if self.is_empty() {
             return;
         }
-        match self.keep_joined().await {
+        match self.broker.keep_shapes(&self.shapes, join_shapes).await {
             Ok(()) => self.shapes.clear(),
             Err(error) => tracing::warn!(
                 "the shapes of arguments cannot be kept, so other versions of the program may not read these tasks: {error}"
             ),
         }
     }
-
-    async fn keep_joined(&self) -> Result<(), BrokerError> {
-        let kept = self.shapes.iter().map(|new| self.broker.shape(&new.job, new.fingerprint));
-        let kept = try_join_all(kept).await?;
-        let join = |(new, kept): (&NewShape, Option<Bytes>)| {
-            let body = kept.and_then(|kept| joined(&new.body, &kept)).unwrap_or_else(|| new.body.clone());
-            NewShape { body, ..new.clone() }
-        };
-        let shapes: Vec<_> = self.shapes.iter().zip(kept).map(join).collect();
-        self.broker.keep_shapes(&shapes).await
-    }
 }
 
-/// Returns the new document with what the kept one adds; `None` if the kept one is not of this shape.
-fn joined(new: &[u8], kept: &[u8]) -> Option<Bytes> {
-    let kept = ShapeDocument::from_bytes(kept).ok()?;
-    ShapeDocument::from_bytes(new).ok()?.joined(&kept)?.to_bytes().map(Bytes::from)
+/// Returns the new document with what the kept one adds; `None` if the kept one stays as it is (see [`Shapes`](crate::broker::Shapes)).
+pub(crate) fn join_shapes(new: &NewShape, kept: &[u8]) -> Option<Bytes> {
+    let documents = ShapeDocument::from_bytes(&new.body).and_then(|new| Ok((new, ShapeDocument::from_bytes(kept)?)));
+    let Ok((document, before)) = documents else { return Some(new.body.clone()) };
+    match document.joined(&before) {
+        // A joined document that is too large leaves the kept one in place.
+        Some(joined) => joined.to_bytes().filter(|joined| joined != kept).map(Bytes::from),
+        // The last shape of payloads in JSON counts. Payloads with this fingerprint have the kept shape, which may have secrets.
+        None => new.fingerprint.is_none().then(|| new.body.clone()),
+    }
 }
 
 impl Drop for DueShapes<'_> {
     /// Makes shapes that were not kept, because the broker failed or the caller gave up, due again soon.
     fn drop(&mut self) {
         self.broker.stored_shapes().note(&self.shapes, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kept_document_is_replaced_only_by_one_that_adds_to_it() {
+        let [text, secret, number] = [r#"{"is":"str"}"#, r#"{"secret":{"is":"str"}}"#, r#"{"is":"u8"}"#]
+            .map(|root| format!(r#"{{"v":1,"root":{root}}}"#));
+        let longest = |name: char| {
+            let name = String::from(name).repeat(40_000);
+            format!(r#"{{"v":1,"argument":"{name}","root":{{"is":"str"}}}}"#)
+        };
+        for (fingerprint, new, kept, is_replaced_by) in [
+            (Some(1), &text, &text, None),
+            (Some(1), &text, &secret, None),
+            (Some(1), &secret, &text, Some(&secret)),
+            (Some(1), &text, &number, None),
+            (None, &text, &number, Some(&text)),
+            (Some(1), &text, &String::from("{}"), Some(&text)),
+            (Some(1), &longest('a'), &longest('b'), None),
+        ] {
+            let new = NewShape { job: "mail".into(), fingerprint, body: new.clone().into() };
+            let body = is_replaced_by.map(|body| Bytes::from(body.clone()));
+            assert_eq!(join_shapes(&new, kept.as_bytes()), body, "{kept:.60}");
+        }
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, ffi};
 
-use crate::broker::{BrokerError, BrokerErrorKind, NewShape, NewTask, Placed, Refused, When, due_ms};
+use crate::broker::{BrokerError, BrokerErrorKind, JoinShapes, NewShape, NewTask, Placed, Refused, When, due_ms};
 
 use super::{
     SqliteBroker,
@@ -14,8 +14,7 @@ use super::{
     migrate,
     produce::Item,
     row::after,
-    shapes::keep_if_new,
-    sql,
+    shapes, sql,
     tx::{Tx, View},
 };
 
@@ -85,7 +84,7 @@ impl SqliteBroker {
         Ok(())
     }
 
-    /// Stores `task` in the transaction that is open on `connection`.
+    /// Stores `task` in the transaction that is open on `connection`, and keeps the shape of its arguments.
     ///
     /// # Errors
     ///
@@ -94,7 +93,8 @@ impl SqliteBroker {
         &self,
         connection: &Connection,
         task: NewTask,
-        shapes: &[NewShape],
+        new_shapes: &[NewShape],
+        join: JoinShapes,
     ) -> Result<Result<Placed, Refused>, TransactionError> {
         self.check_file(connection)?;
         if connection.is_autocommit() {
@@ -112,7 +112,7 @@ impl SqliteBroker {
         whole(connection, || {
             let placed = item.insert(&mut tx)?;
             tx.write_counts()?;
-            keep_if_new(&tx.view, shapes)?;
+            shapes::keep(&tx.view, new_shapes, join)?;
             Ok(placed)
         })
         .map_err(|error| match error.sqlite_error() {

@@ -9,15 +9,15 @@ use super::{
     sql,
     tx::View,
 };
-use crate::broker::{BrokerError, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes};
+use crate::broker::{BrokerError, JoinShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes};
 
 #[async_trait::async_trait]
 impl Shapes for SqliteBroker {
-    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
+    async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError> {
         let shapes = shapes.to_vec();
         let command = WriteCommand::new(Priority::Settle, shapes.len(), move |tx| {
             tx.view.execute(&sql::shapes::FORGET, [tx.view.now])?;
-            keep(&tx.view, &sql::shapes::KEEP, &shapes)
+            keep(&tx.view, &shapes, join)
         });
         self.store.write(command).await
     }
@@ -25,10 +25,9 @@ impl Shapes for SqliteBroker {
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         let job = job.to_owned();
         let command = WriteCommand::new(Priority::Settle, 1, move |tx| {
-            let which = params![job, column(fingerprint), tx.view.now, MOST_READ];
-            let found = tx.view.find(&sql::shapes::FIND, which, |row| row.get::<_, Vec<u8>>(0))?;
+            let found = find(&tx.view, &job, fingerprint)?;
             if found.is_some() {
-                tx.view.execute(&sql::shapes::EXTEND, params![job, column(fingerprint), until(tx.view.now)])?;
+                extend(&tx.view, &job, fingerprint)?;
             }
             Ok(found.map(Bytes::from))
         });
@@ -40,16 +39,30 @@ impl Shapes for SqliteBroker {
     }
 }
 
-/// Keeps those of the `shapes` that are not there: within a caller's transaction they are not joined with those that are.
-pub(super) fn keep_if_new(view: &View<'_>, shapes: &[NewShape]) -> rusqlite::Result<()> {
-    keep(view, &sql::shapes::KEEP_IF_NEW, shapes)
-}
-
-fn keep(view: &View<'_>, statement: &sql::Sql, shapes: &[NewShape]) -> rusqlite::Result<()> {
-    for NewShape { job, fingerprint, body } in shapes {
-        view.execute(statement, params![job, column(*fingerprint), &body[..], until(view.now)])?;
+/// Keeps these shapes, joined with those that are there, in the transaction of `view`.
+pub(super) fn keep(view: &View<'_>, shapes: &[NewShape], join: JoinShapes) -> rusqlite::Result<()> {
+    for shape in shapes {
+        let NewShape { job, fingerprint, body } = shape;
+        let new = match find(view, job, *fingerprint)? {
+            Some(kept) => join(shape, &kept),
+            None => Some(body.clone()),
+        };
+        match new {
+            Some(new) => {
+                view.execute(&sql::shapes::KEEP, params![job, column(*fingerprint), &new[..], until(view.now)])?;
+            }
+            None => extend(view, job, *fingerprint)?,
+        }
     }
     Ok(())
+}
+
+fn find(view: &View<'_>, job: &str, fingerprint: Option<u32>) -> rusqlite::Result<Option<Vec<u8>>> {
+    view.find(&sql::shapes::FIND, params![job, column(fingerprint), view.now, MOST_READ], |row| row.get(0))
+}
+
+fn extend(view: &View<'_>, job: &str, fingerprint: Option<u32>) -> rusqlite::Result<()> {
+    view.execute(&sql::shapes::EXTEND, params![job, column(fingerprint), until(view.now)]).map(|_| ())
 }
 
 /// Most bytes that are read: one more than the longest shape has.

@@ -6,12 +6,6 @@
 INSERT INTO main.shape(job, fingerprint, body, until) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT(job, fingerprint) DO UPDATE SET body = excluded.body, until = excluded.until;
 
--- name: keep_if_new
--- Keeps a shape, or keeps the one that is there for longer.
--- 1 name of the job · 2 fingerprint, -1 for none · 3 the shape · 4 until when
-INSERT INTO main.shape(job, fingerprint, body, until) VALUES (?1, ?2, ?3, ?4)
-ON CONFLICT(job, fingerprint) DO UPDATE SET until = excluded.until;
-
 -- name: find
 -- Finds a shape that is still kept.
 -- 1 name of the job · 2 fingerprint, -1 for none · 3 now · 4 how many bytes of it at most

@@ -8,8 +8,9 @@ use asynq_runtime::{
     broker::{
         BrokerError, BulkAction, BulkSlice, Candidate, Changed, Chosen, DayStats, Diagnose, EditError, EntryId,
         EntryPlan, EntryState, Examination, Failure, GroupPage, GroupRules, GroupStats, GroupStep, Groups, Inspect,
-        Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats, Repair,
-        RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, StoredShapes, TaskEnd, TaskSet, Tick, Ticked,
+        JoinShapes, Lead, LockPage, MoveError, NewShape, Node, Page, PayloadEdit, Planned, QueueDeleted, QueueStats,
+        Repair, RipeGroups, Schedules, Semaphores, SetError, SetOutcome, Shapes, StoredShapes, TaskEnd, TaskSet, Tick,
+        Ticked,
     },
     task::{GroupName, QueueName, SchedulerEnqueueEvent, SchedulerEntry},
 };
@@ -224,8 +225,8 @@ impl Semaphores for Flaky {
 
 #[async_trait]
 impl Shapes for Flaky {
-    async fn keep_shapes(&self, shapes: &[NewShape]) -> Result<(), BrokerError> {
-        self.inner.keep_shapes(shapes).await
+    async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError> {
+        self.inner.keep_shapes(shapes, join).await
     }
 
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
