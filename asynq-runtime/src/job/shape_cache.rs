@@ -19,15 +19,24 @@ const MOST: usize = 1000;
 
 /// The shapes that were looked up.
 #[derive(Default)]
-pub(crate) struct ShapeCache(Mutex<HashMap<(String, Needs), Found>>);
+pub(crate) struct ShapeCache {
+    found: Mutex<HashMap<(String, Needs), Found>>,
+    is_for_people: bool,
+}
 
-#[derive(Clone)]
 struct Found {
     lookup: Option<Arc<ShapeLookup>>,
-    at: Instant,
+    /// When the broker is asked again.
+    until: Instant,
 }
 
 impl ShapeCache {
+    /// Returns a cache for tools, which asks also for readable shapes again: people must not see what has become secret. A worker reads
+    /// payloads by any version of a shape.
+    pub(crate) fn for_people() -> Self {
+        Self { is_for_people: true, ..Self::default() }
+    }
+
     /// Returns the shape of tasks of this type that the broker keeps.
     pub(crate) async fn find(
         &self,
@@ -36,26 +45,39 @@ impl ShapeCache {
         needs: Needs,
     ) -> Result<Option<Arc<ShapeLookup>>, BrokerError> {
         let which = (r#type.to_owned(), needs);
-        if let Some(found) = self.known(&which) {
-            return Ok(found.lookup);
+        let known = self.known(&which);
+        if let Some((lookup, false)) = known {
+            return Ok(lookup);
         }
-        let lookup = broker.shape(r#type, needs.id()).await?;
-        let lookup = lookup.map(|body| Arc::new(ShapeDocument::from_bytes(&body)));
+        let stored = match (broker.shape(r#type, needs.id()).await, known) {
+            (Ok(stored), _) => stored,
+            (Err(_), Some((Some(lookup), _))) if lookup.is_ok() => return Ok(Some(lookup)),
+            (Err(error), _) => return Err(error),
+        };
+        let lookup = stored.map(|body| Arc::new(ShapeDocument::from_bytes(&body)));
         if let Some(Err(reason)) = lookup.as_deref() {
             tracing::warn!(r#type, "the shape that the broker keeps of its arguments cannot be used: {reason}");
         }
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         if found.len() >= MOST {
             found.clear();
         }
-        found.insert(which, Found { lookup: lookup.clone(), at: Instant::now() });
+        found.insert(which, Found { lookup: lookup.clone(), until: Instant::now() + AGAIN });
         Ok(lookup)
     }
 
-    /// Returns a shape found before.
-    fn known(&self, which: &(String, Needs)) -> Option<Found> {
-        let found = self.0.lock().unwrap_or_else(PoisonError::into_inner).get(which).cloned()?;
-        (found.at.elapsed() < AGAIN).then_some(found)
+    /// Returns a shape found before, and whether this caller must ask for it again; other callers use it meanwhile.
+    fn known(&self, which: &(String, Needs)) -> Option<(Option<Arc<ShapeLookup>>, bool)> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let Found { lookup, until } = found.get_mut(which)?;
+        let is_final =
+            !self.is_for_people && matches!((which.1, lookup.as_deref()), (Needs::Fingerprint(_), Some(Ok(_))));
+        let now = Instant::now();
+        let is_due = !is_final && *until <= now;
+        if is_due {
+            *until = now + AGAIN;
+        }
+        Some((lookup.clone(), is_due))
     }
 }
 
@@ -67,13 +89,25 @@ mod tests {
 
     #[test]
     fn a_shape_is_looked_up_again_because_an_argument_of_it_may_have_become_secret() {
-        let cache = ShapeCache::default();
         let which = ("mail".to_owned(), Needs::Fingerprint(7));
-        let lookup = ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#);
-        for (at, is_known) in [(Instant::now(), true), (Instant::now() - AGAIN, false)] {
-            let found = Found { lookup: Some(Arc::new(lookup.clone())), at };
-            cache.0.lock().unwrap().insert(which.clone(), found);
-            assert_eq!(cache.known(&which).is_some(), is_known);
+        let lookup = Some(Arc::new(ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#)));
+        for (cache, is_asked_again) in [(ShapeCache::for_people(), true), (ShapeCache::default(), false)] {
+            assert_eq!(cache.known(&which), None);
+            cache.found.lock().unwrap().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
+            assert_eq!(cache.known(&which), Some((lookup.clone(), is_asked_again)));
+            assert_eq!(cache.known(&which), Some((lookup.clone(), false)), "one caller asks, and the others go on");
         }
+    }
+
+    #[cfg(feature = "sqlite")]
+    #[tokio::test]
+    async fn a_shape_is_still_known_when_the_broker_cannot_be_asked_again() {
+        let broker = Arc::clone(crate::Client::connect("sqlite::memory:").await.unwrap().broker());
+        broker.close().await;
+        let (cache, which) = (ShapeCache::for_people(), ("mail".to_owned(), Needs::Fingerprint(7)));
+        let lookup = Some(Arc::new(ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#)));
+        assert!(cache.find(&broker, "mail", which.1).await.is_err());
+        cache.found.lock().unwrap().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
+        assert_eq!(cache.find(&broker, "mail", which.1).await.unwrap(), lookup);
     }
 }
