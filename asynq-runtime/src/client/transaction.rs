@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::{
     broker::sqlite::{SqliteBroker, TransactionError},
-    job::{DueShapes, EnqueueError, IntoTask, join_shapes},
+    job::{DueShapes, EnqueueError, IntoTask},
     task::{TaskId, TaskInfo, TaskState},
 };
 
@@ -40,7 +40,8 @@ impl Client {
         let shapes = DueShapes::among(&*self.broker, task.shape());
         let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
-        match broker.enqueue_on(connection, task, shapes.in_transaction(), join_shapes)? {
+        let (new_shapes, join) = shapes.in_transaction();
+        match broker.enqueue_on(connection, task, new_shapes, join)? {
             Ok(placed) => {
                 super::note_placed(&mut info, placed);
                 Ok(info)

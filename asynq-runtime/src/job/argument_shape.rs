@@ -65,11 +65,11 @@ impl<'b> DueShapes<'b> {
         due
     }
 
-    /// Returns the shapes for a caller that keeps them in a transaction of its own. Since that may be rolled back, they are due again
-    /// soon.
+    /// Returns the shapes, and how they are joined with the kept ones, for a caller that keeps them in a transaction of its own.
+    /// Since that may be rolled back, they are due again soon.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn in_transaction(&self) -> &[NewShape] {
-        &self.shapes
+    pub(crate) fn in_transaction(&self) -> (&[NewShape], crate::broker::JoinShapes) {
+        (&self.shapes, join_shapes)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,7 +92,7 @@ impl<'b> DueShapes<'b> {
 }
 
 /// Returns the new document with what the kept one adds; `None` if the kept one stays as it is (see [`Shapes`](crate::broker::Shapes)).
-pub(crate) fn join_shapes(new: &NewShape, kept: &[u8]) -> Option<Bytes> {
+fn join_shapes(new: &NewShape, kept: &[u8]) -> Option<Bytes> {
     let documents = ShapeDocument::from_bytes(&new.body).and_then(|new| Ok((new, ShapeDocument::from_bytes(kept)?)));
     let Ok((document, before)) = documents else { return Some(new.body.clone()) };
     match document.joined(&before) {

@@ -85,7 +85,7 @@ pub use self::{
 };
 pub(crate) use self::{
     aggregates::{Arguments, LeftOut, Limits},
-    argument_shape::{ArgumentShape, DueShapes, join_shapes},
+    argument_shape::{ArgumentShape, DueShapes},
     builder::Prepared,
     cancel::Request,
     checkpoint::Unloaded,

@@ -6,6 +6,9 @@ use redis::Value;
 use super::{RedisBroker, keys, reply, script::Call};
 use crate::broker::{BrokerError, JoinShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes};
 
+/// Most writes of one shape that other programs write at the same time. Each adds at least the body of one of them.
+const MOST_WRITES: usize = 16;
+
 #[async_trait::async_trait]
 impl Shapes for RedisBroker {
     async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError> {
@@ -23,7 +26,10 @@ impl Shapes for RedisBroker {
                 Err(error) => outcome = Err(error),
             }
         }
-        while !due.is_empty() {
+        for _ in 0..MOST_WRITES {
+            if due.is_empty() {
+                break;
+            }
             let keep = |(shape, _, new): &(NewShape, Option<Bytes>, Option<Bytes>)| match new {
                 Some(new) => {
                     Call::plain("SET").arg(key(shape)).arg(&new[..]).arg("EX").arg(SHAPE_TTL.as_secs()).arg("GET")
@@ -37,7 +43,9 @@ impl Shapes for RedisBroker {
                     (Ok(Some(replaced)), Some(new)) if expected.as_ref() != Some(&replaced) => {
                         let shape = NewShape { body: new.clone(), ..shape };
                         let joined = join(&shape, &replaced).unwrap_or(replaced);
-                        due.push((shape, Some(new), Some(joined)));
+                        if joined != new {
+                            due.push((shape, Some(new), Some(joined)));
+                        }
                     }
                     (Ok(_), _) => {}
                     (Err(error), _) => outcome = Err(error),
