@@ -94,7 +94,10 @@ impl<'b> DueShapes<'b> {
 /// Returns the new document with what the kept one adds; `None` if the kept one stays as it is (see [`Shapes`](crate::broker::Shapes)).
 fn join_shapes(new: &NewShape, kept: &[u8]) -> Option<Bytes> {
     let documents = ShapeDocument::from_bytes(&new.body).and_then(|new| Ok((new, ShapeDocument::from_bytes(kept)?)));
-    let Ok((document, before)) = documents else { return Some(new.body.clone()) };
+    let Ok((document, before)) = documents else {
+        // A newer version of this crate knows more of the shape.
+        return (!ShapeDocument::is_of_newer_version(kept)).then(|| new.body.clone());
+    };
     match document.joined(&before) {
         // A joined document that is too large leaves the kept one in place.
         Some(joined) => joined.to_bytes().filter(|joined| joined != kept).map(Bytes::from),
@@ -129,6 +132,7 @@ mod tests {
             (Some(1), &text, &number, None),
             (None, &text, &number, Some(&text)),
             (Some(1), &text, &String::from("{}"), Some(&text)),
+            (Some(1), &text, &String::from(r#"{"v":2}"#), None),
             (Some(1), &longest('a'), &longest('b'), None),
         ] {
             let new = NewShape { job: "mail".into(), fingerprint, body: new.clone().into() };

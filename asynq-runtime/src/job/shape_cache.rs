@@ -12,7 +12,7 @@ use super::{
 };
 use crate::broker::{Broker, BrokerError};
 
-/// After this time the broker is asked again: the shape may have been kept since, or say now that an argument is secret.
+/// After this time the broker is asked again: the shape may have been kept since, or have an alias more or a secret more.
 const AGAIN: Duration = Duration::from_secs(10);
 /// More shapes than this are not remembered: fingerprints are data from outside.
 const MOST: usize = 1000;
@@ -21,7 +21,6 @@ const MOST: usize = 1000;
 #[derive(Default)]
 pub(crate) struct ShapeCache {
     found: Mutex<HashMap<(String, Needs), Found>>,
-    is_for_people: bool,
 }
 
 struct Found {
@@ -31,12 +30,6 @@ struct Found {
 }
 
 impl ShapeCache {
-    /// Returns a cache for tools, which asks also for readable shapes again: people must not see what has become secret. A worker reads
-    /// payloads by any version of a shape.
-    pub(crate) fn for_people() -> Self {
-        Self { is_for_people: true, ..Self::default() }
-    }
-
     /// Returns the shape of tasks of this type that the broker keeps.
     pub(crate) async fn find(
         &self,
@@ -70,10 +63,8 @@ impl ShapeCache {
     fn known(&self, which: &(String, Needs)) -> Option<(Option<Arc<ShapeLookup>>, bool)> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
         let Found { lookup, until } = found.get_mut(which)?;
-        let is_final =
-            !self.is_for_people && matches!((which.1, lookup.as_deref()), (Needs::Fingerprint(_), Some(Ok(_))));
         let now = Instant::now();
-        let is_due = !is_final && *until <= now;
+        let is_due = *until <= now;
         if is_due {
             *until = now + AGAIN;
         }
@@ -88,15 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_shape_is_looked_up_again_because_an_argument_of_it_may_have_become_secret() {
+    fn a_shape_is_looked_up_again_because_it_may_have_a_secret_or_an_alias_more() {
         let which = ("mail".to_owned(), Needs::Fingerprint(7));
         let lookup = Some(Arc::new(ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#)));
-        for (cache, is_asked_again) in [(ShapeCache::for_people(), true), (ShapeCache::default(), false)] {
-            assert_eq!(cache.known(&which), None);
-            cache.found.lock().unwrap().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
-            assert_eq!(cache.known(&which), Some((lookup.clone(), is_asked_again)));
-            assert_eq!(cache.known(&which), Some((lookup.clone(), false)), "one caller asks, and the others go on");
-        }
+        let cache = ShapeCache::default();
+        assert_eq!(cache.known(&which), None);
+        cache.found.lock().unwrap().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
+        assert_eq!(cache.known(&which), Some((lookup.clone(), true)));
+        assert_eq!(cache.known(&which), Some((lookup, false)), "one caller asks, and the others go on");
     }
 
     #[cfg(feature = "sqlite")]
@@ -104,7 +94,7 @@ mod tests {
     async fn a_shape_is_still_known_when_the_broker_cannot_be_asked_again() {
         let broker = Arc::clone(crate::Client::connect("sqlite::memory:").await.unwrap().broker());
         broker.close().await;
-        let (cache, which) = (ShapeCache::for_people(), ("mail".to_owned(), Needs::Fingerprint(7)));
+        let (cache, which) = (ShapeCache::default(), ("mail".to_owned(), Needs::Fingerprint(7)));
         let lookup = Some(Arc::new(ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#)));
         assert!(cache.find(&broker, "mail", which.1).await.is_err());
         cache.found.lock().unwrap().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });

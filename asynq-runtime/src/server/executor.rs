@@ -112,7 +112,7 @@ impl Executor {
         let Attempt { key, message, extra, .. } = attempt;
         // Of the level ERROR, so that every filter that lets a line of the run through keeps its task's id, too.
         // Without a subscriber tracing may write each span to the crate `log`.
-        let span = if tracing::enabled!(tracing::Level::ERROR) {
+        let span = if tracing::dispatcher::has_been_set() {
             tracing::error_span!(
                 "job",
                 id = %key.id,

@@ -42,7 +42,7 @@ impl Work {
         for (entry, fire, known) in self.plan.take(now, room) {
             let tick = Tick::new(fire.at).with_missed(fire.missed);
             // The task of the tick is in the trace of this span.
-            let span = if tracing::enabled!(tracing::Level::ERROR) {
+            let span = if tracing::dispatcher::has_been_set() {
                 tracing::error_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at)
             } else {
                 tracing::Span::none()

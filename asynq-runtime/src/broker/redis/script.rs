@@ -86,6 +86,7 @@ scripts! {
     UNLOCK = "repair/unlock";
     CLEAR_GROUPS = "repair/clear_groups";
     DELETE_KEYS = "repair/delete_keys";
+    KEEP_SHAPE = "shapes/keep";
 }
 
 impl Script {

@@ -3,54 +3,55 @@
 use bytes::Bytes;
 use redis::Value;
 
-use super::{RedisBroker, keys, reply, script::Call};
-use crate::broker::{BrokerError, JoinShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes};
+use super::{
+    RedisBroker, keys, reply,
+    script::{Call, KEEP_SHAPE},
+};
+use crate::broker::{
+    BrokerError, BrokerErrorKind, JoinShapes, LARGEST_SHAPE, NewShape, SHAPE_TTL, Shapes, StoredShapes,
+};
 
-/// Most writes of one shape that other programs write at the same time. Each adds at least the body of one of them.
-const MOST_WRITES: usize = 16;
+/// Most tries to keep a shape that other programs keep at the same time.
+const TRIES: usize = 16;
 
 #[async_trait::async_trait]
 impl Shapes for RedisBroker {
     async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError> {
         let key = |shape: &NewShape| keys::shape(&shape.job, shape.fingerprint);
-        let (mut outcome, mut due) = (Ok(()), Vec::new());
-        // One command per key, because the keys lie on different nodes of a Cluster.
-        let kept = self.router.send(shapes.iter().map(|shape| read(&key(shape))).collect()).await?;
-        for (shape, kept) in shapes.iter().cloned().zip(kept) {
-            match kept.map(body) {
-                Ok(None) => due.push((shape.clone(), None, Some(shape.body))),
-                Ok(Some(kept)) => {
-                    let new = join(&shape, &kept);
-                    due.push((shape, Some(kept), new));
-                }
-                Err(error) => outcome = Err(error),
-            }
-        }
-        for _ in 0..MOST_WRITES {
+        let mut outcome = Ok(());
+        // Each with the body that is kept, as far as it is known, and the one to keep in its place.
+        let mut due: Vec<(&NewShape, Option<Bytes>, Option<Bytes>)> =
+            shapes.iter().map(|shape| (shape, None, Some(shape.body.clone()))).collect();
+        for _ in 0..TRIES {
             if due.is_empty() {
-                break;
+                return outcome;
             }
-            let keep = |(shape, _, new): &(NewShape, Option<Bytes>, Option<Bytes>)| match new {
-                Some(new) => {
-                    Call::plain("SET").arg(key(shape)).arg(&new[..]).arg("EX").arg(SHAPE_TTL.as_secs()).arg("GET")
-                }
+            // One call per key, because the keys lie on different nodes of a Cluster.
+            let keep = |(shape, kept, new): &(&NewShape, Option<Bytes>, Option<Bytes>)| match new {
+                Some(new) => KEEP_SHAPE
+                    .on(&[key(shape)])
+                    .arg(self.clock.argument())
+                    .arg(kept.as_deref().unwrap_or_default())
+                    .arg(&new[..])
+                    .arg(SHAPE_TTL.as_secs())
+                    .arg(LARGEST_SHAPE),
                 None => renew(&key(shape)),
             };
             let answers = self.router.send(due.iter().map(keep).collect()).await?;
-            for ((shape, expected, new), answer) in std::mem::take(&mut due).into_iter().zip(answers) {
+            for ((shape, _, new), answer) in std::mem::take(&mut due).into_iter().zip(answers) {
                 match (answer.map(body), new) {
-                    // Another program has written this body since the read. The next write adds it to all that this call has seen.
-                    (Ok(Some(replaced)), Some(new)) if expected.as_ref() != Some(&replaced) => {
-                        let shape = NewShape { body: new.clone(), ..shape };
-                        let joined = join(&shape, &replaced).unwrap_or(replaced);
-                        if joined != new {
-                            due.push((shape, Some(new), Some(joined)));
-                        }
+                    (Ok(Some(kept)), Some(_)) => {
+                        let new = join(shape, &kept);
+                        due.push((shape, Some(kept), new));
                     }
                     (Ok(_), _) => {}
                     (Err(error), _) => outcome = Err(error),
                 }
             }
+        }
+        if !due.is_empty() {
+            let text = "other programs keep the same shapes at this moment";
+            outcome = Err(BrokerError::new(BrokerErrorKind::Unavailable, text));
         }
         outcome
     }

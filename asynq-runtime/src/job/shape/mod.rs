@@ -125,6 +125,12 @@ pub(super) struct Variant {
     pub(super) form: Option<Form>,
 }
 
+/// The part of a document that each version has.
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
 impl ShapeDocument {
     pub(super) fn new(root: Node, types: Vec<Form>) -> Self {
         Self { version: VERSION, argument: None, argument_aliases: Vec::new(), root, types }
@@ -161,11 +167,6 @@ impl ShapeDocument {
     ///
     /// Bytes that no version of this crate kept, or that a newer one did; the text says which.
     pub(crate) fn from_bytes(bytes: &[u8]) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Version {
-            v: u32,
-        }
-
         if bytes.len() > LARGEST {
             return Err(format!("the kept shape is longer than {LARGEST} bytes"));
         }
@@ -176,6 +177,11 @@ impl ShapeDocument {
             return Err(format!("the kept shape is of version {v} and this program reads version {VERSION}"));
         }
         serde_json::from_slice(bytes).map_err(malformed)
+    }
+
+    /// Returns whether a newer version of this crate kept these bytes.
+    pub(crate) fn is_of_newer_version(bytes: &[u8]) -> bool {
+        serde_json::from_slice(bytes).is_ok_and(|Version { v }| v > VERSION)
     }
 
     /// Returns the names of all fields that hold a secret.
