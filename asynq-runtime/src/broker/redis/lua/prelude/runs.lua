@@ -8,12 +8,13 @@
 local MANY, OLDEST, NEWEST = 1000, 100, 1000
 local are_many
 
--- Returns -1 for the tail or 1 for the head, as LREM counts, and the place of the run, counted from the head, if it was looked for.
+-- Returns -1 for the tail or 1 for the head, as LREM counts, and the place of the run, counted from the head, if it was looked for. The
+-- number is a text: Redis writes a number out for each command, which takes longer than the command.
 local function side_of(active, id)
   if are_many == nil then are_many = redis.call('LLEN', active) > MANY end
-  if not are_many then return -1 end
+  if not are_many then return '-1' end
   local place = redis.call('LPOS', active, id, 'RANK', '-1', 'MAXLEN', OLDEST)
-  if place then return -1, place end
+  if place then return '-1', place end
   place = redis.call('LPOS', active, id, 'MAXLEN', NEWEST)
-  return place and 1 or -1, place
+  return place and '1' or '-1', place
 end
