@@ -9,7 +9,7 @@ local MANY, OLDEST, NEWEST = 1000, 100, 1000
 local are_many
 
 -- Returns -1 for the tail or 1 for the head, as LREM counts, and the place of the run, counted from the head, if it was looked for. The
--- number is a text: Redis writes a number out for each command, which takes longer than the command.
+-- number is a text: Redis would write a number out anew for each command.
 local function side_of(active, id)
   if are_many == nil then are_many = redis.call('LLEN', active) > MANY end
   if not are_many then return '-1' end
