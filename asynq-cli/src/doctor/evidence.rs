@@ -88,8 +88,13 @@ pub(crate) async fn gather(
             Ok(_) => unknown(&**client.broker(), &name, limit).await.map_err(InspectError::from),
             Err(error) => Err(error.clone().into()),
         };
+        let oldest_group = match &stats {
+            Ok(stats) => oldest_group(&**client.broker(), stats).await.map_err(InspectError::from),
+            Err(_) => Ok(None),
+        };
         on_progress(n + 1, number);
-        let failed = [examined.as_ref().err(), unknown.as_ref().err()].into_iter().flatten().next();
+        let failed = [examined.as_ref().err(), unknown.as_ref().err(), oldest_group.as_ref().err()];
+        let failed = failed.into_iter().flatten().next();
         match failed {
             // The queue was deleted meanwhile.
             Some(InspectError::QueueNotFound { .. }) => continue,
@@ -107,7 +112,7 @@ pub(crate) async fn gather(
             let (unknown, unseen) = unknown.unwrap_or_default();
             // An id without a task is a finding of the examination; only the limit leaves tasks unseen.
             examination.complete &= unseen.beyond == 0;
-            let oldest_group = oldest_group(&**client.broker(), &stats).await?;
+            let oldest_group = oldest_group.unwrap_or_default();
             queues.push(QueueEvidence { stats, examination, unknown, oldest_group });
         }
     }

@@ -215,7 +215,8 @@ impl Client {
         let answers = if shapes.is_empty() {
             self.broker.enqueue(batch).await
         } else {
-            // Both calls run at the same time. Keeping shapes takes two round trips, so that the first enqueue of a process takes as long.
+            // Both calls run at the same time, so that the first enqueue of a process is not slower for the second call. Where the kept
+            // shape has to be joined, that one takes a round trip more.
             tokio::join!(self.broker.enqueue(batch), shapes.keep()).0
         };
         let mut answers = answers.into_iter();

@@ -82,7 +82,7 @@ impl Client {
 impl Inspector {
     /// Makes an inspector of a connected broker.
     pub fn new(broker: Arc<dyn Broker>) -> Self {
-        Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT, shapes: Arc::new(ShapeCache::default()) }
+        Self { broker, payload_limit: Client::DEFAULT_PAYLOAD_LIMIT, shapes: Arc::default() }
     }
 
     /// Sets the largest payload that an edit may write, in bytes. [`Client::inspector`] passes the client's own limit. Default:

@@ -41,7 +41,7 @@ impl Work {
         let room = MOST_AT_ONCE.saturating_sub(self.ticking);
         for (entry, fire, known) in self.plan.take(now, room) {
             let tick = Tick::new(fire.at).with_missed(fire.missed);
-            // The task of the tick is in the trace of this span.
+            // The task of the tick is in the trace of this span. Without a subscriber tracing may write each span to the crate `log`.
             let span = if tracing::dispatcher::has_been_set() {
                 tracing::error_span!("tick", id = %entry.id(), r#type = entry.job(), queue = %entry.queue(), at = %fire.at)
             } else {

@@ -23,9 +23,6 @@ impl Shapes for RedisBroker {
         let mut due: Vec<(&NewShape, Option<Bytes>, Option<Bytes>)> =
             shapes.iter().map(|shape| (shape, None, Some(shape.body.clone()))).collect();
         for _ in 0..TRIES {
-            if due.is_empty() {
-                return outcome;
-            }
             // One call per key, because the keys lie on different nodes of a Cluster.
             let keep = |(shape, kept, new): &(&NewShape, Option<Bytes>, Option<Bytes>)| match new {
                 Some(new) => KEEP_SHAPE
@@ -48,17 +45,17 @@ impl Shapes for RedisBroker {
                     (Err(error), _) => outcome = Err(error),
                 }
             }
+            if due.is_empty() {
+                return outcome;
+            }
         }
-        if !due.is_empty() {
-            let text = "other programs keep the same shapes at this moment";
-            outcome = Err(BrokerError::new(BrokerErrorKind::Unavailable, text));
-        }
-        outcome
+        Err(BrokerError::new(BrokerErrorKind::Unavailable, "other programs keep the same shapes at this moment"))
     }
 
     async fn shape(&self, job: &str, fingerprint: Option<u32>) -> Result<Option<Bytes>, BrokerError> {
         let key = keys::shape(job, fingerprint);
-        let mut answers = self.router.send(vec![read(&key), renew(&key)]).await?.into_iter();
+        let read = Call::plain("GETRANGE").arg(&key).arg(0).arg(LARGEST_SHAPE);
+        let mut answers = self.router.send(vec![read, renew(&key)]).await?.into_iter();
         let stored = answers.next().unwrap_or(Ok(Value::Nil))?;
         // A login that may only read gets the shape all the same.
         if let Some(Err(error)) = answers.next() {
@@ -70,10 +67,6 @@ impl Shapes for RedisBroker {
     fn stored_shapes(&self) -> &StoredShapes {
         &self.stored_shapes
     }
-}
-
-fn read(key: &str) -> Call {
-    Call::plain("GETRANGE").arg(key).arg(0).arg(LARGEST_SHAPE)
 }
 
 fn renew(key: &str) -> Call {
