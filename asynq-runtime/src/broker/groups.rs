@@ -14,7 +14,7 @@ pub trait Groups {
     /// or from the end of the page before (`after`). The cost of a page depends on `limit` alone, so a page may have fewer
     /// groups, even none, and still be followed by another.
     ///
-    /// SQLite returns groups by name. Redis stores their names in no order, and returns some hundred at a time by name. There the
+    /// SQLite returns groups by name, and ends a page whose groups have 1,000,000 tasks together. Redis stores their names in no order, and returns some hundred at a time by name. There the
     /// second of two pages may repeat groups of the first, or leave out a few, if very many groups come or go in between.
     ///
     /// # Errors
@@ -135,7 +135,7 @@ impl GroupRules {
 pub struct GroupStats {
     /// The name of the group.
     pub group: GroupName,
-    /// How many tasks wait in the group.
+    /// How many tasks wait in the group. SQLite counts to 1,000,000 and no further, so that is the size of a larger group.
     pub size: u64,
     /// When the first of its tasks joined the group.
     pub oldest: Option<DateTime<Utc>>,

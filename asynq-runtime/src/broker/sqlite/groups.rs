@@ -4,6 +4,7 @@
 
 mod claim;
 mod finish;
+mod list;
 
 use rusqlite::params;
 
@@ -17,7 +18,6 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    row::{instant, text},
     sql,
     tx::{Tx, View},
 };
@@ -37,17 +37,15 @@ impl Groups for SqliteBroker {
     ) -> Result<GroupPage, BrokerError> {
         // The step is the name of the group before.
         let (queue, after) = (queue.clone(), after.map_or("", GroupStep::as_str).to_owned());
-        let most = i64::try_from(limit).unwrap_or(i64::MAX);
-        let read =
-            move |view: &View<'_>| view.list(&sql::groups::LIST, params![queue.as_str(), after, most], read_stats);
-        let groups = self.store.read(read).await?;
-        let next = groups.last().filter(|_| groups.len() == limit).map(|last| last.group.as_str().to_owned());
-        Ok(GroupPage::new(groups, next))
+        let read = move |view: &View<'_>| {
+            view.at_one_moment(|view| list::page(view, &queue, &after, limit, list::MOST_COUNTED))
+        };
+        self.store.read(read).await
     }
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
         let (queue, group) = (queue.clone(), group.clone());
-        self.store.read(move |view| view.find(&sql::groups::ONE, [queue.as_str(), group.as_str()], read_stats)).await
+        self.store.read(move |view| list::one(view, &queue, &group)).await
     }
 
     async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
@@ -77,12 +75,9 @@ impl Groups for SqliteBroker {
         self.store
             .read(move |view| {
                 let Some(q) = view.queue(&queue)? else { return Ok(RipeGroups::default()) };
-                // The name as bytes: of a text that is not UTF-8, other bytes would lead to another place.
                 let (mut ripe, mut name) = (Vec::new(), from.clone().into_bytes());
                 for _ in 0..PER_STEP {
-                    let Some(next) = view
-                        .find(&sql::groups::NEXT, params![q, name], |row| Ok(row.get_ref(0)?.as_bytes()?.to_vec()))?
-                    else {
+                    let Some(next) = list::next_name(view, q, name)? else {
                         return Ok(RipeGroups::new(ripe, None));
                     };
                     name = next;
@@ -147,13 +142,6 @@ impl Groups for SqliteBroker {
         }
         Ok(reclaimed)
     }
-}
-
-/// Reads a row of name, size and oldest.
-fn read_stats(row: &rusqlite::Row<'_>) -> rusqlite::Result<GroupStats> {
-    let group = GroupName::from_wire(&text(row, 0)?);
-    let size = u64::try_from(row.get::<_, i64>(1)?).unwrap_or(0);
-    Ok(GroupStats::new(group, size, row.get::<_, Option<i64>>(2)?.map(instant)))
 }
 
 /// The row of a set.

@@ -1,16 +1,14 @@
 -- Collects grouped tasks into sets (contract: `broker/groups.rs`).
 
--- name: list
--- Groups with waiting tasks, by name. ?1 queue name, ?2 those after this name, ?3 how many. Rows: name, size, oldest.
-SELECT t.grp, count(*), min(t.at) FROM main.task AS t INDEXED BY task_group
-WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.grp > ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL
-GROUP BY t.grp ORDER BY t.grp LIMIT ?3;
-
--- name: one
--- One group with waiting tasks. ?1 queue name, ?2 its name. Row: as `list`; none if no task waits there.
-SELECT t.grp, count(*), min(t.at) FROM main.task AS t INDEXED BY task_group
-WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL
-GROUP BY t.grp;
+-- name: stats
+-- How many tasks wait in a group, and when the first of them joined it. ?1 q, ?2 group, as text or bytes, ?3 the number after
+-- which it no longer counts. Row: size, oldest or null.
+SELECT
+  (SELECT count(*) FROM
+     (SELECT 1 FROM main.task AS t INDEXED BY task_group
+      WHERE t.q = ?1 AND t.grp = CAST(?2 AS TEXT) AND t.state = 7 /* aggregating */ AND t.batch IS NULL LIMIT ?3)),
+  (SELECT min(t.at) FROM main.task AS t INDEXED BY task_group
+   WHERE t.q = ?1 AND t.grp = CAST(?2 AS TEXT) AND t.state = 7 /* aggregating */ AND t.batch IS NULL);
 
 -- name: next
 -- The next group with waiting tasks, by name. ?1 q, ?2 after this name, as text or bytes. Row: name; none at the end.
