@@ -177,6 +177,13 @@ mod tests {
     use super::*;
 
     #[test]
+    fn no_byte_of_a_message_that_cannot_be_read_is_shown() {
+        let rendered = Reader::default().payload("undecodable", b"\n\x04mail\x12\x0epin 1234");
+        assert_eq!((rendered.form, rendered.size), (Form::Unreadable, 16));
+        assert!(!rendered.text.contains("1234"), "{}", rendered.text);
+    }
+
+    #[test]
     fn the_format_of_bytes_is_recognised() {
         for (bytes, form, text) in [
             (&b""[..], Form::Empty, ""),

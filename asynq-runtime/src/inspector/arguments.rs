@@ -6,7 +6,10 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{InspectError, Inspector, edit::Change, queue_name, task_id};
-use crate::job::{JobDescriptor, Needs, ShapeLookup, encode_by_shape, fingerprint_of, postcard_header, show_by_shape};
+use crate::{
+    job::{JobDescriptor, Needs, ShapeLookup, encode_by_shape, fingerprint_of, postcard_header, show_by_shape},
+    task::TaskMessage,
+};
 
 /// Most shapes that one reader looks up, because fingerprints are untrusted input.
 const MOST_SHAPES: usize = 64;
@@ -30,9 +33,12 @@ impl ArgumentReader {
     ///
     /// # Errors
     ///
-    /// The shape is malformed or was not looked up, the payload does not have this shape, or it is longer than 1 MiB. Any byte of
-    /// such a payload may be secret. The error text contains no value of the payload.
+    /// The shape is malformed or was not looked up, the payload does not have this shape, or it is longer than 1 MiB; or it is the
+    /// message of an archived task of the type `undecodable`. Any byte of such a payload may be secret. The error text contains no value of the payload.
     pub fn read(&self, r#type: &str, job: Option<&JobDescriptor>, payload: &[u8]) -> Option<Result<Value, String>> {
+        if r#type == TaskMessage::UNDECODABLE {
+            return Some(Err("it is a whole message, which cannot be read".to_owned()));
+        }
         let lookup = self.shapes.get(&(r#type.to_owned(), fingerprint_of(payload)?))?;
         let Some(lookup) = lookup else { return Some(Err("its shape was not looked up".to_owned())) };
         Some(match &**lookup {

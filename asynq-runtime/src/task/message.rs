@@ -104,11 +104,15 @@ impl TaskMessage {
             .map_err(|error: prost::DecodeError| UndecodableMessage { raw, reason: error.to_string() })
     }
 
-    /// Returns a message in place of one that cannot be read, with its bytes as the payload: nothing is lost, people can look
-    /// at the bytes, and no job runs the task. The message's type is `undecodable`.
+    /// The type of a message in place of one that cannot be read.
+    pub(crate) const UNDECODABLE: &str = "undecodable";
+
+    /// Returns a message in place of one that cannot be read, with its bytes as the payload: nothing is lost, and no job runs the
+    /// task. Tools show no byte of it, because the message may have held a secret, unless they are asked for the bytes as they
+    /// are. The message's type is `undecodable`.
     pub(crate) fn in_place_of(raw: Bytes, id: &TaskId, queue: &QueueName) -> Self {
         Self {
-            r#type: "undecodable".to_owned(),
+            r#type: Self::UNDECODABLE.to_owned(),
             payload: raw,
             id: id.to_string(),
             queue: queue.to_string(),

@@ -184,21 +184,42 @@ impl ShapeDocument {
         serde_json::from_slice(bytes).is_ok_and(|Version { v }| v > VERSION)
     }
 
-    /// Returns the names of all fields that hold a secret.
+    /// Returns the names of all fields that hold a secret: the nearest name of each secret, whatever tuples, newtypes and
+    /// variants lie between.
     pub(super) fn secret_names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.argument.as_deref().filter(|_| self.root.holds_secret()).into_iter().collect();
+        let holds_secret = |node| self.holds_unnamed_secret(node, &mut vec![false; self.types.len()]);
+        let mut names: Vec<&str> = self.argument.as_deref().filter(|_| holds_secret(&self.root)).into_iter().collect();
         let fields = self.types.iter().flat_map(|form| match form {
             Form::Enum(variants) => variants.iter().filter_map(|variant| variant.form.as_ref()).collect(),
             form => vec![form],
         });
         for form in fields {
             let Form::Struct(fields) = form else { continue };
-            for field in fields.iter().filter(|field| field.node.holds_secret()) {
+            for field in fields.iter().filter(|field| holds_secret(&field.node)) {
                 names.push(&field.name);
                 names.extend(field.aliases.iter().map(String::as_str));
             }
         }
         names
+    }
+
+    /// Returns whether a place has a secret that no field nearer to the secret names. `seen` marks the types that were looked
+    /// into.
+    fn holds_unnamed_secret(&self, node: &Node, seen: &mut [bool]) -> bool {
+        let mut holds = |node| self.holds_unnamed_secret(node, seen);
+        match node {
+            Node::Secret(_) => true,
+            Node::Option(inner) | Node::Seq(inner) | Node::Array(inner, _) => holds(inner),
+            Node::Map(key, value) => holds(key) || holds(value),
+            Node::Tuple(nodes) => nodes.iter().any(holds),
+            &Node::Type(number) => match self.types.get(number) {
+                Some(form) if !std::mem::replace(&mut seen[number], true) => {
+                    unnamed(form).into_iter().any(|node| self.holds_unnamed_secret(node, seen))
+                }
+                _ => false,
+            },
+            Node::Is(_) | Node::Any(_) | Node::Unseen => false,
+        }
     }
 
     /// Returns whether payloads of both have the same shape.
@@ -216,15 +237,15 @@ impl Node {
             _ => false,
         }
     }
+}
 
-    fn holds_secret(&self) -> bool {
-        match self {
-            Self::Secret(_) => true,
-            Self::Option(inner) | Self::Seq(inner) | Self::Array(inner, _) => inner.holds_secret(),
-            Self::Map(key, value) => key.holds_secret() || value.holds_secret(),
-            Self::Tuple(nodes) => nodes.iter().any(Self::holds_secret),
-            Self::Is(_) | Self::Type(_) | Self::Any(_) | Self::Unseen => false,
-        }
+/// Returns the places of a form that have no name.
+fn unnamed(form: &Form) -> Vec<&Node> {
+    match form {
+        Form::Unit | Form::Struct(_) => Vec::new(),
+        Form::Newtype(node) => vec![node],
+        Form::Tuple(nodes) => nodes.iter().collect(),
+        Form::Enum(variants) => variants.iter().filter_map(|variant| variant.form.as_ref()).flat_map(unnamed).collect(),
     }
 }
 

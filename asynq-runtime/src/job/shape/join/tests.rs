@@ -97,6 +97,25 @@ fn a_secret_of_a_secret_is_one_secret() {
     assert_eq!(document::<String>().joined(&twice), Some(document::<Secret<String>>()));
 }
 
+#[derive(Deserialize)]
+#[allow(dead_code, reason = "never read")]
+enum Login {
+    None,
+    Pin(Secret<String>),
+    Pair(u8, Vec<Token>),
+    Guest { name: String },
+}
+
+#[test]
+fn a_secret_in_a_newtype_or_a_variant_has_the_name_of_the_field_around_it() {
+    assert_eq!(document::<Has<Token>>().secret_names(), ["token"]);
+    assert_eq!(document::<Has<Option<Login>>>().secret_names(), ["token"]);
+    assert_eq!(document::<Login>().of_argument(Some("login")).secret_names(), ["login"]);
+    // The secret has a nearer name.
+    assert_eq!(document::<Has<(u8, Has<Secret<String>>)>>().secret_names(), ["token"]);
+    assert_eq!(document::<Has<Card>>().secret_names(), [""; 0]);
+}
+
 #[test]
 fn types_may_be_nested_deeply() {
     let next = |i: usize| Form::Tuple(if i < 2_000 { vec![Node::Type(i + 1)] } else { vec![Node::Is(Leaf::Str)] });
