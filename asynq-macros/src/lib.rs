@@ -31,7 +31,7 @@ use proc_macro::TokenStream;
 /// |---|---|---|
 /// | `queue` | the queue of the tasks | `"default"` |
 /// | `retry` | how often a task is tried again after a failure | 25 |
-/// | `timeout` | how long one attempt may take, in whole seconds | asynq's |
+/// | `timeout` | how long one attempt may take, in whole seconds | as in asynq: 30 minutes, or none where there is a `deadline` |
 /// | `deadline` | how long after the enqueue a task may still run | none |
 /// | `expires` | how long after the enqueue an attempt may begin | never |
 /// | `group` | the group in which a task waits to be aggregated | runs by itself |
@@ -85,8 +85,8 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
 /// many copies of the program run.
 ///
 /// The schedule is checked while compiling: five fields (`minute hour day month weekday`) or six with the seconds first, `L`,
-/// `W` and `#` in the days, `@daily` and the like, or `@every 30s`. The function takes parameters that the worker supplies,
-/// each or none of `Tick`, `&JobContext` and `State<T>`.
+/// `W` and `#` in the days, `@daily` and the like, or `@every 30s`. The function takes parameters that the worker supplies:
+/// `Tick`, `&JobContext`, `State<T>`, `Checkpoint<T>`.
 ///
 /// | option | value | default |
 /// |---|---|---|
@@ -96,7 +96,7 @@ pub fn instead(items: TokenStream, _: TokenStream) -> TokenStream {
 /// | `cron_crate` | the path of `asynq-cron` when it is renamed or re-exported | `::asynq_cron` |
 /// | `jitter` | each time is deferred by up to this, the same in every replica | none |
 ///
-/// Every option of `#[job]` is valid, too. The same struct as for any job is made beside the function, so that the job can
+/// Every option of `#[job]` but `debounce` is valid, too. The same struct as for any job is made beside the function, so that the job can
 /// also be enqueued by hand.
 #[proc_macro_attribute]
 pub fn periodic(options: TokenStream, item: TokenStream) -> TokenStream {

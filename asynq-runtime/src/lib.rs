@@ -51,7 +51,7 @@
 //! | [`Enqueued`] | waiting for a task and reading the result of its job |
 //! | [`JobError`] | retry, archive, snooze or revoke a task when its job fails |
 //! | [`app`] | settings of a program of [`main!`]: flags, environment, set-up |
-//! | [`Client::connect`] | URLs of brokers |
+//! | `RedisBroker::connect`, `SqliteBroker::open` in [`broker`] | URLs of brokers with all their parameters |
 //! | [`testing`] | a whole application in memory, for tests of your own jobs |
 //!
 //! The guides are pages of the repository's `docs/`: start, jobs, failures, workers, schedules, groups, transactions, brokers,
@@ -64,6 +64,9 @@
 //! - [`broker`]: where tasks are kept: the contract, and Redis and SQLite behind it.
 //! - [`Client`] enqueues, [`inspector`] looks and repairs, [`rate`] limits across programs.
 //! - [`server`] works, [`app`] is the program of [`main!`], [`metrics`](mod@metrics) lists the metrics.
+//!
+//! Beside this crate stand `asynq-jobs`, the one crate that most programs depend on; `asynq-cron` with periodic jobs;
+//! `asynq-dashboard`, the web pages; and `asynq-cli`, the command `asynq`.
 //!
 //! # Features
 //!

@@ -108,7 +108,7 @@ impl Parameter {
             None if kind == Kind::Periodic => {
                 wrong(
                     ty,
-                    "a periodic job has no caller to give it arguments; take `Tick`, `&JobContext` or `State<T>`",
+                    "a periodic job has no caller to give it arguments; take `Tick`, `&JobContext`, `State<T>` or `Checkpoint<T>`",
                 );
                 return Self::Broken { is_argument: false };
             }

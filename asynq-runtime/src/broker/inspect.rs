@@ -164,6 +164,7 @@ pub trait Inspect {
 
 /// Some of the unique locks of a queue.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LockPage {
     /// The locks, in no particular order.
     pub locks: Vec<LockInfo>,

@@ -56,10 +56,11 @@ pub(crate) use self::{
 pub use self::{
     diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
     error::{BrokerError, BrokerErrorKind},
-    groups::GroupStats,
-    inspect::{DayStats, Failure, Page, QueueStats, TaskBrief},
+    groups::{GroupPage, GroupStats, GroupStep},
+    inspect::{DayStats, Failure, LockInfo, LockPage, Page, QueueStats, TaskBrief},
     presence::{ServerName, ServerState},
-    repair::{Changed, EditError, MoveError, QueueDeleted},
+    produce::Refused,
+    repair::{BulkAction, Changed, Chosen, EditError, MoveError, QueueDeleted},
     schedule::{EntryId, EntryState, Overlap},
 };
 // The contracts, between the brokers and the crates of this project: they change with any version.
@@ -67,14 +68,12 @@ pub use self::{
 pub use self::{
     consume::{Consume, Quarantined, Run, RunKey, RunToken, Wanted},
     diagnose::Diagnose,
-    groups::{
-        GroupPage, GroupRules, GroupStep, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet,
-    },
-    inspect::{Inspect, LockInfo, LockPage},
+    groups::{GroupRules, Groups, Rejected, RipeGroups, SetError, SetMember, SetOutcome, TaskSet},
+    inspect::Inspect,
     maintain::{ArchivePolicy, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, Swept},
     presence::{Cancellations, Member, Presence},
-    produce::{NewTask, Placed, Produce, Refused, Replaces, UniqueLock, When},
-    repair::{BulkAction, BulkSlice, Chosen, PayloadEdit, Repair},
+    produce::{NewTask, Placed, Produce, Replaces, UniqueLock, When},
+    repair::{BulkSlice, PayloadEdit, Repair},
     schedule::{Candidate, EntryPlan, Lead, PlanChange, Planned, Schedules, Tick, Ticked},
     sealed::Sealed,
     semaphore::Semaphores,

@@ -109,6 +109,7 @@ pub struct Placed {
 
 /// The reason why a task was not accepted. Nothing of it is stored.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refused {
     /// The id is taken in this queue.
     #[error("the task id is taken in this queue")]

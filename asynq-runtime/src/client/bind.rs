@@ -15,6 +15,7 @@ impl PreparedTask {
     /// # Errors
     ///
     /// An option or the name is not valid, or the payload is larger.
+    #[doc(hidden)]
     pub fn bind(self, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
         prepare::new_task(self, now, limit)
     }

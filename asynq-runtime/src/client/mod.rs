@@ -61,7 +61,8 @@ impl Client {
     /// Largest value of [`payload_limit`](Self::payload_limit): 64 MiB.
     pub const MAX_PAYLOAD_LIMIT: usize = 64 * 1024 * 1024;
 
-    /// Connects to the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`.
+    /// Connects to the broker at `url`, such as `redis://127.0.0.1:6379` or `sqlite://asynq.db`. The forms of URLs and their
+    /// parameters are listed at `RedisBroker::connect` and `SqliteBroker::open` in [`broker`](crate::broker).
     ///
     /// # Errors
     ///

@@ -18,6 +18,7 @@ mod features;
 mod files;
 mod layers;
 mod manifests;
+mod measured;
 mod messages;
 mod pages;
 mod polling;

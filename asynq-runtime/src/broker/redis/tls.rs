@@ -11,6 +11,7 @@ use redis::RedisError;
 #[cfg(feature = "tls")]
 use rustls::{
     ClientConfig, RootCertStore,
+    crypto::{CryptoProvider, ring},
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
 };
 
@@ -51,12 +52,15 @@ impl Tls {
     ///
     /// [`Config`](BrokerErrorKind::Config): a file cannot be read or used, or the system has no authorities to trust.
     pub(super) fn config(&self) -> Result<Arc<ClientConfig>, BrokerError> {
-        // rustls uses one provider per process. If the program has chosen none, it is ring, in C and assembly that any
-        // C compiler builds. An error means that another thread has installed one meanwhile, which is as good.
-        if rustls::crypto::CryptoProvider::get_default().is_none() {
-            let _ = rustls::crypto::ring::default_provider().install_default();
-        }
-        let config = ClientConfig::builder().with_root_certificates(self.authorities()?);
+        // The provider that the program has chosen for its process, else ring, in C and assembly that any C compiler builds. It is
+        // not installed: the program may choose one of its own later.
+        let provider = CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
+        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+        let config = config.map_err(|error| {
+            let message = "the provider of cryptography that this program installed for rustls has no version of TLS";
+            BrokerError::with_source(BrokerErrorKind::Config, message, error)
+        })?;
+        let config = config.with_root_certificates(self.authorities()?);
         let Some((cert, key)) = &self.identity else { return Ok(Arc::new(config.with_no_client_auth())) };
         let chain = CertificateDer::pem_slice_iter(&read(cert, "cert")?).collect::<Result<Vec<_>, _>>();
         let key = PrivateKeyDer::from_pem_slice(&read(key, "key")?);
@@ -194,6 +198,12 @@ mod tests {
     use rustls::{AlertDescription, CertificateError, Error};
 
     use super::*;
+
+    #[test]
+    fn the_choice_of_a_provider_for_the_process_is_left_to_the_program() {
+        let _ = Tls::new(None, None, None).unwrap().config();
+        assert!(CryptoProvider::get_default().is_none());
+    }
 
     #[test]
     fn a_refused_certificate_is_found_inside_the_errors_that_carry_it() {
