@@ -63,3 +63,41 @@ async fn a_broker_finds_the_new_master_and_wakes_there() {
     woken.unwrap();
     placed.into_iter().for_each(|placed| assert!(placed.is_ok()));
 }
+
+/// For some ten seconds after a planned failover the master before it still says that it is one.
+#[tokio::test]
+async fn a_master_that_was_replaced_gets_no_further_task_although_it_takes_them() {
+    let servers = SentinelServers::start();
+    let broker = connect(&servers.url()).await.unwrap();
+    let queues = [default_queue()];
+    broker.wait_for_work(&queues, Quarantined::All, Duration::ZERO).await.unwrap();
+    broker.enqueue(vec![task("t0")]).await.remove(0).unwrap();
+    servers.name_the_other();
+    let mut n = 0;
+    until_it_works("an enqueue where the sentinels say", async || {
+        n += 1;
+        let id = format!("t{n}");
+        match broker.enqueue(vec![task(&id)]).await.remove(0) {
+            Ok(_) => Ok(()),
+            Err(Refused::Broker(error)) => Err(error),
+            Err(other) => panic!("{other:?}"),
+        }?;
+        match servers.command(1, &["EXISTS", &format!("asynq:{{default}}:t:{id}")]) {
+            true => Ok(()),
+            false => {
+                Err(asynq_runtime::broker::BrokerError::new(BrokerErrorKind::Unavailable, "stored at the old one"))
+            }
+        }
+    })
+    .await;
+    // The connection that listens for notifications has moved, too.
+    let member = asynq_tests::join(&broker, 1).await;
+    let wanted = [asynq_runtime::broker::Wanted { queue: default_queue(), n: 1_000 }];
+    broker.dequeue(&member, &wanted).await.unwrap();
+    let (woken, placed) = tokio::join!(
+        soon(broker.wait_for_work(&queues, Quarantined::All, Duration::from_secs(3600))),
+        broker.enqueue(vec![task("last")])
+    );
+    woken.unwrap();
+    placed.into_iter().for_each(|placed| assert!(placed.is_ok()));
+}

@@ -106,6 +106,17 @@ impl SentinelServers {
         self.settled();
     }
 
+    /// Has all sentinels call the second data server the master, and leave the first one alone, which goes on as a master, too.
+    pub fn name_the_other(&self) {
+        let ask = |n: usize, words: &[&str]| {
+            let mut connection = sentinel_connection(self.sentinels[n].1);
+            ::redis::cmd("SENTINEL").arg(words).exec(&mut connection).expect("a sentinel that obeys");
+        };
+        (0..3).for_each(|n| ask(n, &["REMOVE", MASTER]));
+        let _: String = self.command(1, &["REPLICAOF", "NO", "ONE"]);
+        (0..3).for_each(|n| ask(n, &["MONITOR", MASTER, "127.0.0.1", &self.servers[1].1.to_string(), "2"]));
+    }
+
     /// Kills a sentinel.
     pub fn kill_sentinel(&mut self, n: usize) {
         self.sentinels[n].0.kill();

@@ -49,14 +49,23 @@ impl ConnectionManager {
     pub(super) async fn run(mut self, mut reports: watch::Receiver<u64>) {
         let (mut failures, mut down_since) = (0, None);
         for generation in 1.. {
+            // From here on: the answers that the attempt gets are newer than what was named before.
+            self.role.at.forget_earlier_masters();
             let pause = match self.connect(generation).await {
                 Ok((connection, to)) => {
                     let since = Instant::now();
                     down_since = None;
-                    self.state.send_replace(State::Up { connection, generation, to, identity: self.previous.clone() });
+                    let (identity, server) = (self.previous.clone(), to.clone());
+                    self.state.send_replace(State::Up { connection, generation, to, identity });
                     self.emit(ConnectionEvent::Connected);
-                    if reports.wait_for(|lost| *lost >= generation).await.is_err() {
-                        return;
+                    tokio::select! {
+                        lost = reports.wait_for(|lost| *lost >= generation) => if lost.is_err() {
+                            return;
+                        },
+                        () = self.role.at.replaced(&server) => {
+                            tracing::info!("the sentinels name another master than {server}: connecting to that");
+                            report_lost(&self.lost, generation);
+                        }
                     }
                     self.state.send_replace(State::Opening);
                     self.emit(ConnectionEvent::Lost);
@@ -95,14 +104,13 @@ impl ConnectionManager {
             // Each generation begins with another node, so that one that does not answer is not the first every time.
             #[cfg(feature = "cluster")]
             At::AnyNode(topology) | At::Cluster(topology) => Ok(topology.nodes_from(generation)),
+            #[cfg(feature = "sentinel")]
+            At::Master(sentinels, _) => {
+                Ok(vec![sentinel::master(&self.role.target, sentinels, self.role.connect_timeout).await?])
+            }
             At::Target => match self.role.target.endpoints() {
                 Endpoints::One(address) => Ok(vec![address.clone()]),
                 Endpoints::Cluster(seeds) => Ok(seeds.clone()),
-                #[cfg(feature = "sentinel")]
-                Endpoints::Sentinel(sentinels) => {
-                    Ok(vec![sentinel::master(&self.role.target, sentinels, self.role.connect_timeout).await?])
-                }
-                #[cfg(not(feature = "sentinel"))]
                 Endpoints::Sentinel(_) => Err(BrokerError::new(BrokerErrorKind::Config, "no sentinels")),
             },
         }
@@ -177,8 +185,7 @@ impl ConnectionManager {
         let mut pipeline = redis::pipe();
         self.role.target.introduce(&mut pipeline);
         pipeline.cmd("TIME").cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
-        let by_sentinel = matches!((&self.role.at, self.role.target.endpoints()), (At::Target, Endpoints::Sentinel(_)));
-        if by_sentinel {
+        if self.role.at.is_by_sentinels() {
             pipeline.cmd("ROLE");
         }
         for command in &self.role.greeting {
@@ -194,14 +201,14 @@ impl ConnectionManager {
         }
         let client = values.next().unwrap_or_default();
         let info = values.next().and_then(reply::text).unwrap_or_default();
-        if by_sentinel {
+        if self.role.at.is_by_sentinels() {
             check_master(answer(values.next().unwrap_or_default())?)?;
         }
         for value in values {
             answer(value)?;
         }
         check_version(&info)?;
-        if matches!(self.role.at, At::Target) {
+        if self.role.at.is_alone() {
             check_mode(&info)?;
         }
         let identity = Identity::read(&client, &info).map(Arc::new);

@@ -237,10 +237,16 @@ impl RedisBroker {
             greeting: Vec::new(),
             on_event: None,
         };
-        #[cfg(feature = "cluster")]
+        #[cfg(any(feature = "cluster", feature = "sentinel"))]
         let role = match target.endpoints() {
+            #[cfg(feature = "cluster")]
             Endpoints::Cluster(_) => {
                 Role { at: At::Cluster(cluster::open_topology(&io.spawner(), role.clone())), ..role }
+            }
+            #[cfg(feature = "sentinel")]
+            Endpoints::Sentinel(sentinels) => {
+                let named = sentinel::watch_master(&io.spawner(), &role, sentinels);
+                Role { at: At::Master(sentinels.clone(), named), ..role }
             }
             _ => role,
         };

@@ -6,9 +6,12 @@ use redis::{Cmd, PushInfo};
 
 #[cfg(feature = "cluster")]
 use super::topology::Topology;
-#[cfg(feature = "cluster")]
-use super::url::Address;
-use super::{clock::BrokerClock, url::Target};
+use super::{
+    clock::BrokerClock,
+    url::{Address, Target},
+};
+#[cfg(feature = "sentinel")]
+use super::{sentinel::MasterWatch, url::Sentinels};
 
 /// The role of a [`Router`](super::router::Router).
 #[derive(Clone)]
@@ -32,8 +35,11 @@ pub(super) struct Role {
 /// Which of the target's servers to connect to.
 #[derive(Clone)]
 pub(super) enum At {
-    /// The one that the URL names, or the master that its sentinels name.
+    /// The one that the URL names.
     Target,
+    /// The master that the sentinels of the URL name.
+    #[cfg(feature = "sentinel")]
+    Master(Sentinels, MasterWatch),
     /// Every master of the cluster.
     #[cfg(feature = "cluster")]
     Cluster(Topology),
@@ -53,6 +59,43 @@ impl Role {
             return Self { at: At::AnyNode(topology), ..self };
         }
         self
+    }
+}
+
+impl At {
+    /// Returns whether the URL asks for one server outside of a cluster.
+    pub(super) fn is_alone(&self) -> bool {
+        matches!(self, Self::Target) || self.is_by_sentinels()
+    }
+
+    /// Returns whether sentinels name the server.
+    pub(super) fn is_by_sentinels(&self) -> bool {
+        #[cfg(feature = "sentinel")]
+        if matches!(self, Self::Master(..)) {
+            return true;
+        }
+        false
+    }
+
+    /// Forgets which masters the sentinels have named before.
+    pub(super) fn forget_earlier_masters(&mut self) {
+        #[cfg(feature = "sentinel")]
+        if let Self::Master(_, named) = self {
+            named.mark_unchanged();
+        }
+    }
+
+    /// Waits until the sentinels name another master than `server`; for ever, where none do.
+    pub(super) async fn replaced(&mut self, server: &Address) {
+        #[cfg(feature = "sentinel")]
+        if let Self::Master(_, named) = self {
+            while named.changed().await.is_ok() {
+                if named.borrow_and_update().as_ref().is_some_and(|master| master != server) {
+                    return;
+                }
+            }
+        }
+        std::future::pending().await
     }
 }
 

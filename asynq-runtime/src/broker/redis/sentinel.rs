@@ -1,9 +1,13 @@
 //! Asks the sentinels for the address of the master.
 
-use std::{collections::HashMap, time::Duration};
+mod master_watch;
 
-use redis::{AsyncConnectionConfig, ProtocolVersion, Value, aio::MultiplexedConnection};
-use tokio::{task::JoinSet, time::timeout};
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
+use tokio::{sync::Notify, task::JoinSet, time::timeout};
+
+pub(super) use self::master_watch::{MasterWatch, watch_master};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
@@ -41,15 +45,43 @@ pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Dur
 }
 
 async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {
+    question(&open(target, sentinels, sentinel, patience, None).await?, sentinels).await
+}
+
+/// Opens a connection to a sentinel. With `told`, the sentinel reports failovers on it.
+async fn open(
+    target: &Target,
+    sentinels: &Sentinels,
+    sentinel: &Address,
+    patience: Duration,
+    told: Option<Arc<Notify>>,
+) -> Result<OpenConnection, BrokerError> {
+    let protocol = if told.is_some() { ProtocolVersion::RESP3 } else { ProtocolVersion::RESP2 };
+    let mut config = AsyncConnectionConfig::new().set_response_timeout(None);
+    if let Some(told) = told {
+        config = config.set_push_sender(move |_: PushInfo| -> Result<(), redis::aio::SendError> {
+            told.notify_one();
+            Ok(())
+        });
+    }
     let socket = Socket::open(sentinel, target.tls()).await?;
-    let (progress, login) = (socket.progress(), sentinels.login.at(ProtocolVersion::RESP2));
-    let config = AsyncConnectionConfig::new().set_response_timeout(None);
+    let (progress, login) = (socket.progress(), sentinels.login.at(protocol));
     let opened = MultiplexedConnection::new_with_config(&login, socket, config).await;
     let (redis, driver) = opened.map_err(reply::failed)?;
     let connection = OpenConnection::start(redis, driver, progress, patience);
-    if let Some(auth) = sentinels.login.auth() {
+    if protocol == ProtocolVersion::RESP3 {
+        let mut subscribe = redis::pipe();
+        subscribe.cmd("SUBSCRIBE").arg("+switch-master");
+        // A user who may not subscribe may ask all the same.
+        connection.exchange(&subscribe).await.map_err(reply::failed)?;
+    } else if let Some(auth) = sentinels.login.auth() {
         authenticated(connection.exchange(&auth).await.map_err(reply::failed)?)?;
     }
+    Ok(connection)
+}
+
+/// Asks a sentinel for the address of the master.
+async fn question(connection: &OpenConnection, sentinels: &Sentinels) -> Vote {
     let mut question = redis::pipe();
     question.cmd("SENTINEL").arg("GET-MASTER-ADDR-BY-NAME").arg(&sentinels.master);
     let values = connection.exchange(&question).await.map_err(reply::failed)?;

@@ -1,0 +1,116 @@
+//! Watches which master the sentinels name, so that no connection stays with one that was replaced: such a server takes writes
+//! for some ten seconds more, and then throws them away.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep, timeout},
+};
+
+use super::{
+    super::{
+        io::Spawner,
+        reply,
+        role::Role,
+        url::{Address, Sentinels},
+    },
+    Vote, majority, open, question,
+};
+
+/// Interval of the questions, and the pause after a sentinel has failed. A sentinel that reports a failover is asked at once.
+const EVERY: Duration = Duration::from_secs(2);
+
+/// The master that most of the sentinels named last; `None` before.
+pub(in super::super) type MasterWatch = watch::Receiver<Option<Address>>;
+
+/// The last answer of each sentinel.
+struct Votes {
+    of_each: Mutex<Vec<Vote>>,
+    named: watch::Sender<Option<Address>>,
+}
+
+/// Begins to watch the sentinels on `io`, until `io` ends.
+pub(in super::super) fn watch_master(io: &Spawner, role: &Role, sentinels: &Sentinels) -> MasterWatch {
+    let (named, watch) = watch::channel(None);
+    let of_each = Mutex::new(sentinels.at.iter().map(|_| Ok(None)).collect());
+    let votes = Arc::new(Votes { of_each, named });
+    for number in 0..sentinels.at.len() {
+        let (role, sentinels, votes) = (role.clone(), sentinels.clone(), Arc::clone(&votes));
+        io.spawn(async move {
+            loop {
+                let Err(error) = follow(&role, &sentinels, number, &votes).await;
+                votes.note(number, Err(error));
+                sleep(EVERY).await;
+            }
+        });
+    }
+    watch
+}
+
+/// Asks one sentinel again and again, until it fails.
+async fn follow(
+    role: &Role,
+    sentinels: &Sentinels,
+    number: usize,
+    votes: &Votes,
+) -> Result<Infallible, super::BrokerError> {
+    let (told, at, patience) = (Arc::new(Notify::new()), &sentinels.at[number], role.connect_timeout);
+    let opened = match open(&role.target, sentinels, at, patience, Some(Arc::clone(&told))).await {
+        // Without RESP3 no failover is reported, and the interval remains.
+        Err(error) if reply::is_without_resp3(&error) => open(&role.target, sentinels, at, patience, None).await,
+        opened => opened,
+    };
+    let connection = opened?;
+    loop {
+        votes.note(number, Ok(question(&connection, sentinels).await?));
+        let _ = timeout(EVERY, told.notified()).await;
+    }
+}
+
+impl Votes {
+    fn note(&self, number: usize, vote: Vote) {
+        let mut of_each = self.of_each.lock().unwrap_or_else(PoisonError::into_inner);
+        of_each[number] = vote;
+        let master = majority(&of_each, of_each.len());
+        self.named.send_if_modified(|named| {
+            let is_new = master.is_some() && *named != master;
+            if is_new {
+                *named = master;
+            }
+            is_new
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{BrokerError, BrokerErrorKind},
+        *,
+    };
+
+    #[test]
+    fn a_master_is_named_by_most_of_all_sentinels_and_stays_so_while_they_do_not_agree() {
+        let (named, mut watch) = watch::channel(None);
+        let votes = Votes { of_each: Mutex::new(vec![Ok(None), Ok(None), Ok(None)]), named };
+        let at = |port| Address::Tcp { host: "h".into(), port };
+        let away = || Err(BrokerError::new(BrokerErrorKind::Unavailable, "x"));
+        let mut note = |number, vote, expected: Option<u16>| {
+            votes.note(number, vote);
+            let named = watch.has_changed().unwrap().then(|| watch.borrow_and_update().clone().unwrap());
+            assert_eq!(named, expected.map(at));
+        };
+        note(0, Ok(Some(at(1))), None);
+        note(1, Ok(Some(at(1))), Some(1));
+        note(2, Ok(Some(at(2))), None);
+        note(0, away(), None);
+        note(1, Ok(None), None);
+        note(1, Ok(Some(at(2))), Some(2));
+        note(0, Ok(Some(at(1))), None);
+    }
+}
