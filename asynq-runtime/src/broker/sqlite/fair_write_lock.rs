@@ -15,7 +15,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::beside::{belong_to, beside};
+use super::beside::open_lock_file;
 
 /// How long a writer waits for the lock before it writes without it. A holder that lives releases the lock after one
 /// transaction, so this is many times the longest wait that was measured (56 ms: eight programs on a slow disk). A holder that
@@ -63,26 +63,15 @@ impl FairWriteLock {
     ///
     /// # Errors
     ///
-    /// The folder does not let this program create or open them.
+    /// The folder does not let this program create or open them, or one of them is a link.
     pub(super) fn open(database: &Path) -> io::Result<Self> {
         Self::open_with(database, PATIENCE)
     }
 
     fn open_with(database: &Path, patience: Duration) -> io::Result<Self> {
-        let open = |suffix: &str| -> io::Result<File> {
-            let path = beside(database, suffix);
-            let is_new = !path.exists();
-            let file = File::options().read(true).write(true).create(true).truncate(false).open(&path);
-            // An older version, or another user, may have created the file for its own user alone; locking needs to read only.
-            let file = file.or_else(|error| File::open(&path).map_err(|_| error))?;
-            if is_new {
-                belong_to(database, &path);
-            }
-            Ok(file)
-        };
         let files = Arc::new(LockFiles {
-            next: open("-next")?,
-            write_lock: open("-turn")?,
+            next: open_lock_file(database, "-next")?,
+            write_lock: open_lock_file(database, "-turn")?,
             state: Mutex::new(State::Idle),
             changed: Condvar::new(),
             patience,
@@ -260,6 +249,34 @@ mod tests {
         let is_idle = || (*other.files.state() == State::Idle).then_some(());
         eventually_blocking("the helper has released the lock", is_idle);
         assert!(other.take());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_place_of_a_lock_file_is_refused_and_its_target_stays_as_it_is() {
+        use std::{
+            fs,
+            os::unix::fs::{PermissionsExt as _, symlink},
+        };
+
+        let folder = tempfile::tempdir().unwrap();
+        let (database, foreign) = (folder.path().join("jobs.db"), folder.path().join("foreign"));
+        fs::write(&database, "").unwrap();
+        fs::set_permissions(&database, fs::Permissions::from_mode(0o666)).unwrap();
+        for suffix in ["-next", "-turn"] {
+            let link = super::super::beside::beside(&database, suffix);
+            symlink(&foreign, &link).unwrap();
+            let error = FairWriteLock::open(&database).unwrap_err().to_string();
+            assert_eq!(error, format!("{} is a link, which is not followed; remove it", link.display()));
+            assert!(!foreign.exists());
+            fs::write(&foreign, "").unwrap();
+            fs::set_permissions(&foreign, fs::Permissions::from_mode(0o600)).unwrap();
+            FairWriteLock::open(&database).unwrap_err();
+            assert_eq!(fs::metadata(&foreign).unwrap().permissions().mode() & 0o777, 0o600);
+            fs::remove_file(&foreign).unwrap();
+            fs::remove_file(&link).unwrap();
+        }
+        FairWriteLock::open(&database).unwrap();
     }
 
     #[test]

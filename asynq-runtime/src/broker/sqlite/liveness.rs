@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    beside::{belong_to, beside},
+    beside::{belong_to, beside, socket_belongs_to},
     wake::NET,
     wake::process_notifier::ProcessNotifier,
     wake::waiter_notifiers::WaiterNotifiers,
@@ -93,10 +93,10 @@ impl Liveness {
             TryLockError::Error(error) => error,
             TryLockError::WouldBlock => io::Error::other("a lock file that was just made is locked"),
         })?;
-        belong_to(&self.database, &path);
+        belong_to(&self.database, &lock);
         let process_notifier = ProcessNotifier::listen_at(&self.notifier_path(&self.name), NET);
-        belong_to(&self.database, &self.notifier_path(&self.name));
         if process_notifier.is_some() {
+            socket_belongs_to(&self.database, &self.notifier_path(&self.name));
             self.waiters.belong_to_server(&self.notifier_path(&self.name));
         }
         *own_lock = Some(LivenessLock { _lock: Locked(lock), process_notifier });
@@ -188,6 +188,30 @@ mod tests {
         stale_lock.close();
         assert!(matches!(other.look(one.name()), LivenessStatus::Unknown));
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_in_place_of_a_socket_stays_and_so_does_its_target() {
+        use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _, symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        let (database, foreign) = (folder.path().join("jobs.db"), folder.path().join("foreign"));
+        for (path, mode) in [(&database, 0o666), (&foreign, 0o600)] {
+            fs::write(path, "").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mode = |path: &PathBuf| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+        let one = Liveness::new(database.clone());
+        symlink(&foreign, one.notifier_path(one.name())).unwrap();
+        one.show().unwrap();
+        assert!(one.process_notifier().is_none());
+        assert_eq!(mode(&foreign), 0o600);
+        let other = Liveness::new(database);
+        other.show().unwrap();
+        let socket = other.notifier_path(other.name());
+        assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
+        assert_eq!((mode(&socket), mode(&other.path(other.name()))), (0o666, 0o666));
     }
 
     #[test]

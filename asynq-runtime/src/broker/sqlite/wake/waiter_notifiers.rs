@@ -11,7 +11,7 @@ use std::{
 };
 
 use super::{
-    super::beside::{belong_to, beside, folder_belongs_to},
+    super::beside::{beside, folder_belongs_to, is_link, socket_belongs_to},
     NET,
     process_notifier::{NotifySender, ProcessNotifier},
 };
@@ -54,12 +54,18 @@ impl WaiterNotifiers {
             if fs::create_dir(&self.folder).is_ok() {
                 folder_belongs_to(&self.database, &self.folder);
             }
+            // Another user may have put a link there, into a folder that only this program may write to.
+            if is_link(&self.folder) {
+                return;
+            }
             *bound = match server {
                 Some(server) => self.link(server),
-                None => ProcessNotifier::listen_at(&self.own, NET).map(Bound::ProcessNotifier),
+                None => {
+                    let socket = ProcessNotifier::listen_at(&self.own, NET);
+                    socket.inspect(|_| socket_belongs_to(&self.database, &self.own)).map(Bound::ProcessNotifier)
+                }
             };
         }
-        belong_to(&self.database, &self.own);
     }
 
     /// Replaces our socket by a link to that of `server`, a server of this program that has bound one: it receives our
@@ -146,6 +152,32 @@ mod tests {
         one.listen_at(None);
         assert!(one.process_notifier().is_some());
         one.take_down();
+    }
+
+    #[test]
+    fn a_link_in_place_of_a_socket_or_the_folder_stays_and_so_does_its_target() {
+        use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+        let folder = tempfile::tempdir().unwrap();
+        let [database, foreign, theirs] = ["jobs.db", "foreign", "theirs"].map(|name| folder.path().join(name));
+        for (path, mode) in [(&database, 0o666), (&foreign, 0o600)] {
+            fs::write(path, "").unwrap();
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        let mode = |path: &Path| fs::symlink_metadata(path).unwrap().permissions().mode() & 0o777;
+        let [one, two, three] = ["one", "two", "three"].map(|name| WaiterNotifiers::new(&database, name));
+        one.listen_at(None);
+        assert_eq!((mode(&one.folder), mode(&one.own)), (0o777, 0o666));
+        symlink(&foreign, &two.own).unwrap();
+        two.listen_at(None);
+        assert!(two.process_notifier().is_none());
+        assert_eq!(mode(&foreign), 0o600);
+        fs::remove_dir_all(&one.folder).unwrap();
+        fs::create_dir(&theirs).unwrap();
+        symlink(&theirs, &one.folder).unwrap();
+        three.listen_at(None);
+        assert!(three.process_notifier().is_none());
+        assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
     }
 
     #[test]
