@@ -108,13 +108,40 @@ impl WaiterNotifiers {
         }
     }
 
-    /// Notifies the other programs, and removes the sockets of dead ones.
+    /// Notifies the other programs, and removes the sockets of dead ones. Other files, and a link in place of the folder, stay as
+    /// they are: another user may have put them there.
     pub(in crate::broker::sqlite) fn notify(&self, notify_sender: &NotifySender) {
-        let Ok(notifiers) = fs::read_dir(&self.folder) else { return };
-        for process_notifier in notifiers.filter_map(io::Result::ok).map(|process_notifier| process_notifier.path()) {
+        if is_link(&self.folder) {
+            return;
+        }
+        let Ok(entries) = fs::read_dir(&self.folder) else { return };
+        for entry in entries.filter_map(io::Result::ok).filter(|entry| self.is_notifier(entry)) {
+            let process_notifier = entry.path();
             if process_notifier != self.own && notify_sender.has_no_listener(&process_notifier) {
                 let _ = fs::remove_file(&process_notifier);
             }
+        }
+    }
+
+    /// Whether `entry` is a socket, or a link to the socket of a server as [`link`](Self::link) makes it.
+    fn is_notifier(&self, entry: &fs::DirEntry) -> bool {
+        #[cfg(unix)]
+        {
+            let server = beside(&self.database, "-srv-");
+            let is_of_server = |target: PathBuf| {
+                let names = target.file_name().zip(server.file_name());
+                target.parent() == Some(Path::new(".."))
+                    && names.is_some_and(|(name, start)| name.as_encoded_bytes().starts_with(start.as_encoded_bytes()))
+            };
+            entry.file_type().is_ok_and(|found| {
+                use std::os::unix::fs::FileTypeExt as _;
+                found.is_socket() || found.is_symlink() && fs::read_link(entry.path()).is_ok_and(is_of_server)
+            })
+        }
+        #[cfg(not(unix))]
+        {
+            let _ = entry;
+            false
         }
     }
 
@@ -178,6 +205,36 @@ mod tests {
         three.listen_at(None);
         assert!(three.process_notifier().is_none());
         assert_eq!(fs::read_dir(&theirs).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_notification_removes_neither_other_files_nor_any_behind_a_link() {
+        use std::os::unix::{fs::symlink, net::UnixDatagram};
+
+        let folder = tempfile::tempdir().unwrap();
+        let [database, theirs] = ["jobs.db", "theirs"].map(|name| folder.path().join(name));
+        fs::write(&database, "").unwrap();
+        let (one, notify_sender) = (WaiterNotifiers::new(&database, "one"), NotifySender::ready());
+        let names = |folder: &Path| {
+            let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        for (path, is_link) in [(&one.folder, false), (&theirs, true)] {
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("file"), "").unwrap();
+            symlink("../jobs.db", path.join("foreign-link")).unwrap();
+            symlink("../jobs.db-srv-dead.sock", path.join("link")).unwrap();
+            drop(UnixDatagram::bind(path.join("socket")).unwrap());
+            if is_link {
+                fs::remove_dir_all(&one.folder).unwrap();
+                symlink(path, &one.folder).unwrap();
+            }
+            one.notify(&notify_sender);
+            let left: &[&str] =
+                if is_link { &["file", "foreign-link", "link", "socket"] } else { &["file", "foreign-link"] };
+            assert_eq!(names(path), left);
+        }
     }
 
     #[test]
