@@ -16,7 +16,7 @@ pub(super) struct Listed {
 /// Returns the sockets of the other programs on the file.
 pub(super) fn other_notifier_paths(view: &View<'_>, liveness: &Liveness) -> Vec<PathBuf> {
     let others = everyone(view).unwrap_or_default().into_iter().filter(|server| server.file != liveness.name());
-    others.map(|server| liveness.notifier_path(&server.file)).collect()
+    others.filter_map(|server| liveness.notifier_of(&server.file)).collect()
 }
 
 /// Returns every server on the list.

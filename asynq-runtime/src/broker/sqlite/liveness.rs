@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{
-    beside::{belong_to, beside, socket_belongs_to},
+    beside::{belong_to, beside, open_unfollowed, socket_belongs_to},
     wake::NET,
     wake::process_notifier::ProcessNotifier,
     wake::waiter_notifiers::WaiterNotifiers,
@@ -124,11 +124,14 @@ impl Liveness {
             .or_else(|| self.waiters.process_notifier())
     }
 
-    /// Looks whether the server with the file `name` lives.
+    /// Looks whether the server with the file `name` lives. A name that no program made, and a link, are unknown.
     pub(super) fn look(&self, name: &str) -> LivenessStatus {
+        if !is_name(name) {
+            return LivenessStatus::Unknown;
+        }
         let path = self.path(name);
         // Locking needs to read only, so that the death of another user's program is seen at once, too.
-        let Ok(file) = File::open(&path) else { return LivenessStatus::Unknown };
+        let Ok(file) = open_unfollowed(File::options().read(true), &path) else { return LivenessStatus::Unknown };
         match file.try_lock() {
             Ok(()) => LivenessStatus::Dead(StaleLock { path, _lock: Locked(file) }),
             Err(TryLockError::WouldBlock) => LivenessStatus::Alive,
@@ -152,14 +155,25 @@ impl Liveness {
         drop(own_lock);
     }
 
+    /// Returns where the socket of another server, which has the file `name`, is bound; `None` if no program made that name.
+    pub(super) fn notifier_of(&self, name: &str) -> Option<PathBuf> {
+        is_name(name).then(|| self.notifier_path(name))
+    }
+
     /// Returns where the socket of the server with the file `name` is bound.
-    pub(super) fn notifier_path(&self, name: &str) -> PathBuf {
+    fn notifier_path(&self, name: &str) -> PathBuf {
         beside(&self.database, &format!("-srv-{name}.sock"))
     }
 
     fn path(&self, name: &str) -> PathBuf {
         beside(&self.database, &format!("-srv-{name}"))
     }
+}
+
+/// Whether `name` looks as [`Liveness::new`] makes it. A row is written by any program that may write to the database, and its
+/// text must not lead out of the folder.
+fn is_name(name: &str) -> bool {
+    name.len() == 32 && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 impl StaleLock {
@@ -212,6 +226,27 @@ mod tests {
         let socket = other.notifier_path(other.name());
         assert!(fs::symlink_metadata(&socket).unwrap().file_type().is_socket());
         assert_eq!((mode(&socket), mode(&other.path(other.name()))), (0o666, 0o666));
+    }
+
+    #[test]
+    fn a_name_that_no_program_made_and_a_link_are_unknown_and_lead_to_no_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, foreign) = (Liveness::new(folder.path().join("jobs.db")), folder.path().join("foreign"));
+        fs::write(&foreign, "").unwrap();
+        fs::create_dir(folder.path().join("jobs.db-srv-x")).unwrap();
+        #[cfg(unix)]
+        std::os::unix::fs::symlink(&foreign, one.path(&"0".repeat(32))).unwrap();
+        for name in ["x/../foreign", &"0".repeat(32)] {
+            match one.look(name) {
+                LivenessStatus::Unknown => {}
+                LivenessStatus::Dead(stale_lock) => stale_lock.close(),
+                LivenessStatus::Alive => panic!("{name}: no program has locked it"),
+            }
+            assert!(foreign.exists(), "{name}");
+            assert!(matches!(one.look(name), LivenessStatus::Unknown), "{name}");
+        }
+        assert!(one.notifier_of("x/../foreign").is_none());
+        assert!(one.notifier_of(one.name()).is_some());
     }
 
     #[test]

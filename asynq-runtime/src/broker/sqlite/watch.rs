@@ -115,7 +115,7 @@ mod tests {
         // The first look into the file finds something new. The next look finds the same, as long as no program writes.
         soon(notifier.notified()).await;
         for _ in 0..3 {
-            NotifySender::ready().notify(&liveness.notifier_path(liveness.name()));
+            NotifySender::ready().notify(&liveness.notifier_of(liveness.name()).unwrap());
             soon(notifier.notified()).await;
         }
         common.close();
