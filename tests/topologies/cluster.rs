@@ -4,8 +4,8 @@ use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{
-        BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Produce as _, Quarantined, Refused, RetryOrder,
-        Settle as _, Settled, Wanted,
+        BrokerErrorKind, Consume as _, Inspect as _, Maintain as _, Presence as _, Produce as _, Quarantined, Refused,
+        RetryOrder, Settle as _, Settled, Wanted,
         redis::{RedisBroker, RedisOptions},
     },
     clock::ManualClock,
@@ -128,6 +128,9 @@ async fn a_wait_for_work_is_notified_where_the_slot_has_gone() {
 async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
     let cluster = RedisCluster::start();
     let broker = connect(&cluster.url()).await.unwrap();
+    // Repeats for a second, and fails then.
+    let hasty =
+        RedisBroker::connect(&format!("{}?timeout=500ms", cluster.url()), RedisOptions::default()).await.unwrap();
     broker.enqueue(vec![task("t1"), task("t2")]).await.into_iter().for_each(|answer| assert!(answer.is_ok()));
     let (slot, to) = begin_to_move(&cluster, &["asynq:{default}:t:t1"]);
 
@@ -146,7 +149,7 @@ async fn a_slot_on_its_way_means_later_and_nothing_is_lost() {
             assert!(result.as_ref().err().is_none_or(|error| error.is_unavailable()), "{result:?}");
         }
         // The message is sent before the script, perhaps to the other node.
-        if let Err(refused) = broker.enqueue(vec![task("t3").with_payload("x".repeat(20_000))]).await.remove(0) {
+        if let Err(refused) = hasty.enqueue(vec![task("t3").with_payload("x".repeat(20_000))]).await.remove(0) {
             assert!(
                 matches!(&refused, Refused::Broker(error) if error.is_unavailable()) || refused_as_stored(&refused),
                 "{refused:?}"
@@ -199,6 +202,28 @@ fn begin_to_move(cluster: &RedisCluster, keys: &[&str]) -> (u16, usize) {
     (slot, to)
 }
 
+/// Both nodes answer at once that they cannot do it now.
+#[tokio::test]
+async fn an_enqueue_is_repeated_until_the_slot_has_moved() {
+    let cluster = RedisCluster::start();
+    let broker = connect(&cluster.url()).await.unwrap();
+    broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+    let (slot, to) = begin_to_move(&cluster, &["asynq:{default}:t:t1"]);
+    let refusals = || {
+        let of_node = |node| {
+            let stats: String = cluster.command(node, &["INFO", "errorstats"]);
+            let count = stats.lines().find_map(|line| line.strip_prefix("errorstat_TRYAGAIN:count=")?.parse().ok());
+            count.unwrap_or(0_u32)
+        };
+        (0..3).map(of_node).sum::<u32>()
+    };
+    let (placed, ()) = tokio::join!(broker.enqueue(vec![task("t2")]), async {
+        eventually("eight attempts", async || (refusals() >= 8).then_some(())).await;
+        cluster.move_slot(slot, to, 100);
+    });
+    placed.into_iter().for_each(|placed| assert!(placed.is_ok(), "{placed:?}"));
+}
+
 /// The source node cannot see a hash that has moved, and the target node cannot see one that has not.
 #[tokio::test]
 async fn a_lapsed_task_that_is_on_the_other_node_of_a_moving_slot_is_recovered_after_the_move() {
@@ -231,6 +256,48 @@ async fn a_lapsed_task_that_is_on_the_other_node_of_a_moving_slot_is_recovered_a
         let stats = broker.queue_stats(&default_queue()).await.unwrap();
         assert_eq!((stats.pending, stats.active), (2, 1), "{moved:?}");
     }
+}
+
+/// A worker cannot extend the lease of a task that is on the other side, and recovery must not be faster when the move is over.
+#[tokio::test]
+async fn lapsed_leases_are_held_while_the_slot_of_their_queue_moves() {
+    for moved in [&["asynq:{default}:t:t1"][..], &["asynq:{default}:active", "asynq:{default}:lease"]] {
+        let (cluster, clock) = (RedisCluster::start(), ManualClock::default());
+        let options = patient::redis_options(Some(Arc::new(clock.clone())));
+        let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
+        let member = asynq_tests::join(&broker, 1).await;
+        broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
+        let queues = [default_queue()];
+        broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap();
+        clock.advance(Duration::from_secs(40));
+        begin_to_move(&cluster, moved);
+        let held = broker.until_lapse(&queues).await;
+        assert!(held.as_ref().is_err_and(|error| error.is_unavailable()), "{moved:?}: {held:?}");
+    }
+}
+
+/// `redis-cli --cluster del-node` leaves the process of the node running.
+#[tokio::test]
+async fn cancel_requests_come_from_the_cluster_and_not_from_a_node_that_has_left_it() {
+    let cluster = RedisCluster::start();
+    let broker = RedisBroker::connect(&cluster.url(), RedisOptions::default()).await.unwrap();
+    let mut cancellations = broker.cancellations().await.unwrap();
+    let listens = |node: usize| {
+        let listening: Vec<(String, usize)> = cluster.command(node, &["PUBSUB", "NUMSUB", "asynq:cancel"]);
+        listening[0].1 == 1
+    };
+    let left = (0..3).find(|node| listens(*node)).expect("one node has the subscription");
+    let id: String = cluster.command(left, &["CLUSTER", "MYID"]);
+    cluster.command::<()>(left, &["CLUSTER", "RESET", "SOFT"]);
+    for node in (0..3).filter(|node| *node != left) {
+        cluster.command::<()>(node, &["CLUSTER", "FORGET", &id]);
+    }
+    let error = eventually("the listener leaves the node", async || {
+        tokio::time::timeout(Duration::from_millis(100), cancellations.next()).await.ok()
+    })
+    .await
+    .unwrap_err();
+    assert!(error.is_unavailable(), "{error:?}");
 }
 
 /// The other nodes do not notice that the master is gone, or the cluster serves without it (`cluster-require-full-coverage no`).

@@ -33,9 +33,8 @@ pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
 /// Most sends that are repeated at a time for masters that are away. Further ones fail.
 const REPEATING: usize = 64;
-/// How often an unanswered send is repeated, and the pauses between.
-pub(super) const REPEATS: u32 = 4;
-pub(super) const REPEAT_PAUSE: Duration = Duration::from_millis(50);
+/// The first and the longest pause between the repeats of a send.
+pub(super) const REPEAT_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 /// Longest time between two sends that are repeated while the server is away.
 const LONGEST_PACE: Duration = Duration::from_millis(250);
 /// The shortest and the longest time to live of a receipt.
@@ -160,9 +159,8 @@ impl Commit {
     /// for its whole time. With call time-outs above 3.6 s they may be more, and the last ones fail at once: the time is short
     /// enough for a server that is back.
     fn pace_of_repeats(&self) -> Duration {
-        let lasts = self.repeats_until.saturating_add(REPEAT_PAUSE * REPEATS);
         let others = u32::try_from(REPEATING / IN_FLIGHT - 2).unwrap_or(1);
-        (lasts / others).min(LONGEST_PACE)
+        (self.repeats_until / others).min(LONGEST_PACE)
     }
 
     /// Sends the tasks of a lone caller on the connection that its own task drives; returns the tasks if none was sent.
@@ -198,14 +196,14 @@ impl Commit {
         Ok(all.take(0))
     }
 
-    /// Sends every chunk again until it is answered, or the repeats or their time are used up. The script of a repeat finds the
+    /// Sends every chunk again until it is answered, or the time of the repeats is used up. A server that answers that it cannot
+    /// do it now, as while a slot moves or a server loads its data, is given as much time as one that is silent. The script of a repeat finds the
     /// receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
     async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Instant, answers: &mut Answers) {
-        for _ in 0..REPEATS {
-            if open.is_empty() || began.elapsed() >= self.repeats_until {
-                break;
-            }
-            sleep(REPEAT_PAUSE).await;
+        let mut pause = REPEAT_PAUSES.0;
+        while !open.is_empty() && began.elapsed() < self.repeats_until {
+            sleep(pause).await;
+            pause = (pause * 2).min(REPEAT_PAUSES.1);
             open = self.attempt(open, send, Away::IsWaitedFor, answers).await;
         }
         answers.give(open);

@@ -63,7 +63,7 @@ impl ConnectionManager {
                             return;
                         },
                         () = self.role.at.replaced(&server) => {
-                            tracing::info!("the sentinels name another master than {server}: connecting to that");
+                            tracing::info!(%server, "another server has taken its place: connecting to that");
                             report_lost(&self.lost, generation);
                         }
                     }
@@ -128,11 +128,19 @@ impl ConnectionManager {
             let limit = if candidates.len() > 0 { left / 2 } else { left };
             match timeout(limit, self.open(&address, generation)).await {
                 Ok(Ok(connection)) => return Ok((connection, address)),
-                Ok(Err(error)) => failure = Some(error),
-                Err(_) => failure = Some(late()),
+                Ok(Err(error)) => failure = Some(self.located(&address, error)),
+                Err(_) => failure = Some(self.located(&address, late())),
             }
         }
         Err(failure.unwrap_or_else(|| BrokerError::new(BrokerErrorKind::Unavailable, "no server is known")))
+    }
+
+    /// Names the server, where the URL does not: a node of a cluster, or the master that sentinels name.
+    fn located(&self, address: &Address, error: BrokerError) -> BrokerError {
+        if matches!(self.role.at, At::Target) {
+            return error;
+        }
+        BrokerError::with_source(error.kind(), format!("{address}: {error}"), error)
     }
 
     async fn open(&mut self, address: &Address, generation: u64) -> Result<OpenConnection, BrokerError> {

@@ -264,8 +264,13 @@ impl RedisBroker {
     ///
     /// None of the queues takes writes now, which is a gap for all.
     async fn hold_unwritable(&self, lapsed: &[QueueName], queues: &[QueueName]) -> Result<(), BrokerError> {
-        // The command removes nothing, because no member is empty.
-        let answers = self.ask_each(lapsed, |keys| Call::plain("ZREM").arg(keys.lease()).arg("")).await;
+        // The script that extends leases, without a run. A key that is nowhere has it fail, too, while the slot is on its way to
+        // another node: then a lease cannot be extended whose task is on the other side.
+        let probe = |keys: &Keys| {
+            let probe = EXTEND.on(&[keys.active(), keys.lease(), keys.absent()]);
+            probe.arg(self.clock.argument()).arg(self.lease.as_secs())
+        };
+        let answers = self.ask_each(lapsed, probe).await;
         let forget = |_: &BrokerError| self.hold.lock().unwrap_or_else(PoisonError::into_inner).forget();
         let answers = answers.inspect_err(forget)?;
         let is_away = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(BrokerError::is_unavailable);

@@ -245,7 +245,7 @@ impl RedisBroker {
             }
             #[cfg(feature = "sentinel")]
             Endpoints::Sentinel(sentinels) => {
-                let named = sentinel::watch_master(&io.spawner(), &role, sentinels);
+                let named = sentinel::watch_master(&io.spawner(), &target, sentinels, connect_timeout);
                 Role { at: At::Master(sentinels.clone(), named), ..role }
             }
             _ => role,

@@ -18,7 +18,7 @@ use super::{
     super::{BrokerError, BrokerErrorKind, NewTask, Produce, Refused},
     RedisBroker,
     caller_driven::Purpose,
-    commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSE, REPEATS, Waiting},
+    commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSES, Waiting},
     connection::WRITE,
     dedicated::DedicatedConnection,
     durability::Durability,
@@ -214,9 +214,9 @@ fn closed_unanswered() -> BrokerError {
 }
 
 /// Returns the longest time that the sends of one call take: those before it and its own. Each is repeated until its
-/// time is up, and then waits once more for an answer that comes byte by byte.
+/// time is up, the last time after one more pause, and then waits once more for an answer that comes byte by byte.
 fn patience(call_timeout: Duration) -> Duration {
-    let repeats = call_timeout.saturating_mul(4).saturating_add(REPEAT_PAUSE.saturating_mul(REPEATS));
+    let repeats = call_timeout.saturating_mul(4).saturating_add(REPEAT_PAUSES.1.saturating_mul(2));
     longest(call_timeout).saturating_mul(2).saturating_add(repeats)
 }
 
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn no_time_out_is_too_long_to_wait_for() {
-        assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(22_200));
+        assert_eq!(patience(Duration::from_millis(500)), Duration::from_millis(22_500));
         assert_eq!(patience(Duration::MAX), Duration::MAX);
     }
 }

@@ -80,11 +80,11 @@ pub(super) fn refused(error: &ServerError) -> BrokerError {
     BrokerError::with_source(kind, message, RedisError::from(error.clone()))
 }
 
-/// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys, or a message
-/// that it needs is not there.
+/// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys or is down, the server
+/// loads its data, or a message that the script needs is not there.
 pub(super) fn was_not_run(error: &BrokerError) -> bool {
     let code = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RedisError>()?.code());
-    code == Some("TRYAGAIN")
+    matches!(code, Some("TRYAGAIN" | "CLUSTERDOWN" | "LOADING"))
 }
 
 /// The text of the error for a server that [`lacks_resp3`].
@@ -190,7 +190,8 @@ fn meaning(code: &str) -> (BrokerErrorKind, &'static str) {
         "BUSY" => (Unavailable, "a script of another client keeps it busy"),
         "MASTERDOWN" | "NOREPLICAS" => (Unavailable, "its replication is not ready"),
         "MISCONF" => (Unavailable, "it cannot save its data and takes no writes: see its log"),
-        "TRYAGAIN" | "CLUSTERDOWN" | "MOVED" | "ASK" => (Unavailable, "the cluster is moving this queue"),
+        "CLUSTERDOWN" => (Unavailable, "the cluster is down or waits for a failover: see CLUSTER INFO"),
+        "TRYAGAIN" | "MOVED" | "ASK" => (Unavailable, "the cluster is moving this queue"),
         "CROSSSLOT" => (Config, "it is a cluster and the keys of a queue are not together"),
         "WRONGTYPE" => (Corrupt, "a key of this queue is of another type than asynq's"),
         _ => (Unexpected, "see the cause"),

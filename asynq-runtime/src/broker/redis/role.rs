@@ -85,13 +85,29 @@ impl At {
         }
     }
 
-    /// Waits until the sentinels name another master than `server`; for ever, where none do.
+    /// Waits until `server` is not the one to ask any more: the sentinels name another master, or it has left the cluster.
     pub(super) async fn replaced(&mut self, server: &Address) {
         #[cfg(feature = "sentinel")]
         if let Self::Master(_, named) = self {
             while named.changed().await.is_ok() {
                 if named.borrow_and_update().as_ref().is_some_and(|master| master != server) {
                     return;
+                }
+            }
+        }
+        #[cfg(feature = "cluster")]
+        if let Self::AnyNode(topology) = self {
+            let mut map = topology.watch();
+            // A name in the URL may stand for a node that the map names otherwise.
+            let mut was_known = false;
+            loop {
+                let is_known = topology.now().nodes().any(|node| node == server);
+                if was_known && !is_known {
+                    return;
+                }
+                was_known = is_known;
+                if map.changed().await.is_err() {
+                    break;
                 }
             }
         }

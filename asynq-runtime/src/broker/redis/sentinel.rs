@@ -45,7 +45,11 @@ pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Dur
 }
 
 async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {
-    question(&open(target, sentinels, sentinel, patience, None).await?, sentinels).await
+    let asked = async { question(&open(target, sentinels, sentinel, patience, None).await?, sentinels).await };
+    asked.await.map_err(|error| {
+        let message = format!("the sentinel {sentinel}: {error}");
+        BrokerError::with_source(error.kind(), message, error)
+    })
 }
 
 /// Opens a connection to a sentinel. With `told`, the sentinel reports failovers on it.

@@ -16,8 +16,7 @@ use super::{
     super::{
         io::Spawner,
         reply,
-        role::Role,
-        url::{Address, Sentinels},
+        url::{Address, Sentinels, Target},
     },
     Vote, majority, open, question,
 };
@@ -35,15 +34,20 @@ struct Votes {
 }
 
 /// Begins to watch the sentinels on `io`, until `io` ends.
-pub(in super::super) fn watch_master(io: &Spawner, role: &Role, sentinels: &Sentinels) -> MasterWatch {
+pub(in super::super) fn watch_master(
+    io: &Spawner,
+    target: &Target,
+    sentinels: &Sentinels,
+    patience: Duration,
+) -> MasterWatch {
     let (named, watch) = watch::channel(None);
     let of_each = Mutex::new(sentinels.at.iter().map(|_| Ok(None)).collect());
     let votes = Arc::new(Votes { of_each, named });
     for number in 0..sentinels.at.len() {
-        let (role, sentinels, votes) = (role.clone(), sentinels.clone(), Arc::clone(&votes));
+        let (target, sentinels, votes) = (target.clone(), sentinels.clone(), Arc::clone(&votes));
         io.spawn(async move {
             loop {
-                let Err(error) = follow(&role, &sentinels, number, &votes).await;
+                let Err(error) = follow(&target, &sentinels, number, patience, &votes).await;
                 votes.note(number, Err(error));
                 sleep(EVERY).await;
             }
@@ -54,15 +58,16 @@ pub(in super::super) fn watch_master(io: &Spawner, role: &Role, sentinels: &Sent
 
 /// Asks one sentinel again and again, until it fails.
 async fn follow(
-    role: &Role,
+    target: &Target,
     sentinels: &Sentinels,
     number: usize,
+    patience: Duration,
     votes: &Votes,
 ) -> Result<Infallible, super::BrokerError> {
-    let (told, at, patience) = (Arc::new(Notify::new()), &sentinels.at[number], role.connect_timeout);
-    let opened = match open(&role.target, sentinels, at, patience, Some(Arc::clone(&told))).await {
+    let (told, at) = (Arc::new(Notify::new()), &sentinels.at[number]);
+    let opened = match open(target, sentinels, at, patience, Some(Arc::clone(&told))).await {
         // Without RESP3 no failover is reported, and the interval remains.
-        Err(error) if reply::is_without_resp3(&error) => open(&role.target, sentinels, at, patience, None).await,
+        Err(error) if reply::is_without_resp3(&error) => open(target, sentinels, at, patience, None).await,
         opened => opened,
     };
     let connection = opened?;
