@@ -94,6 +94,13 @@ impl Watcher {
         buffer.content.chunks(width).map(line).collect()
     }
 
+    /// Asserts that each of these texts is on the screen.
+    #[track_caller]
+    fn shows(&self, texts: &[&str]) {
+        let screen = self.text();
+        texts.iter().for_each(|text| assert!(screen.contains(text), "{text:?} is not on the screen:\n{screen}"));
+    }
+
     fn note(&self) -> &str {
         self.model.note.as_ref().map_or("", |note| &note.text)
     }
@@ -126,7 +133,21 @@ async fn the_picture_in_the_documentation_equals_the_view() {
 #[tokio::test]
 async fn a_narrow_or_tiny_terminal_is_drawn_too() {
     let mut watcher = Watcher::start().await;
-    for (width, height) in [(60, 12), (20, 5), (3, 2), (1, 1)] {
+    for (width, height) in [(80, 24), (60, 12)] {
+        watcher.terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        watcher.keys("1gj").await;
+        watcher.shows(&["critical ", "default ", "low "]);
+        watcher.keys("\n").await;
+        watcher.select_tab(TaskState::Pending).await;
+        watcher.shows(&["pending-1 ", "send_email ", "{\"to\":"]);
+        watcher.select_tab(TaskState::Retry).await;
+        watcher.shows(&["retry ", "LAST ERROR", "421 try agai"]);
+        watcher.keys("2").await;
+        watcher.shows(&["mail-1:4", "critical:6", "active ", "{\"to\":"]);
+        watcher.keys("3").await;
+        watcher.shows(&["*/5 * * * *", "cleanup ", " {}"]);
+    }
+    for (width, height) in [(20, 5), (3, 2), (1, 1)] {
         watcher.terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
         for keys in ["1", "\n", "\n", "2", "3", "?", "q"] {
             watcher.keys(keys).await;

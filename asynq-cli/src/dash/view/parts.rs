@@ -24,6 +24,22 @@ pub(super) fn colour(state: TaskState) -> Color {
     }
 }
 
+/// The columns that the widest list needs.
+const WIDE: u16 = 112;
+
+/// The width of the column that takes all cells that the others leave.
+pub(super) const REST: Constraint = Constraint::Min(12);
+
+/// Returns whether a list in `area` has its short columns, which leave room for the rest on a terminal of 80 columns.
+pub(super) fn is_narrow(area: Rect) -> bool {
+    area.width < WIDE
+}
+
+/// Returns the width of a column of a list in `area`, in cells.
+pub(super) fn cells(area: Rect, wide: u16, narrow: u16) -> Constraint {
+    Constraint::Length(if is_narrow(area) { narrow } else { wide })
+}
+
 /// Draws a list of rows under headings, one of them chosen.
 pub(super) fn list<const N: usize>(
     frame: &mut Frame<'_>,
@@ -36,7 +52,7 @@ pub(super) fn list<const N: usize>(
     let headings = Row::new(headings.map(|heading| Line::from(heading.to_owned()))).style(Style::new().bold().dim());
     let table = Table::new(rows, widths)
         .header(headings)
-        .column_spacing(2)
+        .column_spacing(if is_narrow(area) { 1 } else { 2 })
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut state = TableState::default().with_selected(chosen);
     frame.render_stateful_widget(table, area, &mut state);

@@ -3,13 +3,13 @@
 use chrono::{DateTime, Utc};
 use ratatui::{
     Frame,
-    layout::{Constraint, Rect},
+    layout::Rect,
     style::Stylize as _,
     text::Line,
     widgets::{Paragraph, Row},
 };
 
-use super::parts::list;
+use super::parts::{REST, cells, list};
 use crate::{
     entries::Entry,
     show::{ago, brief, clean, until},
@@ -37,12 +37,6 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, entries: &[Entry], chosen:
             Line::from(brief(&entry.task_payload, 200)),
         ])
     });
-    let widths = [
-        Constraint::Length(34),
-        Constraint::Length(28),
-        Constraint::Length(14),
-        Constraint::Length(16),
-        Constraint::Fill(1),
-    ];
+    let widths = [cells(area, 34, 18), cells(area, 28, 16), cells(area, 14, 12), cells(area, 16, 12), REST];
     list(frame, area, ["SPEC", "TYPE", "NEXT", "PREVIOUS", "PAYLOAD"], widths, rows.collect(), chosen);
 }

@@ -11,11 +11,11 @@ use ratatui::{
 
 use super::{
     super::model::TABS,
-    parts::{bar, colour, count, list},
+    parts::{REST, bar, cells, colour, count, is_narrow, list},
 };
 use crate::show::{about, clean};
 
-/// Cells of a bar.
+/// Cells of a bar, which a narrow list leaves out.
 const BAR: u16 = 24;
 
 /// Most lines about queues that cannot be read.
@@ -42,7 +42,8 @@ pub(super) fn draw(
         frame.render_widget(Paragraph::new("no queues yet: nothing was ever enqueued here").dim(), area);
         return;
     }
-    let [table, legend] = Layout::vertical([Constraint::Min(2), Constraint::Length(1)]).areas(area);
+    let has_bars = !is_narrow(area);
+    let [table, legend] = Layout::vertical([Constraint::Min(2), Constraint::Length(has_bars.into())]).areas(area);
     let most = queues.iter().map(|queue| queue.size).max().unwrap_or(0);
     let rows = queues.iter().map(|queue| {
         let state = if queue.paused { Line::from("paused").fg(Color::Yellow) } else { Line::from("runs").dim() };
@@ -60,9 +61,9 @@ pub(super) fn draw(
         ])
     });
     let widths = [
-        Constraint::Fill(1),
+        REST,
         Constraint::Length(6),
-        Constraint::Length(BAR),
+        cells(table, BAR, 0),
         Constraint::Length(10),
         Constraint::Length(9),
         Constraint::Length(11),

@@ -10,7 +10,7 @@ use ratatui::{
     widgets::{Paragraph, Row},
 };
 
-use super::parts::list;
+use super::parts::{REST, cells, list};
 use crate::show::{about, brief, clean};
 
 pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], chosen: usize, now: DateTime<Utc>) {
@@ -42,12 +42,12 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
         ])
     });
     let widths = [
-        Constraint::Length(30),
+        cells(above, 30, 22),
         Constraint::Length(8),
-        Constraint::Length(9),
-        Constraint::Length(10),
-        Constraint::Length(12),
-        Constraint::Fill(1),
+        cells(above, 9, 7),
+        cells(above, 10, 7),
+        cells(above, 12, 10),
+        REST,
     ];
     list(frame, above, ["HOST:PID", "STATUS", "BUSY", "UP", "LIBRARY", "QUEUES"], widths, rows.collect(), chosen);
     let Some(server) = servers.get(chosen) else { return };
@@ -66,13 +66,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
             Line::from(brief(&worker.task_payload, 200)),
         ])
     });
-    let widths = [
-        Constraint::Length(36),
-        Constraint::Length(24),
-        Constraint::Length(16),
-        Constraint::Length(11),
-        Constraint::Fill(1),
-    ];
+    let widths =
+        [cells(below, 36, 18), cells(below, 24, 14), cells(below, 16, 12), Constraint::Length(11), REST];
     list(frame, below, ["TASK", "TYPE", "QUEUE", "FOR", "PAYLOAD"], widths, rows.collect(), usize::MAX);
 }
 

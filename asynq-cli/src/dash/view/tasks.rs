@@ -15,7 +15,7 @@ use ratatui::{
 
 use super::{
     super::{load::Listing, model::TABS},
-    parts::{colour, list},
+    parts::{REST, cells, colour, list},
 };
 use crate::show::{about, ago, brief, clean, cut, number, until};
 
@@ -54,7 +54,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &TaskPage<'_>) {
     } else {
         let rows = tasks.iter().map(|task| row_of(task, view)).collect();
         let [third, fourth] = headings(listing.state);
-        let widths = [Constraint::Length(36), Constraint::Length(24), Constraint::Length(22), Constraint::Fill(1)];
+        let widths = [cells(table, 36, 18), cells(table, 24, 14), cells(table, 22, 20), REST];
         list(frame, table, ["ID", "TYPE", third, fourth], widths, rows, *row);
     }
     let first = (listing.page - 1).saturating_mul(listing.size);
