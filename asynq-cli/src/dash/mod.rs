@@ -15,7 +15,7 @@ use std::{io, time::Duration};
 use asynq_runtime::Client;
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt as _;
-use ratatui::DefaultTerminal;
+use ratatui::{DefaultTerminal, Terminal, backend::Backend};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use self::{
@@ -50,9 +50,9 @@ async fn watch(
     let mut keys = EventStream::new();
     let mut ticks = interval_at(Instant::now() + refresh, refresh);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    requests.load(model.wanted());
+    let mut is_due = true;
     loop {
-        terminal.draw(|frame| view::draw(frame, &mut model))?;
+        show(&mut terminal, &mut model, requests, is_due)?;
         let step = tokio::select! {
             event = keys.next() => match event {
                 Some(Ok(Event::Key(key))) if key.kind != KeyEventKind::Release => model.press(key),
@@ -64,14 +64,30 @@ async fn watch(
             _ = ticks.tick() => if requests.is_loading() { Step::Stay } else { Step::Load },
             answer = requests.answer() => model.take(answer),
         };
+        is_due = step == Step::Load;
         match step {
-            Step::Stay => {}
-            Step::Load => requests.load(model.wanted()),
+            Step::Stay | Step::Load => {}
             Step::Redraw => terminal.clear()?,
             Step::Act(act) => requests.act(act),
             Step::Quit => return Ok(()),
         }
     }
+}
+
+/// Draws the screen, then loads its content if that `is_due` or if the last load was for other content: the draw tells the
+/// model how many rows have room, and so which tasks are wanted.
+fn show<B: Backend>(
+    terminal: &mut Terminal<B>,
+    model: &mut Model,
+    requests: &mut Requests,
+    is_due: bool,
+) -> Result<(), B::Error> {
+    terminal.draw(|frame| view::draw(frame, model))?;
+    let wanted = model.wanted();
+    if is_due || !requests.is_of(&wanted) {
+        requests.load(wanted);
+    }
+    Ok(())
 }
 
 impl Model {

@@ -27,16 +27,23 @@ pub(crate) enum Answer {
 pub(crate) struct Requests {
     client: Client,
     loads: JoinSet<Answer>,
+    /// The content that was loaded last, or is being loaded.
+    loaded: Option<Wanted>,
     acts: JoinSet<Answer>,
 }
 
 impl Requests {
     pub(crate) fn new(client: &Client) -> Self {
-        Self { client: client.clone(), loads: JoinSet::new(), acts: JoinSet::new() }
+        Self { client: client.clone(), loads: JoinSet::new(), loaded: None, acts: JoinSet::new() }
     }
 
     pub(crate) fn is_loading(&self) -> bool {
         !self.loads.is_empty()
+    }
+
+    /// Whether the last load was for this content.
+    pub(crate) fn is_of(&self, wanted: &Wanted) -> bool {
+        self.loaded.as_ref() == Some(wanted)
     }
 
     /// Starts to load the content of the screen, and cancels earlier loads, which nothing needs any more.
@@ -44,6 +51,7 @@ impl Requests {
         let client = self.client.clone();
         // A set that is dropped cancels its loads, and none of them answers.
         self.loads = JoinSet::new();
+        self.loaded = Some(wanted.clone());
         self.loads.spawn(async move { Answer::Loaded(load::load(&client, wanted).await) });
     }
 

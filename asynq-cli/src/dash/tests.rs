@@ -11,11 +11,11 @@ use ratatui::{Terminal, backend::TestBackend};
 
 use self::seeded::seeded;
 use super::{
-    act, load,
+    act,
     model::{Dialog, Model, Step, TABS},
-    requests,
+    requests::{self, Requests},
     screen::Screen,
-    view,
+    show,
 };
 use crate::dash::load::Wanted;
 
@@ -25,6 +25,7 @@ struct Watcher {
     client: asynq_runtime::Client,
     model: Model,
     terminal: Terminal<TestBackend>,
+    requests: Requests,
 }
 
 impl Watcher {
@@ -39,7 +40,8 @@ impl Watcher {
         // The name of the file differs between runs.
         let model = Model::new("sqlite://asynq.db".to_owned());
         let terminal = Terminal::new(TestBackend::new(120, 24)).unwrap();
-        let mut watcher = Self { fixture, client, model, terminal };
+        let requests = Requests::new(&client);
+        let mut watcher = Self { fixture, client, model, terminal, requests };
         watcher.follow(Step::Load).await;
         watcher
     }
@@ -49,12 +51,12 @@ impl Watcher {
         let mut step = step;
         // The bound keeps a step that leads on for ever from hanging the test.
         for _ in 0..100 {
-            self.terminal.draw(|frame| view::draw(frame, &mut self.model)).unwrap();
+            show(&mut self.terminal, &mut self.model, &mut self.requests, step == Step::Load).unwrap();
             step = match step {
-                Step::Load => self.model.show(load::load(&self.client, self.model.wanted()).await),
                 Step::Act(act) => self.model.show_result(act::perform(&self.client, act).await),
-                Step::Stay | Step::Redraw => return,
                 Step::Quit => panic!("left the view"),
+                _ if self.requests.is_loading() => self.model.take(self.requests.answer().await),
+                _ => return,
             };
         }
         panic!("it never stays: {step:?}");
@@ -153,6 +155,24 @@ async fn a_narrow_or_tiny_terminal_is_drawn_too() {
             watcher.keys(keys).await;
         }
     }
+}
+
+#[tokio::test]
+async fn the_first_answer_of_an_opened_screen_is_shown_and_a_resize_loads_again() {
+    let mut watcher = Watcher::start().await;
+    // `follow` ends when no load is under way, so that an answer that is refused leaves the screen as it was.
+    watcher.keys("j\n").await;
+    watcher.shows(&["runs   9 tasks", "1-1 of 1"]);
+    watcher.keys("\n").await;
+    watcher.client.inspector().pause("default").await.unwrap();
+    watcher.press(KeyCode::Esc).await;
+    watcher.shows(&["paused   9 tasks"]);
+    watcher.select_tab(TaskState::Pending).await;
+    watcher.terminal.backend_mut().resize(120, 10);
+    watcher.follow(Step::Stay).await;
+    assert_eq!((watcher.model.room, watcher.model.screen().rows()), (1, 1));
+    watcher.keys("n").await;
+    watcher.shows(&["2-2 of 4", "pending-2 "]);
 }
 
 #[tokio::test]

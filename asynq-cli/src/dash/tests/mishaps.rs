@@ -6,10 +6,7 @@ use asynq_runtime::{
 };
 use asynq_tests::Store as _;
 
-use super::{
-    requests::{Answer, Requests},
-    *,
-};
+use super::{requests::Answer, *};
 use crate::dash::{
     load::Listing,
     model::{Act, TaskAct, TheTask},

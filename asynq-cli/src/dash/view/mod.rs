@@ -75,13 +75,13 @@ fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
         Wanted::Tasks(_) => tasks::room(area),
         _ => usize::from(area.height.saturating_sub(1)),
     };
-    let now = model.now.unwrap_or_default();
+    let (now, wanted) = (model.now.unwrap_or_default(), model.wanted());
     let screen = model.screen();
     match &screen.content {
         None => frame.render_widget(Line::from("asking the broker …").dim(), area),
         Some(Content::Queues(queues, unreadable)) => queues::draw(frame, area, queues, unreadable, screen.row),
         Some(Content::Tasks { stats, tasks, groups }) => {
-            if let Wanted::Tasks(listing) = &screen.wanted {
+            if let Wanted::Tasks(listing) = &wanted {
                 let view = tasks::TaskPage { listing, stats, tasks, groups, row: screen.row, now };
                 tasks::draw(frame, area, &view);
             }
