@@ -27,6 +27,6 @@ impl Dash {
             return Err(CliError::Usage("dash needs a terminal; for programs there is `asynq stats --json`".into()));
         }
         let client = session.client().await?;
-        dash::run(&client, self.refresh, |line| session.note(line)).await
+        dash::run(&client, self.refresh, session).await
     }
 }

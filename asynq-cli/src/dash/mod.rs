@@ -10,29 +10,41 @@ mod requests;
 mod screen;
 mod view;
 
-use std::{io, time::Duration};
+use std::{
+    io,
+    pin::{Pin, pin},
+    time::Duration,
+};
 
 use asynq_runtime::Client;
 use crossterm::event::{Event, EventStream, KeyEventKind};
 use futures_util::StreamExt as _;
 use ratatui::{DefaultTerminal, Terminal, backend::Backend};
-use tokio::time::{Instant, MissedTickBehavior, interval_at};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    time::{Instant, MissedTickBehavior, interval_at},
+};
 
 use self::{
     model::{Model, Step},
     requests::{Answer, Requests},
 };
-use crate::error::CliError;
+use crate::{error::CliError, session::Session};
 
-/// Shows the view on this process's terminal until the user leaves it; reads the content again every `refresh`. Calls
-/// `note` with a line for the user after the view has ended.
-pub(crate) async fn run(client: &Client, refresh: Duration, note: impl FnOnce(&str)) -> Result<(), CliError> {
+/// Shows the view on this process's terminal until the user leaves it, a signal asks the process to end, or the terminal is
+/// closed; reads the content again every `refresh`.
+pub(crate) async fn run(client: &Client, refresh: Duration, session: &mut Session) -> Result<(), CliError> {
+    // Before the first change of the terminal: a signal without a handler would leave it as it is then.
+    let (stop, mut hangup) = (session.stop(), signal(SignalKind::hangup()).map_err(on_terminal)?);
+    let stop = pin!(async { tokio::select! { () = stop => {}, _ = hangup.recv() => {} } });
     let terminal = ratatui::try_init().map_err(on_terminal)?;
     let mut requests = Requests::new(client);
-    let ended = watch(terminal, client, &mut requests, refresh).await;
-    ratatui::restore();
+    let ended = watch(terminal, client, &mut requests, refresh, stop).await;
+    // A terminal that was closed cannot be restored.
+    let _ = ratatui::try_restore();
     // The terminal is usable again meanwhile: Ctrl+C ends the wait.
-    let last_changes = requests.end(note).await;
+    let break_off = session.stop();
+    let last_changes = requests.end(|line| session.note(line), break_off).await;
     ended.map_err(on_terminal).and(last_changes)
 }
 
@@ -45,6 +57,7 @@ async fn watch(
     client: &Client,
     requests: &mut Requests,
     refresh: Duration,
+    mut stop: Pin<&mut impl Future<Output = ()>>,
 ) -> io::Result<()> {
     let mut model = Model::new(client.broker().location());
     let mut keys = EventStream::new();
@@ -63,6 +76,7 @@ async fn watch(
             // A tick starts a load only when none is under way.
             _ = ticks.tick() => if requests.is_loading() { Step::Stay } else { Step::Load },
             answer = requests.answer() => model.take(answer),
+            () = &mut stop => return Ok(()),
         };
         is_due = step == Step::Load;
         match step {

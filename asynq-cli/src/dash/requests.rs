@@ -77,8 +77,12 @@ impl Requests {
     }
 
     /// Waits for the changes that are under way, which were confirmed, and returns the first failure. Calls `note` with a
-    /// line for the user before a wait.
-    pub(crate) async fn end(self, note: impl FnOnce(&str)) -> Result<(), CliError> {
+    /// line for the user before a wait, which `break_off` ends.
+    pub(crate) async fn end(
+        self,
+        note: impl FnOnce(&str),
+        break_off: impl Future<Output = ()>,
+    ) -> Result<(), CliError> {
         let Self { loads, mut acts, .. } = self;
         // The screen is closed: a load would only delay the changes.
         drop(loads);
@@ -102,14 +106,19 @@ impl Requests {
             }
             ended
         };
-        tokio::time::timeout(LAST_CHANGES, ends).await.unwrap_or_else(|_| {
-            Err(CliError::Stopped("a change was still under way and was broken off: look whether it was made".into()))
-        })
+        tokio::select! {
+            ended = ends => return ended,
+            () = tokio::time::sleep(LAST_CHANGES) => {}
+            () = break_off => {}
+        }
+        Err(CliError::Stopped("a change was still under way and was broken off: look whether it was made".into()))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::future::pending;
+
     use tokio::sync::oneshot;
 
     use super::*;
@@ -121,16 +130,25 @@ mod tests {
         let (load, mut loading) = oneshot::channel::<()>();
         requests.loads.spawn(async move {
             let _load = load;
-            std::future::pending().await
+            pending().await
         });
         let (note, noted) = oneshot::channel();
         requests.acts.spawn(async move {
             let _: String = noted.await.unwrap();
             panic!("boom")
         });
-        let error = requests.end(|line| note.send(line.to_owned()).unwrap()).await.unwrap_err();
+        let error = requests.end(|line| note.send(line.to_owned()).unwrap(), pending()).await.unwrap_err();
         assert!(error.line().starts_with("a change broke off: look whether it was made: "), "{}", error.line());
         assert!(loading.try_recv().is_err_and(|error| error == oneshot::error::TryRecvError::Closed), "it was dropped");
-        Requests::new(&client).end(|line| panic!("no change is under way: {line}")).await.unwrap();
+        Requests::new(&client).end(|line| panic!("no change is under way: {line}"), pending()).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn the_wait_for_a_change_is_broken_off_by_a_signal() {
+        let client = Client::connect("sqlite::memory:").await.unwrap();
+        let mut requests = Requests::new(&client);
+        requests.acts.spawn(pending());
+        let error = requests.end(|_| {}, async {}).await.unwrap_err();
+        assert!(matches!(error, CliError::Stopped(_)), "{}", error.line());
     }
 }

@@ -1,7 +1,7 @@
 //! The real program: exit codes, pipes, the environment, signals.
 
 use std::{
-    io::Write as _,
+    io::{Read as _, Write as _},
     process::{Child, Command, Output, Stdio},
 };
 
@@ -138,6 +138,62 @@ fn on_a_terminal(args: &[&str]) -> Output {
     }
     command.args(["--quiet", "--return", "--command", &line.join(" "), "/dev/null"]).env("TERM", "xterm");
     command.stdin(Stdio::null()).output().unwrap()
+}
+
+/// `asynq dash` on a terminal of its own.
+struct Dash {
+    terminal: Child,
+    pid: String,
+    /// The output so far.
+    seen: Vec<u8>,
+}
+
+impl Dash {
+    /// Starts it, and waits until the queues are on the screen.
+    fn start(url: &str) -> Self {
+        // The shell becomes the program, so that its process id is the program's.
+        let line =
+            format!("stty cols 80 rows 24; echo pid=$$; exec '{}' --url '{url}' dash", env!("CARGO_BIN_EXE_asynq"));
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+        let terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut dash = Self { terminal, pid: String::new(), seen: Vec::new() };
+        dash.read_until("nothing");
+        let text = text(&dash.seen);
+        dash.pid = text.split_once("pid=").unwrap().1.split_whitespace().next().unwrap().to_owned();
+        dash
+    }
+
+    #[track_caller]
+    fn read_until(&mut self, expected: &str) {
+        let out = self.terminal.stdout.as_mut().unwrap();
+        while !text(&self.seen).contains(expected) {
+            let mut bytes = [0; 4096];
+            let read = out.read(&mut bytes).unwrap();
+            assert!(read > 0, "no {expected:?}: {:?}", text(&self.seen));
+            self.seen.extend_from_slice(&bytes[..read]);
+        }
+    }
+
+    /// Sends it a signal, and returns its exit code with all of its output.
+    fn signal(mut self, name: &str) -> (Option<i32>, String) {
+        assert!(Command::new("kill").args([name, &self.pid]).status().unwrap().success());
+        self.terminal.stdout.as_mut().unwrap().read_to_end(&mut self.seen).unwrap();
+        (self.terminal.wait().unwrap().code(), text(&self.seen))
+    }
+}
+
+#[tokio::test]
+async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
+    if Command::new("script").arg("--version").output().is_err() {
+        skip!("there is no `script` of util-linux here, which makes a terminal");
+    }
+    let store = SqliteStore::start().await;
+    store.connect(None).await;
+    for name in ["-TERM", "-INT", "-HUP"] {
+        let (code, output) = Dash::start(&store.url()).signal(name);
+        assert!(code == Some(0) && output.ends_with("\u{1b}[?1049l"), "{name}: {code:?} {output:?}");
+    }
 }
 
 #[tokio::test]

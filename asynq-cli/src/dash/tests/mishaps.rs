@@ -131,11 +131,11 @@ async fn a_confirmed_change_is_made_before_the_view_ends() {
     };
     let mut requests = Requests::new(&watcher.client);
     requests.act(delete("scheduled"));
-    requests.end(|_| {}).await.unwrap();
+    requests.end(|_| {}, std::future::pending()).await.unwrap();
     assert!(watcher.client.inspector().task("default", "scheduled").await.unwrap_err().is_not_found());
     let mut requests = Requests::new(&watcher.client);
     requests.act(delete("retry"));
-    let error = requests.end(|_| {}).await.unwrap_err();
+    let error = requests.end(|_| {}, std::future::pending()).await.unwrap_err();
     assert!(error.line().contains("retry"), "{}", error.line());
     // An entry that cannot run is a failure, in the view and at its end.
     let entry = || {
@@ -145,5 +145,5 @@ async fn a_confirmed_change_is_made_before_the_view_ends() {
     assert!(act::perform(&watcher.client, entry()).await.is_err());
     let mut requests = Requests::new(&watcher.client);
     requests.act(entry());
-    requests.end(|_| {}).await.unwrap_err();
+    requests.end(|_| {}, std::future::pending()).await.unwrap_err();
 }
