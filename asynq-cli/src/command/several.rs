@@ -48,7 +48,7 @@ impl Several {
     ///
     /// # Errors
     ///
-    /// The output cannot be written, the user stopped the command or did not confirm it, or there is no broker, so that the
+    /// The output cannot be written, but for a reader that left; the user stopped the command or did not confirm it, or there is no broker, so that the
     /// next name would fail, too.
     pub(super) fn add(
         &mut self,
@@ -70,7 +70,7 @@ impl Several {
                 // Results of several lines are separated by an empty line.
                 let between = if self.has_written && text.trim_end().contains('\n') { "\n" } else { "" };
                 self.has_written = true;
-                session.write(&format!("{between}{text}"))
+                unless_reader_left(session.write(&format!("{between}{text}")))
             }
             Err(error) => {
                 row.insert("error".into(), error.line().into());
@@ -104,6 +104,14 @@ impl Several {
     }
 
     fn write_json(&self, session: &mut Session) -> Result<(), CliError> {
-        if session.is_json() { session.answer(&self.rows, |_| String::new()) } else { Ok(()) }
+        if session.is_json() { unless_reader_left(session.answer(&self.rows, |_| String::new())) } else { Ok(()) }
+    }
+}
+
+/// Ignores that the reader of the output left, as `head` does: the changes of the other names do not depend on it.
+fn unless_reader_left(written: Result<(), CliError>) -> Result<(), CliError> {
+    match written {
+        Err(error) if error.is_broken_pipe() => Ok(()),
+        written => written,
     }
 }

@@ -67,6 +67,30 @@ fn a_reader_that_leaves_is_not_a_failure() {
 }
 
 #[tokio::test]
+async fn a_reader_that_leaves_stops_no_change() {
+    const TASKS: usize = 100;
+    let store = SqliteStore::start().await;
+    let broker = store.connect(None).await;
+    fill(&*broker, TASKS).await;
+    let (url, ids) = (store.url(), (0..TASKS).map(|n| format!("t{n}")));
+    // One that is missing: its error is reported all the same.
+    let ids: Vec<String> = ids.chain(["missing".to_owned()]).collect();
+    let ids: Vec<&str> = ids.iter().map(|id| &**id).collect();
+    let run = |flags: &[&str], ids: &[&str]| {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        asynq(&[&["--url", &url, "task"], flags, ids].concat()).stdout(writer).output().unwrap()
+    };
+    let archived = run(&["archive", "-q", "default"], &ids);
+    ends(&archived, 1);
+    assert!(text(&archived.stderr).contains("`missing` was not found"), "{}", text(&archived.stderr));
+    let stats = broker.queue_stats(&default_queue()).await.unwrap();
+    assert_eq!((stats.pending, stats.archived), (0, TASKS as u64));
+    ends(&run(&["delete", "-q", "default", "--yes", "--json"], &ids[..TASKS]), 0);
+    assert_eq!(broker.queue_stats(&default_queue()).await.unwrap().size, 0);
+}
+
+#[tokio::test]
 async fn a_payload_may_be_piped() {
     let store = SqliteStore::start().await;
     let args = ["--url", &store.url(), "task", "enqueue", "-t", "mail", "--payload-file", "-", "--id", "x"];
