@@ -40,14 +40,14 @@ pub(super) fn cells(area: Rect, wide: u16, narrow: u16) -> Constraint {
     Constraint::Length(if is_narrow(area) { narrow } else { wide })
 }
 
-/// Draws a list of rows under headings, one of them chosen.
+/// Draws a list of rows under headings, one of them chosen where the user can choose.
 pub(super) fn list<const N: usize>(
     frame: &mut Frame<'_>,
     area: Rect,
     headings: [&str; N],
     widths: [Constraint; N],
     rows: Vec<Row<'_>>,
-    chosen: usize,
+    chosen: Option<usize>,
 ) {
     let headings = Row::new(headings.map(|heading| Line::from(heading.to_owned()))).style(Style::new().bold().dim());
     let table = Table::new(rows, widths)

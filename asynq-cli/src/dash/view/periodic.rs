@@ -38,5 +38,5 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, entries: &[Entry], chosen:
         ])
     });
     let widths = [cells(area, 34, 18), cells(area, 28, 16), cells(area, 14, 12), cells(area, 16, 12), REST];
-    list(frame, area, ["SPEC", "TYPE", "NEXT", "PREVIOUS", "PAYLOAD"], widths, rows.collect(), chosen);
+    list(frame, area, ["SPEC", "TYPE", "NEXT", "PREVIOUS", "PAYLOAD"], widths, rows.collect(), Some(chosen));
 }

@@ -71,7 +71,7 @@ pub(super) fn draw(
         Constraint::Length(7),
     ];
     let headings = ["QUEUE", "", "TASKS BY STATE", "      SIZE", "  WAITING", " RUNS TODAY", "   FAILED", " ERRORS"];
-    list(frame, table, headings, widths, rows.collect(), chosen);
+    list(frame, table, headings, widths, rows.collect(), Some(chosen));
     let legend_of =
         TABS.into_iter().flat_map(|state| [Span::from("█ ").fg(colour(state)), Span::from(format!("{state}  ")).dim()]);
     frame.render_widget(Line::from_iter(legend_of), legend);

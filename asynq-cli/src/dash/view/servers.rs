@@ -1,6 +1,9 @@
 //! The servers that live, with the tasks that they run now.
 
-use asynq_runtime::{broker::ServerState, task::Timestamp};
+use asynq_runtime::{
+    broker::ServerState,
+    task::{Timestamp, WorkerInfo},
+};
 use chrono::{DateTime, Utc};
 use ratatui::{
     Frame,
@@ -49,14 +52,20 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
         cells(above, 12, 10),
         REST,
     ];
-    list(frame, above, ["HOST:PID", "STATUS", "BUSY", "UP", "LIBRARY", "QUEUES"], widths, rows.collect(), chosen);
+    list(frame, above, ["HOST:PID", "STATUS", "BUSY", "UP", "LIBRARY", "QUEUES"], widths, rows.collect(), Some(chosen));
     let Some(server) = servers.get(chosen) else { return };
     frame.render_widget(Paragraph::new(vec![Line::default(), Line::from("Runs now").bold()]), label);
     if server.workers.is_empty() {
         frame.render_widget(Paragraph::new("nothing").dim(), below);
         return;
     }
-    let rows = server.workers.iter().map(|worker| {
+    // The list has no choice and does not scroll: the worst runs come first, then the longest.
+    let mut runs: Vec<&WorkerInfo> = server.workers.iter().collect();
+    runs.sort_by_key(|run| (!run.is_stuck(now), run.start_time.and_then(Timestamp::to_datetime)));
+    let room = usize::from(below.height.saturating_sub(1));
+    let left_out = if runs.len() > room { runs.len() - room.saturating_sub(1) } else { 0 };
+    runs.truncate(runs.len() - left_out);
+    let rows = runs.into_iter().map(|worker| {
         let lasts = since(worker.start_time, now);
         Row::new([
             Line::from(clean(&worker.task_id)),
@@ -68,7 +77,8 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
     });
     let widths =
         [cells(below, 36, 18), cells(below, 24, 14), cells(below, 16, 12), Constraint::Length(11), REST];
-    list(frame, below, ["TASK", "TYPE", "QUEUE", "FOR", "PAYLOAD"], widths, rows.collect(), usize::MAX);
+    let more = (left_out > 0).then(|| Row::new([Line::from(format!("and {left_out} more")).dim()]));
+    list(frame, below, ["TASK", "TYPE", "QUEUE", "FOR", "PAYLOAD"], widths, rows.chain(more).collect(), None);
 }
 
 fn since(start: Option<Timestamp>, now: DateTime<Utc>) -> String {
@@ -78,28 +88,64 @@ fn since(start: Option<Timestamp>, now: DateTime<Utc>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::task::{ServerInfo, WorkerInfo};
+    use asynq_runtime::task::ServerInfo;
     use chrono::TimeDelta;
-    use ratatui::{Terminal, backend::TestBackend};
+    use ratatui::{
+        Terminal,
+        backend::TestBackend,
+        buffer::{Buffer, Cell},
+        style::Modifier,
+    };
 
     use super::*;
 
     #[test]
     fn a_run_that_is_stuck_is_drawn_with_its_server() {
         let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
-        let drawn = |left| {
+        let text_with = |left| {
             let at = |span| Some(Timestamp::from(now + span));
             let (start_time, deadline) = (at(TimeDelta::minutes(-9)), at(left));
             let run = WorkerInfo { task_id: "t1".into(), start_time, deadline, ..WorkerInfo::default() };
-            let info = ServerInfo { status: "active".into(), ..ServerInfo::default() };
-            let mut terminal = Terminal::new(TestBackend::new(120, 12)).unwrap();
-            let servers = [ServerState::new(info, vec![run])];
-            terminal.draw(|frame| draw(frame, frame.area(), &servers, 0, now)).unwrap();
-            terminal.backend().to_string()
+            text(&drawn(vec![run], now))
         };
-        let sound = drawn(TimeDelta::seconds(-5));
+        let sound = text_with(TimeDelta::seconds(-5));
         assert!(sound.contains("active") && !sound.contains("stuck"), "{sound}");
-        let stuck = drawn(TimeDelta::seconds(-60));
+        let stuck = text_with(TimeDelta::seconds(-60));
         assert!(stuck.contains("1 stuck") && stuck.contains("9m stuck"), "{stuck}");
+    }
+
+    #[test]
+    fn of_many_runs_the_stuck_and_the_longest_are_drawn_and_none_is_marked() {
+        let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
+        let run = |n: i64| WorkerInfo {
+            task_id: format!("t{n}."),
+            start_time: Some(Timestamp::from(now - TimeDelta::minutes(n))),
+            deadline: Some(Timestamp::from(now + TimeDelta::minutes(if n == 1 { -1 } else { 1 }))),
+            ..WorkerInfo::default()
+        };
+        for (count, first, more) in [(2, ["t1.", "t2."], ""), (30, ["t1.", "t30."], "and 27 more")] {
+            let drawn = drawn((1..=count).map(run).collect(), now);
+            let text = text(&drawn);
+            let (_, below) = text.split_once("Runs now").unwrap();
+            let rows: Vec<&str> = below.lines().skip(2).collect();
+            assert!(rows[0].starts_with(first[0]) && rows[1].starts_with(first[1]), "{text}");
+            assert!(rows[2..].iter().any(|row| row.starts_with(more)), "{text}");
+            let is_marked = |row: &&[Cell]| row.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED));
+            assert_eq!(drawn.content.chunks(120).filter(is_marked).count(), 1, "only the server is chosen: {text}");
+        }
+    }
+
+    /// Draws a server with these runs, and returns the screen.
+    fn drawn(runs: Vec<WorkerInfo>, now: DateTime<Utc>) -> Buffer {
+        let info = ServerInfo { status: "active".into(), ..ServerInfo::default() };
+        let mut terminal = Terminal::new(TestBackend::new(120, 12)).unwrap();
+        let servers = [ServerState::new(info, runs)];
+        terminal.draw(|frame| draw(frame, frame.area(), &servers, 0, now)).unwrap();
+        terminal.backend().buffer().clone()
+    }
+
+    fn text(screen: &Buffer) -> String {
+        let line = |cells: &[Cell]| cells.iter().map(Cell::symbol).collect::<String>() + "\n";
+        screen.content.chunks(usize::from(screen.area.width)).map(line).collect()
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &TaskPage<'_>) {
         let rows = tasks.iter().map(|task| row_of(task, view)).collect();
         let [third, fourth] = headings(listing.state);
         let widths = [cells(table, 36, 18), cells(table, 24, 14), cells(table, 22, 20), REST];
-        list(frame, table, ["ID", "TYPE", third, fourth], widths, rows, *row);
+        list(frame, table, ["ID", "TYPE", third, fourth], widths, rows, Some(*row));
     }
     let first = (listing.page - 1).saturating_mul(listing.size);
     let mut line = match tasks.len() {
