@@ -9,7 +9,6 @@ use std::{
 };
 
 use asynq_runtime::Client;
-use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 use crate::{error::CliError, show};
 
@@ -151,18 +150,4 @@ fn signalled() -> Stop {
             _ => std::future::pending().await,
         }
     })
-}
-
-/// Writes log lines to standard error: warnings and the changes that the dashboard is asked for, or the levels that `RUST_LOG`
-/// selects.
-pub(crate) fn log() {
-    let builder = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into());
-    let filter = match std::env::var_os(EnvFilter::DEFAULT_ENV) {
-        Some(_) => builder.from_env_lossy(),
-        None => builder.parse_lossy("warn,asynq_dashboard::guard::audit=info"),
-    };
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    // An error means that there is a subscriber already.
-    let _ =
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(colours).try_init();
 }

@@ -13,6 +13,7 @@
 //! - `dash`: the full-screen view.
 //! - `doctor`: the faults that a system can have, derived purely from gathered evidence.
 //! - `entries`: periodic entries as schedulers list them.
+//! - `log`: log lines, which the full-screen view keeps from its screen.
 //! - `reading`: the tasks of one state, page by page up to a limit.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
 
@@ -23,6 +24,7 @@ mod doctor;
 mod entries;
 mod environment;
 mod error;
+mod log;
 mod reading;
 mod session;
 mod show;
@@ -36,7 +38,7 @@ use self::{command::Cli, session::Session};
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    environment::log();
+    log::start();
     let runtime = match tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {

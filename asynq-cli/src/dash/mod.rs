@@ -29,7 +29,7 @@ use self::{
     model::{Model, Step},
     requests::{Answer, Requests},
 };
-use crate::{error::CliError, session::Session};
+use crate::{error::CliError, log, session::Session};
 
 /// Shows the view on this process's terminal until the user leaves it, a signal asks the process to end, or the terminal is
 /// closed; reads the content again every `refresh`.
@@ -37,11 +37,13 @@ pub(crate) async fn run(client: &Client, refresh: Duration, session: &mut Sessio
     // Before the first change of the terminal: a signal without a handler would leave it as it is then.
     let (stop, mut hangup) = (session.stop(), signal(SignalKind::hangup()).map_err(on_terminal)?);
     let stop = pin!(async { tokio::select! { () = stop => {}, _ = hangup.recv() => {} } });
+    let log = log::keep();
     let terminal = ratatui::try_init().map_err(on_terminal)?;
     let mut requests = Requests::new(client);
     let ended = watch(terminal, client, &mut requests, refresh, stop).await;
     // A terminal that was closed cannot be restored.
     let _ = ratatui::try_restore();
+    drop(log);
     // The terminal is usable again meanwhile: Ctrl+C ends the wait.
     let break_off = session.stop();
     let last_changes = requests.end(|line| session.note(line), break_off).await;

@@ -179,7 +179,11 @@ impl Dash {
         let line =
             format!("stty cols 80 rows 24; echo pid=$$; exec '{}' --url '{url}' dash", env!("CARGO_BIN_EXE_asynq"));
         let mut command = Command::new("script");
-        command.args(["--quiet", "--return", "--command", &line, "/dev/null"]).env("TERM", "xterm").env("SHELL", "/bin/sh");
+        command
+            .args(["--quiet", "--return", "--command", &line, "/dev/null"])
+            .env("TERM", "xterm")
+            .env("SHELL", "/bin/sh")
+            .env("RUST_LOG", "trace");
         let terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut dash = Self { terminal, pid: String::new(), seen: Vec::new() };
         dash.read_until("nothing");
@@ -216,7 +220,11 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
     store.connect(None).await;
     for name in ["-TERM", "-INT", "-HUP"] {
         let (code, output) = Dash::start(&store.url()).signal(name);
-        assert!(code == Some(0) && output.ends_with("\u{1b}[?1049l"), "{name}: {code:?} {output:?}");
+        assert!(code == Some(0) && output.contains("\u{1b}[?1049l"), "{name}: {code:?} {output:?}");
+        // Log lines are written before and after the view.
+        let (_, view) = output.split_once("\u{1b}[?1049h").unwrap();
+        let (view, after) = view.split_once("\u{1b}[?1049l").unwrap();
+        assert!(!view.contains("TRACE") && after.contains("TRACE"), "{name}: {output:?}");
     }
 }
 
