@@ -10,7 +10,7 @@ use std::{
 
 use asynq_runtime::Client;
 
-use crate::{error::CliError, show};
+use crate::{error::CliError, show, unseen::type_unseen};
 
 /// A future that ends when the user asks the command to stop.
 pub(crate) type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -101,39 +101,6 @@ impl fmt::Debug for Input {
             Self::Terminal(_) => "Terminal",
             Self::Piped(_) => "Piped",
         })
-    }
-}
-
-/// Reads the keys of a line in raw mode; Ctrl+C ends it with an error of the kind `Interrupted`, Ctrl+D with `UnexpectedEof`.
-fn type_unseen() -> std::io::Result<String> {
-    use crossterm::event::{Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
-
-    /// Leaves raw mode, also where reading fails.
-    struct Raw;
-    impl Drop for Raw {
-        fn drop(&mut self) {
-            let _ = crossterm::terminal::disable_raw_mode();
-        }
-    }
-    crossterm::terminal::enable_raw_mode()?;
-    let _raw = Raw;
-    let mut line = String::new();
-    loop {
-        let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press, .. }) = crossterm::event::read()? else {
-            continue;
-        };
-        match code {
-            KeyCode::Enter => return Ok(line),
-            KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => {
-                return Err(std::io::Error::from(std::io::ErrorKind::Interrupted));
-            }
-            KeyCode::Char('d') if modifiers.contains(KeyModifiers::CONTROL) => {
-                return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof));
-            }
-            KeyCode::Char(c) => line.push(c),
-            KeyCode::Backspace => drop(line.pop()),
-            _ => {}
-        }
     }
 }
 

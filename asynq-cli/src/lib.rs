@@ -16,6 +16,7 @@
 //! - `log`: log lines, which the full-screen view keeps from its screen.
 //! - `reading`: the tasks of one state, page by page up to a limit.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
+//! - `unseen`: a line that is typed without being shown.
 
 mod broker_flags;
 mod command;
@@ -28,6 +29,7 @@ mod log;
 mod reading;
 mod session;
 mod show;
+mod unseen;
 
 use std::{ffi::OsString, process::ExitCode};
 

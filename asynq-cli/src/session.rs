@@ -188,25 +188,33 @@ impl Session {
         Ok(bytes)
     }
 
-    /// Reads one line: of a pipe at most `most` + 1 bytes, at a terminal after a question and without showing the keys.
+    /// Reads one line: of a pipe at most `most` + 1 bytes, at a terminal after a question and without showing the keys. A line
+    /// that is typed is asked for twice, because the user cannot see a slip.
     pub(crate) fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
         let bytes = match self.environment.input {
             Input::Piped(_) => self.read_input(most)?,
             Input::Terminal(_) => {
-                let _ = write!(self.environment.err, "{question}").and_then(|()| self.environment.err.flush());
-                let typed = (self.environment.type_unseen)();
-                self.note("");
-                let failed = |source: std::io::Error| match source.kind() {
-                    std::io::ErrorKind::Interrupted => CliError::Stopped("stopped at the question".into()),
-                    _ => CliError::System { context: "cannot ask".into(), source },
-                };
-                typed.map_err(failed)?.into_bytes()
+                let typed = self.type_unseen(question)?;
+                if !typed.is_empty() && self.type_unseen("Once more: ")? != typed {
+                    return Err(CliError::Usage("the two lines differ: type the same twice".into()));
+                }
+                typed.into_bytes()
             }
         };
         match String::from_utf8(bytes) {
             Ok(text) => Ok(text.lines().next().unwrap_or_default().to_owned()),
             Err(_) => Err(CliError::Usage("standard input is not UTF-8 text".into())),
         }
+    }
+
+    fn type_unseen(&mut self, question: &str) -> Result<String, CliError> {
+        let _ = write!(self.environment.err, "{question}").and_then(|()| self.environment.err.flush());
+        let typed = (self.environment.type_unseen)();
+        self.note("");
+        typed.map_err(|source| match source.kind() {
+            std::io::ErrorKind::Interrupted => CliError::Stopped("stopped at the question".into()),
+            _ => CliError::System { context: "cannot ask".into(), source },
+        })
     }
 
     /// Reports the result of the command, closes the broker, and returns the exit code.

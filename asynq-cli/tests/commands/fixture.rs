@@ -51,8 +51,8 @@ pub(crate) struct Setting<'a> {
     pub(crate) piped: &'a [u8],
     /// The user presses Ctrl+C after this many slices of long work.
     pub(crate) stop_after: Option<usize>,
-    /// The user presses Ctrl+C where a secret is asked for.
-    pub(crate) stops_unseen: bool,
+    /// Types a line where a secret is asked for; "typed" unless it is set.
+    pub(crate) types_unseen: Option<fn() -> std::io::Result<String>>,
     pub(crate) colours: bool,
     pub(crate) width: Option<u16>,
 }
@@ -102,7 +102,7 @@ impl<S: Store> CliFixture<S> {
 /// Runs a command line; without a client the command connects to its broker itself.
 pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&str]) -> Answer {
     let (out, err) = (Buffer::default(), Buffer::default());
-    let Setting { typed, piped, stop_after, stops_unseen, colours, width } = setting;
+    let Setting { typed, piped, stop_after, types_unseen, colours, width } = setting;
     let environment = Environment {
         out: Box::new(out.clone()),
         err: Box::new(err.clone()),
@@ -110,10 +110,7 @@ pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&
             Some(text) => Input::Terminal(Box::new(Cursor::new(text.as_bytes().to_vec()))),
             None => Input::Piped(Box::new(Cursor::new(piped.to_vec()))),
         },
-        type_unseen: match stops_unseen {
-            true => || Err(std::io::ErrorKind::Interrupted.into()),
-            false => || Ok("typed".into()),
-        },
+        type_unseen: types_unseen.unwrap_or(|| Ok("typed".into())),
         colours,
         width,
         bars: false,

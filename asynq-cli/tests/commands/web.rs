@@ -4,6 +4,7 @@ use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
 use asynq_tests::{SqliteStore, Store as _};
@@ -129,9 +130,19 @@ async fn a_password_is_typed_unseen_and_never_a_flag() {
     let hashed = fixture::run(None, typed, &["hash-password", "--json"]).await;
     let report: serde_json::Value = serde_json::from_str(&hashed.out).unwrap();
     assert!(report["hash"].as_str().unwrap().starts_with("$argon2id$"), "{hashed}");
-    assert_eq!(hashed.err, "Password: \n");
-    let stopped = Setting { typed: Some(""), stops_unseen: true, ..Setting::default() };
-    let stopped = fixture::run(None, stopped, &["hash-password"]).await;
+    assert_eq!(hashed.err, "Password: \nOnce more: \n");
+    let typing = async |types_unseen: fn() -> std::io::Result<String>| {
+        let setting = Setting { typed: Some(""), types_unseen: Some(types_unseen), ..Setting::default() };
+        fixture::run(None, setting, &["hash-password"]).await
+    };
+    let differing = typing(|| {
+        static TYPED: AtomicU32 = AtomicU32::new(0);
+        Ok(format!("password {}", TYPED.fetch_add(1, Relaxed)))
+    });
+    let differing = differing.await;
+    assert!(differing.code == 2 && differing.out.is_empty(), "{differing}");
+    assert!(differing.err.contains("the two lines differ") && !differing.err.contains("password 0"), "{differing}");
+    let stopped = typing(|| Err(std::io::ErrorKind::Interrupted.into())).await;
     assert!(stopped.code == 130 && stopped.out.is_empty(), "{stopped}");
     assert_eq!(
         fixture::run(None, Setting::default(), &["hash-password"]).await.code,
