@@ -16,22 +16,16 @@ impl Inspector {
     /// writes it as JSON.
     ///
     /// The value is not a snapshot: queue after queue is read. It has at most [`Statistics::MOST_QUEUES`] queues and
-    /// [`Statistics::MOST_RUNNING`] running tasks, and the number of those left out.
+    /// [`Statistics::MOST_RUNNING`] running tasks, and the number of those left out; the totals are of all queues.
     ///
     /// # Errors
     ///
     /// The broker failed. A queue that cannot be read is not an error, but an entry of [`Statistics::unreadable`].
     pub async fn statistics(&self) -> Result<Statistics, InspectError> {
-        let names = self.broker.queues().await?;
-        let queues_left_out = names.len().saturating_sub(Statistics::MOST_QUEUES);
-        let mut readings = Vec::with_capacity(names.len() - queues_left_out);
-        for name in names.into_iter().take(Statistics::MOST_QUEUES) {
-            readings.push(self.read_queue(name).await?);
-        }
-        let (queues, unreadable) = UnreadableQueue::part(readings);
+        let (queues, unreadable) = UnreadableQueue::part(self.each_queue().await?);
         let servers = self.broker.servers().await?;
         let statistics = Statistics::of(self.broker.location(), self.broker.now(), queues, servers);
-        Ok(Statistics { queues_left_out, unreadable, ..statistics })
+        Ok(Statistics { unreadable, ..statistics })
     }
 }
 
@@ -187,7 +181,7 @@ impl Statistics {
     ];
 
     /// Combines the values that were read.
-    pub(crate) fn of(broker: String, at: DateTime<Utc>, queues: Vec<QueueStats>, states: Vec<ServerState>) -> Self {
+    pub(crate) fn of(broker: String, at: DateTime<Utc>, mut queues: Vec<QueueStats>, states: Vec<ServerState>) -> Self {
         let mut totals = QueueTotals::default();
         for queue in &queues {
             totals.waiting += queue.pending + queue.scheduled + queue.retry + queue.aggregating;
@@ -196,6 +190,8 @@ impl Statistics {
             totals.processed_total += queue.processed_total;
             totals.failed_total += queue.failed_total;
         }
+        let queues_left_out = queues.len().saturating_sub(Self::MOST_QUEUES);
+        queues.truncate(Self::MOST_QUEUES);
         let (mut running, mut servers) = (Vec::new(), Vec::with_capacity(states.len()));
         for ServerState { info, workers, .. } in states {
             running.extend(workers.into_iter().map(|worker| RunningTask {
@@ -215,7 +211,7 @@ impl Statistics {
         let running_left_out = running.len().saturating_sub(Self::MOST_RUNNING);
         running.truncate(Self::MOST_RUNNING);
         let unreadable = Vec::new();
-        Self { broker, at, totals, queues, unreadable, running, servers, queues_left_out: 0, running_left_out }
+        Self { broker, at, totals, queues, unreadable, running, servers, queues_left_out, running_left_out }
     }
 
     /// Returns one queue in the JSON form, for a program that reports a single one.
