@@ -2,7 +2,13 @@
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-use asynq_runtime::{TaskState, broker::TaskBrief, job::JobsLock, task::QueueName};
+use asynq_runtime::{
+    Client, TaskState,
+    broker::{BrokerError, TaskBrief},
+    inspector::UnreadableQueue,
+    job::JobsLock,
+    task::QueueName,
+};
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
@@ -51,6 +57,16 @@ pub(crate) struct Check {
     limit: usize,
 }
 
+/// The tasks that were looked at, and those that were not.
+#[derive(Debug, Default)]
+struct Counted {
+    /// The tasks by type and fingerprint.
+    found: BTreeMap<(String, Option<String>), Found>,
+    unseen: Unseen,
+    /// Queues of which some tasks, or all, could not be counted.
+    unreadable: Vec<UnreadableQueue>,
+}
+
 /// Tasks of one type and shape.
 #[derive(Debug, Default)]
 struct Found {
@@ -77,7 +93,7 @@ impl Check {
         let text = text
             .map_err(|source| CliError::System { context: format!("cannot read {}", self.file.display()), source })?;
         let lock = JobsLock::parse(&text).map_err(|error| CliError::Usage(error.to_string()))?;
-        let (found, unseen) = self.count_tasks(session, &lock).await?;
+        let Counted { found, unseen, unreadable } = self.count_tasks(session, &lock).await?;
         let unknown = found.values().filter(|found| found.shape.is_none());
         let (tasks, archived) =
             unknown.fold((0, 0), |(tasks, archived), found| (tasks + found.tasks, archived + found.archived));
@@ -103,7 +119,7 @@ impl Check {
                 ]);
             }
             match found.is_empty() {
-                true if unseen == Unseen::default() => "no task waits\n".to_owned(),
+                true if unseen == Unseen::default() && unreadable.is_empty() => "no task waits\n".to_owned(),
                 true => "no task was looked at\n".to_owned(),
                 false => table.into_text(),
             }
@@ -139,18 +155,15 @@ impl Check {
             ));
         }
         notes.iter().for_each(|note| session.note(note));
+        super::stats::unreadable(session, &unreadable)?;
         if notes.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
     }
 
     /// Counts the tasks by type and shape, and those that were not seen.
-    async fn count_tasks(
-        &self,
-        session: &mut Session,
-        lock: &JobsLock,
-    ) -> Result<(BTreeMap<(String, Option<String>), Found>, Unseen), CliError> {
+    async fn count_tasks(&self, session: &mut Session, lock: &JobsLock) -> Result<Counted, CliError> {
         let client = session.client().await?;
         let broker = client.broker();
-        let (mut by_shape, mut unseen) = (BTreeMap::<_, Found>::new(), Unseen::default());
+        let mut counted = Counted::default();
         let mut queues = broker.queues().await?;
         if !self.queues.is_empty() {
             for unknown in self.queues.iter().filter(|queue| !queues.contains(queue)) {
@@ -159,24 +172,40 @@ impl Check {
             queues.retain(|queue| self.queues.contains(queue));
         }
         for queue in queues {
-            for state in WAITING {
-                let count = |task: TaskBrief| {
-                    let task = task.task;
-                    let key = (task.r#type.clone(), JobsLock::fingerprint_of(&task.payload));
-                    let found = by_shape.entry(key).or_insert_with(|| Found {
-                        shape: lock.find(&task.r#type, &task.payload).map(|locked| locked.shape.clone()),
-                        ..Found::default()
-                    });
-                    found.tasks += 1;
-                    found.archived += u64::from(state == TaskState::Archived);
-                    if !found.queues.iter().any(|known| known == queue.as_str()) {
-                        found.queues.push(queue.to_string());
-                    }
-                };
-                unseen += read(&**broker, &queue, state, (self.limit, Take::First), count).await?;
+            if let Err(error) = self.count_tasks_of(&queue, &client, lock, &mut counted).await {
+                if error.is_unavailable() {
+                    broker.ping().await?;
+                }
+                counted.unreadable.push(UnreadableQueue::new(queue, error.to_string()));
             }
         }
-        Ok((by_shape, unseen))
+        Ok(counted)
+    }
+
+    async fn count_tasks_of(
+        &self,
+        queue: &QueueName,
+        client: &Client,
+        lock: &JobsLock,
+        counted: &mut Counted,
+    ) -> Result<(), BrokerError> {
+        for state in WAITING {
+            let count = |task: TaskBrief| {
+                let task = task.task;
+                let key = (task.r#type.clone(), JobsLock::fingerprint_of(&task.payload));
+                let found = counted.found.entry(key).or_insert_with(|| Found {
+                    shape: lock.find(&task.r#type, &task.payload).map(|locked| locked.shape.clone()),
+                    ..Found::default()
+                });
+                found.tasks += 1;
+                found.archived += u64::from(state == TaskState::Archived);
+                if !found.queues.iter().any(|known| known == queue.as_str()) {
+                    found.queues.push(queue.to_string());
+                }
+            };
+            counted.unseen += read(&**client.broker(), queue, state, (self.limit, Take::First), count).await?;
+        }
+        Ok(())
     }
 }
 

@@ -60,6 +60,19 @@ on_both_brokers! {
         assert!(answer.err.contains("the check is not complete: 1 tasks cannot be read"), "{answer}");
     }
 
+    async fn a_queue_that_cannot_be_read_is_named_and_the_others_are_counted(cli) {
+        let Some(go) = cli.t.store.go() else { return };
+        fill(&cli, 1).await;
+        cli.t.enqueue(readable("sound").in_queue("low")).await;
+        go.put_text("pending");
+        let answer = check(&cli, &[]).await;
+        assert_eq!(answer.code, 1, "{answer}");
+        assert!(answer.out.contains("cli:ship") && answer.out.contains("low"), "{answer}");
+        assert!(answer.err.contains("error: queue `default` cannot be read: "), "{answer}");
+        let none = check(&cli, &["-q", "default"]).await;
+        assert!(none.code == 1 && none.out == "no task was looked at\n", "{none}");
+    }
+
     async fn an_archived_task_is_told_apart_from_those_that_wait(cli) {
         fill(&cli, 1).await;
         let run = cli.t.take_one().await;
