@@ -36,7 +36,9 @@ use crate::{error::CliError, log, session::Session};
 pub(crate) async fn run(client: &Client, refresh: Duration, session: &mut Session) -> Result<(), CliError> {
     // Before the first change of the terminal: a signal without a handler would leave it as it is then.
     let (stop, mut hangup) = (session.stop(), signal(SignalKind::hangup()).map_err(on_terminal)?);
-    let stop = pin!(async { tokio::select! { () = stop => {}, _ = hangup.recv() => {} } });
+    let stop = pin!(async {
+        tokio::select! { () = stop => {}, _ = hangup.recv() => {} }
+    });
     let log = log::keep();
     let terminal = ratatui::try_init().map_err(on_terminal)?;
     let mut requests = Requests::new(client);

@@ -109,7 +109,7 @@ impl Model {
         &self.screens[self.screens.len() - 1]
     }
 
-    fn screen_mut(&mut self) -> &mut Screen {
+    pub(crate) fn screen_mut(&mut self) -> &mut Screen {
         let last = self.screens.len() - 1;
         &mut self.screens[last]
     }
@@ -247,6 +247,10 @@ impl Model {
     fn turn_page(&mut self, forward: bool) -> Step {
         let room = self.room.max(1);
         let screen = self.screen_mut();
+        if let Wanted::Task(..) = screen.wanted {
+            let lines = isize::try_from(room).unwrap_or(isize::MAX);
+            return self.move_by(if forward { lines } else { -lines });
+        }
         let (Wanted::Tasks(listing), Some(Content::Tasks { stats, .. })) = (&mut screen.wanted, &screen.content) else {
             return Step::Stay;
         };

@@ -7,16 +7,18 @@ use super::load::{Content, Wanted};
 pub(crate) struct Screen {
     pub(crate) wanted: Wanted,
     pub(crate) content: Option<Content>,
-    /// The row that is chosen.
+    /// The row that is chosen; of a task, the first line on the screen.
     pub(crate) row: usize,
     /// The name of what stands in that row.
     chosen: Option<String>,
     is_gone: bool,
+    /// Lines of a task that the screen has no room for; the view sets this number.
+    pub(crate) beyond: usize,
 }
 
 impl Screen {
     pub(crate) fn of(wanted: Wanted) -> Self {
-        Self { wanted, content: None, row: 0, chosen: None, is_gone: false }
+        Self { wanted, content: None, row: 0, chosen: None, is_gone: false, beyond: 0 }
     }
 
     /// Shows newer content. The choice follows what was chosen: rows before it come and go.
@@ -49,14 +51,15 @@ impl Screen {
         std::mem::take(&mut self.is_gone)
     }
 
-    /// Returns the number of rows that can be chosen.
+    /// Returns the number of rows that can be chosen, or of lines to which a task can be scrolled.
     pub(crate) fn rows(&self) -> usize {
         match &self.content {
             Some(Content::Queues(queues, _)) => queues.len(),
             Some(Content::Tasks { tasks, .. }) => tasks.len(),
             Some(Content::Servers(servers)) => servers.len(),
             Some(Content::Periodic(entries)) => entries.len(),
-            Some(Content::Task(_)) | None => 0,
+            Some(Content::Task(_)) => self.beyond + 1,
+            None => 0,
         }
     }
 

@@ -147,7 +147,7 @@ async fn a_narrow_or_tiny_terminal_is_drawn_too() {
         watcher.keys("2").await;
         watcher.shows(&["mail-1:4", "critical:6", "active ", "{\"to\":"]);
         watcher.keys("3").await;
-        watcher.shows(&["*/5 * * * *", "cleanup ", " {}"]);
+        watcher.shows(&["*/5 * * *", "cleanup ", " {}"]);
     }
     for (width, height) in [(20, 5), (3, 2), (1, 1)] {
         watcher.terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
@@ -173,6 +173,27 @@ async fn the_first_answer_of_an_opened_screen_is_shown_and_a_resize_loads_again(
     assert_eq!((watcher.model.room, watcher.model.screen().rows()), (1, 1));
     watcher.keys("n").await;
     watcher.shows(&["2-2 of 4", "pending-2 "]);
+}
+
+#[tokio::test]
+async fn a_task_that_is_longer_than_the_screen_is_scrolled() {
+    let mut watcher = Watcher::start().await;
+    let payload = format!("[\"{}\",\"the end\"]", "long ".repeat(800));
+    watcher.client.enqueue(asynq_runtime::RawTask::new("mail", payload).task_id("long").queue("only")).await.unwrap();
+    watcher.follow(Step::Load).await;
+    watcher.keys("G\n\n").await;
+    watcher.shows(&["Task long of queue only", "Arguments"]);
+    assert!(!watcher.text().contains("the end"), "{}", watcher.text());
+    watcher.press(KeyCode::PageDown).await;
+    assert!(!watcher.text().contains("Arguments"), "{}", watcher.text());
+    watcher.press(KeyCode::End).await;
+    watcher.keys("j").await;
+    watcher.shows(&["the end"]);
+    let at_the_end = watcher.model.screen().row;
+    watcher.keys("k").await;
+    assert_eq!(watcher.model.screen().row, at_the_end - 1, "a key at the end does not count");
+    watcher.press(KeyCode::Home).await;
+    watcher.shows(&["Arguments"]);
 }
 
 #[tokio::test]

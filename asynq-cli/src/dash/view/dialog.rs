@@ -13,7 +13,7 @@ use crate::show::clean;
 
 const KEYS: [(&str, &str); 16] = [
     ("1 2 3", "queues, servers, periodic entries"),
-    ("↑ ↓ j k", "choose a row"),
+    ("↑ ↓ j k", "choose a row, scroll a task"),
     ("home end g G", "first and last row"),
     ("← → h l tab", "another state"),
     ("n N pgdn pgup", "next and previous page"),

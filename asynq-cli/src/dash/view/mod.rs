@@ -22,7 +22,7 @@ use super::{
 };
 use crate::show::clean;
 
-/// Draws everything, and tells the model how many rows a list has room for.
+/// Draws everything, and tells the model how many rows a list has room for, and how many lines of a task have none.
 pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     let [head, body, foot] =
         Layout::vertical([Constraint::Length(1), Constraint::Min(3), Constraint::Length(1)]).areas(frame.area());
@@ -86,7 +86,10 @@ fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
                 tasks::draw(frame, area, &view);
             }
         }
-        Some(Content::Task(task)) => task::draw(frame, area, task.as_deref(), now),
+        Some(Content::Task(task)) => {
+            let beyond = task::draw(frame, area, task.as_deref(), screen.row, now);
+            model.screen_mut().beyond = beyond;
+        }
         Some(Content::Servers(servers)) => servers::draw(frame, area, servers, screen.row, now),
         Some(Content::Periodic(entries)) => periodic::draw(frame, area, entries, screen.row, now),
     }
@@ -102,7 +105,7 @@ fn footer(model: &Model) -> Line<'_> {
         Wanted::Tasks(_) => {
             "←→ state   enter open   r run   a archive   d delete   c cancel   p pause   n/N page   esc back"
         }
-        Wanted::Task(..) => "r run   a archive   d delete   c cancel   esc back",
+        Wanted::Task(..) => "↑↓ scroll   r run   a archive   d delete   c cancel   esc back",
         Wanted::Servers => "esc back   ? help",
         Wanted::Periodic => "r run now   p pause/resume   esc back   ? help",
     };

@@ -75,8 +75,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
             Line::from(brief(&worker.task_payload, 200)),
         ])
     });
-    let widths =
-        [cells(below, 36, 18), cells(below, 24, 14), cells(below, 16, 12), Constraint::Length(11), REST];
+    let widths = [cells(below, 36, 18), cells(below, 24, 14), cells(below, 16, 12), Constraint::Length(11), REST];
     let more = (left_out > 0).then(|| Row::new([Line::from(format!("and {left_out} more")).dim()]));
     list(frame, below, ["TASK", "TYPE", "QUEUE", "FOR", "PAYLOAD"], widths, rows.chain(more).collect(), None);
 }

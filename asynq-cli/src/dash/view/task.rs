@@ -5,9 +5,9 @@ use chrono::{DateTime, Utc};
 use ratatui::{
     Frame,
     layout::Rect,
-    style::Stylize as _,
-    text::{Line, Span},
-    widgets::{Paragraph, Wrap},
+    style::{Style, Stylize as _},
+    text::{Line, Span, StyledGrapheme},
+    widgets::Paragraph,
 };
 
 use super::parts::colour;
@@ -16,13 +16,42 @@ use crate::show::{about, ago, clean, full, until};
 /// Most bytes of arguments and result that are shown.
 const BYTES: usize = 8 * 1024;
 
-pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, task: Option<&(TaskInfo, Vec<Failure>)>, now: DateTime<Utc>) {
+/// Draws the lines from `first` on, and returns how many lines the area has no room for.
+pub(super) fn draw(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    task: Option<&(TaskInfo, Vec<Failure>)>,
+    first: usize,
+    now: DateTime<Utc>,
+) -> usize {
     let Some((task, failures)) = task else {
         frame.render_widget(Paragraph::new("The task is not there any more.").dim(), area);
-        return;
+        return 0;
     };
-    let text = Paragraph::new(lines(task, failures, now)).wrap(Wrap { trim: false });
-    frame.render_widget(text, area);
+    let facts = lines(task, failures, now);
+    let lines: Vec<Line<'_>> = facts.iter().flat_map(|line| broken(line, area.width.into())).collect();
+    let beyond = lines.len().saturating_sub(area.height.into());
+    let visible: Vec<Line<'_>> = lines.into_iter().skip(first.min(beyond)).collect();
+    frame.render_widget(Paragraph::new(visible), area);
+    beyond
+}
+
+/// Breaks a line into lines of at most `width` cells. A widget that wraps does not say how many lines it makes.
+fn broken<'a>(line: &'a Line<'_>, width: usize) -> Vec<Line<'a>> {
+    let mut lines = vec![Line::default()];
+    let mut used = 0;
+    for StyledGrapheme { symbol, style } in line.styled_graphemes(Style::default()) {
+        let part = Span::styled(symbol, style);
+        if used > 0 && used + part.width() > width {
+            lines.push(Line::default());
+            used = 0;
+        }
+        used += part.width();
+        if let Some(last) = lines.last_mut() {
+            last.push_span(part);
+        }
+    }
+    lines
 }
 
 fn lines(task: &TaskInfo, failures: &[Failure], now: DateTime<Utc>) -> Vec<Line<'static>> {
