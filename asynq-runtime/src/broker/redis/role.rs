@@ -111,7 +111,9 @@ impl At {
                 }
             }
         }
-        std::future::pending().await
+        #[cfg(not(any(feature = "cluster", feature = "sentinel")))]
+        let _ = server;
+        std::future::pending::<()>().await;
     }
 }
 
