@@ -64,7 +64,7 @@ use std::{
 use chrono::{DateTime, Utc};
 
 pub use self::durability::Durability;
-#[cfg(feature = "cluster")]
+#[cfg(any(feature = "cluster", feature = "sentinel"))]
 use self::url::Endpoints;
 use self::{
     caller_driven::Purpose,
