@@ -8,6 +8,8 @@ use crate::entries::Entry;
 
 /// A tick that is not fired after this time is late: another scheduler takes over from a dead leader within the lease.
 const LATE: TimeDelta = TimeDelta::minutes(2);
+/// A last tick this far in the future is not a difference between two clocks: the broker's clock was set back.
+const AHEAD: TimeDelta = TimeDelta::seconds(5);
 /// More ticks than this are not counted.
 const MOST: usize = 1_000;
 
@@ -15,10 +17,21 @@ pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     evidence.entries.iter().filter_map(|entry| late(entry, evidence.now)).collect()
 }
 
-/// Returns a finding for an entry that is listed, is not paused, and has times that passed without a tick.
+/// Returns a finding for an entry that is listed, is not paused, and has times that passed without a tick, or a last tick in the
+/// future, until which no time of it is fired.
 fn late(entry: &Entry, now: DateTime<Utc>) -> Option<Finding> {
     let last = entry.last.filter(|_| !entry.paused)?;
     let listed = &entry.listed;
+    if last - now > AHEAD {
+        return Some(Finding {
+            severity: Severity::Error,
+            check: "late-schedule",
+            subject: listed.task_type.clone(),
+            found: format!("its last tick is {} s ahead of the broker's clock", (last - now).num_seconds()),
+            means: "the broker's clock was set back, and the entry is not fired before that clock has come to the tick again",
+            repair: "restart the scheduler that lists the entry: it corrects the last tick as it starts".to_owned(),
+        });
+    }
     // A leader lists the next tick that it will fire: it has left out those before, as `missed` says, and a leader that cannot fire
     // a tick goes on listing it.
     if entry.next().is_some_and(|next| next > now - LATE) {

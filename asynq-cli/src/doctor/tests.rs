@@ -82,6 +82,17 @@ fn an_entry_that_is_listed_and_not_fired_is_reported() {
         entry.listed.next_enqueue_time = Some((now() + next).into());
         assert_eq!(findings_of(entry).len(), findings, "{next}");
     }
+    // The clock was set back, and the leader waits until it has come to the last tick again.
+    for (ahead, findings) in [(TimeDelta::seconds(5), 0), (TimeDelta::seconds(568), 1)] {
+        let mut entry = entry("* * * * *", -ahead);
+        entry.listed.next_enqueue_time = Some((now() + ahead).into());
+        let found = findings_of(entry);
+        assert_eq!(found.len(), findings, "{ahead}");
+        assert!(
+            found.iter().all(|(check, found)| *check == "late-schedule" && found.contains("568 s ahead")),
+            "{found:?}"
+        );
+    }
     // The full hour passed 4 minutes ago, and robfig's hour ends in 50 minutes: the text does not say which of them counts.
     assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(10))), []);
     assert_eq!(findings_of(entry("@every 1h", TimeDelta::minutes(130))).len(), 1);

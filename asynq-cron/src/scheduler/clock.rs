@@ -45,6 +45,15 @@ impl BrokerClock {
         now.wall.checked_add_signed(self.offset).unwrap_or(now.wall)
     }
 
+    /// The broker's time that is expected at a reading: the later one of [`at`](Self::at) and of the time that has passed since
+    /// the measurement. The first hides that the broker's clock was set back where this machine's was set back with it.
+    pub(crate) fn expected(&self, now: Reading) -> DateTime<Utc> {
+        let by_wall = self.at(now);
+        let passed = TimeDelta::from_std(now.steady.saturating_duration_since(self.measured.steady)).ok();
+        let by_steady = passed.and_then(|passed| self.at(self.measured).checked_add_signed(passed));
+        by_steady.map_or(by_wall, |by_steady| by_steady.max(by_wall))
+    }
+
     /// Whether this machine's clock has jumped since the measurement, so that the broker must be asked again.
     pub(crate) fn has_jumped(&self, now: Reading) -> bool {
         let steady = now.steady.saturating_duration_since(self.measured.steady);

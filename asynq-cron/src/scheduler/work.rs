@@ -44,7 +44,7 @@ const MOST_AT_ONCE: usize = 64;
 const RETRY_UNAVAILABLE: Duration = Duration::from_millis(500);
 /// The pause before another try after any other error.
 const RETRY_OTHER: Duration = Duration::from_secs(30);
-/// A broker's clock this far behind the estimate was set back.
+/// A broker's clock this far behind its expected time was set back.
 const SET_BACK: TimeDelta = TimeDelta::seconds(5);
 
 /// An event of the loop.
@@ -295,13 +295,13 @@ impl Work {
     /// Takes the broker's time from an answer. If that clock went back, all entries are planned again: their due times
     /// were computed with a wrong clock, and the broker corrects its stored state.
     fn clock_is(&mut self, broker: DateTime<Utc>, round_trip: &RoundTrip) {
-        let (skew, thought) = (self.clock.skew(), self.clock.at(round_trip.after));
+        let (skew, expected) = (self.clock.skew(), self.clock.expected(round_trip.after));
         self.clock = BrokerClock::measured(broker, round_trip.before, round_trip.after);
         if (self.clock.skew() - skew).num_seconds().abs() > 5 {
             let off = -self.clock.skew().num_seconds();
             tracing::warn!("this machine's clock is {off} s off the broker's; the broker's is used");
         }
-        if thought - self.clock.at(round_trip.after) > SET_BACK {
+        if expected - self.clock.at(round_trip.after) > SET_BACK {
             self.plan_anew();
         }
     }

@@ -8,6 +8,8 @@ use chrono::{TimeDelta, Utc};
 use crate::processes::{incidents::all_done, world::World};
 
 const RUNS: usize = 6;
+/// How far the clock of a schedule is ahead before it is set back, in seconds.
+const AHEAD: i64 = 600;
 
 /// How far the workers' clock is ahead of the machine's, according to a task that they run.
 async fn ahead(world: &World) -> TimeDelta {
@@ -83,4 +85,40 @@ async fn a_clock_of_redis_that_steps_ahead_and_back_takes_nothing_from_two_worke
         "incident: Redis's clock {step} s ahead under 2 workers, {afterwards:?} later back again, {RUNS} jobs running: 0 run \
          twice, {done} done"
     );
+}
+
+/// A schedule and its broker are on one machine, whose clock is ahead and is set back.
+async fn a_clock_that_is_set_back_stops_no_schedule(world: &World, clock: &WallClock) {
+    let environment = clock.environment();
+    let settings = environment.iter().map(|(name, value)| (*name, value.as_str()));
+    let _worker = world.everyday(&settings.chain([("SCHEDULE", "* * * * * *")]).collect::<Vec<_>>()).await;
+    eventually("ticks come ahead of the time", async || (world.ticks().0.len() >= 2).then_some(())).await;
+    clock.step_to(0);
+    let back = Utc::now();
+    let now = back.timestamp()..back.timestamp() + AHEAD / 2;
+    let first =
+        eventually("the schedule goes on", async || world.ticks().0.range(now.clone()).next().map(|(&at, _)| at));
+    let first = first.await - back.timestamp();
+    assert_eq!(world.ticks().doubled(), [0; 0]);
+    println!(
+        "incident: clock of a schedule and its broker set back by {AHEAD} s on {}: the first tick is that of {first} s later, 0 \
+         ticks twice",
+        world.broker().kind()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten seconds: scripts/prove incidents"]
+async fn a_clock_that_is_set_back_stops_no_schedule_on_sqlite() {
+    let Some(clock) = WallClock::new() else { skip!("{}", WallClock::MISSING) };
+    clock.step_to(AHEAD);
+    a_clock_that_is_set_back_stops_no_schedule(&World::sqlite().await, &clock).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten seconds: scripts/prove incidents"]
+async fn a_clock_that_is_set_back_stops_no_schedule_on_redis() {
+    let Some(clock) = WallClock::new() else { skip!("{}", WallClock::MISSING) };
+    clock.step_to(AHEAD);
+    a_clock_that_is_set_back_stops_no_schedule(&World::redis_by_clock(&clock).await, &clock).await;
 }

@@ -14,6 +14,7 @@ use super::*;
 use crate::{CronSpec, scheduler::checked};
 
 const TTL: Duration = Duration::from_secs(9);
+const EACH_SECOND: &str = "* * * * * *";
 
 /// Sends its context to the test.
 struct Probe(oneshot::Sender<ServiceContext>);
@@ -49,6 +50,11 @@ async fn work(spec: &str) -> (Work, Arc<Periodic>, Running) {
     let broker = Arc::clone(cx.client().broker());
     let entry = Arc::clone(&fixed[0]);
     (Work::new(broker, "host:1:t".to_owned(), settings, campaign, fixed, None, &cx), entry, running)
+}
+
+fn state(last: DateTime<Utc>, now: DateTime<Utc>) -> EntryState {
+    let (spec, zone) = (String::new(), String::new());
+    EntryState { spec, zone, revision: 0, last, previous: None, paused: false, now }
 }
 
 #[tokio::test]
@@ -97,17 +103,8 @@ async fn a_tick_whose_answer_was_lost_is_the_last_tick_and_in_the_history() {
     let (mut work, entry, running) = work("@every 1h").await;
     let hour = |hours: i64| DateTime::from_timestamp(1_700_000_000 / 3_600 * 3_600 + hours * 3_600, 0).expect("a time");
     let (last, at) = (hour(-1), hour(0));
-    let state = |now| EntryState {
-        spec: String::new(),
-        zone: String::new(),
-        revision: 0,
-        last,
-        previous: None,
-        paused: false,
-        now,
-    };
     work.clock = BrokerClock::measured(at, Reading::now(), Reading::now());
-    work.plan.set(Arc::clone(&entry), &state(at));
+    work.plan.set(Arc::clone(&entry), &state(last, at));
     work.send(at);
     let event = soon(work.calls.join_next()).await.expect("a tick is sent").expect("it does not panic");
     let Event::Ticked(entry, fire, Ok(Ticked::Enqueued(_)), false) = event else { panic!("it is enqueued") };
@@ -137,6 +134,26 @@ fn an_entry_whose_jitter_outlasts_its_task_is_refused() {
     let registry = Registry::from_descriptors([]).expect("a registry");
     let error = checked(vec![entry.jitter(Duration::from_secs(1_800))], &registry).expect_err("too long");
     assert!(error.to_string().contains("invalid option `jitter`"), "{error}");
+}
+
+#[tokio::test]
+async fn a_brokers_clock_that_is_set_back_has_all_entries_planned_again() {
+    let (mut work, entry, running) = work(EACH_SECOND).await;
+    work.begin_round();
+    let now = Reading::now();
+    let by = |seconds| now.wall + TimeDelta::seconds(seconds);
+    // This machine's clock and the broker's are ahead, and one of them or both are set back.
+    for (wall, broker, is_planned) in [(600, 600, false), (0, 600, false), (600, 0, true), (0, 0, true)] {
+        let ahead = Reading { wall: by(600), ..now };
+        work.clock = BrokerClock::measured(by(600), ahead, ahead);
+        work.plan.set(Arc::clone(&entry), &state(by(600), by(600)));
+        work.to_plan.clear();
+        let after = Reading { wall: by(wall), ..now };
+        let answer = Ok(Some(state(by(600), by(broker))));
+        work.take(Event::Measured(entry.clone(), by(600), answer, RoundTrip { before: after, after }));
+        assert_eq!(!work.to_plan.is_empty(), is_planned, "this machine's clock {wall}, the broker's {broker}");
+    }
+    running.shutdown().await.expect("it leaves");
 }
 
 #[tokio::test]
