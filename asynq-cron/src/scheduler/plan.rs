@@ -38,7 +38,10 @@ struct Row {
     previous: Option<DateTime<Utc>>,
     /// The ticks to send before later ones are computed; the first may be under way.
     fires: VecDeque<Fire>,
+    /// How often in a row a tick of the entry could not be sent.
     failures: u32,
+    /// The last tick that was sent without an answer.
+    unanswered: Option<DateTime<Utc>>,
     /// Whether the last tick that came due could not be fired: then the list goes on to show it as the next.
     is_unfired: bool,
     /// When the entry needs attention; `None` while a tick is under way, and when the schedule has no later tick.
@@ -80,6 +83,7 @@ impl Plan {
                 previous,
                 fires: VecDeque::new(),
                 failures: 0,
+                unanswered: None,
                 is_unfired: false,
                 wake,
             },
@@ -114,7 +118,7 @@ impl Plan {
 
     /// Whether the tick of the entry that is sent now was sent before and failed.
     pub(crate) fn has_failed(&self, id: &EntryId) -> bool {
-        self.rows.get(id).is_some_and(|row| row.failures > 0)
+        self.rows.get(id).is_some_and(|row| row.fires.front().is_some_and(|fire| Some(fire.at) == row.unanswered))
     }
 
     /// When the next entry needs attention.
@@ -139,7 +143,6 @@ impl Plan {
             let is_late = |fire: &Fire| !is_on_time(row.periodic.spec(), fire.at, now);
             if row.failures > 0 && row.fires.front().is_some_and(is_late) {
                 row.fires.clear();
-                row.failures = 0;
                 row.is_unfired = true;
             }
             if row.fires.is_empty() {
@@ -183,6 +186,7 @@ impl Plan {
             Sent::Failed => {
                 let pause = FIRST_PAUSE.saturating_mul(1 << row.failures.min(10)).min(LONGEST_PAUSE);
                 row.failures += 1;
+                row.unanswered = Some(fire.at);
                 Some(later(now, pause))
             }
         };
@@ -324,6 +328,27 @@ mod tests {
         plan.answered(a.id(), first, Sent::Failed, at("09:00:00"));
         assert!(plan.take(at("09:30:00"), 10).is_empty(), "`skip` does not run it late");
         assert_eq!(plan.next(), Some(at("10:00:00")));
+    }
+
+    #[test]
+    fn a_late_tick_that_is_refused_is_sent_less_and_less_often() {
+        let mut plan = Plan::default();
+        let a = entry("a", "@hourly", Missed::Once);
+        plan.set(Arc::clone(&a), &state(at("08:00:00"), at("08:00:01")));
+        let mut now = at("09:02:00");
+        for pause in [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000] {
+            let fire = plan.take(now, 10).remove(0).1;
+            assert_eq!((fire.at, plan.has_failed(a.id())), (at("09:00:00"), pause > 100));
+            plan.answered(a.id(), fire, Sent::Failed, now);
+            assert_eq!(plan.next(), Some(now + TimeDelta::milliseconds(pause)));
+            now += TimeDelta::milliseconds(pause);
+        }
+        // A later tick was not sent before, and is sent no sooner.
+        now += TimeDelta::hours(1);
+        let fire = plan.take(now, 10).remove(0).1;
+        assert_eq!((fire.at, plan.has_failed(a.id())), (at("10:00:00"), false));
+        plan.answered(a.id(), fire, Sent::Failed, now);
+        assert_eq!(plan.next(), Some(now + TimeDelta::seconds(5)));
     }
 
     #[test]
