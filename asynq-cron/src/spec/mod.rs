@@ -226,13 +226,15 @@ fn find_zone(name: &str) -> Result<Tz, SpecError> {
     name.parse::<Tz>().map_err(|_| SpecError::Zone { name: name.chars().take(80).collect(), nearest: nearest(name) })
 }
 
-/// The zone that was probably meant: one with the same letters, or the same city.
+/// The zone that was probably meant: one with the same letters, or the same city. `GMT+2` is not taken for `Etc/GMT+2`, which is
+/// two hours behind UTC.
 fn nearest(name: &str) -> Option<String> {
     let city = |zone: &str| zone.rsplit('/').next().unwrap_or_default().to_lowercase();
     let names = || chrono_tz::TZ_VARIANTS.iter().map(|zone| zone.name());
     let same = names().find(|zone| zone.eq_ignore_ascii_case(name));
     let wanted = city(name).replace([' ', '-'], "_");
-    same.or_else(|| names().find(|zone| !wanted.is_empty() && city(zone) == wanted)).map(str::to_owned)
+    same.or_else(|| names().find(|zone| !wanted.is_empty() && !wanted.contains('+') && city(zone) == wanted))
+        .map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -287,6 +289,7 @@ mod tests {
             ("TZ=europe/berlin 0 9 * * *", "did you mean `Europe/Berlin`?"),
             ("TZ=New_York 0 9 * * *", "did you mean `America/New_York`?"),
             ("TZ=Nowhere/City 0 9 * * *", "unknown time zone `Nowhere/City`"),
+            ("TZ=etc/gmt+2 0 9 * * *", "did you mean `Etc/GMT+2`?"),
             ("TZ=../../etc/passwd 0 9 * * *", "unknown time zone"),
             ("0 0 30 2 *", "never fire"),
             ("", "empty"),
@@ -294,6 +297,9 @@ mod tests {
             let error = CronSpec::parse(text).expect_err(text).to_string();
             assert!(error.contains(message), "{text}: {error}");
         }
+        // `Etc/GMT+2` is two hours behind UTC.
+        let error = CronSpec::parse("TZ=GMT+2 0 9 * * *").expect_err("not a zone").to_string();
+        assert_eq!(error, "unknown time zone `GMT+2`");
         assert_eq!(
             CronSpec::parse_in("TZ=UTC 0 9 * * *", Tz::Europe__Berlin),
             Err(SpecError::TwoZones { text: "TZ=UTC 0 9 * * *".into() })
