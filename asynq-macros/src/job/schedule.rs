@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_grammar::cron::{self, Mode};
 use proc_macro2::{Ident, Span};
-use syn::{Lit, LitStr, Token, parse::ParseStream};
+use syn::{Lit, LitStr, Token, ext::IdentExt as _, parse::ParseStream};
 
 use super::{entry::Entry, literal::within, setting::Setting};
 use crate::errors::{Errors, Position};
@@ -187,8 +187,11 @@ impl Zone {
     fn read(name: &str, span: Span, position: Position, errors: &Errors) -> Option<Self> {
         let variant = variant(name);
         match syn::parse_str::<Ident>(&variant) {
-            Ok(_) => Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span) }),
-            Err(_) => {
+            // An identifier is read from a text with a blank or `r#` around it, too.
+            Ok(read) if read.unraw() == variant => {
+                Some(Self { name: name.to_owned(), variant: Ident::new(&variant, span) })
+            }
+            _ => {
                 let message =
                     format!("no time zone has the name \"{name}\"; write one such as \"Europe/Berlin\" or \"UTC\"");
                 errors.push(position, syn::Error::new(span, message));
