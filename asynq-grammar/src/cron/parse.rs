@@ -29,7 +29,7 @@ pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
     if text.trim().is_empty() {
         return Err(CronError::new(None, "the schedule is empty; write one such as `*/5 * * * *`", 0..text.len()));
     }
-    let (zone, body) = zone(text)?;
+    let (zone, body) = zone(text, mode)?;
     let schedule = if text[body.clone()].starts_with('@') {
         descriptor(text, body, mode)?
     } else {
@@ -39,11 +39,13 @@ pub fn parse(text: &str, mode: Mode) -> Result<Spec, CronError> {
 }
 
 /// Returns the zone in front, and the place of the rest.
-fn zone(text: &str) -> Result<(Option<Zone>, Range<usize>), CronError> {
+fn zone(text: &str, mode: Mode) -> Result<(Option<Zone>, Range<usize>), CronError> {
     let Some(key) = ["TZ=", "CRON_TZ="].into_iter().find(|key| text.starts_with(key)) else {
         return Ok((None, 0..text.len()));
     };
-    let Some(end) = text.find(' ') else {
+    // robfig ends the name at a space alone.
+    let ends = |c: char| if mode == Mode::Compat { c == ' ' } else { c.is_whitespace() };
+    let Some(end) = text.find(ends) else {
         let message = format!("`{key}` needs a zone, a space and a schedule: `{key}Europe/Berlin 0 9 * * *`");
         return Err(CronError::new(None, message, 0..text.len()));
     };

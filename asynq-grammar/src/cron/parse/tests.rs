@@ -41,6 +41,14 @@ fn zones_and_descriptors_are_read() {
     assert_eq!(compat("TZ= @daily").expect("UTC").zone.expect("empty").name, "");
     assert_eq!(compat("@weekly").map(|spec| spec.schedule), compat("0 0 * * 0").map(|spec| spec.schedule));
     assert!(compat("TZ=UTC").is_err());
+    // robfig ends the name of a zone at a space alone.
+    let text = "TZ=Europe/Berlin\t0 9 * * *";
+    let spec = parse(text, Mode::Default).expect("a zone");
+    assert_eq!(
+        (spec.zone.expect("a zone").name.as_str(), spec.schedule),
+        ("Europe/Berlin", Schedule::Fields(fields("0 9 * * *")))
+    );
+    assert!(compat(text).is_err());
 }
 
 #[test]
