@@ -113,7 +113,7 @@ fn step(set: u64, bounds: RangeInclusive<u32>) -> Option<u32> {
 fn days(fields: &Fields) -> Option<String> {
     let mut of_month = Vec::new();
     let all_days = fields.days.count_ones() == 31;
-    if !all_days && fields.days != 0 {
+    if fields.days != 0 {
         let days = match odd_or_even(fields.days) {
             Some(name) => name.to_owned(),
             None if fields.days.count_ones() == 1 => format!("on day {} of the month", fields.days.trailing_zeros()),
@@ -131,16 +131,23 @@ fn days(fields: &Fields) -> Option<String> {
     if fields.last_workday {
         of_month.push("on the last workday of the month".to_owned());
     }
+    // Beside all days, further ones add none.
+    if all_days {
+        of_month.clear();
+    }
 
     let mut of_week = Vec::new();
     let all_weekdays = fields.weekdays.count_ones() == 7;
-    if !all_weekdays && fields.weekdays != 0 {
+    if fields.weekdays != 0 {
         of_week.push(weekdays(fields.weekdays));
     }
     for at in members(fields.nth) {
         of_week.push(format!("on the {} {} of the month", ordinal(at % 5 + 1), WEEKDAYS[(at / 5) as usize]));
     }
     of_week.extend(members(fields.last_of).map(|n| format!("on the last {} of the month", WEEKDAYS[n as usize])));
+    if all_weekdays {
+        of_week.clear();
+    }
 
     let strict = fields.day_star || fields.weekday_star;
     // If either field is enough and one matches every day, the other has no effect.
@@ -243,6 +250,9 @@ mod tests {
             ("0 0 13 * fri", "At 00:00, on day 13 of the month or on Friday"),
             ("0 0 L * *", "At 00:00, on the last day of the month"),
             ("0 0 L-2 * *", "At 00:00, 2 days before the last day of the month"),
+            ("0 0 1-31,L * *", "At 00:00"),
+            ("0 0 *,L * mon", "At 00:00, on Monday"),
+            ("0 0 1 * *,mon#1", "At 00:00, on day 1 of the month"),
             ("0 0 LW * *", "At 00:00, on the last workday of the month"),
             ("0 0 15W * *", "At 00:00, on the workday nearest to day 15 of the month"),
             ("0 8 * * 1#1", "At 08:00, on the 1st Monday of the month"),
