@@ -4,7 +4,7 @@ use std::{future::Future, sync::Arc, time::Duration};
 
 use asynq_runtime::{
     BoxError,
-    job::BoxFuture,
+    job::{BoxFuture, IntoSpan, InvalidSpan},
     server::{Flag, Flags, Service, ServiceContext, ServiceEntry, ServiceRow},
 };
 use chrono::Utc;
@@ -31,8 +31,6 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// server to which a scheduler is passed has no other one.
 ///
 /// ```no_run
-/// use std::time::Duration;
-///
 /// use asynq_cron::prelude::*;
 /// use asynq_runtime::prelude::*;
 ///
@@ -40,7 +38,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 /// async fn report(customer: u64) -> JobResult { Ok(()) }
 ///
 /// # async fn serve() -> Result<(), BoxError> {
-/// let scheduler = asynq_cron::service().provider(Duration::from_secs(60), || async {
+/// let scheduler = asynq_cron::service().provider("1m", || async {
 ///     // From a table of yours.
 ///     let customers = [(7, "0 9 * * *"), (8, "@hourly")];
 ///     customers.into_iter().map(|(id, spec)| Ok(Periodic::new(spec.parse()?, report::job(id))?)).collect()
@@ -60,11 +58,11 @@ pub struct SchedulerService {
     linked: bool,
     entries: Vec<Periodic>,
     provider: Option<Provider>,
-    ttl: Duration,
+    ttl: Result<Duration, InvalidSpan>,
     election: bool,
     program: Option<String>,
     release: Option<u64>,
-    sync_every: Duration,
+    sync_every: Result<Duration, InvalidSpan>,
 }
 
 impl SchedulerService {
@@ -73,11 +71,11 @@ impl SchedulerService {
             linked: true,
             entries: Vec::new(),
             provider: None,
-            ttl: Duration::from_secs(10),
+            ttl: Ok(Duration::from_secs(10)),
             election: true,
             program: None,
             release: None,
-            sync_every: Duration::from_secs(180),
+            sync_every: Ok(Duration::from_secs(180)),
         }
     }
 
@@ -94,13 +92,15 @@ impl SchedulerService {
     ///
     /// One call runs at a time. A call that has not returned after the longer of `every` and 30 s is dropped with a warning and
     /// changes nothing either. Ticks do not wait for it.
-    pub fn provider<F, R>(mut self, every: Duration, entries: F) -> Self
+    ///
+    /// A text that is not a duration stops the server with an error.
+    pub fn provider<F, R>(mut self, every: impl IntoSpan, entries: F) -> Self
     where
         F: Fn() -> R + Send + Sync + 'static,
         R: Future<Output = Result<Vec<Periodic>, BoxError>> + Send + 'static,
     {
         self.provider = Some(Provider(Arc::new(move || Box::pin(entries()))));
-        self.sync_every = every.clamp(Duration::from_secs(1), LONGEST);
+        self.sync_every = every.into_span().map(|every| every.clamp(Duration::from_secs(1), LONGEST));
         self
     }
 
@@ -111,9 +111,9 @@ impl SchedulerService {
     }
 
     /// Sets how long the leader leads without renewing its lead, which is also how late ticks are after its death; default 10 s,
-    /// at least 3 s, at most a year.
-    pub fn leader_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = ttl.clamp(SHORTEST_TTL, LONGEST);
+    /// at least 3 s, at most a year. A text that is not a duration stops the server with an error.
+    pub fn leader_ttl(mut self, ttl: impl IntoSpan) -> Self {
+        self.ttl = ttl.into_span().map(|ttl| ttl.clamp(SHORTEST_TTL, LONGEST));
         self
     }
 
@@ -155,11 +155,11 @@ impl SchedulerService {
         }
         entries.append(&mut self.entries);
         let settings = Settings {
-            ttl: self.ttl,
+            ttl: self.ttl.map_err(|error| format!("invalid option `leader_ttl`: {error}"))?,
             election: self.election,
             program: self.program.unwrap_or_else(|| program(std::env::var(PROGRAM).ok())),
             revision,
-            sync_every: self.sync_every,
+            sync_every: self.sync_every.map_err(|error| format!("invalid interval of the provider: {error}"))?,
         };
         Ok(scheduler::run(settings, entries, self.provider, cx).await?)
     }
@@ -269,12 +269,13 @@ mod tests {
     fn settings_keep_within_reason() {
         let service =
             service().leader_ttl(Duration::from_millis(1)).provider(Duration::ZERO, || async { Ok(Vec::new()) });
-        assert_eq!((service.ttl, service.sync_every), (SHORTEST_TTL, Duration::from_secs(1)));
+        assert_eq!((service.ttl.clone(), service.sync_every.clone()), (Ok(SHORTEST_TTL), Ok(Duration::from_secs(1))));
         assert!(service.election && !service.election(false).election);
         // The scheduler adds these times to instants, at most three leases.
         let service = crate::service().leader_ttl(Duration::MAX);
         let service = service.provider(Duration::MAX, || async { Ok(Vec::new()) });
-        assert!(std::time::Instant::now().checked_add(service.ttl.saturating_mul(3)).is_some());
-        assert!(std::time::Instant::now().checked_add(service.sync_every).is_some());
+        let (ttl, sync_every) = (service.ttl.expect("a time"), service.sync_every.expect("a time"));
+        assert!(std::time::Instant::now().checked_add(ttl.saturating_mul(3)).is_some());
+        assert!(std::time::Instant::now().checked_add(sync_every).is_some());
     }
 }

@@ -361,6 +361,11 @@ async fn an_entry_that_cannot_be_stops_the_server_with_the_reason() {
     let unknown = Periodic::new(CronSpec::parse("@daily").unwrap(), RawTask::new("reprot", "")).unwrap();
     let twice = || entry("report", "@daily");
     for (service, reason) in [
+        (scheduler("shop", 1, [twice()]).leader_ttl("soon"), "invalid option `leader_ttl`: invalid duration \"soon\""),
+        (
+            scheduler("shop", 1, [twice()]).provider("soon", || async { Ok(Vec::new()) }),
+            "invalid interval of the provider: invalid duration \"soon\"",
+        ),
         (scheduler("shop", 1, [unknown]), "no job `reprot` in this program; register it, or say `foreign()`"),
         (scheduler("shop", 1, [twice(), twice()]), "`report` is scheduled twice under the same key"),
     ] {

@@ -6,7 +6,7 @@ use asynq_grammar::duration;
 use asynq_runtime::{
     Client, EnqueueError, PreparedTask,
     broker::{BrokerError, EntryId, EntryPlan, NewTask, Overlap, Refused, Tick as BrokerTick, When},
-    job::IntoTask,
+    job::{IntoSpan, IntoTask},
     task::{Header, QueueName},
 };
 use chrono::{DateTime, SubsecRound as _, TimeDelta, Utc};
@@ -38,7 +38,7 @@ pub struct Periodic {
     task: PreparedTask,
     missed: Missed,
     overlap: Overlap,
-    jitter: Duration,
+    jitter: Result<Duration, String>,
     foreign: bool,
     place: String,
 }
@@ -125,7 +125,7 @@ impl Periodic {
             task,
             missed: Missed::default(),
             overlap: Overlap::default(),
-            jitter: Duration::ZERO,
+            jitter: Ok(Duration::ZERO),
             foreign: false,
             place: String::new(),
         })
@@ -151,10 +151,11 @@ impl Periodic {
     }
 
     /// Defers each tick by up to this time, by the same time in every replica; default zero. A `process_in` of the task comes
-    /// on top, and both together must be shorter than its `expires` and its `deadline`: a scheduler refuses any other entry.
+    /// on top, and both together must be shorter than its `expires` and its `deadline`: a scheduler refuses any other entry,
+    /// and one whose jitter is a text that is not a duration.
     #[must_use]
-    pub fn jitter(self, jitter: Duration) -> Self {
-        Self { jitter, ..self }
+    pub fn jitter(self, jitter: impl IntoSpan) -> Self {
+        Self { jitter: jitter.into_span().map_err(|error| error.to_string()), ..self }
     }
 
     /// Marks the job as one of another program, which this program need not know.
@@ -166,7 +167,8 @@ impl Periodic {
     /// Checks that no tick is deferred until its task is not started any more. An end that is a moment is the same for all
     /// ticks, and so not compared.
     pub(crate) fn check_jitter(&self) -> Result<(), EnqueueError> {
-        if self.jitter.is_zero() {
+        let jitter = self.jitter.clone().map_err(|reason| EnqueueError::Option { option: "jitter", reason })?;
+        if jitter.is_zero() {
             return Ok(());
         }
         // The end of a task that is bound an hour later differs if it counts from the enqueue. A deadline has whole seconds.
@@ -178,7 +180,7 @@ impl Periodic {
             When::In(delay) => delay,
             When::Now | When::At(_) => Duration::ZERO,
         };
-        let longest = delay.saturating_add(self.jitter);
+        let longest = delay.saturating_add(jitter);
         let deadline_ms = |task: &NewTask| Some(task.message.deadline.saturating_mul(1_000)).filter(|&end| end > 0);
         for (option, end, end_later) in [
             ("expires", task.extra.expires_ms, later.extra.expires_ms),
@@ -237,7 +239,8 @@ impl Periodic {
 
     /// Whether a tick of one entry may be sent as one of the other: they have the same schedule and enqueue the same task.
     pub(crate) fn is_same_plan(&self, other: &Self) -> bool {
-        let plan = |entry: &Self| (entry.id.clone(), entry.spec.clone(), entry.missed, entry.overlap, entry.jitter);
+        let plan =
+            |entry: &Self| (entry.id.clone(), entry.spec.clone(), entry.missed, entry.overlap, entry.jitter.clone());
         // Both are bound at one moment, so that times that count from the enqueue are equal.
         let now = Utc::now();
         let task = |entry: &Self| {
@@ -274,13 +277,14 @@ impl Periodic {
         let mut task = self.bind(tick, now)?;
         task.id = self.id.task_id(at);
         task.message.id = task.id.as_str().to_owned();
-        if !self.jitter.is_zero() {
+        // A scheduler refuses an entry whose jitter is not valid.
+        if let Some(&longest) = self.jitter.as_ref().ok().filter(|longest| !longest.is_zero()) {
             let due = match task.when {
                 When::Now => at,
                 When::In(delay) => add(at, delay),
                 When::At(moment) => moment.max(at),
             };
-            task.when = When::At(add(due, jitter(self.id.as_str(), at, self.jitter)));
+            task.when = When::At(add(due, jitter(self.id.as_str(), at, longest)));
         }
         let plan = self.plan(at, revision);
         let interval = self.spec.next_after(at).and_then(|next| (next - at).to_std().ok()).unwrap_or(DAY);
@@ -459,6 +463,8 @@ mod tests {
             assert!(checked(too_long - 1).is_ok(), "{too_long}");
             let error = checked(too_long).expect_err("too long").to_string();
             assert!(error.starts_with("invalid option `jitter`: a task of `report` may be due "), "{error}");
+            let error = entry.clone().jitter("5 parsecs").check_jitter().expect_err("not a duration").to_string();
+            assert!(error.starts_with("invalid option `jitter`: invalid duration \"5 parsecs\""), "{error}");
         }
         let tomorrow = Utc::now() + TimeDelta::days(1);
         let entry = daily(task().expires(tomorrow).deadline(tomorrow)).jitter(Duration::from_secs(2 * 86_400));
