@@ -266,13 +266,22 @@ async fn lapsed_leases_are_held_while_the_slot_of_their_queue_moves() {
         let options = patient::redis_options(Some(Arc::new(clock.clone())));
         let broker = RedisBroker::connect(&cluster.url(), options).await.unwrap();
         let member = asynq_tests::join(&broker, 1).await;
-        broker.enqueue(vec![task("t1")]).await.remove(0).unwrap();
-        let queues = [default_queue()];
-        broker.dequeue(&member, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap();
+        let owner = |name: &str| cluster.owner(cluster.slot(&format!("asynq:{{{name}}}:lease")));
+        let names = (0..).map(|i| format!("q{i}"));
+        let beside = queue(&names.into_iter().find(|name| owner(name) == owner("default")).unwrap());
+        let queues = [default_queue(), beside.clone()];
+        for queue in &queues {
+            broker.enqueue(vec![task("t1").in_queue(queue.as_str())]).await.remove(0).unwrap();
+            let runs = broker.dequeue(&member, &[Wanted { queue: queue.clone(), n: 1 }]).await.unwrap();
+            assert_eq!(runs.len(), 1);
+        }
         clock.advance(Duration::from_secs(40));
         begin_to_move(&cluster, moved);
-        let held = broker.until_lapse(&queues).await;
-        assert!(held.as_ref().is_err_and(|error| error.is_unavailable()), "{moved:?}: {held:?}");
+        assert!(!broker.until_lapse(&queues[..1]).await.unwrap().is_zero(), "{moved:?}");
+        assert!(broker.recover(&queues[..1]).await.unwrap().tasks.is_empty(), "{moved:?}");
+        // The other queues of the master go on.
+        assert!(broker.until_lapse(&queues).await.unwrap().is_zero(), "{moved:?}");
+        assert_eq!(broker.recover(&queues).await.unwrap().tasks, [(beside, task_id("t1"))], "{moved:?}");
     }
 }
 

@@ -113,6 +113,11 @@ impl<'b> Chunk<'b> {
         }
     }
 
+    /// Returns whether Redis answered that it did not run the script, which it may do a moment later.
+    pub(super) fn was_not_run(&self) -> bool {
+        self.answer.as_ref().is_some_and(|answer| answer.as_ref().is_err_and(reply::was_not_run))
+    }
+
     /// Returns whether the script has run and answered.
     pub(super) fn is_answered(&self) -> bool {
         matches!(self.answer, Some(Ok(_)))

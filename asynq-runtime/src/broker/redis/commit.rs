@@ -33,7 +33,8 @@ pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
 /// Most sends that are repeated at a time for masters that are away. Further ones fail.
 const REPEATING: usize = 64;
-/// The first and the longest pause between the repeats of a send.
+/// How often a send is repeated that Redis neither runs nor says why, and the first and the longest pause between repeats.
+const REPEATS: u32 = 4;
 pub(super) const REPEAT_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 /// Longest time between two sends that are repeated while the server is away.
 const LONGEST_PACE: Duration = Duration::from_millis(250);
@@ -138,7 +139,9 @@ impl Commit {
             return Some(permit);
         }
         let is_away = open.iter().all(|chunk| self.router.is_away(&chunk.routing_key()));
-        // The tasks for a server that is away hold up no others: those for another master, or those that learn of the outage.
+        // The tasks for a server that is away, or cannot take them now, hold up no others: those for another master, or those that
+        // learn of the outage.
+        let is_away = is_away || open.iter().all(Chunk::was_not_run);
         let may_pass = self.router.has_parts() || is_away && !self.is_durable();
         let repeating = if may_pass { self.repeating.try_acquire().ok() } else { None };
         if repeating.is_some() && !self.router.has_parts() {
@@ -196,12 +199,16 @@ impl Commit {
         Ok(all.take(0))
     }
 
-    /// Sends every chunk again until it is answered, or the time of the repeats is used up. A server that answers that it cannot
+    /// Sends every chunk again until it is answered, or the repeats or their time are used up. A server that answers that it cannot
     /// do it now, as while a slot moves or a server loads its data, is given as much time as one that is silent. The script of a repeat finds the
     /// receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
     async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Instant, answers: &mut Answers) {
-        let mut pause = REPEAT_PAUSES.0;
+        let (mut repeats, mut pause) = (0, REPEAT_PAUSES.0);
         while !open.is_empty() && began.elapsed() < self.repeats_until {
+            if repeats >= REPEATS && !open.iter().all(Chunk::was_not_run) {
+                break;
+            }
+            repeats += 1;
             sleep(pause).await;
             pause = (pause * 2).min(REPEAT_PAUSES.1);
             open = self.attempt(open, send, Away::IsWaitedFor, answers).await;

@@ -49,7 +49,6 @@ impl ConnectionManager {
     pub(super) async fn run(mut self, mut reports: watch::Receiver<u64>) {
         let (mut failures, mut down_since) = (0, None);
         for generation in 1.. {
-            // From here on: the answers that the attempt gets are newer than what was named before.
             self.role.at.forget_earlier_masters();
             let pause = match self.connect(generation).await {
                 Ok((connection, to)) => {
@@ -63,7 +62,7 @@ impl ConnectionManager {
                             return;
                         },
                         () = self.role.at.replaced(&server) => {
-                            tracing::info!(%server, "another server has taken its place: connecting to that");
+                            tracing::info!(left = %server, "this server is not the one to ask any more: connecting anew");
                             report_lost(&self.lost, generation);
                         }
                     }

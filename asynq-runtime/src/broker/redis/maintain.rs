@@ -257,8 +257,9 @@ impl RedisBroker {
         Ok((lapsed, quiet))
     }
 
-    /// Holds those of `queues` in which no lease can be extended now, as the `lapsed` ones among them show: their master is away, or
-    /// became a replica, or cannot save its data, and still answers reads. Such a time is a gap, like one without answers.
+    /// Holds those of `queues` in which no lease can be extended now, as the `lapsed` ones among them show: their slot moves, or
+    /// their master is away, or became a replica, or cannot save its data, and still answers reads. Such a time is a gap, like one
+    /// without answers.
     ///
     /// # Errors
     ///
@@ -273,7 +274,12 @@ impl RedisBroker {
         let answers = self.ask_each(lapsed, probe).await;
         let forget = |_: &BrokerError| self.hold.lock().unwrap_or_else(PoisonError::into_inner).forget();
         let answers = answers.inspect_err(forget)?;
-        let is_away = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(BrokerError::is_unavailable);
+        let is_moving = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(reply::is_moving);
+        let moving = lapsed.iter().zip(&answers).filter(|(_, answer)| is_moving(answer)).map(|(queue, _)| queue);
+        self.hold.lock().unwrap_or_else(PoisonError::into_inner).hold(moving, Instant::now());
+        let is_away = |answer: &Result<Value, BrokerError>| {
+            answer.as_ref().is_err_and(|error| error.is_unavailable() && !reply::is_moving(error))
+        };
         let away = lapsed.iter().zip(&answers).filter(|(_, answer)| is_away(answer)).map(|(queue, _)| queue);
         let away: HashSet<&QueueName> = away.collect();
         if away.is_empty() {

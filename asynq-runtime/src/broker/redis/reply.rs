@@ -83,8 +83,16 @@ pub(super) fn refused(error: &ServerError) -> BrokerError {
 /// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys or is down, the server
 /// loads its data, or a message that the script needs is not there.
 pub(super) fn was_not_run(error: &BrokerError) -> bool {
-    let code = std::error::Error::source(error).and_then(|source| source.downcast_ref::<RedisError>()?.code());
-    matches!(code, Some("TRYAGAIN" | "CLUSTERDOWN" | "LOADING"))
+    matches!(code_of(error), Some("TRYAGAIN" | "CLUSTERDOWN" | "LOADING"))
+}
+
+/// Returns whether the keys of the call are on their way to another node of the cluster.
+pub(super) fn is_moving(error: &BrokerError) -> bool {
+    code_of(error) == Some("TRYAGAIN")
+}
+
+fn code_of(error: &BrokerError) -> Option<&str> {
+    std::error::Error::source(error)?.downcast_ref::<RedisError>()?.code()
 }
 
 /// The text of the error for a server that [`lacks_resp3`].

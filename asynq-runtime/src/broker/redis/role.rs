@@ -3,6 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{Cmd, PushInfo};
+#[cfg(feature = "sentinel")]
+use tokio::time::timeout;
 
 #[cfg(feature = "cluster")]
 use super::topology::Topology;
@@ -11,7 +13,10 @@ use super::{
     url::{Address, Target},
 };
 #[cfg(feature = "sentinel")]
-use super::{sentinel::MasterWatch, url::Sentinels};
+use super::{
+    sentinel::{LAG, MasterWatch},
+    url::Sentinels,
+};
 
 /// The role of a [`Router`](super::router::Router).
 #[derive(Clone)]
@@ -77,7 +82,7 @@ impl At {
         false
     }
 
-    /// Forgets which masters the sentinels have named before.
+    /// Takes what the sentinels have named so far for known: an attempt to connect asks them, and gets newer answers.
     pub(super) fn forget_earlier_masters(&mut self) {
         #[cfg(feature = "sentinel")]
         if let Self::Master(_, named) = self {
@@ -89,10 +94,13 @@ impl At {
     pub(super) async fn replaced(&mut self, server: &Address) {
         #[cfg(feature = "sentinel")]
         if let Self::Master(_, named) = self {
-            while named.changed().await.is_ok() {
+            // What was named before the attempt counts, too, where nothing newer comes.
+            let mut news = timeout(LAG, named.changed()).await.unwrap_or(Ok(()));
+            while news.is_ok() {
                 if named.borrow_and_update().as_ref().is_some_and(|master| master != server) {
                     return;
                 }
+                news = named.changed().await;
             }
         }
         #[cfg(feature = "cluster")]

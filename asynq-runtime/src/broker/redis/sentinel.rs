@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 
-pub(super) use self::master_watch::{MasterWatch, watch_master};
+pub(super) use self::master_watch::{LAG, MasterWatch, watch_master};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
@@ -30,7 +30,6 @@ pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Dur
     for sentinel in &sentinels.at {
         let (target, sentinels, sentinel) = (target.clone(), sentinels.clone(), sentinel.clone());
         asking.spawn(async move {
-            let late = || BrokerError::new(BrokerErrorKind::Timeout, "no sentinel answered in time");
             timeout(patience, ask(&target, &sentinels, &sentinel, patience)).await.unwrap_or_else(|_| Err(late()))
         });
     }
@@ -42,6 +41,10 @@ pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Dur
         }
     }
     most_named(votes, &sentinels.master)
+}
+
+fn late() -> BrokerError {
+    BrokerError::new(BrokerErrorKind::Timeout, "no sentinel answered in time")
 }
 
 async fn ask(target: &Target, sentinels: &Sentinels, sentinel: &Address, patience: Duration) -> Vote {

@@ -37,20 +37,25 @@ pub(super) fn open_lock_file(database: &Path, suffix: &str) -> io::Result<File> 
     }
 }
 
-/// Opens `path`, unless it is a link.
+/// Opens `path`, unless it is a link, or neither a file nor a folder.
 ///
 /// # Errors
 ///
-/// `path` is a link, or cannot be opened with `options`.
+/// `path` is something else, or cannot be opened with `options`.
 pub(super) fn open_unfollowed(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NOFOLLOW);
-    options.open(path).map_err(|error| {
+    std::os::unix::fs::OpenOptionsExt::custom_flags(options, libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path).map_err(|error| {
         if is_link(path) {
             return io::Error::other(format!("{} is a link, which is not followed; remove it", path.display()));
         }
         error
-    })
+    })?;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_dir() {
+        return Err(io::Error::other(format!("{} is not a file; remove it", path.display())));
+    }
+    Ok(file)
 }
 
 /// Whether there is a link at `path`.

@@ -18,11 +18,13 @@ use super::{
         reply,
         url::{Address, Sentinels, Target},
     },
-    Vote, majority, open, question,
+    Vote, late, majority, open, question,
 };
 
 /// Interval of the questions, and the pause after a sentinel has failed. A sentinel that reports a failover is asked at once.
 const EVERY: Duration = Duration::from_secs(2);
+/// How far the watch may be behind an answer of the sentinels.
+pub(in super::super) const LAG: Duration = Duration::from_secs(5);
 
 /// The master that most of the sentinels named last; `None` before.
 pub(in super::super) type MasterWatch = watch::Receiver<Option<Address>>;
@@ -48,6 +50,7 @@ pub(in super::super) fn watch_master(
         io.spawn(async move {
             loop {
                 let Err(error) = follow(&target, &sentinels, number, patience, &votes).await;
+                tracing::debug!(sentinel = %sentinels.at[number], "a sentinel is not watched: {error}");
                 votes.note(number, Err(error));
                 sleep(EVERY).await;
             }
@@ -65,12 +68,14 @@ async fn follow(
     votes: &Votes,
 ) -> Result<Infallible, super::BrokerError> {
     let (told, at) = (Arc::new(Notify::new()), &sentinels.at[number]);
-    let opened = match open(target, sentinels, at, patience, Some(Arc::clone(&told))).await {
-        // Without RESP3 no failover is reported, and the interval remains.
-        Err(error) if reply::is_without_resp3(&error) => open(target, sentinels, at, patience, None).await,
-        opened => opened,
+    let opening = async {
+        match open(target, sentinels, at, patience, Some(Arc::clone(&told))).await {
+            // Without RESP3 no failover is reported, and the interval remains.
+            Err(error) if reply::is_without_resp3(&error) => open(target, sentinels, at, patience, None).await,
+            opened => opened,
+        }
     };
-    let connection = opened?;
+    let connection = timeout(patience, opening).await.unwrap_or_else(|_| Err(late()))?;
     loop {
         votes.note(number, Ok(question(&connection, sentinels).await?));
         let _ = timeout(EVERY, told.notified()).await;
