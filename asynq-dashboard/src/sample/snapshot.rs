@@ -5,14 +5,10 @@ use std::sync::Arc;
 use asynq_runtime::{
     Inspector,
     broker::{Broker, BrokerError, BrokerErrorKind, QueueStats},
-    inspector::{InspectError, QueueReading, UnreadableQueue},
+    inspector::{InspectError, UnreadableQueue},
 };
 use chrono::{DateTime, Utc};
-use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Serialize;
-
-/// Queues that are read at the same time.
-const AT_ONCE: usize = 32;
 
 /// All queues at one moment, by name.
 #[derive(Debug, Clone)]
@@ -103,14 +99,10 @@ impl Totals {
     }
 }
 
-/// Reads every queue, some at a time. A queue that cannot be read hides no other.
+/// Reads every queue. A queue that cannot be read hides no other.
 pub(super) async fn read(broker: &Arc<dyn Broker>) -> Result<Snapshot, BrokerError> {
     let inspector = Inspector::new(Arc::clone(broker));
-    let names = broker.queues().await?;
-    let reading = names.into_iter().map(|name| inspector.read_queue(name));
-    let readings: Vec<QueueReading> =
-        stream::iter(reading).buffered(AT_ONCE).try_collect().await.map_err(of_the_broker)?;
-    let (queues, unreadable) = UnreadableQueue::part(readings);
+    let (queues, unreadable) = UnreadableQueue::part(inspector.each_queue().await.map_err(of_the_broker)?);
     Ok(Snapshot::new(broker.now(), queues, unreadable))
 }
 

@@ -37,10 +37,7 @@ impl Groups for SqliteBroker {
     ) -> Result<GroupPage, BrokerError> {
         // The step is the name of the group before.
         let (queue, after) = (queue.clone(), after.map_or("", GroupStep::as_str).to_owned());
-        let read = move |view: &View<'_>| {
-            view.at_one_moment(|view| list::page(view, &queue, &after, limit, list::MOST_COUNTED))
-        };
-        self.store.read(read).await
+        self.store.read(move |view| list::page(view, &queue, &after, limit, list::MOST_COUNTED)).await
     }
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
