@@ -83,7 +83,7 @@ pub trait Maintain {
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError>;
 
     /// Makes groups known that have tasks and that no server knows, and gives sets a deadline whose deadline was lost, as other
-    /// programs may leave them. One call is a part of a search through all keys, for all `queues` at once; of many servers that
+    /// programs may leave them; names queues that have waiting tasks and are not listed. One call is a part of a search through all keys, for all `queues` at once; of many servers that
     /// call it, only some search. Returns how many groups and sets were restored. Default: none, for brokers that cannot lose
     /// them.
     ///

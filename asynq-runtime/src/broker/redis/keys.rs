@@ -7,8 +7,8 @@ use crate::task::{GroupName, QueueName, TaskState};
 
 /// Set of queue names.
 pub(super) const QUEUES: &str = "asynq:queues";
-/// Matches the names of groups and sets of all queues in a scan.
-pub(super) const ANY_GROUP: &str = "asynq:{*}:g:*";
+/// Matches groups, sets, `pending`, `scheduled` and `retry` of all queues in a scan, and few other keys.
+pub(super) const GROUPS_AND_WAITING: &str = "asynq:{*}:[gpsr][:ec]*";
 /// Zset of servers that live.
 pub(super) const SERVERS: &str = "asynq:servers";
 /// Zset of the same servers' worker lists.

@@ -127,7 +127,7 @@ impl Maintain for RedisBroker {
     }
 
     async fn restore_groups(&self, queues: &[QueueName]) -> Result<usize, BrokerError> {
-        self.find_lost_groups(queues).await
+        self.find_lost(queues).await
     }
 
     async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {

@@ -2,6 +2,7 @@
 
 mod await_end;
 mod connect;
+mod deleted_queue;
 mod direct;
 mod due;
 mod fence;

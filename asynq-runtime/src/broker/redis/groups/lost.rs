@@ -1,10 +1,18 @@
-//! Looks for groups that have tasks and are missing from the set of groups, as some of Go's scripts leave them.
+//! Looks through all keys for groups that have tasks and are missing from the set of groups, as some of Go's scripts leave
+//! them, and for queues that have tasks and are missing from the set of queues: a producer that wrote the name of a queue
+//! does not write it anew for a while (Go's: never), so its tasks come without a name after the queue was deleted.
 
-use std::{collections::HashMap, sync::PoisonError};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::PoisonError,
+};
+
+use redis::Value;
 
 use super::super::{
     RedisBroker,
-    keys::{ANY_GROUP, Keys},
+    keys::{GROUPS_AND_WAITING, Keys, QUEUES},
+    queue_names::QueueNames,
     reply,
     script::{Call, FIND_LOST},
 };
@@ -18,41 +26,54 @@ const SCANS: usize = 10;
 const PER_SCRIPT: usize = 100;
 
 impl RedisBroker {
-    /// Continues a search through all keys, and adds the groups of `queues` that it finds to their sets of groups. On
-    /// average one of all servers searches at a time. Returns the number of groups added.
-    pub(crate) async fn find_lost_groups(&self, queues: &[QueueName]) -> Result<usize, BrokerError> {
+    /// Continues a search through all keys, adds the groups of `queues` that it finds to their sets of groups, and the queues
+    /// with waiting tasks to the set of queues. On average one of all servers searches at a time. Returns the number of groups
+    /// added.
+    pub(crate) async fn find_lost(&self, queues: &[QueueName]) -> Result<usize, BrokerError> {
         if !self.is_chosen() {
             return Ok(0);
         }
         let keys: Vec<Keys> = queues.iter().map(Keys::new).collect();
-        let owners = self.router.owners(&keys.iter().map(Keys::groups).collect::<Vec<_>>()).await?;
-        let mut of_server: HashMap<String, HashMap<&str, &Keys>> = HashMap::new();
-        for (owner, keys) in owners.into_iter().zip(&keys) {
+        // A server of patterns that serves no queue at the moment searches where the names of the queues are.
+        let beside: Vec<String> = keys.iter().map(Keys::groups).chain([QUEUES.to_owned()]).collect();
+        let owners = self.router.owners(&beside).await?;
+        let mut of_server: HashMap<String, (String, HashMap<&str, &Keys>)> = HashMap::new();
+        for ((owner, beside), keys) in owners.into_iter().zip(beside).zip(keys.iter().map(Some).chain([None])) {
             if let Some(owner) = owner {
-                of_server.entry(owner).or_default().insert(keys.prefix(), keys);
+                let (_, served) = of_server.entry(owner).or_insert_with(|| (beside, HashMap::new()));
+                served.extend(keys.map(|keys| (keys.prefix(), keys)));
             }
         }
-        let mut restored = 0;
-        for (server, served) in of_server {
-            restored += self.search(server, &served).await?;
+        let (mut restored, mut waiting, mut failed) = (0, BTreeSet::new(), Ok(()));
+        for (server, (beside, served)) in of_server {
+            match self.search(server, &beside, &served, &mut waiting).await {
+                Ok(groups) => restored += groups,
+                Err(error) => failed = Err(error),
+            }
         }
-        Ok(restored)
+        self.add_to_names(waiting).await.and(failed).map(|()| restored)
     }
 
-    /// Searches the keys of one Redis server; each has a cursor of its own.
-    async fn search(&self, server: String, served: &HashMap<&str, &Keys>) -> Result<usize, BrokerError> {
-        let Some(beside) = served.values().next().map(|keys| keys.groups()) else { return Ok(0) };
+    /// Searches the keys of one Redis server; each has a cursor of its own. Adds the queues with waiting tasks to `waiting`.
+    async fn search(
+        &self,
+        server: String,
+        beside: &str,
+        served: &HashMap<&str, &Keys>,
+        waiting: &mut BTreeSet<QueueName>,
+    ) -> Result<usize, BrokerError> {
         let cursors = || self.searches.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cursor = cursors().get(&server).cloned().unwrap_or_else(|| "0".to_owned());
         let mut restored = 0;
         for _ in 0..SCANS {
-            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(ANY_GROUP).arg("COUNT").arg(PER_SCAN);
-            let mut parts = reply::array(self.router.send_one(scan.beside(beside.clone())).await?)?.into_iter();
+            let scan = Call::plain("SCAN").arg(&cursor).arg("MATCH").arg(GROUPS_AND_WAITING).arg("COUNT").arg(PER_SCAN);
+            let mut parts = reply::array(self.router.send_one(scan.beside(beside.to_owned())).await?)?.into_iter();
             cursor = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
             let mut found: HashMap<&str, Vec<String>> = HashMap::new();
             for key in
                 parts.next().map(reply::array).transpose()?.unwrap_or_default().into_iter().filter_map(reply::text)
             {
+                waiting.extend(queue_with_waiting(&key).map(QueueName::from_wire));
                 let its_own = prefixes(&key).find_map(|prefix| served.get_key_value(prefix));
                 if let Some((prefix, _)) = its_own {
                     found.entry(prefix).or_default().push(key);
@@ -71,6 +92,27 @@ impl RedisBroker {
         Ok(restored)
     }
 
+    /// Adds the queues that are missing from the set of queues.
+    async fn add_to_names(&self, queues: BTreeSet<QueueName>) -> Result<(), BrokerError> {
+        if queues.is_empty() {
+            return Ok(());
+        }
+        let mut call = Call::plain("SMISMEMBER").arg(QUEUES);
+        queues.iter().for_each(|queue| call.push(queue.as_str()));
+        let known = reply::array(self.router.send_one(call).await?)?;
+        let missing: Vec<QueueName> = queues
+            .into_iter()
+            .zip(known)
+            .filter(|(_, known)| *known == Value::Int(0))
+            .map(|(queue, _)| queue)
+            .collect();
+        if !missing.is_empty() {
+            self.router.send_one(QueueNames::call(&missing)).await?;
+            tracing::warn!(queues = ?missing, "named queues that have tasks and were missing from the set of queues");
+        }
+        Ok(())
+    }
+
     async fn make_known(&self, keys: &Keys, found: &[String]) -> Result<usize, BrokerError> {
         let mut all = vec![keys.groups(), keys.sets(), keys.absent()];
         all.extend_from_slice(found);
@@ -86,9 +128,28 @@ fn prefixes(key: &str) -> impl Iterator<Item = &str> {
     key.match_indices("}:g:").map(|(at, _)| &key[..at + 2])
 }
 
+/// Returns the queue whose waiting tasks the key holds. A name with `}:` is taken for none: ids of tasks and names of groups may
+/// end as such keys do.
+fn queue_with_waiting(key: &str) -> Option<&str> {
+    let (queue, place) = key.strip_prefix("asynq:{")?.split_once("}:")?;
+    matches!(place, "pending" | "scheduled" | "retry").then_some(queue)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_queue_of_waiting_tasks_is_found_and_no_id_is_taken_for_one() {
+        for place in ["pending", "scheduled", "retry"] {
+            assert_eq!(queue_with_waiting(&format!("asynq:{{q:1}}:{place}")), Some("q:1"));
+        }
+        for other in
+            ["asynq:{q}:t:x}:pending", "asynq:{q}:g:x}:retry", "asynq:{q}:g:pending", "asynq:{q}:pe", "pending"]
+        {
+            assert_eq!(queue_with_waiting(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn the_queue_of_a_group_is_found_whatever_their_names_are() {
