@@ -209,3 +209,47 @@ async fn a_go_run_shows_as_active_with_its_lease() {
     let info = t.broker().task(&default_queue(), &asynq_tests::task_id("t1")).await.unwrap().unwrap();
     assert_eq!(info.lease_until.unwrap().timestamp(), t.now().timestamp() + 30);
 }
+
+/// Lets the worker of a new task die twice, then a Go worker fails it twice by itself. `length` is that of the payload.
+async fn crashes_before_failures_of_go(t: &Fixture, go: &GoPeer<'_>, length: usize, is_early: bool) -> Run {
+    t.start_run(task("t1").with_payload("x".repeat(length))).await;
+    t.let_leases_pass();
+    t.recover().await;
+    assert_eq!(t.take_one().await.crashes, 1);
+    t.let_leases_pass();
+    t.recover().await;
+    if is_early {
+        go.count_crashes_early("t1");
+    }
+    for _ in 0..2 {
+        go.dequeue(t.now().timestamp() + 30);
+        go.fail("t1", t.now().timestamp());
+        go.forward("t1", now_ns(t));
+    }
+    t.take_one().await
+}
+
+#[tokio::test]
+async fn an_attempt_that_a_go_worker_failed_ends_a_row_of_crashes() {
+    // The script does not read a long message with the others.
+    for length in [1, 100_000] {
+        let t = Fixture::start().await;
+        let Some(go) = go(&t) else { return };
+        assert_eq!(crashes_before_failures_of_go(&t, &go, length, false).await.crashes, 0);
+        for crashes in 1..=2 {
+            t.let_leases_pass();
+            assert_eq!(t.recover().await, ["t1"]);
+            assert_eq!(t.take_one().await.crashes, crashes, "the row begins anew");
+        }
+    }
+}
+
+#[tokio::test]
+async fn crashes_that_an_earlier_version_counted_are_counted_on() {
+    let t = Fixture::start().await;
+    let Some(go) = go(&t) else { return };
+    assert_eq!(crashes_before_failures_of_go(&t, &go, 1, true).await.crashes, 2);
+    t.let_leases_pass();
+    t.recover().await;
+    assert_eq!(t.take_one().await.crashes, 3);
+}

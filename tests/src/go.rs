@@ -98,11 +98,20 @@ impl<'a> GoPeer<'a> {
 
     /// Recovers a task as Go does: the run failed because its lease expired, and the task is due again at `at`.
     pub fn recover(&self, id: &str, at: i64) {
+        self.retry(id, at, "asynq: task lease expired");
+    }
+
+    /// Ends a run as a failure whose task is due again at `at`, no matter which server holds it.
+    pub fn fail(&self, id: &str, at: i64) {
+        self.retry(id, at, "boom");
+    }
+
+    fn retry(&self, id: &str, at: i64, error: &str) {
         let key = Self::task(id);
         let raw: Vec<u8> = self.command(&[b"HGET", key.as_bytes(), b"msg"]);
         let mut message = TaskMessage::decode(Bytes::from(raw)).expect("a readable message");
         message.retried += 1;
-        message.error_msg = "asynq: task lease expired".into();
+        message.error_msg = error.into();
         message.last_failed_at = at;
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);
@@ -203,6 +212,11 @@ impl<'a> GoPeer<'a> {
         let key = Self::task(id);
         assert_eq!(self.int(&["HDEL", &key, "joins"]), 1);
         self.int(&["HSET", &key, "group", group]);
+    }
+
+    /// Makes the count of a task's crashes one of an earlier version of ours, which did not keep `retried` beside it.
+    pub fn count_crashes_early(&self, id: &str) {
+        assert_eq!(self.int(&["HDEL", &Self::task(id), "crashes_retried"]), 1);
     }
 
     /// Asks for a token of Go's `x/rate` until the second `deadline`, as its script does.

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use crate::wire::deviations;
 
 /// Fields of a task that only our programs write.
-const OWN_FIELDS: [&str; 6] = ["last", "crashes", "x", "progress", "move", "fails"];
+const OWN_FIELDS: [&str; 7] = ["last", "crashes", "crashes_retried", "x", "progress", "move", "fails"];
 
 /// Keys with their data.
 type Dump = BTreeMap<String, Dumped>;

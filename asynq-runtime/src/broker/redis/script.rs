@@ -30,8 +30,8 @@ scripts! {
     ENQUEUE = [fits receipt new_task due] "produce/enqueue";
     ENQUEUE_ONE = "produce/one";
     REPLACE = [receipt new_task due place_new varint task places] "produce/replace";
-    DEQUEUE = [varint orphans] "consume/dequeue";
-    RESUME = [unanswered] "consume/resume_unanswered";
+    DEQUEUE = [varint task crashes orphans] "consume/dequeue";
+    RESUME = [varint task crashes unanswered] "consume/resume_unanswered";
     EXTEND_UNANSWERED = [unanswered] "consume/extend_unanswered";
     RELEASE_UNANSWERED = [unanswered] "consume/release_unanswered";
     DONE = [fits count fence runs leave_active] "settle/done";
@@ -39,7 +39,7 @@ scripts! {
     WRITE = [fence] "settle/write";
     FREE_LOCK = [fence] "settle/free_lock";
     FORWARD = [fits] "maintain/forward";
-    RECOVER = [runs] "maintain/recover";
+    RECOVER = [varint task crashes runs] "maintain/recover";
     EXTEND = [fence] "maintain/extend";
     EXTEND_LOCKS = [fence] "maintain/extend_locks";
     SWEEP = [orphans] "maintain/sweep";

@@ -31,11 +31,11 @@ end
 local function read(key)
   local size = longest and pcall('HSTRLEN', key, 'msg')
   if type(size) == 'number' and size > longest then
-    local task = pcall('HMGET', key, 'state', 'pending_since', 'crashes', 'x', 'progress')
+    local task = pcall('HMGET', key, 'state', 'pending_since', 'crashes', 'x', 'progress', 'crashes_retried')
     task[1] = false
     return task, size
   end
-  local task = pcall('HMGET', key, 'msg', 'pending_since', 'crashes', 'x', 'progress')
+  local task = pcall('HMGET', key, 'msg', 'pending_since', 'crashes', 'x', 'progress', 'crashes_retried')
   return task, task[1] and #task[1]
 end
 
@@ -79,7 +79,7 @@ while taken < n and rounds < 16 and room > 0 do
     local id = ids[i]
     local key = prefix .. id
     local task, size = read(key)
-    local crashes = task[3] and tonumber(task[3]) or 0
+    local crashes = crashes_of(key, task[1], task[3], task[6])
     local is_quarantined = crashes > 0 and crashes + 1 >= crash_limit(task[4])
     -- `pending_since` of a task may be equal to the token by chance, but only tasks that this call took are active with it.
     if is_spared[id] or task[2] == token and call('HGET', key, 'state') == 'active' then
@@ -99,9 +99,9 @@ while taken < n and rounds < 16 and room > 0 do
       tasks[2 * taken - 1], tasks[2 * taken] = id, task[1]
       since[1 + taken] = task[2] or '?'
       if is_quarantined then quarantined = quarantined - 1 end
-      if task[3] or task[4] then
+      if crashes > 0 or task[4] then
         facts[#facts + 1] = taken
-        facts[#facts + 1] = task[3] or '0'
+        facts[#facts + 1] = whole(crashes)
         facts[#facts + 1] = task[4] or ''
       end
       if task[5] then call('HDEL', key, 'progress') end

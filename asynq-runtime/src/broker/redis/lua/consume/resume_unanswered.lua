@@ -5,13 +5,15 @@
 local mine, room = unanswered(ARGV[1], ARGV[2], 4), tonumber(ARGV[3])
 local tasks, facts = {}, {}
 for i = #mine, 1, -1 do
-  local msg, crashes, x = unpack(call('HMGET', ARGV[1] .. mine[i], 'msg', 'crashes', 'x'))
+  local key = ARGV[1] .. mine[i]
+  local msg, crashes, x, retried = unpack(call('HMGET', key, 'msg', 'crashes', 'x', 'crashes_retried'))
   if msg then
+    crashes = crashes_of(key, msg, crashes, retried)
     tasks[#tasks + 1] = mine[i]
     tasks[#tasks + 1] = msg
-    if crashes or x then
+    if crashes > 0 or x then
       facts[#facts + 1] = #tasks / 2
-      facts[#facts + 1] = crashes or '0'
+      facts[#facts + 1] = whole(crashes)
       facts[#facts + 1] = x or ''
     end
     room = room - #msg

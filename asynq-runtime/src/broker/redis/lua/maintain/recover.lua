@@ -42,10 +42,19 @@ end
 -- All depths are read before the first removal, because a removal changes the depth of others.
 for _, id in ipairs(gone) do call('LREM', KEYS[1], side[id], id) end
 table.sort(back, function(a, b) return depth[a] > depth[b] end)
+-- Bytes of messages that this call may still read. Behind them the crashes of a task are counted whatever failed meanwhile.
+local room = 1048576
 -- The task that was taken first goes last, where the next dequeue takes it first.
 for i = #back, 1, -1 do
   local key = ARGV[2] .. back[i]
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
+  local size = call('HSTRLEN', key, 'msg')
+  if size <= room then
+    room = room - size
+    local task = call('HMGET', key, 'msg', 'crashes', 'crashes_retried')
+    if crashes_of(key, task[1], task[2], task[3]) == 0 then call('HDEL', key, 'crashes') end
+    call('HSET', key, 'crashes_retried', retried_of(task[1]) or '0')
+  end
   call('HINCRBY', key, 'crashes', 1)
   call('RPUSH', KEYS[3], back[i])
 end

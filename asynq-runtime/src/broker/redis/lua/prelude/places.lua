@@ -96,7 +96,7 @@ local function run_alone(key, lock, now_ns, now_ms)
   if call('HGET', key, 'state') == 'completed' then call('HDEL', key, 'checkpoint') end
   call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   if lock then call('HSET', key, 'unique_key', lock) end
-  call('HDEL', key, 'crashes', 'move', 'group', 'joins')
+  call('HDEL', key, 'crashes', 'crashes_retried', 'move', 'group', 'joins')
   local x = call('HGET', key, 'x')
   if not x then return end
   -- Fields of the message in x, whose last value counts: 7 and 9 say that the last run was replaced, and how it ended; 3 is the

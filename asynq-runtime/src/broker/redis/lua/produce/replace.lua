@@ -93,8 +93,8 @@ for i = 1, n do
       call('SET', lock, holder, 'EX', whole(held_for(seconds, due, now_ms)))
       call('HSET', held.key, 'msg', msg, 'state', state)
       -- The facts of its attempts belong to the former arguments.
-      call('HDEL', held.key, 'crashes', 'checkpoint', 'progress', 'result', 'group', 'fails', 'e0', 'e1', 'e2', 'e3', 'e4', 'e5', 'e6', 'e7',
-        'e8', 'e9', 'x')
+      call('HDEL', held.key, 'crashes', 'crashes_retried', 'checkpoint', 'progress', 'result', 'group', 'fails', 'e0', 'e1', 'e2', 'e3',
+        'e4', 'e5', 'e6', 'e7', 'e8', 'e9', 'x')
       if x ~= '' then call('HSET', held.key, 'x', x) end
       if state == 'scheduled' then
         call('HDEL', held.key, 'pending_since')

@@ -28,7 +28,7 @@ call('LREM', KEYS[2], 0, id)
 call('ZREM', KEYS[3], id)
 call('HSET', key, 'msg', ARGV[5], 'state', ARGV[6])
 -- Without its token the run of a worker that was only stopped for a while is fenced.
-call('HDEL', key, 'pending_since', 'crashes')
+call('HDEL', key, 'pending_since', 'crashes', 'crashes_retried')
 remember_failure(key, ARGV[5], ARGV[6] == 'retry', now_ms)
 count_runs({ KEYS[12], KEYS[13], KEYS[14], KEYS[15] }, 1, 1, ARGV[7])
 return 'done'

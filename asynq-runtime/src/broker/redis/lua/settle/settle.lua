@@ -29,7 +29,7 @@ local function store(key, state, token, msg, x, keeps_crashes)
     call('HSET', key, 'msg', msg, 'state', state, 'last', token)
   end
   local gone = { 'pending_since' }
-  if not keeps_crashes then gone[2] = 'crashes' end
+  if not keeps_crashes then gone[2], gone[3] = 'crashes', 'crashes_retried' end
   if x == '' then gone[#gone + 1] = 'x' end
   call('HDEL', key, unpack(gone))
   if x and x ~= '' then call('HSET', key, 'x', x) end
