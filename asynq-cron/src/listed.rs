@@ -18,8 +18,8 @@ impl Schedule {
     }
 
     /// Enqueues the task of a listed entry once, now, beside its schedule and whatever its overlap policy; returns the task's id.
-    /// The task equals that of a tick of the entry. The list of Go's scheduler has asynq's options only, so a task of its entry
-    /// has no others.
+    /// The task equals that of a tick of the entry. The list of Go's scheduler has only those options that were given to its
+    /// `Register`, so a task of its entry has no others: options that its program gave to `NewTask` (a queue, too) are not listed.
     ///
     /// # Errors
     ///
@@ -83,11 +83,13 @@ fn task_of(entry: &SchedulerEntry, tick: Tick) -> Result<RawTask, PeriodicError>
     for (name, argument) in options(entry) {
         let unreadable = || PeriodicError::Option { entry: entry.id.clone(), option: format!("{name}({argument})") };
         let text = || unquoted(argument).ok_or_else(unreadable);
-        let span = || asynq_grammar::duration::parse(argument).map_err(|_| unreadable());
+        let span = || parse_span(argument).ok_or_else(unreadable);
         task = match name {
             "Queue" => task.queue(text()?),
             "Group" => task.group(text()?),
             "MaxRetry" => task.retry(argument.parse::<u32>().map_err(|_| unreadable())?),
+            // A time that has passed when the task is enqueued.
+            "ProcessIn" if argument.strip_prefix('-').and_then(parse_span).is_some() => task,
             // Go writes zero for no limit.
             "Timeout" | "Unique" | "Retention" | "ProcessIn" if span()?.is_zero() => task,
             "Timeout" => task.timeout(span()?),
@@ -133,6 +135,16 @@ fn unquoted(quoted: &str) -> Option<String> {
 fn take_hex(chars: &mut std::str::Chars<'_>, digits: usize) -> Option<char> {
     let number: String = chars.by_ref().take(digits).collect();
     u32::from_str_radix(&number, 16).ok().filter(|_| number.len() == digits).and_then(char::from_u32)
+}
+
+/// Reads a span as Go's `Duration.String` writes it, such as `1h0m1.5s`; `None` for a fraction of a smaller unit.
+fn parse_span(text: &str) -> Option<Duration> {
+    let (whole, fraction) = match text.split_once('.') {
+        Some((whole, fraction)) => (format!("{whole}s"), format!("0.{}", fraction.strip_suffix('s')?)),
+        None => (text.to_owned(), "0".to_owned()),
+    };
+    let fraction = Duration::try_from_secs_f64(fraction.parse().ok()?).ok()?;
+    asynq_grammar::duration::parse(&whole).ok()?.checked_add(fraction)
 }
 
 /// Reads `Wed May 18 03:33:20 UTC 2033`; `None` for another zone, because its abbreviation is ambiguous.
@@ -213,6 +225,8 @@ mod tests {
             "Header([\"k\",\"v\"])",
             "rubbish",
             "Timeout(0s)",
+            "ProcessIn(-1s)",
+            "ProcessIn(-1h0m0.5s)",
         ] {
             assert!(task_of(&listed(&[fine]), Tick::new(Utc::now())).is_ok(), "{fine}");
         }
@@ -220,11 +234,18 @@ mod tests {
             "MaxRetry(many)",
             "Queue(low)",
             "Queue(\"\\q\")",
-            "Timeout(1.5s)",
+            "Timeout(1.5)",
+            "Timeout(1.5h)",
+            "Timeout(-1s)",
+            "Unique(1.5ms)",
+            "ProcessIn(-)",
             "Deadline(Wed May 18 03:33:20 CET 2033)",
         ] {
             let error = task_of(&listed(&[wrong]), Tick::new(Utc::now())).expect_err(wrong);
             assert!(error.to_string().contains(wrong), "{error}");
+        }
+        for (text, ms) in [("0s", 0), ("1.5s", 1_500), ("0.25s", 250), ("1h0m0.5s", 3_600_500), ("2ms", 2)] {
+            assert_eq!(parse_span(text), Some(Duration::from_millis(ms)), "{text}");
         }
     }
 }
