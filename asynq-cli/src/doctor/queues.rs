@@ -44,18 +44,31 @@ fn of(
 fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>) {
     let stats = &queue.stats;
     let waiting = stats.pending + stats.scheduled + stats.retry + stats.aggregating;
-    let name = quoted(&stats.name);
-    if !is_served && waiting > 0 {
+    if !is_served && waiting + stats.active > 0 {
+        let waits = match waiting {
+            0 => None,
+            1 => Some("1 task waits".to_owned()),
+            _ => Some(format!("{waiting} tasks wait")),
+        };
+        let ran = match stats.active {
+            0 => None,
+            1 => Some("1 task was running when its worker went".to_owned()),
+            active => Some(format!("{active} tasks were running when their worker went")),
+        };
+        let tasks = [waits, ran].into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let name = quoted(&stats.name);
+        let start = format!("start a worker with --queues {name}");
         findings.push(of(
             queue,
             Severity::Error,
             "no-consumer",
-            match waiting {
-                1 => "1 task waits and no server serves the queue".to_owned(),
-                _ => format!("{waiting} tasks wait and no server serves the queue"),
-            },
+            format!("{tasks} and no server serves the queue"),
             "they wait until a worker for this queue starts",
-            format!("start a worker with --queues {name}, or move them: asynq task move --queue {name} ID --to QUEUE"),
+            match waiting {
+                // A running task cannot be moved.
+                0 => start,
+                _ => format!("{start}, or move those that wait: asynq task move --queue {name} ID --to QUEUE"),
+            },
         ));
     } else if is_served && !stats.paused && stats.latency.as_secs() >= LONG_WAIT {
         findings.push(of(

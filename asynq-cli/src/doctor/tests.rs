@@ -151,6 +151,10 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
         ("warning large-log redis://h:6379", |e| set(&mut e.nodes[0], "wal_bytes", "300000000")),
         ("error no-consumer default", |e| e.servers.clear()),
         ("error no-consumer default", |e| e.servers[0].info.queues[0].queue = Some("other".into())),
+        ("error no-consumer default", |e| {
+            e.servers.clear();
+            (e.queues[0].stats.pending, e.queues[0].stats.active) = (0, 1);
+        }),
         ("warning long-wait default", |e| e.queues[0].stats.latency = Duration::from_secs(400)),
         ("warning group-waits default", |e| e.queues[0].oldest_group = Some(group(TimeDelta::hours(2)))),
         ("error no-handler default", |e| {
