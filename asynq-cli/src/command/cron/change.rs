@@ -36,7 +36,14 @@ impl Run {
             let entry = listed(&entries, id)?;
             let task = schedule.run_listed(entry).await?;
             let queue = Schedule::queue_of(entry);
-            let text = format!("task {} is in queue {}\n", clean(task.as_str()), clean(queue.as_str()));
+            // The list of a scheduler of Go has fewer options than its ticks.
+            let unlisted = match entry.task {
+                Some(_) => "",
+                None => {
+                    "; options that its program gave to the task itself are not listed, so this task has none of them"
+                }
+            };
+            let text = format!("task {} is in queue {}{unlisted}\n", clean(task.as_str()), clean(queue.as_str()));
             Ok((json!({ "task_id": task.as_str(), "queue": queue.as_str() }), text))
         })
         .await
