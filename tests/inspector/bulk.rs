@@ -179,16 +179,16 @@ async fn states_that_cannot_be_treated_so_are_refused() {
     t.seed_every_state().await;
     use TaskState::{Active, Archived, Completed, Pending};
     for (bulk, expected) in [
-        (inspector.run_all("default", Active), "cannot run all active tasks: it is running already"),
-        (inspector.run_all("default", Pending), "cannot run all pending tasks: it is pending already"),
+        (inspector.run_all("default", Active), "cannot run all active tasks: each is running already"),
+        (inspector.run_all("default", Pending), "cannot run all pending tasks: each is pending already"),
         (
             inspector.run_all("default", Completed),
-            "cannot run all completed tasks: it has succeeded; do so one by one if you mean it",
+            "cannot run all completed tasks: each has succeeded; do so one by one if you mean it",
         ),
-        (inspector.archive_all("default", Archived), "cannot archive all archived tasks: it is archived already"),
+        (inspector.archive_all("default", Archived), "cannot archive all archived tasks: each is archived already"),
         (
             inspector.delete_all("default", Active),
-            "cannot delete all active tasks: it is running; cancel it instead, or wait for its end",
+            "cannot delete all active tasks: each is running; cancel it instead, or wait for its end",
         ),
     ] {
         assert_eq!(bulk.await.unwrap_err().to_string(), expected);

@@ -3,6 +3,7 @@
 use asynq_runtime::{
     broker::{Oddity, OddityKind},
     inspector::ArchiveRoom,
+    task::QueueName,
 };
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
@@ -57,7 +58,11 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
         };
         let tasks = [waits, ran].into_iter().flatten().collect::<Vec<_>>().join(", ");
         let name = quoted(&stats.name);
-        let start = format!("start a worker with --queues {name}");
+        let start = if is_refused(&stats.name) {
+            "our workers refuse a queue of this name: start one of Go".to_owned()
+        } else {
+            format!("start a worker with --queues {name}")
+        };
         findings.push(of(
             queue,
             Severity::Error,
@@ -149,8 +154,22 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let Oddity { kind, count, examples } = oddity;
     let name = quoted(&queue.stats.name);
     let first = quoted(examples.first().map_or("", String::as_str));
-    let janitor =
-        || format!("run a worker of ours on the queue: its janitor repairs it within a minute (--queues {name})");
+    // Returns a repair by the janitor of a worker of ours, if one may serve the queue.
+    let by_janitor = |repair: String| {
+        if is_refused(&queue.stats.name) {
+            format!(
+                "our workers refuse a queue of this name, and those of Go do not repair it: move the tasks that wait, asynq \
+                 task move --queue {name} ID --to QUEUE"
+            )
+        } else {
+            repair
+        }
+    };
+    let janitor = || {
+        by_janitor(format!(
+            "run a worker of ours on the queue: its janitor repairs it within a minute (--queues {name})"
+        ))
+    };
     let (check, severity, description, means, repair) = match kind {
         OddityKind::ActiveWithoutLease => (
             "active-without-lease",
@@ -171,11 +190,11 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             Severity::Error,
             "ids in the queue with no task behind them",
             "the contents of these tasks are gone: evicted, or deleted by hand",
-            format!(
+            by_janitor(format!(
                 "run a worker of ours on the queue (--queues {name}): its janitor removes these ids from the active and the \
                  pending tasks within a minute; among other tasks each stays until it is due or its time to be kept is \
                  over, and is not run"
-            ),
+            )),
         ),
         OddityKind::TaskWithoutPlace => (
             "orphan",
@@ -195,7 +214,7 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
             "lock-without-task",
             Severity::Warning,
             "unique locks whose task is gone",
-            "the same task is refused as a duplicate until the lock ends by itself",
+            "clients of Go refuse the same task as a duplicate until the lock ends by itself; ours take it over",
             format!("asynq lock rm --queue {name} --stuck, or wait until it ends by itself"),
         ),
         OddityKind::ForeignKey => (
@@ -218,6 +237,11 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     };
     let (more, examples) = (if *count > examples.len() as u64 { ", …" } else { "" }, examples.join(", "));
     of(queue, severity, check, format!("{count} {description}: {examples}{more}"), means, repair)
+}
+
+/// Returns whether our workers refuse to serve a queue of this name, which Go allows.
+fn is_refused(name: &QueueName) -> bool {
+    QueueName::new(name.as_str()).is_err()
 }
 
 /// Returns a queue's name as a shell takes it, quoted if need be.

@@ -304,3 +304,17 @@ fn a_name_that_a_shell_would_misread_is_quoted_in_commands() {
     let repair = &diagnose(&evidence)[0].repair;
     assert_eq!(repair, "asynq task run --queue default '$(reboot)'");
 }
+
+#[test]
+fn no_repair_names_a_queue_to_workers_that_refuse_it() {
+    let mut evidence = sound();
+    evidence.queues[0].stats.name = QueueName::from_wire("a{b}c");
+    evidence.queues[0].examination.oddities =
+        OddityKind::ALL.map(|kind| Oddity { kind, count: 1, examples: vec!["a".into()] }).into();
+    let findings = diagnose(&evidence);
+    assert!(findings.iter().any(|finding| finding.check == "no-consumer"), "{findings:?}");
+    for Finding { repair, .. } in &findings {
+        assert!(!repair.contains("--queues"), "{repair}");
+        is_understood(repair);
+    }
+}

@@ -96,7 +96,7 @@ on_both_brokers! {
             ("queue pause defualt", "error: queue `defualt` was not found\n"),
             ("queue resume defualt", "error: queue `defualt` was not found\n"),
             ("task cancel nobody", "error: there is no task `nobody` in any queue\n"),
-            ("task cancel one", "error: task `one` is pending in queue `default`, not running; there is no run to cancel\n"),
+            ("task cancel one", "error: task `one` in queue `default` is in the state pending, not running; there is no run to cancel\n"),
         ] {
             let answer = cli.run(line).await;
             assert_eq!((answer.code, answer.out.as_str(), answer.err.as_str()), (1, "", expected), "{answer}");

@@ -36,7 +36,7 @@ pub enum InspectError {
         id: TaskId,
     },
     /// The state of the task does not allow the change.
-    #[error("cannot {change} task `{id}`: {}", change.instead(*state))]
+    #[error("cannot {change} task `{id}`: it {}", change.instead(*state))]
     Unfit {
         /// The change.
         change: TaskChange,
@@ -58,7 +58,7 @@ pub enum InspectError {
         found: TaskState,
     },
     /// The state does not allow the change of all tasks at once.
-    #[error("cannot {change} all {state} tasks: {}", change.instead(*state))]
+    #[error("cannot {change} all {state} tasks: each {}", change.instead(*state))]
     UnfitState {
         /// The change.
         change: TaskChange,
@@ -274,21 +274,21 @@ impl TaskChange {
         }
     }
 
-    /// The reason why the change does not apply to a task in `state`, and the change that does.
+    /// The reason why the change does not apply to a task in `state`, and the change that does; the task is the subject.
     fn instead(self, state: TaskState) -> &'static str {
         match (self, state) {
-            (Self::Run, TaskState::Active) => "it is running already",
-            (Self::Run, TaskState::Pending) => "it is pending already",
-            (Self::Archive, TaskState::Archived) => "it is archived already",
-            (Self::Run | Self::Archive, TaskState::Completed) => "it has succeeded; do so one by one if you mean it",
-            (_, TaskState::Active) => "it is running; cancel it instead, or wait for its end",
+            (Self::Run, TaskState::Active) => "is running already",
+            (Self::Run, TaskState::Pending) => "is pending already",
+            (Self::Archive, TaskState::Archived) => "is archived already",
+            (Self::Run | Self::Archive, TaskState::Completed) => "has succeeded; do so one by one if you mean it",
+            (_, TaskState::Active) => "is running; cancel it instead, or wait for its end",
             (Self::Move | Self::Edit, TaskState::Completed) => {
-                "it has succeeded; run it again first, or enqueue a new one"
+                "has succeeded; run it again first, or enqueue a new one"
             }
             (_, TaskState::Scheduled) => {
-                "it is on its way between two queues; repeat that move, or give it up by a move from the old queue to itself"
+                "is on its way between two queues; repeat that move, or give it up by a move from the old queue to itself"
             }
-            _ => "its state does not allow it",
+            _ => "is in a state that does not allow it",
         }
     }
 }

@@ -46,7 +46,7 @@ async fn runs(client: &Client, id: &str) -> Result<(), CliError> {
             Ok(Some(found)) if found.state == TaskState::Active => return Ok(()),
             Ok(Some(found)) => {
                 waits = Some(format!(
-                    "task `{id}` is {} in queue `{queue}`, not running; there is no run to cancel",
+                    "task `{id}` in queue `{queue}` is in the state {}, not running; there is no run to cancel",
                     found.state
                 ));
             }
