@@ -36,6 +36,7 @@ fn press(line: &mut String, key: KeyEvent) -> io::Result<bool> {
         (KeyCode::Enter, _) => return Ok(true),
         (KeyCode::Backspace, _) => drop(line.pop()),
         (KeyCode::Char(c), KeyModifiers::NONE) => line.push(c),
+        (KeyCode::Tab, _) => line.push('\t'),
         (KeyCode::Char(c), KeyModifiers::CONTROL) => match c {
             'c' => return Err(io::ErrorKind::Interrupted.into()),
             'd' => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -44,8 +45,8 @@ fn press(line: &mut String, key: KeyEvent) -> io::Result<bool> {
             'h' => drop(line.pop()),
             'u' => line.clear(),
             'w' => {
-                let rest = line.trim_end();
-                line.truncate(rest.rfind(char::is_whitespace).map_or(0, |at| at + 1));
+                let rest = line.trim_end().trim_end_matches(|c: char| !c.is_whitespace());
+                line.truncate(rest.len());
             }
             _ => {}
         },
@@ -60,6 +61,7 @@ mod tests {
 
     #[test]
     fn keys_edit_the_line_and_no_control_key_is_a_letter_of_it() {
+        let plain = |c| (KeyCode::Char(c), KeyModifiers::NONE);
         let ctrl = |c| (KeyCode::Char(c), KeyModifiers::CONTROL);
         let alt = |c| (KeyCode::Char(c), KeyModifiers::ALT);
         for (keys, expected) in [
@@ -68,7 +70,9 @@ mod tests {
             (&[ctrl('w')], "a "),
             (&[ctrl('w'), ctrl('w')], ""),
             (&[ctrl('w'), ctrl('w'), ctrl('w')], ""),
+            (&[plain('\u{a0}'), plain('b'), ctrl('w')], "a secret\u{a0}"),
             (&[ctrl('h')], "a secre"),
+            (&[(KeyCode::Tab, KeyModifiers::NONE)], "a secret\t"),
             (&[(KeyCode::Backspace, KeyModifiers::NONE)], "a secre"),
             (&[(KeyCode::Char('X'), KeyModifiers::SHIFT)], "a secretX"),
             (&[ctrl('a'), alt('x'), (KeyCode::Left, KeyModifiers::NONE)], "a secret"),
