@@ -107,7 +107,7 @@ impl Rm {
         let mut found = find(&inspector, &self.queue, usize::MAX, is_meant).await?;
         found.sort_by(|a, b| a.key.cmp(&b.key));
         found.dedup_by(|a, b| a.key == b.key);
-        let mut answers = Several::of("lock");
+        let mut answers = Several::changing("lock");
         for missing in self.locks.iter().filter(|meant| found.iter().all(|lock| name(&self.queue, lock) != **meant)) {
             let error = CliError::NotFound(format!("no lock {missing:?} is held in queue {}", self.queue));
             answers.add(session, missing, Err(error))?;

@@ -11,6 +11,8 @@ use crate::{error::CliError, session::Session};
 #[derive(Debug)]
 pub(super) struct Several {
     key: &'static str,
+    /// Whether the action changes something, and so has to be done on all names, whether or not the output is read.
+    changes: bool,
     rows: Vec<Value>,
     has_written: bool,
     worst: u8,
@@ -20,36 +22,40 @@ pub(super) struct Several {
 pub(super) type Done = (Value, String);
 
 impl Several {
+    /// Creates an empty report of an action that only reads; in JSON the field `key` holds each name.
+    pub(super) fn reading(key: &'static str) -> Self {
+        Self { key, changes: false, rows: Vec::new(), has_written: false, worst: 0 }
+    }
+
+    /// Creates an empty report of an action that changes something; in JSON the field `key` holds each name.
+    pub(super) fn changing(key: &'static str) -> Self {
+        Self { changes: true, ..Self::reading(key) }
+    }
+
     /// Does the action on each of these names, and reports the results.
     ///
     /// # Errors
     ///
     /// As [`add`](Self::add) and [`end`](Self::end).
     pub(super) async fn each(
-        key: &'static str,
+        mut self,
         session: &mut Session,
         names: impl IntoIterator<Item = &String>,
         act: impl AsyncFn(&str) -> Result<Done, CliError>,
     ) -> Result<(), CliError> {
-        let mut answers = Self::of(key);
         for name in names {
             let done = act(name).await;
-            answers.add(session, name, done)?;
+            self.add(session, name, done)?;
         }
-        answers.end(session)
-    }
-
-    /// Creates an empty report; in JSON the field `key` holds each name.
-    pub(super) fn of(key: &'static str) -> Self {
-        Self { key, rows: Vec::new(), has_written: false, worst: 0 }
+        self.end(session)
     }
 
     /// Adds the result of one name. Writes its error, or its text unless the session writes JSON.
     ///
     /// # Errors
     ///
-    /// The output cannot be written, but for a reader that left; the user stopped the command or did not confirm it, or there is no broker, so that the
-    /// next name would fail, too.
+    /// The output cannot be written, except that changes go on when its reader leaves; the user stopped the command or did not
+    /// confirm it, or there is no broker, so that the next name would fail, too.
     pub(super) fn add(
         &mut self,
         session: &mut Session,
@@ -70,7 +76,8 @@ impl Several {
                 // Results of several lines are separated by an empty line.
                 let between = if self.has_written && text.trim_end().contains('\n') { "\n" } else { "" };
                 self.has_written = true;
-                unless_reader_left(session.write(&format!("{between}{text}")))
+                let written = session.write(&format!("{between}{text}"));
+                self.unless_reader_left(written)
             }
             Err(error) => {
                 row.insert("error".into(), error.line().into());
@@ -104,14 +111,14 @@ impl Several {
     }
 
     fn write_json(&self, session: &mut Session) -> Result<(), CliError> {
-        if session.is_json() { unless_reader_left(session.answer(&self.rows, |_| String::new())) } else { Ok(()) }
+        if session.is_json() { self.unless_reader_left(session.answer(&self.rows, |_| String::new())) } else { Ok(()) }
     }
-}
 
-/// Ignores that the reader of the output left, as `head` does: the changes of the other names do not depend on it.
-fn unless_reader_left(written: Result<(), CliError>) -> Result<(), CliError> {
-    match written {
-        Err(error) if error.is_broken_pipe() => Ok(()),
-        written => written,
+    /// Ignores that the reader of the output left, as `head` does, where the changes of the other names do not depend on it.
+    fn unless_reader_left(&self, written: Result<(), CliError>) -> Result<(), CliError> {
+        match written {
+            Err(error) if self.changes && error.is_broken_pipe() => Ok(()),
+            written => written,
+        }
     }
 }

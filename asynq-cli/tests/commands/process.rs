@@ -91,6 +91,20 @@ async fn a_reader_that_leaves_stops_no_change() {
 }
 
 #[tokio::test]
+async fn a_reader_that_leaves_ends_a_command_that_only_reads() {
+    let store = SqliteStore::start().await;
+    fill(&*store.connect(None).await, 1).await;
+    let url = store.url();
+    for command in ["inspect", "history"] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = asynq(&["--url", &url, "queue", command, "default", "missing"]).stdout(writer).output().unwrap();
+        ends(&output, 0);
+        assert_eq!(text(&output.stderr), "", "the second queue is not asked for");
+    }
+}
+
+#[tokio::test]
 async fn a_payload_may_be_piped() {
     let store = SqliteStore::start().await;
     let args = ["--url", &store.url(), "task", "enqueue", "-t", "mail", "--payload-file", "-", "--id", "x"];

@@ -32,7 +32,7 @@ impl Run {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let schedule = super::schedule(session).await?;
         let entries = schedule.entries().await?;
-        Several::each("entry", session, &self.entries, async |id| {
+        Several::changing("entry").each(session, &self.entries, async |id| {
             let entry = listed(&entries, id)?;
             let task = schedule.run_listed(entry).await?;
             let queue = Schedule::queue_of(entry);
@@ -55,7 +55,7 @@ impl Which {
         let schedule = super::schedule(session).await?;
         let entries = schedule.entries().await?;
         let set = async |id: &str| self.set_one(&schedule, &entries, id, paused).await;
-        Several::each("entry", session, &self.entries, set).await
+        Several::changing("entry").each(session, &self.entries, set).await
     }
 
     async fn set_one(

@@ -35,7 +35,7 @@ impl History {
         let now = session.client().await?.broker().now();
         let style = session.style();
         let page = Page { number: self.page, size: self.size };
-        Several::each("entry", session, &self.entries, async |id| {
+        Several::reading("entry").each(session, &self.entries, async |id| {
             let events = schedule.history(&EntryId::from_wire(id), page).await?;
             if events.is_empty() {
                 listed(&schedule.entries().await?, id)?;

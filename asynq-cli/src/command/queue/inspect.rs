@@ -22,7 +22,7 @@ impl Inspect {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let style = session.style();
-        Several::each("queue", session, &self.queues, async |name| {
+        Several::reading("queue").each(session, &self.queues, async |name| {
             let stats = inspector.queue(name).await?;
             let memory = inspector.memory_usage(name).await?;
             let groups = group::all(&inspector, name).await?.len();

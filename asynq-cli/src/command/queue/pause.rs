@@ -17,7 +17,7 @@ pub(crate) struct Names {
 impl Names {
     pub(super) async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
-        Several::each("queue", session, &self.queues, async |name| {
+        Several::changing("queue").each(session, &self.queues, async |name| {
             let changed = if paused { pause(&inspector, name).await? } else { resume(&inspector, name).await? };
             let became = match (paused, changed) {
                 (true, true) => "is paused",

@@ -30,7 +30,7 @@ impl Rm {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let force = if self.force { Force::Yes } else { Force::No };
-        let mut answers = Several::of("queue");
+        let mut answers = Several::changing("queue");
         let (mut chosen, mut count) = (Vec::new(), 0);
         for name in &self.queues {
             match inspector.delete_queue(name, force).dry_run().await {

@@ -18,7 +18,7 @@ impl Cancel {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let client = session.client().await?;
         let inspector = client.inspector();
-        Several::each("id", session, &self.ids, async |id| {
+        Several::changing("id").each(session, &self.ids, async |id| {
             runs(&client, id).await?;
             let ended = inspector.cancel(id).await?;
             let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();

@@ -89,7 +89,7 @@ async fn each(
     act: impl AsyncFn(&Inspector, &str, &str) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let inspector = session.inspector().await?;
-    Several::each("id", session, tasks.ids(), async |id| {
+    Several::changing("id").each(session, tasks.ids(), async |id| {
         act(&inspector, &tasks.queue, id).await?;
         let fields = match to {
             Some(to) => json!({ "queue": tasks.queue, "done": done, "to": to }),
