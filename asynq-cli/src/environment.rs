@@ -10,10 +10,13 @@ use std::{
 
 use asynq_runtime::Client;
 
-use crate::{error::CliError, show, unseen::type_unseen};
+use crate::{error::CliError, show, without_echo};
 
 /// A future that ends when the user asks the command to stop.
 pub(crate) type Stop = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A future of the line that the user types.
+pub(crate) type Typing = Pin<Box<dyn Future<Output = std::io::Result<String>> + Send>>;
 
 /// Everything that a command touches beside its broker. Every field can be replaced, as a test does.
 pub struct Environment {
@@ -24,7 +27,8 @@ pub struct Environment {
     /// Standard input.
     pub input: Input,
     /// Reads a line from the terminal without showing it. An error of the kind `Interrupted` says that the user pressed Ctrl+C.
-    pub type_unseen: fn() -> std::io::Result<String>,
+    /// Dropping the future leaves the terminal as it was.
+    pub type_without_echo: fn() -> Pin<Box<dyn Future<Output = std::io::Result<String>> + Send>>,
     /// Whether tables have colours.
     pub colours: bool,
     /// The width of the terminal in columns; `None` without a terminal, and nothing is wrapped then.
@@ -59,7 +63,7 @@ impl Environment {
             } else {
                 Input::Piped(Box::new(stdin))
             },
-            type_unseen,
+            type_without_echo: || Box::pin(without_echo::type_line()),
             colours: is_terminal && !no_colours && std::env::var_os("TERM").is_none_or(|term| term != "dumb"),
             // A terminal that does not know its size says 0.
             width: crossterm::terminal::size().ok().map(|(columns, _)| columns).filter(|&n| is_terminal && n > 0),

@@ -16,7 +16,7 @@
 //! - `log`: log lines, which the full-screen view keeps from its screen.
 //! - `reading`: the tasks of one state, page by page up to a limit.
 //! - `show`: tables for people, JSON for programs, and payloads that can do no harm to a terminal.
-//! - `unseen`: a line that is typed without being shown.
+//! - `without_echo`: a line that is typed without being shown.
 
 mod broker_flags;
 mod command;
@@ -29,7 +29,7 @@ mod log;
 mod reading;
 mod session;
 mod show;
-mod unseen;
+mod without_echo;
 
 use std::{ffi::OsString, process::ExitCode};
 

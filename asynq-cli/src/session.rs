@@ -190,15 +190,20 @@ impl Session {
 
     /// Reads one line: of a pipe at most `most` + 1 bytes, at a terminal after a question and without showing the keys. A line
     /// that is typed is asked for twice, because the user cannot see a slip.
-    pub(crate) fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
+    pub(crate) async fn read_secret(&mut self, question: &str, most: usize) -> Result<String, CliError> {
         let bytes = match self.environment.input {
             Input::Piped(_) => self.read_input(most)?,
             Input::Terminal(_) => {
-                let typed = self.type_unseen(question)?;
-                if !typed.is_empty() && self.type_unseen("Once more: ")? != typed {
-                    return Err(CliError::Usage("the two lines differ: type the same twice".into()));
-                }
-                typed.into_bytes()
+                // A signal without a handler would leave the terminal without echo.
+                let stop = self.stop();
+                let typed = tokio::select! {
+                    typed = self.type_twice(question) => typed,
+                    () = stop => {
+                        self.note("");
+                        Err(stopped_at_the_question())
+                    }
+                };
+                typed?.into_bytes()
             }
         };
         match String::from_utf8(bytes) {
@@ -207,12 +212,20 @@ impl Session {
         }
     }
 
-    fn type_unseen(&mut self, question: &str) -> Result<String, CliError> {
+    async fn type_twice(&mut self, question: &str) -> Result<String, CliError> {
+        let typed = self.type_without_echo(question).await?;
+        if !typed.is_empty() && self.type_without_echo("Once more: ").await? != typed {
+            return Err(CliError::Usage("the two lines differ: type the same twice".into()));
+        }
+        Ok(typed)
+    }
+
+    async fn type_without_echo(&mut self, question: &str) -> Result<String, CliError> {
         let _ = write!(self.environment.err, "{question}").and_then(|()| self.environment.err.flush());
-        let typed = (self.environment.type_unseen)();
+        let typed = (self.environment.type_without_echo)().await;
         self.note("");
         typed.map_err(|source| match source.kind() {
-            std::io::ErrorKind::Interrupted => CliError::Stopped("stopped at the question".into()),
+            std::io::ErrorKind::Interrupted => stopped_at_the_question(),
             _ => CliError::System { context: "cannot ask".into(), source },
         })
     }
@@ -230,6 +243,10 @@ impl Session {
         }
         code
     }
+}
+
+fn stopped_at_the_question() -> CliError {
+    CliError::Stopped("stopped at the question".into())
 }
 
 /// Returns the URL of a Redis with `allow_eviction=true`, unless it sets that parameter already.

@@ -100,7 +100,7 @@ impl Command {
             Self::Lock(command) => command.run(session).await,
             Self::Deploy(command) => command.run(session).await,
             Self::Web(command) => command.run(session).await,
-            Self::HashPassword => web::hash_password(session),
+            Self::HashPassword => web::hash_password(session).await,
             Self::Dash(command) => command.run(session).await,
             Self::Doctor(command) => command.run(session).await,
             Self::Completions(command) => command.run(session),

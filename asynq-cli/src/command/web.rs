@@ -62,8 +62,8 @@ impl Web {
 /// The longest password, in bytes; longer input is a file that was piped by mistake.
 const MOST_PASSWORD: usize = 4096;
 
-pub(super) fn hash_password(session: &mut Session) -> Result<(), CliError> {
-    let password = session.read_secret("Password: ", MOST_PASSWORD)?;
+pub(super) async fn hash_password(session: &mut Session) -> Result<(), CliError> {
+    let password = session.read_secret("Password: ", MOST_PASSWORD).await?;
     if password.is_empty() || password.len() > MOST_PASSWORD {
         return Err(CliError::Usage(format!("a password has 1 to {MOST_PASSWORD} bytes")));
     }

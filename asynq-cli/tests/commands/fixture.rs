@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    future::Future,
+    future::{Future, ready},
     io::{Cursor, Write},
     pin::Pin,
     sync::{Arc, Mutex},
@@ -42,6 +42,9 @@ pub(crate) struct CliFixture<S> {
     pub(crate) t: Fixture<S>,
 }
 
+/// Types a line that is not shown.
+pub(crate) type TypeWithoutEcho = fn() -> Pin<Box<dyn Future<Output = std::io::Result<String>> + Send>>;
+
 /// The setting in which a command line runs.
 #[derive(Default)]
 pub(crate) struct Setting<'a> {
@@ -52,7 +55,7 @@ pub(crate) struct Setting<'a> {
     /// The user presses Ctrl+C after this many slices of long work.
     pub(crate) stop_after: Option<usize>,
     /// Types a line where a secret is asked for; "typed" unless it is set.
-    pub(crate) types_unseen: Option<fn() -> std::io::Result<String>>,
+    pub(crate) types_without_echo: Option<TypeWithoutEcho>,
     pub(crate) colours: bool,
     pub(crate) width: Option<u16>,
 }
@@ -102,7 +105,7 @@ impl<S: Store> CliFixture<S> {
 /// Runs a command line; without a client the command connects to its broker itself.
 pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&str]) -> Answer {
     let (out, err) = (Buffer::default(), Buffer::default());
-    let Setting { typed, piped, stop_after, types_unseen, colours, width } = setting;
+    let Setting { typed, piped, stop_after, types_without_echo, colours, width } = setting;
     let environment = Environment {
         out: Box::new(out.clone()),
         err: Box::new(err.clone()),
@@ -110,7 +113,7 @@ pub(crate) async fn run(client: Option<Client>, setting: Setting<'_>, words: &[&
             Some(text) => Input::Terminal(Box::new(Cursor::new(text.as_bytes().to_vec()))),
             None => Input::Piped(Box::new(Cursor::new(piped.to_vec()))),
         },
-        type_unseen: types_unseen.unwrap_or(|| Ok("typed".into())),
+        type_without_echo: types_without_echo.unwrap_or(|| Box::pin(ready(Ok("typed".into())))),
         colours,
         width,
         bars: false,

@@ -178,20 +178,22 @@ fn on_a_terminal(args: &[&str]) -> Output {
     command.stdin(Stdio::null()).output().unwrap()
 }
 
-/// `asynq dash` on a terminal of its own.
-struct Dash {
+/// The program on a terminal of its own, which gets signals. Behind its output, the settings of the terminal are written.
+struct OnTerminal {
     terminal: Child,
     pid: String,
     /// The output so far.
     seen: Vec<u8>,
 }
 
-impl Dash {
-    /// Starts it, and waits until the queues are on the screen.
-    fn start(url: &str) -> Self {
-        // The shell becomes the program, so that its process id is the program's.
-        let line =
-            format!("stty cols 80 rows 24; echo pid=$$; exec '{}' --url '{url}' dash", env!("CARGO_BIN_EXE_asynq"));
+impl OnTerminal {
+    /// Starts it, and waits until it shows `expected`.
+    fn start(args: &str, expected: &str) -> Self {
+        // The inner shell becomes the program, so that its process id is the program's.
+        let line = format!(
+            "stty cols 80 rows 24; sh -c 'echo pid=$$; exec \"$0\" {args}' '{}'; code=$?; stty -a; exit $code",
+            env!("CARGO_BIN_EXE_asynq")
+        );
         let mut command = Command::new("script");
         command
             .args(["--quiet", "--return", "--command", &line, "/dev/null"])
@@ -199,11 +201,11 @@ impl Dash {
             .env("SHELL", "/bin/sh")
             .env("RUST_LOG", "trace");
         let terminal = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-        let mut dash = Self { terminal, pid: String::new(), seen: Vec::new() };
-        dash.read_until("nothing");
-        let text = text(&dash.seen);
-        dash.pid = text.split_once("pid=").unwrap().1.split_whitespace().next().unwrap().to_owned();
-        dash
+        let mut started = Self { terminal, pid: String::new(), seen: Vec::new() };
+        started.read_until(expected);
+        let text = text(&started.seen);
+        started.pid = text.split_once("pid=").unwrap().1.split_whitespace().next().unwrap().to_owned();
+        started
     }
 
     #[track_caller]
@@ -233,12 +235,33 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
     let store = SqliteStore::start().await;
     store.connect(None).await;
     for name in ["-TERM", "-INT", "-HUP"] {
-        let (code, output) = Dash::start(&store.url()).signal(name);
+        let args = format!("--url \"{}\" dash", store.url());
+        let (code, output) = OnTerminal::start(&args, "nothing").signal(name);
         assert!(code == Some(0) && output.contains("\u{1b}[?1049l"), "{name}: {code:?} {output:?}");
+        assert!(output.contains(" echo "), "{name}: {output:?}");
         // Log lines are written before and after the view.
         let (_, view) = output.split_once("\u{1b}[?1049h").unwrap();
         let (view, after) = view.split_once("\u{1b}[?1049l").unwrap();
         assert!(!view.contains("TRACE") && after.contains("TRACE"), "{name}: {output:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_signal_at_the_question_for_a_password_restores_the_terminal() {
+    if Command::new("script").arg("--version").output().is_err() {
+        skip!("there is no `script` of util-linux here, which makes a terminal");
+    }
+    for name in ["-TERM", "-INT"] {
+        let asked = OnTerminal::start("hash-password", "Password: ");
+        let settings = ["-a", "-F", &format!("/proc/{}/fd/0", asked.pid)];
+        eventually("the terminal does not show keys", async || {
+            let output = Command::new("stty").args(settings).output().unwrap();
+            text(&output.stdout).contains(" -echo ").then_some(())
+        })
+        .await;
+        let (code, output) = asked.signal(name);
+        assert!(code == Some(130) && output.contains("stopped at the question"), "{name}: {code:?} {output:?}");
+        assert!(output.contains(" echo "), "{name}: {output:?}");
     }
 }
 

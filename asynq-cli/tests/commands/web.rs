@@ -1,6 +1,7 @@
 //! `web`: the dashboard, served by the real program.
 
 use std::{
+    future::ready,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
     process::{Child, Command, Stdio},
@@ -10,7 +11,7 @@ use std::{
 use asynq_tests::{SqliteStore, Store as _};
 
 use crate::{
-    fixture::{self, Setting},
+    fixture::{self, Setting, TypeWithoutEcho},
     process::{asynq, ends, text},
 };
 
@@ -125,24 +126,24 @@ async fn a_dashboard_without_a_login_refuses_other_machines() {
 }
 
 #[tokio::test]
-async fn a_password_is_typed_unseen_and_never_a_flag() {
+async fn a_password_is_typed_without_echo_and_never_a_flag() {
     let typed = Setting { typed: Some(""), ..Setting::default() };
     let hashed = fixture::run(None, typed, &["hash-password", "--json"]).await;
     let report: serde_json::Value = serde_json::from_str(&hashed.out).unwrap();
     assert!(report["hash"].as_str().unwrap().starts_with("$argon2id$"), "{hashed}");
     assert_eq!(hashed.err, "Password: \nOnce more: \n");
-    let typing = async |types_unseen: fn() -> std::io::Result<String>| {
-        let setting = Setting { typed: Some(""), types_unseen: Some(types_unseen), ..Setting::default() };
+    let typing = async |types: TypeWithoutEcho| {
+        let setting = Setting { typed: Some(""), types_without_echo: Some(types), ..Setting::default() };
         fixture::run(None, setting, &["hash-password"]).await
     };
     let differing = typing(|| {
         static TYPED: AtomicU32 = AtomicU32::new(0);
-        Ok(format!("password {}", TYPED.fetch_add(1, Relaxed)))
+        Box::pin(ready(Ok(format!("password {}", TYPED.fetch_add(1, Relaxed)))))
     });
     let differing = differing.await;
     assert!(differing.code == 2 && differing.out.is_empty(), "{differing}");
     assert!(differing.err.contains("the two lines differ") && !differing.err.contains("password 0"), "{differing}");
-    let stopped = typing(|| Err(std::io::ErrorKind::Interrupted.into())).await;
+    let stopped = typing(|| Box::pin(ready(Err(std::io::ErrorKind::Interrupted.into())))).await;
     assert!(stopped.code == 130 && stopped.out.is_empty(), "{stopped}");
     assert_eq!(
         fixture::run(None, Setting::default(), &["hash-password"]).await.code,

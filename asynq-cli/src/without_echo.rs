@@ -3,13 +3,14 @@
 use std::io;
 
 use crossterm::{
-    event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
+    event::{Event, EventStream, KeyCode, KeyEvent, KeyEventKind, KeyModifiers},
     terminal,
 };
+use futures_util::StreamExt as _;
 
 /// Reads the keys of a line in raw mode; Ctrl+C ends it with an error of the kind `Interrupted`, Ctrl+D with `UnexpectedEof`.
-pub(crate) fn type_unseen() -> io::Result<String> {
-    /// Leaves raw mode, also where reading fails.
+pub(crate) async fn type_line() -> io::Result<String> {
+    /// Leaves raw mode, also where reading fails and where the future is dropped at a signal.
     struct Raw;
     impl Drop for Raw {
         fn drop(&mut self) {
@@ -18,9 +19,9 @@ pub(crate) fn type_unseen() -> io::Result<String> {
     }
     terminal::enable_raw_mode()?;
     let _raw = Raw;
-    let mut line = String::new();
+    let (mut keys, mut line) = (EventStream::new(), String::new());
     loop {
-        if let Event::Key(key) = event::read()?
+        if let Event::Key(key) = keys.next().await.ok_or(io::ErrorKind::UnexpectedEof)??
             && key.kind == KeyEventKind::Press
             && press(&mut line, key)?
         {
