@@ -144,6 +144,8 @@ async fn a_narrow_or_tiny_terminal_is_drawn_too() {
         watcher.shows(&["pending-1 ", "send_email ", "{\"to\":"]);
         watcher.select_tab(TaskState::Retry).await;
         watcher.shows(&["retry ", "LAST ERROR", "421 try agai"]);
+        watcher.select_tab(TaskState::Completed).await;
+        watcher.shows(&["completed 1", "esc back", "page"]);
         watcher.keys("2").await;
         watcher.shows(&["mail-1:4", "critical:6", "active ", "{\"to\":"]);
         watcher.keys("3").await;

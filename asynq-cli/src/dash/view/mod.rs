@@ -35,7 +35,7 @@ pub(crate) fn draw(frame: &mut Frame<'_>, model: &mut Model) {
     let inside = block.inner(body);
     frame.render_widget(block, body);
     content(frame, inside, model);
-    frame.render_widget(footer(model), foot);
+    frame.render_widget(footer(model, parts::is_narrow(foot)), foot);
     if let Some(dialog) = &model.dialog {
         dialog::draw(frame, dialog);
     }
@@ -95,13 +95,16 @@ fn content(frame: &mut Frame<'_>, area: Rect, model: &mut Model) {
     }
 }
 
-fn footer(model: &Model) -> Line<'_> {
+fn footer(model: &Model, is_narrow: bool) -> Line<'_> {
     if let Some(note) = &model.note {
         let text = Span::from(format!(" {}", clean(&note.text)));
         return Line::from(if note.is_error { text.fg(Color::Red).add_modifier(Modifier::BOLD) } else { text.green() });
     }
     let keys = match &model.screen().wanted {
         Wanted::Queues => "enter open   p pause/resume   ? help   q quit",
+        Wanted::Tasks(_) if is_narrow => {
+            "esc back  n/N page  ←→ state  enter open  r run  a archive  d delete  c cancel"
+        }
         Wanted::Tasks(_) => {
             "←→ state   enter open   r run   a archive   d delete   c cancel   p pause   n/N page   esc back"
         }

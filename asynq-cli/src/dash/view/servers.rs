@@ -46,7 +46,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
     });
     let widths = [
         cells(above, 30, 22),
-        Constraint::Length(8),
+        Constraint::Length(9),
         cells(above, 9, 7),
         cells(above, 10, 7),
         cells(above, 12, 10),
@@ -75,7 +75,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, servers: &[ServerState], c
             Line::from(brief(&worker.task_payload, 200)),
         ])
     });
-    let widths = [cells(below, 36, 18), cells(below, 24, 14), cells(below, 16, 12), Constraint::Length(11), REST];
+    let widths = [cells(below, 36, 18), cells(below, 24, 14), cells(below, 16, 12), Constraint::Length(13), REST];
     let more = (left_out > 0).then(|| Row::new([Line::from(format!("and {left_out} more")).dim()]));
     list(frame, below, ["TASK", "TYPE", "QUEUE", "FOR", "PAYLOAD"], widths, rows.chain(more).collect(), None);
 }
@@ -103,14 +103,14 @@ mod tests {
         let now = DateTime::from_timestamp(1_893_553_445, 0).unwrap();
         let text_with = |left| {
             let at = |span| Some(Timestamp::from(now + span));
-            let (start_time, deadline) = (at(TimeDelta::minutes(-9)), at(left));
+            let (start_time, deadline) = (at(TimeDelta::seconds(-754)), at(left));
             let run = WorkerInfo { task_id: "t1".into(), start_time, deadline, ..WorkerInfo::default() };
-            text(&drawn(vec![run], now))
+            text(&drawn(vec![run; 100], now))
         };
         let sound = text_with(TimeDelta::seconds(-5));
         assert!(sound.contains("active") && !sound.contains("stuck"), "{sound}");
         let stuck = text_with(TimeDelta::seconds(-60));
-        assert!(stuck.contains("1 stuck") && stuck.contains("9m stuck"), "{stuck}");
+        assert!(stuck.contains("100 stuck") && stuck.contains("12m34s stuck"), "{stuck}");
     }
 
     #[test]

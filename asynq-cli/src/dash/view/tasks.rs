@@ -15,7 +15,7 @@ use ratatui::{
 
 use super::{
     super::{load::Listing, model::TABS},
-    parts::{REST, cells, colour, list},
+    parts::{REST, cells, colour, is_narrow, list},
 };
 use crate::show::{about, ago, brief, clean, cut, number, until};
 
@@ -48,7 +48,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &TaskPage<'_>) {
     ])
     .areas(area);
     frame.render_widget(about_queue(stats), facts);
-    frame.render_widget(tab_line(listing.state, stats), tabs);
+    frame.render_widget(tab_line(tabs, listing.state, stats), tabs);
     if tasks.is_empty() {
         frame.render_widget(Paragraph::new(format!("no {} tasks", listing.state)).dim(), table);
     } else {
@@ -88,10 +88,19 @@ fn about_queue(stats: &QueueStats) -> Line<'static> {
     Line::from(vec![state, Span::from(numbers)])
 }
 
-fn tab_line(chosen: TaskState, stats: &QueueStats) -> Line<'static> {
-    Line::from_iter(TABS.into_iter().flat_map(|state| {
-        let tab = Span::from(format!("{state} {}", number(stats.count(state)))).fg(colour(state));
-        [if state == chosen { tab.bold().underlined() } else { tab.dim() }, Span::from("   ")]
+/// Returns the tabs without the first of them, where that makes room in `area` for the chosen one.
+fn tab_line(area: Rect, chosen: TaskState, stats: &QueueStats) -> Line<'static> {
+    let between = if is_narrow(area) { " " } else { "   " };
+    let mut tabs: Vec<_> = TABS.map(|state| (state, format!("{state} {}", number(stats.count(state))))).into();
+    let width = |(_, tab): &(TaskState, String)| tab.len() + between.len();
+    while let Some(before) = tabs.iter().position(|(state, _)| *state == chosen).filter(|&before| before > 0)
+        && tabs[..before].iter().map(width).sum::<usize>() + tabs[before].1.len() > area.width.into()
+    {
+        tabs.remove(0);
+    }
+    Line::from_iter(tabs.into_iter().flat_map(|(state, tab)| {
+        let tab = Span::from(tab).fg(colour(state));
+        [if state == chosen { tab.bold().underlined() } else { tab.dim() }, Span::from(between)]
     }))
 }
 
