@@ -35,16 +35,17 @@ impl History {
         let now = session.client().await?.broker().now();
         let style = session.style();
         let page = Page { number: self.page, size: self.size };
-        Several::reading("entry").each(session, &self.entries, async |id| {
-            let events = schedule.history(&EntryId::from_wire(id), page).await?;
-            if events.is_empty() {
-                listed(&schedule.entries().await?, id)?;
-            }
-            let rows = events.iter().map(|event| json!({ "task_id": event.task_id, "at": at(event).map(time) }));
-            let fields = json!({ "enqueued": rows.collect::<Vec<_>>() });
-            Ok((fields, text(id, &events, now, style)))
-        })
-        .await
+        Several::reading("entry")
+            .each(session, &self.entries, async |id| {
+                let events = schedule.history(&EntryId::from_wire(id), page).await?;
+                if events.is_empty() {
+                    listed(&schedule.entries().await?, id)?;
+                }
+                let rows = events.iter().map(|event| json!({ "task_id": event.task_id, "at": at(event).map(time) }));
+                let fields = json!({ "enqueued": rows.collect::<Vec<_>>() });
+                Ok((fields, text(id, &events, now, style)))
+            })
+            .await
     }
 }
 

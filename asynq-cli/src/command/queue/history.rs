@@ -25,12 +25,13 @@ impl History {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let style = session.style();
-        Several::reading("queue").each(session, &self.queues, async |name| {
-            let days = inspector.history(name, self.days).await?;
-            let text = format!("Queue: {}\n\n{}", clean(name), table(&days, style));
-            Ok((json!({ "days": days.iter().map(to_json).collect::<Vec<_>>() }), text))
-        })
-        .await
+        Several::reading("queue")
+            .each(session, &self.queues, async |name| {
+                let days = inspector.history(name, self.days).await?;
+                let text = format!("Queue: {}\n\n{}", clean(name), table(&days, style));
+                Ok((json!({ "days": days.iter().map(to_json).collect::<Vec<_>>() }), text))
+            })
+            .await
     }
 }
 

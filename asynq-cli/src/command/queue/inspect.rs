@@ -22,16 +22,17 @@ impl Inspect {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
         let style = session.style();
-        Several::reading("queue").each(session, &self.queues, async |name| {
-            let stats = inspector.queue(name).await?;
-            let memory = inspector.memory_usage(name).await?;
-            let groups = group::all(&inspector, name).await?.len();
-            let mut fields = Statistics::queue_to_json(&stats);
-            fields["memory_bytes"] = json!(memory);
-            fields["groups"] = json!(groups);
-            Ok((fields, text(&stats, memory, groups, style)))
-        })
-        .await
+        Several::reading("queue")
+            .each(session, &self.queues, async |name| {
+                let stats = inspector.queue(name).await?;
+                let memory = inspector.memory_usage(name).await?;
+                let groups = group::all(&inspector, name).await?.len();
+                let mut fields = Statistics::queue_to_json(&stats);
+                fields["memory_bytes"] = json!(memory);
+                fields["groups"] = json!(groups);
+                Ok((fields, text(&stats, memory, groups, style)))
+            })
+            .await
     }
 }
 

@@ -17,17 +17,18 @@ pub(crate) struct Names {
 impl Names {
     pub(super) async fn set(self, session: &mut Session, paused: bool) -> Result<(), CliError> {
         let inspector = session.inspector().await?;
-        Several::changing("queue").each(session, &self.queues, async |name| {
-            let changed = if paused { pause(&inspector, name).await? } else { resume(&inspector, name).await? };
-            let became = match (paused, changed) {
-                (true, true) => "is paused",
-                (true, false) => "was paused already",
-                (false, true) => "goes on",
-                (false, false) => "was not paused",
-            };
-            Ok((json!({ "paused": paused, "changed": changed }), format!("queue {} {became}\n", clean(name))))
-        })
-        .await
+        Several::changing("queue")
+            .each(session, &self.queues, async |name| {
+                let changed = if paused { pause(&inspector, name).await? } else { resume(&inspector, name).await? };
+                let became = match (paused, changed) {
+                    (true, true) => "is paused",
+                    (true, false) => "was paused already",
+                    (false, true) => "goes on",
+                    (false, false) => "was not paused",
+                };
+                Ok((json!({ "paused": paused, "changed": changed }), format!("queue {} {became}\n", clean(name))))
+            })
+            .await
     }
 }
 

@@ -18,18 +18,19 @@ impl Cancel {
     pub(super) async fn run(self, session: &mut Session) -> Result<(), CliError> {
         let client = session.client().await?;
         let inspector = client.inspector();
-        Several::changing("id").each(session, &self.ids, async |id| {
-            runs(&client, id).await?;
-            let ended = inspector.cancel(id).await?;
-            let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
-            let and = match queues.as_slice() {
-                [] => String::new(),
-                queues => format!("; no worker ran it in {}: it was ended there", clean(&queues.join(", "))),
-            };
-            let text = format!("the worker of task {} was asked to cancel it{and}\n", clean(id));
-            Ok((json!({ "ended_in": queues }), text))
-        })
-        .await
+        Several::changing("id")
+            .each(session, &self.ids, async |id| {
+                runs(&client, id).await?;
+                let ended = inspector.cancel(id).await?;
+                let queues: Vec<&str> = ended.iter().map(|queue| queue.as_str()).collect();
+                let and = match queues.as_slice() {
+                    [] => String::new(),
+                    queues => format!("; no worker ran it in {}: it was ended there", clean(&queues.join(", "))),
+                };
+                let text = format!("the worker of task {} was asked to cancel it{and}\n", clean(id));
+                Ok((json!({ "ended_in": queues }), text))
+            })
+            .await
     }
 }
 

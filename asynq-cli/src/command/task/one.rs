@@ -89,13 +89,14 @@ async fn each(
     act: impl AsyncFn(&Inspector, &str, &str) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
     let inspector = session.inspector().await?;
-    Several::changing("id").each(session, tasks.ids(), async |id| {
-        act(&inspector, &tasks.queue, id).await?;
-        let fields = match to {
-            Some(to) => json!({ "queue": tasks.queue, "done": done, "to": to }),
-            None => json!({ "queue": tasks.queue, "done": done }),
-        };
-        Ok((fields, format!("task {} {}\n", clean(id), clean(text))))
-    })
-    .await
+    Several::changing("id")
+        .each(session, tasks.ids(), async |id| {
+            act(&inspector, &tasks.queue, id).await?;
+            let fields = match to {
+                Some(to) => json!({ "queue": tasks.queue, "done": done, "to": to }),
+                None => json!({ "queue": tasks.queue, "done": done }),
+            };
+            Ok((fields, format!("task {} {}\n", clean(id), clean(text))))
+        })
+        .await
 }

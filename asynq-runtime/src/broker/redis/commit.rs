@@ -33,8 +33,9 @@ pub(super) const PER_SEND: usize = 256;
 pub(super) const IN_FLIGHT: usize = 2;
 /// Most sends that are repeated at a time for masters that are away. Further ones fail.
 const REPEATING: usize = 64;
-/// How often a send is repeated that Redis neither runs nor says why, and the first and the longest pause between repeats.
+/// How often tasks are sent again of which Redis does not say that it did not run their script.
 const REPEATS: u32 = 4;
+/// The first and the longest pause between the repeats of a send.
 pub(super) const REPEAT_PAUSES: (Duration, Duration) = (Duration::from_millis(50), Duration::from_millis(250));
 /// Longest time between two sends that are repeated while the server is away.
 const LONGEST_PACE: Duration = Duration::from_millis(250);
@@ -205,8 +206,13 @@ impl Commit {
     async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Instant, answers: &mut Answers) {
         let (mut repeats, mut pause) = (0, REPEAT_PAUSES.0);
         while !open.is_empty() && began.elapsed() < self.repeats_until {
-            if repeats >= REPEATS && !open.iter().all(Chunk::was_not_run) {
-                break;
+            if repeats >= REPEATS {
+                let over;
+                (open, over) = open.into_iter().partition(Chunk::was_not_run);
+                answers.give(over);
+                if open.is_empty() {
+                    break;
+                }
             }
             repeats += 1;
             sleep(pause).await;

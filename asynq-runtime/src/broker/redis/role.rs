@@ -94,7 +94,7 @@ impl At {
     pub(super) async fn replaced(&mut self, server: &Address) {
         #[cfg(feature = "sentinel")]
         if let Self::Master(_, named) = self {
-            // What was named before the attempt counts, too, where nothing newer comes.
+            // A name from before the attempt counts, too, where nothing newer comes.
             let mut news = timeout(LAG, named.changed()).await.unwrap_or(Ok(()));
             while news.is_ok() {
                 if named.borrow_and_update().as_ref().is_some_and(|master| master != server) {

@@ -3,7 +3,7 @@
 //! does not write it anew for a while (Go's: never), so its tasks come without a name after the queue was deleted.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, HashMap},
     sync::PoisonError,
 };
 
@@ -44,7 +44,7 @@ impl RedisBroker {
                 served.extend(keys.map(|keys| (keys.prefix(), keys)));
             }
         }
-        let (mut restored, mut waiting, mut failed) = (0, BTreeSet::new(), Ok(()));
+        let (mut restored, mut waiting, mut failed) = (0, BTreeMap::new(), Ok(()));
         for (server, (beside, served)) in of_server {
             match self.search(server, &beside, &served, &mut waiting).await {
                 Ok(groups) => restored += groups,
@@ -54,13 +54,14 @@ impl RedisBroker {
         self.add_to_names(waiting).await.and(failed).map(|()| restored)
     }
 
-    /// Searches the keys of one Redis server; each has a cursor of its own. Adds the queues with waiting tasks to `waiting`.
+    /// Searches the keys of one Redis server; each has a cursor of its own. Adds the queues with waiting tasks to `waiting`, each
+    /// with one of its keys.
     async fn search(
         &self,
         server: String,
         beside: &str,
         served: &HashMap<&str, &Keys>,
-        waiting: &mut BTreeSet<QueueName>,
+        waiting: &mut BTreeMap<QueueName, String>,
     ) -> Result<usize, BrokerError> {
         let cursors = || self.searches.lock().unwrap_or_else(PoisonError::into_inner);
         let mut cursor = cursors().get(&server).cloned().unwrap_or_else(|| "0".to_owned());
@@ -73,7 +74,7 @@ impl RedisBroker {
             for key in
                 parts.next().map(reply::array).transpose()?.unwrap_or_default().into_iter().filter_map(reply::text)
             {
-                waiting.extend(queue_with_waiting(&key).map(QueueName::from_wire));
+                waiting.extend(queue_with_waiting(&key).map(|queue| (QueueName::from_wire(queue), key.clone())));
                 let its_own = prefixes(&key).find_map(|prefix| served.get_key_value(prefix));
                 if let Some((prefix, _)) = its_own {
                     found.entry(prefix).or_default().push(key);
@@ -92,20 +93,27 @@ impl RedisBroker {
         Ok(restored)
     }
 
-    /// Adds the queues that are missing from the set of queues.
-    async fn add_to_names(&self, queues: BTreeSet<QueueName>) -> Result<(), BrokerError> {
-        if queues.is_empty() {
+    /// Adds the queues that are missing from the set of queues, and whose key is still there and is one of asynq's.
+    async fn add_to_names(&self, waiting: BTreeMap<QueueName, String>) -> Result<(), BrokerError> {
+        if waiting.is_empty() {
             return Ok(());
         }
         let mut call = Call::plain("SMISMEMBER").arg(QUEUES);
-        queues.iter().for_each(|queue| call.push(queue.as_str()));
+        waiting.keys().for_each(|queue| call.push(queue.as_str()));
         let known = reply::array(self.router.send_one(call).await?)?;
-        let missing: Vec<QueueName> = queues
-            .into_iter()
-            .zip(known)
-            .filter(|(_, known)| *known == Value::Int(0))
-            .map(|(queue, _)| queue)
-            .collect();
+        let missing = waiting.into_iter().zip(known).filter(|(_, known)| *known == Value::Int(0));
+        let missing: Vec<(QueueName, String)> = missing.map(|(waiting, _)| waiting).collect();
+        let types = missing.iter().map(|(_, key)| Call::plain("TYPE").arg(key)).collect::<Vec<_>>();
+        if types.is_empty() {
+            return Ok(());
+        }
+        let types = self.router.send(types).await?;
+        let is_asynqs = |key: &str, found: Result<Value, BrokerError>| {
+            let wanted = if key.ends_with("}:pending") { "list" } else { "zset" };
+            found.ok().and_then(reply::text).as_deref() == Some(wanted)
+        };
+        let missing = missing.into_iter().zip(types).filter(|((_, key), found)| is_asynqs(key, found.clone()));
+        let missing: Vec<QueueName> = missing.map(|((queue, _), _)| queue).collect();
         if !missing.is_empty() {
             self.router.send_one(QueueNames::call(&missing)).await?;
             tracing::warn!(queues = ?missing, "named queues that have tasks and were missing from the set of queues");
@@ -132,7 +140,8 @@ fn prefixes(key: &str) -> impl Iterator<Item = &str> {
 /// end as such keys do.
 fn queue_with_waiting(key: &str) -> Option<&str> {
     let (queue, place) = key.strip_prefix("asynq:{")?.split_once("}:")?;
-    matches!(place, "pending" | "scheduled" | "retry").then_some(queue)
+    let is_group = place.starts_with("g:") && !place.contains("}:");
+    (is_group || matches!(place, "pending" | "scheduled" | "retry")).then_some(queue)
 }
 
 #[cfg(test)]
@@ -141,12 +150,10 @@ mod tests {
 
     #[test]
     fn the_queue_of_waiting_tasks_is_found_and_no_id_is_taken_for_one() {
-        for place in ["pending", "scheduled", "retry"] {
+        for place in ["pending", "scheduled", "retry", "g:pending"] {
             assert_eq!(queue_with_waiting(&format!("asynq:{{q:1}}:{place}")), Some("q:1"));
         }
-        for other in
-            ["asynq:{q}:t:x}:pending", "asynq:{q}:g:x}:retry", "asynq:{q}:g:pending", "asynq:{q}:pe", "pending"]
-        {
+        for other in ["asynq:{q}:t:x}:pending", "asynq:{q}:g:x}:retry", "asynq:{q}:pe", "pending"] {
             assert_eq!(queue_with_waiting(other), None, "{other}");
         }
     }

@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(2);
 /// How far the watch may be behind an answer of the sentinels.
 pub(in super::super) const LAG: Duration = Duration::from_secs(5);
 
-/// The master that most of the sentinels named last; `None` before.
+/// The master that most of the sentinels name now; `None` while they do not agree, or do not answer.
 pub(in super::super) type MasterWatch = watch::Receiver<Option<Address>>;
 
 /// The last answer of each sentinel.
@@ -88,10 +88,8 @@ impl Votes {
         of_each[number] = vote;
         let master = majority(&of_each, of_each.len());
         self.named.send_if_modified(|named| {
-            let is_new = master.is_some() && *named != master;
-            if is_new {
-                *named = master;
-            }
+            let is_new = *named != master;
+            *named = master;
             is_new
         });
     }
@@ -105,22 +103,22 @@ mod tests {
     };
 
     #[test]
-    fn a_master_is_named_by_most_of_all_sentinels_and_stays_so_while_they_do_not_agree() {
+    fn a_master_is_named_by_most_of_all_sentinels_and_by_none_while_they_do_not_agree() {
         let (named, mut watch) = watch::channel(None);
         let votes = Votes { of_each: Mutex::new(vec![Ok(None), Ok(None), Ok(None)]), named };
         let at = |port| Address::Tcp { host: "h".into(), port };
         let away = || Err(BrokerError::new(BrokerErrorKind::Unavailable, "x"));
-        let mut note = |number, vote, expected: Option<u16>| {
+        let mut note = |number, vote, expected: Option<u16>, is_new| {
             votes.note(number, vote);
-            let named = watch.has_changed().unwrap().then(|| watch.borrow_and_update().clone().unwrap());
-            assert_eq!(named, expected.map(at));
+            assert_eq!(watch.has_changed().unwrap(), is_new);
+            assert_eq!(*watch.borrow_and_update(), expected.map(at));
         };
-        note(0, Ok(Some(at(1))), None);
-        note(1, Ok(Some(at(1))), Some(1));
-        note(2, Ok(Some(at(2))), None);
-        note(0, away(), None);
-        note(1, Ok(None), None);
-        note(1, Ok(Some(at(2))), Some(2));
-        note(0, Ok(Some(at(1))), None);
+        note(0, Ok(Some(at(1))), None, false);
+        note(1, Ok(Some(at(1))), Some(1), true);
+        note(2, Ok(Some(at(2))), Some(1), false);
+        note(0, away(), None, true);
+        note(1, Ok(None), None, false);
+        note(1, Ok(Some(at(2))), Some(2), true);
+        note(0, Ok(Some(at(1))), Some(2), false);
     }
 }

@@ -54,6 +54,8 @@ for i = #back, 1, -1 do
     local task = call('HMGET', key, 'msg', 'crashes', 'crashes_retried')
     if crashes_of(key, task[1], task[2], task[3]) == 0 then call('HDEL', key, 'crashes') end
     call('HSET', key, 'crashes_retried', retried_of(task[1]) or '0')
+  else
+    call('HDEL', key, 'crashes_retried')
   end
   call('HINCRBY', key, 'crashes', 1)
   call('RPUSH', KEYS[3], back[i])
