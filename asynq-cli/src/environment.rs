@@ -28,7 +28,7 @@ pub struct Environment {
     pub input: Input,
     /// Reads a line from the terminal without showing it. An error of the kind `Interrupted` says that the user pressed Ctrl+C.
     /// Dropping the future leaves the terminal as it was.
-    pub type_without_echo: fn() -> Pin<Box<dyn Future<Output = std::io::Result<String>> + Send>>,
+    pub type_without_echo: fn() -> Typing,
     /// Whether tables have colours.
     pub colours: bool,
     /// The width of the terminal in columns; `None` without a terminal, and nothing is wrapped then.

@@ -10,7 +10,7 @@ use std::{
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 /// The most lines that are kept; the oldest are dropped for newer ones.
-const KEPT: usize = 200;
+const MOST_KEPT: usize = 200;
 
 static LOG: Log = Log(Mutex::new(None));
 
@@ -27,9 +27,11 @@ pub(crate) fn start() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Writer).with_ansi(colours).try_init();
 }
 
-/// Keeps log lines from standard error until the answer is dropped.
+/// Keeps log lines from standard error, if that is a terminal, until the answer is dropped.
 pub(crate) fn keep() -> Keeping {
-    LOG.keep();
+    if io::stderr().is_terminal() {
+        LOG.keep();
+    }
     Keeping(())
 }
 
@@ -45,10 +47,17 @@ impl Drop for Keeping {
 
 /// The way of a log line: to the output, or among the lines that are kept.
 #[derive(Debug)]
-struct Log(Mutex<Option<VecDeque<Vec<u8>>>>);
+struct Log(Mutex<Option<Kept>>);
+
+/// The newest lines, and how many were dropped for them.
+#[derive(Debug, Default)]
+struct Kept {
+    lines: VecDeque<Vec<u8>>,
+    dropped: usize,
+}
 
 impl Log {
-    fn kept(&self) -> MutexGuard<'_, Option<VecDeque<Vec<u8>>>> {
+    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -57,17 +66,21 @@ impl Log {
     }
 
     fn write_kept(&self, out: &mut impl Write) {
-        let lines = mem::take(&mut *self.kept()).unwrap_or_default();
+        let Kept { lines, dropped } = mem::take(&mut *self.kept()).unwrap_or_default();
+        if dropped > 0 {
+            let _ = writeln!(out, "{dropped} earlier lines were dropped");
+        }
         lines.iter().for_each(|line| drop(out.write_all(line)));
     }
 
     /// Writes one line, which the subscriber passes as a whole.
     fn write(&self, line: &[u8], out: &mut impl Write) -> io::Result<usize> {
-        let Some(lines) = &mut *self.kept() else { return out.write(line) };
-        if lines.len() == KEPT {
-            lines.pop_front();
+        let Some(kept) = &mut *self.kept() else { return out.write(line) };
+        if kept.lines.len() == MOST_KEPT {
+            kept.lines.pop_front();
+            kept.dropped += 1;
         }
-        lines.push_back(line.to_owned());
+        kept.lines.push_back(line.to_owned());
         Ok(line.len())
     }
 }
@@ -93,7 +106,7 @@ mod tests {
         let (log, mut out) = (Log(Mutex::new(None)), Vec::new());
         log.write(b"before\n", &mut out).unwrap();
         log.keep();
-        for n in 0..=KEPT {
+        for n in 0..MOST_KEPT + 2 {
             log.write(format!("{n}\n").as_bytes(), &mut out).unwrap();
         }
         assert_eq!(out, b"before\n");
@@ -101,6 +114,7 @@ mod tests {
         log.write(b"after\n", &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = out.lines().collect();
-        assert_eq!((lines.len(), &lines[..2], lines[KEPT + 1]), (KEPT + 2, &["before", "1"][..], "after"));
+        let first = ["before", "2 earlier lines were dropped", "2"];
+        assert_eq!((lines.len(), &lines[..3], lines[MOST_KEPT + 2]), (MOST_KEPT + 3, &first[..], "after"));
     }
 }

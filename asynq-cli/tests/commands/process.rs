@@ -244,6 +244,15 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
         let (view, after) = view.split_once("\u{1b}[?1049l").unwrap();
         assert!(!view.contains("TRACE") && after.contains("TRACE"), "{name}: {output:?}");
     }
+    // A file gets them at once.
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("log");
+    let args = format!("--url \"{}\" dash 2>\"{}\"", store.url(), file.display());
+    let watching = OnTerminal::start(&args, "nothing");
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let _ = watching.signal("-TERM");
+    // The line is of the source of keys, which the view opens.
+    assert!(lines.contains("token=Token(0)"), "{lines}");
 }
 
 #[tokio::test]

@@ -29,15 +29,16 @@ pub(super) fn draw(
         return 0;
     };
     let facts = lines(task, failures, now);
-    let lines: Vec<Line<'_>> = facts.iter().flat_map(|line| broken(line, area.width.into())).collect();
+    let lines: Vec<Line<'_>> = facts.iter().flat_map(|line| wrapped(line, area.width.into())).collect();
     let beyond = lines.len().saturating_sub(area.height.into());
     let visible: Vec<Line<'_>> = lines.into_iter().skip(first.min(beyond)).collect();
     frame.render_widget(Paragraph::new(visible), area);
     beyond
 }
 
-/// Breaks a line into lines of at most `width` cells. A widget that wraps does not say how many lines it makes.
-fn broken<'a>(line: &'a Line<'_>, width: usize) -> Vec<Line<'a>> {
+/// Breaks a line into lines of at most `width` cells. `Paragraph::line_count` of ratatui, which tells how many lines a paragraph
+/// wraps to, is an unstable feature.
+fn wrapped<'a>(line: &'a Line<'_>, width: usize) -> Vec<Line<'a>> {
     let mut lines = vec![Line::default()];
     let mut used = 0;
     for StyledGrapheme { symbol, style } in line.styled_graphemes(Style::default()) {
