@@ -201,8 +201,8 @@ impl Commit {
     }
 
     /// Sends every chunk again until it is answered, or the repeats or their time are used up. A server that answers that it cannot
-    /// do it now, as while a slot moves or a server loads its data, is given as much time as one that is silent. The script of a repeat finds the
-    /// receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
+    /// do it now, as while a slot moves or a server loads its data, is given as much time as one that is silent. The script of a
+    /// repeat finds the receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
     async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Instant, answers: &mut Answers) {
         let (mut repeats, mut pause) = (0, REPEAT_PAUSES.0);
         while !open.is_empty() && began.elapsed() < self.repeats_until {
