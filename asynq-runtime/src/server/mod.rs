@@ -93,7 +93,11 @@ use self::{
 };
 pub(crate) use self::{aggregate::Aggregations, executor::Executor};
 #[allow(unused_imports, reason = "a TestApp uses it, which is not there without the broker that it runs on")]
-pub(crate) use self::{attempt::Attempt, layer_stack::LayerStack, stop::Stop};
+pub(crate) use self::{
+    attempt::Attempt,
+    layer_stack::LayerStack,
+    stop::{Stop, Why},
+};
 pub use self::{
     builder::ServerBuilder,
     config::{OnUnknown, ParseOnUnknownError},

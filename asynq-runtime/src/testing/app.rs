@@ -22,7 +22,7 @@ use crate::{
     },
     client::Client,
     clock::{Clock, ManualClock},
-    job::{BoxError, BoxFuture, IntoSpan, Job, Registry, decode_arguments},
+    job::{BoxError, BoxFuture, IntoSpan, Job, Registry, decode_arguments, is_named},
     server::{Server, ServerBuilder},
     task::{TaskInfo, TaskState},
 };
@@ -318,14 +318,14 @@ impl TestApp {
         }
     }
 
-    /// Returns the arguments of every waiting task of `J`, due now or later.
+    /// Returns the arguments of every waiting task of `J`, due now or later; also of tasks under an `alias` of the job.
     ///
     /// # Panics
     ///
     /// A task has a payload that is not one of this job.
     pub async fn enqueued<J: Job>(&self) -> Vec<J> {
         let tasks =
-            self.tasks().await.into_iter().filter(|task| task.r#type == J::NAME && WAITING.contains(&task.state));
+            self.tasks().await.into_iter().filter(|task| is_named::<J>(&task.r#type) && WAITING.contains(&task.state));
         tasks.map(|task| decode_arguments(&task.payload).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 

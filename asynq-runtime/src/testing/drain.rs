@@ -7,10 +7,10 @@ use tokio::sync::Mutex;
 
 use super::unwrap_answer;
 use crate::{
-    broker::{Action, Broker, RetryOrder, Run, ServerName, Settlement, Wanted},
+    broker::{Action, Broker, Cancellations, RetryOrder, Run, ServerName, Settlement, Wanted},
     client::Client,
     job::{Registry, RegistryError},
-    server::{Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop},
+    server::{Aggregations, Attempt, Executor, LayerStack, Parts, ServerBuilder, ServerError, Stop, Why},
     task::{GroupName, QueueName, ServerInfo, TaskId},
 };
 
@@ -99,6 +99,7 @@ impl Worker {
         let broker = &self.broker;
         // Each drain joins as a new server, because any time may pass on the clock between two drains.
         let member = unwrap_answer(broker.join(&name(), &ServerInfo::default()).await);
+        let mut cancellations = unwrap_answer(broker.cancellations().await);
         let mut drained = Drained::default();
         loop {
             let queues = unwrap_answer(broker.queues().await);
@@ -112,7 +113,7 @@ impl Worker {
                 break;
             }
             for run in runs {
-                let (settlement, is_revoked) = self.attempt(run).await;
+                let (settlement, is_revoked) = self.attempt(run, &mut *cancellations).await;
                 drained.count(&settlement, is_revoked);
                 let queue = &settlement.run.queue;
                 if !self.queues.is_empty() && !self.queues.iter().any(|served| served.matches(queue.as_str())) {
@@ -133,7 +134,8 @@ impl Worker {
         drained
     }
 
-    async fn attempt(&self, run: Run) -> (Settlement, bool) {
+    /// Runs a task. A request to cancel it reaches it, as it does in a server.
+    async fn attempt(&self, run: Run, cancellations: &mut dyn Cancellations) -> (Settlement, bool) {
         let permit = match &self.layers {
             Some(layers) => {
                 let ready = Arc::clone(layers).ready().await;
@@ -143,7 +145,18 @@ impl Worker {
         };
         let mut settlement = None;
         let decided = |decided| settlement = Some(decided);
-        let is_revoked = self.executor.attempt(&Attempt::from(run), &Stop::new(), permit, decided).await;
+        let (attempt, stop) = (Attempt::from(run), Stop::new());
+        let cancel = async {
+            loop {
+                if unwrap_answer(cancellations.next().await) == attempt.key.id {
+                    stop.stop(Why::Cancelled);
+                }
+            }
+        };
+        let is_revoked = tokio::select! {
+            is_revoked = self.executor.attempt(&attempt, &stop, permit, decided) => is_revoked,
+            () = cancel => unreachable!("requests are listened for until the attempt has ended"),
+        };
         (settlement.expect("every attempt is decided"), is_revoked)
     }
 

@@ -1,6 +1,8 @@
 //! `TestApp`, with which users test their own jobs.
 
+mod other_names;
 mod set_up;
+mod stopping;
 
 use std::{sync::Mutex, time::Duration};
 

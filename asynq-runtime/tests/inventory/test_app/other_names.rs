@@ -1,0 +1,28 @@
+//! A `TestApp` with a job that had another name.
+
+use asynq_runtime::{prelude::*, testing::TestApp};
+
+#[job(alias = "earlier")]
+async fn renamed(n: u64) -> JobResult<u64> {
+    Ok(n)
+}
+
+mod before {
+    use asynq_runtime::prelude::*;
+
+    #[job]
+    pub async fn earlier(n: u64);
+}
+
+#[tokio::test]
+async fn tasks_under_an_earlier_name_are_found_as_those_of_the_job() {
+    let app = TestApp::new().await;
+    before::earlier::enqueue(app.client(), 7).await.unwrap();
+    renamed::enqueue(app.client(), 8).await.unwrap();
+    let mut found: Vec<_> = app.enqueued::<renamed>().await.into_iter().map(|job| job.n).collect();
+    found.sort();
+    assert_eq!(found, [7, 8]);
+    app.assert_enqueued::<renamed>(|job| job.n == 7).await;
+    assert_eq!(app.drain().await.succeeded, 2);
+    app.assert_not_enqueued::<renamed>(|_| true).await;
+}
