@@ -1,4 +1,4 @@
-//! Log lines on standard error; while the full-screen view has the terminal they are kept, and written after it.
+//! Log lines on standard error; while the full-screen view has the terminal they are held back, and written after it.
 
 use std::{
     collections::VecDeque,
@@ -9,8 +9,8 @@ use std::{
 
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-/// The most lines that are kept; the oldest are dropped for newer ones.
-const MOST_KEPT: usize = 200;
+/// The most lines that are held back; the oldest are dropped for newer ones.
+const MOST_LINES: usize = 200;
 
 static LOG: Log = Log(Mutex::new(None));
 
@@ -27,46 +27,46 @@ pub(crate) fn start() {
     let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Writer).with_ansi(colours).try_init();
 }
 
-/// Keeps log lines from standard error, if that is a terminal, until the answer is dropped.
-pub(crate) fn keep() -> Keeping {
+/// Holds log lines back, if standard error is a terminal, until the returned value is dropped.
+pub(crate) fn hold_back() -> HeldBack {
     if io::stderr().is_terminal() {
-        LOG.keep();
+        LOG.hold_back();
     }
-    Keeping(())
+    HeldBack(())
 }
 
-/// Log lines are kept while this value lives; dropping it writes them to standard error.
+/// Log lines are held back while this value lives; dropping it writes them to standard error.
 #[derive(Debug)]
-pub(crate) struct Keeping(());
+pub(crate) struct HeldBack(());
 
-impl Drop for Keeping {
+impl Drop for HeldBack {
     fn drop(&mut self) {
-        LOG.write_kept(&mut io::stderr());
+        LOG.release(&mut io::stderr());
     }
 }
 
-/// The way of a log line: to the output, or among the lines that are kept.
+/// Where a log line goes: to the output, or among the lines that are held back.
 #[derive(Debug)]
-struct Log(Mutex<Option<Kept>>);
+struct Log(Mutex<Option<Lines>>);
 
 /// The newest lines, and how many were dropped for them.
 #[derive(Debug, Default)]
-struct Kept {
+struct Lines {
     lines: VecDeque<Vec<u8>>,
     dropped: usize,
 }
 
 impl Log {
-    fn kept(&self) -> MutexGuard<'_, Option<Kept>> {
+    fn lines(&self) -> MutexGuard<'_, Option<Lines>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn keep(&self) {
-        self.kept().get_or_insert_default();
+    fn hold_back(&self) {
+        self.lines().get_or_insert_default();
     }
 
-    fn write_kept(&self, out: &mut impl Write) {
-        let Kept { lines, dropped } = mem::take(&mut *self.kept()).unwrap_or_default();
+    fn release(&self, out: &mut impl Write) {
+        let Lines { lines, dropped } = mem::take(&mut *self.lines()).unwrap_or_default();
         if dropped > 0 {
             let _ = writeln!(out, "{dropped} earlier lines were dropped");
         }
@@ -75,12 +75,12 @@ impl Log {
 
     /// Writes one line, which the subscriber passes as a whole.
     fn write(&self, line: &[u8], out: &mut impl Write) -> io::Result<usize> {
-        let Some(kept) = &mut *self.kept() else { return out.write(line) };
-        if kept.lines.len() == MOST_KEPT {
-            kept.lines.pop_front();
-            kept.dropped += 1;
+        let Some(held) = &mut *self.lines() else { return out.write(line) };
+        if held.lines.len() == MOST_LINES {
+            held.lines.pop_front();
+            held.dropped += 1;
         }
-        kept.lines.push_back(line.to_owned());
+        held.lines.push_back(line.to_owned());
         Ok(line.len())
     }
 }
@@ -102,19 +102,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newest_lines_are_kept_and_written_later() {
+    fn the_newest_lines_are_held_back_and_written_later() {
         let (log, mut out) = (Log(Mutex::new(None)), Vec::new());
         log.write(b"before\n", &mut out).unwrap();
-        log.keep();
-        for n in 0..MOST_KEPT + 2 {
+        log.hold_back();
+        for n in 0..MOST_LINES + 2 {
             log.write(format!("{n}\n").as_bytes(), &mut out).unwrap();
         }
         assert_eq!(out, b"before\n");
-        log.write_kept(&mut out);
+        log.release(&mut out);
         log.write(b"after\n", &mut out).unwrap();
         let out = String::from_utf8(out).unwrap();
         let lines: Vec<&str> = out.lines().collect();
         let first = ["before", "2 earlier lines were dropped", "2"];
-        assert_eq!((lines.len(), &lines[..3], lines[MOST_KEPT + 2]), (MOST_KEPT + 3, &first[..], "after"));
+        assert_eq!((lines.len(), &lines[..3], lines[MOST_LINES + 2]), (MOST_LINES + 3, &first[..], "after"));
     }
 }

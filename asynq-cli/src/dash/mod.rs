@@ -39,7 +39,7 @@ pub(crate) async fn run(client: &Client, refresh: Duration, session: &mut Sessio
     let stop = pin!(async {
         tokio::select! { () = stop => {}, _ = hangup.recv() => {} }
     });
-    let log = log::keep();
+    let log = log::hold_back();
     let terminal = ratatui::try_init().map_err(on_terminal)?;
     let mut requests = Requests::new(client);
     let ended = watch(terminal, client, &mut requests, refresh, stop).await;

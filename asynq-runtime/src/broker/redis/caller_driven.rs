@@ -70,8 +70,8 @@ impl CallerDrivenConnection {
     ///
     /// # Errors
     ///
-    /// The process does not answer at `address`, or the login may not end connections (`CLIENT KILL`), which makes a
-    /// repeat safe.
+    /// The process does not answer at `address`, or the login may not run `CLIENT KILL`, without which a
+    /// repeat is not safe.
     pub(super) async fn open(
         target: &Target,
         address: &Address,

@@ -205,21 +205,20 @@ impl Commit {
     /// repeat finds the receipt of the first send, so that a task is never stored twice, even if the first one has run and is gone.
     async fn repeat(&self, mut open: Vec<Chunk<'_>>, send: &mut Send, began: Instant, answers: &mut Answers) {
         let (mut repeats, mut pause) = (0, REPEAT_PAUSES.0);
-        while !open.is_empty() && began.elapsed() < self.repeats_until {
-            if repeats >= REPEATS {
-                let over;
-                (open, over) = open.into_iter().partition(Chunk::was_not_run);
-                answers.give(over);
-                if open.is_empty() {
-                    break;
-                }
+        loop {
+            let is_repeated =
+                |chunk: &Chunk<'_>| began.elapsed() < self.repeats_until && (repeats < REPEATS || chunk.was_not_run());
+            let over;
+            (open, over) = open.into_iter().partition(is_repeated);
+            answers.give(over);
+            if open.is_empty() {
+                return;
             }
             repeats += 1;
             sleep(pause).await;
             pause = (pause * 2).min(REPEAT_PAUSES.1);
             open = self.attempt(open, send, Away::IsWaitedFor, answers).await;
         }
-        answers.give(open);
     }
 
     /// Sends `chunks` once. Answers the callers of which no chunk is open, and returns the chunks that are.

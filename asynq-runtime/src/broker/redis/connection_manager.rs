@@ -15,8 +15,6 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-#[cfg(feature = "sentinel")]
-use super::sentinel;
 use super::{
     super::{BrokerError, BrokerErrorKind},
     connection_state::{State, report_lost},
@@ -49,7 +47,6 @@ impl ConnectionManager {
     pub(super) async fn run(mut self, mut reports: watch::Receiver<u64>) {
         let (mut failures, mut down_since) = (0, None);
         for generation in 1.. {
-            self.role.at.forget_earlier_masters();
             let pause = match self.connect(generation).await {
                 Ok((connection, to)) => {
                     let since = Instant::now();
@@ -94,19 +91,17 @@ impl ConnectionManager {
     }
 
     /// Returns the addresses to try, in their order.
-    async fn candidates(&self, generation: u64) -> Result<Vec<Address>, BrokerError> {
+    async fn candidates(&mut self, generation: u64) -> Result<Vec<Address>, BrokerError> {
         #[cfg(not(feature = "cluster"))]
         let _ = generation;
-        match &self.role.at {
+        match &mut self.role.at {
             #[cfg(feature = "cluster")]
             At::Node(address) => Ok(vec![address.clone()]),
             // Each generation begins with another node, so that one that does not answer is not the first every time.
             #[cfg(feature = "cluster")]
             At::AnyNode(topology) | At::Cluster(topology) => Ok(topology.nodes_from(generation)),
             #[cfg(feature = "sentinel")]
-            At::Master(sentinels, _) => {
-                Ok(vec![sentinel::master(&self.role.target, sentinels, self.role.connect_timeout).await?])
-            }
+            At::Master(watched) => Ok(vec![watched.ask(&self.role.target, self.role.connect_timeout).await?]),
             At::Target => match self.role.target.endpoints() {
                 Endpoints::One(address) => Ok(vec![address.clone()]),
                 Endpoints::Cluster(seeds) => Ok(seeds.clone()),
@@ -185,8 +180,8 @@ impl ConnectionManager {
         Ok(opened.map(|(redis, driver)| OpenConnection::start(redis, driver, progress, self.role.timeout)))
     }
 
-    /// Reads the identity and the time of the server, checks its version, sends the role's greeting, and kills the previous connection to
-    /// the same server, so that no call that is unread there runs late.
+    /// Reads the identity and the time of the server, checks its version, sends the role's greeting, and kills the previous
+    /// connection to the same server, so that no call that is unread there runs late.
     async fn greet(&mut self, connection: &OpenConnection) -> Result<(), BrokerError> {
         let before = Utc::now();
         let mut pipeline = redis::pipe();

@@ -215,7 +215,7 @@ pub(super) fn leader_want(program: &str) -> String {
     format!("asynq:x:leader-want:{program}")
 }
 
-/// Ours: key of a shape of a job's arguments; each lies on a node of its own. The fingerprint has eight hexadecimal
+/// Ours: key of a shape of a job's arguments; in a cluster each may lie on another node. The fingerprint has eight hexadecimal
 /// digits; `json` stands for no fingerprint.
 pub(super) fn shape(job: &str, fingerprint: Option<u32>) -> String {
     match fingerprint {

@@ -245,8 +245,8 @@ impl RedisBroker {
             }
             #[cfg(feature = "sentinel")]
             Endpoints::Sentinel(sentinels) => {
-                let named = sentinel::watch_master(&io.spawner(), &target, sentinels, connect_timeout);
-                Role { at: At::Master(sentinels.clone(), named), ..role }
+                let watched = sentinel::MasterWatch::start(&io.spawner(), &target, sentinels, connect_timeout);
+                Role { at: At::Master(watched), ..role }
             }
             _ => role,
         };

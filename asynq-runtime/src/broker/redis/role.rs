@@ -3,21 +3,15 @@
 use std::{sync::Arc, time::Duration};
 
 use redis::{Cmd, PushInfo};
-#[cfg(feature = "sentinel")]
-use tokio::time::timeout;
 
+#[cfg(feature = "sentinel")]
+use super::sentinel::MasterWatch;
 #[cfg(feature = "cluster")]
 use super::topology::Topology;
 use super::{
     clock::BrokerClock,
     url::{Address, Target},
 };
-#[cfg(feature = "sentinel")]
-use super::{
-    sentinel::{LAG, MasterWatch},
-    url::Sentinels,
-};
-
 /// The role of a [`Router`](super::router::Router).
 #[derive(Clone)]
 pub(super) struct Role {
@@ -44,7 +38,7 @@ pub(super) enum At {
     Target,
     /// The master that the sentinels of the URL name.
     #[cfg(feature = "sentinel")]
-    Master(Sentinels, MasterWatch),
+    Master(MasterWatch),
     /// Every master of the cluster.
     #[cfg(feature = "cluster")]
     Cluster(Topology),
@@ -76,52 +70,22 @@ impl At {
     /// Returns whether sentinels name the server.
     pub(super) fn is_by_sentinels(&self) -> bool {
         #[cfg(feature = "sentinel")]
-        if matches!(self, Self::Master(..)) {
+        if matches!(self, Self::Master(_)) {
             return true;
         }
         false
     }
 
-    /// Takes what the sentinels have named so far for known: an attempt to connect asks them, and gets newer answers.
-    pub(super) fn forget_earlier_masters(&mut self) {
-        #[cfg(feature = "sentinel")]
-        if let Self::Master(_, named) = self {
-            named.mark_unchanged();
-        }
-    }
-
     /// Waits until `server` is not the one to ask any more: the sentinels name another master, or it has left the cluster.
     pub(super) async fn replaced(&mut self, server: &Address) {
-        #[cfg(feature = "sentinel")]
-        if let Self::Master(_, named) = self {
-            // A name from before the attempt counts, too, where nothing newer comes.
-            let mut news = timeout(LAG, named.changed()).await.unwrap_or(Ok(()));
-            while news.is_ok() {
-                if named.borrow_and_update().as_ref().is_some_and(|master| master != server) {
-                    return;
-                }
-                news = named.changed().await;
-            }
+        match self {
+            #[cfg(feature = "sentinel")]
+            Self::Master(watched) => watched.replaced(server).await,
+            #[cfg(feature = "cluster")]
+            Self::AnyNode(topology) => topology.left(server).await,
+            _ => _ = server,
         }
-        #[cfg(feature = "cluster")]
-        if let Self::AnyNode(topology) = self {
-            let mut map = topology.watch();
-            // A name in the URL may stand for a node that the map names otherwise.
-            let mut was_known = false;
-            loop {
-                let is_known = topology.now().nodes().any(|node| node == server);
-                if was_known && !is_known {
-                    return;
-                }
-                was_known = is_known;
-                if map.changed().await.is_err() {
-                    break;
-                }
-            }
-        }
-        #[cfg(not(any(feature = "cluster", feature = "sentinel")))]
-        let _ = server;
-        std::future::pending::<()>().await;
+        std::future::pending().await
     }
 }
 

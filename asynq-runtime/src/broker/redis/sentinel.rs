@@ -7,7 +7,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use redis::{AsyncConnectionConfig, ProtocolVersion, PushInfo, Value, aio::MultiplexedConnection};
 use tokio::{sync::Notify, task::JoinSet, time::timeout};
 
-pub(super) use self::master_watch::{LAG, MasterWatch, watch_master};
+pub(super) use self::master_watch::MasterWatch;
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
@@ -25,7 +25,7 @@ type Vote = Result<Option<Address>, BrokerError>;
 /// # Errors
 ///
 /// [`Config`](BrokerErrorKind::Config): no sentinel knows the name. Otherwise the reason why none answered.
-pub(super) async fn master(target: &Target, sentinels: &Sentinels, patience: Duration) -> Result<Address, BrokerError> {
+async fn master(target: &Target, sentinels: &Sentinels, patience: Duration) -> Result<Address, BrokerError> {
     let mut asking = JoinSet::new();
     for sentinel in &sentinels.at {
         let (target, sentinels, sentinel) = (target.clone(), sentinels.clone(), sentinel.clone());

@@ -80,6 +80,16 @@ impl Topology {
         Arc::clone(&self.0.known.borrow().map)
     }
 
+    /// Waits until `node` is not in the map any more; for ever if it never is in it, since a name in the URL may stand for a node
+    /// that the map names otherwise.
+    pub(super) async fn left(&self, node: &Address) {
+        let mut known = self.0.known.subscribe();
+        for is_in in [true, false] {
+            // The sender lives as long as this topology does.
+            let _ = known.wait_for(|known| known.map.nodes().any(|other| other == node) == is_in).await;
+        }
+    }
+
     /// Returns a receiver that each change of the map wakes.
     pub(super) fn watch(&self) -> watch::Receiver<impl Sized + use<>> {
         self.0.known.subscribe()

@@ -2,17 +2,17 @@
 //! them, and for queues that have tasks and are missing from the set of queues: a producer that wrote the name of a queue
 //! does not write it anew for a while (Go's: never), so its tasks come without a name after the queue was deleted.
 
+mod names;
+
 use std::{
     collections::{BTreeMap, HashMap},
     sync::PoisonError,
 };
 
-use redis::Value;
-
+use self::names::queue_with_waiting;
 use super::super::{
     RedisBroker,
     keys::{GROUPS_AND_WAITING, Keys, QUEUES},
-    queue_names::QueueNames,
     reply,
     script::{Call, FIND_LOST},
 };
@@ -93,34 +93,6 @@ impl RedisBroker {
         Ok(restored)
     }
 
-    /// Adds the queues that are missing from the set of queues, and whose key is still there and is one of asynq's.
-    async fn add_to_names(&self, waiting: BTreeMap<QueueName, String>) -> Result<(), BrokerError> {
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        let mut call = Call::plain("SMISMEMBER").arg(QUEUES);
-        waiting.keys().for_each(|queue| call.push(queue.as_str()));
-        let known = reply::array(self.router.send_one(call).await?)?;
-        let missing = waiting.into_iter().zip(known).filter(|(_, known)| *known == Value::Int(0));
-        let missing: Vec<(QueueName, String)> = missing.map(|(waiting, _)| waiting).collect();
-        let types = missing.iter().map(|(_, key)| Call::plain("TYPE").arg(key)).collect::<Vec<_>>();
-        if types.is_empty() {
-            return Ok(());
-        }
-        let types = self.router.send(types).await?;
-        let is_asynqs = |key: &str, found: Result<Value, BrokerError>| {
-            let wanted = if key.ends_with("}:pending") { "list" } else { "zset" };
-            found.ok().and_then(reply::text).as_deref() == Some(wanted)
-        };
-        let missing = missing.into_iter().zip(types).filter(|((_, key), found)| is_asynqs(key, found.clone()));
-        let missing: Vec<QueueName> = missing.map(|((queue, _), _)| queue).collect();
-        if !missing.is_empty() {
-            self.router.send_one(QueueNames::call(&missing)).await?;
-            tracing::warn!(queues = ?missing, "named queues that have tasks and were missing from the set of queues");
-        }
-        Ok(())
-    }
-
     async fn make_known(&self, keys: &Keys, found: &[String]) -> Result<usize, BrokerError> {
         let mut all = vec![keys.groups(), keys.sets(), keys.absent()];
         all.extend_from_slice(found);
@@ -136,27 +108,9 @@ fn prefixes(key: &str) -> impl Iterator<Item = &str> {
     key.match_indices("}:g:").map(|(at, _)| &key[..at + 2])
 }
 
-/// Returns the queue whose waiting tasks the key holds. A name with `}:` is taken for none: ids of tasks and names of groups may
-/// end as such keys do.
-fn queue_with_waiting(key: &str) -> Option<&str> {
-    let (queue, place) = key.strip_prefix("asynq:{")?.split_once("}:")?;
-    let is_group = place.starts_with("g:") && !place.contains("}:");
-    (is_group || matches!(place, "pending" | "scheduled" | "retry")).then_some(queue)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_queue_of_waiting_tasks_is_found_and_no_id_is_taken_for_one() {
-        for place in ["pending", "scheduled", "retry", "g:pending"] {
-            assert_eq!(queue_with_waiting(&format!("asynq:{{q:1}}:{place}")), Some("q:1"));
-        }
-        for other in ["asynq:{q}:t:x}:pending", "asynq:{q}:g:x}:retry", "asynq:{q}:pe", "pending"] {
-            assert_eq!(queue_with_waiting(other), None, "{other}");
-        }
-    }
 
     #[test]
     fn the_queue_of_a_group_is_found_whatever_their_names_are() {

@@ -41,7 +41,7 @@ impl RedisBroker {
         }
         if revision_of(&holder) < candidate.revision && by.is_none_or(|by| by <= candidate.revision) {
             let request = Call::plain("SET").arg(want).arg(candidate.revision).arg("PX").arg(ttl);
-            // If storing it fails, the candidate asks again once the lease can have ended.
+            // If the wish for the lead cannot be stored, the candidate asks again once the lease can have ended.
             let _ = self.router.send_one(request).await;
         }
         Ok(Lead::Another(Duration::from_millis(u64::try_from(left).unwrap_or_default())))

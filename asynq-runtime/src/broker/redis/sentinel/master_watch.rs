@@ -18,16 +18,21 @@ use super::{
         reply,
         url::{Address, Sentinels, Target},
     },
-    Vote, late, majority, open, question,
+    BrokerError, Vote, late, majority, master, open, question,
 };
 
 /// Interval of the questions, and the pause after a sentinel has failed. A sentinel that reports a failover is asked at once.
 const EVERY: Duration = Duration::from_secs(2);
 /// How far the watch may be behind an answer of the sentinels.
-pub(in super::super) const LAG: Duration = Duration::from_secs(5);
+const LAG: Duration = Duration::from_secs(5);
 
-/// The master that most of the sentinels name now; `None` while they do not agree, or do not answer.
-pub(in super::super) type MasterWatch = watch::Receiver<Option<Address>>;
+/// The sentinels, and the master that most of them name now.
+#[derive(Clone)]
+pub(in super::super) struct MasterWatch {
+    sentinels: Sentinels,
+    /// `None` while the sentinels do not agree, or do not answer.
+    named: watch::Receiver<Option<Address>>,
+}
 
 /// The last answer of each sentinel.
 struct Votes {
@@ -35,28 +40,43 @@ struct Votes {
     named: watch::Sender<Option<Address>>,
 }
 
-/// Begins to watch the sentinels on `io`, until `io` ends.
-pub(in super::super) fn watch_master(
-    io: &Spawner,
-    target: &Target,
-    sentinels: &Sentinels,
-    patience: Duration,
-) -> MasterWatch {
-    let (named, watch) = watch::channel(None);
-    let of_each = Mutex::new(sentinels.at.iter().map(|_| Ok(None)).collect());
-    let votes = Arc::new(Votes { of_each, named });
-    for number in 0..sentinels.at.len() {
-        let (target, sentinels, votes) = (target.clone(), sentinels.clone(), Arc::clone(&votes));
-        io.spawn(async move {
-            loop {
-                let Err(error) = follow(&target, &sentinels, number, patience, &votes).await;
-                tracing::debug!(sentinel = %sentinels.at[number], "a sentinel is not watched: {error}");
-                votes.note(number, Err(error));
-                sleep(EVERY).await;
-            }
-        });
+impl MasterWatch {
+    /// Begins to watch the sentinels on `io`, until `io` ends.
+    pub(in super::super) fn start(io: &Spawner, target: &Target, sentinels: &Sentinels, patience: Duration) -> Self {
+        let (sender, named) = watch::channel(None);
+        let of_each = Mutex::new(sentinels.at.iter().map(|_| Ok(None)).collect());
+        let votes = Arc::new(Votes { of_each, named: sender });
+        for number in 0..sentinels.at.len() {
+            let (target, sentinels, votes) = (target.clone(), sentinels.clone(), Arc::clone(&votes));
+            io.spawn(async move {
+                loop {
+                    let Err(error) = follow(&target, &sentinels, number, patience, &votes).await;
+                    tracing::debug!(sentinel = %sentinels.at[number], "a sentinel is not watched: {error}");
+                    votes.note(number, Err(error));
+                    sleep(EVERY).await;
+                }
+            });
+        }
+        Self { sentinels: sentinels.clone(), named }
     }
-    watch
+
+    /// Asks the sentinels for the master, as [`master`]. What they have named before counts as known from here on.
+    pub(in super::super) async fn ask(&mut self, target: &Target, patience: Duration) -> Result<Address, BrokerError> {
+        self.named.mark_unchanged();
+        master(target, &self.sentinels, patience).await
+    }
+
+    /// Waits until the sentinels name another master than `server`, which they were [asked](Self::ask) for.
+    pub(in super::super) async fn replaced(&mut self, server: &Address) {
+        // A name from before the question counts, too, where nothing newer comes.
+        let mut news = timeout(LAG, self.named.changed()).await.unwrap_or(Ok(()));
+        while news.is_ok() {
+            if self.named.borrow_and_update().as_ref().is_some_and(|master| master != server) {
+                return;
+            }
+            news = self.named.changed().await;
+        }
+    }
 }
 
 /// Asks one sentinel again and again, until it fails.
@@ -66,7 +86,7 @@ async fn follow(
     number: usize,
     patience: Duration,
     votes: &Votes,
-) -> Result<Infallible, super::BrokerError> {
+) -> Result<Infallible, BrokerError> {
     let (told, at) = (Arc::new(Notify::new()), &sentinels.at[number]);
     let opening = async {
         match open(target, sentinels, at, patience, Some(Arc::clone(&told))).await {
@@ -97,10 +117,7 @@ impl Votes {
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{BrokerError, BrokerErrorKind},
-        *,
-    };
+    use super::{super::BrokerErrorKind, *};
 
     #[test]
     fn a_master_is_named_by_most_of_all_sentinels_and_by_none_while_they_do_not_agree() {
