@@ -32,9 +32,9 @@ fn minimal() {
 }
 
 #[test]
-fn every_option() {
+fn most_options() {
     golden(
-        "every_option",
+        "most_options",
         r#"
 #[job(
     queue = "critical",

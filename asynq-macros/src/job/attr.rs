@@ -141,13 +141,25 @@ impl Attr {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::options, *};
 
     /// Returns the messages for these options, in the order they are reported.
     fn mistakes(options: &str) -> Vec<String> {
+        mistakes_of(Attribute::Job, options)
+    }
+
+    fn mistakes_of(attribute: Attribute, options: &str) -> Vec<String> {
         let errors = Errors::new();
-        Attr::parse(options.parse().expect("tokens"), Attribute::Job, &errors);
+        Attr::parse(options.parse().expect("tokens"), attribute, &errors);
         errors.messages()
+    }
+
+    #[test]
+    fn each_option_is_read_as_its_example_has_it() {
+        for example in options::examples() {
+            let schedule = format!("\"@daily\", {example}");
+            assert_eq!(mistakes_of(Attribute::Periodic, &schedule), Vec::<String>::new(), "{example}");
+        }
     }
 
     #[test]

@@ -113,6 +113,12 @@ const SCHEDULE_SYNONYMS: [(&str, &str); 9] = [
 /// Settings of one enqueue alone, because they differ from one task to the next.
 const PER_CALL: [&str; 6] = ["process_in", "process_at", "task_id", "header", "delay", "or_replace"];
 
+/// Returns the examples of all options, those of a schedule as well.
+#[cfg(test)]
+pub(super) fn examples() -> impl Iterator<Item = String> {
+    OPTIONS.iter().chain(&OF_SCHEDULES).map(|option| option.example().trim_matches('`').to_owned())
+}
+
 impl Known {
     /// Returns the option as it is written: `` `retry = 5` ``.
     pub(super) fn example(&self) -> String {

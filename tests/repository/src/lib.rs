@@ -20,6 +20,7 @@ mod layers;
 mod manifests;
 mod measured;
 mod messages;
+mod options;
 mod pages;
 mod polling;
 mod prose;
