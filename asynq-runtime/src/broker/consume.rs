@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use chrono::{DateTime, Utc};
 use tokio_util::sync::CancellationToken;
 
 use super::{BrokerError, Member};
@@ -195,10 +196,18 @@ pub struct RunKey {
     pub row: i64,
 }
 
-/// The token of a run: 19 decimal digits that read as a time in nanoseconds. A token is drawn when the call that takes the task
-/// is made. The fence compares tokens for equality alone.
+/// The token of a run: 19 decimal digits that read as a time in nanoseconds, the broker's when the call that takes the task is made.
+/// The fence compares tokens for equality alone; the server reads the time, because a run that is old by it has its lease
+/// extended before it begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunToken(pub i64);
+
+impl RunToken {
+    /// Returns when the call was made that took the task, by the broker's clock.
+    pub(crate) fn drawn_at(self) -> DateTime<Utc> {
+        DateTime::from_timestamp_nanos(self.0)
+    }
+}
 
 impl fmt::Display for RunToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -165,14 +165,14 @@ pub enum Chosen {
     InGroup(GroupName),
 }
 
-/// The change to each task, as the methods for one task make it.
+/// A change to one task, or to each of many. In bulk no completed task is run or archived ([`fits`](Self::fits)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BulkAction {
-    /// Makes the task pending: scheduled, retry, archived or aggregating.
+    /// Makes the task pending, as [`Repair::run_task`].
     Run,
-    /// Archives the task: pending, scheduled, retry or aggregating.
+    /// Archives the task, as [`Repair::archive_task`].
     Archive,
-    /// Deletes the task: any state but active.
+    /// Deletes the task, as [`Repair::delete_task`].
     Delete,
 }
 

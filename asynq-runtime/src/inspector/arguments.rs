@@ -34,7 +34,8 @@ impl ArgumentReader {
     /// # Errors
     ///
     /// The shape is malformed or was not looked up, the payload does not have this shape, or it is longer than 1 MiB; or it is the
-    /// message of an archived task of the type `undecodable`. Any byte of such a payload may be secret. The error text contains no value of the payload.
+    /// message of an archived task of the type `undecodable`, of which any byte may be secret. The error text contains no value of
+    /// the payload.
     pub fn read(&self, r#type: &str, job: Option<&JobDescriptor>, payload: &[u8]) -> Option<Result<Value, String>> {
         if r#type == TaskMessage::UNDECODABLE {
             return Some(Err("it is a whole message, which cannot be read".to_owned()));

@@ -285,9 +285,10 @@ impl TaskChange {
             (Self::Move | Self::Edit, TaskState::Completed) => {
                 "has succeeded; run it again first, or enqueue a new one"
             }
-            (_, TaskState::Scheduled) => {
+            (Self::Run | Self::Archive | Self::Delete | Self::Move | Self::Edit, TaskState::Scheduled) => {
                 "is on its way between two queues; repeat that move, or give it up by a move from the old queue to itself"
             }
+            (_, TaskState::Aggregating) => "is in a set that a worker aggregates now; try again when that has ended",
             _ => "is in a state that does not allow it",
         }
     }

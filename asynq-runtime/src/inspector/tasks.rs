@@ -39,7 +39,7 @@ impl Inspector {
     }
 
     /// Makes a scheduled, retry, archived, completed or aggregating task pending, at the end of its queue. Its attempts stay
-    /// counted.
+    /// counted. A unique lock that was freed when the task ended is not taken again, so an equal task may run beside it.
     ///
     /// # Errors
     ///

@@ -85,8 +85,8 @@ impl ActiveRun {
     /// Returns whether `part` of the lease may have passed by either clock: the wall clock may have stepped back meanwhile, and
     /// the monotonic clock does not count the time in which the machine slept.
     pub(crate) fn is_late(&self, now: DateTime<Utc>, part: Duration) -> bool {
-        let began = DateTime::from_timestamp_nanos(self.attempt.key.token.0);
-        self.attempt.asked.elapsed() >= part || (now - began).to_std().is_ok_and(|since| since >= part)
+        let asked = self.attempt.key.token.drawn_at();
+        self.attempt.asked.elapsed() >= part || (now - asked).to_std().is_ok_and(|since| since >= part)
     }
 
     /// Returns whether the run is neither settled nor lost.

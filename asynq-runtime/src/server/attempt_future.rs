@@ -86,7 +86,7 @@ async fn interrupted<W: Future<Output = Ended>>(
         biased;
         () = ends => {}
         () = stop.leave() => {}
-        // A result that was returned counts, although another thread of the attempt was given up.
+        // A result that was returned before another thread of the attempt was given up stands.
         ended = watch(cause.clone()) => if returned.is_none() { return ended.into() },
     }
     // An attempt that was cancelled or took too long stays so, although its thread has not returned.

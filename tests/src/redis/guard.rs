@@ -112,8 +112,8 @@ impl Guarded {
         let _ = self.watcher.wait();
     }
 
-    /// Makes the server a replica of the server on `port` from its next start on. A server that returned as a primary with old
-    /// data could be believed.
+    /// Makes the server a replica of the server on `port` from its next start on. Otherwise a server that returns as a primary with
+    /// old data would be believed.
     pub(crate) fn follow(&mut self, port: u16) {
         if !self.arguments.iter().any(|argument| argument == "--replicaof") {
             self.arguments.extend(["--replicaof".to_owned(), format!("127.0.0.1 {port}")]);

@@ -162,7 +162,7 @@ impl Subject {
                 tx.view.execute(&sql::repair::RUN, [seq, place, tx.view.now])?;
                 let extra = self.extra.to_run_again(tx.view.now);
                 if extra != self.extra {
-                    tx.view.execute(&sql::schedule::REPLACE_RUNNING, params![seq, extra.to_bytes()])?;
+                    tx.view.execute(&sql::task::SET_EXTRA, params![seq, extra.to_bytes()])?;
                 }
                 TaskState::Pending
             }
@@ -201,7 +201,7 @@ impl Subject {
 
     /// Returns the bytes of the message, if they are there.
     fn message(&self, view: &View<'_>) -> rusqlite::Result<Option<Vec<u8>>> {
-        view.find(&sql::repair::MESSAGE, [self.seq], |row| row.get(0))
+        view.find(&sql::body::MESSAGE, [self.seq], |row| row.get(0))
     }
 }
 

@@ -110,7 +110,7 @@ impl Checked<'_> {
         self.note(takes, || Refusal::count(variant, fields));
     }
 
-    /// Notes whether a part is read as it is written; `None` if that is not known.
+    /// Notes one part of the value: `is_read` is whether it is read as it is written, `None` if that is not known.
     #[inline]
     fn note(&mut self, is_read: Option<bool>, suspect: impl FnOnce() -> Refusal) {
         if is_read != Some(true) {

@@ -55,7 +55,7 @@ impl Holder {
     /// Marks this running task, so that it is deleted where it would be run again with its older arguments.
     pub(super) fn ends_with_its_run(&self, view: &View<'_>) -> rusqlite::Result<()> {
         let extra = Extra { replaced: true, ..self.extra.clone() };
-        view.execute(&sql::schedule::REPLACE_RUNNING, params![self.seq, extra.to_bytes()])?;
+        view.execute(&sql::task::SET_EXTRA, params![self.seq, extra.to_bytes()])?;
         Ok(())
     }
 }

@@ -193,7 +193,7 @@ impl Firing {
             if runs {
                 presence::ask_to_cancel(tx, id)?;
                 let extra = Extra { replaced: true, ..task.extra.clone() };
-                tx.view.execute(&sql::schedule::REPLACE_RUNNING, params![task.seq, extra.to_bytes()])?;
+                tx.view.execute(&sql::task::SET_EXTRA, params![task.seq, extra.to_bytes()])?;
             } else if !task.staged {
                 let Previous { seq, q, state, ref lock, .. } = task;
                 tx.delete(&TaskToDelete { seq, q, state, id, lock: lock.as_deref() })?;

@@ -9,7 +9,7 @@ DELETE FROM main.body WHERE seq = ?1;
 SELECT msg FROM main.body WHERE seq = ?1;
 
 -- name: set_message
--- Replaces a message that could not be read. ?1 seq, ?2 message.
+-- Sets the message of a task. ?1 seq, ?2 message.
 UPDATE main.body SET msg = ?2 WHERE seq = ?1;
 
 -- name: store

@@ -36,10 +36,6 @@ UPDATE main.task SET uniq = ?2 WHERE seq = ?1;
 -- Until when a task holds a unique lock. ?1 q, ?2 key, ?3 id, ?4 now. Row: until; none if it does not hold it.
 SELECT until FROM main.ulock WHERE q = ?1 AND key = ?2 AND id = ?3 AND until > ?4;
 
--- name: message
--- The message of a task. ?1 seq. Row: message.
-SELECT msg FROM main.body WHERE seq = ?1;
-
 -- name: unlock
 -- Frees a unique lock for a person (contract Repair::release_lock). ?1 q, ?2 key, ?3 id of its holder, ?4 whether only if the
 -- holder does not exist.

@@ -34,10 +34,6 @@ ON CONFLICT(queue, entry, at) DO UPDATE SET until = excluded.until;
 -- The task of an earlier tick. ?1 q, ?2 id. Row: seq, state, at, uniq, 1 if it is in a set, server, extra.
 SELECT seq, state, at, uniq, batch IS NOT NULL, server, extra FROM main.task WHERE q = ?1 AND id = ?2;
 
--- name: replace_running
--- Sets the extra facts of a task, which say whether its run is its last because it was replaced. ?1 seq, ?2 extra.
-UPDATE main.task SET extra = ?2 WHERE seq = ?1;
-
 -- name: leader
 -- The leader of the schedulers of a program. ?1 program. Row: token, revision, until, wanted, wanted_until, touched.
 SELECT token, revision, until, wanted, wanted_until, touched FROM main.lead WHERE program = ?1;

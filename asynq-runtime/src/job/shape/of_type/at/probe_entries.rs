@@ -10,7 +10,8 @@ use super::{
     At,
 };
 
-/// The entries of a probe: the value of the second is never given.
+/// The entries of a probe: two names, of which only the first gets a value. A type that asks for the second takes both as names of
+/// one field.
 pub(super) struct ProbeEntries<'r> {
     recorder: &'r mut Recorder,
     probe: Probe,
