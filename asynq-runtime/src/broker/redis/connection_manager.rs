@@ -1,7 +1,11 @@
 //! Opens a connection, greets Redis on it, and does both again whenever it is lost.
 
 use std::{
+    future::{Future, poll_fn},
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::pin,
     sync::Arc,
+    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -47,27 +51,13 @@ impl ConnectionManager {
     pub(super) async fn run(mut self, mut reports: watch::Receiver<u64>) {
         let (mut failures, mut down_since) = (0, None);
         for generation in 1.. {
-            let pause = match self.connect(generation).await {
-                Ok((connection, to)) => {
-                    let since = Instant::now();
+            // The end of this task would be the end of the connection for good, so a panic is a failed attempt like any other.
+            let pause = match caught(self.keep_up(generation, &mut reports)).await {
+                Ok(lasted) => {
                     down_since = None;
-                    let (identity, server) = (self.previous.clone(), to.clone());
-                    self.state.send_replace(State::Up { connection, generation, to, identity });
-                    self.emit(ConnectionEvent::Connected);
-                    tokio::select! {
-                        lost = reports.wait_for(|lost| *lost >= generation) => if lost.is_err() {
-                            return;
-                        },
-                        () = self.role.at.replaced(&server) => {
-                            tracing::info!(left = %server, "this server is not the one to ask any more: connecting anew");
-                            report_lost(&self.lost, generation);
-                        }
-                    }
-                    self.state.send_replace(State::Opening);
-                    self.emit(ConnectionEvent::Lost);
                     // Backs off as well if the connection is lost soon after it was opened, so that the loop does not
                     // spin.
-                    failures = u32::from(since.elapsed() < BACK_OFF.1);
+                    failures = u32::from(lasted < BACK_OFF.1);
                     back_off(failures)
                 }
                 Err(error) => {
@@ -83,6 +73,26 @@ impl ConnectionManager {
                 sleep(pause).await;
             }
         }
+    }
+
+    /// Connects once, and returns how long the connection lasted.
+    async fn keep_up(&mut self, generation: u64, reports: &mut watch::Receiver<u64>) -> Result<Duration, BrokerError> {
+        let (connection, to) = self.connect(generation).await?;
+        let since = Instant::now();
+        let (identity, server) = (self.previous.clone(), to.clone());
+        self.state.send_replace(State::Up { connection, generation, to, identity });
+        self.emit(ConnectionEvent::Connected);
+        tokio::select! {
+            // `self.lost` keeps the channel open.
+            _ = reports.wait_for(|lost| *lost >= generation) => {}
+            () = self.role.at.replaced(&server) => {
+                tracing::info!(left = %server, "this server is not the one to ask any more: connecting anew");
+                report_lost(&self.lost, generation);
+            }
+        }
+        self.state.send_replace(State::Opening);
+        self.emit(ConnectionEvent::Lost);
+        Ok(since.elapsed())
     }
 
     async fn connect(&mut self, generation: u64) -> Result<(OpenConnection, Address), BrokerError> {
@@ -239,6 +249,20 @@ pub(super) fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")
 }
 
+/// Returns the outcome of `attempt`. A panic in it is an error; the program's panic hook has told the message.
+async fn caught<T>(attempt: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
+    let mut attempt = pin!(attempt);
+    poll_fn(|context| {
+        let polled = catch_unwind(AssertUnwindSafe(|| attempt.as_mut().poll(context)));
+        polled.unwrap_or_else(|_| {
+            let error = BrokerError::new(BrokerErrorKind::Unavailable, "connecting to Redis panicked, will try again");
+            tracing::error!("{error}");
+            Poll::Ready(Err(error))
+        })
+    })
+    .await
+}
+
 /// Returns the pause after so many failures: 20 ms, doubling to 1 s.
 pub(super) fn back_off(failures: u32) -> Duration {
     BACK_OFF.0.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(BACK_OFF.1)
@@ -278,7 +302,65 @@ fn check_mode(info: &str) -> Result<(), BrokerError> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{
+        io::{Read as _, Write as _},
+        sync::atomic::{AtomicBool, Ordering},
+    };
+
+    use asynq_test_support::soon;
+
+    use super::{
+        super::{clock::BrokerClock, connection::Connection, durability::Durability, script::Call, url::Target},
+        *,
+    };
+    use crate::thread::Thread;
+
+    /// Answers every command on every connection with `OK`.
+    fn answering_ok() -> String {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                std::thread::spawn(move || {
+                    let mut bytes = [0; 4096];
+                    while let Ok(read @ 1..) = stream.read(&mut bytes) {
+                        let commands = bytes[..read].iter().filter(|byte| **byte == b'*').count();
+                        stream.write_all("+OK\r\n".repeat(commands).as_bytes()).unwrap();
+                    }
+                });
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn a_panic_while_connecting_is_a_failed_attempt_and_the_next_one_follows() {
+        let (thread, has_panicked) = (Thread::start("t").unwrap(), AtomicBool::new(false));
+        let role = Role {
+            target: Target::parse(&answering_ok()).unwrap(),
+            at: At::Target,
+            timeout: Duration::from_secs(60),
+            connect_timeout: Duration::from_secs(60),
+            clock: Arc::new(BrokerClock::new(None)),
+            greeting: Vec::new(),
+            on_event: Some(Arc::new(move |event| {
+                let is_first =
+                    matches!(event, ConnectionEvent::Connected) && !has_panicked.swap(true, Ordering::Relaxed);
+                assert!(!is_first, "no thread for the first connection");
+            })),
+        };
+        let connection = Connection::open(&thread.tasks(), role);
+        let reports = async {
+            // A call on the first connection may be cut off by its end.
+            while connection.generation() < 2 {
+                if let Err(error) = connection.send(vec![Call::plain("PING")], Durability::Async).await {
+                    assert!(error.is_unavailable(), "{error}");
+                }
+            }
+        };
+        soon(reports).await;
+    }
 
     #[test]
     fn a_server_of_another_mode_names_its_scheme() {

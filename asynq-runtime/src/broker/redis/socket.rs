@@ -6,12 +6,14 @@
 use std::{
     future::Future,
     io, mem,
+    net::{IpAddr, SocketAddr, ToSocketAddrs},
     pin::{Pin, pin},
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
+    thread,
     time::Duration,
 };
 
@@ -19,7 +21,8 @@ use redis::{Pipeline, RedisError, RedisResult, Value, aio::MultiplexedConnection
 use socket2::{SockRef, TcpKeepalive};
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::{TcpStream, lookup_host},
+    net::TcpStream,
+    sync::oneshot,
     task::{AbortHandle, JoinSet},
     time::Instant,
 };
@@ -117,8 +120,8 @@ fn unreachable(error: io::Error) -> BrokerError {
 
 /// Tries all addresses of `host` at once and takes the first that answers, so that one that does not answer costs nothing.
 async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut attempts: JoinSet<io::Result<TcpStream>> =
-        lookup_host((host, port)).await?.map(TcpStream::connect).collect();
+    let addresses = look_up(host, port, thread::Builder::new().name("asynq-lookup".to_owned())).await?;
+    let mut attempts: JoinSet<io::Result<TcpStream>> = addresses.into_iter().map(TcpStream::connect).collect();
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name of the host has no address");
     while let Some(attempt) = attempts.join_next().await {
         match attempt.map_err(io::Error::other).flatten() {
@@ -135,6 +138,17 @@ async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
         }
     }
     Err(failure)
+}
+
+/// Returns the addresses of `host`; a name is looked up on a new `thread`. tokio's look-up panics where the system does not give
+/// it a thread. Here that is an error, after which the next attempt to connect follows.
+async fn look_up(host: &str, port: u16, thread: thread::Builder) -> io::Result<Vec<SocketAddr>> {
+    if let Ok(address) = host.parse::<IpAddr>() {
+        return Ok(vec![(address, port).into()]);
+    }
+    let (host, (sender, found)) = (host.to_owned(), oneshot::channel());
+    thread.spawn(move || sender.send((host, port).to_socket_addrs().map(Iterator::collect)))?;
+    found.await.map_err(io::Error::other)?
 }
 
 /// Has the system probe the connection while it is idle. A system that cannot do so is accepted.
@@ -360,6 +374,19 @@ mod tests {
         let mut answer = [0; 6];
         poll_fn(|context| Pin::new(&mut socket).poll_read(context, &mut ReadBuf::new(&mut answer))).await.unwrap();
         assert!(progress.last() > noted, "an answer is always progress");
+    }
+
+    #[test]
+    fn a_host_name_is_looked_up_where_the_runtime_gets_no_further_thread() {
+        // No machine has room for such a stack, so that the runtime cannot start a thread, as under a limit of processes.
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().thread_stack_size(1 << 60).build().unwrap();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = Address::Tcp { host: "localhost".into(), port: listener.local_addr().unwrap().port() };
+        runtime.block_on(Socket::open(&address, None)).unwrap();
+        let lacking = thread::Builder::new().stack_size(1 << 60);
+        let error = runtime.block_on(look_up("localhost", 1, lacking)).unwrap_err();
+        assert!(reply::failed(error.into()).is_unavailable(), "the next attempt may find a thread");
     }
 
     #[tokio::test]
