@@ -178,6 +178,10 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
     if details.contains("non local key") {
         return "TRYAGAIN";
     }
+    // A right that is missing for a command inside a script, in the words of Redis 6.2 and 7.0, and of 7.2.
+    if details.contains("The user executing the script can't") || details.contains("ACL failure in script") {
+        return "NOPERM";
+    }
     if details.starts_with("max number of clients") {
         return "MAXCLIENTS";
     }
@@ -300,6 +304,29 @@ mod tests {
             ("WRONGPASS", "", BrokerErrorKind::Denied),
             ("NOAUTH", "", BrokerErrorKind::Denied),
             ("NOPERM", "", BrokerErrorKind::Denied),
+            // Redis 7.0, 6.2 and 7.2, each inside a script.
+            (
+                "ERR",
+                "The user executing the script can't run this command or subcommand script: 590a, on @user_script:1.",
+                BrokerErrorKind::Denied,
+            ),
+            (
+                "ERR",
+                "The user executing the script can't access at least one of the keys mentioned in the command arguments \
+                 script: 590a, on @user_script:1.",
+                BrokerErrorKind::Denied,
+            ),
+            (
+                "ERR",
+                "Error running script (call to f_1): @user_script:1: @user_script: 1: The user executing the script can't \
+                 run this command or subcommand",
+                BrokerErrorKind::Denied,
+            ),
+            (
+                "ERR",
+                "ACL failure in script: User u has no permissions to run the 'del' command script: 590a, on @user_script:1.",
+                BrokerErrorKind::Denied,
+            ),
             ("DENIED", "Redis is running in protected mode", BrokerErrorKind::Denied),
             ("ERR", "max number of clients reached", BrokerErrorKind::Unavailable),
             ("ERR", "max number of clients + cluster connections reached", BrokerErrorKind::Unavailable),

@@ -46,6 +46,17 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
 }
 
 #[tokio::test]
+async fn a_user_who_may_not_run_a_command_of_a_script_is_denied() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    put(&broker, &["first"]).await;
+    let () = redis::cmd("ACL").arg(&["SETUSER", "default", "-lpush"]).query_async(&mut redis).await.unwrap();
+    let refused = broker.enqueue(vec![task("a")]).await.remove(0).unwrap_err();
+    assert!(matches!(&refused, Refused::Broker(error) if error.is_denied()), "{refused:?}");
+}
+
+#[tokio::test]
 async fn an_enqueue_that_was_given_up_before_it_was_sent_stores_nothing() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
