@@ -8,7 +8,11 @@ use std::{error::Error, fmt, sync::Arc};
 /// what to do and never contains a password. [`kind`](Self::kind) and the predicates are stable;
 /// [`source`](Error::source) is for logs.
 #[derive(Clone)]
-pub struct BrokerError(Arc<Inner>);
+pub struct BrokerError {
+    inner: Arc<Inner>,
+    /// Whether the broker said that the call changed nothing.
+    is_without_effect: bool,
+}
 
 struct Inner {
     kind: BrokerErrorKind,
@@ -21,7 +25,7 @@ struct Inner {
 #[non_exhaustive]
 pub enum BrokerErrorKind {
     /// The broker is not reachable or not ready now: it refused or closed the connection, loads, fails over or is busy.
-    /// Try again later. Whether the call took effect is unknown.
+    /// Try again later. Whether the call took effect is unknown where [`is_ambiguous`](BrokerError::is_ambiguous) says so.
     Unavailable,
     /// No answer came in time. Whether the call took effect is unknown.
     Timeout,
@@ -45,7 +49,7 @@ pub enum BrokerErrorKind {
 impl BrokerError {
     /// Makes an error of `kind`; `message` says what to do.
     pub fn new(kind: BrokerErrorKind, message: impl Into<String>) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: None }))
+        Self { inner: Arc::new(Inner { kind, message: message.into(), source: None }), is_without_effect: false }
     }
 
     /// Makes an error of `kind` with the error that caused it; [`new`](Self::new) makes one without.
@@ -54,57 +58,64 @@ impl BrokerError {
         message: impl Into<String>,
         source: impl Into<Box<dyn Error + Send + Sync>>,
     ) -> Self {
-        Self(Arc::new(Inner { kind, message: message.into(), source: Some(source.into()) }))
+        let source = Some(source.into());
+        Self { inner: Arc::new(Inner { kind, message: message.into(), source }), is_without_effect: false }
+    }
+
+    /// Returns this error of a call of which the broker said that it changed nothing.
+    #[cfg(feature = "redis")]
+    pub(crate) fn without_effect(self) -> Self {
+        Self { is_without_effect: true, ..self }
     }
 
     /// Returns the kind of the failure.
     pub fn kind(&self) -> BrokerErrorKind {
-        self.0.kind
+        self.inner.kind
     }
 
     /// Returns whether a later try may work: [`Unavailable`](BrokerErrorKind::Unavailable) or
     /// [`Timeout`](BrokerErrorKind::Timeout).
     pub fn is_unavailable(&self) -> bool {
-        matches!(self.0.kind, BrokerErrorKind::Unavailable | BrokerErrorKind::Timeout)
+        matches!(self.inner.kind, BrokerErrorKind::Unavailable | BrokerErrorKind::Timeout)
     }
 
     /// Returns whether the call may have taken effect in spite of the error: the broker is
-    /// [unavailable](Self::is_unavailable), or the kind is [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then the
-    /// call has taken effect.
+    /// [unavailable](Self::is_unavailable) and did not answer an enqueue that it takes no writes now, or the kind is
+    /// [`Unconfirmed`](BrokerErrorKind::Unconfirmed), and then the call has taken effect.
     pub fn is_ambiguous(&self) -> bool {
-        self.is_unavailable() || self.0.kind == BrokerErrorKind::Unconfirmed
+        self.is_unavailable() && !self.is_without_effect || self.inner.kind == BrokerErrorKind::Unconfirmed
     }
 
     /// Returns whether the broker has no room left: [`Full`](BrokerErrorKind::Full).
     pub fn is_full(&self) -> bool {
-        self.0.kind == BrokerErrorKind::Full
+        self.inner.kind == BrokerErrorKind::Full
     }
 
     /// Returns whether the broker refused the login, or the login lacks a permission:
     /// [`Denied`](BrokerErrorKind::Denied).
     pub fn is_denied(&self) -> bool {
-        self.0.kind == BrokerErrorKind::Denied
+        self.inner.kind == BrokerErrorKind::Denied
     }
 }
 
 impl fmt::Display for BrokerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.message)
+        f.write_str(&self.inner.message)
     }
 }
 
 impl fmt::Debug for BrokerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("BrokerError")
-            .field("kind", &self.0.kind)
-            .field("message", &self.0.message)
-            .field("source", &self.0.source)
+            .field("kind", &self.inner.kind)
+            .field("message", &self.inner.message)
+            .field("source", &self.inner.source)
             .finish()
     }
 }
 
 impl Error for BrokerError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.0.source.as_deref().map(|source| source as &(dyn Error + 'static))
+        self.inner.source.as_deref().map(|source| source as &(dyn Error + 'static))
     }
 }

@@ -152,7 +152,7 @@ async fn a_killed_redis_loses_nothing_that_it_stored(persistence: Persistence) {
                 match client.enqueue(JobBuilder::new(Record { millis: 1 }).task_id(&id).retention("1h")).await {
                     // An earlier call, whose answer was lost, stored the task.
                     Ok(_) | Err(EnqueueError::IdConflict { .. }) => break,
-                    Err(EnqueueError::Broker(error)) if error.is_ambiguous() => again += 1,
+                    Err(EnqueueError::Broker(error)) if error.is_unavailable() => again += 1,
                     Err(error) => panic!("{error:?}"),
                 }
                 tokio::time::sleep(Duration::from_millis(10)).await;

@@ -127,7 +127,7 @@ impl<'b> Chunk<'b> {
     pub(super) fn note(&mut self, answer: Result<Value, BrokerError>, doubt: Option<BrokerError>) {
         let may_have_run = |error: &BrokerError| {
             // The broker may have been closed between the send and the answer.
-            error.kind() == BrokerErrorKind::Closed || error.is_unavailable() && !reply::was_not_run(error)
+            error.kind() == BrokerErrorKind::Closed || error.is_unavailable() && !reply::wrote_nothing(error)
         };
         self.may_be_stored |= answer.as_ref().is_err_and(may_have_run);
         (self.answer, self.doubt) = (Some(answer), doubt);
@@ -287,6 +287,7 @@ impl<'b> Chunk<'b> {
                 Err(error) => all(error),
             },
             Some(Err(error)) if self.may_be_stored && !is_of_a_script(&error) => all(unanswered(error)),
+            Some(Err(error)) if reply::wrote_nothing(&error) => all(error.without_effect()),
             Some(Err(error)) => all(error),
             None => all(reply::unexpected("no answer")),
         }
@@ -353,6 +354,40 @@ mod tests {
             assert_eq!(words[3 + keys + 3], again);
         }
     }
+
+    #[test]
+    fn a_task_is_not_in_doubt_where_redis_took_no_writes_unless_an_earlier_send_was_not_answered() {
+        let batch = [vec![item("a", 10)]];
+        let ordered = ordered(&batch);
+        let refused =
+            |line: &str| redis::parse_redis_value(format!("-{line}\r\n").as_bytes()).map(reply::answer).unwrap();
+        let late = || Err(BrokerError::new(BrokerErrorKind::Timeout, "late"));
+        let outcome = |answers: Vec<Result<Value, BrokerError>>| {
+            let mut chunk = Chunk::all(&batch, &ordered).remove(0);
+            answers.into_iter().for_each(|answer| chunk.note(answer, None));
+            let Err(Refused::Broker(error)) = chunk.outcomes().1.remove(0) else { panic!("stored") };
+            error
+        };
+        for (line, is_ambiguous) in [
+            (
+                "MISCONF Errors writing to the AOF file: No space left on device script: a8b3, on @user_script:31.",
+                false,
+            ),
+            ("READONLY You can't write against a read only replica. script: a8b3, on @user_script:31.", false),
+            ("NOREPLICAS Not enough good replicas to write. script: a8b3, on @user_script:31.", false),
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", false),
+            ("LOADING Redis is loading the dataset in memory", false),
+            ("ERR Error running script (call to f_1): @user_script:3: @user_script: 3: -NOREPLICAS Not enough", false),
+            // The script looked for a key that is not there any more, perhaps after a write.
+            ("ERR Script attempted to access a non local key in a cluster node script: 1, on @user_script:1.", true),
+        ] {
+            let error = outcome(vec![refused(line)]);
+            assert!(error.is_unavailable(), "{line}");
+            assert_eq!(error.is_ambiguous(), is_ambiguous, "{line}");
+            assert!(outcome(vec![late(), refused(line)]).is_ambiguous(), "after an answer that did not come: {line}");
+        }
+    }
+
     #[test]
     fn a_task_that_may_be_stored_is_in_doubt_although_its_repeat_is_refused() {
         use BrokerErrorKind::{Closed, Config, Corrupt, Denied, Full, Timeout, Unavailable};

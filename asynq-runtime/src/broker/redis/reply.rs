@@ -91,8 +91,22 @@ pub(super) fn is_moving(error: &BrokerError) -> bool {
     code_of(error) == Some("TRYAGAIN")
 }
 
+/// Returns whether the script wrote nothing: it [`was_not_run`], or the server takes no writes now. Redis says that in place of
+/// the first write of a script, and nothing changes it while the script runs.
+pub(super) fn wrote_nothing(error: &BrokerError) -> bool {
+    let takes_no_writes = |cause: &RedisError| {
+        let code = code(cause.code().unwrap_or_default(), cause.detail().unwrap_or_default());
+        matches!(code, "MISCONF" | "READONLY" | "NOREPLICAS" | "MASTERDOWN")
+    };
+    was_not_run(error) || cause(error).is_some_and(takes_no_writes)
+}
+
 fn code_of(error: &BrokerError) -> Option<&str> {
-    std::error::Error::source(error)?.downcast_ref::<RedisError>()?.code()
+    cause(error)?.code()
+}
+
+fn cause(error: &BrokerError) -> Option<&RedisError> {
+    std::error::Error::source(error)?.downcast_ref()
 }
 
 /// The text of the error for a server that [`lacks_resp3`].

@@ -46,6 +46,18 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
 }
 
 #[tokio::test]
+async fn a_redis_that_takes_no_writes_leaves_no_task_in_doubt() {
+    let server = Server::start(&["--min-replicas-to-write", "1"]).await;
+    let broker = server.broker().await;
+    let client = Client::new(Arc::new(server.broker().await) as Arc<dyn Broker>);
+    let refused = chore::enqueue(&client).await.unwrap_err();
+    assert!(matches!(&refused, EnqueueError::Broker(error) if error.is_unavailable()), "{refused:?}");
+    assert!(!refused.is_ambiguous(), "{refused:?}");
+    let size = broker.queue_stats(&queue()).await.map_or(0, |stats| stats.size);
+    assert_eq!(size, 0, "nothing was stored");
+}
+
+#[tokio::test]
 async fn a_user_who_may_not_run_a_command_of_a_script_is_denied() {
     let server = Server::start(&[]).await;
     let mut redis = server.foreign().await;
