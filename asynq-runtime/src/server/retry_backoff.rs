@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use fastrand::Rng;
 
 use super::backoff::Backoff;
-use crate::broker::BrokerError;
+use crate::{broker::BrokerError, job::with_causes};
 
 /// asynq's limit: one line per 3 s and component.
 const BETWEEN_LINES: Duration = Duration::from_secs(3);
@@ -40,7 +40,8 @@ impl RetryBackoff {
     pub(crate) fn on_error(&mut self, error: &BrokerError) -> Duration {
         if self.last_line.is_none_or(|at| at.elapsed() >= BETWEEN_LINES) {
             self.last_line = Some(Instant::now());
-            tracing::error!(component = self.component, "the broker failed, will try again: {error}");
+            let causes = with_causes(error);
+            tracing::error!(component = self.component, "the broker failed, will try again: {causes}");
         }
         crate::metrics::broker_failed(self.component, error.kind());
         self.is_failing = true;
@@ -104,6 +105,15 @@ mod tests {
         assert!(retry_backoff.on_error(&error) >= Duration::from_millis(500));
         retry_backoff.on_success();
         assert!(retry_backoff.on_error(&error) <= Duration::from_millis(100));
+    }
+
+    #[test]
+    fn the_line_of_a_failure_names_its_cause() {
+        let log = asynq_test_support::Log::keep();
+        let refused = std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "Connection refused");
+        let error = BrokerError::with_source(BrokerErrorKind::Unavailable, "Redis cannot be reached", refused);
+        RetryBackoff::new("test", Duration::from_secs(1)).on_error(&error);
+        assert_eq!(log.with("Redis cannot be reached: Connection refused").len(), 1, "{:?}", log.with(""));
     }
 
     #[test]
