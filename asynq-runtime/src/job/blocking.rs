@@ -2,10 +2,12 @@
 
 use std::{
     any::Any,
+    collections::HashMap,
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use tokio::{
@@ -18,6 +20,9 @@ use super::{
     panics,
 };
 use crate::propagation;
+
+/// The pause after a thread could not be started.
+const AFTER_NO_THREAD: Duration = Duration::from_secs(1);
 
 /// The limit of blocking jobs that run at the same time.
 ///
@@ -82,11 +87,38 @@ struct RunningThreads {
     waiting: AtomicUsize,
     /// How many results were neither taken nor dropped since their threads were started.
     results: AtomicUsize,
+    queued: Mutex<Queued>,
+}
+
+/// The bodies that are on their way to a thread: the operating system may refuse the thread, and what was sent stays in the queue
+/// for any later one. A body runs only if its thread finds its entry here; whoever gives it up takes the entry away.
+#[derive(Default)]
+struct Queued {
+    next: u64,
+    entries: HashMap<u64, (ThreadPermit, OwedResult)>,
 }
 
 partial_debug!(RunningThreads { threads, .. });
 
 impl RunningThreads {
+    fn queued(&self) -> MutexGuard<'_, Queued> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Enters a body that is sent to a thread, and returns its number.
+    fn enter_queue(&self, permit: ThreadPermit, owed: OwedResult) -> u64 {
+        let mut queued = self.queued();
+        let number = queued.next;
+        queued.next += 1;
+        queued.entries.insert(number, (permit, owed));
+        number
+    }
+
+    /// Takes the entry of a body, unless that was taken before.
+    fn leave_queue(&self, number: u64) -> Option<(ThreadPermit, OwedResult)> {
+        self.queued().entries.remove(&number)
+    }
+
     fn release_guards(&self) {
         let guards = std::mem::take(&mut *self.guards.lock().unwrap_or_else(PoisonError::into_inner));
         drop(guards);
@@ -141,7 +173,15 @@ impl BlockingPool {
 
     /// Returns whether this handle waits for a thread, and has none: what it waits for has not begun.
     pub(crate) fn waits_for_a_thread(&self) -> bool {
-        self.busy.waiting.load(Ordering::Acquire) > 0 && self.busy() == 0
+        let queued = self.busy.queued().entries.len();
+        (queued > 0 || self.busy.waiting.load(Ordering::Acquire) > 0) && self.busy() == queued
+    }
+
+    /// Gives up the bodies that no thread has begun: they will not run.
+    pub(crate) fn give_up_queued(&self) {
+        // Giving a permit back may run code that asks for the lock.
+        let given_up = std::mem::take(&mut self.busy.queued().entries);
+        drop(given_up);
     }
 
     async fn enter(&self) -> Option<ThreadPermit> {
@@ -151,11 +191,12 @@ impl BlockingPool {
         Some(ThreadPermit { _permit: permit, busy: Arc::clone(&self.busy) })
     }
 
-    /// Runs `body` on a thread that may block, as soon as one is free.
+    /// Runs `body` on a thread that may block, as soon as one is free. A body that no thread has begun when the answer is dropped
+    /// does not run.
     ///
     /// # Errors
     ///
-    /// The error of the body, or that the runtime is ending.
+    /// The error of the body, [`NoThread`], or that the runtime is ending.
     ///
     /// # Panics
     ///
@@ -164,15 +205,26 @@ impl BlockingPool {
         &self,
         body: impl FnOnce() -> JobResult<R> + Send + 'static,
     ) -> JobResult<R> {
+        let (jobs, threads) = (Handle::current(), Arc::clone(&self.threads));
+        self.run_by(move |work| drop(threads.handle(&jobs).spawn_blocking(work)), body).await
+    }
+
+    /// Runs `body` as [`run`](Self::run) does. `spawn` sends the work to a thread; it may panic, and the work run nevertheless.
+    pub(crate) async fn run_by<R: Send + 'static>(
+        &self,
+        spawn: impl FnOnce(Work),
+        body: impl FnOnce() -> JobResult<R> + Send + 'static,
+    ) -> JobResult<R> {
         let Some(permit) = self.enter().await else {
             return Err(JobError::fail("the blocking pool is closed"));
         };
         let (span, carried) = (tracing::Span::current(), propagation::carried());
-        let (jobs, threads) = (Handle::current(), Arc::clone(&self.threads));
-        let entered = jobs.clone();
+        let entered = Handle::current();
         let (ends, ended) = oneshot::channel();
-        let owed = OwedResult::new(&self.busy);
-        threads.handle(&jobs).spawn_blocking(move || {
+        let queued = InQueue { busy: &self.busy, number: self.busy.enter_queue(permit, OwedResult::new(&self.busy)) };
+        let (busy, number) = (Arc::clone(&self.busy), queued.number);
+        let work = Box::new(move || {
+            let Some((permit, owed)) = busy.leave_queue(number) else { return };
             let _runtime = entered.enter();
             let run = || span.in_scope(|| propagation::carrying_along(carried, body));
             let result = panics::catch_with_place(run);
@@ -181,11 +233,48 @@ impl BlockingPool {
             drop(permit);
             drop(ends.send((result, owed)));
         });
+        // tokio panics after it has put the work into its queue. Another thread may have begun it since.
+        if let Err(panic) = panics::catch(|| spawn(work))
+            && queued.leave()
+        {
+            // Its slot waits: a server that can start no thread would else put off all tasks of its queues in no time, which
+            // other servers could run.
+            let _waiting = Waiting::new(&self.busy);
+            tokio::time::sleep(AFTER_NO_THREAD).await;
+            return Err(JobError::fail(NoThread(panic)));
+        }
         match ended.await {
             Ok((Ok(result), _owed)) => result,
             Ok((Err(panic), _owed)) => std::panic::resume_unwind(panic),
             Err(_) => Err(JobError::fail("the runtime ended before the job started")),
         }
+    }
+}
+
+/// What a thread is asked to do.
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The operating system did not let this program start a thread, and the body of the job did not begin.
+#[derive(Debug, thiserror::Error)]
+#[error("no blocking thread could be started: {0}")]
+pub(crate) struct NoThread(String);
+
+/// Gives up the body of a number when it is dropped, unless a thread has begun it.
+struct InQueue<'a> {
+    busy: &'a RunningThreads,
+    number: u64,
+}
+
+impl InQueue<'_> {
+    /// Returns whether no thread has begun the body; none will.
+    fn leave(&self) -> bool {
+        self.busy.leave_queue(self.number).is_some()
+    }
+}
+
+impl Drop for InQueue<'_> {
+    fn drop(&mut self) {
+        self.leave();
     }
 }
 

@@ -86,6 +86,7 @@ pub use self::{
 pub(crate) use self::{
     aggregates::{Arguments, LeftOut, Limits},
     argument_shape::{ArgumentShape, DueShapes},
+    blocking::NoThread,
     builder::Prepared,
     cancel::Request,
     checkpoint::Unloaded,

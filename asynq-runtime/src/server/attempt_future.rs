@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     broker::BrokerErrorKind,
-    job::{BlockingPool, BoxFuture, JobError, Policy, RunResult, Unloaded, chain, panics, with_causes},
+    job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, chain, panics, with_causes},
 };
 
 /// Delay before the next try of a task whose unique lock the broker refused to free.
@@ -72,6 +72,7 @@ async fn interrupted<W: Future<Output = Ended>>(
     if let Poll::Ready(attempted) = poll_fn(|cx| Poll::Ready(Pin::new(&mut *attempt).poll(cx))).await {
         return outlasted(stopped_by_itself(attempted, cause), stop, blocking, watch).await;
     }
+    blocking.give_up_queued();
     // An async job ends here, at its await; the caller drops it. A thread cannot be stopped: its attempt, its slot and its lease last
     // until it returns, unless its job lets it be given up or the server is leaving.
     if !blocking.owes_a_result() || stop.why() == Why::Leaving {
@@ -117,6 +118,7 @@ async fn outlasted<W: Future<Output = Ended>>(
     blocking: &BlockingPool,
     watch: impl FnOnce(Ended) -> W,
 ) -> Attempted {
+    blocking.give_up_queued();
     if blocking.busy() == 0 {
         return attempted;
     }
@@ -200,6 +202,9 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &Ret
     if let Some(not_run) = cause::<NotRun>(error.source()) {
         return Ended::from(not_run.clone()).into();
     }
+    if let Some(no_thread) = cause::<NoThread>(error.source()) {
+        return Ended::NeverBegan(no_thread.to_string()).into();
+    }
     if let Some(unloaded) = cause::<Unloaded>(error.source()) {
         return Ended::from(unloaded).into();
     }
@@ -280,6 +285,9 @@ pub(super) fn stopped(stop: &Stop) -> Ended {
 }
 
 #[cfg(test)]
+mod without_thread;
+
+#[cfg(test)]
 mod tests {
     use std::{
         future::pending,
@@ -347,11 +355,18 @@ mod tests {
             }
             let blocking = ctx.blocking_pool().clone();
             let (open, receiver) = mpsc::channel();
-            let body = move |_: &JobContext| Ok(receiver.recv().is_ok());
+            let (begins, began) = mpsc::channel();
+            let body = move |_: &JobContext| {
+                begins.send(()).unwrap();
+                Ok(receiver.recv().is_ok())
+            };
             let mut job = Box::pin(async move { run_blocking(&ctx, body).await });
             let mut polls = 0;
             let layer = poll_fn(move |cx| {
                 assert!(job.as_mut().poll(cx).is_pending());
+                if polls == 0 {
+                    began.recv().unwrap();
+                }
                 polls += 1;
                 let given_up = || Poll::Ready(Err(JobError::fail("too slow for this layer")));
                 if polls == last_poll { given_up() } else { Poll::Pending }
