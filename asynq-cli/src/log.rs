@@ -23,8 +23,10 @@ pub(crate) fn start() {
         None => builder.parse_lossy("warn,asynq_dashboard::guard::audit=info"),
     };
     let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    // The subscriber would tell of a line that cannot be written on standard error, and panic in its caller.
+    let lines = tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter);
     // An error means that there is a subscriber already.
-    let _ = tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Writer).with_ansi(colours).try_init();
+    let _ = lines.with_writer(|| Writer).with_ansi(colours).try_init();
 }
 
 /// Holds log lines back, if standard error is a terminal, until the returned value is dropped.

@@ -35,4 +35,19 @@ on_both_brokers! {
         assert!(waiting[1].0.starts_with("No such file or directory") && waiting[1].1 == 1, "{waiting:?}");
         assert_eq!(waiting[2], ("throttled".to_owned(), 1));
     }
+
+    async fn a_log_that_cannot_be_written_changes_no_outcome(stage: &Stage) {
+        stage.ask(PROGRAM, &["enqueue", "deliver", r#""nobody""#]);
+        // As when the program that reads the log has died; the writes to a full disk fail likewise.
+        let (reader, log) = std::io::pipe().unwrap();
+        drop(reader);
+        let worker = Worker::start_with_log(stage.program(PROGRAM), log);
+        let client = stage.client().await;
+        until(&client, "default", |queue| queue.pending + queue.active == 0).await;
+        // Its exit code is 0.
+        worker.terminate();
+        let archived = tasks(&client, "default", TaskState::Archived).await;
+        let errors: Vec<_> = archived.iter().map(|task| (task.last_error.as_deref(), task.retried)).collect();
+        assert_eq!(errors, [(Some("bad address nobody"), 0)]);
+    }
 }

@@ -116,11 +116,16 @@ struct Printed {
 }
 
 impl Worker {
-    pub(crate) fn start(mut command: Command) -> Self {
-        let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    pub(crate) fn start(command: Command) -> Self {
+        Self::start_with_log(command, Stdio::piped())
+    }
+
+    /// Starts a worker whose log lines go to `log`.
+    pub(crate) fn start_with_log(mut command: Command, log: impl Into<Stdio>) -> Self {
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
         let printed = Arc::new(Printed::default());
-        let outputs: [Box<dyn std::io::Read + Send>; 2] =
-            [Box::new(child.stdout.take().unwrap()), Box::new(child.stderr.take().unwrap())];
+        let mut outputs: Vec<Box<dyn std::io::Read + Send>> = vec![Box::new(child.stdout.take().unwrap())];
+        outputs.extend(child.stderr.take().map(|log| Box::new(log) as _));
         for output in outputs {
             let printed = Arc::clone(&printed);
             thread::spawn(move || {

@@ -10,7 +10,9 @@ use super::env::LogFormat;
 /// program that has installed a subscriber of its own keeps that.
 pub(super) fn start(format: LogFormat, default: LevelFilter) {
     let filter = EnvFilter::builder().with_default_directive(default.into()).from_env_lossy();
-    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // The subscriber would tell of a line that cannot be written on standard error, and panic in its caller, which may be a job.
+    let lines =
+        tracing_subscriber::fmt().log_internal_errors(false).with_env_filter(filter).with_writer(std::io::stderr);
     // The error means that there is a subscriber already.
     let _ = match format {
         LogFormat::Text => {
