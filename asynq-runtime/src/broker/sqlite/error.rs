@@ -4,10 +4,18 @@ use std::{io, path::Path};
 
 use rusqlite::{ErrorCode, ffi};
 
+use super::obstacle::Obstacle;
 use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// Translates an error of SQLite; `place` is the file as people know it.
 pub(super) fn translate(error: rusqlite::Error, place: &str) -> BrokerError {
+    if matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::CannotOpen | ErrorCode::ReadOnly | ErrorCode::PermissionDenied)
+    ) && let Some(obstacle) = Obstacle::of(Path::new(place))
+    {
+        return BrokerError::with_source(obstacle.kind(), format!("{place}: {obstacle} ({error})"), error);
+    }
     let (kind, advice) = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             BrokerErrorKind::Unavailable,
@@ -47,6 +55,10 @@ fn is_cut_off(error: &rusqlite::Error) -> bool {
 /// Translates an error of the file system while `path` was being opened.
 pub(super) fn translate_io(error: io::Error, path: &Path) -> BrokerError {
     let place = path.display();
+    let denied = || if error.kind() == io::ErrorKind::PermissionDenied { Obstacle::of(path) } else { None };
+    if let Some(obstacle) = Obstacle::named_by(&error).or_else(denied) {
+        return BrokerError::with_source(obstacle.kind(), format!("{place}: {obstacle} ({error})"), error);
+    }
     let (kind, advice) = match error.kind() {
         io::ErrorKind::PermissionDenied => (BrokerErrorKind::Denied, "this program may not write here"),
         io::ErrorKind::ReadOnlyFilesystem => (BrokerErrorKind::Denied, "the file system is read-only"),
@@ -133,6 +145,13 @@ mod tests {
         ] {
             assert_eq!(translate_io(code.into(), Path::new("/x/jobs.db")).kind(), kind);
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_limit_of_open_files_is_named() {
+        let error = translate_io(io::Error::from_raw_os_error(libc::EMFILE), Path::new("/x/jobs.db"));
+        assert!(error.is_unavailable() && error.to_string().contains("raise the limit"), "{error}");
     }
 
     #[test]

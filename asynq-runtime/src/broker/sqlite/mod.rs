@@ -22,6 +22,7 @@ mod listed;
 mod liveness;
 mod maintain;
 mod migrate;
+mod obstacle;
 mod open;
 mod parked;
 mod presence;

@@ -136,8 +136,25 @@ async fn a_place_that_cannot_be_written_is_denied() {
     let closed = folder.path().join("closed");
     fs::create_dir(&closed).unwrap();
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let no_folder = format!("may not create files in the folder {} (user ", closed.display());
     let (kind, text) = refusal(&closed.join("jobs.db")).await;
     assert_eq!(kind, BrokerErrorKind::Denied, "{text}");
+    assert!(text.contains(&no_folder), "{text}");
+    // The file alone is not enough: its log would be in the folder.
+    let own = closed.join("own.db");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o755)).unwrap();
+    open(&own).await.close().await;
+    for entry in fs::read_dir(&closed).unwrap().map(|entry| entry.unwrap().path()).filter(|path| *path != own) {
+        fs::remove_file(entry).unwrap();
+    }
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o555)).unwrap();
+    let (kind, text) = refusal(&own).await;
+    assert!(kind == BrokerErrorKind::Denied && text.contains(&no_folder), "{text}");
+    // As the file of another user in a folder of both.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o000)).unwrap();
+    let (kind, text) = refusal(&file).await;
+    let no_file = format!("may not read and write {} (user ", file.display());
+    assert!(kind == BrokerErrorKind::Denied && text.contains(&no_file) && text.contains("mode 0)"), "{text}");
 }
 
 /// The superuser may not make a file there either: tests in containers run as the superuser.

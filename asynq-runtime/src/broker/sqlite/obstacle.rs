@@ -1,0 +1,171 @@
+//! Finds out why a database could not be opened, which SQLite's error does not say. The files themselves are not opened for it:
+//! closing them would release the locks that this process has on them.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+use super::beside::beside;
+use crate::broker::BrokerErrorKind;
+
+/// What keeps this program from a database.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Obstacle {
+    /// The database, its log or the log's index, which may not be read and written.
+    File(PathBuf),
+    /// The folder, in which no file may be created.
+    Folder(PathBuf),
+    /// The limit of open files.
+    Descriptors,
+}
+
+/// What a program may want of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wish {
+    ReadAndWrite,
+    CreateIn,
+}
+
+impl Obstacle {
+    /// Looks for what keeps this program from `database`.
+    pub(super) fn of(database: &Path) -> Option<Self> {
+        Self::find(database, is_denied, are_descriptors_short)
+    }
+
+    fn find(
+        database: &Path,
+        is_denied: impl Fn(&Path, Wish) -> bool,
+        are_descriptors_short: impl Fn() -> bool,
+    ) -> Option<Self> {
+        let mut files = ["", "-wal", "-shm"].into_iter().map(|suffix| beside(database, suffix));
+        if let Some(file) = files.find(|file| is_denied(file, Wish::ReadAndWrite)) {
+            return Some(Self::File(file));
+        }
+        let folder = database.parent().filter(|folder| is_denied(folder, Wish::CreateIn));
+        folder
+            .map(|folder| Self::Folder(folder.to_owned()))
+            .or_else(|| are_descriptors_short().then_some(Self::Descriptors))
+    }
+
+    /// Returns the obstacle that an error of the file system names by itself.
+    pub(super) fn named_by(error: &io::Error) -> Option<Self> {
+        is_limit_of_descriptors(error).then_some(Self::Descriptors)
+    }
+
+    pub(super) fn kind(&self) -> BrokerErrorKind {
+        match self {
+            Self::File(_) | Self::Folder(_) => BrokerErrorKind::Denied,
+            Self::Descriptors => BrokerErrorKind::Unavailable,
+        }
+    }
+}
+
+/// Says what it is, and what to do.
+impl fmt::Display for Obstacle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(file) => write!(
+                f,
+                "this program may not read and write {}{}; let its user do so (`chown` or `chmod`), or run it as the owner",
+                file.display(),
+                owner(file)
+            ),
+            Self::Folder(folder) => write!(
+                f,
+                "this program may not create files in the folder {}{}, where SQLite keeps its log beside the file; let its user \
+                 write there",
+                folder.display(),
+                owner(folder)
+            ),
+            Self::Descriptors => f.write_str(
+                "this program has as many files and connections open as it may; raise the limit (`ulimit -n`, or \
+                 `LimitNOFILE=` of systemd)",
+            ),
+        }
+    }
+}
+
+#[cfg(unix)]
+fn owner(path: &Path) -> String {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::metadata(path);
+    found.map(|found| format!(" (user {}, mode {:o})", found.uid(), found.mode() & 0o7777)).unwrap_or_default()
+}
+
+#[cfg(unix)]
+fn is_denied(path: &Path, wish: Wish) -> bool {
+    use rustix::{
+        fs::{Access, AtFlags, CWD, accessat},
+        io::Errno,
+    };
+    let wanted = match wish {
+        Wish::ReadAndWrite => Access::READ_OK | Access::WRITE_OK,
+        Wish::CreateIn => Access::WRITE_OK | Access::EXEC_OK,
+    };
+    accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS)
+}
+
+/// Whether this program may not open as many files as SQLite has for one connection. What a failed connection had open is closed
+/// by now, so a single one says nothing.
+#[cfg(unix)]
+fn are_descriptors_short() -> bool {
+    let opened: io::Result<Vec<_>> = (0..8).map(|_| std::fs::File::open("/")).collect();
+    opened.is_err_and(|error| is_limit_of_descriptors(&error))
+}
+
+#[cfg(unix)]
+fn is_limit_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
+}
+
+#[cfg(not(unix))]
+fn owner(_: &Path) -> String {
+    String::new()
+}
+
+#[cfg(not(unix))]
+fn is_denied(_: &Path, _: Wish) -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn are_descriptors_short() -> bool {
+    false
+}
+
+#[cfg(not(unix))]
+fn is_limit_of_descriptors(_: &io::Error) -> bool {
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_obstacle_is_found_and_named() {
+        let found = |denied: &'static str, wish: Wish, short: bool| {
+            let is_denied = |path: &Path, asked: Wish| path == Path::new(denied) && asked == wish;
+            Obstacle::find(Path::new("/x/jobs.db"), is_denied, || short)
+        };
+        for (denied, wish, short, kind, words) in [
+            ("/x/jobs.db", Wish::ReadAndWrite, false, BrokerErrorKind::Denied, "read and write /x/jobs.db; let"),
+            ("/x/jobs.db-wal", Wish::ReadAndWrite, true, BrokerErrorKind::Denied, "read and write /x/jobs.db-wal; let"),
+            ("/x", Wish::CreateIn, true, BrokerErrorKind::Denied, "may not create files in the folder /x, where"),
+            ("", Wish::CreateIn, true, BrokerErrorKind::Unavailable, "raise the limit (`ulimit -n`"),
+        ] {
+            let obstacle = found(denied, wish, short).unwrap();
+            assert_eq!(obstacle.kind(), kind, "{obstacle}");
+            assert!(obstacle.to_string().contains(words), "{obstacle}");
+        }
+        assert_eq!(found("", Wish::CreateIn, false), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_limit_of_open_files_is_known_by_its_number() {
+        assert_eq!(Obstacle::named_by(&io::Error::from_raw_os_error(libc::EMFILE)), Some(Obstacle::Descriptors));
+        assert_eq!(Obstacle::named_by(&io::Error::from_raw_os_error(libc::ENOENT)), None);
+    }
+}
