@@ -1,26 +1,25 @@
 //! Dequeues tasks, first those that earlier calls took whose answers were lost (contract: `broker/consume.rs`).
 
 mod answer;
+mod lost;
 
-use std::{
-    cmp::Reverse,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
 pub(super) use self::answer::read_message;
-use self::answer::{TakenTasks, read_answer};
+use self::{
+    answer::{TakenTasks, read_answer},
+    lost::{Part, Resumption, resumed},
+};
 use super::{
     super::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted},
     RedisBroker,
     dedicated::{DedicatedConnection, Sent, Taken},
-    identity::Identity,
     keys::Keys,
     reply,
     router::Answer,
-    script::{Call, DEQUEUE, EXTEND_UNANSWERED, PER_SCRIPT, RELEASE_UNANSWERED, RESUME},
+    script::{Call, DEQUEUE, PER_SCRIPT},
     unanswered::{DequeueRequest, Unanswered},
 };
 use crate::task::{Extra, QueueName, TaskId};
@@ -108,30 +107,7 @@ impl Consume for RedisBroker {
         member: &Member,
         older: Duration,
     ) -> Result<Vec<(QueueName, TaskId)>, BrokerError> {
-        self.extend_coming(member, older).await?;
-        let mut lost = self.unanswered.take_over(member, older);
-        let mut released = Vec::new();
-        if lost.is_empty() {
-            return Ok(released);
-        }
-        self.end_abandoned(&mut lost).await?;
-        // The oldest dequeue is released last, because the tasks released last are the next to be taken.
-        lost.sort_by_key(|lost| Reverse(lost.request().token));
-        let calls = lost.iter().map(|lost| self.release_call(lost.request())).collect();
-        for (lost, answer) in lost.into_iter().zip(self.router.send(calls).await?) {
-            match answer.and_then(reply::array) {
-                Ok(ids) => {
-                    let queue = &lost.request().queue;
-                    let ids = ids.into_iter().rev().filter_map(reply::text).map(|id| TaskId::from_wire(&id));
-                    released.extend(ids.map(|id| (queue.clone(), id)));
-                    lost.answered();
-                }
-                Err(error) if error.is_unavailable() => {}
-                Err(_) => drop(lost.answered()),
-            }
-        }
-        released.reverse();
-        Ok(released)
+        self.release_lost(member, older).await
     }
 
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
@@ -263,129 +239,11 @@ impl RedisBroker {
         }
         self.router.send(calls()).await
     }
-
-    fn resume_call(&self, request: &DequeueRequest, room: usize) -> Call {
-        let keys = Keys::new(&request.queue);
-        let call =
-            RESUME.on(&[keys.active(), keys.absent()]).arg(keys.task_prefix()).arg(request.token.to_string()).arg(room);
-        without(call, request)
-    }
-
-    fn release_call(&self, request: &DequeueRequest) -> Call {
-        let keys = Keys::new(&request.queue);
-        let call = RELEASE_UNANSWERED
-            .on(&[keys.active(), keys.lease(), keys.pending(), keys.absent()])
-            .arg(self.clock.argument())
-            .arg(keys.task_prefix())
-            .arg(request.token.to_string());
-        without(call, request)
-    }
-
-    /// Extends the leases of tasks whose answer takes longer than `older` and is still coming. The answer may take
-    /// longer than a lease, and the caller can extend only tasks that have arrived.
-    async fn extend_coming(&self, member: &Member, older: Duration) -> Result<(), BrokerError> {
-        let call = |request: &DequeueRequest| {
-            let keys = Keys::new(&request.queue);
-            let call = EXTEND_UNANSWERED
-                .on(&[keys.active(), keys.lease(), keys.absent()])
-                .arg(self.clock.argument())
-                .arg(keys.task_prefix())
-                .arg(request.token.to_string())
-                .arg(self.lease.as_secs());
-            without(call, request)
-        };
-        let calls: Vec<Call> = self.unanswered.coming(member, older).iter().map(call).collect();
-        if calls.is_empty() { Ok(()) } else { self.router.send(calls).await.map(drop) }
-    }
-
-    /// Makes sure that Redis runs none of these calls from now on. If that fails, they stay lost.
-    async fn end_abandoned(&self, lost: &mut [Unanswered<'_>]) -> Result<(), BrokerError> {
-        let mut abandoned_calls: Vec<&Arc<Identity>> =
-            lost.iter().filter_map(|lost| lost.request().abandoned.as_ref()).collect();
-        abandoned_calls.dedup();
-        for abandoned in abandoned_calls {
-            self.router.end_abandoned(abandoned).await?;
-        }
-        lost.iter_mut().for_each(Unanswered::was_read);
-        Ok(())
-    }
-
-    /// Reads tasks of calls whose answers were lost, as many bytes as the connection carries in time. The next calls
-    /// read the rest: until the caller has the tasks of this part, their leases are not extended.
-    async fn resume<'u>(&self, member: &Member, mut lost: Vec<Unanswered<'u>>) -> Resumption<'u> {
-        let ended = if lost.is_empty() { Ok(()) } else { self.end_abandoned(&mut lost).await };
-        let parts = lost.into_iter().map(|lost| Part { lost, runs: Vec::new(), is_complete: false });
-        let mut resumption = Resumption { parts: parts.collect(), failure: ended.err() };
-        if resumption.parts.is_empty() || resumption.failure.is_some() {
-            return resumption;
-        }
-        let (began, room) = (Instant::now(), self.room.of_each(resumption.parts.len()));
-        let calls = resumption.parts.iter().map(|part| self.resume_call(part.lost.request(), room)).collect();
-        let answers = match self.router.send(calls).await {
-            Ok(answers) => answers,
-            Err(error) => {
-                self.room.unanswered(&error);
-                return Resumption { failure: Some(error), ..resumption };
-            }
-        };
-        let mut is_used_up = false;
-        for (part, answer) in resumption.parts.iter_mut().zip(answers) {
-            match answer.and_then(|value| read_answer(value, part.lost.request(), member.number)) {
-                Ok(TakenTasks { runs, bytes, .. }) => {
-                    // The script stops early only if the room is used up.
-                    part.is_complete = bytes < room;
-                    is_used_up |= !part.is_complete;
-                    part.runs = runs;
-                }
-                Err(error) if error.is_unavailable() => {
-                    resumption.failure.get_or_insert(error);
-                }
-                // The queue cannot be read now: its tasks are recovered when their leases have lapsed.
-                Err(_) => part.is_complete = true,
-            }
-        }
-        self.room.answered(is_used_up, began.elapsed());
-        resumption
-    }
-}
-
-/// The tasks of calls that were never answered. If the resumption is dropped before it is [`resumed`], all of them are
-/// looked for again.
-struct Resumption<'u> {
-    parts: Vec<Part<'u>>,
-    failure: Option<BrokerError>,
-}
-
-/// The tasks of one such call that were found.
-struct Part<'u> {
-    lost: Unanswered<'u>,
-    runs: Vec<Run>,
-    /// Whether all tasks of the call were found.
-    is_complete: bool,
-}
-
-/// Returns the tasks that were found, except those that another caller has taken over meanwhile. The caller must return
-/// them now.
-fn resumed(parts: Vec<Part<'_>>) -> Vec<Run> {
-    let mut all = Vec::new();
-    for Part { mut lost, runs, is_complete, .. } in parts {
-        let ids = runs.iter().map(|run| run.key.id.clone());
-        if if is_complete { lost.answered() } else { lost.came(ids) } {
-            all.extend(runs);
-        }
-    }
-    all
 }
 
 /// Returns the runs, or the error if there are none: the next dequeue meets it again, if it lasts.
 fn answer(runs: Vec<Run>, failure: Option<BrokerError>) -> Result<Vec<Run>, BrokerError> {
     failure.filter(|_| runs.is_empty()).map_or(Ok(runs), Err)
-}
-
-/// Adds to `call` the ids that have arrived already, so that it is about the other tasks of the dequeue.
-fn without(mut call: Call, request: &DequeueRequest) -> Call {
-    request.had.iter().for_each(|id| call.push(id.as_str()));
-    call
 }
 
 /// The request to one script.

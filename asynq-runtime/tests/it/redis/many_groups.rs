@@ -14,7 +14,7 @@ use redis::{AsyncCommands, aio::MultiplexedConnection};
 use super::{
     groups::grouped,
     server::Server,
-    tasks::{calls, commands, queue, scripts},
+    tasks::{calls, cost, queue},
 };
 
 /// More groups than ten steps of a walk have.
@@ -34,13 +34,6 @@ async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
         outcome.unwrap();
     }
     (server, redis, broker)
-}
-
-/// Runs `call`, and returns how many scripts and commands it cost.
-async fn cost<T>(redis: &mut MultiplexedConnection, call: impl Future<Output = T>) -> (T, u64, u64) {
-    let before = (scripts(redis).await, commands(redis).await);
-    let result = call.await;
-    (result, scripts(redis).await - before.0, commands(redis).await - before.1)
 }
 
 async fn page(broker: &RedisBroker, number: usize, size: usize) -> Vec<String> {

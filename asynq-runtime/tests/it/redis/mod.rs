@@ -1,6 +1,7 @@
 //! Tests of the Redis broker alone: fence, lost answers, forgotten scripts, full memory, wake-up.
 
 mod await_end;
+mod bounded;
 mod connect;
 mod deleted_queue;
 mod direct;

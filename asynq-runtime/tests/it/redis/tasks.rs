@@ -167,6 +167,13 @@ pub(crate) async fn commands(redis: &mut MultiplexedConnection) -> u64 {
         .sum()
 }
 
+/// Runs `call`, and returns how many scripts and commands it cost.
+pub(crate) async fn cost<T>(redis: &mut MultiplexedConnection, call: impl Future<Output = T>) -> (T, u64, u64) {
+    let before = (scripts(redis).await, commands(redis).await);
+    let result = call.await;
+    (result, scripts(redis).await - before.0, commands(redis).await - before.1)
+}
+
 /// Returns how often Redis has run each command, including calls by scripts.
 pub(crate) async fn calls_by_command(redis: &mut MultiplexedConnection) -> HashMap<String, u64> {
     let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();

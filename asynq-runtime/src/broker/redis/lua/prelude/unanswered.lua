@@ -4,20 +4,29 @@
 -- Returns  nothing
 local call, pcall = redis.call, redis.pcall
 
--- Returns the ids, newest first, without the ids that came already, which are the arguments from `first` on.
-local function unanswered(prefix, token, first)
-  -- Only the newest of active are read: so many that no fleet runs more at a time and other clients can wait for the script.
-  -- Tasks that lie deeper are recovered when their lease has passed.
-  local page, pages = 1000, 20
-  local had, mine = {}, {}
+-- Ids that one call looks at, and the most tasks of one dequeue, which lie side by side in active.
+local PAGE, MOST = 1000, 64
+
+-- Looks through one page of active, from the newest run on, or from where an earlier call says ('' if there is none). Returns
+-- the ids, newest first, without those that came already, which are the arguments from `first` on; their places in active; and
+-- where the next call goes on, nil if the tasks were found or active ends here.
+-- Runs begin at the head and end anywhere. The pages are counted from the tail, so no run that begins or ends between two calls
+-- moves a task behind the next page.
+local function unanswered(prefix, token, from, first)
+  local length = call('LLEN', KEYS[1])
+  local begin = from == '' and 0 or math.max(length - tonumber(from), 0)
+  local ids = call('LRANGE', KEYS[1], begin, begin + PAGE + MOST - 2)
+  local had, mine, places = {}, {}, {}
   for i = first, #ARGV do had[ARGV[i]] = true end
-  for i = 0, pages - 1 do
-    local ids = call('LRANGE', KEYS[1], page * i, page * (i + 1) - 1)
-    for _, id in ipairs(ids) do
-      -- pcall: one key of a wrong type must not stop the others.
-      if not had[id] and pcall('HGET', prefix .. id, 'pending_since') == token then mine[#mine + 1] = id end
+  local i, last, is_found = 1, math.min(#ids, PAGE), false
+  while i <= last do
+    -- pcall: one key of a wrong type must not stop the others.
+    if pcall('HGET', prefix .. ids[i], 'pending_since') == token then
+      if not is_found then is_found, last = true, math.min(#ids, i + MOST - 1) end
+      if not had[ids[i]] then mine[#mine + 1], places[#places + 1] = ids[i], begin + i - 1 end
     end
-    if #ids < page then break end
+    i = i + 1
   end
-  return mine
+  local left = length - begin - PAGE
+  return mine, places, not is_found and left > 0 and left or nil
 end

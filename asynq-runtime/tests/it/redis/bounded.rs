@@ -1,0 +1,95 @@
+//! The cost of scripts beside many runs, and beside ids without a task: each is bounded by what it looks at.
+
+use std::time::Duration;
+
+use asynq_runtime::broker::{Consume, Run, Wanted, redis::RedisBroker};
+use redis::{AsyncCommands, Value, aio::MultiplexedConnection};
+
+use super::{
+    server::{Proxy, Server, patient},
+    tasks::*,
+};
+
+const ACTIVE: &str = "asynq:{default}:active";
+/// Runs of others that begin after those of the lost dequeue.
+const NEWER: usize = 5_000;
+/// More commands than a script runs that looks at a thousand ids.
+const PER_PAGE: u64 = 1_100;
+
+/// Puts the tasks `a` and `b`, and takes them by a dequeue whose answer is lost. Then `newer` runs of others begin.
+async fn lose(server: &Server, newer: usize) -> (RedisBroker, MultiplexedConnection) {
+    let proxy = Proxy::before(server);
+    let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
+    let mut redis = server.foreign().await;
+    // Redis knows the script after this call, so the lost answer is not the one that the script is unknown.
+    assert!(take(&broker, &member("me"), 2).await.is_empty());
+    let () = redis.lpush(ACTIVE, ids_of("older", 50)).await.unwrap();
+    put(&broker, &["a", "b"]).await;
+    proxy.lose_answers(1);
+    broker.dequeue(&member("me"), &[Wanted { queue: queue(), n: 2 }]).await.unwrap_err();
+    let () = redis.lpush(ACTIVE, ids_of("newer", newer)).await.unwrap();
+    (broker, redis)
+}
+
+fn ids_of(name: &str, n: usize) -> Vec<String> {
+    (0..n).map(|n| format!("{name}{n}")).collect()
+}
+
+fn assert_pages(scripts: u64, commands: u64) {
+    assert!(scripts >= NEWER as u64 / 1_000, "{scripts} scripts");
+    assert!(commands / scripts <= PER_PAGE, "{commands} commands in {scripts} scripts");
+}
+
+#[tokio::test]
+async fn a_lost_dequeue_is_read_page_by_page() {
+    let server = Server::start(&[]).await;
+    let (broker, mut redis) = lose(&server, NEWER).await;
+    let (runs, scripts, commands) = cost(&mut redis, take(&broker, &member("me"), 2)).await;
+    assert_eq!(ids(&runs), ["a", "b"]);
+    assert_pages(scripts, commands);
+}
+
+#[tokio::test]
+async fn a_lost_dequeue_is_released_page_by_page() {
+    let server = Server::start(&[]).await;
+    let (broker, mut redis) = lose(&server, NEWER).await;
+    let me = member("me");
+    let released = broker.release_unanswered(&me, Duration::ZERO);
+    let (released, scripts, commands) = cost(&mut redis, released).await;
+    assert_eq!(released.unwrap().iter().map(|(_, id)| id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert_pages(scripts, commands);
+    let active: Vec<String> = redis.lrange(ACTIVE, 0, -1).await.unwrap();
+    let others: Vec<String> =
+        ids_of("newer", NEWER).into_iter().rev().chain(ids_of("older", 50).into_iter().rev()).collect();
+    assert!(active == others, "the others stay as they are: {} runs", active.len());
+    assert_eq!(redis.zcard::<_, usize>("asynq:{default}:lease").await.unwrap(), 0);
+    let runs: Vec<Run> = take(&broker, &member("other"), 2).await;
+    assert_eq!(ids(&runs), ["a", "b"]);
+    assert!(runs.iter().all(|run| run.crashes == 0));
+}
+
+/// The call that found the tasks is repeated by hand, page by page, while runs begin and end.
+#[tokio::test]
+async fn runs_that_begin_and_end_between_two_pages_hide_no_task_of_a_lost_dequeue() {
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+    let (broker, mut redis) = lose(&server, NEWER).await;
+    assert_eq!(take(&broker, &member("me"), 2).await.len(), 2);
+    let mut call = newest_script(&mut redis).await;
+    // EVALSHA, digest, number of keys, two keys, prefix, token.
+    let (from, mut pages) = (7, 0);
+    call[from].clear();
+    let found = loop {
+        pages += 1;
+        assert!(pages <= 9, "the search does not end");
+        match redis::cmd("EVALSHA").arg(&call[1..]).query_async::<Value>(&mut redis).await.unwrap() {
+            Value::Int(place) => call[from] = place.to_string().into(),
+            found => break found,
+        }
+        // The newest runs end, so that those below come nearer to the head; others begin, and one of the oldest ends.
+        let () = redis.ltrim(ACTIVE, 300, -2).await.unwrap();
+        let () = redis.lpush(ACTIVE, ids_of(&format!("page{pages}-"), 50 + 100 * (pages % 3))).await.unwrap();
+    };
+    let (tasks, _facts): (Vec<Vec<u8>>, Vec<Value>) = redis::from_redis_value(found).unwrap();
+    assert_eq!([&tasks[0][..], &tasks[2]], [b"a", b"b"]);
+    assert!(pages >= 4, "found on page {pages}");
+}
