@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::{Consume, Run, Wanted, redis::RedisBroker};
+use asynq_runtime::broker::{Consume, Maintain, Run, Wanted, redis::RedisBroker};
 use redis::{AsyncCommands, Value, aio::MultiplexedConnection};
 
 use super::{
@@ -11,6 +11,7 @@ use super::{
 };
 
 const ACTIVE: &str = "asynq:{default}:active";
+const PENDING: &str = "asynq:{default}:pending";
 /// Runs of others that begin after those of the lost dequeue.
 const NEWER: usize = 5_000;
 /// More commands than a script runs that looks at a thousand ids.
@@ -92,4 +93,35 @@ async fn runs_that_begin_and_end_between_two_pages_hide_no_task_of_a_lost_dequeu
     let (tasks, _facts): (Vec<Vec<u8>>, Vec<Value>) = redis::from_redis_value(found).unwrap();
     assert_eq!([&tasks[0][..], &tasks[2]], [b"a", b"b"]);
     assert!(pages >= 4, "found on page {pages}");
+}
+
+/// Ids without a task are removed as far from the tail as a removal walks in a moment. The calls of a sweep are repeated by hand.
+#[tokio::test]
+async fn a_sweep_removes_nothing_deep_in_a_list_and_restores_leases_there() {
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+    let (mut redis, broker) = (server.foreign().await, server.broker().await);
+    put(&broker, &["deep"]).await;
+    assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
+    // From here on Redis knows the script, so the calls below are sent by its digest.
+    broker.sweep(&queue()).await.unwrap();
+    let () = redis.del("asynq:{default}:lease").await.unwrap();
+    for list in [ACTIVE, PENDING] {
+        let () = redis.rpush(list, ids_of("ghost", 20_100)).await.unwrap();
+        let () = redis.lpush(list, ids_of("deeper", 100)).await.unwrap();
+    }
+    assert_eq!(broker.sweep(&queue()).await.unwrap().ghosts_removed, 200, "those at the tails");
+    let call = newest_script(&mut redis).await;
+    let mut sweep = async |active: &str, pending: &str| {
+        let mut call = call.clone();
+        // EVALSHA, digest, number of keys, five keys, now, prefix, slice.
+        (call[11], call[12]) = (active.into(), pending.into());
+        let before = [calls(&mut redis, "lset").await, calls(&mut redis, "lrem").await];
+        let answer: Vec<String> = redis::cmd("EVALSHA").arg(&call[1..]).query_async(&mut redis).await.unwrap();
+        let walks = [calls(&mut redis, "lset").await - before[0], calls(&mut redis, "lrem").await - before[1]];
+        (answer.join(" "), walks)
+    };
+    assert_eq!(sweep("20000", "20000").await, ("1 0 20100 0".to_owned(), [0, 0]), "the lease of `deep`");
+    assert_eq!(sweep("20100", "19900").await, ("0 100 0 19900".to_owned(), [100, 1]), "the last ghosts that are near");
+    // Those that are removed let others come nearer.
+    assert_eq!(sweep("0", "19900").await, ("0 200 0 19900".to_owned(), [200, 2]));
 }

@@ -11,19 +11,23 @@ call('ZREM', KEYS[2], '')
 
 -- Stands for an id without a task until it is removed. No task has an empty id.
 local no_id = ''
+-- Ids without a task are removed as far as this from the tail, because a removal walks from there. Deeper ones come nearer, and a
+-- dequeue that meets them drops them.
+local DEEPEST = 20000
 
 local restored, ghosts = 0, {}
 local function look(list, from, repair)
+  if from >= DEEPEST and not repair then return 0 end
   local ids = call('LRANGE', list, -from - slice, -from - 1)
   local gone = 0
   for i = #ids, 1, -1 do
-    if call('EXISTS', ARGV[2] .. ids[i]) == 0 then
+    if call('EXISTS', ARGV[2] .. ids[i]) == 1 then
+      if repair then repair(ids[i]) end
+    elseif from < DEEPEST then
       -- One LREM below removes all of them: one for each id would walk to its place each time.
       call('LSET', list, i - #ids - 1 - from, no_id)
       ghosts[#ghosts + 1] = ids[i]
       gone = gone + 1
-    elseif repair then
-      repair(ids[i])
     end
   end
   -- LREM begins at the tail, near the ids: from the head it would read the whole list.
