@@ -30,6 +30,8 @@ use crate::{
 const RECEIPT_TTL: Duration = Duration::from_secs(600);
 /// Most sets that one call releases.
 const SETS: usize = 100;
+/// Looks that one call takes at a group for a set. All but the last find ids without a task; the next call goes on behind them.
+const CLAIMS: usize = 20;
 /// Groups that one script looks at.
 const PER_LIST: usize = 100;
 /// Names that one step of a list looks at; Redis may give some more, and gives a small set as a whole.
@@ -120,7 +122,14 @@ impl Groups for RedisBroker {
             .arg(rules.enough().unwrap_or(TaskSet::MOST))
             .arg(TaskSet::BYTES)
             .arg(TaskSet::DEADLINE.as_secs());
-        read_set(self.router.send_one(call).await?, queue, group, id)
+        for _ in 0..CLAIMS {
+            match self.router.send_one(call.clone()).await? {
+                // Ids without a task were in place of the set.
+                Value::Int(_) => {}
+                value => return read_set(value, queue, group, id),
+            }
+        }
+        Ok(None)
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {

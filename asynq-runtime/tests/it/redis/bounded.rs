@@ -2,10 +2,14 @@
 
 use std::time::Duration;
 
-use asynq_runtime::broker::{Consume, Maintain, Run, Wanted, redis::RedisBroker};
+use asynq_runtime::{
+    broker::{Consume, GroupRules, Groups, Maintain, Produce, Run, Wanted, redis::RedisBroker},
+    task::GroupName,
+};
 use redis::{AsyncCommands, Value, aio::MultiplexedConnection};
 
 use super::{
+    groups::grouped,
     server::{Proxy, Server, patient},
     tasks::*,
 };
@@ -124,4 +128,23 @@ async fn a_sweep_removes_nothing_deep_in_a_list_and_restores_leases_there() {
     assert_eq!(sweep("20100", "19900").await, ("0 100 0 19900".to_owned(), [100, 1]), "the last ghosts that are near");
     // Those that are removed let others come nearer.
     assert_eq!(sweep("0", "19900").await, ("0 200 0 19900".to_owned(), [200, 2]));
+}
+
+#[tokio::test]
+async fn ids_without_a_task_are_taken_out_of_a_group_by_as_many_scripts_as_sets_of_them() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let (broker, clock) = with_clock(&server).await;
+    for outcome in broker.enqueue(["a", "b"].map(|id| grouped(id, "g")).into()).await {
+        outcome.unwrap();
+    }
+    let ghosts: Vec<(i64, String)> = ids_of("ghost", 4_500).into_iter().map(|id| (1, id)).collect();
+    let () = redis.zadd_multiple("asynq:{default}:g:g", &ghosts).await.unwrap();
+    clock.advance(Duration::from_secs(61));
+    let (queue, group, rules) = (queue(), GroupName::new("g").unwrap(), GroupRules::default());
+    let (set, scripts, commands) = cost(&mut redis, broker.claim_set(&queue, &group, &rules)).await;
+    let set = set.unwrap().unwrap();
+    assert_eq!(set.members.iter().map(|member| member.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    assert!(scripts >= 5 && commands / scripts <= PER_PAGE, "{commands} commands in {scripts} scripts");
+    assert!(broker.groups(&queue, None, 9).await.unwrap().groups.is_empty());
 }
