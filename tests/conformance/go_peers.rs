@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Action, Run, Settled},
-    task::TaskMessage,
+    broker::{Action, Page, Run, Settled},
+    task::{TaskMessage, TaskState},
 };
 use asynq_tests::{
     Build as _, GoPeer, Need, Seeded as _, Store as _, archive, complete, default_queue, done, requeue, retry, task,
@@ -236,6 +236,10 @@ async fn an_attempt_that_a_go_worker_failed_ends_a_row_of_crashes() {
         let t = Fixture::start().await;
         let Some(go) = go(&t) else { return };
         assert_eq!(crashes_before_failures_of_go(&t, &go, length, false).await.crashes, 0);
+        let (queue, id) = (default_queue(), asynq_tests::task_id("t1"));
+        assert_eq!(t.broker().task(&queue, &id).await.unwrap().unwrap().crashes, 0, "people see what a worker sees");
+        let listed = t.broker().tasks(&queue, TaskState::Active, Page::default()).await.unwrap();
+        assert_eq!(listed.iter().map(|task| task.crashes).collect::<Vec<_>>(), [0]);
         for crashes in 1..=2 {
             t.let_leases_pass();
             assert_eq!(t.recover().await, ["t1"]);

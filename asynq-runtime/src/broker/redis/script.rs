@@ -67,9 +67,9 @@ scripts! {
     LIVE = "presence/live";
     STATS = [group_step] "inspect/stats";
     GROUPED = [group_step] "inspect/grouped";
-    LIST = [varint brief] "inspect/list";
-    AGGREGATING = [varint brief group_step] "inspect/aggregating";
-    TASK = [varint brief] "inspect/task";
+    LIST = [varint task crashes brief] "inspect/list";
+    AGGREGATING = [varint task crashes brief group_step] "inspect/aggregating";
+    TASK = [varint task crashes brief] "inspect/task";
     MEMORY = [group_step] "inspect/memory";
     EXAMINE_PLACE = [varint task places] "diagnose/place";
     EXAMINE_KEYS = [varint task places] "diagnose/keys";

@@ -24,8 +24,8 @@ for _, name in ipairs(names) do
     local ids = redis.call('ZRANGE', key, first, first + wanted - looked_at - 1, 'WITHSCORES')
     for i = 1, #ids, 2 do
       looked_at = looked_at + 1
-      local task = redis.pcall('HMGET', ARGV[2] .. 't:' .. ids[i], 'msg', 'result', 'crashes', 'progress', 'state', 'x')
-      if not task.err and task[1] then
+      local task = read_task(ARGV[2] .. 't:' .. ids[i])
+      if task then
         local row, bytes = brief_of(ids[i], ids[i + 1], '', '', task, most)
         found[#found + 1] = row
         read = read + bytes

@@ -13,8 +13,8 @@ local found, read = { now_ns, 0, 0 }, 0
 -- Adds the row of a task, and returns whether there is room for more.
 local function add(id, score)
   found[2] = found[2] + 1
-  local task = redis.pcall('HMGET', ARGV[2] .. id, 'msg', 'result', 'crashes', 'progress', 'state', 'x')
-  if task.err or not task[1] then return true end
+  local task = read_task(ARGV[2] .. id)
+  if not task then return true end
   local lease = state == 'active' and call('ZSCORE', KEYS[2], id) or ''
   local due = ''
   if state == 'scheduled' or state == 'retry' then due = call('ZSCORE', KEYS[3], string.sub(state, 1, 1) .. ':' .. id) end

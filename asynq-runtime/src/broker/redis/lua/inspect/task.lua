@@ -4,8 +4,8 @@
 -- Returns  as list.lua, at most one task
 local call = redis.call
 local _, now_ns = clock(ARGV[1])
-local task = redis.pcall('HMGET', KEYS[1], 'msg', 'result', 'crashes', 'progress', 'state', 'x')
-if task.err or not task[1] then return { now_ns, 0, 0 } end
+local task = read_task(KEYS[1])
+if not task then return { now_ns, 0, 0 } end
 local id, state = ARGV[2], task[5]
 local score, lease, due = '', '', ''
 if state == 'scheduled' or state == 'retry' then

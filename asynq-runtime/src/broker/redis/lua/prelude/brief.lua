@@ -1,4 +1,4 @@
--- Prelude of listings: limits the bytes of a task that they send, and the bytes that one script reads.
+-- Prelude of listings, behind crashes.lua: limits the bytes of a task that they send, and the bytes that one script reads.
 -- KEYS     none
 -- ARGV     none; the listing hands its own to brief_of
 -- Returns  nothing
@@ -38,15 +38,21 @@ local function cut_message(msg, most)
   return msg, ''
 end
 
+-- Returns what brief_of takes of a task, nil if there is none. pcall: a key of a foreign type is not a task.
+local function read_task(key)
+  local task = redis.pcall('HMGET', key, 'msg', 'result', 'crashes', 'progress', 'state', 'x', 'crashes_retried')
+  return not task.err and task[1] and task or nil
+end
+
 -- Returns one row of a listing, with at most `most` bytes (nil: all) of payload and result, and how many bytes were read for it.
--- `task` is the answer of HMGET for msg, result, crashes, progress, state and x.
 local function brief_of(id, score, lease, due, task, most)
   local msg, result = task[1], task[2]
   local size, result_size = '', ''
+  local crashes = task[3] and whole(crashes_of(nil, msg, task[3], task[7]))
   local read = #msg + (result and #result or 0)
   if most and #msg > most then msg, size = cut_message(msg, most) end
   if most and result and #result > most then
     result, result_size = string.sub(result, 1, most), #result
   end
-  return { id, score, lease, due, msg, result, task[3], task[4], task[5], size, result_size, task[6] }, read
+  return { id, score, lease, due, msg, result, crashes, task[4], task[5], size, result_size, task[6] }, read
 end
