@@ -8,6 +8,8 @@ mod errors;
 mod file;
 mod inspect;
 mod repair;
+mod running;
+mod schedule;
 mod slope;
 mod spent;
 mod wake;
@@ -58,6 +60,7 @@ const TO_MILLION: &[u64] = &[10, 100, 1_000, 10_000, 100_000, 1_000_000];
 const TO_100_000: &[u64] = TO_MILLION.split_at(5).0;
 const TO_10_000: &[u64] = TO_MILLION.split_at(4).0;
 const TO_1_000: &[u64] = TO_MILLION.split_at(3).0;
+const RUNNING: &[u64] = &[10, 100, 1_000, 10_000, 20_000];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
@@ -75,7 +78,17 @@ const ROWS: &[Row] = &[
     Row { name: "the list of queues", size: "queues", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(inspect::queues(stage, n)) },
     Row { name: "what a scrape asks of the broker", size: "queues", broker: "redis", sizes: TO_1_000, per: "scrape", measure: |stage, n| Box::pin(inspect::scrape(stage, n)) },
     Row { name: "a list of large payloads", size: "bytes of payload", broker: "redis", sizes: &[1_000, 10_000, 100_000, 1_000_000], per: "page of 30", measure: |stage, n| Box::pin(inspect::payloads(stage, n)) },
-    Row { name: "a sweep of 100 ids without a task", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "sweep", measure: |stage, n| Box::pin(repair::sweep(stage, n)) },
+    Row { name: "an end of a run", size: "running tasks", broker: "redis", sizes: RUNNING, per: "run", measure: |stage, n| Box::pin(running::settle(stage, n)) },
+    Row { name: "an extension of leases", size: "running tasks", broker: "redis", sizes: RUNNING, per: "100 runs", measure: |stage, n| Box::pin(running::extend(stage, n)) },
+    Row { name: "the task of a lost answer is read", size: "newer running tasks", broker: "redis", sizes: RUNNING, per: "search", measure: |stage, n| Box::pin(running::resume(stage, n)) },
+    Row { name: "the task of a lost answer is requeued", size: "newer running tasks", broker: "redis", sizes: RUNNING, per: "search", measure: |stage, n| Box::pin(running::release(stage, n)) },
+    Row { name: "a tick", size: "entries", broker: "redis", sizes: TO_10_000, per: "tick", measure: |stage, n| Box::pin(schedule::tick(stage, n)) },
+    Row { name: "a list of entries is written", size: "entries", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(schedule::show(stage, n)) },
+    Row { name: "a list of entries is read", size: "entries", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(schedule::list(stage, n)) },
+    Row { name: "a sweep of 100 ids without a task", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "sweep", measure: |stage, n| Box::pin(repair::sweep(stage, n, false)) },
+    Row { name: "sweeps up to 100 ids without a task that are deep", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "sweep", measure: |stage, n| Box::pin(repair::sweep(stage, n, true)) },
+    Row { name: "a set behind ids without a task", size: "ids without a task", broker: "redis", sizes: TO_10_000, per: "set", measure: |stage, n| Box::pin(repair::claim(stage, n)) },
+    Row { name: "all waiting tasks are archived", size: "waiting tasks", broker: "redis", sizes: TO_MILLION, per: "slice of 100", measure: |stage, _| Box::pin(repair::bulk(stage)) },
     Row { name: "a search for lost groups", size: "keys", broker: "redis", sizes: TO_MILLION, per: "turn", measure: |stage, _| Box::pin(repair::restore_groups(stage)) },
     Row { name: "long error texts", size: "failures", broker: "redis", sizes: &[1, 2, 5, 10], per: "task", measure: |stage, n| Box::pin(errors::stored(stage, n)) },
     Row { name: "SQLite: what an enqueue writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "task of a bulk of 100", measure: |stage, n| Box::pin(file::enqueue(stage, n)) },
