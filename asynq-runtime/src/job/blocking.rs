@@ -91,7 +91,7 @@ struct RunningThreads {
 }
 
 /// The bodies that are on their way to a thread: the operating system may refuse the thread, and what was sent stays in the queue
-/// for any later one. A body runs only if its thread finds its entry here; whoever gives it up takes the entry away.
+/// for any later one. A body runs only if its thread finds its entry here; an attempt that gives it up takes the entry away.
 #[derive(Default)]
 struct Queued {
     next: u64,
@@ -251,7 +251,7 @@ impl BlockingPool {
     }
 }
 
-/// What a thread is asked to do.
+/// The work that a thread is asked to do.
 type Work = Box<dyn FnOnce() + Send>;
 
 /// The operating system did not let this program start a thread, and the body of the job did not begin.

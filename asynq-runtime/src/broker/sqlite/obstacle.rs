@@ -9,7 +9,7 @@ use std::{
 use super::beside::beside;
 use crate::broker::BrokerErrorKind;
 
-/// What keeps this program from a database.
+/// The reason why this program cannot use a database.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Obstacle {
     /// The database, its log or the log's index, which may not be read and written.
@@ -20,7 +20,7 @@ pub(super) enum Obstacle {
     Descriptors,
 }
 
-/// What a program may want of a path.
+/// An access to a path that a database needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wish {
     ReadAndWrite,

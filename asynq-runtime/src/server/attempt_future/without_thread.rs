@@ -16,7 +16,7 @@ use crate::task::TaskMessage;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// What was sent to a thread that does not exist.
+/// The work that was sent to a thread that does not exist.
 type Sent = Arc<Mutex<Vec<Work>>>;
 
 /// Runs an attempt whose body counts its runs, in a pool of one thread; `spawn` sends it. Then a thread begins all that was sent.
