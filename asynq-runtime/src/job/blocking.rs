@@ -241,7 +241,9 @@ impl BlockingPool {
             // other servers could run.
             let _waiting = Waiting::new(&self.busy);
             tokio::time::sleep(AFTER_NO_THREAD).await;
-            return Err(JobError::fail(NoThread(panic)));
+            // What follows is a backtrace, which tells nothing of the job.
+            let why = panic.lines().next().unwrap_or_default();
+            return Err(JobError::fail(NoThread(why.to_owned())));
         }
         match ended.await {
             Ok((Ok(result), _owed)) => result,
