@@ -12,12 +12,13 @@ pub(super) struct Script {
 }
 
 /// Declares scripts. The names in brackets are the prelude files in front of the script, in their order, after the
-/// clock that each script has.
+/// clock and the questions that each script has.
 macro_rules! scripts {
     ($($name:ident = $([$($prelude:ident)+])? $file:literal;)*) => {
         $(pub(super) static $name: Script = Script {
             code: concat!(
                 include_str!("lua/prelude/clock.lua"),
+                include_str!("lua/prelude/peek.lua"),
                 $($(include_str!(concat!("lua/prelude/", stringify!($prelude), ".lua")),)+)?
                 include_str!(concat!("lua/", $file, ".lua"))
             ),
@@ -60,7 +61,6 @@ scripts! {
     LEAD = "schedule/lead";
     DROP_SEEN = "schedule/drop";
     SHOW_ENTRIES = "schedule/show";
-    LIST_SCHEDULERS = "schedule/list";
     RECORD = "schedule/record";
     ANNOUNCE = "presence/announce";
     BEAT = "presence/beat";

@@ -19,6 +19,7 @@ mod many_groups;
 mod moving;
 mod presence;
 mod repair;
+mod rights;
 mod schedule;
 mod server;
 mod store;

@@ -11,7 +11,7 @@ use crate::{
             RedisBroker,
             keys::{SCHEDULERS, scheduler_entries, scheduler_history},
             reply,
-            script::{ANNOUNCE, Call, LIST_SCHEDULERS, RECORD, SHOW_ENTRIES},
+            script::{ANNOUNCE, Call, LIVE, RECORD, SHOW_ENTRIES},
             span::whole_seconds,
         },
     },
@@ -53,8 +53,9 @@ impl RedisBroker {
     }
 
     pub(super) async fn shown_entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        let live = self.router.send_one(LIST_SCHEDULERS.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
-        let names = reply::array(live)?.into_iter().filter_map(reply::text);
+        // A look writes nothing, so that a replica and a Redis that cannot save answer it: the dead go when a scheduler lists itself.
+        let live = self.router.send_one(LIVE.on(&[SCHEDULERS]).arg(self.clock.argument())).await?;
+        let names = reply::array(live)?.into_iter().step_by(2).filter_map(reply::text);
         let calls: Vec<Call> = names.map(|name| Call::plain("LRANGE").arg(name).arg(0).arg(-1)).collect();
         if calls.is_empty() {
             return Ok(Vec::new());

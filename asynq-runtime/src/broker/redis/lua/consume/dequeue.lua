@@ -14,7 +14,7 @@ if call('EXISTS', KEYS[2]) == 1 then return { tasks, facts } end
 
 local rounds, room, taken, quarantined, default_limit = 0, tonumber(ARGV[6]), 0, tonumber(ARGV[7]), tonumber(ARGV[8])
 local longest = tonumber(ARGV[9])
-local orphans, spared, is_spared, reached_end = {}, {}, {}, false
+local orphans, spared, is_spared, reached_end, refused = {}, {}, {}, false, nil
 
 local function leave(id)
   call('LREM', KEYS[3], 1, id)
@@ -27,16 +27,27 @@ local function crash_limit(x)
 end
 
 -- Returns the fields of a task and the length of its message, nil without one. A message longer than `longest` is not read,
--- because Lua looks at each byte of a string that it is given. pcall: one key of a wrong type must not stop the others.
+-- because Lua looks at each byte of a string that it is given. pcall: one key of a wrong type must not stop the others. Returns
+-- nil where Redis refuses to read any task; `refused` then is its error.
 local function read(key)
   local size = longest and pcall('HSTRLEN', key, 'msg')
-  if type(size) == 'number' and size > longest then
-    local task = pcall('HMGET', key, 'state', 'pending_since', 'crashes', 'x', 'progress', 'crashes_retried')
-    task[1] = false
-    return task, size
+  local is_long = type(size) == 'number' and size > longest
+  local task = pcall('HMGET', key, is_long and 'state' or 'msg', 'pending_since', 'crashes', 'x', 'progress', 'crashes_retried')
+  if task.err and not is_foreign(task) then
+    refused = task
+    return nil
   end
-  local task = pcall('HMGET', key, 'msg', 'pending_since', 'crashes', 'x', 'progress', 'crashes_retried')
-  return task, task[1] and #task[1]
+  if is_long then task[1] = false else size = task[1] and #task[1] end
+  return task, size
+end
+
+-- Puts the ids from number `first` on back to the head of pending, where they were, the oldest last, and ends the call.
+local function give_back(ids, first)
+  for i = #ids, first, -1 do
+    leave(ids[i])
+    call('RPUSH', KEYS[1], ids[i])
+  end
+  room = 0
 end
 
 while taken < n and rounds < 16 and room > 0 do
@@ -68,17 +79,15 @@ while taken < n and rounds < 16 and room > 0 do
     return held
   end
   for i = 1, #ids do
-    if room <= 0 then
-      -- After large messages the rest goes back, the oldest last, so that the answer arrives in time.
-      for j = #ids, i, -1 do
-        leave(ids[j])
-        call('RPUSH', KEYS[1], ids[j])
-      end
-      break
-    end
     local id = ids[i]
     local key = prefix .. id
-    local task, size = read(key)
+    local task, size
+    if room > 0 then task, size = read(key) end
+    if not task then
+      -- After large messages the answer has to arrive in time. What Redis refuses to read must not count as gone.
+      give_back(ids, i)
+      break
+    end
     local crashes = crashes_of(key, task[1], task[3], task[6])
     local is_quarantined = crashes > 0 and crashes + 1 >= crash_limit(task[4])
     -- `pending_since` of a task may be equal to the token by chance, but only tasks that this call took are active with it.
@@ -93,7 +102,12 @@ while taken < n and rounds < 16 and room > 0 do
       is_spared[id] = true
       spared[#spared + 1] = id
     else
-      call('HSET', key, 'state', 'active', 'pending_since', token)
+      local written = pcall('HSET', key, 'state', 'active', 'pending_since', token)
+      if type(written) == 'table' then
+        refused = written
+        give_back(ids, i)
+        break
+      end
       room = room - size
       taken = taken + 1
       tasks[2 * taken - 1], tasks[2 * taken] = id, task[1]
@@ -122,6 +136,8 @@ else
   for i = 1, #spared do call('LPUSH', KEYS[1], spared[i]) end
 end
 note_orphans(KEYS[5], orphans)
+-- Tasks that this call took before come first; the next call says why there are no more.
+if refused and taken == 0 then return refused end
 local answer = { tasks, facts, table.concat(since, ' ') }
 if #spared > 0 then answer[4], answer[5] = #spared, reached_end and 1 or 0 end
 return answer

@@ -14,7 +14,7 @@ for _, key in ipairs(scan[2]) do
   local name = string.sub(key, #prefix + 1)
   if string.sub(name, 1, 2) == 't:' then
     local id = string.sub(name, 3)
-    local task = pcall('HMGET', key, 'state', 'group', 'move')
+    local task = peek('HMGET', key, 'state', 'group', 'move')
     if task.err then
       odd('foreign-key', key)
     -- A task that is being moved between queues is in no place meanwhile.
@@ -27,7 +27,7 @@ for _, key in ipairs(scan[2]) do
       end
     end
   elseif string.sub(name, 1, 7) == 'unique:' then
-    local holder = pcall('GET', key)
+    local holder = peek('GET', key)
     if type(holder) == 'table' then
       odd('foreign-key', key)
     elseif holder and call('EXISTS', prefix .. 't:' .. holder) == 0 then

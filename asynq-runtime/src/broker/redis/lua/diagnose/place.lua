@@ -20,7 +20,7 @@ local function odd(kind, id)
 end
 for _, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
-  local says = pcall('HGET', key, 'state')
+  local says = peek('HGET', key, 'state')
   if type(says) == 'table' then
     odd('foreign-key', key)
   elseif state == 'lease' then

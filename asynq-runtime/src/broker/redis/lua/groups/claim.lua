@@ -29,7 +29,7 @@ local found, members, ghosts, room = { whole(now_s + tonumber(ARGV[9])) }, {}, {
 local ids = call('ZRANGE', KEYS[1], 0, most - 1, 'WITHSCORES')
 for i = 1, #ids, 2 do
   if room <= 0 then break end
-  local task = redis.pcall('HMGET', ARGV[2] .. ids[i], 'state', 'msg', 'x')
+  local task = peek('HMGET', ARGV[2] .. ids[i], 'state', 'msg', 'x')
   if not task.err and task[1] == 'aggregating' and task[2] then
     room = room - #task[2]
     members[#members + 1] = ids[i + 1]

@@ -15,7 +15,7 @@ local function left_by(key, name)
   local group, id = string.match(name, '^(.+):(%x+%-%x+%-%x+%-%x+%-%x+)$')
   if not id then return nil end
   local first = call('ZRANGE', key, 0, 0)[1]
-  local named = first and redis.pcall('HGET', ARGV[2] .. 't:' .. first, 'group')
+  local named = first and peek('HGET', ARGV[2] .. 't:' .. first, 'group')
   return named == group and group or nil
 end
 

@@ -9,7 +9,7 @@
 --          per lock that a message names: id · key
 -- Returns  o and '' (done, now or before) · l and '' (the set is gone) · c and an id (taken) · d and the holder of a lock
 --          · w and a key of a foreign type
-local call, pcall = redis.call, redis.pcall
+local call = redis.call
 local now_s, now_ns, now_ms = clock(ARGV[1])
 local prefix, again = ARGV[2], ARGV[3] == '1'
 local n = tonumber(ARGV[5])
@@ -17,7 +17,7 @@ local n = tonumber(ARGV[5])
 call('ZREM', KEYS[1], '')
 
 if again and call('EXISTS', KEYS[3]) == 1 then return { 'o', '' } end
-local ids = pcall('ZRANGE', KEYS[2], 0, -1)
+local ids = peek('ZRANGE', KEYS[2], 0, -1)
 if not call('ZSCORE', KEYS[1], KEYS[2]) or ids.err or #ids == 0 then
   -- An earlier send of this call ended the set, and its receipt is gone (failover): ids of made tasks are derived from the set's
   -- id.
@@ -51,7 +51,7 @@ end
 local running, archived, deleted, freed, kept = {}, {}, {}, {}, {}
 for _, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
-  local task = pcall('HMGET', key, 'state', 'unique_key')
+  local task = peek('HMGET', key, 'state', 'unique_key')
   if not task.err and task[1] == 'aggregating' then
     local frees = true
     if alone[id] then
@@ -65,7 +65,7 @@ for _, id in ipairs(ids) do
     end
     local lock = task[2] or locks[id] or ''
     if string.sub(lock, 1, #prefix) == prefix then
-      if not frees then kept[id] = lock elseif pcall('GET', lock) == id then freed[lock] = true end
+      if not frees then kept[id] = lock elseif peek('GET', lock) == id then freed[lock] = true end
     end
   end
 end

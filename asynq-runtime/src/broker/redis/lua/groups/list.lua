@@ -4,8 +4,8 @@
 -- Returns  per group: tasks · when the first joined, Unix seconds ('' none)
 local found = {}
 for _, key in ipairs(KEYS) do
-  -- pcall: a key of a foreign type is not a group.
-  local size = redis.pcall('ZCARD', key)
+  -- peek: a key of a foreign type is not a group.
+  local size = peek('ZCARD', key)
   local first = type(size) == 'number' and redis.call('ZRANGE', key, 0, 0, 'WITHSCORES') or {}
   found[#found + 1] = type(size) == 'number' and size or 0
   found[#found + 1] = first[2] or ''

@@ -4,7 +4,7 @@
 -- ARGV     1 now · 2 prefix of groups · 3 the set ('' all that have lapsed) · 4 most sets · 5 most tasks; a larger set goes
 --          back in parts · 6 seconds until a set is looked at again that cannot go back
 -- Returns  how many sets went back · 1 if more is waiting
-local call, pcall = redis.call, redis.pcall
+local call = redis.call
 local now_s = clock(ARGV[1])
 local prefix, most = ARGV[2], tonumber(ARGV[5])
 -- ZREM removes nothing; as the first write it lets the script run when memory is full. Both calls stop the script before anything
@@ -22,11 +22,11 @@ end
 local back, room = 0, most
 for _, set in ipairs(sets) do
   local name = string.sub(set, 1, #prefix) == prefix and string.match(string.sub(set, #prefix + 1), '^(.+):[^:]*$')
-  local size = name and pcall('ZCARD', set)
+  local size = name and peek('ZCARD', set)
   if type(size) ~= 'number' or size == 0 then
     -- The member is not a set of this queue, or the set is empty.
     call('ZREM', KEYS[1], set)
-  elseif type(pcall('ZCARD', prefix .. name)) == 'table' then
+  elseif type(peek('ZCARD', prefix .. name)) == 'table' then
     -- The group of the set is of a foreign type: the set is safe where it is, and must not keep the others waiting.
     call('ZADD', KEYS[1], whole(now_s + tonumber(ARGV[6])), set)
   elseif size > room and room < most then

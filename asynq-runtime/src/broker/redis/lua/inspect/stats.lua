@@ -15,7 +15,7 @@ end
 local since = ''
 local oldest = call('LINDEX', KEYS[1], -1)
 if oldest then
-  since = redis.pcall('HGET', ARGV[2] .. 't:' .. oldest, 'pending_since')
+  since = peek('HGET', ARGV[2] .. 't:' .. oldest, 'pending_since')
   if type(since) ~= 'string' then since = '' end
 end
 -- A due task that no server forwards is late as well.

@@ -7,7 +7,7 @@ local now_s = clock(ARGV[1])
 local ids = call('ZRANGEBYSCORE', KEYS[1], '-inf', whole(now_s), 'LIMIT', 0, tonumber(ARGV[3]))
 for _, id in ipairs(ids) do
   local key = ARGV[2] .. id
-  local state = redis.pcall('HGET', key, 'state')
+  local state = peek('HGET', key, 'state')
   -- An id that lies here by mistake must not cost a task that lives elsewhere.
   if state == 'completed' then call('DEL', key) end
 end

@@ -8,7 +8,7 @@ for i = 1, #KEYS, 2 do
   local lock = KEYS[i + 1]
   -- A run that was lost must not hold the lock of the server or the task that has it now.
   if held_by(KEYS[i], ARGV[i + 2]) == 'o' then
-    local holder = redis.pcall('GET', lock)
+    local holder = peek('GET', lock)
     local left = holder == ARGV[i + 1] and redis.call('PTTL', lock) or -1
     if left >= 0 and left < lease * 1000 then
       redis.call('EXPIRE', lock, lease)

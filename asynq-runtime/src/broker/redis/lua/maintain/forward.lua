@@ -14,10 +14,13 @@ for i = 2, 4 do call('ZCARD', KEYS[i]) end
 
 local retries_first = ARGV[4] == '1'
 local moved, pending, first = 0, {}, {}
+-- The ids that leave a zset, which they do at the end: if Redis refuses a call before, every task is still in a place.
+local leaving, is_leaving = { [KEYS[2]] = {}, [KEYS[3]] = {} }, { [KEYS[2]] = {}, [KEYS[3]] = {} }
 local function move(id, zset)
-  call('ZREM', zset, id)
+  is_leaving[zset][id] = true
+  table.insert(leaving[zset], id)
   local key = prefix .. 't:' .. id
-  local task = redis.pcall('HMGET', key, 'state', 'joins', 'group')
+  local task = peek('HMGET', key, 'state', 'joins', 'group')
   -- A task that was deleted or put elsewhere must not come back as a ghost.
   if task.err or (not task[1] and call('EXISTS', key) == 0) then return end
   moved = moved + 1
@@ -25,7 +28,6 @@ local function move(id, zset)
   -- earlier version of ours names in `group` what it joins.
   local name = zset == KEYS[2] and (task[2] or task[3]) or ''
   local group = prefix .. 'g:' .. name
-  if task[2] then call('HDEL', key, 'joins') end
   -- A task whose group cannot take it runs alone; otherwise no script would ever find it again.
   if name ~= '' and fits(group, 'zset') and fits(KEYS[5], 'set') then
     call('ZADD', group, whole(now_s), id)
@@ -36,6 +38,7 @@ local function move(id, zset)
     line[#line + 1] = id
     call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   end
+  if task[2] then call('HDEL', key, 'joins') end
 end
 
 local due = call('ZRANGEBYSCORE', KEYS[4], '-inf', whole(now_ms), 'WITHSCORES', 'LIMIT', 0, limit)
@@ -49,10 +52,13 @@ end
 -- Tasks without an exact time are Go's own, due by whole seconds. Stale exact times above take no room from these tasks.
 for kind, zset in pairs(zsets) do
   if moved < limit then
-    local ids = call('ZRANGEBYSCORE', zset, '-inf', whole(now_s), 'LIMIT', 0, limit - moved)
+    local ids = call('ZRANGEBYSCORE', zset, '-inf', whole(now_s), 'LIMIT', 0, limit)
     for _, id in ipairs(ids) do
-      call('ZREM', KEYS[4], kind .. ':' .. id)
-      move(id, zset)
+      if moved >= limit then break end
+      if not is_leaving[zset][id] then
+        call('ZREM', KEYS[4], kind .. ':' .. id)
+        move(id, zset)
+      end
     end
   end
 end
@@ -60,6 +66,9 @@ end
 if #pending > 0 then call('LPUSH', KEYS[1], unpack(pending)) end
 -- Tasks are taken from the right: the task that was due first goes there last.
 for i = #first, 1, -1 do call('RPUSH', KEYS[1], first[i]) end
+for zset, ids in pairs(leaving) do
+  if #ids > 0 then call('ZREM', zset, unpack(ids)) end
+end
 local more = call('ZCOUNT', KEYS[4], '-inf', whole(now_ms)) > 0
   or call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > 0
   or call('ZCOUNT', KEYS[3], '-inf', whole(now_s)) > 0

@@ -19,7 +19,7 @@ while #back < limit and pages < 10 do
   for i = 1, #lapsed, 2 do
     local id, lease = lapsed[i], tonumber(lapsed[i + 1])
     local key = ARGV[2] .. id
-    local token = redis.pcall('HGET', key, 'pending_since')
+    local token = peek('HGET', key, 'pending_since')
     if not token and call('EXISTS', key) == 1 and lease > now_s - grace then
       -- A run without a token is Go's, and Go gives its own runs this much longer.
       skipped = skipped + 1
@@ -31,7 +31,7 @@ while #back < limit and pages < 10 do
       if depth[id] then
         gone[#gone + 1] = id
         if type(token) ~= 'table' and call('EXISTS', key) == 1 then back[#back + 1] = id end
-      elseif redis.pcall('HGET', key, 'state') == 'active' then
+      elseif peek('HGET', key, 'state') == 'active' then
         -- Active was lost, or came back in part: the lease is the last trace of the task. A server that still runs it is fenced.
         depth[id] = -1
         back[#back + 1] = id
@@ -39,8 +39,6 @@ while #back < limit and pages < 10 do
     end
   end
 end
--- All depths are read before the first removal, because a removal changes the depth of others.
-for _, id in ipairs(gone) do call('LREM', KEYS[1], side[id], id) end
 table.sort(back, function(a, b) return depth[a] > depth[b] end)
 -- Bytes of messages that this call may still read. Behind them the crashes of a task are counted whatever failed meanwhile.
 local room = 1048576
@@ -60,6 +58,9 @@ for i = #back, 1, -1 do
   call('HINCRBY', key, 'crashes', 1)
   call('RPUSH', KEYS[3], back[i])
 end
+-- All depths are read before the first removal, because a removal changes the depth of others. A task is in its new place by now: if
+-- Redis refused a call above, the sweep finds the task in active.
+for _, id in ipairs(gone) do call('LREM', KEYS[1], side[id], id) end
 -- If all lapsed runs are Go's and in their grace, the next call would see the same runs: there is nothing more for now.
 if #back > 0 and (#back >= limit or pages >= 10) then
   more = call('ZCOUNT', KEYS[2], '-inf', whole(now_s)) > skipped and 1 or 0

@@ -11,10 +11,10 @@ local deleted = {}
 for i = 1, #ids, 2 do
   if #deleted >= beyond and tonumber(ids[i + 1]) > oldest then break end
   local id, key = ids[i], ARGV[2] .. ids[i]
-  local task = redis.pcall('HMGET', key, 'state', 'unique_key')
+  local task = peek('HMGET', key, 'state', 'unique_key')
   if task[1] == 'archived' then
     -- asynq keeps the lock of an archived task. The lock must go with the task, because no script frees it later.
-    if task[2] and redis.pcall('GET', task[2]) == id then call('DEL', task[2]) end
+    if task[2] and peek('GET', task[2]) == id then call('DEL', task[2]) end
     call('DEL', key)
   end
   deleted[#deleted + 1] = id

@@ -38,9 +38,9 @@ local function cut_message(msg, most)
   return msg, ''
 end
 
--- Returns what brief_of takes of a task, nil if there is none. pcall: a key of a foreign type is not a task.
+-- Returns what brief_of takes of a task, nil if there is none. peek: a key of a foreign type is not a task.
 local function read_task(key)
-  local task = redis.pcall('HMGET', key, 'msg', 'result', 'crashes', 'progress', 'state', 'x', 'crashes_retried')
+  local task = peek('HMGET', key, 'msg', 'result', 'crashes', 'progress', 'state', 'x', 'crashes_retried')
   return not task.err and task[1] and task or nil
 end
 

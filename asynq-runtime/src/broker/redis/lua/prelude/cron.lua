@@ -5,7 +5,7 @@
 
 -- Returns the entry under the key, nil if there is none, or nil and the error of a key of a foreign type.
 local function read_entry(key)
-  local found = redis.pcall('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused')
+  local found = peek('HMGET', key, 'spec', 'tz', 'rev', 'last', 'prev', 'paused')
   if found.err then return nil, found end
   if not found[1] then return nil end
   return {

@@ -6,7 +6,7 @@
 -- Returns o: the run of this token has the task · f: another run has it, it does not run, or the key is of a foreign
 -- type · g: the task is gone.
 local function held_by(key, token)
-  local found = redis.pcall('HMGET', key, 'pending_since', 'state')
+  local found = peek('HMGET', key, 'pending_since', 'state')
   if found[1] == token and found[2] == 'active' then return 'o' end
   return redis.call('EXISTS', key) == 0 and 'g' or 'f'
 end

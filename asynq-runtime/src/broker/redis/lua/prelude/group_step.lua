@@ -14,8 +14,8 @@ local function step_of(groups, at)
   return found[2], found[1] == '0' and '' or found[1]
 end
 
--- Returns how many tasks wait in a group. pcall: a key of a foreign type is not a group.
+-- Returns how many tasks wait in a group. peek: a key of a foreign type is not a group.
 local function size_of(key)
-  local size = redis.pcall('ZCARD', key)
+  local size = peek('ZCARD', key)
   return type(size) == 'number' and size or 0
 end

@@ -7,7 +7,7 @@
 -- · w a container that the outcome needs is of a foreign type (`has_room` is false) · the letters of `refusal`.
 -- A container of a foreign type would stop the script after the task has left active, where no other script would find the task.
 local function leave_active(active, key, id, token, has_room, deleted)
-  local held = redis.pcall('HGET', key, 'pending_since')
+  local held = peek('HGET', key, 'pending_since')
   if type(held) == 'table' then return 'e' end
   if held == token and not has_room then return 'w' end
   -- The token is compared first: LREM alone would take the entry of another run of the task.

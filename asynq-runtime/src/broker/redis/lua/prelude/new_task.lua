@@ -22,7 +22,7 @@ end
 -- holder's task no longer exists (asynq's deletes and trims leave locks behind, and so does an earlier task of the id that is
 -- stored now). `stored` are the ids whose tasks this script is about to store.
 local function holder_of(lock, prefix, stored)
-  local holder = redis.pcall('GET', lock)
+  local holder = peek('GET', lock)
   if type(holder) == 'table' then return '' end
   if not holder then return nil end
   if not (stored and stored[holder]) and redis.call('EXISTS', prefix .. 't:' .. holder) == 0 then return nil end
@@ -32,7 +32,7 @@ end
 -- Returns the answer for a task whose id is taken: its place, if it is stored by our own first send whose receipt is gone (a
 -- failover); else c. Such a task has an id of our making or the same message.
 local function first_send(again, due_key, key, id, msg, ours)
-  local task = again and redis.pcall('HMGET', key, 'msg', 'state')
+  local task = again and peek('HMGET', key, 'msg', 'state')
   if not task or task.err or not (ours or task[1] == msg) then return 'c' end
   local due = redis.call('ZSCORE', due_key, 's:' .. id)
   if due and task[2] == 'scheduled' then return 's', due end

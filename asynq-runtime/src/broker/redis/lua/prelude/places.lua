@@ -27,7 +27,7 @@ local function is_there(state, id, group)
   elseif zsets[state] then
     return call('ZSCORE', zsets[state], id) and true
   elseif state == 'aggregating' and group then
-    return type(pcall('ZSCORE', prefix .. 'g:' .. group, id)) == 'string'
+    return type(peek('ZSCORE', prefix .. 'g:' .. group, id)) == 'string'
   end
   return false
 end
@@ -35,7 +35,7 @@ end
 -- Returns whether the task is in a set that a server is aggregating.
 local function is_in_a_set(id)
   for _, set in ipairs(call('ZRANGE', KEYS[10], 0, -1)) do
-    if type(pcall('ZSCORE', set, id)) == 'string' then return true end
+    if type(peek('ZSCORE', set, id)) == 'string' then return true end
   end
   return false
 end
@@ -82,7 +82,7 @@ end
 local function lock_of(key, field, group)
   local lock = field
   if not lock and group then
-    local msg = pcall('HGET', key, 'msg')
+    local msg = peek('HGET', key, 'msg')
     lock = type(msg) == 'string' and proto(msg, 10)
   end
   if type(lock) == 'string' and string.sub(lock, 1, #prefix) == prefix then return lock end

@@ -2,7 +2,7 @@
 -- KEYS     1 active
 -- ARGV     the scripts hand their own to the function
 -- Returns  nothing
-local call, pcall = redis.call, redis.pcall
+local call = redis.call
 
 -- Ids that one call looks at, and the most tasks of one dequeue, which lie side by side in active.
 local PAGE, MOST = 1000, 64
@@ -20,8 +20,8 @@ local function unanswered(prefix, token, from, first)
   for i = first, #ARGV do had[ARGV[i]] = true end
   local i, last, is_found = 1, math.min(#ids, PAGE), false
   while i <= last do
-    -- pcall: one key of a wrong type must not stop the others.
-    if pcall('HGET', prefix .. ids[i], 'pending_since') == token then
+    -- peek: one key of a wrong type must not stop the others.
+    if peek('HGET', prefix .. ids[i], 'pending_since') == token then
       if not is_found then is_found, last = true, math.min(#ids, i + MOST - 1) end
       if not had[ids[i]] then mine[#mine + 1], places[#places + 1] = ids[i], begin + i - 1 end
     end

@@ -21,7 +21,7 @@ for _, i in ipairs({ 4, 5, 8 }) do call('ZCARD', KEYS[i]) end
 -- join a group, does neither.
 local function find(id, lock)
   local key = prefix .. 't:' .. id
-  local task = pcall('HMGET', key, 'state', 'unique_key', 'move', 'x', 'group', 'joins')
+  local task = peek('HMGET', key, 'state', 'unique_key', 'move', 'x', 'group', 'joins')
   if task.err or task[2] ~= lock or task[3] or task[5] or task[6] then return nil end
   local found = { id = id, key = key, state = task[1], x = task[4] or '' }
   if found.state == 'pending' then

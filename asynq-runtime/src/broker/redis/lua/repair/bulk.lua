@@ -48,7 +48,7 @@ for i, id in ipairs(ids) do
     break
   end
   local key = prefix .. 't:' .. id
-  local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
+  local task = peek('HMGET', key, 'state', 'group', 'unique_key', 'x')
   local here = not task.err and not seen[id] and (task[1] or call('EXISTS', key) == 1)
   -- An id that lies here by mistake must not change a task that lives elsewhere.
   if here and task[1] ~= state then

@@ -7,7 +7,7 @@ local now_s, now_ns, now_ms = clock(ARGV[1])
 local op, id, key = ARGV[3], ARGV[4], KEYS[11]
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
-local task = pcall('HMGET', key, 'state', 'group', 'unique_key', 'x')
+local task = peek('HMGET', key, 'state', 'group', 'unique_key', 'x')
 if task.err or (not task[1] and call('EXISTS', key) == 0) then return 'none' end
 local state, group = task[1], task[2]
 

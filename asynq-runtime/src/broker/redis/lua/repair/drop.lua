@@ -2,9 +2,9 @@
 -- KEYS     1 task hash · 2 scheduled · 3 x:moved:ID · 4 unique lock, if it has one
 -- ARGV     1 now · 2 id · 3 the move · 4 the move's name · 5 message meanwhile · 6 leave a receipt? 0|1
 -- Returns  done, now or before · none (another client deleted it) · changed (another client changed it)
-local call, pcall = redis.call, redis.pcall
+local call = redis.call
 local id, key = ARGV[2], KEYS[1]
-local task = pcall('HMGET', key, 'state', 'move', 'msg')
+local task = peek('HMGET', key, 'state', 'move', 'msg')
 if not (task[1] == 'scheduled' and task[2] == ARGV[3] and task[3] == ARGV[5]) then
   if call('GET', KEYS[3]) == ARGV[4] then return 'done' end
   return call('EXISTS', key) == 0 and 'none' or 'changed'

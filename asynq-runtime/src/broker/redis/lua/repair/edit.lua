@@ -4,7 +4,7 @@
 --          · 7 new message with the new lock, where it changes
 -- Returns  done · changed (it is not as it was read) · its state (it is in a set, or a move holds it) · duplicate and the holder of the new lock
 local id, key = ARGV[3], KEYS[11]
-local task = pcall('HMGET', key, 'state', 'msg', 'group')
+local task = peek('HMGET', key, 'state', 'msg', 'group')
 if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] then return { 'changed' } end
 local forbidden = untouchable(task[1], id, task[3])
 if forbidden then return { forbidden } end
@@ -12,12 +12,12 @@ if is_held(KEYS[4], task[1], id, key) then return { task[1] } end
 local fields = { 'msg', ARGV[6] }
 if #KEYS == 14 then
   local old, new = KEYS[13], KEYS[14]
-  if pcall('GET', old) == id then
+  if peek('GET', old) == id then
     local left = call('PTTL', old)
     local taken
     if left > 0 then taken = call('SET', new, id, 'NX', 'PX', left) else taken = call('SET', new, id, 'NX') end
     if not taken then
-      local holder = pcall('GET', new)
+      local holder = peek('GET', new)
       if holder ~= id then return { 'duplicate', type(holder) == 'string' and holder or '' } end
       -- An earlier task of this id left the lock behind.
       if left > 0 then call('PEXPIRE', new, left) end

@@ -8,7 +8,7 @@ local now_s, _, now_ms = clock(ARGV[1])
 local id, key = ARGV[3], KEYS[11]
 -- This call removes nothing; as the first write it lets the script run when memory is full.
 call('ZREM', KEYS[3], '')
-local task = pcall('HMGET', key, 'state', 'msg', 'unique_key', 'group', 'x')
+local task = peek('HMGET', key, 'state', 'msg', 'unique_key', 'group', 'x')
 if task.err or not task[1] then return 'none' end
 if task[1] ~= 'active' then return task[1] end
 local lease = call('ZSCORE', KEYS[3], id)
@@ -16,13 +16,14 @@ if lease and tonumber(lease) > now_s then return 'active' end
 if task[2] ~= ARGV[4] then return 'changed' end
 -- These calls change nothing: a zset of a foreign type stops the script here, before the task is in two places.
 for _, i in ipairs({ 5, 6, 8 }) do call('ZCARD', KEYS[i]) end
+local lock = lock_of(key, task[3], task[4])
 
 if ARGV[6] == 'retry' then
   call('ZADD', KEYS[5], whole(math.ceil(now_ms / 1000)), id)
   note_due(KEYS[8], { whole(now_ms), 'r:' .. id }, now_ms)
 else
   call('ZADD', KEYS[6], whole(now_s), id)
-  unlock_archived(lock_of(key, task[3], task[4]), id, task[5])
+  unlock_archived(lock, id, task[5])
 end
 call('LREM', KEYS[2], 0, id)
 call('ZREM', KEYS[3], id)

@@ -4,7 +4,7 @@
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 message meanwhile · 7 the move
 -- Returns  done · changed (it is not as it was read)
 local id, key = ARGV[3], KEYS[11]
-local task = pcall('HMGET', key, 'state', 'msg', 'group')
+local task = peek('HMGET', key, 'state', 'msg', 'group')
 if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] or untouchable(task[1], id, task[3]) then return 'changed' end
 -- ZCARD changes nothing; a zset of a foreign type stops the script here. The field comes next: without room for it nothing is
 -- changed either.

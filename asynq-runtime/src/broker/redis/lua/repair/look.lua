@@ -6,7 +6,7 @@
 --          their values
 local _, _, now_ms = clock(ARGV[1])
 local id, key = ARGV[3], KEYS[11]
-local task = pcall('HMGET', key, 'state', 'group', 'unique_key')
+local task = peek('HMGET', key, 'state', 'group', 'unique_key')
 if task.err or (not task[1] and call('EXISTS', key) == 0) then return {} end
 local state, group = task[1], task[2]
 local score, due = '', ''
@@ -19,7 +19,7 @@ if state == 'scheduled' or state == 'retry' then
   due = call('ZSCORE', KEYS[8], string.sub(state, 1, 1) .. ':' .. id) or ''
 end
 local lock, lock_ends = lock_of(key, task[3], group), ''
-if lock and pcall('GET', lock) == id then
+if lock and peek('GET', lock) == id then
   local left = call('PTTL', lock)
   if left > 0 then lock_ends = whole(now_ms + left) end
 end

@@ -3,12 +3,12 @@
 -- ARGV     1 now · 2 id · 3 the move · 4 the move's name · 5 when the lock ends, Unix ms ('' none)
 --          · 6 prefix of the queue's keys; then fields and values
 -- Returns  done, now or before · over (this move has ended) · conflict · duplicate and the holder of the lock
-local call, pcall = redis.call, redis.pcall
+local call = redis.call
 local _, _, now_ms = clock(ARGV[1])
 local key, id = KEYS[1], ARGV[2]
 if call('GET', KEYS[3]) == ARGV[4] then return { 'over' } end
 if call('EXISTS', key) == 1 then
-  local move = pcall('HGET', key, 'move')
+  local move = peek('HGET', key, 'move')
   return { move == ARGV[3] and 'done' or 'conflict' }
 end
 call('ZCARD', KEYS[2])

@@ -6,7 +6,7 @@
 -- Returns  done · changed (it is not as this move left it)
 local _, now_ns, now_ms = clock(ARGV[1])
 local id, key, state, score, group = ARGV[3], KEYS[11], ARGV[8], ARGV[9], ARGV[11]
-local task = pcall('HMGET', key, 'state', 'move', 'msg')
+local task = peek('HMGET', key, 'state', 'move', 'msg')
 if not (task[1] == 'scheduled' and task[2] == ARGV[4] and task[3] == ARGV[6]) then return 'changed' end
 -- These calls change nothing: a key of a foreign type stops the script here, before the task is in two places.
 call('ZCARD', KEYS[4])

@@ -59,7 +59,7 @@ end
 local previous, there = nil, nil
 if entry.previous ~= '' and overlap ~= 'allow' then
   local name = prefix .. 't:' .. entry.previous
-  local task = pcall('HMGET', name, 'state', 'group', 'unique_key', 'pending_since', 'x')
+  local task = peek('HMGET', name, 'state', 'group', 'unique_key', 'pending_since', 'x')
   if not task.err and task[1] then
     previous = { id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3], extra = task[5] or '' }
     if previous.state == 'active' then
@@ -107,6 +107,7 @@ for name, kind in pairs(wanted) do
   if not fits(name, kind) then return { 'w', name } end
 end
 
+local former_lock = goes and lock_of(previous.key, previous.lock, previous.group)
 -- SET is refused when memory is full, with nothing changed. From here on nothing can fail.
 call('SET', marker, '1', 'EX', ARGV[8])
 if there == 'lapsed' then
@@ -115,7 +116,7 @@ if there == 'lapsed' then
 end
 if goes then
   if there == 'waits' then take_out(previous.state, previous.id, previous.group) end
-  unlock(lock_of(previous.key, previous.lock, previous.group), previous.id)
+  unlock(former_lock, previous.id)
   call('DEL', previous.key)
 end
 store_new(new, keys, now_s, now_ns, now_ms)

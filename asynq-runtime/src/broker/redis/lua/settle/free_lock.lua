@@ -4,5 +4,5 @@
 -- ARGV     1 run token · 2 id
 -- Returns  o freed, or not its own · f fenced · g gone
 local letter = held_by(KEYS[1], ARGV[1])
-if letter == 'o' and redis.pcall('GET', KEYS[2]) == ARGV[2] then redis.call('DEL', KEYS[2]) end
+if letter == 'o' and peek('GET', KEYS[2]) == ARGV[2] then redis.call('DEL', KEYS[2]) end
 return letter
