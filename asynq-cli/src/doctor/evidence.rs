@@ -27,6 +27,8 @@ pub(crate) struct Evidence {
     pub(crate) nodes: Vec<Node>,
     /// The servers that live.
     pub(crate) servers: Vec<ServerState>,
+    /// Whether `servers` says nothing, because the list of them cannot be read.
+    pub(crate) servers_unread: bool,
     /// Every queue.
     pub(crate) queues: Vec<QueueEvidence>,
     /// Every periodic entry that a living scheduler lists.
@@ -69,8 +71,8 @@ pub(crate) struct UnknownCounts {
 ///
 /// # Errors
 ///
-/// The broker failed. A queue or a periodic entry that cannot be read hides no other: it becomes a finding, and the
-/// rest of its evidence is still gathered.
+/// The broker does not answer. What a broker that answers refuses hides nothing else: it becomes a finding, as a queue or a
+/// periodic entry that cannot be read, and the rest of the evidence is still gathered.
 pub(crate) async fn gather(
     client: &Client,
     limit: usize,
@@ -78,9 +80,13 @@ pub(crate) async fn gather(
 ) -> Result<(Evidence, Vec<Finding>), InspectError> {
     let inspector = client.inspector();
     let nodes = inspector.nodes().await?;
-    let servers = inspector.servers().await?;
-    let all = inspector.each_queue().await?;
-    let (mut queues, mut findings, number) = (Vec::new(), Vec::new(), all.len());
+    let (mut queues, mut findings) = (Vec::new(), Vec::new());
+    let means = "whether anybody serves the queues is not known";
+    let servers = or_report(client, inspector.servers().await, "servers", means, &mut findings).await?;
+    let servers_unread = !findings.is_empty();
+    let means = "nothing is known of any queue";
+    let all = or_report(client, inspector.each_queue().await, "queues", means, &mut findings).await?;
+    let number = all.len();
     for (n, QueueReading { name, stats, .. }) in all.into_iter().enumerate() {
         // A broken record keeps the numbers from being read; the examination names that record.
         let examined = inspector.examine(&name, limit).await;
@@ -99,9 +105,7 @@ pub(crate) async fn gather(
             // The queue was deleted meanwhile.
             Some(InspectError::QueueNotFound { .. }) => continue,
             Some(error) => {
-                if error.is_unavailable() {
-                    client.broker().ping().await?;
-                }
+                is_there(client, error).await?;
                 let is_reported = examined.as_ref().is_ok_and(|found| found.oddities.iter().any(is_foreign));
                 findings.extend((!is_reported).then(|| unreadable(name.as_str(), error.to_string(), QUEUE)));
             }
@@ -116,21 +120,33 @@ pub(crate) async fn gather(
             queues.push(QueueEvidence { stats, examination, unknown, oldest_group });
         }
     }
-    let entries = match entries(client).await {
-        Ok(entries) => entries,
-        Err(error) => {
-            if error.is_unavailable() {
-                client.broker().ping().await?;
-            }
-            findings.push(unreadable(LIST, error.to_string(), "nothing is known of any periodic entry"));
-            Vec::new()
-        }
-    };
+    let listed = entries(client).await.map_err(InspectError::from);
+    let means = "nothing is known of any periodic entry";
+    let entries = or_report(client, listed, "periodic entries", means, &mut findings).await?;
     for Entry { listed, error, .. } in &entries {
         let means = "whether the entry is paused, and when it was fired last, is not known";
         findings.extend(error.clone().map(|error| unreadable(&listed.task_type, error, means)));
     }
-    Ok((Evidence { now: client.broker().now(), nodes, servers, queues, entries }, findings))
+    Ok((Evidence { now: client.broker().now(), nodes, servers, servers_unread, queues, entries }, findings))
+}
+
+/// Fails if the broker does not answer at all after `error`. A Redis that cannot save refuses even `PING`, and answers this.
+async fn is_there(client: &Client, error: &InspectError) -> Result<(), InspectError> {
+    if error.is_unavailable() { client.inspector().nodes().await.map(drop) } else { Ok(()) }
+}
+
+/// Returns what was read; a refusal by a broker that answers becomes a finding.
+async fn or_report<T: Default>(
+    client: &Client,
+    read: Result<T, InspectError>,
+    subject: &str,
+    means: &'static str,
+    findings: &mut Vec<Finding>,
+) -> Result<T, InspectError> {
+    let Err(error) = read else { return read };
+    is_there(client, &error).await?;
+    findings.push(unreadable(subject, error.to_string(), means));
+    Ok(T::default())
 }
 
 fn is_foreign(oddity: &Oddity) -> bool {
@@ -139,8 +155,6 @@ fn is_foreign(oddity: &Oddity) -> bool {
 
 /// The text of the finding for a queue whose numbers cannot be read.
 const QUEUE: &str = "nothing is known of this queue: neither what waits in it nor what is wrong with it";
-/// The subject of a finding about the list of periodic entries.
-const LIST: &str = "periodic entries";
 
 fn unreadable(subject: &str, found: String, means: &'static str) -> Finding {
     Finding {

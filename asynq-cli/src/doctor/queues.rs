@@ -21,7 +21,8 @@ const LONG_IN_GROUP: TimeDelta = TimeDelta::hours(1);
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for queue in &evidence.queues {
-        let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
+        let is_served =
+            evidence.servers_unread || evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
         consumers(queue, is_served, &mut findings);
         groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);

@@ -48,6 +48,7 @@ fn sound() -> Evidence {
         now: now(),
         nodes: vec![node],
         servers: vec![ServerState::new(info, Vec::new())],
+        servers_unread: false,
         queues: vec![QueueEvidence { stats, examination, unknown: Default::default(), oldest_group: None }],
         entries: vec![entry("@hourly", TimeDelta::minutes(3))],
     }

@@ -159,3 +159,55 @@ async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
     assert_eq!(answer.code, 1, "{answer}");
     assert!(answer.out.contains("error: eviction:"), "{answer}");
 }
+
+#[tokio::test]
+async fn a_redis_that_cannot_save_is_examined_and_every_reading_command_answers() {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let client = patient::client(&server.url()).await;
+    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    let mut redis = server.connection();
+    let (_, folder): (String, String) = redis::cmd("CONFIG").arg(&["GET", "dir"]).query(&mut redis).unwrap();
+    // A snapshot is written beside this place and then renamed, which fails: Redis now refuses writes, and PING.
+    std::fs::create_dir(std::path::Path::new(&folder).join("dump.rdb")).unwrap();
+    redis::cmd("CONFIG")
+        .arg(&["SET", "save", "3600 1", "stop-writes-on-bgsave-error", "yes"])
+        .exec(&mut redis)
+        .unwrap();
+    redis::cmd("BGSAVE").exec(&mut redis).unwrap();
+    let mut refuses = || redis::cmd("PING").exec(&mut redis).err().is_some_and(|error| error.code() == Some("MISCONF"));
+    eventually("Redis refuses writes", async || refuses().then_some(())).await;
+
+    let run = async |words: &[&str]| {
+        let words = [words, &["--url", &server.url()]].concat();
+        crate::fixture::run(None, Default::default(), &words).await
+    };
+    let answer = run(&["doctor"]).await;
+    assert_eq!(answer.code, 1, "{answer}");
+    for part in ["error: persistence:", "the last snapshot failed", "error: no-consumer: default"] {
+        assert!(answer.out.contains(part), "{part}\n{answer}");
+    }
+    assert!(!answer.out.contains("unreadable"), "{answer}");
+    for (words, code) in [(&["cron", "ls"][..], 0), (&["stats"], 0), (&["cron", "history", "none"], 1)] {
+        let answer = run(words).await;
+        assert!(answer.code == code && !answer.err.contains("MISCONF"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn what_redis_refuses_to_tell_is_a_finding_beside_the_others() {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let client = patient::client(&server.url()).await;
+    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    let mut redis = server.connection();
+    for (right, subjects) in [("zrangebyscore", &["servers", "periodic entries"][..]), ("smembers", &["queues"])] {
+        redis::cmd("ACL").arg(&["SETUSER", "default", &format!("-{right}")]).exec(&mut redis).unwrap();
+        let answer = crate::fixture::run(None, Default::default(), &["doctor", "--url", &server.url()]).await;
+        redis::cmd("ACL").arg(&["SETUSER", "default", &format!("+{right}")]).exec(&mut redis).unwrap();
+        assert_eq!(answer.code, 1, "{answer}");
+        for subject in subjects {
+            assert!(answer.out.contains(&format!("error: unreadable: {subject}\n")), "{subject}\n{answer}");
+        }
+        assert!(answer.out.contains("there is no append-only file"), "{answer}");
+        assert!(!answer.out.contains("no-consumer"), "nobody knows who serves: {answer}");
+    }
+}
