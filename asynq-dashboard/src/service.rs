@@ -67,7 +67,8 @@ impl DashboardService {
 
     async fn serve(self, cx: ServiceContext) -> Result<(), BoxError> {
         let dashboard = (self.configure)(Dashboard::new(cx.client()).registry(cx.registry().clone()))?;
-        let observed = dashboard.clone().observed_only().queue_metrics(self.metrics_of_queues);
+        // Supervisors ask at the root of the port, wherever the pages are mounted.
+        let observed = dashboard.clone().observed_only().mount("").queue_metrics(self.metrics_of_queues);
         let metrics = async {
             let Some(address) = self.metrics else { return Ok(()) };
             OwnRuntime::start()?.run(serve(address, observed, "metrics", cx.clone())).await?

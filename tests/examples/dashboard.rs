@@ -65,6 +65,21 @@ fn one_worker_of_many_exports_the_numbers_of_queues() {
 }
 
 #[test]
+fn the_health_checks_of_the_metrics_port_stay_where_they_are_when_the_dashboard_is_mounted() {
+    let folder = tempdir().unwrap();
+    let mount = [("ASYNQ_DASHBOARD_MOUNT", "/jobs")];
+    let worker = Program::start("dashboard", folder.path(), &["--dashboard", "0", "--metrics", "0"], &mount);
+    let (metrics, pages) = (worker.line("metrics at http://"), worker.line("dashboard at http://"));
+    for path in ["/healthz", "/readyz", "/metrics", "/stats"] {
+        assert!(get(url_in(&metrics), path, "").starts_with("HTTP/1.1 200"), "{path}");
+    }
+    assert!(get(url_in(&pages), "/jobs/api/queues", "").starts_with("HTTP/1.1 200"));
+    worker.signal("TERM");
+    let (status, output) = worker.end();
+    assert!(status.success(), "{output}");
+}
+
+#[test]
 fn a_workers_dashboard_is_configured_by_the_environment_and_refuses_to_be_open_to_all() {
     let folder = tempdir().unwrap();
     let (at, token) = (folder.path(), folder.path().join("token"));
