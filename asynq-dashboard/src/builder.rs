@@ -1,9 +1,10 @@
 //! Builds a dashboard into a router, or into a server of its own.
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, future::Future, net::IpAddr};
 
 use asynq_runtime::{Client, Registry};
 use axum::{Router, http::HeaderName};
+use futures_util::FutureExt as _;
 
 use crate::{
     error::DashboardError,
@@ -12,7 +13,7 @@ use crate::{
     route::RouteInfo,
     router,
     serve::{self, Bound},
-    state::{AppState, Config, Rules},
+    state::{AppState, Config, Rules, Stopping},
 };
 
 /// A dashboard over the broker of one client.
@@ -50,6 +51,7 @@ pub struct Dashboard {
     without_login: bool,
     observed_only: bool,
     queue_metrics: bool,
+    stopping: Stopping,
 }
 
 impl Dashboard {
@@ -70,6 +72,7 @@ impl Dashboard {
             without_login: false,
             observed_only: false,
             queue_metrics: true,
+            stopping: std::future::pending().boxed().shared(),
         }
     }
 
@@ -165,6 +168,14 @@ impl Dashboard {
         self
     }
 
+    /// Ends the event streams of open pages when `stopping` is ready. A server that lets open requests finish before it ends, as
+    /// axum's does `with_graceful_shutdown`, would wait for them up to 10 minutes. A dashboard that is [`bind`](Self::bind)ed
+    /// ends them by itself.
+    pub fn stopping(mut self, stopping: impl Future<Output = ()> + Send + 'static) -> Self {
+        self.stopping = stopping.boxed().shared();
+        self
+    }
+
     /// Returns the routes with the callers that may use them, for an audit.
     pub fn routes(&self) -> Vec<RouteInfo> {
         let table = if self.observed_only { router::observed() } else { router::table() };
@@ -248,7 +259,7 @@ impl Dashboard {
             hosts: if hosts_any { Hosts::Any } else { Hosts::Only { allowed: hosts, flag: self.host_flag } },
             login,
         };
-        Ok(AppState::new(self.client, self.registry, config, rules))
+        Ok(AppState::new(self.client, self.registry, config, rules, self.stopping))
     }
 }
 

@@ -104,6 +104,7 @@ impl Bound {
             });
         }
         drop(self.listener);
+        self.app.closing.cancel();
         if tokio::time::timeout(FAREWELL, graceful.shutdown()).await.is_err() {
             tracing::debug!("requests to the dashboard were cut off");
         }

@@ -4,7 +4,9 @@ use std::{fmt, ops::Deref, sync::Arc};
 
 use asynq_cron::Schedule;
 use asynq_runtime::{Client, Inspector, Registry};
+use futures_util::future::{BoxFuture, Shared};
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use crate::{
     host::Hosts,
@@ -20,6 +22,9 @@ use crate::{
 const STREAMS: usize = 64;
 /// Most searches at a time; each of them keeps the broker busy.
 const SEARCHES: usize = 4;
+
+/// Is ready when the application that the dashboard is mounted in stops.
+pub(crate) type Stopping = Shared<BoxFuture<'static, ()>>;
 
 /// The state that all handlers share. Cheap to clone.
 #[derive(Clone)]
@@ -51,6 +56,10 @@ pub(crate) struct Inner {
     pub(crate) listeners: Arc<Semaphore>,
     /// The permits of searches.
     pub(crate) searches: Semaphore,
+    /// The word of the application that it stops.
+    pub(crate) stopping: Stopping,
+    /// Cancelled when the dashboard's own server stops.
+    pub(crate) closing: CancellationToken,
 }
 
 /// The rules of access.
@@ -81,7 +90,13 @@ pub(crate) struct Config {
 
 impl AppState {
     /// Creates the state for one client.
-    pub(crate) fn new(client: Client, registry: Option<Registry>, config: Config, rules: Rules) -> Self {
+    pub(crate) fn new(
+        client: Client,
+        registry: Option<Registry>,
+        config: Config,
+        rules: Rules,
+        stopping: Stopping,
+    ) -> Self {
         // From now on the metrics of this program are recorded.
         metrics::install();
         let inspector = client.inspector();
@@ -98,6 +113,8 @@ impl AppState {
             rules,
             listeners: Arc::new(Semaphore::new(STREAMS)),
             searches: Semaphore::new(SEARCHES),
+            stopping,
+            closing: CancellationToken::new(),
         }))
     }
 

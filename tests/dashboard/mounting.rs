@@ -1,10 +1,11 @@
 //! A dashboard mounted in another application: below a path, beside other routes.
 
 use asynq_dashboard::DashboardError;
-use asynq_tests::SqliteFixture as Fixture;
+use asynq_tests::{SqliteFixture as Fixture, soon};
 use axum::{Router, routing::get};
+use tokio_util::sync::CancellationToken;
 
-use crate::dashboard::stage::{OWN, Request, Served, TOKEN, dashboard};
+use crate::dashboard::stage::{Events, OWN, Request, Served, TOKEN, dashboard};
 
 /// Serves the application by axum itself.
 async fn application(router: Router) -> std::net::SocketAddr {
@@ -66,4 +67,35 @@ async fn a_mounted_dashboard_needs_a_login_or_the_word_that_the_application_has_
     assert!(error.to_string().contains(".without_login()"), "{error}");
     let served = Served::at(application(dashboard(&fixture).without_login().router().unwrap()).await);
     assert_eq!(served.get("/api/queues").await.status, 200);
+}
+
+#[tokio::test]
+async fn an_open_page_does_not_keep_the_application_from_stopping() {
+    let fixture = Fixture::start().await;
+    let stop = CancellationToken::new();
+    let jobs = dashboard(&fixture).without_login().stopping(stop.clone().cancelled_owned()).router().unwrap();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let served = Served::at(listener.local_addr().unwrap());
+    let serve = axum::serve(listener, jobs).with_graceful_shutdown(stop.clone().cancelled_owned());
+    let serving = tokio::spawn(serve.into_future());
+    let (status, mut events) = Events::open(&served, "").await;
+    assert_eq!(status, 200);
+    events.next("samples").await;
+    stop.cancel();
+    soon(serving).await.unwrap().unwrap();
+    assert!(events.end().await, "the stream has its end");
+}
+
+#[tokio::test]
+async fn a_stopping_server_ends_the_streams_of_open_pages_and_does_not_cut_them_off() {
+    let fixture = Fixture::start().await;
+    let stop = CancellationToken::new();
+    let bound = dashboard(&fixture).bind("127.0.0.1:0").await.unwrap();
+    let served = Served::at(bound.address());
+    let serving = tokio::spawn(bound.serve_until(stop.clone().cancelled_owned()));
+    let (_, mut events) = Events::open(&served, "").await;
+    events.next("samples").await;
+    stop.cancel();
+    assert!(events.end().await, "the stream has its end");
+    soon(serving).await.unwrap();
 }

@@ -233,9 +233,18 @@ impl Events {
         line.unwrap().expect("an open stream")
     }
 
-    /// Waits until the server ends the stream.
-    pub(crate) async fn end(mut self) {
-        soon(async { while self.0.next_line().await.unwrap().is_some() {} }).await;
+    /// Waits for the end of the stream; returns whether the server has written it, and did not just close the connection.
+    pub(crate) async fn end(mut self) -> bool {
+        let mut last = String::new();
+        let read = async {
+            while let Some(line) = self.0.next_line().await.unwrap() {
+                if !line.is_empty() {
+                    last = line;
+                }
+            }
+        };
+        soon(read).await;
+        last == "0"
     }
 
     /// The data of the next event of this name.

@@ -57,10 +57,17 @@ async fn events(
         return Err(Failure::new(Kind::Busy, "64 pages listen already; this one will ask again"));
     };
     app.samples.start();
-    let logins = app.clone();
-    // The stream ends with the login of its user.
-    let ended = async move { tokio::time::timeout(LONGEST, logins.rules.login.ended(&caller)).await };
-    let stream = notifications(app.samples.subscribe(), which.queue, permit).take_until(Box::pin(ended));
+    let notifications = notifications(app.samples.subscribe(), which.queue, permit);
+    // The stream ends with the login of its user, and with the server, which may let its requests end first.
+    let ended = async move {
+        tokio::select! {
+            () = app.rules.login.ended(&caller) => {}
+            () = app.stopping.clone() => {}
+            () = app.closing.cancelled() => {}
+            () = tokio::time::sleep(LONGEST) => {}
+        }
+    };
+    let stream = notifications.take_until(Box::pin(ended));
     let keep_alive = KeepAlive::new().interval(ALIVE).text("alive");
     let mut response = Sse::new(stream).keep_alive(keep_alive).into_response();
     // nginx would buffer events otherwise.
