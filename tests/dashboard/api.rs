@@ -121,6 +121,9 @@ async fn search_finds_by_id_type_arguments_error_state_and_time_and_goes_on() {
         ("q=ELSEWH", vec!["low/elsewhere"]),
         ("q=refused", vec!["default/failed"]),
         ("q=%22customer%22:%20149", vec!["default/n149"]),
+        // Written as programs write it, with and without spaces, not as pages lay it out.
+        ("q=%7B%22customer%22:149%7D", vec!["default/n149"]),
+        ("q=%7B%20%22customer%22:149,%20%22order%22%20:%20%22a%20b%22", vec![]),
         ("q=n01&queue=low", vec![]),
         ("q=email:send&state=archived", vec!["default/failed"]),
         ("type=email:send&state=scheduled", vec!["low/elsewhere"]),

@@ -148,6 +148,7 @@ pub(super) async fn found(app: &AppState, found: &SearchResult) -> Value {
         "looked_at": found.looked_at,
         "next": found.next,
         "incomplete": found.is_incomplete,
+        "partly_searched": found.partly_searched,
         "tasks": listed(app, &found.tasks).await,
     })
 }

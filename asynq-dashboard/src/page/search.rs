@@ -80,7 +80,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
             Some(found) => section.panel.flush aria-label="What was found" {
                 @if found.tasks.is_empty() {
                     (empty(if found.next.is_some() { "Nothing so far" } else { "Nothing found" }, &html! {
-                        p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { "No task has all of that. Tasks that succeeded are gone unless their job has a retention." } }
+                        p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { @if found.partly_searched == 0 { "No task has all of that. " } "Tasks that succeeded are gone unless their job has a retention." } }
                     }))
                 } @else {
                     (Table { mount, reader, now: app.client.broker().now(), state: None::<TaskState>, can_pick: false }.show(&found.tasks))
@@ -121,11 +121,18 @@ pub(super) fn how_far(found: &SearchResult, link: impl Fn(&str) -> String) -> Ma
 }
 
 /// Returns what is said at the end of a search; `find.js` takes it from the last answer.
-fn end(found: &SearchResult) -> &'static str {
-    match (&found.next, found.is_incomplete) {
-        (Some(_), _) => "",
+fn end(found: &SearchResult) -> String {
+    let end = match (&found.next, found.is_incomplete) {
+        (Some(_), _) => return String::new(),
         (None, false) => ": that was all",
         (None, true) => ": the list changed meanwhile, so some may be missing; search again to see them",
+    };
+    match found.partly_searched {
+        0 => end.to_owned(),
+        long => {
+            let have = if long == 1 { "has" } else { "have" };
+            format!("{end}, but {} {have} more than 4 KiB of arguments, not searched to their end", count(long as u64))
+        }
     }
 }
 
@@ -153,6 +160,9 @@ mod tests {
         let html = how_far(&some, |after| format!("?after={after}")).into_string();
         assert!(html.contains("0 found, 1,200 looked at") && html.contains("?after=1.2.q"), "{html}");
         assert!(how_far(&SearchResult::default(), str::to_owned).into_string().contains("that was all"));
+        let long = SearchResult { partly_searched: 1200, ..SearchResult::default() };
+        let html = how_far(&long, str::to_owned).into_string();
+        assert!(html.contains("that was all, but 1,200 have more than 4 KiB of arguments"), "{html}");
         let missed = SearchResult { is_incomplete: true, ..SearchResult::default() };
         let html = how_far(&missed, str::to_owned).into_string();
         assert!(html.contains("some may be missing") && !html.contains("that was all"), "{html}");

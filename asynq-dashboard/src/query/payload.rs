@@ -59,6 +59,11 @@ impl Rendered {
     pub(crate) fn searchable(&self) -> &str {
         if self.form == Form::Unreadable { "" } else { &self.text }
     }
+
+    /// Returns whether the text is JSON.
+    pub(crate) fn is_json(&self) -> bool {
+        matches!(self.form, Form::Arguments | Form::Json)
+    }
 }
 
 /// Reads payloads by the jobs of this program and by the shapes that the broker keeps.

@@ -82,6 +82,8 @@ pub(crate) struct SearchResult {
     /// Whether so many tasks left a list between two slices, in this request or one before, that some that waited behind
     /// them may not have been looked at.
     pub(crate) is_incomplete: bool,
+    /// How many tasks, in this request and those before, have more arguments than a listing reads and do not match by these.
+    pub(crate) partly_searched: usize,
 }
 
 /// One request's part of a search.
@@ -104,7 +106,13 @@ struct Search<'a> {
 pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> Result<SearchResult, Failure> {
     let filter = Filter::read(query)?;
     let start = match query.after.as_str() {
-        "" => Position { step: 0, queue: String::new(), place: Place::default(), is_incomplete: false },
+        "" => Position {
+            step: 0,
+            queue: String::new(),
+            place: Place::default(),
+            is_incomplete: false,
+            partly_searched: 0,
+        },
         text => Position::read(text).ok_or_else(|| Failure::bad_request("`after` is none that a search gave"))?,
     };
     let permit = tokio::time::timeout(PATIENCE, app.searches.acquire()).await;
@@ -113,7 +121,8 @@ pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> 
     };
     let until = Instant::now() + longest;
     let queues = queues(app, query).await?;
-    let found = SearchResult { is_incomplete: start.is_incomplete, ..SearchResult::default() };
+    let Position { is_incomplete, partly_searched, .. } = start;
+    let found = SearchResult { is_incomplete, partly_searched, ..SearchResult::default() };
     let mut search = Search { app, filter, queues, found, began: false, until };
     search.found.next = search.run(start).await?.map(|position| position.text());
     Ok(search.found)
@@ -146,7 +155,8 @@ impl Search<'_> {
     }
 
     fn position(&self, step: usize, queue: String, place: Place) -> Position {
-        Position { step, queue, place, is_incomplete: self.found.is_incomplete }
+        let SearchResult { is_incomplete, partly_searched, .. } = self.found;
+        Position { step, queue, place, is_incomplete, partly_searched }
     }
 
     /// Returns the index of the first queue from this name on.
@@ -216,9 +226,13 @@ impl Search<'_> {
                 place.last = Some(mark(&task));
                 place.looked = (at + 1 + size).saturating_sub(n);
                 self.found.looked_at += 1;
-                let is_known = self.found.tasks.iter().any(|known| same(known, &task));
-                if !is_known && self.filter.fits(&reader, &task) {
+                if self.found.tasks.iter().any(|known| same(known, &task)) {
+                    continue;
+                }
+                if self.filter.fits(&reader, &task) {
                     self.found.tasks.push(task);
+                } else {
+                    self.found.partly_searched += usize::from(self.filter.might_fit(&task));
                 }
             }
             if size > 0 {

@@ -76,6 +76,21 @@ pub(super) fn indented(text: &str, most: usize) -> String {
     laid_out
 }
 
+/// Returns JSON, or a part of it, without the white space between its elements.
+pub(crate) fn compact(text: &str) -> String {
+    let (mut in_text, mut escaped) = (false, false);
+    let is_kept = |c: &char| {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if in_text => escaped = true,
+            '"' => in_text = !in_text,
+            _ => {}
+        }
+        in_text || !c.is_ascii_whitespace()
+    };
+    text.chars().filter(is_kept).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +105,16 @@ mod tests {
             (r#"{"a,[\"":"b : {"}"#, "{\n  \"a,[\\\"\": \"b : {\"\n}"),
         ] {
             assert_eq!(indented(text, 1000), expected);
+        }
+    }
+
+    #[test]
+    fn compact_json_keeps_the_spaces_of_its_texts() {
+        for (text, expected) in [
+            ("{\n  \"a b\": [ 1, \"\\\" {\" ]\n}", r#"{"a b":[1,"\" {"]}"#),
+            (r#""order": 5, "to": "a b"#, r#""order":5,"to":"a b"#),
+        ] {
+            assert_eq!(compact(text), expected);
         }
     }
 

@@ -4,7 +4,10 @@ use asynq_runtime::{TaskInfo, TaskState, broker::TaskBrief, task::GroupName};
 use chrono::{DateTime, Utc};
 
 use super::Query;
-use crate::{failure::Failure, query::payload::Reader};
+use crate::{
+    failure::Failure,
+    query::payload::{Reader, Rendered, json::compact},
+};
 
 /// A parsed query.
 #[derive(Debug)]
@@ -39,11 +42,19 @@ impl Filter {
 
     /// Returns whether the task matches every criterion.
     pub(super) fn fits(&self, reader: &Reader<'_>, task: &TaskBrief) -> bool {
+        self.fits_besides_text(task) && self.has_text(reader, task)
+    }
+
+    /// Returns whether a task that does not match might do so by the arguments that a listing leaves out.
+    pub(super) fn might_fit(&self, task: &TaskBrief) -> bool {
+        !self.text.is_empty() && task.has_cut_payload() && self.fits_besides_text(task)
+    }
+
+    fn fits_besides_text(&self, task: &TaskInfo) -> bool {
         self.state.is_none_or(|state| task.state == state)
             && self.group.as_ref().is_none_or(|group| task.group.as_deref() == Some(group.as_str()))
             && (self.r#type.is_empty() || task.r#type == self.r#type)
             && self.has_time(task)
-            && self.has_text(reader, task)
     }
 
     fn has_time(&self, task: &TaskInfo) -> bool {
@@ -67,7 +78,17 @@ impl Filter {
             || task.last_error.as_deref().is_some_and(has)
             || task.group.as_deref().is_some_and(has)
             || task.headers.iter().any(|(key, value)| has(key) || has(value) || has(&format!("{key}={value}")))
-            || has(reader.of_listed(task).searchable())
+            || self.has_arguments(&reader.of_listed(task))
+    }
+
+    fn has_arguments(&self, arguments: &Rendered) -> bool {
+        let text = arguments.searchable().to_lowercase();
+        // The text may be copied from a program, which writes JSON in one line, with spaces or without.
+        text.contains(&self.text)
+            || (arguments.is_json() && self.text.contains([',', ':', '[', ']', '{', '}']) && {
+                let text = compact(&text);
+                text.contains(&self.text) || text.contains(&compact(&self.text))
+            })
     }
 }
 

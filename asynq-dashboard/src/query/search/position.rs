@@ -18,6 +18,8 @@ pub(super) struct Position {
     pub(super) place: Place,
     /// [`SearchResult::is_incomplete`](super::SearchResult::is_incomplete) so far.
     pub(super) is_incomplete: bool,
+    /// [`SearchResult::partly_searched`](super::SearchResult::partly_searched) so far.
+    pub(super) partly_searched: usize,
 }
 
 /// The position in the tasks of one queue and state.
@@ -36,12 +38,13 @@ impl Position {
     pub(super) fn text(&self) -> String {
         let Place { slices, looked, last } = self.place;
         let last = last.map(|mark| format!("{mark:x}")).unwrap_or_default();
-        format!("{}.{slices}.{looked}.{last}.{}.{}", self.step, u8::from(self.is_incomplete), self.queue)
+        let (step, incomplete) = (self.step, u8::from(self.is_incomplete));
+        format!("{step}.{slices}.{looked}.{last}.{incomplete}.{}.{}", self.partly_searched, self.queue)
     }
 
     /// Returns the position of such a text; `None` if no search gave it.
     pub(super) fn read(text: &str) -> Option<Self> {
-        let mut parts = text.splitn(6, '.');
+        let mut parts = text.splitn(7, '.');
         let step = parts.next()?.parse().ok().filter(|step| *step <= STATES.len())?;
         let slices = parts.next()?.parse().ok().filter(|slices| *slices <= MOST_SLICES)?;
         let looked = parts.next()?.parse().ok().filter(|looked| *looked <= SLICE)?;
@@ -50,7 +53,9 @@ impl Position {
             mark => Some(u64::from_str_radix(mark, 16).ok()?),
         };
         let is_incomplete = parts.next()? == "1";
-        Some(Self { step, queue: parts.next()?.to_owned(), place: Place { slices, looked, last }, is_incomplete })
+        let partly_searched = parts.next()?.parse().ok().filter(|tasks| *tasks <= MOST_SLICES * SLICE)?;
+        let (queue, place) = (parts.next()?.to_owned(), Place { slices, looked, last });
+        Some(Self { step, queue, place, is_incomplete, partly_searched })
     }
 }
 
@@ -89,15 +94,24 @@ mod tests {
     fn a_cursor_comes_back_from_its_text_for_any_queue_name() {
         for queue in ["default", "a.b.c", "", "1.2.3"] {
             for step in [0, 3, STATES.len()] {
-                for (last, is_incomplete) in [(None, false), (Some(u64::MAX), true)] {
+                for (last, is_incomplete, partly_searched) in [(None, false, 0), (Some(u64::MAX), true, 12)] {
                     let place = Place { slices: 17, looked: 3, last };
-                    let position = Position { step, queue: queue.into(), place, is_incomplete };
+                    let position = Position { step, queue: queue.into(), place, is_incomplete, partly_searched };
                     assert_eq!(Position::read(&position.text()), Some(position));
                 }
             }
         }
-        for bad in ["", "9.1.0..0.q", "1.-1.0..0.q", "1.q", "x", "1.1.0.x.0.q", "1.99999999999.0..0.q", "1.1.201..0.q"]
-        {
+        for bad in [
+            "",
+            "9.1.0..0.0.q",
+            "1.-1.0..0.0.q",
+            "1.q",
+            "x",
+            "1.1.0.x.0.0.q",
+            "1.99999999999.0..0.0.q",
+            "1.1.201..0.0.q",
+            "1.1.0..0.-1.q",
+        ] {
             assert_eq!(Position::read(bad), None, "{bad}");
         }
     }
