@@ -94,8 +94,12 @@ impl Browser {
 
     /// Returns the browser to the pool without any state of this test; emulated settings end with the tab.
     pub(crate) async fn close(self) {
+        let old = self.client.windows().await.unwrap();
         let tab = self.client.new_window(true).await.unwrap();
-        self.client.close_window().await.unwrap();
+        for window in old {
+            self.client.switch_to_window(window).await.unwrap();
+            self.client.close_window().await.unwrap();
+        }
         self.client.switch_to_window(tab.handle).await.unwrap();
         self.chromium("Network.clearBrowserCookies", json!({})).await;
         self.chromium("Network.clearBrowserCache", json!({})).await;
@@ -108,6 +112,12 @@ impl Browser {
     /// Opens a page and waits until its scripts have run.
     pub(crate) async fn open(&self, url: &str) {
         self.client.goto(url).await.unwrap();
+    }
+
+    /// Goes on in one more window beside those that are open.
+    pub(crate) async fn another_window(&self) {
+        let window = self.client.new_window(false).await.unwrap();
+        self.client.switch_to_window(window.handle).await.unwrap();
     }
 
     /// Replaces the page as the pages themselves do at a notification, without loading a script again, and then returns the value

@@ -5,6 +5,7 @@ mod actions;
 mod browser;
 mod hands;
 mod hostile;
+mod kept;
 mod pages;
 mod pictures;
 mod search;

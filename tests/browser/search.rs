@@ -84,6 +84,7 @@ fn a_long_search_goes_on_by_itself_until_all_was_looked_at() {
             .await;
         // The server ends each stream of events after a while: what was found is not thrown away.
         browser.js(KEEP_STREAMS).await;
+        browser.until("window.streams.length").await;
         assert_eq!(browser.js(END_STREAMS).await, json!([1, 0]));
         browser.click("[data-search] [rel=next]").await;
         browser.until(&format!("location.search.includes('after=') && {bar}?.ariaBusy === 'false'")).await;

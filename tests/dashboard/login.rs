@@ -22,6 +22,8 @@ async fn a_password_opens_a_session_until_the_logout() {
     let fixture = Fixture::start().await;
     let served = Served::start(dashboard(&fixture).password_hash(hash()).read_only(true)).await;
     assert_eq!(served.get("/api/queues").await.status, 401);
+    let form = served.get("/login").await.body;
+    assert!(form.contains("needs JavaScript") && !form.contains("can be read without"), "{form}");
     assert_eq!(log_in(&served, "wrong").await.code(), "wrong_login");
     let answer = log_in(&served, PASSWORD).await;
     assert_eq!(answer.status, 204);

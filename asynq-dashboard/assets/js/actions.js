@@ -2,7 +2,7 @@
 //   data-post  address            data-body  JSON to send
 //   data-ask   question to confirm, data-type a word to type first, data-verb the button's word there
 //   data-then  address to go to afterwards
-import { refresh } from "./live.js";
+import { loggedOut, refresh } from "./live.js";
 
 export function actions() {
   document.addEventListener("click", (event) => {
@@ -69,6 +69,11 @@ async function edit(form, button) {
     body = `{"arguments":${text}}`;
   }
   const done = await run(button, { post: address }, body);
+  if (done) {
+    // Saved text counts as typed no more, and the page shows it as the server lays it out.
+    form.elements.text.defaultValue = text;
+    form.reset();
+  }
   if (done && button.value === "run") await run(button, { post: again }, { state });
 }
 
@@ -76,7 +81,8 @@ async function edit(form, button) {
 async function send(address, body) {
   const headers = { "content-type": "application/json", "x-asynq-dashboard": "1", accept: "application/json" };
   try {
-    const answer = await fetch(address, { method: "POST", headers, body: typeof body === "string" ? body : JSON.stringify(body) });
+    const text = typeof body === "string" ? body : JSON.stringify(body);
+    const answer = await fetch(address, { method: "POST", headers, body: text, signal: AbortSignal.timeout(60000) });
     return { ok: answer.ok, status: answer.status, told: await answer.json().catch(() => ({})) };
   } catch {
     return { ok: false, status: 0, told: {} };
@@ -85,7 +91,7 @@ async function send(address, body) {
 
 // Says why a post was refused, and returns false.
 function refused({ status, told }, besides = "") {
-  if (status === 401) location.reload();
+  if (status === 401) loggedOut();
   else if (status === 0) say(`The dashboard does not answer; nothing is known of what was asked. Look, and ask again.${besides}`, true);
   else say(`${told.error?.message ?? `Refused (${status}).`}${besides}`, true);
   return false;

@@ -4,9 +4,13 @@ import { morph } from "./morph.js";
 const RETRY = 2000;
 const FRESH = 3000;
 const SOON = 500;
+const ASK = 5000;
+const PLACES = 4;
 let running = null;
 let waiting = null;
 let source = null;
+let leave = null;
+let asks = 0;
 let timer = 0;
 let seen = new Date();
 
@@ -19,15 +23,34 @@ export async function refresh(asked = false) {
   await running;
 }
 
+// The address of what the page shows. Where it names no state, the server chose one, and might choose another now.
+function here() {
+  const address = new URL(location.href);
+  const shown = document.querySelector("main .tabs [aria-current]");
+  if (shown?.pathname === address.pathname && !address.searchParams.has("state")) {
+    address.searchParams.set("state", new URL(shown.href).searchParams.get("state"));
+  }
+  return address;
+}
+
+// Leaves the page, whose login is over, unless somebody has typed arguments there: they stay until they can be saved.
+export function loggedOut(to) {
+  const typed = [...document.querySelectorAll("textarea")].some((text) => text.value !== text.defaultValue);
+  if (!typed) return to ? location.assign(to) : location.reload();
+  down("You are logged out. Log in again in another tab; what you typed stays here, and can be saved then.");
+  clearTimeout(timer);
+  timer = setTimeout(() => refresh(true), RETRY);
+}
+
 async function fetched() {
   const main = document.querySelector("main");
   clearTimeout(timer);
   try {
     // The second header says that no person asked for the page: it does not keep a session alive.
     const headers = { accept: "text/html", "x-asynq-live": "1" };
-    const answer = await fetch(location.href, { headers, signal: AbortSignal.timeout(15000) });
-    if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return location.assign(answer.url);
-    if (answer.status === 401) return location.reload();
+    const answer = await fetch(here(), { headers, signal: AbortSignal.timeout(15000) });
+    if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return loggedOut(answer.url);
+    if (answer.status === 401) return loggedOut();
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     const fresh = page.querySelector("main");
     if (answer.status >= 500) return away("The broker does not answer");
@@ -91,21 +114,41 @@ async function ask(url) {
   const stop = new AbortController();
   try {
     const answer = await fetch(url, { signal: stop.signal });
-    if (answer.status === 401) location.reload();
+    if (answer.status === 401) loggedOut();
   } catch {
     down(`The dashboard does not answer. This is what was so at ${seen.toLocaleTimeString()}.`);
   }
   stop.abort();
 }
 
-// A browser opens six connections to a host at most: a tab in the background holds none.
+// A browser opens six connections to a host at most: a tab in the background holds none, and four windows one each.
 function deaf() {
   source?.close();
-  source = null;
+  leave?.();
+  source = leave = null;
 }
 
-function listen(url) {
+// Takes one of the places for windows that listen, and returns how to leave it; null if all are taken.
+async function place(n = 0) {
+  if (!navigator.locks) return () => {};
+  const taken = await new Promise((done) => {
+    const name = `asynq-events-${n}`;
+    navigator.locks.request(name, { ifAvailable: true }, (lock) => (lock ? new Promise((free) => done(free)) : done(null)));
+  });
+  return taken ?? (n + 1 < PLACES ? place(n + 1) : null);
+}
+
+async function listen(url) {
   if (source || document.hidden) return;
+  const left = await place();
+  if (source || document.hidden) return left?.();
+  clearTimeout(asks);
+  if (!left) {
+    refresh();
+    asks = setTimeout(() => listen(url), ASK);
+    return;
+  }
+  leave = left;
   const own = source = new EventSource(url);
   let lost = false;
   // What is told first is what the page shows already.

@@ -18,6 +18,8 @@ export function select() {
     if (button) bulk(button);
   });
   for (const name of ["page", "rows"]) document.addEventListener(name, show);
+  // The browser may have ticked boxes of a page that it came back to.
+  addEventListener("pageshow", show);
   show();
 }
 

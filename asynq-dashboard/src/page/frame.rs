@@ -49,7 +49,7 @@ pub(crate) fn layout(app: &AppState, page: &Page) -> Markup {
                 main #main tabindex="-1" data-live=[page.kind.still.then_some("off")] data-failed[page.kind.failed] data-again[page.kind.waits] { (page.body) }
                 footer {
                     @if !bare { "Times are shown from now; hold the pointer over one for the exact time. Press " kbd { "?" } " for the keys." }
-                    noscript { " Charts, live numbers and changes need JavaScript; every page can be read without it." }
+                    @if !bare { noscript { " Charts, live numbers and changes need JavaScript; every page can be read without it." } }
                 }
                 (dialogs())
                 div #said role="status" aria-live="polite" {}

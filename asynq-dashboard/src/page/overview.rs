@@ -195,7 +195,7 @@ fn table(view: &View) -> Markup {
                 input type="search" name="q" value=(params.q) placeholder="Filter by name" aria-label="Filter queues by name";
                 span.grow {}
                 label.row.soft { "Order "
-                    select name="sort" data-submit {
+                    select name="sort" autocomplete="off" data-submit {
                         @for (sort, key, name) in Sort::ALL { option value=(key) selected[sort == params.sort] { (name) } }
                     }
                 }

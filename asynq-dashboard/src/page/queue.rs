@@ -256,7 +256,7 @@ fn tasks(view: &View<'_>) -> Markup {
                 span.grow {}
                 @if let List::Page(span, _) = &view.list {
                     label.row.soft { "Per page "
-                        select name="per" data-submit {
+                        select name="per" autocomplete="off" data-submit {
                             @for per in [10, 30, 100, 500] { option value=(per) selected[per == span.per] { (per) } }
                         }
                     }

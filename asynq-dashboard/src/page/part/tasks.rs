@@ -35,7 +35,7 @@ impl Table<'_> {
         html! {
             div.scroll { table.cards {
                 thead { tr {
-                    @if self.can_pick { th.check scope="col" { input type="checkbox" data-all aria-label="Pick all of this page"; } }
+                    @if self.can_pick { th.check scope="col" { input type="checkbox" autocomplete="off" data-all aria-label="Pick all of this page"; } }
                     th scope="col" { "Id" }
                     th scope="col" { "Type" }
                     @if self.state.is_none() { th scope="col" { "State" } th scope="col" { "Queue" } }
@@ -66,7 +66,8 @@ impl Table<'_> {
         html! {
             tr id={ "t-" (segment(queue)) "/" (segment(id)) } {
                 @if self.can_pick {
-                    td.check { input type="checkbox" name="id" value=(id) aria-label={ "Pick " (cell(id)) }; }
+                    // A browser that comes back would tick boxes by their place, where other tasks may be by now.
+                    td.check { input type="checkbox" autocomplete="off" name="id" value=(id) aria-label={ "Pick " (cell(id)) }; }
                 }
                 (self.name(task))
                 td.short { (cell(&task.r#type)) }

@@ -1,0 +1,181 @@
+//! Picked rows, typed text and the shown state are kept: after Back, at a refresh, at the end of a session, by a link of another site.
+
+use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
+use asynq_dashboard::Dashboard;
+use asynq_runtime::Client;
+use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, task, task_id};
+use serde_json::json;
+
+use crate::{shop, wait, world::World};
+
+/// The ids of the boxes that are ticked, and whether the bar of the picked tasks is hidden.
+const PICKED: &str = "return [[...document.querySelectorAll('input[name=id]:checked')].map((box) => box.value), document.querySelector('#picked').hidden]";
+
+/// A shop behind a password, in a browser that has logged in.
+async fn logged_in() -> World<SqliteStore> {
+    let fixture = SqliteFixture::real_time().await;
+    let active = shop::open(&fixture).await;
+    // With little memory: the cost of the hash is not tested here.
+    let cheap = Argon2::new(Algorithm::Argon2id, Version::V0x13, Params::new(16, 1, 1, None).unwrap());
+    let hash = cheap.hash_password_with_salt(b"open sesame", b"some salt 16 byt").unwrap().to_string();
+    let dashboard = Dashboard::new(&Client::new(fixture.shared())).password_hash(hash);
+    let world = World::serving(fixture, active, dashboard).await;
+    world.open("/login").await;
+    assert_eq!(world.browser.js(&post("/login", r#"{"password":"open sesame"}"#)).await, 204);
+    world
+}
+
+/// A script that sends a change and returns the status of the answer.
+fn post(path: &str, body: &str) -> String {
+    let (path, body) = (json!(path), json!(body));
+    format!(
+        "return fetch({path}, {{ method: 'POST', body: {body}, headers: {{ 'content-type': 'application/json', 'x-asynq-dashboard': '1' }} }})
+            .then((answer) => answer.status)"
+    )
+}
+
+#[test]
+fn back_picks_no_task_and_chooses_nothing_that_the_page_does_not_show() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        // A browser that keeps the page itself brings it back as it was; one that does not, loads it anew.
+        let not_kept = "addEventListener('unload', () => {})";
+        world.open("/queues/mail?state=archived").await;
+        browser.js(not_kept).await;
+        browser.click("tbody tr:nth-child(3) input").await;
+        browser.click("tbody tr:nth-child(4) input").await;
+        let ids = browser.js("return [...document.querySelectorAll('input[name=id]')].map((box) => box.value)").await;
+        browser.click("tbody tr:nth-child(1) a").await;
+        browser.until("location.pathname.includes('/tasks/') && document.readyState === 'complete'").await;
+        for id in &ids.as_array().unwrap()[1..3] {
+            world.fixture.broker().delete_task(&queue("mail"), &task_id(id.as_str().unwrap())).await.unwrap();
+        }
+        browser.js("history.back()").await;
+        browser.until("location.pathname === '/queues/mail' && document.readyState === 'complete'").await;
+        assert_eq!(browser.js(PICKED).await, json!([[], true]));
+
+        for (path, select, value) in [("/", "sort", "size"), ("/queues/mail?state=archived", "per", "10")] {
+            world.open(path).await;
+            browser.js(not_kept).await;
+            let select = format!("document.querySelector('select[name={select}]')");
+            let shown = browser.js(&format!("return {select}.value")).await;
+            browser
+                .js(&format!(
+                    "{select}.value = '{value}'; {select}.dispatchEvent(new Event('change', {{ bubbles: true }}))"
+                ))
+                .await;
+            browser.until(&format!("location.search.includes('={value}') && document.readyState === 'complete'")).await;
+            browser.js("history.back()").await;
+            browser
+                .until(&format!("!location.search.includes('={value}') && document.readyState === 'complete'"))
+                .await;
+            assert_eq!(browser.js(&format!("return {select}.value")).await, shown, "{path}");
+        }
+        world.end().await;
+    });
+}
+
+#[test]
+fn a_queue_stays_at_the_state_that_is_shown() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let later = |id| task(id).after(std::time::Duration::from_secs(3600));
+        world.fixture.enqueue(later("a")).await;
+        world.fixture.enqueue(later("b")).await;
+        let browser = &world.browser;
+        world.open("/queues/default").await;
+        browser.click("tbody tr:nth-child(2) input").await;
+        // The page of a queue begins with the first state that has tasks.
+        world.fixture.enqueue(task("c")).await;
+        browser.until("[...document.querySelectorAll('.tabs a')].find((tab) => tab.href.endsWith('=pending')).querySelector('b').textContent === '1'").await;
+        assert_eq!(
+            browser.js("return document.querySelector('.tabs [aria-current]').search").await,
+            "?state=scheduled"
+        );
+        assert_eq!(browser.js(PICKED).await, json!([["b"], false]));
+        world.end().await;
+    });
+}
+
+#[test]
+fn typed_arguments_outlive_the_login() {
+    wait(async {
+        let world = logged_in().await;
+        let browser = &world.browser;
+        let id = shop::uuid("mail", 0);
+        world.open(&format!("/queues/mail/tasks/{id}")).await;
+        browser.js("document.querySelector('details:has(textarea)').open = true").await;
+        browser.fill("textarea", r#"{"to":"a long text"}"#).await;
+        assert_eq!(browser.js(&post("/logout", "{}")).await, 204);
+        browser.until("document.querySelector('#down').textContent.includes('og in again')").await;
+        // An action is refused, and leads nowhere either.
+        browser.js("document.querySelector('form[data-edit] button[value=\"\"]').click()").await;
+        browser.until("!document.querySelector('[aria-busy]')").await;
+        let typed = "return document.querySelector('textarea').value";
+        assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
+        assert_eq!(browser.js("return document.querySelector('#down').hidden").await, false);
+
+        assert_eq!(browser.js(&post("/login", r#"{"password":"open sesame"}"#)).await, 204);
+        browser.until("document.querySelector('#down').hidden").await;
+        assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
+        browser.click("form[data-edit] button[value='']").await;
+        browser.until("document.querySelector('#said').textContent && !document.querySelector('#said.bad')").await;
+        let saved = world.fixture.broker().task(&queue("mail"), &task_id(&id)).await.unwrap().unwrap();
+        assert_eq!(&saved.payload[..], br#"{"to":"a long text"}"#);
+        // Nothing typed is left that is not saved: the next end of the login leads to it.
+        browser
+            .until("document.querySelector('textarea').value === document.querySelector('textarea').defaultValue")
+            .await;
+        assert_eq!(browser.js(&post("/logout", "{}")).await, 204);
+        browser.until("location.pathname === '/login'").await;
+        world.leave().await;
+    });
+}
+
+#[test]
+fn a_link_of_another_site_leads_to_the_page_if_one_is_logged_in() {
+    wait(async {
+        let world = logged_in().await;
+        let browser = &world.browser;
+        // A page of another origin; browsers send no strict cookie where it leads.
+        let elsewhere = format!("data:text/html,<a href='{}/queues/mail?state=retry'>look</a>", world.url);
+        browser.open(&elsewhere).await;
+        browser.click("a").await;
+        browser.until("location.pathname + location.search === '/queues/mail?state=retry'").await;
+        assert_eq!(browser.text("h1").await, "mail");
+        assert_eq!(browser.js(&post("/logout", "{}")).await, 204);
+        browser.open(&elsewhere).await;
+        browser.click("a").await;
+        browser.until("location.pathname === '/login' && document.readyState === 'complete'").await;
+        world.leave().await;
+    });
+}
+
+#[test]
+fn more_windows_than_a_browser_has_connections_show_and_change_what_is_there() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        for n in 0..7 {
+            if n > 0 {
+                browser.another_window().await;
+            }
+            // Not `open`: a window without a connection would wait for minutes.
+            browser.js(&format!("location.assign({})", json!(format!("{}/queues/mail?state=retry", world.url)))).await;
+            browser
+                .until("document.querySelector('h1')?.textContent === 'mail' && document.readyState === 'complete'")
+                .await;
+            assert_eq!(browser.js("return document.hidden").await, false, "window {n} is seen");
+        }
+        world.act("[data-post$='/pause']", "is paused").await;
+        let pending = "Number(document.querySelectorAll('.tabs b')[1].textContent)";
+        let before = browser.js(&format!("return {pending}")).await;
+        // A window without a stream asks by itself.
+        let mut news = task("news");
+        (news.queue, news.message.queue) = (queue("mail"), "mail".into());
+        world.fixture.enqueue(news).await;
+        browser.until(&format!("{pending} > {before}")).await;
+        world.end().await;
+    });
+}
