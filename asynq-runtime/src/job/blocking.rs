@@ -241,7 +241,7 @@ impl BlockingPool {
             // other servers could run.
             let _waiting = Waiting::new(&self.busy);
             tokio::time::sleep(AFTER_NO_THREAD).await;
-            // What follows is a backtrace, which tells nothing of the job.
+            // The lines behind the first are a backtrace, which tells nothing of the job.
             let why = panic.lines().next().unwrap_or_default();
             return Err(JobError::fail(NoThread(why.to_owned())));
         }
