@@ -260,7 +260,13 @@ async fn an_unreadable_entry_of_another_scheduler_hides_no_other() {
         let () = redis.zadd("asynq:schedulers", format!("asynq:schedulers:{{{name}}}"), until).await.unwrap();
     }
     assert_eq!(broker.scheduler_entries().await.unwrap(), [entry]);
-    assert_eq!(redis.zcard::<_, i64>("asynq:schedulers").await.unwrap(), 3, "the dead one is forgotten, as by Go");
+    assert_eq!(redis.zcard::<_, i64>("asynq:schedulers").await.unwrap(), 4, "a look writes nothing");
+    broker.show_entries("s", &[], MINUTE).await.unwrap();
+    assert_eq!(
+        redis.zcard::<_, i64>("asynq:schedulers").await.unwrap(),
+        3,
+        "a scheduler that lists itself forgets the dead"
+    );
 
     let event = SchedulerEnqueueEvent { task_id: "t".into(), enqueue_time: Some(broker.now().into()) };
     broker.record_enqueue("e", &event).await.unwrap();
