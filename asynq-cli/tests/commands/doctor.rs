@@ -178,7 +178,8 @@ async fn a_redis_that_cannot_save_is_examined_and_every_reading_command_answers(
     eventually("Redis refuses writes", async || refuses().then_some(())).await;
 
     let run = async |words: &[&str]| {
-        let words = [words, &["--url", &server.url()]].concat();
+        let url = server.url();
+        let words = [words, &["--url", &url]].concat();
         crate::fixture::run(None, Default::default(), &words).await
     };
     let answer = run(&["doctor"]).await;
