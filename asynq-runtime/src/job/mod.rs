@@ -49,6 +49,8 @@ mod secret;
 pub(crate) mod shape;
 mod shape_cache;
 mod state;
+#[cfg(test)]
+mod test_jobs;
 mod times;
 mod type_checks;
 mod upgrade;

@@ -1,24 +1,10 @@
 use serde::Deserialize;
 
 use super::*;
-use crate::job::{JobContext, JobResult};
-
-macro_rules! jobs {
-    ($($(#[$meta:meta])* $job:ident $name:literal $body:tt [$($item:item)*];)*) => {$(
-        #[derive(Debug, PartialEq, Serialize, Deserialize)]
-        $(#[$meta])*
-        struct $job $body
-
-        impl Job for $job {
-            const NAME: &'static str = $name;
-            $($item)*
-            type Output = JobResult;
-            async fn run(self, _: &JobContext) -> JobResult {
-                Ok(())
-            }
-        }
-    )*};
-}
+use crate::job::{
+    JobContext, JobResult,
+    test_jobs::{Below, jobs},
+};
 
 jobs! {
     Mail "mail" { to: String, copies: u32 } [];
@@ -141,19 +127,6 @@ fn arguments_of_another_version_and_bytes_that_are_not_arguments_have_different_
         unfit(decode_arguments::<JsonMail>(payload).unwrap_err(), expected);
     }
     unfit(decode_arguments::<Mail>(br#"{"to":"ann"}"#).unwrap_err(), "looks like JSON; write `codec = \"json\"`");
-}
-
-/// A number of which this version of the program takes other values than the next one.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "u32")]
-struct Below<const N: u32>(u32);
-
-impl<const N: u32> TryFrom<u32> for Below<N> {
-    type Error = &'static str;
-
-    fn try_from(n: u32) -> Result<Self, &'static str> {
-        if n < N { Ok(Self(n)) } else { Err("too large") }
-    }
 }
 
 jobs! {

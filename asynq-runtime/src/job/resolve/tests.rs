@@ -3,24 +3,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::job::{Codec, JobContext, JobResult, PreparedTask, Secret, Upgrade};
-
-macro_rules! jobs {
-    ($($(#[$meta:meta])* $job:ident $body:tt [$($item:item)*];)*) => {$(
-        #[derive(Debug, PartialEq, Serialize, Deserialize)]
-        $(#[$meta])*
-        struct $job $body
-
-        impl Job for $job {
-            const NAME: &'static str = "job";
-            $($item)*
-            type Output = JobResult;
-            async fn run(self, _: &JobContext) -> JobResult {
-                Ok(())
-            }
-        }
-    )*};
-}
+use crate::job::{
+    Codec, JobContext, JobResult, PreparedTask, Secret, Upgrade,
+    test_jobs::{Below, jobs},
+};
 
 /// Returns the payload that an enqueue leaves in the broker, and the document of its shape there.
 fn left<J: Job>(job: J) -> (Vec<u8>, ShapeLookup) {
@@ -297,19 +283,6 @@ fn an_upgrade_takes_the_arguments_that_serde_cannot() {
     assert!(resolve::<Invoice>(&payload, None).is_err());
     assert_eq!(resolve::<Invoice>(&payload, Some(&lookup)), invoice());
     assert!(reason::<Invoice>(InDollars { dollars: 7 }).contains("`cents` is missing"));
-}
-
-/// A number of which a newer version of the program takes more values.
-#[derive(Debug, PartialEq, Serialize, Deserialize)]
-#[serde(try_from = "u32")]
-struct Below<const N: u32>(u32);
-
-impl<const N: u32> TryFrom<u32> for Below<N> {
-    type Error = &'static str;
-
-    fn try_from(n: u32) -> Result<Self, &'static str> {
-        if n < N { Ok(Self(n)) } else { Err("too large") }
-    }
 }
 
 #[derive(Deserialize)]
