@@ -7,16 +7,27 @@ mod tasks;
 
 use std::time::Duration;
 
+use redis::Value;
+
 use super::{
     super::{BrokerError, DayStats, Failure, Inspect, LockPage, Page, QueueStats, TaskBrief, TaskEnd},
     RedisBroker,
+    keys::{Keys, QUEUES},
+    reply,
+    script::Call,
 };
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
 #[async_trait::async_trait]
 impl Inspect for RedisBroker {
     async fn queues(&self) -> Result<Vec<QueueName>, BrokerError> {
-        self.all_queues().await
+        // Servers ask for the names as well, and use no other inspector read. So this uses the main connection and
+        // opens no other.
+        let names = reply::array(self.router.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
+        let mut names: Vec<QueueName> =
+            names.into_iter().filter_map(reply::text).map(|name| QueueName::from_wire(&name)).collect();
+        names.sort();
+        Ok(names)
     }
 
     async fn wait_for_queues(&self, limit: Duration) -> Result<(), BrokerError> {
@@ -28,7 +39,7 @@ impl Inspect for RedisBroker {
     }
 
     async fn tasks(&self, queue: &QueueName, state: TaskState, page: Page) -> Result<Vec<TaskInfo>, BrokerError> {
-        self.list(queue, state, page).await
+        self.list(queue, state, None, page, None).await.map(whole)
     }
 
     async fn briefs(
@@ -38,10 +49,7 @@ impl Inspect for RedisBroker {
         group: Option<&GroupName>,
         page: Page,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
-        match group {
-            Some(group) => self.list_group_briefs(queue, group, page, Some(TaskBrief::BYTES)).await,
-            None => self.list_briefs(queue, state, page, Some(TaskBrief::BYTES)).await,
-        }
+        self.list(queue, state, group, page, Some(TaskBrief::BYTES)).await
     }
 
     async fn task(&self, queue: &QueueName, id: &TaskId) -> Result<Option<TaskInfo>, BrokerError> {
@@ -61,11 +69,14 @@ impl Inspect for RedisBroker {
     }
 
     async fn pause(&self, queue: &QueueName) -> Result<bool, BrokerError> {
-        self.set_paused(queue).await
+        let now = self.clock.now().timestamp();
+        let call = Call::plain("SET").arg(Keys::new(queue).paused()).arg(now).arg("NX");
+        Ok(self.router.send_one(call).await? != Value::Nil)
     }
 
     async fn resume(&self, queue: &QueueName) -> Result<bool, BrokerError> {
-        self.clear_paused(queue).await
+        let call = Call::plain("DEL").arg(Keys::new(queue).paused());
+        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
     }
 
     async fn group_tasks(
@@ -74,7 +85,7 @@ impl Inspect for RedisBroker {
         group: &GroupName,
         page: Page,
     ) -> Result<Vec<TaskInfo>, BrokerError> {
-        self.list_group(queue, group, page).await
+        self.list(queue, TaskState::Aggregating, Some(group), page, None).await.map(whole)
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
@@ -92,4 +103,8 @@ impl Inspect for RedisBroker {
     async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
         self.estimate_memory(queue).await
     }
+}
+
+fn whole(found: Vec<TaskBrief>) -> Vec<TaskInfo> {
+    found.into_iter().map(|brief| brief.task).collect()
 }

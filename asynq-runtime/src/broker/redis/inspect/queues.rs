@@ -11,7 +11,7 @@ use crate::{
         redis::{
             RedisBroker,
             groups::next_step,
-            keys::{Keys, QUEUES},
+            keys::Keys,
             reply,
             script::{Call, GROUPED, MEMORY, STATS},
         },
@@ -20,16 +20,6 @@ use crate::{
 };
 
 impl RedisBroker {
-    pub(super) async fn all_queues(&self) -> Result<Vec<QueueName>, BrokerError> {
-        // Servers ask for the names as well, and use no other inspector read. So this uses the main connection and
-        // opens no other.
-        let names = reply::array(self.router.send_one(Call::plain("SMEMBERS").arg(QUEUES)).await?)?;
-        let mut names: Vec<QueueName> =
-            names.into_iter().filter_map(reply::text).map(|name| QueueName::from_wire(&name)).collect();
-        names.sort();
-        Ok(names)
-    }
-
     pub(super) async fn stats(&self, queue: &QueueName) -> Result<QueueStats, BrokerError> {
         let keys = Keys::new(queue);
         let now = self.clock.now();
@@ -73,17 +63,6 @@ impl RedisBroker {
             walk.tasks += answer.next().as_ref().map_or(0, counter);
         }
         Ok(walk)
-    }
-
-    pub(super) async fn set_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
-        let now = self.clock.now().timestamp();
-        let call = Call::plain("SET").arg(Keys::new(queue).paused()).arg(now).arg("NX");
-        Ok(self.router.send_one(call).await? != Value::Nil)
-    }
-
-    pub(super) async fn clear_paused(&self, queue: &QueueName) -> Result<bool, BrokerError> {
-        let call = Call::plain("DEL").arg(Keys::new(queue).paused());
-        Ok(reply::number(&self.router.send_one(call).await?) == Some(1))
     }
 }
 

@@ -25,29 +25,21 @@ const SLICES: usize = 5;
 const END: usize = 1 << 52;
 
 impl RedisBroker {
+    /// Returns a page of a state or a group, with at most `most` bytes of each payload and result.
     pub(super) async fn list(
         &self,
         queue: &QueueName,
         state: TaskState,
-        page: Page,
-    ) -> Result<Vec<TaskInfo>, BrokerError> {
-        let found = self.list_briefs(queue, state, page, None).await?;
-        Ok(found.into_iter().map(|brief| brief.task).collect())
-    }
-
-    /// Returns a page with at most so many bytes of each payload and result.
-    pub(super) async fn list_briefs(
-        &self,
-        queue: &QueueName,
-        state: TaskState,
+        group: Option<&GroupName>,
         page: Page,
         most: Option<usize>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
-        if state == TaskState::Aggregating {
-            return self.list_grouped(queue, page, most).await;
-        }
         let keys = Keys::new(queue);
-        let place = keys.state(state);
+        let (state, place) = match group {
+            Some(group) => (TaskState::Aggregating, keys.group(group)),
+            None if state == TaskState::Aggregating => return self.list_grouped(queue, page, most).await,
+            None => (state, keys.state(state)),
+        };
         self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, (first, last), most))
             .await
     }
@@ -75,31 +67,6 @@ impl RedisBroker {
             tasks.append(&mut slice.tasks);
         }
         Ok(tasks)
-    }
-
-    pub(super) async fn list_group(
-        &self,
-        queue: &QueueName,
-        group: &GroupName,
-        page: Page,
-    ) -> Result<Vec<TaskInfo>, BrokerError> {
-        let found = self.list_group_briefs(queue, group, page, None).await?;
-        Ok(found.into_iter().map(|brief| brief.task).collect())
-    }
-
-    /// Returns a page of one group with at most so many bytes of each payload and result.
-    pub(super) async fn list_group_briefs(
-        &self,
-        queue: &QueueName,
-        group: &GroupName,
-        page: Page,
-        most: Option<usize>,
-    ) -> Result<Vec<TaskBrief>, BrokerError> {
-        let keys = Keys::new(queue);
-        let place = keys.group(group);
-        let state = TaskState::Aggregating;
-        self.list_slices(queue, state, page, |first, last| self.list_place(&keys, &place, state, (first, last), most))
-            .await
     }
 
     async fn list_slices(
