@@ -381,6 +381,18 @@ async fn bytes_that_cannot_be_read_come_with_the_set_and_stop_nothing() {
 }
 
 #[tokio::test]
+async fn a_task_whose_message_is_lost_leaves_its_group_and_the_others_become_a_set() {
+    let t = Fixture::start().await;
+    t.seed_group("g", &["t1", "lost", "t3"]).await;
+    t.store.lose_message(&default_queue(), &task_id("lost"));
+    t.advance(MINUTE);
+    let set = t.try_claim("g", &grace(MINUTE)).await.unwrap();
+    assert_eq!(members(&set), ["t1", "t3"]);
+    t.broker().release_set(&set).await.unwrap();
+    assert_eq!(t.group_sizes().await, [("g".to_owned(), 2)], "it does not come back");
+}
+
+#[tokio::test]
 async fn ids_without_a_task_are_dropped_from_their_group() {
     let t = Fixture::start().await;
     if t.lacks(Need::Ghosts) {

@@ -300,9 +300,14 @@ async fn headers_and_the_deadline_are_shown() {
 #[tokio::test]
 async fn a_message_that_cannot_be_read_is_left_out_of_the_list() {
     let t = Fixture::start().await;
-    t.seed_pending(&["good1", "bad", "good2"]).await;
+    t.seed_pending(&["good1", "bad", "lost", "good2"]).await;
     t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xff\xff");
+    t.store.lose_message(&default_queue(), &task_id("lost"));
     assert_eq!(ids(&t, TaskState::Pending, 1, 10).await, ["good1", "good2"]);
+    assert_eq!(ids(&t, TaskState::Pending, 2, 3).await, ["good2"], "they count as rows of their page");
+    for id in ["bad", "lost"] {
+        assert_eq!(t.broker().task(&default_queue(), &task_id(id)).await.unwrap(), None);
+    }
 }
 
 #[tokio::test]

@@ -46,7 +46,7 @@ cases! {
         await_end, bad_input, checkpoint, consume, debounce, diagnose, extremes, failures, fence, fence_writes, forward, go_groups, go_peers, groups,
         inspect, locks, maintain, model, pause, presence, produce, races, recover, repair, repair_many, repair_move,
         schedule, schedule_entry, schedule_overlap, schedule_provider, schedule_served, schedulers, semaphore,
-        served, served_blocked, sets, settle, settle_again, shapes, unique, wait_and_take, wake,
+        served, served_blocked, served_groups, sets, settle, settle_again, shapes, unique, wait_and_take, wake,
     ]
 
     redis: RedisFixture;
@@ -110,6 +110,7 @@ mod formatted {
     mod semaphore;
     mod served;
     mod served_blocked;
+    mod served_groups;
     mod sets;
     mod settle;
     mod settle_again;

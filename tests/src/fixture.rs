@@ -52,6 +52,8 @@ pub trait Store: Sized + Send + Sync + 'static {
     fn dump(&self) -> String;
     /// Replaces the stored message of a task by `bytes`.
     fn overwrite_message(&self, queue: &QueueName, id: &TaskId, bytes: &[u8]);
+    /// Deletes the stored message of a task, and nothing else of it.
+    fn lose_message(&self, queue: &QueueName, id: &TaskId);
     /// Lets `by` pass for keys that end by themselves, where the store's own clock counts it; `now` is the time afterwards.
     fn age(&self, by: Duration, now: DateTime<Utc>);
     /// The unique locks of a queue that are held at `now`, and the ids of the tasks that hold them.

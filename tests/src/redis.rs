@@ -372,6 +372,12 @@ impl<S: Servers> Store for StoreOn<S> {
         assert_eq!(new, 0, "the task existed");
     }
 
+    fn lose_message(&self, queue: &QueueName, id: &TaskId) {
+        let key = task_key(queue, id);
+        let lost: i64 = self.at(&key, |connection| connection.hdel(&key, "msg")).unwrap();
+        assert_eq!(lost, 1, "the task existed");
+    }
+
     fn age(&self, by: Duration, now: DateTime<Utc>) {
         let by = i64::try_from(by.as_millis()).unwrap();
         // A counter of a day ends at an instant of the calendar, which is the manual clock's, and not after a span.

@@ -83,6 +83,15 @@ impl Store for SqliteStore {
         assert_eq!(changed.unwrap(), 1, "the task existed");
     }
 
+    fn lose_message(&self, queue: &QueueName, id: &TaskId) {
+        let changed = self.connection().execute(
+            "DELETE FROM body WHERE seq = \
+             (SELECT seq FROM task WHERE id = ?2 AND q = (SELECT q FROM queue WHERE name = ?1))",
+            (queue.as_str(), id.as_str()),
+        );
+        assert_eq!(changed.unwrap(), 1, "the task existed");
+    }
+
     fn age(&self, _: Duration, _: DateTime<Utc>) {
         // Every time in the file comes from the broker's clock.
     }

@@ -50,6 +50,10 @@ impl Store for SqliteViewStore {
         self.0.overwrite_message(queue, id, bytes);
     }
 
+    fn lose_message(&self, queue: &QueueName, id: &TaskId) {
+        self.0.lose_message(queue, id);
+    }
+
     fn age(&self, by: Duration, now: DateTime<Utc>) {
         self.0.age(by, now);
     }

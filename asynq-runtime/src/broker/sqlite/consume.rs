@@ -1,31 +1,27 @@
 //! Takes tasks out of the file to run them (contract: `broker/consume.rs`).
 
-mod damaged;
 mod ready;
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-use bytes::Bytes;
 use chrono::{DateTime, Utc};
-use rusqlite::params;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    broker::{
-        BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, RunKey, RunToken, Wanted, token::TokenSource,
-    },
-    task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
+    broker::{BrokerError, BrokerErrorKind, Consume, Member, Quarantined, Run, Wanted, token::TokenSource},
+    task::{QueueName, TaskId, TaskState},
 };
 
 use super::{
     SqliteBroker,
+    candidate::{Candidate, met_damage},
     command::{CancelFlag, Priority, Ready, WriteCommand},
-    row::{Facts, Text, message, text},
+    row::text,
     sql,
     store::far,
     tx::{Tx, View},
@@ -46,7 +42,9 @@ impl Consume for SqliteBroker {
         let (claim, command) = self.claim(member, &attempt, wanted, quarantined);
         let command = command.unless(move |view| Ok(claim.finds_nothing(view)?.then(Vec::new)));
         let answer = self.store.write_with(command, Arc::clone(&attempt.cancel_flag)).await;
-        self.set_damaged_aside(wanted, &answer).await;
+        if met_damage(&answer) {
+            self.set_damaged_aside(TaskState::Pending, waiting(wanted)).await;
+        }
         attempt.ended_with(answer)
     }
 
@@ -69,7 +67,9 @@ impl Consume for SqliteBroker {
         let answer = self.store.write_once(command, Arc::clone(&attempt.cancel_flag), limit, stop.cancelled()).await;
         match answer.transpose() {
             Some(answer) => {
-                self.set_damaged_aside(wanted, &answer).await;
+                if met_damage(&answer) {
+                    self.set_damaged_aside(TaskState::Pending, waiting(wanted)).await;
+                }
                 attempt.ended_with(answer)
             }
             // The command was given up before it was begun, as its flag says.
@@ -137,6 +137,22 @@ impl SqliteBroker {
         let items = claim.wanted.iter().map(|wanted| wanted.n.min(MOST)).sum::<usize>().max(1);
         let run = Arc::clone(&claim);
         (claim, WriteCommand::new(Priority::Claim, items, move |tx| run.run(tx)).may_be_lost())
+    }
+}
+
+/// Returns a function that lists the next tasks of these queues without their messages, each with its queue.
+fn waiting(wanted: &[Wanted]) -> impl Fn(&View<'_>) -> rusqlite::Result<Vec<(i64, Candidate)>> + Clone + use<> {
+    let wanted = wanted.to_vec();
+    move |view| {
+        let mut waiting = Vec::new();
+        for Wanted { queue, .. } in &wanted {
+            let Some(q) = view.queue(queue)? else { continue };
+            let most = i64::try_from(MOST).unwrap_or(i64::MAX);
+            waiting.extend(
+                view.list(&sql::consume::NEXT_WITHOUT_MESSAGE, [q, most], |row| Ok((q, Candidate::read(row)?)))?,
+            );
+        }
+        Ok(waiting)
     }
 }
 
@@ -220,7 +236,9 @@ impl Claim {
         while missing > 0 {
             let limit = i64::try_from(missing).unwrap_or(i64::MAX);
             let found = tx.view.list(&sql::consume::NEXT, [q, limit, i64::from(*quarantined > 0)], |row| {
-                Ok(Candidate { since: row.get(9)?, ..Candidate::read(row)? })
+                let mut candidate = Candidate::read(row)?;
+                candidate.since = row.get(9)?;
+                Ok(candidate)
             })?;
             let all = found.len() < missing;
             for candidate in found {
@@ -230,12 +248,11 @@ impl Claim {
                     let Some(left) = quarantined.checked_sub(1) else { continue };
                     *quarantined = left;
                 }
-                tx.left(q, TaskState::Pending);
-                if candidate.msg.is_none() || !candidate.is_sound {
-                    candidate.set_aside(tx, q)?;
-                    tx.came(q, TaskState::Archived);
+                if candidate.can_never_run() {
+                    candidate.set_aside(tx, q, TaskState::Pending)?;
                     continue;
                 }
+                tx.left(q, TaskState::Pending);
                 let until = tx.view.now.saturating_add(self.lease);
                 tx.view.execute(&sql::consume::TAKE, [candidate.seq, until, self.server, self.token])?;
                 tx.came(q, TaskState::Active);
@@ -250,98 +267,6 @@ impl Claim {
         }
         Ok(())
     }
-}
-
-/// Why a task was archived instead of taken.
-const NO_MESSAGE: &str = "the message of this task is missing, or its page of the file is damaged";
-const NO_TEXT: &str = "the id or the unique key of this task was not UTF-8: give the program that enqueued it texts";
-
-/// A row of [`sql::consume::NEXT`].
-#[derive(Debug)]
-struct Candidate {
-    seq: i64,
-    /// Whether its id and its lock are UTF-8.
-    is_sound: bool,
-    id: String,
-    crashes: i64,
-    extra: Option<Vec<u8>>,
-    facts: Facts,
-    uniq: Option<String>,
-    msg: Option<Vec<u8>>,
-    /// Since when the task has been pending; 0 where the time is not known any more.
-    since: i64,
-}
-
-impl Candidate {
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        let (id, lock): (Text, Option<Text>) = (row.get(1)?, row.get(7)?);
-        let is_sound = id.is_sound && lock.as_ref().is_none_or(|lock| lock.is_sound);
-        Ok(Self {
-            seq: row.get(0)?,
-            is_sound,
-            id: id.text,
-            crashes: row.get(2)?,
-            extra: row.get(3)?,
-            facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
-            uniq: lock.map(|lock| lock.text),
-            msg: row.get(8)?,
-            since: 0,
-        })
-    }
-
-    /// Archives a task that can never run, because it has no message, or an id or a lock that is not UTF-8: there people see it.
-    fn set_aside(self, tx: &Tx<'_>, q: i64) -> rusqlite::Result<()> {
-        if self.is_sound {
-            let extra = self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
-            return set_aside_without_message(tx, q, self.seq, self.uniq.as_deref(), &self.id, &extra);
-        }
-        // Other calls would not find the task by what stands for its bytes here.
-        tx.view.execute(&sql::lock::RELEASE_OF, [self.seq])?;
-        let id = format!("{}-{}", self.id, uuid::Uuid::new_v4().simple());
-        tx.view.execute(&sql::consume::RENAME, params![self.seq, id])?;
-        if let Some(message) = self.msg.and_then(|raw| TaskMessage::decode(raw.into()).ok()) {
-            let message = TaskMessage { id, unique_key: String::new(), ..message }.encode();
-            tx.view.execute(&sql::body::SET_MESSAGE, params![self.seq, message])?;
-        }
-        tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_TEXT]).map(drop)
-    }
-
-    fn is_quarantined(&self) -> bool {
-        let extra = self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default();
-        extra.is_quarantined(u32::try_from(self.crashes).unwrap_or(0))
-    }
-
-    /// Returns how long the task had been pending at `now`.
-    fn waited(&self, now: i64) -> Option<Duration> {
-        let waited = now.checked_sub(self.since).filter(|_| self.since > 0)?;
-        u64::try_from(waited).ok().map(Duration::from_millis)
-    }
-
-    fn into_run(self, queue: &QueueName, server: i64, token: i64) -> Option<Run> {
-        let id = TaskId::from_wire(&self.id);
-        let message = message(Bytes::from(self.msg?), queue, &id, &self.facts);
-        Some(Run {
-            key: RunKey { queue: queue.clone(), id, token: RunToken(token), server, row: self.seq },
-            message,
-            crashes: u32::try_from(self.crashes).unwrap_or(0),
-            extra: self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default(),
-            waited: None,
-            asked: Instant::now(),
-        })
-    }
-}
-
-/// Archives a task that has no message, where people see it; the caller counts it.
-pub(super) fn set_aside_without_message(
-    tx: &Tx<'_>,
-    q: i64,
-    seq: i64,
-    lock: Option<&str>,
-    id: &str,
-    extra: &Extra,
-) -> rusqlite::Result<()> {
-    tx.free_lock_of_archived(q, lock, id, extra)?;
-    tx.view.execute(&sql::consume::SET_ASIDE, params![seq, tx.view.now, NO_MESSAGE]).map(drop)
 }
 
 /// Draws run tokens and remembers the tokens whose tasks never reached the caller.

@@ -12,11 +12,12 @@ use crate::{
     broker::{
         BrokerError, GroupPage, GroupRules, GroupStats, GroupStep, Groups, RipeGroups, SetError, SetOutcome, TaskSet,
     },
-    task::{GroupName, QueueName},
+    task::{GroupName, QueueName, TaskState},
 };
 
 use super::{
     SqliteBroker,
+    candidate::met_damage,
     command::{Priority, WriteCommand},
     sql,
     tx::{Tx, View},
@@ -94,18 +95,23 @@ impl Groups for SqliteBroker {
         group: &GroupName,
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError> {
-        let (queue, group, rules) = (queue.clone(), group.clone(), *rules);
-        let (queue_name, group_name) = (queue.clone(), group.clone());
+        let named = || (queue.clone(), group.clone());
+        let ((queue, group), look, damaged, rules) = (named(), named(), named(), *rules);
         let command =
             WriteCommand::new(Priority::Forward, TaskSet::MOST, move |tx| claim::claim(tx, &queue, &group, &rules));
         let command = command.unless(move |view| {
-            let ripe = match view.queue(&queue_name)? {
-                Some(q) => claim::is_ripe(view, q, &group_name, &rules)?,
+            let ripe = match view.queue(&look.0)? {
+                Some(q) => claim::is_ripe(view, q, &look.1, &rules)?,
                 None => false,
             };
             Ok((!ripe).then_some(None))
         });
-        self.store.write(command).await
+        let answer = self.store.write(command).await;
+        if met_damage(&answer) {
+            let waiting = move |view: &View<'_>| claim::without_messages(view, &damaged.0, &damaged.1);
+            self.set_damaged_aside(TaskState::Aggregating, waiting).await;
+        }
+        answer
     }
 
     async fn finish_set(&self, set: &TaskSet, outcome: &SetOutcome) -> Result<(), SetError> {

@@ -9,6 +9,7 @@ use rusqlite::{
     types::{FromSql, FromSqlError, FromSqlResult, ValueRef},
 };
 
+use super::{error::is_damaged, sql, tx::View};
 use crate::task::{Ending, Extra, Progress, QueueName, TaskId, TaskInfo, TaskMessage, TaskState, UndecodableMessage};
 
 /// Facts of a task that may have changed since its message was stored.
@@ -95,13 +96,20 @@ pub(super) struct TaskRow {
     pub(super) retention: i64,
     pub(super) progress: Option<f64>,
     pub(super) progress_note: Option<String>,
-    pub(super) msg: Vec<u8>,
+    /// `None` if it is missing, or lies in a damaged page of the file.
+    pub(super) msg: Option<Vec<u8>>,
     pub(super) result: Option<Vec<u8>>,
     pub(super) extra: Option<Vec<u8>>,
 }
 
 impl TaskRow {
-    pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<Self> {
+    /// Reads a row and, in the same snapshot of the file, its body.
+    pub(super) fn read(view: &View<'_>, row: &Row<'_>) -> rusqlite::Result<Self> {
+        let body = view.find(&sql::body::SHOWN, [row.get::<_, i64>(11)?], |row| Ok((row.get(0)?, row.get(1)?)));
+        let (msg, result) = match body {
+            Err(error) if is_damaged(&error) => (None, None),
+            body => body?.map_or((None, None), |(msg, result)| (Some(msg), result)),
+        };
         Ok(Self {
             state: row.get(0)?,
             at: row.get(1)?,
@@ -113,19 +121,23 @@ impl TaskRow {
             retention: row.get(7)?,
             progress: row.get(8)?,
             progress_note: row.get(9)?,
-            msg: row.get(10)?,
-            result: row.get(11)?,
-            extra: row.get(12)?,
+            msg,
+            result,
+            extra: row.get(10)?,
         })
     }
 
-    /// Returns the task that the row shows, or `None` if its message cannot be read.
+    /// Returns the task that the row shows, or `None` if its message cannot be read. A task that was archived because its message
+    /// is lost is shown all the same, with another in its place.
     pub(super) fn into_info(self, queue: &QueueName, now: i64) -> Option<TaskInfo> {
         let state = TaskState::from_number(self.state)?;
         let completed_at =
             (state == TaskState::Completed).then(|| self.at.saturating_sub(self.retention.saturating_mul(1_000)));
         let facts = Facts { retried: self.retried, err: self.err, failed_at: self.failed_at, completed_at };
-        let message = message(self.msg.into(), queue, &TaskId::from_wire(&self.id), &facts).ok()?;
+        let id = TaskId::from_wire(&self.id);
+        let in_its_place = || TaskMessage::in_place_of(Bytes::new(), &id, queue).encode();
+        let raw = self.msg.or_else(|| (state == TaskState::Archived).then(in_its_place))?;
+        let message = message(raw.into(), queue, &id, &facts).ok()?;
         let mut info = TaskInfo::from_message(&message, state);
         info.ending = self.extra.map_or(Ending::Plain, |extra| Extra::from_bytes(&extra).ending().of(state));
         info.crashes = u32::try_from(self.crashes).unwrap_or(0);

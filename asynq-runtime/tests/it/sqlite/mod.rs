@@ -4,6 +4,7 @@ mod await_end;
 mod bounded;
 mod broken_file;
 pub(crate) mod chaos;
+mod damaged_page;
 mod durability;
 mod fence;
 #[cfg(target_os = "linux")]

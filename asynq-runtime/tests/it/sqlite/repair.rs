@@ -264,6 +264,9 @@ async fn the_payload_of_an_unreadable_task_is_not_replaced() {
     assert!(error.starts_with("task a: there is no payload to replace"), "{error}");
     assert_eq!(t.broker.move_task(&queue(), &id("a"), &other()).await.unwrap(), Changed::Done, "its bytes go along");
     assert_eq!(t.number("SELECT msg = X'ffffff' FROM body"), 1);
+    t.sql("DELETE FROM body");
+    let error = t.broker.edit_payload(&other(), &id("a"), &edit).await.unwrap_err().to_string();
+    assert!(error.contains("the message is missing"), "{error}");
 }
 
 #[tokio::test]

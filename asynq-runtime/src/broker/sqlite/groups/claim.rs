@@ -2,17 +2,16 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
-    broker::{GroupRules, SetMember, TaskSet},
-    task::{Extra, GroupName, QueueName, TaskId, TaskState},
+    broker::{GroupRules, TaskSet},
+    task::{GroupName, QueueName, TaskState},
 };
 
 use super::super::{
-    consume::set_aside_without_message,
-    row::{Facts, after, instant, message, text, text_or_null},
+    candidate::Candidate,
+    row::{after, instant},
     sql,
     tx::{Tx, View},
 };
@@ -32,25 +31,19 @@ pub(super) fn claim(
         return Ok(None);
     }
     let waiting = longest_waiting(&tx.view, q, group, rules.enough().unwrap_or(TaskSet::MOST))?;
-    let bytes: usize = waiting.iter().filter_map(|task| task.msg.as_ref()).map(Vec::len).sum();
-    let is_full = bytes >= TaskSet::BYTES;
+    let is_full = waiting.iter().map(Candidate::bytes).sum::<usize>() >= TaskSet::BYTES;
     let deadline = after(tx.view.now, TaskSet::DEADLINE);
     let id = uuid::Uuid::now_v7().to_string();
     tx.view.execute(&sql::groups::OPEN_SET, params![q, group.as_str(), deadline, id])?;
     let number = tx.view.last_row();
     let mut members = Vec::with_capacity(waiting.len());
     for task in waiting {
-        let Some(bytes) = task.msg else {
-            // Without its message the task cannot be part of a set; it is archived, where people see it.
-            set_aside_without_message(tx, q, task.seq, task.uniq.as_deref(), &task.id, &task.extra)?;
-            tx.left(q, TaskState::Aggregating);
-            tx.came(q, TaskState::Archived);
+        if task.can_never_run() {
+            task.set_aside(tx, q, TaskState::Aggregating)?;
             continue;
-        };
+        }
         tx.view.execute(&sql::groups::JOIN_SET, [task.seq, number])?;
-        let id = TaskId::from_wire(&task.id);
-        let message = message(Bytes::from(bytes), queue, &id, &task.facts);
-        members.push(SetMember { id, message, extra: task.extra });
+        members.extend(task.into_member(queue));
     }
     if members.is_empty() {
         tx.view.execute(&sql::groups::FORGET_SET, [number])?;
@@ -74,18 +67,29 @@ pub(super) fn is_ripe(view: &View<'_>, q: i64, group: &GroupName, rules: &GroupR
 }
 
 /// Returns the first tasks of a group, until they are `most` or have [`TaskSet::BYTES`] bytes.
-fn longest_waiting(view: &View<'_>, q: i64, group: &GroupName, most: usize) -> rusqlite::Result<Vec<Waiting>> {
+fn longest_waiting(view: &View<'_>, q: i64, group: &GroupName, most: usize) -> rusqlite::Result<Vec<Candidate>> {
     let mut statement = view.statement(&sql::groups::WAITING)?;
     let mut rows = statement.query(params![q, group.as_str(), limit_of(most)])?;
     let (mut found, mut bytes) = (Vec::new(), 0);
     while bytes < TaskSet::BYTES
         && let Some(row) = rows.next()?
     {
-        let task = Waiting::read(row)?;
-        bytes += task.msg.as_ref().map_or(0, Vec::len);
+        let task = Candidate::read(row)?;
+        bytes += task.bytes();
         found.push(task);
     }
     Ok(found)
+}
+
+/// Returns the first tasks of a group without their messages, each with its queue.
+pub(super) fn without_messages(
+    view: &View<'_>,
+    queue: &QueueName,
+    group: &GroupName,
+) -> rusqlite::Result<Vec<(i64, Candidate)>> {
+    let Some(q) = view.queue(queue)? else { return Ok(Vec::new()) };
+    let params = params![q, group.as_str(), limit_of(TaskSet::MOST)];
+    view.list(&sql::groups::WAITING_WITHOUT_MESSAGE, params, |row| Ok((q, Candidate::read(row)?)))
 }
 
 /// Whether a group is ripe by time alone: its first task joined it at `first`, its last one at `last`.
@@ -96,30 +100,6 @@ fn has_waited(rules: &GroupRules, now: i64, first: i64, last: i64) -> bool {
 
 fn limit_of(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
-}
-
-/// A row of [`sql::groups::WAITING`].
-#[derive(Debug)]
-struct Waiting {
-    seq: i64,
-    id: String,
-    uniq: Option<String>,
-    extra: Extra,
-    facts: Facts,
-    msg: Option<Vec<u8>>,
-}
-
-impl Waiting {
-    fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self {
-            seq: row.get(0)?,
-            id: text(row, 1)?,
-            uniq: text_or_null(row, 2)?,
-            extra: row.get::<_, Option<Vec<u8>>>(3)?.as_deref().map(Extra::from_bytes).unwrap_or_default(),
-            facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
-            msg: row.get(7)?,
-        })
-    }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ fn reader<'a, T>(
     queue: &'a QueueName,
     show: impl Fn(TaskInfo) -> T + 'a,
 ) -> impl FnMut(&rusqlite::Row<'_>) -> rusqlite::Result<Option<T>> + 'a {
-    move |row| Ok(TaskRow::read(row)?.into_info(queue, view.now).map(&show))
+    move |row| Ok(TaskRow::read(view, row)?.into_info(queue, view.now).map(&show))
 }
 
 /// Looks up where the page begins first, so that no message before the page is read, and the index only from the nearer end.
@@ -158,7 +158,7 @@ pub(super) fn failures(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusql
 
 /// Returns one task, in any state.
 pub(super) fn one(view: &View<'_>, queue: &QueueName, id: &TaskId) -> rusqlite::Result<Option<TaskInfo>> {
-    let row = view.find(&sql::inspect::TASK, [queue.as_str(), id.as_str()], TaskRow::read)?;
+    let row = view.find(&sql::inspect::TASK, [queue.as_str(), id.as_str()], |row| TaskRow::read(view, row))?;
     Ok(row.and_then(|row| row.into_info(queue, view.now)))
 }
 

@@ -1,10 +1,11 @@
 //! Replaces a payload, and the unique lock that goes with it.
 
+use bytes::Bytes;
 use rusqlite::params;
 
 use crate::{
     broker::{BrokerError, BrokerErrorKind, Changed, EditError, PayloadEdit},
-    task::{QueueName, TaskId, TaskMessage},
+    task::{QueueName, TaskId, TaskMessage, UndecodableMessage},
 };
 
 use super::{
@@ -23,8 +24,9 @@ pub(super) fn edit(
     if !TaskChange::Edit.fits(task.state, task.staged) {
         return Ok(Ok(Changed::Unfit(task.state)));
     }
-    let bytes = task.message(&tx.view)?.unwrap_or_default();
-    let mut message = match TaskMessage::decode(bytes.into()) {
+    let lost = || Err(UndecodableMessage { raw: Bytes::new(), reason: "the message is missing".into() });
+    let bytes = task.message(&tx.view)?;
+    let mut message = match bytes.map_or_else(lost, |bytes| TaskMessage::decode(bytes.into())) {
         Ok(message) => message,
         Err(error) => return Ok(Err(unreadable(&error, id).into())),
     };
@@ -49,7 +51,7 @@ pub(super) fn edit(
     Ok(Ok(Changed::Done))
 }
 
-fn unreadable(error: &crate::task::UndecodableMessage, id: &TaskId) -> BrokerError {
+fn unreadable(error: &UndecodableMessage, id: &TaskId) -> BrokerError {
     BrokerError::with_source(
         BrokerErrorKind::Corrupt,
         format!("task {id}: there is no payload to replace in what is stored ({error}); delete the task instead"),

@@ -8,6 +8,10 @@ DELETE FROM main.body WHERE seq = ?1;
 -- The message of a task. ?1 seq. Row: message.
 SELECT msg FROM main.body WHERE seq = ?1;
 
+-- name: shown
+-- The parts of a body that lists show. ?1 seq. Row: message, result or null.
+SELECT msg, result FROM main.body WHERE seq = ?1;
+
 -- name: set_message
 -- Sets the message of a task. ?1 seq, ?2 message.
 UPDATE main.body SET msg = ?2 WHERE seq = ?1;

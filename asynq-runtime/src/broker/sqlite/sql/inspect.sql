@@ -29,8 +29,8 @@ SELECT since, at FROM main.task WHERE q = ?1 AND state = ?2 ORDER BY at, seq LIM
 -- name: page
 -- A page of one state, by time. ?1 q, ?2 state, ?3 size, ?4 and ?5 `at` and `seq` of the first task, of `page_start`.
 -- Rows: a task as in `task`.
-SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, b.msg, b.result, t.extra
-FROM main.task AS t JOIN main.body AS b ON b.seq = t.seq
+SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
+FROM main.task AS t
 WHERE t.q = ?1 AND t.state = ?2 AND (t.at, t.seq) >= (?4, ?5) ORDER BY t.at, t.seq LIMIT ?3;
 
 -- name: page_start
@@ -43,19 +43,16 @@ SELECT t.at, t.seq FROM main.task AS t WHERE t.q = ?1 AND t.state = ?2 ORDER BY 
 SELECT t.at, t.seq FROM main.task AS t WHERE t.q = ?1 AND t.state = ?2 ORDER BY t.at DESC, t.seq DESC LIMIT 1 OFFSET ?3;
 
 -- name: page_active
--- A page of the running tasks, oldest run first (extending a lease moves `at`, so the run decides). The tasks of the page are
--- found before their messages are read. ?1 q, ?2 size, ?3 offset. Rows: a task as in `task`.
-SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, b.msg, b.result, t.extra
-FROM (SELECT r.seq FROM main.task AS r WHERE r.q = ?1 AND r.state = 1 /* active */ ORDER BY r.run, r.seq LIMIT ?2 OFFSET ?3) AS p
-JOIN main.task AS t ON t.seq = p.seq
-JOIN main.body AS b ON b.seq = t.seq
-ORDER BY t.run, t.seq;
+-- A page of the running tasks, oldest run first (extending a lease moves `at`, so the run decides).
+-- ?1 q, ?2 size, ?3 offset. Rows: a task as in `task`.
+SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
+FROM main.task AS t WHERE t.q = ?1 AND t.state = 1 /* active */ ORDER BY t.run, t.seq LIMIT ?2 OFFSET ?3;
 
 -- name: page_aggregating
 -- A page of the tasks that wait in groups, over all groups. ?1 q, ?2 size, ?3 and ?4 `at` and `seq` of the first task, of
 -- `page_aggregating_start`. Rows: a task as in `task`.
-SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, b.msg, b.result, t.extra
-FROM main.task AS t INDEXED BY task_at JOIN main.body AS b ON b.seq = t.seq
+SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
+FROM main.task AS t INDEXED BY task_at
 WHERE t.q = ?1 AND t.state = 7 /* aggregating */ AND t.batch IS NULL AND (t.at, t.seq) >= (?3, ?4) ORDER BY t.at, t.seq LIMIT ?2;
 
 -- name: page_aggregating_start
@@ -77,8 +74,8 @@ ORDER BY t.at DESC, t.seq DESC LIMIT 1 OFFSET ?2;
 -- name: page_group
 -- A page of the tasks that wait in one group. ?1 q, ?2 group, ?3 size, ?4 and ?5 `at` and `seq` of the first task, of
 -- `page_group_start`. Rows: a task as in `task`.
-SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, b.msg, b.result, t.extra
-FROM main.task AS t INDEXED BY task_group JOIN main.body AS b ON b.seq = t.seq
+SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
+FROM main.task AS t INDEXED BY task_group
 WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS NULL AND (t.at, t.seq) >= (?4, ?5)
 ORDER BY t.at, t.seq LIMIT ?3;
 
@@ -89,9 +86,9 @@ WHERE t.q = ?1 AND t.grp = ?2 AND t.state = 7 /* aggregating */ AND t.batch IS N
 
 -- name: task
 -- One task. ?1 queue name, ?2 id.
--- Row: state, at, id, crashes, retried, err, failed_at, retention, progress, progress_note, message, result, extra.
-SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, b.msg, b.result, t.extra
-FROM main.task AS t JOIN main.body AS b ON b.seq = t.seq
+-- Row: state, at, id, crashes, retried, err, failed_at, retention, progress, progress_note, extra, seq.
+SELECT t.state, t.at, t.id, t.crashes, t.retried, t.err, t.failed_at, t.retention, t.progress, t.progress_note, t.extra, t.seq
+FROM main.task AS t
 WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.id = ?2;
 
 -- name: state

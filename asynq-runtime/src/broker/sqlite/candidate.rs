@@ -1,0 +1,164 @@
+//! A task that waits for a run or in a group, as a claim reads it, and its way into the archive if it can never run.
+
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use rusqlite::params;
+
+use crate::{
+    broker::{BrokerError, BrokerErrorKind, Run, RunKey, RunToken, SetMember},
+    task::{Extra, QueueName, TaskId, TaskMessage, TaskState},
+};
+
+use super::{
+    SqliteBroker,
+    command::{Priority, WriteCommand},
+    error::is_damaged,
+    row::{Facts, Text, message},
+    sql,
+    tx::{Tx, View},
+};
+
+/// Why a task was archived instead of taken.
+const NO_MESSAGE: &str = "the message of this task is missing, or its page of the file is damaged";
+const NO_TEXT: &str = "the id or the unique key of this task was not UTF-8: give the program that enqueued it texts";
+
+/// A row of [`sql::consume::NEXT`].
+#[derive(Debug)]
+pub(super) struct Candidate {
+    pub(super) seq: i64,
+    /// Whether its id and its lock are UTF-8.
+    is_sound: bool,
+    id: String,
+    crashes: i64,
+    extra: Option<Vec<u8>>,
+    facts: Facts,
+    uniq: Option<String>,
+    msg: Option<Vec<u8>>,
+    /// Since when the task has been pending; 0 where the time is not known any more.
+    pub(super) since: i64,
+}
+
+impl Candidate {
+    pub(super) fn read(row: &rusqlite::Row<'_>) -> rusqlite::Result<Self> {
+        let (id, lock): (Text, Option<Text>) = (row.get(1)?, row.get(7)?);
+        let is_sound = id.is_sound && lock.as_ref().is_none_or(|lock| lock.is_sound);
+        Ok(Self {
+            seq: row.get(0)?,
+            is_sound,
+            id: id.text,
+            crashes: row.get(2)?,
+            extra: row.get(3)?,
+            facts: Facts { retried: row.get(4)?, err: row.get(5)?, failed_at: row.get(6)?, completed_at: None },
+            uniq: lock.map(|lock| lock.text),
+            msg: row.get(8)?,
+            since: 0,
+        })
+    }
+
+    /// Whether the task has no message, or an id or a lock that is not UTF-8.
+    pub(super) fn can_never_run(&self) -> bool {
+        self.msg.is_none() || !self.is_sound
+    }
+
+    /// Archives a task that can never run, or whose message cannot be read: there people see it.
+    pub(super) fn set_aside(self, tx: &mut Tx<'_>, q: i64, from: TaskState) -> rusqlite::Result<()> {
+        tx.left(q, from);
+        tx.came(q, TaskState::Archived);
+        if self.is_sound {
+            tx.free_lock_of_archived(q, self.uniq.as_deref(), &self.id, &self.extra())?;
+            return tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_MESSAGE]).map(drop);
+        }
+        // Other calls would not find the task by what stands for its bytes here.
+        tx.view.execute(&sql::lock::RELEASE_OF, [self.seq])?;
+        let id = format!("{}-{}", self.id, uuid::Uuid::new_v4().simple());
+        tx.view.execute(&sql::consume::RENAME, params![self.seq, id])?;
+        if let Some(message) = self.msg.and_then(|raw| TaskMessage::decode(raw.into()).ok()) {
+            let message = TaskMessage { id, unique_key: String::new(), ..message }.encode();
+            tx.view.execute(&sql::body::SET_MESSAGE, params![self.seq, message])?;
+        }
+        tx.view.execute(&sql::consume::SET_ASIDE, params![self.seq, tx.view.now, NO_TEXT]).map(drop)
+    }
+
+    pub(super) fn is_quarantined(&self) -> bool {
+        self.extra().is_quarantined(u32::try_from(self.crashes).unwrap_or(0))
+    }
+
+    fn extra(&self) -> Extra {
+        self.extra.as_deref().map(Extra::from_bytes).unwrap_or_default()
+    }
+
+    /// Returns the length of the message.
+    pub(super) fn bytes(&self) -> usize {
+        self.msg.as_ref().map_or(0, Vec::len)
+    }
+
+    /// Returns how long the task had been pending at `now`.
+    pub(super) fn waited(&self, now: i64) -> Option<Duration> {
+        let waited = now.checked_sub(self.since).filter(|_| self.since > 0)?;
+        u64::try_from(waited).ok().map(Duration::from_millis)
+    }
+
+    /// Returns the run of the task; `None` without a message.
+    pub(super) fn into_run(self, queue: &QueueName, server: i64, token: i64) -> Option<Run> {
+        let (row, crashes) = (self.seq, u32::try_from(self.crashes).unwrap_or(0));
+        let SetMember { id, message, extra } = self.into_member(queue)?;
+        Some(Run {
+            key: RunKey { queue: queue.clone(), id, token: RunToken(token), server, row },
+            message,
+            crashes,
+            extra,
+            waited: None,
+            asked: Instant::now(),
+        })
+    }
+
+    /// Returns the task as a member of a set; `None` without a message.
+    pub(super) fn into_member(self, queue: &QueueName) -> Option<SetMember> {
+        let (id, extra) = (TaskId::from_wire(&self.id), self.extra());
+        let message = message(Bytes::from(self.msg?), queue, &id, &self.facts);
+        Some(SetMember { id, message, extra })
+    }
+}
+
+/// Whether a claim failed because of a damaged page.
+pub(super) fn met_damage<T>(answer: &Result<T, BrokerError>) -> bool {
+    answer.as_ref().is_err_and(|error| error.kind() == BrokerErrorKind::Corrupt)
+}
+
+impl SqliteBroker {
+    /// After a claim that [met damage](met_damage): archives those of the tasks that `waiting` lists whose messages lie in a
+    /// damaged page, so that the next claim takes those behind. They are looked for outside of the transaction, in which SQLite
+    /// writes nothing after such a failure.
+    pub(super) async fn set_damaged_aside(
+        &self,
+        from: TaskState,
+        waiting: impl Fn(&View<'_>) -> rusqlite::Result<Vec<(i64, Candidate)>> + Clone + Send + Sync + 'static,
+    ) {
+        let list = waiting.clone();
+        let look = self.store.read(move |view| {
+            let mut damaged = Vec::new();
+            for (_, candidate) in list(view)? {
+                match view.find(&sql::body::MESSAGE, [candidate.seq], |row| row.get::<_, Vec<u8>>(0)) {
+                    Err(error) if is_damaged(&error) => damaged.push(candidate.seq),
+                    message => drop(message?),
+                }
+            }
+            Ok(damaged)
+        });
+        let Ok(found) = look.await.inspect_err(|error| tracing::debug!("no damaged task is found: {error}")) else {
+            return;
+        };
+        let command = WriteCommand::new(Priority::Settle, found.len().max(1), move |tx| {
+            // The task may have been taken away meanwhile.
+            for (q, candidate) in waiting(&tx.view)?.into_iter().filter(|(_, candidate)| found.contains(&candidate.seq))
+            {
+                candidate.set_aside(tx, q, from)?;
+            }
+            Ok(())
+        });
+        if let Err(error) = self.store.write(command).await {
+            tracing::warn!("tasks in a damaged page cannot be archived: {error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! A task whose message lies in a damaged page of the file is archived by the claim that meets it, and hides no other.
+
+use std::{fs, path::PathBuf};
+
+use asynq_runtime::{
+    broker::{BrokerErrorKind, GroupRules, Groups as _, Inspect as _, Page},
+    task::{GroupName, TaskInfo, TaskState},
+};
+
+use super::*;
+
+fn group() -> GroupName {
+    GroupName::new("g").unwrap()
+}
+
+fn grouped(mut task: NewTask) -> NewTask {
+    task.group = Some(group());
+    task.message.group_key = "g".into();
+    task
+}
+
+fn in_queue(queue: &str, mut task: NewTask) -> NewTask {
+    (task.message.queue, task.queue) = (queue.into(), QueueName::new(queue).unwrap());
+    task
+}
+
+/// Makes a file with these tasks and damages a page in which the messages of the tasks `damaged` lie.
+async fn damaged(tasks: impl IntoIterator<Item = NewTask>) -> (tempfile::TempDir, SqliteBroker) {
+    let folder = tempfile::tempdir().unwrap();
+    let file: PathBuf = folder.path().join("jobs.db");
+    let broker = open(&file).await;
+    for mut task in tasks {
+        if task.id == "damaged" {
+            // Longer than a page: the message goes on in further pages, of which each begins with the number of the next.
+            task.message.payload = vec![b'~'; 20_000].into();
+        }
+        enqueue(&broker, task).await.unwrap();
+    }
+    broker.close().await;
+    let mut bytes = fs::read(&file).unwrap();
+    let pages = (0..bytes.len()).step_by(4096);
+    let found: Vec<usize> = pages.filter(|at| bytes[at + 4..at + 4096].iter().all(|byte| *byte == b'~')).collect();
+    assert!(!found.is_empty());
+    for page in found {
+        bytes[page..page + 4].fill(0x7f);
+    }
+    fs::write(&file, bytes).unwrap();
+    (folder, open(&file).await)
+}
+
+fn shown(tasks: &[TaskInfo]) -> Vec<&str> {
+    tasks.iter().map(|task| task.id.as_str()).collect()
+}
+
+/// Asserts that the task was archived, and is listed with the reason and no payload.
+async fn is_archived(broker: &SqliteBroker) {
+    let archived = broker.tasks(&queue(), TaskState::Archived, Page::default()).await.unwrap();
+    assert_eq!(shown(&archived), ["damaged"]);
+    assert_eq!((&*archived[0].r#type, &archived[0].payload[..]), ("undecodable", &b""[..]));
+    assert!(archived[0].last_error.as_ref().unwrap().contains("its page of the file is damaged"));
+    let one = broker.task(&queue(), &TaskId::new("damaged").unwrap()).await.unwrap();
+    assert_eq!(one.as_ref(), archived.first());
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().archived, 1);
+}
+
+#[tokio::test]
+async fn a_pending_task_in_a_damaged_page_holds_up_no_other() {
+    let low = in_queue("low", task("c"));
+    let (_folder, broker) = damaged([task("damaged"), task("a"), task("b"), low]).await;
+    let member = join(&broker).await;
+    let wanted = [Wanted { queue: queue(), n: 9 }, Wanted { queue: QueueName::new("low").unwrap(), n: 9 }];
+    let error = broker.dequeue(&member, &wanted).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+    let runs = broker.dequeue(&member, &wanted).await.unwrap();
+    assert_eq!(ids(&runs), ["a", "b", "c"]);
+    is_archived(&broker).await;
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a_grouped_task_in_a_damaged_page_holds_up_no_other() {
+    let (_folder, broker) = damaged(["a", "damaged", "b"].map(|id| grouped(task(id)))).await;
+    let at_once = GroupRules { max_delay: Some(Duration::ZERO), ..GroupRules::default() };
+    let error = broker.claim_set(&queue(), &group(), &at_once).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+    let set = broker.claim_set(&queue(), &group(), &at_once).await.unwrap().unwrap();
+    assert_eq!(set.members.iter().map(|member| member.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+    is_archived(&broker).await;
+    broker.release_set(&set).await.unwrap();
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().aggregating, 2);
+    broker.close().await;
+}
+
+#[tokio::test]
+async fn a_list_leaves_out_a_task_in_a_damaged_page_and_shows_the_others() {
+    for make in [|id| task(id), |id| grouped(task(id))] {
+        let (_folder, broker) = damaged(["a", "damaged", "b"].map(make)).await;
+        let group = make("a").group;
+        let state = if group.is_some() { TaskState::Aggregating } else { TaskState::Pending };
+        assert_eq!(shown(&broker.tasks(&queue(), state, Page::default()).await.unwrap()), ["a", "b"]);
+        let briefs = broker.briefs(&queue(), state, group.as_ref(), Page::default()).await.unwrap();
+        assert_eq!(briefs.iter().map(|brief| brief.task.id.as_str()).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(broker.task(&queue(), &TaskId::new("damaged").unwrap()).await.unwrap(), None);
+        broker.close().await;
+    }
+}

@@ -1,0 +1,49 @@
+//! A server on this broker that aggregates: a member that is damaged does not hold up the others of its group.
+
+use asynq_runtime::{
+    Client, RawTask, Registry, Server, State,
+    prelude::*,
+    task::{TaskInfo, TaskState},
+};
+use asynq_tests::{Store as _, default_queue, soon, task_id};
+use tokio::sync::mpsc;
+
+use super::Fixture;
+
+#[job]
+async fn digest(log: State<mpsc::UnboundedSender<String>>, ids: String) -> JobResult {
+    log.send(ids)?;
+    Ok(())
+}
+
+fn ids(tasks: &[TaskInfo]) -> String {
+    let mut ids: Vec<&str> = tasks.iter().map(|task| task.id.as_str()).collect();
+    ids.sort_unstable();
+    ids.join(" ")
+}
+
+#[tokio::test]
+async fn bytes_that_are_not_a_message_are_archived_and_the_others_of_their_group_become_one_task() {
+    let t = Fixture::real_time().await;
+    let client = Client::new(t.shared());
+    for id in ["one", "bad", "two"] {
+        client.enqueue(RawTask::new("note", id).task_id(id).group("notes")).await.unwrap();
+    }
+    t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xfe not a message");
+    let (sender, mut log) = mpsc::unbounded_channel::<String>();
+    let builder = Server::builder("nothing://is-connected")
+        .broker(t.shared())
+        .registry(Registry::only::<(digest,)>().unwrap())
+        .state(sender)
+        .aggregate("notes", |_, tasks| Ok::<_, BoxError>(digest::job(ids(&tasks))))
+        .group_max_size(3);
+    let running = builder.build().await.unwrap().start().await.unwrap();
+    assert_eq!(soon(log.recv()).await.unwrap(), "one two");
+    soon(running.signals().settled.reached(2)).await;
+    let bad = t.broker().task(&default_queue(), &task_id("bad")).await.unwrap().unwrap();
+    assert_eq!((bad.state, &*bad.r#type), (TaskState::Archived, "undecodable"));
+    assert_eq!(&bad.payload[..], b"\xff\xfe not a message");
+    assert!(bad.last_error.unwrap().starts_with("undecodable task message (16 bytes)"));
+    assert_eq!(t.broker().queue_stats(&default_queue()).await.unwrap().aggregating, 0);
+    soon(running.shutdown()).await.unwrap();
+}
