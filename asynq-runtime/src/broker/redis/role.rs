@@ -83,9 +83,11 @@ impl At {
             Self::Master(watched) => watched.replaced(server).await,
             #[cfg(feature = "cluster")]
             Self::AnyNode(topology) => topology.left(server).await,
-            _ => _ = server,
+            _ => {
+                let _ = server;
+                std::future::pending().await
+            }
         }
-        std::future::pending::<()>().await;
     }
 }
 

@@ -76,6 +76,8 @@ impl MasterWatch {
             }
             news = self.named.changed().await;
         }
+        // The watch ends with the broker.
+        std::future::pending().await
     }
 }
 
