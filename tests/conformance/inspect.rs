@@ -304,7 +304,7 @@ async fn a_message_that_cannot_be_read_is_left_out_of_the_list() {
     t.store.overwrite_message(&default_queue(), &task_id("bad"), b"\xff\xff\xff");
     t.store.lose_message(&default_queue(), &task_id("lost"));
     assert_eq!(ids(&t, TaskState::Pending, 1, 10).await, ["good1", "good2"]);
-    assert_eq!(ids(&t, TaskState::Pending, 2, 3).await, ["good2"], "they count as rows of their page");
+    assert_eq!(ids(&t, TaskState::Pending, 1, 3).await, ["good1"], "they count as rows of their page");
     for id in ["bad", "lost"] {
         assert_eq!(t.broker().task(&default_queue(), &task_id(id)).await.unwrap(), None);
     }
