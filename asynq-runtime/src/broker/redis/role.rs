@@ -85,7 +85,7 @@ impl At {
             Self::AnyNode(topology) => topology.left(server).await,
             _ => {
                 let _ = server;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
     }

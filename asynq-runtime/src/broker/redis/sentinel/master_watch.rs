@@ -77,7 +77,7 @@ impl MasterWatch {
             news = self.named.changed().await;
         }
         // The watch ends with the broker.
-        std::future::pending().await
+        std::future::pending::<()>().await;
     }
 }
 
