@@ -13,7 +13,7 @@ use asynq_runtime::{
     RawTask, Registry, Server,
     broker::{Action, Settled},
     prelude::*,
-    server::Running,
+    server::{Running, ServerError},
     task::TaskState,
 };
 use asynq_test_support::has_time_to_leave;
@@ -77,6 +77,16 @@ async fn blocked(t: &Fixture) -> Blocked {
     Blocked { running, jobs, gate, ran }
 }
 
+/// Shuts down a server; returns `false` if the machine left it no time to report everything to the broker.
+async fn leaves_in_time(running: Running) -> bool {
+    let began = Instant::now();
+    match soon(running.shutdown()).await {
+        Ok(()) => has_time_to_leave(began, SHUTDOWN_TIMEOUT),
+        Err(ServerError::Unsettled { .. }) => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 /// Ends a server whose job does not block any more.
 async fn leave(running: Running, jobs: Runtime) {
     soon(running.shutdown()).await.unwrap();
@@ -132,9 +142,7 @@ async fn a_blocked_worker_that_leaves_requeues_the_tasks_it_did_not_start() {
     for _ in 0..5 {
         let t = Fixture::real_time().await;
         let Blocked { running, jobs, gate, ran } = blocked(&t).await;
-        let began = Instant::now();
-        soon(running.shutdown()).await.unwrap();
-        let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
+        let is_in_time = leaves_in_time(running).await;
         let requeued = pending(&t).await;
         assert_eq!(*ran.lock().unwrap(), [] as [String; 0]);
         gate.send(()).unwrap();
@@ -166,9 +174,7 @@ async fn a_worker_that_leaves_while_it_waits_and_is_blocked_keeps_nothing() {
     });
     blocked.await.unwrap();
     t.enqueue(task("while it waited")).await;
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
+    let is_in_time = leaves_in_time(running).await;
     let state = t.state_of("while it waited").await;
     // On a slow machine the task stays active until its lease is over.
     let is_left = !is_in_time && state == Some(TaskState::Active);

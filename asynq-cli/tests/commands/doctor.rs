@@ -147,15 +147,21 @@ async fn without_a_broker_the_exit_code_is_two() {
     assert_eq!(answer.code, 2, "{answer}");
 }
 
+/// Runs `asynq WORDS` on this Redis.
+async fn run_on(server: &asynq_tests::RedisServer, words: &[&str]) -> crate::fixture::Answer {
+    let url = server.url();
+    crate::fixture::run(None, Default::default(), &[words, &["--url", &url]].concat()).await
+}
+
 #[tokio::test]
 async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
     let client = patient::client(&server.url()).await;
     redis::cmd("CONFIG").arg(&["SET", "maxmemory-policy", "allkeys-lru"]).exec(&mut server.connection()).unwrap();
     drop(client);
-    let refused = crate::fixture::run(None, Default::default(), &["stats", "--url", &server.url()]).await;
+    let refused = run_on(&server, &["stats"]).await;
     assert_eq!(refused.code, 2, "{refused}");
-    let answer = crate::fixture::run(None, Default::default(), &["doctor", "--url", &server.url()]).await;
+    let answer = run_on(&server, &["doctor"]).await;
     assert_eq!(answer.code, 1, "{answer}");
     assert!(answer.out.contains("error: eviction:"), "{answer}");
 }
@@ -177,19 +183,14 @@ async fn a_redis_that_cannot_save_is_examined_and_every_reading_command_answers(
     let mut refuses = || redis::cmd("PING").exec(&mut redis).err().is_some_and(|error| error.code() == Some("MISCONF"));
     eventually("Redis refuses writes", async || refuses().then_some(())).await;
 
-    let run = async |words: &[&str]| {
-        let url = server.url();
-        let words = [words, &["--url", &url]].concat();
-        crate::fixture::run(None, Default::default(), &words).await
-    };
-    let answer = run(&["doctor"]).await;
+    let answer = run_on(&server, &["doctor"]).await;
     assert_eq!(answer.code, 1, "{answer}");
     for part in ["error: persistence:", "the last snapshot failed", "error: no-consumer: default"] {
         assert!(answer.out.contains(part), "{part}\n{answer}");
     }
     assert!(!answer.out.contains("unreadable"), "{answer}");
     for (words, code) in [(&["cron", "ls"][..], 0), (&["stats"], 0), (&["cron", "history", "none"], 1)] {
-        let answer = run(words).await;
+        let answer = run_on(&server, words).await;
         assert!(answer.code == code && !answer.err.contains("MISCONF"), "{answer}");
     }
 }
@@ -202,7 +203,7 @@ async fn what_redis_refuses_to_tell_is_a_finding_beside_the_others() {
     let mut redis = server.connection();
     for (right, subjects) in [("zrangebyscore", &["servers", "periodic entries"][..]), ("smembers", &["queues"])] {
         redis::cmd("ACL").arg(&["SETUSER", "default", &format!("-{right}")]).exec(&mut redis).unwrap();
-        let answer = crate::fixture::run(None, Default::default(), &["doctor", "--url", &server.url()]).await;
+        let answer = run_on(&server, &["doctor"]).await;
         redis::cmd("ACL").arg(&["SETUSER", "default", &format!("+{right}")]).exec(&mut redis).unwrap();
         assert_eq!(answer.code, 1, "{answer}");
         for subject in subjects {

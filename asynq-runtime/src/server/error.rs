@@ -55,6 +55,13 @@ pub enum ServerError {
         /// How many threads have not returned.
         threads: usize,
     },
+    /// The server has left while the broker had not taken what these attempts ended with, most often in an outage. Their tasks run
+    /// again when their leases are over.
+    #[error("the broker has not taken {outcomes} outcomes; those tasks run again when their leases are over")]
+    Unsettled {
+        /// How many outcomes the broker has not taken.
+        outcomes: usize,
+    },
     /// `start` was called outside a tokio runtime, so there is nowhere to run jobs.
     #[error("jobs need a tokio runtime: call `start` or `run` inside one, such as `#[tokio::main]`")]
     NoRuntime,

@@ -284,8 +284,9 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// The server cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), or too many blocking jobs
-    /// were given up ([`ServerError::Stuck`]): the supervisor of the process should know.
+    /// The server cannot start, a service failed, the broker is broken for good ([`Broker::broken`]), too many blocking jobs
+    /// were given up ([`ServerError::Stuck`]), or it had to leave before the broker had taken all outcomes
+    /// ([`ServerError::Unsettled`]): the supervisor of the process should know.
     pub async fn run(self) -> Result<(), ServerError> {
         let (_listening, mut requests) = OsRequests::listen();
         let running = tokio::select! {

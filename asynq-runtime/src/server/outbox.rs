@@ -13,6 +13,7 @@ use std::{
 
 use tokio::sync::Notify;
 
+use super::error::ServerError;
 use crate::{
     broker::{Action, BrokerError, BrokerErrorKind, Settled, Settlement},
     metrics::{self, Share},
@@ -125,6 +126,18 @@ impl Outbox {
                 return;
             }
             emptied.await;
+        }
+    }
+
+    /// Returns an error while the broker has not taken everything.
+    ///
+    /// # Errors
+    ///
+    /// [`ServerError::Unsettled`].
+    pub(crate) fn outcome(&self) -> Result<(), ServerError> {
+        match self.len() {
+            0 => Ok(()),
+            outcomes => Err(ServerError::Unsettled { outcomes }),
         }
     }
 

@@ -84,7 +84,8 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// A service had failed, the broker was broken for good before the call, or too many blocking jobs were given up.
+    /// A service had failed, the broker was broken for good before the call, too many blocking jobs were given up, or the broker has
+    /// not taken all outcomes in time ([`ServerError::Unsettled`]).
     pub async fn shutdown(mut self) -> Result<(), ServerError> {
         let broken = tokio::select! {
             biased;
@@ -95,7 +96,7 @@ impl Running {
         self.heartbeat_runtime
             .call(shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker))
             .await?;
-        self.outcome().and(broken)
+        self.outcome(broken)
     }
 
     /// Serves until `requests` receives a request to leave or there is a reason to shut down, as in [`failed`](Self::failed).
@@ -105,7 +106,7 @@ impl Running {
     ///
     /// # Errors
     ///
-    /// The reason to shut down.
+    /// As of [`shutdown`](Self::shutdown).
     pub(super) async fn handle_requests(mut self, requests: OsRequests) -> Result<(), ServerError> {
         let (lifecycle_hooks, leave) = (self.take_lifecycle_hooks(), CancellationToken::new());
         let drain = shutdown::drain(Arc::clone(&self.context), lifecycle_hooks, self.closes_broker);
@@ -117,18 +118,23 @@ impl Running {
         ));
         tokio::pin!(drained);
         let broken = tokio::select! {
-            ended = &mut drained => return ended.and(self.outcome()),
-            () = self.services.failed() => None,
-            () = self.context.executor.given_up().worn_out() => None,
-            error = self.context.broker.broken() => Some(error),
+            ended = &mut drained => return ended.and(self.outcome(Ok(()))),
+            () = self.services.failed() => Ok(()),
+            () = self.context.executor.given_up().worn_out() => Ok(()),
+            error = self.context.broker.broken() => Err(error.into()),
         };
         leave.cancel();
         drained.await?;
-        self.outcome().and(broken.map_or(Ok(()), |error| Err(error.into())))
+        self.outcome(broken)
     }
 
-    pub(super) fn outcome(&self) -> Result<(), ServerError> {
-        self.services.outcome().and(self.context.executor.given_up().outcome())
+    /// Returns the first reason why the server has not left in order, of a service, a thread, the broker and the outbox.
+    fn outcome(&self, broken: Result<(), ServerError>) -> Result<(), ServerError> {
+        self.services
+            .outcome()
+            .and(self.context.executor.given_up().outcome())
+            .and(broken)
+            .and(self.context.outbox.outcome())
     }
 
     fn take_lifecycle_hooks(&mut self) -> LifecycleHooks {

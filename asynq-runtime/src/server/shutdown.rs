@@ -63,9 +63,10 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
         tracing::warn!("tasks of an unanswered dequeue, if any, run again when their lease expires: {why}");
     }
     context.outbox.send_requeued();
-    if !within(end + SETTLE, context.outbox.emptied()).await {
-        let left = context.outbox.len();
-        tracing::error!(left, "the broker has not taken all outcomes; those tasks run again when their lease is over");
+    if !within(end + SETTLE, context.outbox.emptied()).await
+        && let Err(error) = context.outbox.outcome()
+    {
+        tracing::error!("{error}");
     }
     // `closing` stops the aggregator as well: it releases its sets to their groups.
     within(end + SETTLE, context.aggregated_last.cancelled()).await;

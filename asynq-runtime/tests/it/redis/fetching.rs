@@ -16,7 +16,7 @@ use asynq_runtime::{
     server::Running,
     task::QueueName,
 };
-use asynq_test_support::{eventually, has_time_to_leave, soon};
+use asynq_test_support::{eventually, soon};
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
 
@@ -25,6 +25,7 @@ use super::{
     server::{BRIEF, Proxy, Server, in_time, patient},
     tasks::*,
 };
+use crate::server::leaves_in_time;
 
 /// Fetches, in vain, until a fetch has a connection of its own; returns its id.
 async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
@@ -406,9 +407,7 @@ async fn tasks_that_a_blocked_worker_did_not_start_are_requeued_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
 async fn a_blocked_worker_that_leaves_requeues_all_that_it_has() {
     let Blocked { broker, running, jobs, gate, ran, _server } = blocked().await;
-    let began = Instant::now();
-    soon(running.shutdown()).await.unwrap();
-    let is_in_time = has_time_to_leave(began, SHUTDOWN_TIMEOUT);
+    let is_in_time = leaves_in_time(running, SHUTDOWN_TIMEOUT).await;
     assert_eq!(*ran.lock().unwrap(), [""; 0], "no job has ended");
     let stats = broker.queue_stats(&queue()).await.unwrap();
     // On a slow machine some tasks are left to their leases.

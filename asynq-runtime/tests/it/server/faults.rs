@@ -138,13 +138,13 @@ async fn one_call_extends_all_leases() {
     let flaky = Flaky::with_lease(memory().await, Duration::from_millis(600));
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, mut log) = server::<(hangs,)>(&broker);
-    let running = start(builder.concurrency(TASKS).shutdown_timeout(Duration::from_millis(1))).await;
+    let running = start(builder.concurrency(TASKS)).await;
     running.client().enqueue_many((0..TASKS).map(|_| hangs::job())).await.unwrap();
     for _ in 0..TASKS {
         assert_eq!(logged(&mut log).await, "started");
     }
     eventually("they are extended", async || (flaky.most_extended.load(SeqCst) == TASKS).then_some(())).await;
-    soon(running.shutdown()).await.unwrap();
+    running.abort();
 }
 
 /// A call to the broker may take more than a minute; a lease ends before.
@@ -154,7 +154,7 @@ async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {
         let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
         let broker: Arc<dyn Broker> = flaky.clone();
         let (builder, mut log) = server::<(hangs,)>(&broker);
-        let running = start(builder.shutdown_timeout(Duration::from_millis(1))).await;
+        let running = start(builder).await;
         let unique = hangs::job().unique(Duration::from_secs(60)).unique_extend();
         unique.enqueue(&running.client()).await.unwrap();
         assert_eq!(logged(&mut log).await, "started");
@@ -162,7 +162,7 @@ async fn leases_are_extended_although_another_call_of_the_same_turn_hangs() {
         let wanted = flaky.extensions.load(SeqCst) + 10;
         eventually(call, async || (flaky.extensions.load(SeqCst) >= wanted).then_some(())).await;
         *flaky.hangs.lock().unwrap() = None;
-        soon(running.shutdown()).await.unwrap();
+        running.abort();
     }
 }
 
@@ -186,7 +186,7 @@ async fn what_one_part_of_a_cluster_says_counts_while_another_is_away() {
     let flaky = Flaky::with_lease(memory().await, Duration::from_millis(150));
     let broker: Arc<dyn Broker> = flaky.clone();
     let (builder, mut log) = server::<(hangs,)>(&broker);
-    let running = start(builder.queue("here", 1).queue("there", 1).shutdown_timeout(Duration::from_millis(1))).await;
+    let running = start(builder.queue("here", 1).queue("there", 1)).await;
     for queue in ["here", "there"] {
         let task = hangs::job().task_id(queue).queue(queue).unique(Duration::from_secs(60)).unique_extend();
         task.enqueue(&running.client()).await.unwrap();
@@ -208,7 +208,7 @@ async fn what_one_part_of_a_cluster_says_counts_while_another_is_away() {
     assert_eq!(logged(&mut log).await, "dropped", "the run whose task another server has");
     assert_eq!(running.running(), 1, "and no other");
     flaky.fenced.store(false, SeqCst);
-    soon(running.shutdown()).await.unwrap();
+    running.abort();
 }
 
 #[tokio::test]

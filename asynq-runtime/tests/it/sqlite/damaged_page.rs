@@ -4,20 +4,10 @@ use std::{fs, path::PathBuf};
 
 use asynq_runtime::{
     broker::{BrokerErrorKind, GroupRules, Groups as _, Inspect as _, Page},
-    task::{GroupName, TaskInfo, TaskState},
+    task::{TaskInfo, TaskState},
 };
 
 use super::*;
-
-fn group() -> GroupName {
-    GroupName::new("g").unwrap()
-}
-
-fn grouped(mut task: NewTask) -> NewTask {
-    task.group = Some(group());
-    task.message.group_key = "g".into();
-    task
-}
 
 fn in_queue(queue: &str, mut task: NewTask) -> NewTask {
     (task.message.queue, task.queue) = (queue.into(), QueueName::new(queue).unwrap());

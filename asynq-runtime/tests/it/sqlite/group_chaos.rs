@@ -9,17 +9,13 @@ use std::{
 
 use asynq_runtime::{
     broker::{GroupRules, Groups as _, Inspect as _, Page, SetOutcome, TaskSet},
-    task::{GroupName, TaskState},
+    task::TaskState,
 };
 
 use asynq_test_support::eventually;
 
 use super::*;
 use crate::child::Program;
-
-fn group() -> GroupName {
-    GroupName::new("g").unwrap()
-}
 
 /// Makes a task of a set that names the tasks which it is made of.
 fn sum(set: &TaskSet) -> NewTask {

@@ -7,23 +7,13 @@ use asynq_runtime::{
         GroupRules, GroupStep, Groups as _, Inspect as _, Maintain as _, Page, Rejected, RetryOrder, SetError,
         SetOutcome, TaskSet,
     },
-    task::{GroupName, TaskState, UniqueUntil},
+    task::{TaskState, UniqueUntil},
 };
 
 use super::{others::check_whole, *};
 
 const MINUTE: Duration = Duration::from_secs(60);
 const MS: Duration = Duration::from_millis(1);
-
-fn group() -> GroupName {
-    GroupName::new("g").unwrap()
-}
-
-fn grouped(mut task: NewTask) -> NewTask {
-    task.group = Some(group());
-    task.message.group_key = "g".into();
-    task
-}
 
 fn rules() -> GroupRules {
     GroupRules::default()

@@ -31,7 +31,7 @@ use asynq_runtime::{
         sqlite::{SqliteBroker, SqliteOptions},
     },
     clock::ManualClock,
-    task::{Extra, QueueName, ServerInfo, TaskId, TaskMessage},
+    task::{Extra, GroupName, QueueName, ServerInfo, TaskId, TaskMessage},
 };
 use asynq_test_support::PATIENCE;
 
@@ -41,6 +41,17 @@ const HOUR: Duration = Duration::from_secs(3_600);
 /// The time-out of calls where a test waits for one: calls that are answered take a fraction of it on a busy machine too. A stuck
 /// writer gives up a call that waited longer.
 const BRIEF: Duration = Duration::from_secs(3);
+
+fn group() -> GroupName {
+    GroupName::new("g").unwrap()
+}
+
+/// Returns the task as one of [`group`].
+fn grouped(mut task: NewTask) -> NewTask {
+    task.group = Some(group());
+    task.message.group_key = "g".into();
+    task
+}
 
 fn queue() -> QueueName {
     QueueName::new("default").unwrap()

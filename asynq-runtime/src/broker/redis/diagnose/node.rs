@@ -43,7 +43,7 @@ impl RedisBroker {
                 Some(port) if !is_one => format!("{place} (node on port {port})"),
                 _ => place.clone(),
             };
-            node.version = node.fact("redis_version").unwrap_or("unknown").to_owned();
+            node.version = version(&node);
             if let Some(time) = time.ok().as_ref().and_then(reply::time) {
                 node.ahead = time - (begun + took / 2);
                 node.precision = (took / 2).to_std().unwrap_or_default();
@@ -51,6 +51,14 @@ impl RedisBroker {
             nodes.push(node);
         }
         Ok(nodes)
+    }
+}
+
+/// Returns the version of a server for people. Valkey has one of its own beside the one of Redis that it stands in for.
+fn version(node: &Node) -> String {
+    match node.fact("valkey_version") {
+        Some(version) => format!("Valkey {version}"),
+        None => node.fact("redis_version").unwrap_or("unknown").to_owned(),
     }
 }
 
@@ -112,6 +120,14 @@ mod tests {
             facts,
             [fact("server", "redis_version", "7.0.15"), fact("memory", "maxmemory_policy", "noeviction")]
         );
+    }
+
+    #[test]
+    fn a_version_is_that_of_the_program_and_not_of_the_redis_that_it_stands_in_for() {
+        let shown = |info: &str| version(&Node { facts: read_info(info), ..Node::new("", "") });
+        assert_eq!(shown("# Server\r\nredis_version:8.0.2\r\n"), "8.0.2");
+        assert_eq!(shown("# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.2\r\n"), "Valkey 9.1.2");
+        assert_eq!(shown("# Server\r\n"), "unknown");
     }
 
     #[test]
