@@ -39,7 +39,7 @@ pub(crate) struct NodeList {
 
 async fn ask(broker: &dyn Broker) -> Answer {
     let nodes = broker.nodes().await?;
-    let slots = match nodes.iter().any(|node| node.fact("redis_mode") == Some("cluster")) {
+    let slots = match nodes.iter().any(|node| node.mode() == Some("cluster")) {
         true => {
             let mut queues = broker.queues().await?;
             queues.sort();

@@ -71,7 +71,7 @@ fn cards(node: &Node, now: DateTime<Utc>) -> Vec<Card> {
             cluster(node),
         ]
     };
-    let version = Card::new("Version", &node.version).note(node.fact("redis_mode").unwrap_or_default());
+    let version = Card::new("Version", &node.version).note(node.mode().unwrap_or_default());
     std::iter::once(version).chain(known.into_iter().flatten()).collect()
 }
 

@@ -77,6 +77,11 @@ impl Node {
         self.facts.iter().find(|fact| fact.name == name).map(|fact| fact.value.as_str())
     }
 
+    /// Returns how a Redis runs: `standalone`, `cluster` or `sentinel`. Redis and Valkey have different names for the fact.
+    pub fn mode(&self) -> Option<&str> {
+        self.fact("redis_mode").or_else(|| self.fact("server_mode"))
+    }
+
     /// Returns the value of a fact if it is a whole number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.fact(name)?.parse().ok()

@@ -151,7 +151,9 @@ impl ConnectionManager {
         let mut protocol = ProtocolVersion::RESP3;
         let opened = match self.open_with(address, protocol, generation).await? {
             // A proxy may lack RESP3, and with it pushes. Only a role that needs no pushes falls back.
-            Err(error) if reply::lacks_resp3(&error) && self.role.on_event.is_none() => {
+            Err(error)
+                if (reply::lacks_resp3(&error) || reply::is_before_login(&error)) && self.role.on_event.is_none() =>
+            {
                 protocol = ProtocolVersion::RESP2;
                 self.open_with(address, protocol, generation).await?
             }
@@ -292,7 +294,8 @@ fn check_master(role: Value) -> Result<(), BrokerError> {
 
 /// Refuses a node of a cluster, or a sentinel, behind a URL of one server.
 fn check_mode(info: &str) -> Result<(), BrokerError> {
-    let scheme = match info_field(info, "redis_mode") {
+    // Valkey has a name of its own for it.
+    let scheme = match info_field(info, "redis_mode").or_else(|| info_field(info, "server_mode")) {
         Some("cluster") => "redis-cluster://",
         Some("sentinel") => "redis-sentinel://",
         _ => return Ok(()),
@@ -365,8 +368,12 @@ mod tests {
     #[test]
     fn a_server_of_another_mode_names_its_scheme() {
         assert!(check_mode("redis_mode:standalone\r\n").is_ok() && check_mode("").is_ok());
-        for (mode, scheme) in [("cluster", "redis-cluster://"), ("sentinel", "redis-sentinel://")] {
-            let error = check_mode(&format!("redis_mode:{mode}\r\n")).unwrap_err();
+        for (mode, scheme) in [
+            ("redis_mode:cluster", "redis-cluster://"),
+            ("redis_mode:sentinel", "redis-sentinel://"),
+            ("server_mode:cluster", "redis-cluster://"),
+        ] {
+            let error = check_mode(&format!("{mode}\r\n")).unwrap_err();
             assert_eq!(error.kind(), BrokerErrorKind::Config);
             assert!(error.to_string().contains(scheme), "{error}");
         }

@@ -158,6 +158,12 @@ pub(super) fn lacks_resp3(error: &RedisError) -> bool {
         || is_refused && details.contains("hello")
 }
 
+/// Returns whether the server says no more than that a login comes first. Valkey 9 answers so to the login of RESP3 where it has no
+/// `HELLO`; a wrong password has another error.
+pub(super) fn is_before_login(error: &RedisError) -> bool {
+    error.code() == Some("NOAUTH")
+}
+
 /// Returns the code of an error that came in place of an answer, also where a script of an old Redis hides it in the
 /// text; `None` for anything else.
 pub(super) fn error_code(value: &Value) -> Option<&str> {
