@@ -1,9 +1,10 @@
 //! Contract `Maintain`: leases are extended and expired tasks deleted, always in slices.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
-    broker::{ArchivePolicy, Forwarded, RetryOrder, Settled, Swept},
+    broker::{ArchivePolicy, Forwarded, RetryOrder, Settled, Swept, Wanted},
+    clock::ManualClock,
     task::TaskState,
 };
 use asynq_tests::{
@@ -104,6 +105,23 @@ async fn an_active_task_without_a_lease_is_found_and_recovered() {
     }
     t.seed_active("t1").await;
     t.store.lose_lease(&default_queue(), &task_id("t1"));
+    let swept = t.broker().sweep(&default_queue()).await.unwrap();
+    assert_eq!(swept, Swept { leases_restored: 1, ..Swept::default() });
+    t.let_leases_pass();
+    assert_eq!(t.recover().await, ["t1"]);
+}
+
+/// A server took the task and died, and then the broker's clock was set back.
+#[tokio::test]
+async fn a_lease_later_than_any_clock_can_have_given_it_ends() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["t1"]).await;
+    let ahead = t.store.connect(Some(Arc::new(ManualClock::new(t.now() + TimeDelta::days(1))))).await;
+    let taken =
+        ahead.dequeue(&t.member_of(&*ahead, 2).await, &[Wanted { queue: default_queue(), n: 1 }]).await.unwrap();
+    assert_eq!(taken.len(), 1);
+    t.let_leases_pass();
+    assert!(t.recover().await.is_empty());
     let swept = t.broker().sweep(&default_queue()).await.unwrap();
     assert_eq!(swept, Swept { leases_restored: 1, ..Swept::default() });
     t.let_leases_pass();

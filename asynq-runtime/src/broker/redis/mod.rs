@@ -219,12 +219,12 @@ impl RedisBroker {
         let durability = stated.durability.unwrap_or(durability);
         if call_timeout.is_zero()
             || connect_timeout.is_zero()
-            || lease < Duration::from_secs(2)
+            || !(2..=3600).contains(&lease.as_secs())
             || lease.subsec_nanos() > 0
         {
             return Err(BrokerError::new(
                 BrokerErrorKind::Config,
-                "call_timeout and connect_timeout must be more than zero and lease whole seconds, at least 2",
+                "call_timeout and connect_timeout must be more than zero and lease whole seconds, 2 s to 1 h",
             ));
         }
         let clock = Arc::new(BrokerClock::new(clock));

@@ -191,7 +191,8 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
         "ASK",
         "CROSSSLOT",
     ];
-    if code != "ERR" {
+    // What Redis 6.2 refuses inside a script begins with the place in the script.
+    if code != "ERR" && !code.starts_with("@user_script") {
         return code;
     }
     // The script looked for a key that the move of its slot has taken away already.
@@ -347,6 +348,13 @@ mod tests {
                 "ACL failure in script: User u has no permissions to run the 'del' command script: 590a, on @user_script:1.",
                 BrokerErrorKind::Denied,
             ),
+            // Redis 6.2, where a script returns the error that it caught.
+            (
+                "@user_script:",
+                "196: The user executing the script can't run this command or subcommand",
+                BrokerErrorKind::Denied,
+            ),
+            ("@user_script:", "12: -OOM command not allowed when used memory > 'maxmemory'.", BrokerErrorKind::Full),
             ("DENIED", "Redis is running in protected mode", BrokerErrorKind::Denied),
             ("ERR", "max number of clients reached", BrokerErrorKind::Unavailable),
             ("ERR", "max number of clients + cluster connections reached", BrokerErrorKind::Unavailable),

@@ -299,6 +299,24 @@ async fn an_id_that_lies_in_pending_twice_runs_once() {
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
 }
 
+/// The second entry is put back for want of room, and must take neither the lease nor the task of the run along.
+#[tokio::test]
+async fn an_id_that_lies_in_pending_twice_runs_once_though_its_message_is_long() {
+    let server = Server::start(&[]).await;
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let mut long = task("a");
+    long.message.payload = vec![b'x'; 2 << 20].into();
+    broker.enqueue(vec![long]).await.remove(0).unwrap();
+    let () = redis.lpush("asynq:{default}:pending", "a").await.unwrap();
+    let runs = take(&broker, &member("me"), 9).await;
+    assert_eq!(ids(&runs), ["a"]);
+    assert_eq!(ids(&take(&broker, &member("other"), 9).await), [""; 0]);
+    assert_eq!(answered(broker.extend(&[runs[0].key.clone()]).await), [Settled::Ok]);
+    assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
+    assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
 #[tokio::test]
 async fn a_page_without_an_end_holds_all_there_is_and_no_more_is_asked_for() {
     let server = Server::start(&[]).await;

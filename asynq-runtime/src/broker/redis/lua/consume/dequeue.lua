@@ -43,9 +43,16 @@ end
 
 -- Puts the ids from number `first` on back to the head of pending, where they were, the oldest last, and ends the call.
 local function give_back(ids, first)
+  local is_taken = {}
+  for i = 1, taken do is_taken[tasks[2 * i - 1]] = true end
   for i = #ids, first, -1 do
-    leave(ids[i])
-    call('RPUSH', KEYS[1], ids[i])
+    if is_taken[ids[i]] then
+      -- The id was in pending twice, and its lease is that of the run that this call has begun.
+      call('LREM', KEYS[3], 1, ids[i])
+    else
+      leave(ids[i])
+      call('RPUSH', KEYS[1], ids[i])
+    end
   end
   room = 0
 end

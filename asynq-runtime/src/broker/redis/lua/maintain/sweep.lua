@@ -1,4 +1,5 @@
--- Repairs one slice of active and of pending: leases that are missing, ids without a task (docs/design/recovery.md#sweep).
+-- Repairs one slice of active and of pending: leases that are missing or that no clock gave, ids without a task
+-- (docs/design/recovery.md#sweep).
 -- KEYS     1 active · 2 lease · 3 pending · 4 x:orphans · 5 x:absent
 -- ARGV     1 now · 2 prefix of task hashes · 3 slice (at most 100) · 4 where to begin in active · 5 and in pending,
 --          both counted from the tail
@@ -14,6 +15,9 @@ local no_id = ''
 -- Ids without a task are removed as far as this from the tail, because a removal walks from there. Deeper ones come nearer, and a
 -- dequeue that meets them drops them.
 local DEEPEST = 20000
+
+-- The longest lease that a program may ask for is an hour. One that ends later was given by a clock that has been set back since.
+local LONGEST_LEASE = 3660
 
 local restored, ghosts = 0, {}
 local function look(list, from, repair)
@@ -37,7 +41,8 @@ local function look(list, from, repair)
 end
 
 local next_active = look(KEYS[1], tonumber(ARGV[4]), function(id)
-  if not call('ZSCORE', KEYS[2], id) then
+  local until_s = call('ZSCORE', KEYS[2], id)
+  if not until_s or tonumber(until_s) > now_s + LONGEST_LEASE then
     -- The new lease ends at once: recovery decides about the task, and gives a Go run its grace.
     call('ZADD', KEYS[2], whole(now_s), id)
     restored = restored + 1
