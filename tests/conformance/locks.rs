@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use asynq_runtime::{
-    broker::{LockInfo, Refused},
+    broker::{BrokerErrorKind, LockInfo, Refused},
     task::TaskState,
 };
 use asynq_tests::{Build as _, Store as _, default_queue, lock_key, queue, soon, task, task_id};
@@ -75,4 +75,6 @@ async fn a_thousand_locks_are_listed_step_by_step() {
     assert_eq!(locks(&t).await.len(), 1100);
     let first = t.broker().locks(&default_queue(), None).await.unwrap();
     assert!(first.next.is_some() && first.locks.len() < 1100, "not all in one call");
+    let nowhere = t.broker().locks(&default_queue(), Some("nowhere")).await.unwrap_err();
+    assert_eq!(nowhere.kind(), BrokerErrorKind::Config, "{nowhere}");
 }

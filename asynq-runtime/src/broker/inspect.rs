@@ -5,6 +5,8 @@ use std::{ops::Deref, time::Duration};
 use bytes::Bytes;
 use chrono::{DateTime, NaiveDate, Utc};
 
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+use super::BrokerErrorKind;
 use super::{BrokerError, TaskEnd};
 use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
 
@@ -170,6 +172,14 @@ pub struct LockPage {
     pub locks: Vec<LockInfo>,
     /// The position of the next page; `None` after the last.
     pub next: Option<String>,
+}
+
+#[cfg(any(feature = "redis", feature = "sqlite"))]
+impl LockPage {
+    /// Returns the error for a position that no page had.
+    pub(crate) fn nowhere() -> BrokerError {
+        BrokerError::new(BrokerErrorKind::Config, "this is nowhere to go on listing locks; begin anew")
+    }
 }
 
 /// One unique lock that is held.

@@ -36,9 +36,8 @@ impl Groups for SqliteBroker {
         after: Option<&GroupStep>,
         limit: usize,
     ) -> Result<GroupPage, BrokerError> {
-        // The step is the name of the group before.
-        let (queue, after) = (queue.clone(), after.map_or("", GroupStep::as_str).to_owned());
-        self.store.read(move |view| list::page(view, &queue, &after, limit, list::MOST_COUNTED)).await
+        let (queue, after) = (queue.clone(), after.cloned());
+        self.store.read(move |view| list::page(view, &queue, after.as_ref(), limit, list::MOST_COUNTED)).await
     }
 
     async fn group(&self, queue: &QueueName, group: &GroupName) -> Result<Option<GroupStats>, BrokerError> {
@@ -68,23 +67,23 @@ impl Groups for SqliteBroker {
         rules: &GroupRules,
         from: Option<&GroupStep>,
     ) -> Result<RipeGroups, BrokerError> {
-        let (queue, rules) = (queue.clone(), *rules);
-        let from = from.map_or("", GroupStep::as_str).to_owned();
+        let (queue, rules, from) = (queue.clone(), *rules, from.cloned());
         self.store
             .read(move |view| {
                 let Some(q) = view.queue(&queue)? else { return Ok(RipeGroups::default()) };
-                let (mut ripe, mut name) = (Vec::new(), from.clone().into_bytes());
-                for _ in 0..PER_STEP {
-                    let Some(next) = list::next_name(view, q, name)? else {
-                        return Ok(RipeGroups::new(ripe, None));
-                    };
-                    name = next;
-                    let group = GroupName::from_wire(&String::from_utf8_lossy(&name));
-                    if claim::is_ripe(view, q, &group, &rules)? {
-                        ripe.push(group);
+                let (mut ripe, mut looks) = (Vec::new(), 0);
+                let next = list::walk(view, q, from.as_ref(), |name| {
+                    // By any other name, no call finds the group.
+                    if let Ok(name) = str::from_utf8(name) {
+                        let group = GroupName::from_wire(name);
+                        if claim::is_ripe(view, q, &group, &rules)? {
+                            ripe.push(group);
+                        }
                     }
-                }
-                Ok(RipeGroups::new(ripe, Some(String::from_utf8_lossy(&name).into_owned())))
+                    looks += 1;
+                    Ok(looks < PER_STEP)
+                })?;
+                Ok(RipeGroups::new(ripe, next))
             })
             .await
     }

@@ -26,6 +26,7 @@ mod migrate;
 mod obstacle;
 mod open;
 mod parked;
+mod position;
 mod presence;
 mod produce;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Enqueues in a transaction of the caller's own connection: by the client's function, and by the view that other libraries
 //! use. Most cases are the same for both.
 
+mod not_utf_8;
 pub(crate) mod programs;
 mod view;
 

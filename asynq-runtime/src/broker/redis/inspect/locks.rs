@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::{
     broker::{
-        Broker as _, BrokerError, BrokerErrorKind, LockInfo, LockPage,
+        Broker as _, BrokerError, LockInfo, LockPage,
         redis::{RedisBroker, keys::Keys, reply, script::Call},
     },
     task::{QueueName, TaskId},
@@ -17,10 +17,7 @@ impl RedisBroker {
     pub(super) async fn list_locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
         let (keys, cursor) = (Keys::new(queue), after.unwrap_or("0"));
         if cursor.parse::<u64>().is_err() {
-            return Err(BrokerError::new(
-                BrokerErrorKind::Config,
-                "this is nowhere to go on listing locks; begin anew",
-            ));
+            return Err(LockPage::nowhere());
         }
         let scan = Call::plain("SCAN").arg(cursor).arg("MATCH").arg(keys.pattern("unique:")).arg("COUNT").arg(SLICE);
         let answer = self.looking().send_one(scan.beside(keys.pending())).await?;

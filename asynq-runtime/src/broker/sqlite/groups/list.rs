@@ -1,13 +1,13 @@
-//! Counts the tasks of groups, for lists of groups.
+//! Walks over the groups of a queue, and counts their tasks for lists.
 
 use rusqlite::params;
 
 use crate::{
-    broker::{GroupPage, GroupStats},
+    broker::{GroupPage, GroupStats, GroupStep},
     task::{GroupName, QueueName},
 };
 
-use super::super::{row::instant, sql, tx::View};
+use super::super::{position, row::instant, sql, tx::View};
 
 /// How many tasks one page counts, and one group: 0.2 s of reading, of the one second that a reader may take.
 pub(super) const MOST_COUNTED: u64 = 1_000_000;
@@ -17,33 +17,44 @@ pub(super) const MOST_COUNTED: u64 = 1_000_000;
 pub(super) fn page(
     view: &View<'_>,
     queue: &QueueName,
-    after: &str,
+    after: Option<&GroupStep>,
     limit: usize,
     most: u64,
 ) -> rusqlite::Result<GroupPage> {
-    let Some(q) = view.queue(queue)? else { return Ok(GroupPage::default()) };
-    let (mut groups, mut name, mut counted) = (Vec::new(), after.as_bytes().to_vec(), 0_u64);
-    while groups.len() < limit && counted < most {
-        let Some(next) = next_name(view, q, name)? else { return Ok(GroupPage::new(groups, None)) };
-        name = next;
-        let group = stats(view, q, &name, most)?;
+    let Some(q) = view.queue(queue)?.filter(|_| limit > 0) else { return Ok(GroupPage::default()) };
+    let (mut groups, mut counted) = (Vec::new(), 0_u64);
+    let next = walk(view, q, after, |name| {
+        let group = stats(view, q, name, most)?;
         counted += group.size;
         groups.push(group);
-    }
-    let next = groups.last().map(|last| last.group.to_string());
+        Ok(groups.len() < limit && counted < most)
+    })?;
     Ok(GroupPage::new(groups, next))
+}
+
+/// Calls `look` with the name of each group that has waiting tasks, in the order of their bytes, from behind the position `from` and as
+/// long as `look` returns `true`. Returns where to go on; `None` behind the last group. With a text that is no position it begins anew.
+pub(super) fn walk(
+    view: &View<'_>,
+    q: i64,
+    from: Option<&GroupStep>,
+    mut look: impl FnMut(&[u8]) -> rusqlite::Result<bool>,
+) -> rusqlite::Result<Option<String>> {
+    let mut name = from.and_then(|step| position::read(step.as_str())).unwrap_or_default();
+    let next = |name| view.find(&sql::groups::NEXT, params![q, name], |row| Ok(row.get_ref(0)?.as_bytes()?.to_vec()));
+    while let Some(found) = next(name)? {
+        if !look(&found)? {
+            return Ok(Some(position::write(&found)));
+        }
+        name = found;
+    }
+    Ok(None)
 }
 
 /// Reads one group; `None` if no task waits there.
 pub(super) fn one(view: &View<'_>, queue: &QueueName, group: &GroupName) -> rusqlite::Result<Option<GroupStats>> {
     let Some(q) = view.queue(queue)? else { return Ok(None) };
     Ok(Some(stats(view, q, group.as_str().as_bytes(), MOST_COUNTED)?).filter(|stats| stats.size > 0))
-}
-
-/// Returns the name of the next group with waiting tasks, as its bytes: of a text that is not UTF-8, other bytes would lead to
-/// another place.
-pub(super) fn next_name(view: &View<'_>, q: i64, after: Vec<u8>) -> rusqlite::Result<Option<Vec<u8>>> {
-    view.find(&sql::groups::NEXT, params![q, after], |row| Ok(row.get_ref(0)?.as_bytes()?.to_vec()))
 }
 
 fn stats(view: &View<'_>, q: i64, name: &[u8], most: u64) -> rusqlite::Result<GroupStats> {
@@ -75,13 +86,14 @@ mod tests {
         }
         let view = View::new(&connection, Names::Plain, 0);
         let read = |after: &str, limit| {
-            let page = page(&view, &QueueName::from_wire("default"), after, limit, 6).unwrap();
+            let after = Some(GroupStep::from_text(position::write(after.as_bytes())));
+            let page = page(&view, &QueueName::from_wire("default"), after.as_ref(), limit, 6).unwrap();
             let groups = page.groups.iter().map(|stats| (stats.group.to_string(), stats.size)).collect::<Vec<_>>();
-            (groups, page.next.map(|next| next.as_str().to_owned()))
+            (groups, page.next)
         };
         let seen = |groups: &[(&str, u64)], next: Option<&str>| {
             let groups = groups.iter().map(|(name, size)| ((*name).to_owned(), *size)).collect::<Vec<_>>();
-            (groups, next.map(str::to_owned))
+            (groups, next.map(|name| GroupStep::from_text(position::write(name.as_bytes()))))
         };
         assert_eq!(read("", 10), seen(&[("a", 2), ("b", 6)], Some("b")));
         assert_eq!(read("b", 10), seen(&[("c", 5), ("d", 1)], Some("d")));

@@ -14,7 +14,7 @@ use crate::{
 use super::{
     SqliteBroker,
     command::{Priority, WriteCommand},
-    sql,
+    position, sql,
     tx::View,
 };
 
@@ -96,7 +96,8 @@ impl Inspect for SqliteBroker {
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
-        let (queue, after) = (queue.clone(), after.unwrap_or_default().to_owned());
+        let queue = queue.clone();
+        let after = position::read(after.unwrap_or_default()).ok_or_else(LockPage::nowhere)?;
         self.store.read(move |view| queues::locks(view, &queue, &after)).await
     }
 

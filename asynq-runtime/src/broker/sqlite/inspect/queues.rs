@@ -12,6 +12,7 @@ use crate::{
 
 use super::super::{
     maintain::STATISTICS_DAYS,
+    position,
     row::{instant, text},
     sql,
     tx::{ALL_TIME, View, day},
@@ -141,9 +142,11 @@ fn count(n: i64) -> u64 {
 const LOCKS: i64 = 1000;
 
 /// Returns one page of the locks of a queue, behind the key `after`.
-pub(super) fn locks(view: &View<'_>, queue: &QueueName, after: &str) -> rusqlite::Result<LockPage> {
+pub(super) fn locks(view: &View<'_>, queue: &QueueName, after: &[u8]) -> rusqlite::Result<LockPage> {
     let Some(q) = view.queue(queue)? else { return Ok(LockPage::default()) };
+    let mut last = Vec::new();
     let locks = view.list(&sql::lock::PAGE, params![q, after, view.now, LOCKS], |row| {
+        row.get_ref(0)?.as_bytes()?.clone_into(&mut last);
         Ok(LockInfo {
             key: text(row, 0)?,
             holder: TaskId::from_wire(&text(row, 1)?),
@@ -151,6 +154,6 @@ pub(super) fn locks(view: &View<'_>, queue: &QueueName, after: &str) -> rusqlite
             until: Some(instant(row.get(2)?)),
         })
     })?;
-    let next = locks.last().filter(|_| i64::try_from(locks.len()) == Ok(LOCKS)).map(|last| last.key.clone());
+    let next = (i64::try_from(locks.len()) == Ok(LOCKS)).then(|| position::write(&last));
     Ok(LockPage { locks, next })
 }

@@ -13,10 +13,10 @@ ON CONFLICT(q, key) DO UPDATE SET id = excluded.id, until = excluded.until WHERE
 UPDATE main.ulock SET id = ?3, until = ?4 WHERE q = ?1 AND key = ?2;
 
 -- name: page
--- Unique locks that are held, by key. ?1 q, ?2 key behind which to begin, ?3 now, ?4 how many.
+-- Unique locks that are held, by key. ?1 q, ?2 key behind which to begin, as bytes, ?3 now, ?4 how many.
 -- Rows: key, id, until, state of the task of that id or null.
 SELECT l.key, l.id, l.until, (SELECT t.state FROM main.task AS t WHERE t.q = l.q AND t.id = l.id)
-FROM main.ulock AS l WHERE l.q = ?1 AND l.key > ?2 AND l.until > ?3 ORDER BY l.key LIMIT ?4;
+FROM main.ulock AS l WHERE l.q = ?1 AND l.key > CAST(?2 AS TEXT) AND l.until > ?3 ORDER BY l.key LIMIT ?4;
 
 -- name: holder
 -- The holder of a unique lock. ?1 q, ?2 key. Row: id.

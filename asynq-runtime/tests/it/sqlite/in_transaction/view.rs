@@ -1,15 +1,13 @@
 //! The view `enqueue`, as programs of any language use it.
 
-use asynq_runtime::broker::{
-    ArchivePolicy, BulkAction, Chosen, Consume as _, GroupRules, Groups as _, Page, Repair as _, Wanted,
-};
+use asynq_runtime::broker::{GroupRules, Groups as _};
 
 use super::*;
 
 /// The smallest insert with its columns.
-const INSERT: &str = "INSERT INTO enqueue(queue, id, type, msg) VALUES ('default', ?1, 'mail', ?2)";
+pub(super) const INSERT: &str = "INSERT INTO enqueue(queue, id, type, msg) VALUES ('default', ?1, 'mail', ?2)";
 
-fn message(id: &str) -> Vec<u8> {
+pub(super) fn message(id: &str) -> Vec<u8> {
     task(id).message.encode()
 }
 
@@ -27,42 +25,6 @@ async fn four_columns_are_enough() {
     let run = dequeue(&t.broker, &t.member, 1).await.remove(0);
     assert_eq!(run.message.unwrap(), task("a").message);
     check_whole(&t.file());
-}
-
-/// SQLite stores any bytes as a text, and programs of other languages bind what they have.
-#[tokio::test]
-async fn a_text_that_is_not_utf_8_stops_no_other_task_and_can_be_removed() {
-    let t = World::new().await;
-    let theirs = t.theirs();
-    let columns = "INSERT INTO enqueue(queue, id, type, msg, unique_key, unique_ms, grp)";
-    let rows = [
-        "VALUES ('default', 'a', 'mail', ?1, CAST(X'C328' AS TEXT), 1000, NULL)",
-        "VALUES ('default', CAST(X'69C3' AS TEXT), 'mail', ?1, 'k', 86400000, NULL)",
-        "VALUES ('default', 'grouped', 'mail', ?1, NULL, NULL, CAST(X'FF' AS TEXT))",
-    ];
-    for row in rows {
-        theirs.execute(&format!("{columns} {row}"), [message("a")]).unwrap();
-    }
-    theirs.execute(INSERT, params!["good", message("good")]).unwrap();
-    let elsewhere = NewTask { queue: QueueName::new("other").unwrap(), ..task("elsewhere") };
-    enqueue(&t.broker, elsewhere).await.unwrap();
-    let wanted = ["default", "other"].map(|name| Wanted { queue: QueueName::new(name).unwrap(), n: 3 });
-    let runs = t.broker.dequeue(&t.member, &wanted).await.unwrap();
-    assert_eq!(ids(&runs), ["good", "elsewhere"]);
-    let archived = t.broker.tasks(&queue(), TaskState::Archived, Page::default()).await.unwrap();
-    assert_eq!(archived.len(), 2);
-    assert!(archived.iter().all(|task| task.last_error.as_ref().unwrap().contains("was not UTF-8")), "{archived:?}");
-    enqueue(&t.broker, unique("next", "k")).await.unwrap();
-    let (max_age, max_size) = (Duration::from_secs(86_400), 10_000);
-    let policy = ArchivePolicy { queue: queue(), max_age, max_size };
-    assert!(t.broker.worth_cleaning(&[policy]).await.unwrap().is_empty());
-    assert_eq!(t.broker.trim_archive(&queue(), max_age, max_size, 9).await.unwrap(), 0);
-    let ripe = t.broker.ripe_groups(&queue(), &GroupRules::default(), None).await.unwrap();
-    assert!(ripe.groups.is_empty() && ripe.next.is_none(), "{ripe:?}");
-    t.broker.delete_task(&queue(), &archived[0].id).await.unwrap();
-    let all = Chosen::InState(TaskState::Archived);
-    assert_eq!(t.broker.change_some(&queue(), &all, BulkAction::Delete, 9).await.unwrap().changed, 1);
-    assert_eq!(t.broker.queue_stats(&queue()).await.unwrap().archived, 0);
 }
 
 #[tokio::test]
