@@ -172,12 +172,9 @@ impl Aggregator {
                 if self.group(queue, &group).await? {
                     full.push((queue.clone(), group));
                 }
-                if context.closing.is_cancelled() {
-                    return Ok(());
-                }
             }
             step = ripe.next;
-            if step.is_none() {
+            if step.is_none() || context.closing.is_cancelled() {
                 return Ok(());
             }
         }

@@ -75,9 +75,11 @@ pub(crate) struct Flaky {
     pub(crate) away: Mutex<Vec<&'static str>>,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
-    /// The number of walks over the groups of a queue.
-    walks: AtomicU32,
-    /// For each set that was claimed, the number of walks until then.
+    /// The number of steps of walks over the groups of a queue.
+    pub(crate) walks: AtomicU32,
+    /// Every step of a walk over groups is followed by another.
+    pub(crate) endless_walks: AtomicBool,
+    /// For each set that was claimed, the number of such steps until then.
     pub(crate) claims: Mutex<Vec<u32>>,
     /// The number of recoveries.
     pub(crate) recoveries: AtomicU32,
@@ -125,6 +127,7 @@ impl Flaky {
             away: Mutex::default(),
             refuse_shapes: AtomicU32::new(0),
             walks: AtomicU32::new(0),
+            endless_walks: AtomicBool::new(false),
             claims: Mutex::default(),
             recoveries: AtomicU32::new(0),
             extensions: AtomicU32::new(0),

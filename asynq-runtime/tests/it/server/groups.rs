@@ -1,12 +1,16 @@
-//! Groups of which one pass takes several sets.
+//! How a server walks over groups, and takes sets of them.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::SeqCst},
+    time::Duration,
+};
 
 use asynq_runtime::{
     broker::{Broker, sqlite::SqliteBroker},
     clock::ManualClock,
     prelude::*,
 };
+use asynq_test_support::eventually;
 use tokio::sync::mpsc;
 
 use super::{flaky::Flaky, server, soon, start};
@@ -37,5 +41,18 @@ async fn a_group_of_large_messages_is_taken_whole_in_one_pass() {
         taken += soon(sets.recv()).await.unwrap();
     }
     assert_eq!(*flaky.claims.lock().unwrap(), [1, 1, 1], "the walk over the groups in which each set was taken");
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_shutdown_ends_a_walk_over_groups_none_of_which_is_ripe() {
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    Client::new(broker.clone()).enqueue(RawTask::new("note", "").group("notes")).await.unwrap();
+    flaky.endless_walks.store(true, SeqCst);
+    let (builder, _log) = server::<(digest,)>(&broker);
+    let builder = builder.aggregate("notes", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
+    let running = start(builder.shutdown_timeout("1h")).await;
+    eventually("the walk begins", async || (flaky.walks.load(SeqCst) > 1).then_some(())).await;
     soon(running.shutdown()).await.unwrap();
 }

@@ -114,7 +114,11 @@ impl Groups for Flaky {
         self.pulse("ripe_groups").await;
         self.reach(queue)?;
         self.walks.fetch_add(1, SeqCst);
-        self.inner.ripe_groups(queue, rules, from).await
+        let mut ripe = self.inner.ripe_groups(queue, rules, from).await?;
+        if self.endless_walks.load(SeqCst) {
+            ripe.next = Some(GroupStep::from_text("again"));
+        }
+        Ok(ripe)
     }
 
     async fn claim_set(
