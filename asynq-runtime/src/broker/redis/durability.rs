@@ -105,11 +105,13 @@ impl Durability {
     /// Checks, by its answer to the probe, that the server supports this durability.
     pub(super) fn check(self, answer: Result<Value, BrokerError>) -> Result<(), BrokerError> {
         match answer {
-            Err(error) if error.kind() == BrokerErrorKind::Unexpected => Err(BrokerError::with_source(
-                BrokerErrorKind::Config,
-                "this Redis cannot confirm that a task is on disk: durability=fsync needs Redis 7.2 and appendonly yes",
-                error,
-            )),
+            Err(error) if matches!(error.kind(), BrokerErrorKind::Unexpected | BrokerErrorKind::Config) => {
+                Err(BrokerError::with_source(
+                    BrokerErrorKind::Config,
+                    "this Redis cannot confirm that a task is on disk: durability=fsync needs Redis 7.2 and appendonly yes",
+                    error,
+                ))
+            }
             Err(error) => Err(error),
             Ok(_) => Ok(()),
         }

@@ -26,6 +26,7 @@ mod key_waiters;
 mod keys;
 mod last_look;
 mod maintain;
+mod missing_command;
 mod presence;
 mod produce;
 mod quarantine;
@@ -382,8 +383,10 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
     if allowed {
         return Ok(());
     }
-    // If the ACL forbids INFO, the check assumes that eviction is off.
+    let mut refused = None;
     for info in router.send_to_each(Call::plain("INFO").arg("memory")).await.unwrap_or_default() {
+        // A server that does not tell its policy is used: the warning below leaves the check to the operator.
+        let info = info.map_err(|error| refused = refused.take().or(Some(error)));
         let info = info.ok().and_then(reply::text).unwrap_or_default();
         let policy = info.lines().find_map(|line| line.strip_prefix("maxmemory_policy:")).unwrap_or_default().trim();
         if !matches!(policy, "" | "noeviction") {
@@ -395,6 +398,12 @@ async fn check_eviction(router: &Router, allowed: bool) -> Result<(), BrokerErro
                 ),
             ));
         }
+    }
+    if let Some(error) = refused.filter(|error| !error.is_unavailable()) {
+        tracing::warn!(
+            "this Redis does not answer INFO, so whether it may evict tasks is not known: grant this program's user +info, or see to \
+             it that maxmemory-policy is noeviction ({error})"
+        );
     }
     Ok(())
 }

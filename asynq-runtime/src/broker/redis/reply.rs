@@ -1,10 +1,13 @@
 //! Reads replies of Redis in either version of the protocol, and translates its errors.
 
+use std::borrow::Cow;
+
 use chrono::{DateTime, Utc};
 use redis::{ErrorKind, RedisError, ServerError, Value};
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    missing_command::missing_command,
     tls,
 };
 
@@ -71,13 +74,25 @@ pub(super) fn only_score(value: Value) -> Option<i64> {
 
 /// Translates an error that Redis answered.
 pub(super) fn refused(error: &ServerError) -> BrokerError {
-    let code = code(error.code(), error.details().unwrap_or_default());
-    let (kind, advice) = meaning(code);
-    let message = format!("Redis refused: {advice} ({code})");
-    if repeats_arguments(error.details().unwrap_or_default()) {
+    let details = error.details().unwrap_or_default();
+    let (kind, message) = explain(error.code(), details);
+    if repeats_arguments(details) {
         return BrokerError::new(kind, message);
     }
     BrokerError::with_source(kind, message, RedisError::from(error.clone()))
+}
+
+/// Returns kind and text for an error that Redis answered.
+fn explain(code: &str, details: &str) -> (BrokerErrorKind, String) {
+    let code = self::code(code, details);
+    let (kind, advice) = match missing_command(details) {
+        Some(advice) if code == "ERR" => (BrokerErrorKind::Config, Cow::Owned(advice)),
+        _ => {
+            let (kind, advice) = meaning(code);
+            (kind, Cow::Borrowed(advice))
+        }
+    };
+    (kind, format!("Redis refused: {advice} ({code})"))
 }
 
 /// Returns whether the script was not run, or did nothing by its own account: a cluster moves its keys or is down, the server
@@ -126,9 +141,7 @@ pub(super) fn failed(error: RedisError) -> BrokerError {
         _ if error.is_timeout() => (BrokerErrorKind::Timeout, "Redis did not answer in time".to_owned()),
         _ if lacks_resp3(&error) => (BrokerErrorKind::Config, NO_RESP3.to_owned()),
         ErrorKind::Server(_) | ErrorKind::Extension => {
-            let code = code(error.code().unwrap_or_default(), error.detail().unwrap_or_default());
-            let (kind, advice) = meaning(code);
-            (kind, format!("Redis refused: {advice} ({code})"))
+            explain(error.code().unwrap_or_default(), error.detail().unwrap_or_default())
         }
         ErrorKind::AuthenticationFailed => {
             (BrokerErrorKind::Denied, "Redis refused the login: check user and password in the URL".to_owned())
@@ -306,7 +319,8 @@ mod tests {
         let cases = [
             ("OOM", "command not allowed when used memory > 'maxmemory'.", BrokerErrorKind::Full),
             ("ERR", old, BrokerErrorKind::Full),
-            ("ERR", "unknown command 'RPOP'", BrokerErrorKind::Unexpected),
+            ("ERR", "unknown command 'RPOP'", BrokerErrorKind::Config),
+            ("ERR", "value is not an integer or out of range", BrokerErrorKind::Unexpected),
             ("ERR", "Error running script: -READONLY You can't write", BrokerErrorKind::Unavailable),
             ("LOADING", "Redis is loading the dataset in memory", BrokerErrorKind::Unavailable),
             ("BUSY", "", BrokerErrorKind::Unavailable),
@@ -361,7 +375,7 @@ mod tests {
             ("WRONGTYPE", "", BrokerErrorKind::Corrupt),
         ];
         for (found, details, kind) in cases {
-            assert_eq!(meaning(code(found, details)).0, kind, "{found} {details}");
+            assert_eq!(explain(found, details).0, kind, "{found} {details}");
         }
     }
 

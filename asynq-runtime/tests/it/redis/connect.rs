@@ -16,7 +16,7 @@ use asynq_runtime::{
     },
     task::{ServerInfo, TaskId},
 };
-use asynq_test_support::{eventually, soon};
+use asynq_test_support::{Log, eventually, soon};
 use redis::AsyncCommands;
 
 use super::{
@@ -70,6 +70,20 @@ async fn a_server_without_resp3_is_used_and_says_that_cancel_requests_do_not_arr
     let error = soon(broker.cancellations()).await.map(drop).unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
     assert!(error.to_string().contains("RESP3"), "{error}");
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_answer_info_is_used_with_one_warning_that_names_the_command() {
+    let server = Server::start(&["--rename-command", "INFO", "", "--rename-command", "PUBLISH", ""]).await;
+    let log = Log::keep();
+    let broker = server.broker().await;
+    put(&broker, &["a"]).await;
+    assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
+    let warned = log.with("does not answer INFO");
+    assert!(warned.len() == 1 && warned[0].contains("has no command INFO: it is renamed or forbidden"), "{warned:?}");
+    let error = broker.cancel(&TaskId::new("a").unwrap()).await.unwrap_err();
+    assert_eq!(error.kind(), BrokerErrorKind::Config, "{error:?}");
+    assert!(error.to_string().contains("has no command PUBLISH: it is renamed or forbidden"), "{error}");
 }
 
 #[tokio::test]
