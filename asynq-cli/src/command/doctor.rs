@@ -55,7 +55,10 @@ fn text(report: &Report<'_>, evidence: &Evidence, style: Style) -> String {
         "version {}, {}, {}\n\n",
         clean(&versions.join(", ")),
         counted(evidence.queues.len(), "queue"),
-        counted(evidence.servers.len(), "server")
+        match evidence.has_all_servers() {
+            true => counted(evidence.servers.len(), "server"),
+            false => "servers not known".to_owned(),
+        }
     ));
     if report.findings.is_empty() {
         text.push_str("Nothing is wrong.\n");

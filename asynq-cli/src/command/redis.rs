@@ -31,6 +31,11 @@ impl Redis {
         Ok(Self { nodes, slots })
     }
 
+    /// Returns whether a node takes no writes, so that servers which live cannot report it.
+    pub(super) fn refuses_writes(&self) -> bool {
+        self.nodes.iter().any(|node| node.refuses_writes.is_some())
+    }
+
     /// Returns the fields `redis` and `slots` of `stats --json`.
     pub(super) fn to_json(&self) -> (Value, Value) {
         let node = |node: &Node| {

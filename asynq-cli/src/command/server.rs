@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use clap::Subcommand;
 use serde_json::{Value, json};
 
+use super::redis::Redis;
 use crate::{
     error::CliError,
     session::Session,
@@ -30,15 +31,26 @@ impl Server {
         let Self::Ls = self;
         let inspector = session.inspector().await?;
         let states = inspector.servers().await?;
-        let now = session.client().await?.broker().now();
+        let client = session.client().await?;
+        let (now, kind) = (client.broker().now(), client.broker().kind());
+        let refuses_writes = states.is_empty() && Redis::of(&inspector, kind, &[]).await?.refuses_writes();
         let value: Vec<Value> = states.iter().map(|state| to_json(state, now)).collect();
         session.answer(&value, |style| {
             if states.is_empty() {
-                return "no server is running\n".to_owned();
+                return none(refuses_writes).to_owned();
             }
             let stuck = |state: &ServerState| state.workers.iter().filter(|worker| worker.is_stuck(now)).count();
             table(states.iter().map(|state| (&state.info, stuck(state))), now, style)
         })
+    }
+}
+
+/// Returns the line in place of an empty list of servers.
+pub(super) fn none(refuses_writes: bool) -> &'static str {
+    if refuses_writes {
+        "no server is listed, but Redis takes no writes, so that servers cannot report: see `asynq doctor`\n"
+    } else {
+        "no server is running\n"
     }
 }
 

@@ -20,7 +20,7 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
     let mut value = statistics.to_json();
     (value["redis"], value["slots"]) = redis.to_json();
-    session.answer(&value, |style| text(&statistics, style) + &redis.to_text(style))?;
+    session.answer(&value, |style| text(&statistics, redis.refuses_writes(), style) + &redis.to_text(style))?;
     unreadable(session, &statistics.unreadable)
 }
 
@@ -32,7 +32,7 @@ pub(super) fn unreadable(session: &mut Session, queues: &[UnreadableQueue]) -> R
     if queues.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
 }
 
-fn text(statistics: &Statistics, style: Style) -> String {
+fn text(statistics: &Statistics, refuses_writes: bool, style: Style) -> String {
     let Statistics { broker, at, totals, queues, unreadable, running, servers, queues_left_out, .. } = statistics;
     let mut text = format!("{}\n\n", clean(broker));
     if queues.is_empty() && unreadable.is_empty() {
@@ -53,7 +53,7 @@ fn text(statistics: &Statistics, style: Style) -> String {
     }
     text.push('\n');
     if servers.is_empty() {
-        text.push_str("no server is running\n");
+        text.push_str(server::none(refuses_writes));
     } else {
         let is_stuck =
             |info: &ServerInfo| running.iter().filter(|run| run.stuck && run.server == info.server_id).count();

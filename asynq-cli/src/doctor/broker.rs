@@ -1,9 +1,12 @@
 //! Checks of the broker itself: memory, persistence, clocks, slow calls, the file.
 
-use asynq_runtime::{broker::Node, task::Timestamp};
+use asynq_runtime::{
+    broker::{Node, WriteRefusal},
+    task::Timestamp,
+};
 use chrono::TimeDelta;
 
-use super::{Evidence, Finding, Severity};
+use super::{Evidence, Finding, Severity, queues::quoted};
 
 /// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
@@ -19,6 +22,7 @@ const LARGE_LOG: u64 = 256 << 20;
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for node in &evidence.nodes {
+        info(node, &mut findings);
         memory(node, &mut findings);
         persistence(node, &mut findings);
         cluster(node, &mut findings);
@@ -36,9 +40,44 @@ fn of(
     check: &'static str,
     found: String,
     means: &'static str,
-    repair: &str,
+    repair: impl Into<String>,
 ) -> Finding {
-    Finding { severity, check, subject: node.address.clone(), found, means, repair: repair.to_owned() }
+    Finding { severity, check, subject: node.address.clone(), found, means, repair: repair.into() }
+}
+
+/// Returns the beginning of a command line that leads to the node. A login is left to the operator: no password is printed.
+fn redis_cli(node: &Node) -> String {
+    let tls = if node.address.starts_with("rediss") { " --tls" } else { "" };
+    match node.endpoint.as_deref() {
+        Some(path) if path.starts_with('/') => format!("redis-cli -s {}", quoted(path)),
+        Some(place) => match place.rsplit_once(':') {
+            Some((host, port)) => {
+                format!("redis-cli -h {} -p {port}{tls}", quoted(host.trim_matches(['[', ']'])))
+            }
+            None => format!("redis-cli -s {}", quoted(format!("./{place}"))),
+        },
+        None => format!("redis-cli{tls}"),
+    }
+}
+
+/// Returns a command line that sets a setting of the node and keeps it.
+fn set(node: &Node, setting: &str, value: &str) -> String {
+    let cli = redis_cli(node);
+    format!("{cli} CONFIG SET {setting} {value} && {cli} CONFIG REWRITE")
+}
+
+fn info(node: &Node, findings: &mut Vec<Finding>) {
+    // Only CLUSTER INFO has this section. A file always has facts.
+    if node.facts.iter().all(|fact| fact.section == "cluster info") {
+        findings.push(of(
+            node,
+            Severity::Error,
+            "unreadable",
+            "this Redis does not answer INFO".to_owned(),
+            "its version, its role, eviction, memory and persistence are not known: it may lose tasks, or take no writes",
+            "grant this program's user +info, or give the command its name back (rename-command), then ask again",
+        ));
+    }
 }
 
 fn memory(node: &Node, findings: &mut Vec<Finding>) {
@@ -51,7 +90,7 @@ fn memory(node: &Node, findings: &mut Vec<Finding>) {
             "eviction",
             format!("maxmemory-policy is {policy}"),
             "when its memory is full, Redis deletes tasks or their locks without a word",
-            "redis-cli CONFIG SET maxmemory-policy noeviction && redis-cli CONFIG REWRITE",
+            set(node, "maxmemory-policy", "noeviction"),
         ));
     }
     if let (Some(used), Some(most @ 1..)) = (node.number("used_memory"), node.number("maxmemory")) {
@@ -77,7 +116,7 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
             "persistence",
             "there is no append-only file".to_owned(),
             "when Redis dies, every task since its last snapshot is lost",
-            "redis-cli CONFIG SET appendonly yes && redis-cli CONFIG REWRITE",
+            set(node, "appendonly", "yes"),
         ));
     }
     let writes = [
@@ -85,6 +124,12 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
         ("aof_last_bgrewrite_status", "the append-only file could not be rewritten"),
         ("rdb_last_bgsave_status", "the last snapshot failed"),
     ];
+    let means = match node.refuses_writes {
+        Some(WriteRefusal::CannotSave) => {
+            "Redis takes no writes: nothing can be enqueued, no outcome is stored, and no server is listed as running"
+        }
+        _ => "what is enqueued now is lost when Redis dies, and Redis may refuse writes",
+    };
     for (fact, found) in writes {
         if node.fact(fact).is_some_and(|status| status != "ok") {
             findings.push(of(
@@ -92,7 +137,7 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
                 Severity::Error,
                 "persistence",
                 found.to_owned(),
-                "what is enqueued now is lost when Redis dies, and Redis may refuse writes",
+                means,
                 "look into the log of Redis: mostly the disk is full or the folder not writable",
             ));
         }
@@ -103,8 +148,27 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
             Severity::Error,
             "replica",
             "this Redis is a replica".to_owned(),
-            "it takes no writes: nothing can be enqueued or run here",
-            "use the URL of the master, or redis-sentinel:// with the sentinels' addresses",
+            "it takes no writes: nothing can be enqueued or run here, and no server is listed as running",
+            format!(
+                "use the URL of the master, or redis-sentinel:// with the sentinels' addresses; if it was made a replica by \
+                 mistake: {} REPLICAOF NO ONE",
+                redis_cli(node)
+            ),
+        ));
+    }
+    if node.refuses_writes == Some(WriteRefusal::TooFewReplicas) {
+        let good = node.number("min_slaves_good_slaves").unwrap_or_default();
+        let are = if good == 1 { "replica is" } else { "replicas are" };
+        findings.push(of(
+            node,
+            Severity::Error,
+            "no-writes",
+            format!("it takes no writes: min-replicas-to-write is not met, {good} {are} in step"),
+            "nothing can be enqueued, no outcome is stored, and no server is listed as running, though workers live",
+            format!(
+                "bring the replicas back; to go on with fewer until then: {} CONFIG SET min-replicas-to-write {good}",
+                redis_cli(node)
+            ),
         ));
     }
 }
@@ -119,7 +183,10 @@ fn cluster(node: &Node, findings: &mut Vec<Finding>) {
             "cluster",
             format!("the state of the cluster is {state}"),
             "some slots have no master: queues in them, or all of them, can neither be filled nor served",
-            "redis-cli --cluster check HOST:PORT shows which; bring the nodes back, or: redis-cli --cluster fix HOST:PORT",
+            format!(
+                "redis-cli --cluster check {place} shows which; bring the nodes back, or: redis-cli --cluster fix {place}",
+                place = node.endpoint.as_deref().unwrap_or("HOST:PORT")
+            ),
         ));
     }
 }
@@ -182,7 +249,7 @@ fn slow_calls(node: &Node, evidence: &Evidence, findings: &mut Vec<Finding>) {
         "slow-calls",
         format!("{} slow calls in a day, the worst took {} ms: {}", slow.len(), worst.took.as_millis(), worst.command),
         "while one call runs, Redis answers no other client: every start and every end of a task waits",
-        "redis-cli SLOWLOG GET 20 shows them; mostly other programs use this Redis, or a host swaps",
+        format!("{} SLOWLOG GET 20 shows them; mostly other programs use this Redis, or a host swaps", redis_cli(node)),
     ));
 }
 

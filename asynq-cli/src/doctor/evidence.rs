@@ -35,6 +35,14 @@ pub(crate) struct Evidence {
     pub(crate) entries: Vec<Entry>,
 }
 
+impl Evidence {
+    /// Returns whether `servers` has every server that runs. A broker that takes no writes does not take their reports either, so
+    /// that servers which live vanish from the list.
+    pub(crate) fn has_all_servers(&self) -> bool {
+        !self.servers_unread && self.nodes.iter().all(|node| node.refuses_writes.is_none())
+    }
+}
+
 /// A queue as it was found.
 #[derive(Debug)]
 pub(crate) struct QueueEvidence {
@@ -81,7 +89,7 @@ pub(crate) async fn gather(
     let inspector = client.inspector();
     let nodes = inspector.nodes().await?;
     let (mut queues, mut findings) = (Vec::new(), Vec::new());
-    let means = "whether anybody serves the queues is not known";
+    let means = "which servers serve the queues is not known";
     let servers = or_report(client, inspector.servers().await, "servers", means, &mut findings).await?;
     let servers_unread = !findings.is_empty();
     let means = "nothing is known of any queue";

@@ -21,9 +21,10 @@ const LONG_IN_GROUP: TimeDelta = TimeDelta::hours(1);
 pub(super) fn check(evidence: &Evidence) -> Vec<Finding> {
     let mut findings = Vec::new();
     for queue in &evidence.queues {
-        let is_served =
-            evidence.servers_unread || evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
-        consumers(queue, is_served, &mut findings);
+        if evidence.has_all_servers() {
+            let is_served = evidence.servers.iter().any(|server| server.info.serves(&queue.stats.name));
+            consumers(queue, is_served, &mut findings);
+        }
         groups(queue, evidence.now, &mut findings);
         unknown_tasks(queue, &mut findings);
         archive(queue, ArchiveRoom::limit_of(&evidence.servers, &queue.stats.name), &mut findings);
@@ -245,11 +246,11 @@ fn is_refused(name: &QueueName) -> bool {
     QueueName::new(name.as_str()).is_err()
 }
 
-/// Returns a queue's name as a shell takes it, quoted if need be.
-fn quoted(name: impl ToString) -> String {
+/// Returns a name as a shell takes it, quoted if need be.
+pub(super) fn quoted(name: impl ToString) -> String {
     let name = name.to_string();
     let is_plain = !name.is_empty()
         && !name.starts_with('-')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:".contains(c));
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/".contains(c));
     if is_plain { name } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Examination, Fact, GroupStats, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall},
+    broker::{
+        Examination, Fact, GroupStats, Node, Oddity, OddityKind, QueueStats, ServerState, SlowCall, WriteRefusal,
+    },
     task::{ArchiveLimit, GroupName, QueueName, QueueWeight, SchedulerEntry, ServerInfo, Timestamp, WorkerInfo},
 };
 use chrono::{DateTime, TimeDelta, Utc};
@@ -33,7 +35,7 @@ fn sound() -> Evidence {
     ] {
         set(&mut node, name, value);
     }
-    node.slow_calls = Some(Vec::new());
+    (node.slow_calls, node.endpoint) = (Some(Vec::new()), Some("h:6379".to_owned()));
     let mut stats = QueueStats::empty(QueueName::from_wire("default"), now());
     (stats.pending, stats.size) = (1, 1);
     let examination = Examination { complete: true, ..Examination::default() };
@@ -135,6 +137,12 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
         ("error persistence redis://h:6379", |e| set(&mut e.nodes[0], "aof_last_write_status", "err")),
         ("error persistence redis://h:6379", |e| set(&mut e.nodes[0], "rdb_last_bgsave_status", "err")),
         ("error replica redis://h:6379", |e| set(&mut e.nodes[0], "role", "slave")),
+        ("error no-writes redis://h:6379", |e| e.nodes[0].refuses_writes = Some(WriteRefusal::TooFewReplicas)),
+        ("error unreadable redis://h:6379", |e| e.nodes[0].facts.clear()),
+        ("error unreadable redis://h:6379", |e| {
+            let state = Fact { section: "cluster info".into(), name: "cluster_state".into(), value: "ok".into() };
+            e.nodes[0].facts = vec![state];
+        }),
         ("error cluster redis://h:6379", |e| set(&mut e.nodes[0], "cluster_state", "fail")),
         ("warning clock redis://h:6379", |e| e.nodes[0].ahead = TimeDelta::seconds(-2)),
         ("warning clock h:7", |e| {
@@ -207,12 +215,63 @@ fn harmless_evidence_is_not_reported() {
         }),
         ("a group whose tasks have just joined", |e| e.queues[0].oldest_group = Some(group(TimeDelta::minutes(59)))),
         ("a cluster that is whole", |e| set(&mut e.nodes[0], "cluster_state", "ok")),
-        ("a node that tells nothing", |e| (e.nodes[0].facts, e.nodes[0].slow_calls) = (Vec::new(), None)),
+        ("a node without a list of slow calls", |e| e.nodes[0].slow_calls = None),
     ];
     for (case, fault) in cases {
         let mut evidence = sound();
         fault(&mut evidence);
         assert_eq!(diagnose(&evidence), [], "{case}");
+    }
+}
+
+#[test]
+fn without_writes_nothing_is_concluded_from_the_list_of_servers() {
+    type State = fn(&mut Node);
+    let states: [(&str, State); 3] = [
+        ("replica", |node| {
+            set(node, "role", "slave");
+            node.refuses_writes = Some(WriteRefusal::Replica);
+        }),
+        ("no-writes", |node| {
+            set(node, "min_slaves_good_slaves", "0");
+            node.refuses_writes = Some(WriteRefusal::TooFewReplicas);
+        }),
+        ("persistence", |node| {
+            set(node, "rdb_last_bgsave_status", "err");
+            node.refuses_writes = Some(WriteRefusal::CannotSave);
+        }),
+    ];
+    for (check, state) in states {
+        for servers in 0..=1 {
+            let mut evidence = sound();
+            state(&mut evidence.nodes[0]);
+            evidence.servers.truncate(servers);
+            evidence.servers.iter_mut().for_each(|server| server.workers = vec![run(TimeDelta::minutes(-1))]);
+            (evidence.queues[0].stats.active, evidence.queues[0].stats.latency) = (2, Duration::from_secs(4_000));
+            let findings = diagnose(&evidence);
+            assert_eq!(findings.iter().map(|finding| finding.check).collect::<Vec<_>>(), [check]);
+            assert!(findings[0].means.contains("no server is listed"), "{findings:?}");
+        }
+    }
+}
+
+#[test]
+fn a_command_for_redis_leads_to_the_node_that_has_the_fault() {
+    for (address, endpoint, expected) in [
+        ("redis://h:6379/0", Some("h:6379"), "redis-cli -h h -p 6379 "),
+        ("redis-cluster://a:1,b:2 (node on port 2)", Some("10.0.0.2:2"), "redis-cli -h 10.0.0.2 -p 2 "),
+        ("rediss://jobs@[::1]:6380/0", Some("[::1]:6380"), "redis-cli -h ::1 -p 6380 --tls "),
+        ("redis+unix:///run/redis.sock?db=0", Some("/run/redis.sock"), "redis-cli -s /run/redis.sock "),
+        ("redis+unix:///a b/s?db=0", Some("/a b/s"), "redis-cli -s '/a b/s' "),
+        ("redis://h:6379/0", None, "redis-cli "),
+    ] {
+        let mut evidence = sound();
+        let node = &mut evidence.nodes[0];
+        (node.address, node.endpoint) = (address.to_owned(), endpoint.map(str::to_owned));
+        set(node, "maxmemory_policy", "allkeys-lru");
+        let repair = &diagnose(&evidence)[0].repair;
+        let expected = format!("{expected}CONFIG SET maxmemory-policy noeviction && {expected}CONFIG REWRITE");
+        assert_eq!(repair, &expected);
     }
 }
 

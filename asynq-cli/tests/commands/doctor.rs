@@ -185,14 +185,61 @@ async fn a_redis_that_cannot_save_is_examined_and_every_reading_command_answers(
 
     let answer = run_on(&server, &["doctor"]).await;
     assert_eq!(answer.code, 1, "{answer}");
-    for part in ["error: persistence:", "the last snapshot failed", "error: no-consumer: default"] {
+    for part in ["error: persistence:", "the last snapshot failed", "Redis takes no writes:", "servers not known"] {
         assert!(answer.out.contains(part), "{part}\n{answer}");
     }
-    assert!(!answer.out.contains("unreadable"), "{answer}");
+    for part in ["unreadable", "no-consumer"] {
+        assert!(!answer.out.contains(part), "{answer}");
+    }
     for (words, code) in [(&["cron", "ls"][..], 0), (&["stats"], 0), (&["cron", "history", "none"], 1)] {
         let answer = run_on(&server, words).await;
         assert!(answer.code == code && !answer.err.contains("MISCONF"), "{answer}");
     }
+}
+
+#[tokio::test]
+async fn a_redis_that_takes_no_writes_is_named_and_no_server_is_said_to_be_missing() {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let client = patient::client(&server.url()).await;
+    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    let mut redis = server.connection();
+    let answer = run_on(&server, &["doctor"]).await;
+    assert!(answer.out.contains("error: no-consumer: default") && !answer.out.contains("no-writes"), "{answer}");
+    let command = format!("redis-cli -h 127.0.0.1 -p {} CONFIG SET appendonly yes", server.port());
+    assert!(answer.out.contains(&command), "{command}\n{answer}");
+    let states = [
+        (
+            &["CONFIG", "SET", "min-replicas-to-write", "1"][..],
+            &["CONFIG", "SET", "min-replicas-to-write", "0"][..],
+            "no-writes",
+        ),
+        (&["REPLICAOF", "127.0.0.1", "1"], &["REPLICAOF", "NO", "ONE"], "replica"),
+    ];
+    for (begin, end, check) in states {
+        redis::cmd(begin[0]).arg(&begin[1..]).exec(&mut redis).unwrap();
+        let (doctor, stats, servers) = (
+            run_on(&server, &["doctor"]).await,
+            run_on(&server, &["stats"]).await,
+            run_on(&server, &["server", "ls"]).await,
+        );
+        redis::cmd(end[0]).arg(&end[1..]).exec(&mut redis).unwrap();
+        assert_eq!(doctor.code, 1, "{doctor}");
+        assert!(doctor.out.contains(&format!("error: {check}: redis://")), "{doctor}");
+        assert!(!doctor.out.contains("no-consumer") && doctor.out.contains("servers not known"), "{doctor}");
+        for answer in [stats, servers] {
+            assert!(answer.out.contains("no server is listed, but Redis takes no writes"), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_redis_that_does_not_answer_info_is_a_finding() {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    redis::cmd("ACL").arg(&["SETUSER", "default", "-info"]).exec(&mut server.connection()).unwrap();
+    let answer = run_on(&server, &["doctor"]).await;
+    assert_eq!(answer.code, 1, "{answer}");
+    assert!(answer.out.contains("error: unreadable: redis://") && answer.out.contains("+info"), "{answer}");
+    assert!(!answer.out.contains("Nothing is wrong"), "{answer}");
 }
 
 #[tokio::test]

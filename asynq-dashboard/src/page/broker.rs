@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Longest wait for the nodes; a later answer is shown when it has come.
-const PATIENCE: Duration = Duration::from_millis(60);
+pub(super) const PATIENCE: Duration = Duration::from_millis(60);
 
 /// Answers `/broker`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {

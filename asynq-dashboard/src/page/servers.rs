@@ -10,6 +10,7 @@ use maud::{Markup, html};
 
 use super::{
     Page, Tab,
+    broker::PATIENCE,
     format::{count, counted, when, when_known},
     part::{
         listing::empty,
@@ -28,11 +29,20 @@ pub(super) const STUCK: &str = "its time is over and its thread has not returned
 /// Answers `/servers`.
 pub(crate) async fn get(State(app): State<AppState>) -> Result<Page, Failure> {
     let servers = app.inspector.servers().await?;
-    let now = app.client.broker().now();
-    Ok(Page::new("Servers", Tab::Servers, render(&app.config.mount, &servers, now)))
+    let broker = app.client.broker();
+    let now = broker.now();
+    // A Redis that takes no writes does not take the servers' reports either. A file cannot be in that state.
+    let (mut refuses_writes, mut waiting) = (false, false);
+    if servers.is_empty() && broker.kind() == "redis" {
+        let report = app.nodes.latest(PATIENCE).await;
+        waiting = report.is_none();
+        let list = report.and_then(|report| report.nodes.ok());
+        refuses_writes = list.is_some_and(|list| list.nodes.iter().any(|node| node.refuses_writes.is_some()));
+    }
+    Ok(Page::new("Servers", Tab::Servers, render(&app.config.mount, &servers, refuses_writes, now)).waiting(waiting))
 }
 
-fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {
+fn render(mount: &str, servers: &[ServerState], refuses_writes: bool, now: DateTime<Utc>) -> Markup {
     let running: usize = servers.iter().map(|server| server.workers.len()).sum();
     let stuck: usize = servers.iter().map(|server| stuck(server, now)).sum();
     let room: i64 = servers.iter().map(|server| i64::from(server.info.concurrency)).sum();
@@ -42,7 +52,11 @@ fn render(mount: &str, servers: &[ServerState], now: DateTime<Utc>) -> Markup {
             p { (counted(servers.len() as u64, "server")) ", " (count(running as u64)) " of " (count(u64::try_from(room).unwrap_or(0))) " slots busy" }
             @if stuck > 0 { span.tag.bad { (count(stuck as u64)) " stuck" } }
         }
-        @if servers.is_empty() {
+        @if servers.is_empty() && refuses_writes {
+            div.panel { (empty("No server is listed", &html! {
+                p { "Redis takes no writes, so that servers which run cannot report it. " code { "asynq doctor" } " says why." }
+            })) }
+        } @else if servers.is_empty() {
             div.panel { (empty("No server is running", &html! {
                 p { "Tasks wait until a worker runs. Start your program as one: " code { "my-program worker" } " or build a " code { "Server" } ". A server is listed within 5 seconds." }
             })) }
@@ -154,7 +168,7 @@ mod tests {
 
     #[test]
     fn running_tasks_are_listed_and_a_long_list_is_cut() {
-        let html = render("", &[server(102)], DateTime::UNIX_EPOCH).into_string();
+        let html = render("", &[server(102)], false, DateTime::UNIX_EPOCH).into_string();
         assert!(html.contains("1 server, 102 of 10 slots busy") && html.contains("2 more run here"), "{html}");
         assert!(!html.contains("<web>") && !html.contains("<t>"));
         assert!(html.contains("Go</span>"));
@@ -168,7 +182,7 @@ mod tests {
         (server.workers[0].start_time, server.workers[0].deadline) = (at(-60), at(-9));
         (server.workers[1].start_time, server.workers[1].deadline) = (at(-30), at(-11));
         server.workers[1].task_id = "late".into();
-        let html = render("", &[server], now).into_string();
+        let html = render("", &[server], false, now).into_string();
         assert!(html.contains("<span class=\"tag bad\">1 stuck</span>"), "{html}");
         assert_eq!(html.matches(STUCK).count(), 1);
         assert!(html.find("late").unwrap() < html.find("&lt;t&gt;").unwrap());
@@ -176,7 +190,9 @@ mod tests {
 
     #[test]
     fn an_empty_list_of_servers_has_a_hint() {
-        assert!(render("", &[], DateTime::UNIX_EPOCH).into_string().contains("No server is running"));
+        let page = |refuses_writes| render("", &[], refuses_writes, DateTime::UNIX_EPOCH).into_string();
+        assert!(page(false).contains("No server is running"));
+        assert!(page(true).contains("Redis takes no writes") && !page(true).contains("No server is running"));
     }
 
     #[test]

@@ -57,6 +57,12 @@ pub struct Node {
     pub facts: Vec<Fact>,
     /// Its slowest recent calls, the newest first; `None` if the node keeps no list or does not show it.
     pub slow_calls: Option<Vec<SlowCall>>,
+    /// The `host:port` at which this program reaches a Redis, or the path of its socket; `None` for a file, or if the node is away.
+    pub endpoint: Option<String>,
+    /// The reason for which the node takes no writes now; `None` if it takes them, or if the login may not ask.
+    ///
+    /// A server cannot report then that it runs, so [`Inspect::servers`](super::Inspect::servers) returns an old list.
+    pub refuses_writes: Option<WriteRefusal>,
 }
 
 impl Node {
@@ -69,6 +75,8 @@ impl Node {
             precision: Duration::ZERO,
             facts: Vec::new(),
             slow_calls: None,
+            endpoint: None,
+            refuses_writes: None,
         }
     }
 
@@ -86,6 +94,18 @@ impl Node {
     pub fn number(&self, name: &str) -> Option<u64> {
         self.fact(name)?.parse().ok()
     }
+}
+
+/// The reason for which a node takes no writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WriteRefusal {
+    /// The node is a replica.
+    Replica,
+    /// Fewer replicas follow the node than its `min-replicas-to-write` asks for.
+    TooFewReplicas,
+    /// A snapshot failed, or the append-only file cannot be written.
+    CannotSave,
 }
 
 /// The place of a queue in a cluster: all of its keys are in one slot.

@@ -54,7 +54,7 @@ pub(crate) use self::{
 };
 // Types that programs use: errors, and the results of the inspector.
 pub use self::{
-    diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall},
+    diagnose::{Examination, Fact, Node, Oddity, OddityKind, QueueSlot, SlowCall, WriteRefusal},
     error::{BrokerError, BrokerErrorKind},
     groups::{GroupPage, GroupStats, GroupStep},
     inspect::{DayStats, Failure, LockInfo, LockPage, Page, QueueStats, TaskBrief},

@@ -148,7 +148,6 @@ impl Connection {
     }
 
     /// Returns the server of the current connection.
-    #[cfg(feature = "cluster")]
     pub(super) fn connected_to(&self) -> Option<Address> {
         match &*self.state.borrow() {
             State::Up { to, .. } => Some(to.clone()),

@@ -124,6 +124,11 @@ fn cause(error: &BrokerError) -> Option<&RedisError> {
     std::error::Error::source(error)?.downcast_ref()
 }
 
+/// Returns whether Redis refused the call because it cannot save its data.
+pub(super) fn cannot_save(error: &BrokerError) -> bool {
+    code_of(error) == Some("MISCONF")
+}
+
 /// The text of the error for a server that [`lacks_resp3`].
 const NO_RESP3: &str = "this server does not speak RESP3";
 

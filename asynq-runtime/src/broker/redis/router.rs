@@ -114,6 +114,16 @@ impl Router {
         }
     }
 
+    /// Returns where this program reaches each server, in the order of [`send_to_each`](Self::send_to_each); `None` for a server
+    /// that is away.
+    pub(super) async fn endpoints(&self) -> Result<Vec<Option<String>>, BrokerError> {
+        match self {
+            Self::One(connection) => Ok(vec![connection.connected_to().map(|address| address.to_string())]),
+            #[cfg(feature = "cluster")]
+            Self::Many(cluster) => cluster.endpoints().await,
+        }
+    }
+
     /// Returns whether the keys may lie on several servers.
     pub(super) fn has_parts(&self) -> bool {
         !matches!(self, Self::One(_))

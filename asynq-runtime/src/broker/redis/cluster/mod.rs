@@ -149,6 +149,12 @@ impl Cluster {
         Ok(trips.into_iter().flat_map(|(_, _, outcome)| outcome.unwrap_or_else(|error| vec![refused(error)])).collect())
     }
 
+    /// See [`Router::endpoints`](super::router::Router::endpoints).
+    pub(super) async fn endpoints(&self) -> Result<Vec<Option<String>>, BrokerError> {
+        let map = self.0.topology.map(self.0.role.timeout).await?;
+        Ok(map.masters().iter().map(|master| Some(master.to_string())).collect())
+    }
+
     /// See [`Router::is_away`](super::router::Router::is_away).
     pub(super) fn is_away(&self, key: &str) -> bool {
         let map = self.0.topology.now();

@@ -6,7 +6,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use redis::Value;
 
 use super::super::{
-    super::{BrokerError, Fact, Node, SlowCall},
+    super::{BrokerError, Fact, Node, SlowCall, WriteRefusal},
     RedisBroker, reply,
     script::Call,
     url::Endpoints,
@@ -14,6 +14,10 @@ use super::super::{
 
 /// Number of slow calls to ask for.
 const SLOW_CALLS: usize = 20;
+/// Facts one of which is not `ok` while Redis cannot save its data.
+const SAVES: [&str; 2] = ["rdb_last_bgsave_status", "aof_last_write_status"];
+/// The number of replicas that follow closely enough. INFO has it only if `min-replicas-to-write` is set.
+const GOOD_REPLICAS: &str = "min_slaves_good_slaves";
 
 impl RedisBroker {
     pub(super) async fn describe_nodes(&self) -> Result<Vec<Node>, BrokerError> {
@@ -27,18 +31,20 @@ impl RedisBroker {
             true => self.looking().send_to_each(Call::plain("CLUSTER").arg("INFO")).await?.into_iter(),
             false => Vec::new().into_iter(),
         };
-        if times.len() != infos.len() || times.len() != slow.len() {
+        let endpoints = self.looking().endpoints().await?;
+        if times.len() != infos.len() || times.len() != slow.len() || times.len() != endpoints.len() {
             return Err(reply::unexpected("the nodes of the cluster changed meanwhile; ask again"));
         }
         let (place, is_one) = (self.target.to_string(), times.len() == 1);
         let mut nodes = Vec::new();
-        for ((time, info), slow) in times.into_iter().zip(infos).zip(slow) {
+        for (((time, info), slow), endpoint) in times.into_iter().zip(infos).zip(slow).zip(endpoints) {
             // The ACL may forbid these commands; the node is listed all the same.
             let mut facts = info.ok().and_then(reply::text).map(|info| read_info(&info)).unwrap_or_default();
             if let Some(cluster) = clusters.next().and_then(Result::ok).and_then(reply::text) {
                 facts.extend(read_info(&format!("# Cluster info\n{cluster}")));
             }
-            let mut node = Node { facts, slow_calls: slow.ok().map(read_slow_calls), ..Node::new("", "") };
+            let slow_calls = slow.ok().map(read_slow_calls);
+            let mut node = Node { facts, slow_calls, endpoint, ..Node::new("", "") };
             node.address = match node.fact("tcp_port") {
                 Some(port) if !is_one => format!("{place} (node on port {port})"),
                 _ => place.clone(),
@@ -50,8 +56,50 @@ impl RedisBroker {
             }
             nodes.push(node);
         }
+        self.note_write_refusals(&mut nodes).await?;
         Ok(nodes)
     }
+
+    /// Notes why nodes take no writes. A node is asked for more than INFO tells only where INFO raises the question, so that a sound
+    /// Redis gets no command that its ACL may forbid.
+    async fn note_write_refusals(&self, nodes: &mut [Node]) -> Result<(), BrokerError> {
+        let (mut wanted, mut pings) = (Vec::new(), Vec::new());
+        if nodes.iter().any(|node| node.number(GOOD_REPLICAS).is_some_and(|good| good > 0)) {
+            let call = Call::plain("CONFIG").arg("GET").arg("min-replicas-to-write");
+            wanted = self.looking().send_to_each(call).await?;
+        }
+        if nodes.iter().any(|node| SAVES.iter().any(|save| node.fact(save).is_some_and(|status| status != "ok"))) {
+            pings = self.looking().send_to_each(Call::plain("PING")).await?;
+        }
+        for (i, node) in nodes.iter_mut().enumerate() {
+            let wanted = wanted.get(i).and_then(|answer| read_setting(answer.as_ref().ok()?));
+            let ping = pings.get(i).and_then(|answer| answer.as_ref().err());
+            node.refuses_writes = write_refusal(node, wanted, ping);
+        }
+        Ok(())
+    }
+}
+
+/// Returns why a node takes no writes, by its facts, by the number of replicas that it asks for, if it told, and by its refusal of a
+/// `PING`: a Redis that cannot save refuses that, too, but only where `stop-writes-on-bgsave-error` is on.
+fn write_refusal(node: &Node, wanted: Option<u64>, ping: Option<&BrokerError>) -> Option<WriteRefusal> {
+    if node.fact("role") == Some("slave") && node.fact("slave_read_only") != Some("0") {
+        return Some(WriteRefusal::Replica);
+    }
+    if node.number(GOOD_REPLICAS).is_some_and(|good| good < wanted.unwrap_or(1)) {
+        return Some(WriteRefusal::TooFewReplicas);
+    }
+    ping.is_some_and(reply::cannot_save).then_some(WriteRefusal::CannotSave)
+}
+
+/// Reads the number in an answer to `CONFIG GET` of one setting.
+fn read_setting(answer: &Value) -> Option<u64> {
+    let value = match answer {
+        Value::Map(pairs) => &pairs.first()?.1,
+        Value::Array(pair) => pair.get(1)?,
+        _ => return None,
+    };
+    u64::try_from(reply::number(value)?).ok()
 }
 
 /// Returns the version of a server for people. Valkey has one of its own beside the one of Redis that it stands in for.
@@ -128,6 +176,39 @@ mod tests {
         assert_eq!(shown("# Server\r\nredis_version:8.0.2\r\n"), "8.0.2");
         assert_eq!(shown("# Server\r\nredis_version:7.2.4\r\nvalkey_version:9.1.2\r\n"), "Valkey 9.1.2");
         assert_eq!(shown("# Server\r\n"), "unknown");
+    }
+
+    #[test]
+    fn the_reason_why_a_redis_takes_no_writes_is_read_from_what_it_tells() {
+        let misconf = redis::parse_redis_value(b"-MISCONF Redis is configured to save RDB snapshots\r\n").unwrap();
+        let misconf = reply::answer(misconf).unwrap_err();
+        let denied = reply::unexpected("no PING");
+        let master = "role:master\nrdb_last_bgsave_status:ok\n";
+        for (info, wanted, ping, expected) in [
+            (master.to_owned(), None, None, None),
+            (format!("{master}min_slaves_good_slaves:0"), None, None, Some(WriteRefusal::TooFewReplicas)),
+            (format!("{master}min_slaves_good_slaves:1"), None, None, None),
+            (format!("{master}min_slaves_good_slaves:1"), Some(2), None, Some(WriteRefusal::TooFewReplicas)),
+            (format!("{master}min_slaves_good_slaves:2"), Some(2), None, None),
+            ("role:slave\nslave_read_only:1".to_owned(), None, None, Some(WriteRefusal::Replica)),
+            ("role:slave\nmin_slaves_good_slaves:0".to_owned(), None, None, Some(WriteRefusal::Replica)),
+            ("role:slave\nslave_read_only:0".to_owned(), None, None, None),
+            (master.to_owned(), None, Some(&misconf), Some(WriteRefusal::CannotSave)),
+            (master.to_owned(), None, Some(&denied), None),
+        ] {
+            let node = Node { facts: read_info(&info), ..Node::new("", "") };
+            assert_eq!(write_refusal(&node, wanted, ping), expected, "{info} {wanted:?}");
+        }
+    }
+
+    #[test]
+    fn a_setting_is_read_from_both_protocols() {
+        let (name, value) = (|| text("min-replicas-to-write"), || text("2"));
+        assert_eq!(read_setting(&Value::Array(vec![name(), value()])), Some(2));
+        assert_eq!(read_setting(&Value::Map(vec![(name(), value())])), Some(2));
+        for nothing in [Value::Array(Vec::new()), Value::Map(Vec::new()), Value::Okay] {
+            assert_eq!(read_setting(&nothing), None);
+        }
     }
 
     #[test]
