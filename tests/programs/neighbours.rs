@@ -1,4 +1,4 @@
-//! The other options of `main!`: crates with jobs, services with flags, a set-up; and their precedence.
+//! The other options of `main!`: crates with jobs, services with flags, a set-up with a client; and their precedence.
 
 use serde_json::Value;
 
@@ -33,6 +33,16 @@ fn a_service_runs_beside_the_jobs_if_its_flag_is_set() {
         let lines = worker.terminate();
         assert!(lines.iter().any(|line| line == "greeter leaves"), "{lines:#?}");
     }
+}
+
+#[test]
+fn a_set_up_enqueues_by_the_client_of_its_app() {
+    let stage = Stage::sqlite();
+    let mut command = stage.program(PROGRAM);
+    command.env("GREET_FIRST", "bob");
+    let worker = Worker::start(command);
+    worker.wait_for(&["hello bob"]);
+    worker.terminate();
 }
 
 #[test]

@@ -31,7 +31,10 @@ mod program;
 #[cfg(feature = "main")]
 mod table;
 
-use std::{sync::OnceLock, time::Duration};
+use std::{
+    sync::{Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
 
 use self::env::Settings;
 #[cfg(feature = "main")]
@@ -83,9 +86,12 @@ pub struct App {
     concurrency: Option<usize>,
     shutdown_timeout: Option<Result<Duration, InvalidSpan>>,
     states: StateMap,
-    // Options that no flag overrides, applied to the server's builder in order.
-    rest: Vec<Box<dyn FnOnce(ServerBuilder) -> ServerBuilder + Send>>,
+    // Options that no flag overrides, applied to the server's builder in order. Nothing locks the mutex: it makes an `App`
+    // `Sync`, so that the future of a set-up, which holds `&App` while `client` connects, is `Send`.
+    rest: Mutex<Vec<Box<Configure>>>,
 }
+
+type Configure = dyn FnOnce(ServerBuilder) -> ServerBuilder + Send;
 
 impl App {
     /// Returns a worker with all defaults.
@@ -114,8 +120,10 @@ impl App {
     /// Connects a client to the broker of this worker: the one that flags, environment and [`url`](Self::url) name. The client is
     /// for tasks that the set-up enqueues; jobs have `State<Client>` without it.
     ///
-    /// ```
-    /// # use asynq_runtime::prelude::*;
+    /// ```no_run
+    /// # mod program {
+    /// use asynq_runtime::prelude::*;
+    ///
     /// #[job]
     /// async fn warm_up() {}
     ///
@@ -123,6 +131,10 @@ impl App {
     ///     warm_up::job().task_id("warm-up").enqueue(&app.client().await?).await?;
     ///     Ok(app)
     /// }
+    ///
+    /// asynq_runtime::main!(setup);
+    /// # }
+    /// # fn main() {}
     /// ```
     ///
     /// # Errors
@@ -328,11 +340,12 @@ impl App {
         if let Some(timeout) = shutdown_timeout {
             builder = builder.shutdown_timeout(timeout);
         }
-        Ok(self.rest.into_iter().fold(builder, |builder, apply| apply(builder)))
+        let rest = self.rest.into_inner().unwrap_or_else(PoisonError::into_inner);
+        Ok(rest.into_iter().fold(builder, |builder, apply| apply(builder)))
     }
 
     fn with(mut self, apply: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
-        self.rest.push(Box::new(apply));
+        self.rest.get_mut().unwrap_or_else(PoisonError::into_inner).push(Box::new(apply));
         self
     }
 }
@@ -403,6 +416,15 @@ mod tests {
         assert_eq!(built.unwrap().registry().len(), 1);
         let error = app(only("app tests: tidi")).build().await.unwrap_err().to_string();
         assert!(error.contains("did you mean `app tests: tidy`?"), "{error}");
+    }
+
+    #[test]
+    fn an_app_and_a_set_up_that_asks_for_its_client_may_be_used_by_several_threads() {
+        fn is_send(_: impl Send) {}
+        fn is_sync(_: &impl Sync) {}
+        let app = App::new().strict_priority();
+        is_sync(&app);
+        is_send(async move { app.client().await.map(|_| app) });
     }
 
     #[test]

@@ -71,6 +71,9 @@ mod greeter {
 }
 
 async fn setup(app: asynq_runtime::App) -> Result<asynq_runtime::App, asynq_runtime::BoxError> {
+    if let Ok(name) = std::env::var("GREET_FIRST") {
+        my_jobs::hello::enqueue(&app.client().await?, name).await?;
+    }
     Ok(app.queue("bills", 2).queue("default", 1).concurrency(3))
 }
 

@@ -12,6 +12,10 @@ async fn setup(app: App) -> Result<App, BoxError> {
     Ok(app.state(client).state(Semaphore::new("partner", 5)?).concurrency(4))
 }
 
+mod with_a_client {
+    asynq_runtime::main!(super::setup);
+}
+
 #[job(name = "user:limited", timeout = "5m")]
 async fn limited(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> JobResult {
     let Some(token) = partner.acquire(ctx).await? else {
