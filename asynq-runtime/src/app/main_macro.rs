@@ -1,9 +1,8 @@
 //! `main!`: a whole program from its jobs.
 
-use std::{future::Future, process::ExitCode};
+use std::process::ExitCode;
 
-use super::{App, cli, program::Program};
-use crate::job::BoxError;
+use super::{App, cli, program::Program, set_up::SetUpFuture};
 
 /// Writes `fn main`: a worker for the jobs of this program, and the commands beside it.
 ///
@@ -28,8 +27,8 @@ use crate::job::BoxError;
 /// - `jobs: [my_jobs, billing::jobs],` names crates or modules that hold jobs. A crate that is only listed in
 ///   `Cargo.toml` is not linked, and its jobs are not there.
 /// - `services: [asynq_dashboard],` names crates that bring a service and its flags.
-/// - the set-up: an `async fn setup(app: App) -> Result<App, BoxError>`, run before the worker starts; the commands `jobs`,
-///   `enqueue` and `stats` do not run it.
+/// - the set-up: an `async fn setup(app: App) -> Result<App, BoxError>`, or with any other error, run before the worker
+///   starts; the commands `jobs`, `enqueue` and `stats` do not run it.
 ///
 /// The program needs no dependency on tokio: `main!` starts a multi-threaded runtime.
 #[macro_export]
@@ -90,10 +89,10 @@ pub fn main_without(program: Program) -> ExitCode {
 
 /// Runs the body of a `main` with a set-up.
 #[doc(hidden)]
-pub fn main_with<F, R>(program: Program, setup: F) -> ExitCode
+// The compiler shows the bounds to the user of a wrong set-up: in fewer lines where they are beside the name.
+pub fn main_with<R: SetUpFuture + Send + 'static, F>(program: Program, setup: F) -> ExitCode
 where
     F: FnOnce(App) -> R + Send + 'static,
-    R: Future<Output = Result<App, BoxError>> + Send + 'static,
 {
-    cli::run(program, Some(Box::new(move |app| Box::pin(setup(app)))))
+    cli::run(program, Some(Box::new(move |app| Box::pin(async move { setup(app).await.map_err(Into::into) }))))
 }

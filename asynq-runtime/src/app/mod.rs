@@ -28,6 +28,7 @@ mod logs;
 mod main_macro;
 #[cfg(feature = "main")]
 mod program;
+mod set_up;
 #[cfg(feature = "main")]
 mod table;
 
@@ -39,7 +40,7 @@ use std::{
 use self::env::Settings;
 #[cfg(feature = "main")]
 pub use self::program::Program;
-pub use self::{censor::without_passwords, error::AppError};
+pub use self::{censor::without_passwords, error::AppError, set_up::SetUpFuture};
 use crate::{
     client::Client,
     connect::{self, DEFAULT_URL},

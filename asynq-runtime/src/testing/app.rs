@@ -15,7 +15,7 @@ use super::{
     timetable, unwrap_answer,
 };
 use crate::{
-    app::App,
+    app::{App, SetUpFuture},
     broker::{
         Page,
         sqlite::{SqliteBroker, SqliteOptions},
@@ -116,10 +116,10 @@ impl TestApp {
     pub async fn with_setup<F, R>(setup: F) -> Self
     where
         F: FnOnce(App) -> R,
-        R: Future<Output = Result<App, BoxError>>,
+        R: SetUpFuture,
     {
         let app = Self::new().await;
-        let set_up = setup(App::in_test(app.client.clone())).await;
+        let set_up = setup(App::in_test(app.client.clone())).await.map_err(Into::<BoxError>::into);
         let set_up = set_up.unwrap_or_else(|error| panic!("the set-up failed: {error}"));
         let builder = set_up.into_builder().unwrap_or_else(|error| panic!("{error}"));
         app.server(|_| builder)

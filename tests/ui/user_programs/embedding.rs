@@ -16,6 +16,18 @@ mod with_a_client {
     asynq_runtime::main!(super::setup);
 }
 
+mod with_an_error_of_its_own {
+    async fn setup(app: asynq_runtime::App) -> Result<asynq_runtime::App, std::io::Error> {
+        Ok(app.state(std::fs::read_to_string("hello.txt")?))
+    }
+
+    asynq_runtime::main!(setup);
+}
+
+mod with_a_closure {
+    asynq_runtime::main!(async |app| Ok::<_, asynq_runtime::BoxError>(app.concurrency(20)));
+}
+
 #[job(name = "user:limited", timeout = "5m")]
 async fn limited(ctx: &JobContext, partner: State<Semaphore>, order: u64) -> JobResult {
     let Some(token) = partner.acquire(ctx).await? else {

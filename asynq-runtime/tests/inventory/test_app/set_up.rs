@@ -7,6 +7,7 @@ use std::{
 };
 
 use asynq_runtime::{
+    app::AppError,
     prelude::*,
     server::{JobRequest, OnUnknown},
     testing::TestApp,
@@ -140,7 +141,7 @@ async fn state_is_refused_after_the_start() {
 #[tokio::test]
 #[should_panic(expected = "the set-up failed: no mail server")]
 async fn a_set_up_that_fails_fails_the_test() {
-    TestApp::with_setup(async |_| Err("no mail server".into())).await;
+    TestApp::with_setup(async |_| Err::<App, _>("no mail server")).await;
 }
 
 #[tokio::test]
@@ -148,7 +149,7 @@ async fn a_set_up_that_fails_fails_the_test() {
 async fn a_set_up_that_no_worker_starts_with_fails_the_test() {
     TestApp::with_setup(async |app| {
         app.client().await?;
-        Ok(app.url("sqlite://another.db"))
+        Ok::<_, AppError>(app.url("sqlite://another.db"))
     })
     .await;
 }

@@ -1,0 +1,7 @@
+use asynq_runtime::prelude::*;
+
+fn setup(app: App) -> App {
+    app.concurrency(20)
+}
+
+asynq_runtime::main!(setup);
