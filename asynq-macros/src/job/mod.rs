@@ -24,6 +24,7 @@ use quote::quote;
 use self::{
     attr::Attr,
     model::JobModel,
+    parameter::Parameter,
     signature::{Health, JobSignature},
 };
 use crate::{
@@ -64,10 +65,13 @@ pub(crate) fn expand(attribute: Attribute, home: Home, options: TokenStream, ite
 fn printed(job: &JobModel) -> TokenStream {
     // A contract has only its struct: an `fn` without a body is not valid Rust.
     let function = (!job.signature.is_contract).then_some(&job.function);
+    // clippy asks for references in a blocking function, which the worker does not supply.
+    let is_blamed = job.signature.is_blocking && job.signature.parameters.iter().any(Parameter::is_supplied_by_value);
+    let allow = (function.is_some() && is_blamed).then(|| quote!(#[allow(clippy::needless_pass_by_value)]));
     let beside = match job.signature.health {
         Health::Sound => expand::job(job),
         Health::Broken => fallback::stub(job),
         Health::Method => TokenStream::new(),
     };
-    quote!(#function #beside)
+    quote!(#allow #function #beside)
 }

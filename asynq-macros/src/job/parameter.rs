@@ -163,6 +163,11 @@ impl Parameter {
             | Self::Broken { .. } => None,
         }
     }
+
+    /// Returns whether the function takes a value that it may only borrow from.
+    pub(super) fn is_supplied_by_value(&self) -> bool {
+        matches!(self, Self::State(_) | Self::FromContext(_) | Self::Checkpoint(_))
+    }
 }
 
 impl Argument {

@@ -47,7 +47,8 @@ pub(super) fn allow() -> TokenStream {
             unused_qualifications,
             clippy::all,
             clippy::nursery,
-            clippy::pedantic
+            clippy::pedantic,
+            clippy::restriction
         )]
     }
 }

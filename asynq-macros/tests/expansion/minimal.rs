@@ -26,7 +26,8 @@ async fn hello(name: String) -> JobResult {
     unused_qualifications,
     clippy::all,
     clippy::nursery,
-    clippy::pedantic
+    clippy::pedantic,
+    clippy::restriction
 )]
 #[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
 #[serde(crate = "::asynq_runtime::__private::serde")]
@@ -53,7 +54,8 @@ struct hello {
     unused_qualifications,
     clippy::all,
     clippy::nursery,
-    clippy::pedantic
+    clippy::pedantic,
+    clippy::restriction
 )]
 impl hello {
     /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
@@ -132,7 +134,8 @@ impl hello {
     unused_qualifications,
     clippy::all,
     clippy::nursery,
-    clippy::pedantic
+    clippy::pedantic,
+    clippy::restriction
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;

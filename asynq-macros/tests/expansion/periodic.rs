@@ -30,7 +30,8 @@ async fn ping() -> JobResult {
     unused_qualifications,
     clippy::all,
     clippy::nursery,
-    clippy::pedantic
+    clippy::pedantic,
+    clippy::restriction
 )]
 #[derive(::asynq_runtime::__private::Serialize, ::asynq_runtime::__private::Deserialize)]
 #[serde(crate = "::asynq_runtime::__private::serde")]
@@ -47,7 +48,8 @@ struct ping {}
     unused_qualifications,
     clippy::all,
     clippy::nursery,
-    clippy::pedantic
+    clippy::pedantic,
+    clippy::restriction
 )]
 impl ping {
     /// This job with these arguments, ready for options of one enqueue, such as `.queue("low")`.
@@ -119,7 +121,8 @@ impl ping {
     unused_qualifications,
     clippy::all,
     clippy::nursery,
-    clippy::pedantic
+    clippy::pedantic,
+    clippy::restriction
 )]
 const _: () = {
     use ::asynq_runtime::__private as __rt;

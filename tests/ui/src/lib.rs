@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 #![deny(
     warnings,
+    clippy::needless_pass_by_value,
     missing_docs,
     missing_debug_implementations,
     missing_copy_implementations,

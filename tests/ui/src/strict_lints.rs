@@ -20,8 +20,8 @@ pub(crate) async fn everything(
 /// A blocking one.
 #[job(codec = "json")]
 fn blocking(ctx: &JobContext, state: State<u8>, one: u64) -> Result<u64, std::io::Error> {
-    drop((ctx.id(), state));
-    Ok(one)
+    let _ = ctx.id();
+    Ok(one + u64::from(*state))
 }
 
 /// Run by another program.
