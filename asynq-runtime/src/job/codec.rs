@@ -140,7 +140,7 @@ fn encode_shaped<T: Serialize + DeserializeOwned>(
     place: &str,
 ) -> Result<Bytes, CodecError> {
     if codec == Codec::Json {
-        return encode(what, codec, &[], value);
+        return encoded(what, codec, read_back::write_readable_json(value));
     }
     let fingerprint = fingerprint();
     let written = match &fingerprint.self_describing {

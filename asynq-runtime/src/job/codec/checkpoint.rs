@@ -48,6 +48,12 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_json_does_not_have_is_refused() {
+        let error = encode_checkpoint("import", Codec::Json, &f64::NAN).unwrap_err().to_string();
+        assert!(error.contains("the checkpoint of `import`") && error.contains("NaN"), "{error}");
+    }
+
+    #[test]
     fn a_checkpoint_that_only_json_can_carry_is_refused_with_the_way_out() {
         let error = encode_checkpoint("import", Codec::Postcard, &serde_json::json!({})).unwrap_err().to_string();
         assert!(error.contains("codec = \"json\""), "{error}");

@@ -8,7 +8,9 @@ use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
     checked::{self, Refusal, Written},
-    kinds, take_whole,
+    kinds,
+    reason::reason,
+    take_whole,
 };
 use crate::job::shape::of_type::Reads;
 
@@ -31,6 +33,22 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
         return Ok(bytes);
     }
     Err(suspect.unwrap_or_else(Refusal::another_value))
+}
+
+/// Returns the value as JSON, unless it holds a null and is not read back: `serde_json` writes a float that JSON does not have as
+/// null. Only JSON with `null` in it pays for the reading.
+pub(super) fn write_readable_json<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
+    let json = serde_json::to_string(value).map_err(|e| e.to_string())?;
+    if json.contains("null")
+        && let Err(error) = serde_json::from_str::<T>(&json)
+    {
+        return Err(format!(
+            "it could not be read back ({}): JSON has null in place of a float that is not finite (NaN, an infinity), or a field is \
+             written otherwise than it is read",
+            reason(&error)
+        ));
+    }
+    Ok(json.into_bytes())
 }
 
 #[cfg(test)]

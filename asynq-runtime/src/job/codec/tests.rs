@@ -229,6 +229,33 @@ fn arguments_that_postcard_could_never_read_back_are_refused_at_the_enqueue() {
     assert_eq!(bytes, r#"{"value":[1]}"#);
 }
 
+jobs! {
+    Measure "measure" { celsius: f64, note: Option<String> } [const CODEC: Codec = Codec::Json;];
+    Lopsided "lopsided" { #[serde(serialize_with = "as_null")] at: u64 } [const CODEC: Codec = Codec::Json;];
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+fn as_null<S: serde::Serializer>(_: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_unit()
+}
+
+#[test]
+fn json_that_could_never_be_read_back_is_refused_at_the_enqueue() {
+    let measure = |celsius, note: Option<&str>| Measure { celsius, note: note.map(Into::into) };
+    for celsius in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        let error = encode_arguments(&measure(celsius, Some("x"))).unwrap_err().to_string();
+        for part in ["the arguments of `measure` as json", "invalid type: null, expected f64", "not finite (NaN"] {
+            assert!(error.contains(part), "{part} is missing in: {error}");
+        }
+    }
+    for note in [None, Some("null")] {
+        let bytes = encode_arguments(&measure(-1.5, note)).unwrap();
+        assert_eq!(decode_arguments::<Measure>(&bytes).unwrap(), measure(-1.5, note));
+    }
+    let error = encode_arguments(&Lopsided { at: 7 }).unwrap_err().to_string();
+    assert!(error.contains("written otherwise than it is read"), "{error}");
+}
+
 #[test]
 fn a_result_comes_back_as_it_was() {
     for codec in [Codec::Postcard, Codec::Json] {
