@@ -59,8 +59,10 @@ pub(super) fn payload(job: &JobModel, is_checked: bool) -> TokenStream {
     let doc = doc(&docs::of_struct(job));
     let times =
         job.schedule.as_ref().and_then(periodic::first_times).map(|times| quote!(#[cfg_attr(doc, doc = #times)]));
-    // One argument is the payload itself, as Go's `json.Unmarshal` into its type expects. One that is skipped was refused.
-    let is_payload = job.arguments().count() == 1 && job.arguments().all(|argument| argument.skipped_by().is_none());
+    // One argument is the payload itself, as Go's `json.Unmarshal` into its type expects. One that is skipped or has a default was
+    // refused.
+    let is_payload =
+        job.arguments().count() == 1 && job.arguments().all(|argument| argument.not_of_a_payload().is_none());
     let transparent = is_payload.then(|| quote!(#[serde(transparent)]));
     let fields = job.arguments().map(|argument| {
         let (ident, attrs, ty) = (&argument.ident, &argument.attrs, stored(argument, &private));

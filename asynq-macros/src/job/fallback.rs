@@ -41,7 +41,7 @@ fn anything(job: &JobModel) -> Handle {
                 parameters.push(taken(argument, &job.paths));
                 forwarded.push(argument.ident.to_token_stream());
             }
-            Parameter::Broken { is_argument: true } => {
+            Parameter::Incomplete { is_argument: true, .. } | Parameter::Broken { is_argument: true } => {
                 let name = local(&format!("argument_{position}"));
                 parameters.push(quote!(#name: impl ::core::marker::Sized));
                 forwarded.push(name.into_token_stream());
@@ -51,7 +51,7 @@ fn anything(job: &JobModel) -> Handle {
             | Parameter::FromContext(_)
             | Parameter::Checkpoint(_)
             | Parameter::Tick(_)
-            | Parameter::Incomplete(_)
+            | Parameter::Incomplete { is_argument: false, .. }
             | Parameter::Broken { is_argument: false } => {}
         }
     }

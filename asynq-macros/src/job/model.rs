@@ -55,13 +55,14 @@ impl JobModel {
         check_aggregates(&mut attr, &signature, errors);
         let unique_by = attr.unique_by.as_ref().and_then(|setting| unique_by(setting, &signature.parameters, errors));
         function.attrs.retain(|attr| !is_job(attr));
-        function.strip_parameters(|attr| moves_to_field(attr) || is_mark(attr));
+        // Inside of a `cfg_attr`, which was refused, is often serde's attribute, and the compiler knows none of a function.
+        function.strip_parameters(|attr| moves_to_field(attr) || is_mark(attr) || attr.path().is_ident("cfg_attr"));
         let types = function.sig.inputs.iter_mut().filter_map(|input| match input {
             FnArg::Typed(typed) => Some(&mut typed.ty),
             FnArg::Receiver(_) => None,
         });
         for (ty, parameter) in types.zip(&signature.parameters) {
-            if let Parameter::Incomplete(error) = parameter {
+            if let Parameter::Incomplete { error, .. } = parameter {
                 ty.clone_from(error);
                 // The compiler would report each use in the body of a parameter without a type.
                 function.body = quote!({ ::core::unimplemented!() });

@@ -5,7 +5,7 @@ mod mistake;
 mod supplied;
 mod type_tokens;
 
-use proc_macro2::TokenTree;
+use proc_macro2::{Span, TokenTree};
 use quote::ToTokens;
 use syn::{Attribute, Ident, Pat, PatType, Type, ext::IdentExt};
 
@@ -15,8 +15,10 @@ pub(super) use self::{
     type_tokens::{Static, borrow_in, keyword_in},
 };
 use self::{
+    form::check_sized,
+    mistake::Mistake,
     supplied::{Supplied, is_generic},
-    type_tokens::{bare, last_segment},
+    type_tokens::{bare, last_segment, without_pointers},
 };
 use super::{
     Attribute as Kind,
@@ -38,9 +40,9 @@ pub(super) enum Parameter {
     Tick(Box<Type>),
     /// A value that is stored in the payload.
     Argument(Box<Argument>),
-    /// `mailer: State`; holds an error in the place of the type, about which the compiler then says nothing.
-    Incomplete(Box<Type>),
-    /// A mistake has been recorded; `is_argument` says whether the caller gives a value here all the same.
+    /// `mailer: State` or `name: str`; holds an error in the place of the type, about which the compiler then says nothing.
+    Incomplete { error: Box<Type>, is_argument: bool },
+    /// A mistake has been recorded; `is_argument` says here and above whether the caller gives a value all the same.
     Broken { is_argument: bool },
 }
 
@@ -72,8 +74,7 @@ impl Parameter {
             Err((tokens, message))
                 if last_segment(ty).is_some_and(|last| last.arguments.is_none() && is_generic(last)) =>
             {
-                let error = syn::Error::new_spanned(tokens, message).into_compile_error();
-                return Self::Incomplete(Box::new(Type::Verbatim(error)));
+                return Self::incomplete((tokens, message), false);
             }
             Err((tokens, message)) => {
                 wrong(&tokens, message);
@@ -96,7 +97,9 @@ impl Parameter {
             );
             return Self::Broken { is_argument: false };
         }
-        if let Some(cfg) = typed.attrs.iter().find(|attr| attr.path().is_ident("cfg")) {
+        if let Some(cfg) =
+            typed.attrs.iter().find(|attr| attr.path().is_ident("cfg") || attr.path().is_ident("cfg_attr"))
+        {
             return wrong(cfg, "the stored arguments must not depend on `cfg`; put it on the whole job");
         }
         match supplied {
@@ -126,6 +129,9 @@ impl Parameter {
                 None
             }
         };
+        if let Err(mistake) = check_sized(ty) {
+            return Self::incomplete(mistake, true);
+        }
         let form = Form::read(ty).map_err(|(tokens, message)| wrong(&tokens, message));
         let misspelt = typed.attrs.iter().filter(|attr| attr.path().is_ident("serde")).find_map(misspelt_in);
         if let Some((word, meant)) = &misspelt {
@@ -142,6 +148,11 @@ impl Parameter {
 }
 
 impl Parameter {
+    fn incomplete((tokens, message): Mistake, is_argument: bool) -> Self {
+        let error = syn::Error::new_spanned(tokens, message).into_compile_error();
+        Self::Incomplete { error: Box::new(Type::Verbatim(error)), is_argument }
+    }
+
     /// Returns the argument that this parameter is; `None` for every other parameter.
     pub(super) fn argument(&self) -> Option<&Argument> {
         match self {
@@ -159,7 +170,7 @@ impl Parameter {
             | Self::Checkpoint(_)
             | Self::Tick(_)
             | Self::Argument(_)
-            | Self::Incomplete(_)
+            | Self::Incomplete { .. }
             | Self::Broken { .. } => None,
         }
     }
@@ -183,13 +194,25 @@ impl Argument {
         !self.attrs.iter().any(by_others) && !self.ty.to_token_stream().to_string().contains('$')
     }
 
-    /// Returns the word of `#[serde(…)]` that leaves the argument out of the payload.
-    pub(super) fn skipped_by(&self) -> Option<TokenTree> {
+    /// Returns the word of `#[serde(…)]` that makes no sense of an argument which is the payload itself: one that leaves it out, or
+    /// gives it a default where it is left out.
+    pub(super) fn not_of_a_payload(&self) -> Option<TokenTree> {
         let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
         attrs.find_map(|attr| {
-            let words = ["skip", "skip_serializing", "skip_deserializing"];
+            let words = ["skip", "skip_serializing", "skip_deserializing", "default"];
             words.iter().find_map(|word| keyword_in(attr.meta.to_token_stream(), word))
         })
+    }
+
+    /// Returns the trait that the compiler reports if the argument cannot be stored. A type of the user may be called as one that
+    /// workers supply elsewhere, so that the name alone is not a mistake.
+    pub(super) fn asked(&self) -> Ident {
+        let name = match last_segment(without_pointers(&self.ty)).map(|last| last.ident.to_string()).as_deref() {
+            Some("Client") => "ClientArgument",
+            Some("Tick") => "TickArgument",
+            _ => "Argument",
+        };
+        Ident::new(name, Span::mixed_site())
     }
 
     /// Returns the name of the argument as a user says it: without `r#`.

@@ -150,7 +150,9 @@ impl Reader<'_> {
                     self.wrong(&typed.ty, "a task has one checkpoint; keep a struct or a tuple in one `Checkpoint<T>`");
                 }
                 Parameter::Checkpoint(_) => has_checkpoint = true,
-                Parameter::Incomplete(_) | Parameter::Broken { .. } => self.health = self.health.max(Health::Broken),
+                Parameter::Incomplete { .. } | Parameter::Broken { .. } => {
+                    self.health = self.health.max(Health::Broken);
+                }
                 // The types of arguments may name a parameter that does not exist outside the function.
                 Parameter::Argument(_) if !sig.generics.params.is_empty() => {
                     parameter = Parameter::Broken { is_argument: true };
@@ -165,13 +167,18 @@ impl Reader<'_> {
         parameters
     }
 
-    /// Refuses a job whose one argument, which is the payload itself, is not stored.
+    /// Refuses a job whose one argument, which is the payload itself, is not stored or has a default for a payload without it.
     fn one_argument(&mut self, parameters: &[Parameter]) {
         let mut arguments = parameters.iter().filter_map(Parameter::argument);
         if let (Some(argument), None) = (arguments.next(), arguments.next())
-            && let Some(skip) = argument.skipped_by()
+            && let Some(word) = argument.not_of_a_payload()
         {
-            self.wrong(skip, "the only argument is the payload itself, so it cannot be skipped; leave it out");
+            let message = if word.to_string() == "default" {
+                "the only argument is the payload itself, so it has no default; leave `default` out, or write `Option<T>`"
+            } else {
+                "the only argument is the payload itself, so it cannot be skipped; leave it out"
+            };
+            self.wrong(word, message);
         }
     }
 

@@ -15,7 +15,8 @@ pub(super) fn check(job: &JobModel) -> TokenStream {
     let (ident, private) = (job.ident(), quote!(__rt));
     let arguments = job.arguments().filter(|argument| argument.is_plain()).map(|argument| {
         let ty = stored(argument, &private);
-        quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::Argument>::FITS;)
+        let asked = argument.asked();
+        quote_spanned!(at(argument.ty.span())=> let () = <#ty as __rt::#asked>::FITS;)
     });
     let supplied = job
         .signature

@@ -108,7 +108,10 @@ pub use self::{
     context::ContextParts,
     error::no_handler,
     run_blocking::run_blocking,
-    type_checks::{Argument, Checked, Failed, IntoText, OnError, Part, PartOf, Returned, Stored, Supplied},
+    type_checks::{
+        Argument, Checked, ClientArgument, Failed, IntoText, OnError, Part, PartOf, Returned, Stored, Supplied,
+        TickArgument,
+    },
 };
 
 /// Returns whether tasks of this name are tasks of `J`.

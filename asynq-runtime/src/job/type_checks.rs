@@ -26,6 +26,34 @@ pub trait Argument {
 #[diagnostic::do_not_recommend]
 impl<T: Serialize + DeserializeOwned> Argument for T {}
 
+/// [`Argument`] for a type that is called `Client`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a job",
+    label = "cannot be stored in a task",
+    note = "for a client of the worker's broker take `State<Client>`, or `ctx: &JobContext` and call `ctx.client()?`"
+)]
+pub trait ClientArgument {
+    /// Names the place that is checked.
+    const FITS: () = ();
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Argument> ClientArgument for T {}
+
+/// [`Argument`] for a type that is called `Tick`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument of a job",
+    label = "cannot be stored in a task",
+    note = "a `Tick` belongs to a job with a schedule: write `#[periodic]` instead of `#[job]`"
+)]
+pub trait TickArgument {
+    /// Names the place that is checked.
+    const FITS: () = ();
+}
+
+#[diagnostic::do_not_recommend]
+impl<T: Argument> TickArgument for T {}
+
 /// A value that a text argument takes: text of any kind, which becomes the type that is stored.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot become the `{T}` that is stored",

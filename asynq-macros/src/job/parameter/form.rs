@@ -43,7 +43,7 @@ impl Form {
                 mistake(object, "arguments arrive decoded from the queue; write a concrete type")
             }
             Type::Slice(slice) => check_storable(&slice.elem).map(|()| Self::Slice((*slice.elem).clone())),
-            Type::Path(path) if path.path.is_ident("str") => Ok(Self::BorrowedText),
+            _ if is_str(inner) => Ok(Self::BorrowedText),
             _ => {
                 check_storable(inner)?;
                 let is_unsized = last_segment(inner)
@@ -54,8 +54,21 @@ impl Form {
     }
 }
 
+/// Refuses a type of which a function cannot take a value.
+pub(super) fn check_sized(ty: &Type) -> Result<(), Mistake> {
+    match ty {
+        Type::Slice(_) => mistake(ty, "a slice is taken by reference: write `&[T]`, or `Vec<T>`"),
+        _ if is_str(ty) => mistake(ty, "text is taken as `&str` or `String`"),
+        _ => Ok(()),
+    }
+}
+
 /// The standard library's types that exist behind a reference only. A user's type of such a name works too.
 const UNSIZED: [&str; 3] = ["Path", "OsStr", "CStr"];
+
+fn is_str(ty: &Type) -> bool {
+    matches!(ty, Type::Path(path) if path.path.is_ident("str"))
+}
 
 /// Returns whether this is `String` by any of its usual paths. A user's own `String` is taken as `impl Into` of itself, which
 /// works as well.

@@ -19,6 +19,17 @@ pub(super) fn last_segment(ty: &Type) -> Option<&PathSegment> {
     }
 }
 
+/// Returns the type without references and `Arc`s around it.
+pub(super) fn without_pointers(ty: &Type) -> &Type {
+    match bare(ty) {
+        Type::Reference(reference) => without_pointers(&reference.elem),
+        ty => {
+            let inner = last_segment(ty).filter(|last| last.ident == "Arc").and_then(only_argument);
+            inner.map_or(ty, without_pointers)
+        }
+    }
+}
+
 /// Returns the one argument of a last segment. The other segments do not count, so that the type may be named by any path.
 pub(super) fn only_argument(segment: &PathSegment) -> Option<&Type> {
     match &segment.arguments {
