@@ -16,6 +16,7 @@ mod dedicated;
 mod dequeue_room;
 mod diagnose;
 mod durability;
+mod evictions;
 mod groups;
 mod hold;
 mod identity;
@@ -72,6 +73,7 @@ use self::{
     clock::BrokerClock,
     dedicated::DedicatedConnection,
     dequeue_room::DequeueRoom,
+    evictions::Evictions,
     hold::Hold,
     io::Io,
     last_look::LastLooks,
@@ -119,6 +121,7 @@ pub struct RedisBroker {
     passed: PassedQuarantine,
     sweeps: Sweeps,
     looks: LastLooks,
+    evictions: Evictions,
     /// The cursor of the search for lost groups, by address of the Redis server.
     searches: Mutex<HashMap<String, String>>,
     hold: Mutex<Hold>,
@@ -287,6 +290,7 @@ impl RedisBroker {
             passed: PassedQuarantine::default(),
             sweeps,
             looks: LastLooks::default(),
+            evictions: Evictions::default(),
             searches: Mutex::default(),
             hold: Mutex::new(Hold::new(lease)),
             announced: Mutex::default(),

@@ -116,6 +116,8 @@ impl Change {
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     keys: HashMap<String, Key>,
+    /// Whether keys existed ([`Kind::Exists`]) that were announced and not read since.
+    existed: HashMap<String, Option<i64>>,
     reads: u64,
     /// Counts the announcements.
     changes: u64,
@@ -236,6 +238,21 @@ impl Seen {
         self.reads
     }
 
+    /// Returns whether Redis has announced a key that has not changed. It does so when its tracking table is full, and forgets the key.
+    ///
+    /// Only the existence of a key tells that: where a list is as long as before, another server may have taken a new task. The answer is
+    /// not noted yet ([`answered`](Self::answered)).
+    pub(super) fn was_evicted(&mut self, question: &Question, answer: Option<i64>) -> bool {
+        if question.kind != Kind::Exists {
+            return false;
+        }
+        let before = self.existed.remove(&question.key);
+        if !self.keys.contains_key(&question.key) {
+            self.existed.insert(question.key.clone(), answer);
+        }
+        before == Some(answer)
+    }
+
     /// Notes an answer, unless a change was announced since the question was asked under this number.
     pub(super) fn answered(&mut self, read: u64, question: &Question, answer: Option<i64>, now: Instant) {
         let Some(Key { known, .. }) = self.keys.get_mut(&question.key) else { return };
@@ -258,6 +275,12 @@ impl Seen {
         self.changes += 1;
         match change {
             Change::Keys(keys) => {
+                for key in keys {
+                    if let Some(Known::Answer(existed, _)) = self.keys.get(key).and_then(|key| key.known(Kind::Exists))
+                    {
+                        self.existed.insert(key.clone(), existed);
+                    }
+                }
                 for (key, Key { topics, .. }) in keys.iter().filter_map(|key| self.keys.remove_entry(key)) {
                     for &topic in &topics {
                         *self.changes_of.entry(topic).or_default() += 1;
@@ -269,6 +292,7 @@ impl Seen {
             }
             Change::All => {
                 self.keys.clear();
+                self.existed.clear();
                 self.log.clear();
                 self.forgotten = self.changes;
                 self.changes_of.values_mut().for_each(|changes| *changes += 1);
@@ -341,6 +365,41 @@ mod tests {
         assert_eq!(seen.unknown(Topic::Work, &questions, now).len(), 3, "all that was asked of the key");
         seen.changed(&Change::All);
         assert_eq!(seen.unknown(Topic::Work, &questions, now).len(), 3);
+    }
+
+    #[test]
+    fn a_key_was_evicted_where_it_was_announced_and_exists_or_not_as_before() {
+        let (mut seen, now) = (Seen::default(), Instant::now());
+        let paused = Question::new(Kind::Exists, "a".to_owned());
+        let note = |seen: &mut Seen, read, question: &Question, answer| {
+            let was_evicted = seen.was_evicted(question, answer);
+            seen.answered(read, question, answer, now);
+            was_evicted
+        };
+        let read = |seen: &mut Seen, question: &Question, answer| {
+            let read = seen.begin_read(Topic::Work, &[question]);
+            note(seen, read, question, answer)
+        };
+        assert!(!read(&mut seen, &paused, Some(0)));
+        assert!(!read(&mut seen, &paused, Some(0)), "it is asked again every while");
+        seen.changed(&keys(&["a"]));
+        assert!(!read(&mut seen, &paused, Some(1)), "it has changed");
+        seen.changed(&keys(&["a"]));
+        assert!(read(&mut seen, &paused, Some(1)));
+        assert!(!read(&mut seen, &paused, Some(1)));
+        let overtaken = |seen: &mut Seen, question: &Question| {
+            let read = seen.begin_read(Topic::Work, &[question]);
+            seen.changed(&keys(&["a"]));
+            note(seen, read, question, Some(1))
+        };
+        assert_eq!(
+            [0; 3].map(|_| overtaken(&mut seen, &paused)),
+            [false, true, true],
+            "announced before the answer came"
+        );
+        seen.changed(&Change::All);
+        assert!(!read(&mut seen, &paused, Some(1)), "the connection was lost");
+        assert_eq!([0; 3].map(|_| overtaken(&mut seen, &length("a"))), [false; 3], "tasks come and go");
     }
 
     #[test]

@@ -90,8 +90,12 @@ impl<'q> WatchedQueue<'q> {
         questions.contains(&self.pending) || questions.contains(&self.paused)
     }
 
-    fn look(&self, reads: &TrackedReads<'_>, is_spared: impl FnOnce(i64) -> bool) -> Readiness {
-        match (reads.answer(&self.paused), reads.answer(&self.pending)) {
+    fn look(
+        &self,
+        answer: impl Fn(&Question) -> Option<Option<i64>>,
+        is_spared: impl FnOnce(i64) -> bool,
+    ) -> Readiness {
+        match (answer(&self.paused), answer(&self.pending)) {
             (Some(Some(0)), Some(Some(pending))) if pending > 0 => {
                 if is_spared(pending) {
                     Readiness::Spared
@@ -128,7 +132,9 @@ impl RedisBroker {
             let questions: Vec<&Question> =
                 watched.iter().flat_map(|queue_reads| queue_reads.questions(&reads)).collect();
             let report = reads.ask(questions).await?;
-            let readiness = self.readiness(&watched, &reads, quarantined);
+            let overtaken = self.answers_of_evicted(report.answers);
+            let answer = |question: &Question| reads.answer(question).or_else(|| overtaken.get(question).copied());
+            let readiness = self.readiness(&watched, answer, quarantined);
             let open = places_of(&look, &readiness, Readiness::Something);
             let spared = places_of(&look, &readiness, Readiness::Spared);
             let is_unreadable = |queue_reads: &WatchedQueue<'_>| queue_reads.is_among(&report.failed);
@@ -145,12 +151,13 @@ impl RedisBroker {
             let is_announced = reads.is_tracked() && look.stale().len() > spared.len() + unreadable.len();
             let wait = if spared.is_empty() { left(end) } else { left(end).min(TRUSTED_FOR) };
             let wait = if unreadable.is_empty() { wait } else { wait.min(until_read_again(&mut read_again)) };
-            if !is_announced && !reads.changed(wait).await? {
+            if !reads.changed_or(is_announced, wait).await? {
                 // A dequeue from a queue that cannot be read reports the error.
                 return Ok(self.take_from(queues, &[spared, unreadable].concat(), look, &reads));
             }
             look.refresh(&reads);
-            let readiness = self.readiness(&WatchedQueue::of(queues, look.stale()), &reads, quarantined);
+            let watched = WatchedQueue::of(queues, look.stale());
+            let readiness = self.readiness(&watched, |question| reads.answer(question), quarantined);
             let mut changed = places_of(&look, &readiness, Readiness::Unknown);
             changed.retain(|place| unreadable.binary_search(place).is_err());
             if changed.is_empty() || !reads.is_tracked() {
@@ -217,7 +224,7 @@ impl RedisBroker {
             }
         }
         let watched = WatchedQueue::of(queues, look.stale());
-        let readiness = self.readiness(&watched, &reads, quarantined);
+        let readiness = self.readiness(&watched, |question| reads.answer(question), quarantined);
         let spared: Vec<usize> = places_of(&look, &readiness, Readiness::Spared);
         look.note(readiness.into_iter().map(Readiness::finding));
         // A queue whose keys cannot be read counts as ready: the dequeue reports the error. The lengths stay known: the caller
@@ -228,15 +235,21 @@ impl RedisBroker {
         Ok(Some(ready))
     }
 
+    /// Returns the answers that count although their keys were announced since: where Redis evicts many keys, none might ever hold, and a
+    /// task would not be seen.
+    fn answers_of_evicted<'q>(&self, answers: Vec<(&'q Question, Option<i64>)>) -> HashMap<&'q Question, Option<i64>> {
+        if self.evictions.are_many(Instant::now()) { answers.into_iter().collect() } else { HashMap::new() }
+    }
+
     /// Returns the readiness of each of the watched queues.
     fn readiness(
         &self,
         watched: &[WatchedQueue<'_>],
-        reads: &TrackedReads<'_>,
+        answer: impl Fn(&Question) -> Option<Option<i64>>,
         quarantined: Quarantined,
     ) -> Vec<Readiness> {
         let look = |queue_reads: &WatchedQueue<'_>| {
-            queue_reads.look(reads, |pending| self.is_spared(queue_reads.queue, pending, quarantined))
+            queue_reads.look(&answer, |pending| self.is_spared(queue_reads.queue, pending, quarantined))
         };
         watched.iter().map(look).collect()
     }
@@ -293,11 +306,10 @@ impl RedisBroker {
             look.refresh(&reads);
             let is_announced = reads.is_tracked() && look.stale().len() > unreadable.len();
             let wait = if unreadable.is_empty() { left(end) } else { left(end).min(until_read_again(&mut read_again)) };
-            let received = async { if is_announced { Ok(true) } else { reads.changed(wait).await } };
             let has_changed = tokio::select! {
                 biased;
                 () = self.sleep_until(next) => continue,
-                received = received => received?,
+                received = reads.changed_or(is_announced, wait) => received?,
             };
             if !has_changed {
                 self.looks.due.keep(look, &reads);

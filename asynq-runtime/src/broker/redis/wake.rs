@@ -234,11 +234,12 @@ impl TrackedReads<'_> {
             };
             let mut report = AnswerReport { count: unknown.len(), ..AnswerReport::default() };
             report.answers.reserve(unknown.len());
-            let (mut seen, now) = (seen::lock(&self.seen), Instant::now());
+            let (mut seen, now, mut evicted) = (seen::lock(&self.seen), Instant::now(), 0);
             for (question, answer) in unknown.into_iter().zip(answers) {
                 match answer {
                     Ok(answer) => {
                         let answer = question.read(answer);
+                        evicted += usize::from(seen.was_evicted(question, answer));
                         seen.answered(read, question, answer, now);
                         report.answers.push((question, answer));
                     }
@@ -249,6 +250,8 @@ impl TrackedReads<'_> {
                     }
                 }
             }
+            drop(seen);
+            self.broker.evictions.note(evicted, now);
             return Ok(report);
         }
     }
@@ -306,9 +309,23 @@ impl TrackedReads<'_> {
     ///
     /// The broker was closed.
     pub(super) async fn changed(&mut self, limit: Duration) -> Result<bool, BrokerError> {
+        self.changed_or(false, limit).await
+    }
+
+    /// Waits as [`changed`](Self::changed) does, unless a change `is_announced` already. Where Redis evicts many keys, the wait gathers
+    /// announcements as long as a poll lasts: each read makes Redis evict others.
+    ///
+    /// # Errors
+    ///
+    /// The broker was closed.
+    pub(super) async fn changed_or(&mut self, is_announced: bool, limit: Duration) -> Result<bool, BrokerError> {
         let Self { broker, topic, seen, changes, source } = self;
+        let begun = Instant::now();
         let changed = async {
-            match source {
+            let received = match source {
+                // A wait ends also where announcements never do.
+                _ if limit.is_zero() => false,
+                _ if is_announced => true,
                 Source::Own(own) => own.receive(*changes, limit).await,
                 Source::Shared(notifier) => {
                     let has_changed = || seen::lock(seen).changes_of(*topic) != *changes;
@@ -320,7 +337,14 @@ impl TrackedReads<'_> {
                     seen::lock(seen).changed(&Change::All);
                     POLL < limit
                 }
+            };
+            if received && broker.evictions.are_many(Instant::now()) {
+                sleep(POLL.min(limit.saturating_sub(begun.elapsed()))).await;
+                if let Source::Own(own) = source {
+                    own.catch_up();
+                }
             }
+            received
         };
         let received = tokio::select! {
             received = changed => Ok(received),

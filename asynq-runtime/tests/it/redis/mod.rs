@@ -6,6 +6,7 @@ mod connect;
 mod deleted_queue;
 mod direct;
 mod due;
+mod evictions;
 mod fence;
 mod fetching;
 mod foreign;
