@@ -14,6 +14,7 @@ use tracing::instrument::WithSubscriber as _;
 use crate::{
     builder::Dashboard,
     environment::{self, DASHBOARD, METRICS, METRICS_QUEUES},
+    metrics,
 };
 
 /// Returns a dashboard at `address` for `Server::builder(..).service(..)` or `App::service`. The dashboard knows the server's
@@ -118,6 +119,11 @@ impl Drop for OwnRuntime {
 impl Service for DashboardService {
     fn name(&self) -> &'static str {
         "dashboard"
+    }
+
+    // Not when the service is made: until the server starts, the program may install a recorder of its own.
+    fn before_start(&mut self) {
+        metrics::install();
     }
 
     fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {

@@ -1,7 +1,7 @@
 //! `/healthz`, `/readyz` and `/stats`.
 
 use std::{
-    io::{Read as _, Write as _},
+    io::{self, Read as _, Write as _},
     net::TcpStream,
     sync::{Mutex, mpsc},
     thread,
@@ -26,6 +26,15 @@ async fn status(router: &Router, path: &str) -> StatusCode {
 async fn becomes(router: &Router, expected: StatusCode) {
     let goal = format!("/readyz is {expected}");
     eventually(&goal, async || (status(router, "/readyz").await == expected).then_some(())).await;
+}
+
+/// Returns the whole answer of the server at `address`.
+pub(crate) fn ask(address: &str, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).map(|_| answer)
 }
 
 on_both_brokers! {
@@ -64,13 +73,9 @@ on_both_brokers! {
         // The runtime of this test, which is that of the job, has one thread: the job may block it before the enqueue has returned.
         let asked = thread::spawn(move || {
             starts.recv().unwrap();
-            let mut stream = TcpStream::connect(&address).unwrap();
-            stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-            write!(stream, "GET /healthz HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n").unwrap();
-            let mut answer = String::new();
-            let read = stream.read_to_string(&mut answer).map(|_| answer);
+            let answer = ask(&address, "/healthz");
             open.send(()).unwrap();
-            read
+            answer
         });
         running.client().enqueue(RawTask::new("blocks", "")).await.unwrap();
         eventually("the job has ended", async || asked.is_finished().then_some(())).await;

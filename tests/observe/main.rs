@@ -3,6 +3,7 @@
 
 mod canary;
 mod checker;
+mod early;
 mod health;
 mod passwords;
 mod scrape;

@@ -138,12 +138,20 @@ impl Worker {
         Self { child, printed }
     }
 
-    /// Waits until the program has printed a line that contains each of `parts`, on either output.
+    /// Waits until the program has printed each of `parts`, on either output.
     pub(crate) fn wait_for(&self, parts: &[&str]) {
+        for part in parts {
+            self.line(part);
+        }
+    }
+
+    /// Waits until the program has printed a line that contains `part`, and returns it.
+    pub(crate) fn line(&self, part: &str) -> String {
+        let with = |lines: &[String]| lines.iter().find(|line| line.contains(part)).cloned();
         let lines = self.printed.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let missing = |lines: &mut Vec<String>| !parts.iter().all(|part| lines.iter().any(|line| line.contains(part)));
-        let (lines, timeout) = self.printed.printing.wait_timeout_while(lines, PATIENCE, missing).unwrap();
-        assert!(!timeout.timed_out(), "{parts:?} did not come; it printed {:#?}", *lines);
+        let missing = |lines: &mut Vec<String>| with(lines).is_none();
+        let (lines, _) = self.printed.printing.wait_timeout_while(lines, PATIENCE, missing).unwrap();
+        with(&lines).unwrap_or_else(|| panic!("{part:?} did not come; it printed {:#?}", *lines))
     }
 
     /// Sends TERM as a supervisor does and returns the output.

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, OnceLock,
+        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicI64, Ordering},
     },
     time::{Duration, Instant},
@@ -106,10 +106,7 @@ struct Handles {
 impl JobMetrics {
     /// Returns the metrics of this type, which all servers of the program share because they share the gauge.
     fn of(name: &str) -> Arc<Self> {
-        use std::sync::{Mutex, PoisonError};
-
-        static ALL: OnceLock<Mutex<HashMap<Arc<str>, Arc<JobMetrics>>>> = OnceLock::new();
-        let mut all = ALL.get_or_init(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = all();
         if let Some(known) = all.get(name) {
             return Arc::clone(known);
         }
@@ -125,18 +122,44 @@ impl JobMetrics {
 
     /// Begins an attempt at a task that had been waiting for so long.
     pub(crate) fn begin(self: &Arc<Self>, waited: Option<Duration>) -> AttemptMetrics {
-        let handles = self.handles.get(|recorder| Handles::of(&self.name, recorder));
+        let handles = self.handles();
         if let Some(waited) = waited {
             handles.wait.record(waited.as_secs_f64());
         }
         self.count(&handles, 1);
-        add(&self.stuck, 0, &handles.stuck);
-        AttemptMetrics { job: Arc::clone(self), handles, started: OnceLock::new() }
+        AttemptMetrics { job: Arc::clone(self), started: OnceLock::new() }
     }
 
+    /// Returns the handles of the recorder of this moment: an attempt may have begun before there was one.
+    fn handles(&self) -> Arc<Handles> {
+        self.handles.get(|recorder| Handles::of(&self.name, recorder))
+    }
+
+    /// Adds to what is under way, and shows both gauges.
     fn count(&self, handles: &Handles, by: i64) {
         add(&self.in_flight, by, &handles.in_flight);
+        add(&self.stuck, 0, &handles.stuck);
     }
+
+    fn count_stuck(&self, by: i64) {
+        add(&self.stuck, by, &self.handles().stuck);
+    }
+}
+
+type All = HashMap<Arc<str>, Arc<JobMetrics>>;
+
+/// Returns the metrics of all types of this program.
+fn all() -> MutexGuard<'static, All> {
+    static ALL: LazyLock<Mutex<All>> = LazyLock::new(Mutex::default);
+    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Shows what is under way, also to a recorder that was installed after it had begun.
+pub(super) fn show_all() {
+    let is_some = |number: &AtomicI64| number.load(Ordering::Relaxed) != 0;
+    let is_under_way = |job: &&Arc<JobMetrics>| is_some(&job.in_flight) || is_some(&job.stuck);
+    let under_way: Vec<_> = all().values().filter(is_under_way).cloned().collect();
+    under_way.iter().for_each(|job| job.count(&job.handles(), 0));
 }
 
 /// Adds to a number and shows it. Of two threads that do so at once, the one that shows last may have the older number: it looks
@@ -174,7 +197,6 @@ impl Handles {
 #[derive(Debug)]
 pub(crate) struct AttemptMetrics {
     job: Arc<JobMetrics>,
-    handles: Arc<Handles>,
     started: OnceLock<Instant>,
 }
 
@@ -186,42 +208,33 @@ impl AttemptMetrics {
 
     /// Counts the outcome of the attempt.
     pub(crate) fn end(self, outcome: Outcome) {
+        let handles = self.job.handles();
         if let Some(started) = self.started.get() {
-            self.handles.run.record(started.elapsed().as_secs_f64());
+            handles.run.record(started.elapsed().as_secs_f64());
         }
-        self.handles.outcomes[outcome as usize].increment(1);
+        handles.outcomes[outcome as usize].increment(1);
     }
 
     /// Counts the attempt as stuck, because its thread outlives its time, until the returned value is dropped.
     pub(crate) fn stuck(&self) -> Stuck {
-        let stuck = Stuck { job: Arc::clone(&self.job), handles: Arc::clone(&self.handles) };
-        stuck.count(1);
-        stuck
+        self.job.count_stuck(1);
+        Stuck(Arc::clone(&self.job))
     }
 }
 
 /// A blocking job whose time is over and whose thread has not returned.
 #[derive(Debug)]
-pub(crate) struct Stuck {
-    job: Arc<JobMetrics>,
-    handles: Arc<Handles>,
-}
-
-impl Stuck {
-    fn count(&self, by: i64) {
-        add(&self.job.stuck, by, &self.handles.stuck);
-    }
-}
+pub(crate) struct Stuck(Arc<JobMetrics>);
 
 impl Drop for Stuck {
     fn drop(&mut self) {
-        self.count(-1);
+        self.0.count_stuck(-1);
     }
 }
 
 impl Drop for AttemptMetrics {
     fn drop(&mut self) {
-        self.job.count(&self.handles, -1);
+        self.job.count(&self.job.handles(), -1);
     }
 }
 

@@ -68,13 +68,14 @@ pub(crate) fn aggregated(outcome: &'static str) {
     metrics::counter!(names::AGGREGATIONS, "outcome" => outcome).increment(1);
 }
 
-/// Shows the metrics that change rarely to a recorder that was installed meanwhile.
+/// Shows the metrics that change rarely, and what is under way, to a recorder that was installed meanwhile.
 pub(crate) fn refresh() {
     names::describe_once();
     for counter in [names::FENCED, names::LEASES_LOST] {
         metrics::counter!(counter).increment(0);
     }
     total::show_all();
+    job::show_all();
 }
 
 /// Returns one word per kind, for the label.

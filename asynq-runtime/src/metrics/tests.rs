@@ -186,6 +186,18 @@ fn a_recorder_that_is_installed_later_gets_the_counts_from_then_on() {
     has(&text, "asynq_job_outcomes_total{type=\"metrics:late\",outcome=\"done\"} 1");
 }
 
+#[test]
+fn an_attempt_that_had_begun_when_the_recorder_was_installed_is_in_flight_and_then_ends() {
+    let jobs = JobMetricsMap::new(["metrics:early"]);
+    let under = jobs.get("metrics:early").expect("named").begin(None);
+    under.start();
+    has(&recorded(refresh), "asynq_job_in_flight{type=\"metrics:early\"} 1");
+    let text = recorded(|| under.end(Outcome::Done));
+    has(&text, "asynq_job_in_flight{type=\"metrics:early\"} 0");
+    has(&text, "asynq_job_run_seconds_count{type=\"metrics:early\"} 1");
+    has(&text, "asynq_job_outcomes_total{type=\"metrics:early\",outcome=\"done\"} 1");
+}
+
 /// `cargo test --release -p asynq-runtime --lib metrics::tests::cost_of_each_metric -- --ignored --nocapture`
 #[test]
 #[ignore = "a measurement"]

@@ -195,7 +195,8 @@ impl Server {
     ///
     /// # Errors
     ///
-    /// A hook `before_start` failed, the broker does not let the server join, or there is no tokio runtime with timers here.
+    /// A hook `before_start` failed, a service panicked before the start, the broker does not let the server join, or there is
+    /// no tokio runtime with timers here.
     pub async fn start(self) -> Result<Running, ServerError> {
         let jobs = runtime::Handle::try_current().map_err(|_| ServerError::NoRuntime)?;
         // A runtime without timers would fail every single attempt.
@@ -203,9 +204,11 @@ impl Server {
         timers.await.map_err(|_| ServerError::NoRuntime)?;
         warnings::unserved_jobs(&self);
 
-        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, services, flags } = self.parts;
+        let Parts { broker, config, executor, aggregations, layers, mut lifecycle_hooks, mut services, flags } =
+            self.parts;
         let client = Client::new(Arc::clone(&broker));
         lifecycle_hooks.start(&client).await?;
+        service::before_start(&mut services)?;
 
         let queues = ServedQueues::new(config.queues.clone(), config.strict);
         let (started, registry) = (broker.now(), executor.registry().clone());

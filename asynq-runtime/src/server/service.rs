@@ -17,7 +17,10 @@ use super::{
 use crate::{
     broker::ServerName,
     client::Client,
-    job::{BoxError, BoxFuture, Registry, panics::Caught},
+    job::{
+        BoxError, BoxFuture, Registry,
+        panics::{Caught, catch},
+    },
 };
 
 /// Work beside the jobs that lasts as long as the server. A service runs on the runtime of the jobs, unless it asks for the
@@ -37,6 +40,10 @@ pub trait Service: Send + 'static {
     fn runs_beside_heartbeat(&self) -> bool {
         false
     }
+
+    /// Is called when the server starts, after its hooks `before_start` and before it takes its first task: for what must see all
+    /// that the server does. Must not block. Default: nothing.
+    fn before_start(&mut self) {}
 
     /// Works until the context says that the server is stopping. An error stops the server; an early end without an error does
     /// not.
@@ -142,6 +149,19 @@ pub(super) struct Services {
 
 /// The name of a service, and why it failed.
 type Failure = (&'static str, SharedError);
+
+/// Calls [`Service::before_start`] of each.
+///
+/// # Errors
+///
+/// The first panic: the server does not start.
+pub(super) fn before_start(services: &mut [Box<dyn Service>]) -> Result<(), ServerError> {
+    services.iter_mut().try_for_each(|service| {
+        let name = service.name();
+        catch(|| service.before_start())
+            .map_err(|panic| ServerError::Service { name, source: BoxError::from(panic).into() })
+    })
+}
 
 impl Services {
     /// Starts each service on the runtime of the jobs, or on `heartbeat`; `ended` is cancelled when all services have ended.

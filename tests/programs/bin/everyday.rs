@@ -1,6 +1,7 @@
 //! A program as companies run it: `main!` with the dashboard, and defaults for everything else. The incidents choose its jobs,
 //! and set variables besides `ASYNQ_…`: `JOURNAL`, `TICKS` and `HOLD` name the files of its jobs, `SCHEDULE` is its cron
-//! expression, and with `HANGING_PROVIDER` the provider of further periodic jobs answers once, and then never again.
+//! expression, with `HANGING_PROVIDER` the provider of further periodic jobs answers once, and then never again, and with
+//! `LATE_DASHBOARD` its dashboard is made when two jobs run.
 
 use std::{
     path::PathBuf,
@@ -9,10 +10,12 @@ use std::{
 };
 
 use asynq_cron::{CronSpec, Missed, Periodic, SchedulerService};
+use asynq_dashboard::DashboardService;
 use asynq_runtime::{App, BoxError};
 use asynq_tests::{
+    eventually_blocking,
     jobs::{Parcel, Poison, Record, Trial},
-    journal::Journal,
+    journal::{History, Journal},
     unruly::{GivenUp, Hog, NeverReturns, Tock},
 };
 
@@ -21,9 +24,20 @@ async fn setup(mut app: App) -> Result<App, BoxError> {
     if let Ok(spec) = std::env::var("SCHEDULE") {
         app = app.service(scheduler(&spec)?);
     }
+    if std::env::var_os("LATE_DASHBOARD").is_some() {
+        app = app.service(late_dashboard(journal.clone()));
+    }
     let app = app.register::<Record>().register::<Parcel>().register::<Poison>().register::<Trial>();
     let app = app.register::<NeverReturns>().register::<GivenUp>().register::<Hog>().register::<Tock>();
     Ok(app.state(Journal::open(&journal)?))
+}
+
+fn late_dashboard(journal: PathBuf) -> DashboardService {
+    let run = move || (History::read(&journal).starts().len() == 2).then_some(());
+    asynq_dashboard::service("127.0.0.1:0").configure(|dashboard| {
+        tokio::task::block_in_place(|| eventually_blocking("two jobs run", run));
+        dashboard
+    })
 }
 
 fn scheduler(spec: &str) -> Result<SchedulerService, BoxError> {

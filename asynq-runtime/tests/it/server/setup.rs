@@ -150,11 +150,17 @@ async fn a_service_that_fails_ends_the_server_with_its_error() {
     assert!(broker.servers().await.unwrap().is_empty());
 }
 
-struct Panics;
+struct Panics {
+    before_start: bool,
+}
 
 impl Service for Panics {
     fn name(&self) -> &'static str {
         "panics"
+    }
+
+    fn before_start(&mut self) {
+        assert!(!self.before_start, "before the server starts");
     }
 
     fn run(self: Box<Self>, _: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
@@ -164,9 +170,12 @@ impl Service for Panics {
 
 #[tokio::test]
 async fn a_service_that_panics_before_it_is_polled_is_named() {
-    let (builder, _log) = server::<(named,)>(&memory().await);
-    let error = soon(builder.service(Panics).build().await.unwrap().run()).await.unwrap_err().to_string();
-    assert!(error.contains("service `panics` failed") && error.contains("before there is a future"), "{error}");
+    for (before_start, message) in [(false, "before there is a future"), (true, "before the server starts")] {
+        let (builder, _log) = server::<(named,)>(&memory().await);
+        let server = builder.service(Panics { before_start }).build().await.unwrap();
+        let error = soon(server.run()).await.unwrap_err().to_string();
+        assert!(error.contains("service `panics` failed") && error.contains(message), "{error}");
+    }
 }
 
 #[tokio::test]
