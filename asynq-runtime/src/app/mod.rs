@@ -204,7 +204,8 @@ impl App {
         self.with(configure)
     }
 
-    /// Takes from a queue only when all queues of greater weight are empty.
+    /// Takes from a queue only when all queues of greater weight are empty, or were up to 10 ms ago; see
+    /// [`ServerBuilder::strict_priority`].
     pub fn strict_priority(self) -> Self {
         self.with(ServerBuilder::strict_priority)
     }
