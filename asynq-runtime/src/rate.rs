@@ -118,7 +118,8 @@ impl Semaphore {
     /// its task alone, so give tasks of one scope different ids, also in different queues.
     ///
     /// Returns `None` if `max` tokens are out. Return [`JobError::snooze`](crate::JobError::snooze) to try again later, or an
-    /// error to spend a retry. A task has at most one token of a scope.
+    /// error to spend a retry. A token that was released is unused until the next of these tasks comes back, so choose a snooze
+    /// of about the time for which a job holds its token. A task has at most one token of a scope.
     ///
     /// # Errors
     ///
