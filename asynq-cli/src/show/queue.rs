@@ -37,7 +37,7 @@ pub(crate) fn queue_table(queues: &[QueueStats], style: Style) -> String {
     table.into_text()
 }
 
-/// Returns for how long a task has waited that could run, for people.
+/// Returns for how long the next task has waited, for people.
 pub(crate) fn latency(queue: &QueueStats) -> String {
     if queue.pending == 0 && queue.latency.is_zero() { "-".to_owned() } else { about(queue.latency) }
 }

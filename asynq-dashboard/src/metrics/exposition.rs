@@ -31,7 +31,7 @@ families! {
         |all, lines| all.queues.iter().for_each(|(queue, _)| states(lines, queue));
     "asynq_queue_size", "gauge", "Tasks in the queue in all states, those in groups included.",
         |all, lines| lines.per_queue(all, |queue, _| Some(queue.size as f64));
-    "asynq_queue_latency_seconds", "gauge", "For how long a task has waited that could run, pending or due.",
+    "asynq_queue_latency_seconds", "gauge", "For how long the next task of the queue has waited, pending or due.",
         |all, lines| lines.per_queue(all, |queue, _| Some(queue.latency.as_secs_f64()));
     "asynq_queue_memory_usage_approx_bytes", "gauge",
         "Bytes that the queue takes, estimated from some of its tasks once a minute.",

@@ -54,7 +54,7 @@ pub(super) fn charts(series: &Series) -> Vec<Chart> {
             unit: Unit::Span,
             now: now(|p| span(Duration::from_millis(p.latency_ms.into()))),
             times,
-            series: vec![row("latency", "Longest wait of a task that could run", |p| f64::from(p.latency_ms) / 1000.0)],
+            series: vec![row("latency", "Wait of the next task", |p| f64::from(p.latency_ms) / 1000.0)],
         },
     ]
 }

@@ -176,7 +176,7 @@ fn figures(totals: &Totals) -> Markup {
         dl.figures {
             div { dt { "Waiting" } dd { (count(waiting)) } }
             div { dt { "Running" } dd { (count(totals.active)) } }
-            div { dt { "Longest wait" } dd { (span(std::time::Duration::from_millis(totals.latency_ms))) } }
+            div { dt { "Highest latency" } dd { (span(std::time::Duration::from_millis(totals.latency_ms))) } }
             div { dt { "Processed today" } dd { (count(totals.processed)) } }
             div { dt { "Failed today" } dd {
                 (count(totals.failed)) " " small { (percent(totals.failed, totals.processed)) }

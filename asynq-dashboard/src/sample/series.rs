@@ -42,7 +42,7 @@ pub(crate) struct Point {
     pub(crate) processed: f32,
     /// Runs per second that failed since the point before.
     pub(crate) failed: f32,
-    /// For how long a task has waited that could run, in milliseconds.
+    /// For how long the next task has waited, in milliseconds.
     pub(crate) latency_ms: u32,
 }
 

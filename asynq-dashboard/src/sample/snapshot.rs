@@ -50,7 +50,7 @@ pub(crate) struct Totals {
     pub(crate) processed_total: u64,
     /// Runs that failed since the beginning.
     pub(crate) failed_total: u64,
-    /// The longest wait of a task that could run, in milliseconds.
+    /// The greatest latency of a queue, in milliseconds.
     pub(crate) latency_ms: u64,
 }
 

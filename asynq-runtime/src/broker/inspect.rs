@@ -344,8 +344,10 @@ pub struct QueueStats {
     pub processed_total: u64,
     /// Runs that failed since the beginning.
     pub failed_total: u64,
-    /// For how long a task has waited that could run: the oldest pending one, or one that was due and that no server has made pending
-    /// (from the next whole second on), if that waits longer; zero if none waits.
+    /// For how long the next task has waited, as Go's asynq computes it: the pending task at the head of the queue, or one
+    /// that was due and that no server has made pending (from the next whole second on), if that waits longer; zero if none
+    /// waits. Requeued tasks, those of a worker that died, and retries of
+    /// [`retries_first`](crate::server::ServerBuilder::retries_first) come to the head anew, so older tasks may wait behind it.
     pub latency: Duration,
     /// Whether dequeues are stopped.
     pub paused: bool,

@@ -6,7 +6,7 @@
 //! # async fn look(client: &Client) -> Result<(), BoxError> {
 //! let inspector = client.inspector();
 //! for queue in inspector.queues().await? {
-//!     println!("{}: {} tasks, the oldest waits for {:?}", queue.name, queue.size, queue.latency);
+//!     println!("{}: {} tasks, the next one waits for {:?}", queue.name, queue.size, queue.latency);
 //! }
 //! // One task, one page, or all of them, in slices.
 //! inspector.run("default", "some-id").await?;

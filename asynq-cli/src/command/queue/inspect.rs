@@ -44,7 +44,7 @@ fn text(stats: &QueueStats, memory: u64, groups: usize, style: Style) -> String 
     facts.add("Groups", number(groups as u64));
     // The size is estimated from some of the tasks.
     facts.add("Memory", format!("about {}", bytes(memory)));
-    facts.add("Longest wait", latency(stats));
+    facts.add("Next waits", latency(stats));
     facts.add(
         "Today (UTC)",
         format!(

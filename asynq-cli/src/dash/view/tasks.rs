@@ -78,7 +78,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, area: Rect, view: &TaskPage<'_>) {
 fn about_queue(stats: &QueueStats) -> Line<'static> {
     let state = if stats.paused { Span::from("paused").yellow() } else { Span::from("runs").green() };
     let waits =
-        if stats.latency.is_zero() { "none waits".into() } else { format!("oldest waits {}", about(stats.latency)) };
+        if stats.latency.is_zero() { "none waits".into() } else { format!("next waits {}", about(stats.latency)) };
     let numbers = format!(
         "   {} tasks   {waits}   today {} runs, {} failed",
         number(stats.size),

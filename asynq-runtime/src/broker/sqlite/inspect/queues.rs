@@ -68,13 +68,13 @@ pub(super) fn stats(view: &View<'_>, queue: &QueueName) -> rusqlite::Result<Queu
     }
     (stats.processed, stats.failed) = counters(view, q, day(view.now))?;
     (stats.processed_total, stats.failed_total) = counters(view, q, ALL_TIME)?;
-    stats.latency = Duration::from_millis(count(longest_wait(view, q)?));
+    stats.latency = Duration::from_millis(count(wait_of_next(view, q)?));
     Ok(stats)
 }
 
-/// Returns for how many milliseconds the task waits that waits longest. A due task that no server forwards is late as well, from
-/// the next whole second on: Go's due times on Redis have no smaller parts.
-fn longest_wait(view: &View<'_>, q: i64) -> rusqlite::Result<i64> {
+/// Returns for how many milliseconds the next task waits. A due task that no server forwards is late as well, from the next whole
+/// second on: Go's due times on Redis have no smaller parts.
+fn wait_of_next(view: &View<'_>, q: i64) -> rusqlite::Result<i64> {
     let mut wait = 0;
     for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Retry] {
         let first = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));

@@ -4,7 +4,8 @@
 -- ARGV     1 now · 2 prefix of the queue's keys
 -- Returns  where the walk over the groups goes on ('' at its end): later groups are not counted · how many groups are counted
 --          · now ns · pending · active · scheduled · retry · archived · completed · aggregating · paused 0|1
---          · processed, failed today · processed, failed in all · since when the task waits that waits longest, ns ('' none)
+--          · processed, failed today · processed, failed in all · since when the head of pending waits, or a due task that
+--          waits longer, ns ('' none)
 local call = redis.call
 local now_s, now_ns = clock(ARGV[1])
 local names, next_step = step_of(KEYS[7], '0')
@@ -13,9 +14,9 @@ for _, group in ipairs(names) do
   aggregating = aggregating + size_of(ARGV[2] .. 'g:' .. group)
 end
 local since = ''
-local oldest = call('LINDEX', KEYS[1], -1)
-if oldest then
-  since = peek('HGET', ARGV[2] .. 't:' .. oldest, 'pending_since')
+local head = call('LINDEX', KEYS[1], -1)
+if head then
+  since = peek('HGET', ARGV[2] .. 't:' .. head, 'pending_since')
   if type(since) ~= 'string' then since = '' end
 end
 -- A due task that no server forwards is late as well.
