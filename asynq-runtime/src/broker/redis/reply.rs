@@ -209,7 +209,7 @@ fn code<'e>(code: &'e str, details: &'e str) -> &'e str {
         "ASK",
         "CROSSSLOT",
     ];
-    // What Redis 6.2 refuses inside a script begins with the place in the script.
+    // An error that a script of Redis 6.2 has caught begins with the place in the script.
     if code != "ERR" && !code.starts_with("@user_script") {
         return code;
     }

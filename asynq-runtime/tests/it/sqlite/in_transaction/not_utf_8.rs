@@ -63,7 +63,7 @@ async fn a_text_that_is_not_utf_8_stops_no_other_task_and_can_be_removed() {
     assert_eq!(t.broker.queue_stats(&queue()).await.unwrap().archived, 0);
 }
 
-/// What stands for bytes that are not UTF-8 lies behind some of them and ahead of others.
+/// The text in place of bytes that are not UTF-8 lies behind some of them and ahead of others.
 #[tokio::test]
 async fn a_walk_over_groups_ends_and_finds_those_behind_names_that_are_not_utf_8() {
     let t = World::new().await;
