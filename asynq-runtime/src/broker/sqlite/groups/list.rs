@@ -33,7 +33,7 @@ pub(super) fn page(
 }
 
 /// Calls `look` with the name of each group that has waiting tasks, in the order of their bytes, from behind the position `from` and as
-/// long as `look` returns `true`. Returns where to go on; `None` behind the last group. With a text that is no position it begins anew.
+/// long as `look` returns `true`. Returns where to go on; `None` behind the last group. A text that is not a position begins anew.
 pub(super) fn walk(
     view: &View<'_>,
     q: i64,
