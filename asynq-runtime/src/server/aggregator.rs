@@ -172,12 +172,8 @@ impl Aggregator {
                 if self.group(queue, &group).await? {
                     full.push((queue.clone(), group));
                 }
-                if context.closing.is_cancelled() {
-                    return Ok(());
-                }
             }
             step = ripe.next;
-            // Where no group is ripe, the loop above has not looked.
             if step.is_none() || context.closing.is_cancelled() {
                 return Ok(());
             }
