@@ -41,7 +41,7 @@ async fn a_broker_reports_its_kind_and_its_clock() {
     let nodes = t.broker().nodes().await.unwrap();
     assert!(!nodes.is_empty());
     for node in nodes {
-        assert!(node.version.starts_with(|c: char| c.is_ascii_digit()), "{node:?}");
+        assert!(node.version.contains(|c: char| c.is_ascii_digit()), "{node:?}");
         assert!(!node.address.is_empty());
         assert!(!node.facts.is_empty());
         assert!(node.ahead.abs() < TimeDelta::seconds(1), "it is on this machine: {}", node.ahead);

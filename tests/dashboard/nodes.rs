@@ -19,10 +19,7 @@ async fn the_nodes_are_listed_with_their_facts() {
     })
     .await;
     let node = &answer["nodes"][0];
-    assert!(
-        node["version"].as_str().is_some_and(|version| version.starts_with(|c: char| c.is_ascii_digit())),
-        "{answer}"
-    );
+    assert!(node["version"].as_str().is_some_and(|version| version.contains(|c: char| c.is_ascii_digit())), "{answer}");
     assert!(!node["address"].as_str().unwrap().is_empty());
     if fixture.broker().kind() == "redis" {
         assert!(node["facts"]["memory"]["used_memory"].is_string() && node["slow_calls"].is_array(), "{answer}");
