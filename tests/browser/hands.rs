@@ -5,7 +5,7 @@ use std::path::Path;
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
 use asynq_runtime::Client;
-use asynq_tests::{Fixture, RedisServer, SqliteFixture, SqliteStore, Store as _, queue, retry, task};
+use asynq_tests::{Build as _, Fixture, RedisServer, SqliteFixture, SqliteStore, Store as _, queue, retry, task};
 use serde_json::json;
 
 use crate::{browser::Browser, shop, wait, world::World};
@@ -100,9 +100,7 @@ fn picked_rows_typed_text_and_open_parts_survive_new_numbers() {
         // One more task fails, and the page is notified.
         let run = world.fixture.start_run(task("another")).await;
         world.fixture.settle(&run, retry(std::time::Duration::from_secs(1), "boom")).await;
-        let mut news = task("news");
-        (news.queue, news.message.queue) = (asynq_tests::queue("mail"), "mail".into());
-        world.fixture.enqueue(news).await;
+        world.fixture.enqueue(task("news").in_queue("mail")).await;
         browser.until("document.querySelectorAll('.tabs b')[1].textContent === '16'").await;
         let script = "const box = document.querySelectorAll('input[name=id]')[1], field = document.querySelector('main input[type=search]');
             return [box.checked, field.value, document.activeElement === field, document.querySelector('details').open, document.querySelector('#picked output').textContent]";

@@ -168,9 +168,7 @@ fn more_windows_than_a_browser_has_connections_show_and_change_what_is_there() {
         let pending = "Number(document.querySelectorAll('.tabs b')[1].textContent)";
         let before = browser.js(&format!("return {pending}")).await;
         // A window without a stream asks by itself.
-        let mut news = task("news");
-        (news.queue, news.message.queue) = (queue("mail"), "mail".into());
-        world.fixture.enqueue(news).await;
+        world.fixture.enqueue(task("news").in_queue("mail")).await;
         browser.until(&format!("{pending} > {before}")).await;
         world.end().await;
     });

@@ -153,6 +153,14 @@ async fn run_on(server: &asynq_tests::RedisServer, words: &[&str]) -> crate::fix
     crate::fixture::run(None, Default::default(), &[words, &["--url", &url]].concat()).await
 }
 
+/// Starts a Redis with one task, which no server serves.
+async fn with_a_waiting_task() -> asynq_tests::RedisServer {
+    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
+    let client = patient::client(&server.url()).await;
+    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    server
+}
+
 #[tokio::test]
 async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
     let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
@@ -168,9 +176,7 @@ async fn a_redis_that_may_evict_is_a_finding_not_a_refusal() {
 
 #[tokio::test]
 async fn a_redis_that_cannot_save_is_examined_and_every_reading_command_answers() {
-    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
-    let client = patient::client(&server.url()).await;
-    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    let server = with_a_waiting_task().await;
     let mut redis = server.connection();
     let (_, folder): (String, String) = redis::cmd("CONFIG").arg(&["GET", "dir"]).query(&mut redis).unwrap();
     // A snapshot is written beside this place and then renamed, which fails: Redis now refuses writes, and PING.
@@ -199,9 +205,7 @@ async fn a_redis_that_cannot_save_is_examined_and_every_reading_command_answers(
 
 #[tokio::test]
 async fn a_redis_that_takes_no_writes_is_named_and_no_server_is_said_to_be_missing() {
-    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
-    let client = patient::client(&server.url()).await;
-    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    let server = with_a_waiting_task().await;
     let mut redis = server.connection();
     let answer = run_on(&server, &["doctor"]).await;
     assert!(answer.out.contains("error: no-consumer: default") && !answer.out.contains("no-writes"), "{answer}");
@@ -244,9 +248,7 @@ async fn a_redis_that_does_not_answer_info_is_a_finding() {
 
 #[tokio::test]
 async fn what_redis_refuses_to_tell_is_a_finding_beside_the_others() {
-    let server = asynq_tests::RedisServer::start(asynq_tests::Persistence::None);
-    let client = patient::client(&server.url()).await;
-    client.enqueue_raw(RawTask::new("email", &b"{}"[..])).await.unwrap();
+    let server = with_a_waiting_task().await;
     let mut redis = server.connection();
     for (right, subjects) in [("zrangebyscore", &["servers", "periodic entries"][..]), ("smembers", &["queues"])] {
         redis::cmd("ACL").arg(&["SETUSER", "default", &format!("-{right}")]).exec(&mut redis).unwrap();
