@@ -145,9 +145,11 @@ impl Campaign {
 
     /// Takes the answer to the last due request.
     pub(crate) fn answered(&mut self, answer: Answer, now: Instant) {
-        if let Answer::Lead(_, answer) = &answer {
-            self.is_in_doubt = answer.is_err();
-        }
+        self.is_in_doubt = match &answer {
+            Answer::Lead(_, lead) => lead.is_err(),
+            Answer::Resigned(resigned) => resigned.is_err(),
+            Answer::MayBeFree(_) => self.is_in_doubt,
+        };
         self.next = Some(match answer {
             Answer::Lead(sent_at, Ok(lead)) => match next(lead, sent_at, self.ttl) {
                 Next::Renew { until, after } => {
@@ -257,8 +259,8 @@ mod tests {
         campaign.stand_as(2);
         assert_eq!(campaign.candidate.revision, 0, "it has been asked with this one");
 
-        let error = BrokerError::new(asynq_runtime::broker::BrokerErrorKind::Unavailable, "away");
-        campaign.answered(Answer::Lead(at, Err(error)), at);
+        let error = || BrokerError::new(asynq_runtime::broker::BrokerErrorKind::Unavailable, "away");
+        campaign.answered(Answer::Lead(at, Err(error())), at);
         campaign.stand_as(2);
         assert_eq!(
             (campaign.candidate.revision, campaign.due(at + PAUSE)),
@@ -273,6 +275,9 @@ mod tests {
         campaign.answered(Answer::Lead(at, Ok(Lead::Ours { wanted: true })), at);
         campaign.stand_as(2);
         assert_eq!((campaign.due(at), campaign.candidate.revision), (Some(Request::Resign), 0), "and resigns with it");
+        campaign.answered(Answer::Resigned(Err(error())), at);
+        campaign.stand_as(2);
+        assert_eq!(campaign.candidate.revision, 0, "it may still lead with this one");
         campaign.answered(Answer::Resigned(Ok(())), at);
         campaign.stand_as(2);
         assert_eq!((campaign.due(at + ttl / 3), campaign.candidate.revision), (Some(Request::Lead), 2));

@@ -68,7 +68,7 @@ fn peers_command() -> Command {
     Command::new(PEERS)
         .about("Ours beside Go asynq and other libraries on one redis-server, in turns; puts its table into RESULTS.md")
         .arg(size("runs", "How often").default_value("5"))
-        .arg(size("waiting", "Tasks that wait in the row of the large backlog").default_value("1000000"))
+        .arg(size("waiting", "Tasks that wait in the row of the large backlog").default_value("5000000"))
         .arg(
             Arg::new("only")
                 .long("only")

@@ -24,6 +24,7 @@ type order struct {
 	PayloadBytes int    `json:"payload_bytes"`
 	Queues       int    `json:"queues"`
 	Among        int    `json:"among"`
+	Batch        int    `json:"batch"`
 }
 
 // answer is the answer that asynq-bench reads.
@@ -96,6 +97,10 @@ func (b *bench) play(role string) answer {
 		}
 		b.start()
 		micros := b.enqueue(b.N, callers)
+		return b.stop(answer{Waiting: b.count("pending"), Micros: micros})
+	case "enqueue-bulk":
+		b.start()
+		micros := b.enqueueBulk()
 		return b.stop(answer{Waiting: b.count("pending"), Micros: micros})
 	case "drain":
 		return b.drain()
@@ -182,18 +187,33 @@ func (b *bench) serve(handle func([]byte)) *asynq.Server {
 
 // enqueue stores tasks 0 to n-1 from so many goroutines and returns how long each call took, in microseconds.
 func (b *bench) enqueue(n, callers int) []int64 {
+	return b.enqueueFrom(0, n, callers)
+}
+
+// enqueueBulk is what an asynq program does with many tasks at once, for which asynq has no call: a goroutine per task.
+func (b *bench) enqueueBulk() []int64 {
+	var micros []int64
+	for from := 0; from < b.N; from += b.Batch {
+		called, to := time.Now(), min(b.N, from+b.Batch)
+		b.enqueueFrom(from, to, to-from)
+		micros = append(micros, time.Since(called).Microseconds())
+	}
+	return micros
+}
+
+func (b *bench) enqueueFrom(from, to, callers int) []int64 {
 	var wait sync.WaitGroup
-	micros := make([]int64, n)
-	share := (n + callers - 1) / callers
-	for first := 0; first < n; first += share {
+	micros := make([]int64, to-from)
+	share := (to - from + callers - 1) / callers
+	for first := from; first < to; first += share {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			for number := first; number < min(n, first+share); number++ {
+			for number := first; number < min(to, first+share); number++ {
 				called := time.Now()
 				_, err := b.client.Enqueue(asynq.NewTask("note", b.payload(number)), asynq.Queue(b.queue(number)))
 				check(err)
-				micros[number] = time.Since(called).Microseconds()
+				micros[number-from] = time.Since(called).Microseconds()
 			}
 		}()
 	}

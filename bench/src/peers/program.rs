@@ -181,9 +181,13 @@ fn finish(folder: &Path, tool: &str, arguments: &[&str]) -> Result<(), BoxError>
     if ran.status.success() {
         return Ok(());
     }
-    let stderr = String::from_utf8_lossy(&ran.stderr);
-    let last = stderr.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-    Err(format!("{tool} {}: {last}", arguments.join(" ")).into())
+    Err(format!("{tool} {}: {}", arguments.join(" "), last_line(&ran.stderr)).into())
+}
+
+/// Returns the last line of an output that is not empty.
+fn last_line(output: &[u8]) -> String {
+    let text = String::from_utf8_lossy(output);
+    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().to_owned()
 }
 
 impl Program {
@@ -255,7 +259,7 @@ impl Program {
         let ended = timeout(PATIENCE, self.command(role, order)?.output()).await;
         let ended = ended.map_err(|_| format!("it did not end within {} s", PATIENCE.as_secs()))??;
         if !ended.status.success() {
-            return Err(format!("{role} ended with {}", ended.status).into());
+            return Err(format!("{role} ended with {}: {}", ended.status, last_line(&ended.stderr)).into());
         }
         Ok(serde_json::from_slice(&ended.stdout)?)
     }
@@ -264,7 +268,7 @@ impl Program {
         let (program, arguments) = self.command.split_first().ok_or("no program")?;
         let mut command = Command::new(program);
         command.args(arguments).args([role, &serde_json::to_string(order)?, &order.url]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         Ok(command)
     }
 }
