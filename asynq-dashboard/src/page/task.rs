@@ -180,7 +180,12 @@ fn rendered(view: &View, rendered: &Rendered, class: &str) -> Markup {
     html! {
         @if rendered.form == Form::Empty { p.soft { "Empty." } } @else {
             (text::block(&rendered.text, class, view.limit, &all))
-            @if rendered.is_cut && view.limit == text::WHOLE { p.soft { "This is the beginning; there are " (size(rendered.size as u64)) " in all." } }
+            @if rendered.is_cut && view.limit == text::WHOLE {
+                p.soft {
+                    "This is the beginning; there are " (size(rendered.size as u64)) " in all, which "
+                    code { "asynq task inspect -q " (view.task.queue) " " (view.task.id) } " prints."
+                }
+            }
         }
     }
 }

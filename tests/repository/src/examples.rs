@@ -68,12 +68,13 @@ fn each_popular_item_has_an_example() {
 }
 
 #[test]
-fn every_example_is_short_run_by_a_test_and_listed_in_the_readme() {
+fn every_example_is_short_run_by_a_test_and_listed_in_the_order_of_the_readme() {
     let readme = read("README.md");
+    let list = readme.split_once("[`examples/`]").expect("the README lists the examples").1;
     let tests: String = files("tests/examples").iter().map(|path| read(path)).collect();
     for folder in FOLDERS {
         let manifest = read(&format!("{folder}/Cargo.toml"));
-        let mut listed = vec![format!("{folder}/lib.rs")];
+        let (mut listed, mut last) = (vec![format!("{folder}/lib.rs")], 0);
         let targets = manifest.split("\n[[").filter(|part| part.starts_with("example]]") || part.starts_with("bin]]"));
         for section in targets {
             let word = |key: &str| section.split(&format!("{key} = \"")).nth(1).unwrap().split('"').next().unwrap();
@@ -84,7 +85,10 @@ fn every_example_is_short_run_by_a_test_and_listed_in_the_readme() {
             // An example with tests of its own is run by its manifest.
             let is_run = tests.contains(&format!("\"{name}\"")) || section.contains("test = true");
             assert!(is_run, "no test in tests/examples runs `{name}`");
-            assert!(readme.contains(&format!("`{name}`")), "the README's list of examples lacks `{name}`");
+            let place = list.find(&format!("`{name}`"));
+            let place = place.unwrap_or_else(|| panic!("the README's list of examples lacks `{name}`"));
+            assert!(place > last, "`{name}` stands elsewhere in {folder}/Cargo.toml than in the README's list");
+            last = place;
             listed.push(path);
         }
         let depth = folder.matches('/').count() + 1;

@@ -6,8 +6,8 @@ use maud::{Markup, html};
 pub(crate) const CELL: usize = 120;
 /// Most characters of a block of text on a page.
 pub(crate) const BLOCK: usize = 4000;
-/// Most characters of a block that is shown whole; more is to be fetched by the API.
-pub(crate) const WHOLE: usize = 400_000;
+/// The limit of a block that is shown whole.
+pub(crate) const WHOLE: usize = usize::MAX;
 
 /// Returns the first `limit` characters, and how many more there are.
 pub(crate) fn cut(text: &str, limit: usize) -> (&str, usize) {
@@ -41,7 +41,7 @@ pub(crate) fn block(text: &str, class: &str, limit: usize, all: &str) -> Markup 
         @if more > 0 {
             p.soft {
                 (super::super::format::count(more as u64)) " more characters. "
-                @if limit < WHOLE { a href=(all) { "Show all" } } @else { "The API gives the whole." }
+                a href=(all) { "Show all" }
             }
         }
     }
@@ -70,6 +70,6 @@ mod tests {
         assert!(!whole.contains("Show all"), "{whole}");
         let part = block("<b>&", "bad", 2, "/x?all=1").into_string();
         assert!(part.contains("&lt;b…") && part.contains(r#"href="/x?all=1""#), "{part}");
-        assert!(block(&"x".repeat(WHOLE + 1), "", WHOLE, "/x").into_string().contains("1 more characters. The API"));
+        assert!(!block(&"x".repeat(70_000), "", WHOLE, "/x").into_string().contains("more characters"));
     }
 }

@@ -17,6 +17,7 @@ use crate::{
 
 use super::{
     SqliteBroker,
+    busy_queues::BusyQueues,
     candidate::met_damage,
     command::{Priority, WriteCommand},
     sql,
@@ -47,18 +48,7 @@ impl Groups for SqliteBroker {
 
     async fn worth_aggregating(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
         let queues = queues.to_vec();
-        self.store
-            .read(move |view| {
-                let mut worth = Vec::new();
-                for queue in &queues {
-                    let Some(q) = view.queue(queue)? else { continue };
-                    if view.find(&sql::groups::NEXT, params![q, ""], |_| Ok(()))?.is_some() {
-                        worth.push(queue.clone());
-                    }
-                }
-                Ok(worth)
-            })
-            .await
+        self.store.read(move |view| with_groups(view, &queues)).await
     }
 
     async fn ripe_groups(
@@ -194,6 +184,18 @@ fn reclaim(tx: &mut Tx<'_>, queue: &QueueName, most: usize) -> rusqlite::Result<
         }
     }
     Ok(reclaimed)
+}
+
+/// Returns those of `queues` that have groups.
+pub(super) fn with_groups(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<QueueName>> {
+    let (busy, mut found) = (BusyQueues::with_tasks(view, queues.len())?, Vec::new());
+    for queue in queues.iter().filter(|queue| busy.may_include(queue)) {
+        let Some(q) = view.queue(queue)? else { continue };
+        if view.find(&sql::groups::NEXT, params![q, ""], |_| Ok(()))?.is_some() {
+            found.push(queue.clone());
+        }
+    }
+    Ok(found)
 }
 
 /// Whether there is a set, or a receipt, whose time has passed.

@@ -3,6 +3,7 @@
 mod lapses;
 mod recover;
 mod trim;
+mod worth;
 
 use std::{sync::Arc, time::Duration};
 
@@ -59,20 +60,14 @@ impl Maintain for SqliteBroker {
         let mut notifier = self.store.common.notifier.due();
         loop {
             let look = queues.to_vec();
-            let dues = self.store.read(move |view| dues(view, &look)).await?;
-            let next = dues.iter().flatten().min().copied();
+            let dues = self.store.read(move |view| worth::dues(view, &look)).await?;
+            let next = dues.iter().map(|(_, due)| *due).min();
             // The clock may be a test's, so the length of the wait follows from the clock alone.
             loop {
                 let now = self.store.common.now();
                 let left = next.map(|next| next.saturating_sub(now));
                 if left.is_some_and(|left| left <= 0) || Instant::now() >= deadline {
-                    let is_due = |due: &Option<i64>| due.is_some_and(|due| due <= now);
-                    return Ok(queues
-                        .iter()
-                        .zip(dues)
-                        .filter(|(_, due)| is_due(due))
-                        .map(|(q, _)| q.clone())
-                        .collect());
+                    return Ok(dues.into_iter().filter(|(_, due)| *due <= now).map(|(queue, _)| queue).collect());
                 }
                 let mut pause = far(left.map_or(Duration::MAX, |left| Duration::from_millis(left.unsigned_abs())));
                 if self.manual_clock && left.is_some() {
@@ -165,16 +160,12 @@ impl Maintain for SqliteBroker {
 
     async fn worth_cleaning(&self, policies: &[ArchivePolicy]) -> Result<Vec<QueueName>, BrokerError> {
         let policies = policies.to_vec();
-        let worth = move |view: &View<'_>| {
-            let mut worth = Vec::new();
-            for ArchivePolicy { queue, max_age, max_size } in &policies {
-                if trim::is_anything(view, queue, *max_age, *max_size)? || super::groups::is_over(view, queue)? {
-                    worth.push(queue.clone());
-                }
-            }
-            Ok(worth)
-        };
-        self.store.read(worth).await
+        self.store.read(move |view| worth::cleaning(view, &policies)).await
+    }
+
+    async fn worth_sweeping(&self, queues: &[QueueName]) -> Result<Vec<QueueName>, BrokerError> {
+        let queues = queues.to_vec();
+        self.store.read(move |view| worth::sweeping(view, &queues)).await
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
@@ -192,21 +183,17 @@ impl Maintain for SqliteBroker {
     }
 }
 
+/// Returns the first day whose counters are kept.
+fn first_day(now: i64) -> i64 {
+    day(now) - STATISTICS_DAYS
+}
+
 fn limit_of(n: usize) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 fn next_due(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Option<i64>> {
-    Ok(dues(view, queues)?.into_iter().flatten().min())
-}
-
-/// Returns when the next task of each queue is due.
-fn dues(view: &View<'_>, queues: &[QueueName]) -> rusqlite::Result<Vec<Option<i64>>> {
-    let due = |queue: &QueueName| {
-        let found = view.find(&sql::maintain::NEXT_DUE, [queue.as_str()], |row| row.get::<_, Option<i64>>(0))?;
-        Ok(found.flatten())
-    };
-    queues.iter().map(due).collect()
+    Ok(worth::dues(view, queues)?.into_iter().map(|(_, due)| due).min())
 }
 
 /// Returns the command that forwards due tasks, and the queues for a look before.
@@ -289,6 +276,6 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swe
             swept.ghosts_removed += 1;
         }
     }
-    tx.view.execute(&sql::count::FORGET_DAYS, [q, day(tx.view.now) - STATISTICS_DAYS])?;
+    tx.view.execute(&sql::count::FORGET_DAYS, [q, first_day(tx.view.now)])?;
     Ok(swept)
 }

@@ -6,6 +6,7 @@
 
 mod await_end;
 mod beside;
+mod busy_queues;
 mod candidate;
 mod command;
 mod connection;

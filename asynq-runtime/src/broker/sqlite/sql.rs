@@ -128,12 +128,12 @@ macro_rules! statements {
 }
 
 statements! {
-    queue { FIND, ADD }
+    queue { FIND, ADD, WITH_TASKS, WITH_SETS }
     task { DELETE, SET_EXTRA }
     body { DELETE, MESSAGE, SHOWN, SET_MESSAGE, STORE, SET_RESULT, CHECKPOINT, SET_CHECKPOINT, FORGET_CHECKPOINT }
     lock { TAKE, TRANSFER, PAGE, HOLDER, HELD, RELEASE, RELEASE_OF, EXTEND }
     failure { LAST, ADD, LONG, CUT, FORGET }
-    count { TALLY, STAT, FORGET_DAYS }
+    count { TALLY, STAT, FORGET_DAYS, WITH_OLD_DAYS }
     line { HEAD, TAIL }
     produce { HOLDER, REPLACE, INSERT, TAKEN_BY }
     in_transaction { ENQUEUE }

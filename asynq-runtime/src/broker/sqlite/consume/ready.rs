@@ -10,13 +10,11 @@ use rusqlite::params;
 use crate::{broker::Quarantined, task::QueueName};
 
 use super::super::{
-    row::{text, text_or_null},
+    busy_queues::{FEW, most_steps, walk},
+    row::text,
     sql,
     tx::View,
 };
-
-/// Most queues that are asked for by name without a walk.
-const FEW: usize = 16;
 
 /// Returns those of `queues` that are not paused and have something to take. The number of steps is at most a small multiple of
 /// the queues asked for, and of the queues that have tasks.
@@ -67,53 +65,23 @@ pub(super) fn is_any(view: &View<'_>, names: &str, quarantined: Quarantined) -> 
     Ok(view.find(&sql::consume::READY, params![names, may_be_quarantined], |_| Ok(()))?.is_some())
 }
 
-/// Returns every queue that is not paused and has something to take; `None` when `most` steps do not reach the last queue that
-/// has tasks.
-fn anywhere(view: &View<'_>, most: usize, quarantined: Quarantined) -> rusqlite::Result<Option<Vec<QueueName>>> {
+/// Returns every queue that is not paused and has something to take; `None` when the steps that `many` queues are worth do not reach
+/// the last queue that has tasks.
+fn anywhere(view: &View<'_>, many: usize, quarantined: Quarantined) -> rusqlite::Result<Option<Vec<QueueName>>> {
     let may_be_quarantined = quarantined != Quarantined::None;
-    // One step leads to the first queue, and one behind the last queue.
-    let most = i64::try_from(most).unwrap_or(i64::MAX).saturating_add(2);
-    let steps = view.list(&sql::consume::READY_ANYWHERE, params![most, may_be_quarantined], |row| {
-        Ok((row.get::<_, Option<i64>>(0)?, text_or_null(row, 1)?))
-    })?;
-    let is_whole = steps.last().is_some_and(|(q, _)| q.is_none());
-    Ok(is_whole.then(|| steps.into_iter().filter_map(|(_, name)| Some(QueueName::from_wire(&name?))).collect()))
+    walk(view, &sql::consume::READY_ANYWHERE, params![most_steps(many), may_be_quarantined])
 }
 
 #[cfg(test)]
 mod tests {
-    use rusqlite::{Connection, StatementStatus};
-
     use super::{
-        super::super::{connection, migrate, sql::Names},
+        super::super::{
+            busy_queues::testing::{file, names, steps},
+            sql::Names,
+        },
         *,
     };
     use crate::task::TaskState;
-
-    /// Returns how many steps SQLite's machine has made for the statements of this module on this connection.
-    fn steps(view: &View<'_>) -> i32 {
-        let both = [&sql::consume::READY, &sql::consume::READY_ANYWHERE];
-        both.iter().map(|sql| view.statement(sql).unwrap().get_status(StatementStatus::VmStep)).sum()
-    }
-
-    /// Returns a file with `queues` queues; `tasks` are pairs of a queue and a state.
-    fn file(queues: i64, tasks: &[(i64, u8)]) -> Connection {
-        let mut connection = connection::open_memory().unwrap();
-        migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
-        connection.set_prepared_statement_cache_capacity(sql::ALL.len());
-        for q in 1..=queues {
-            connection.execute("INSERT INTO queue(q, name) VALUES (?1, 'q' || ?1)", [q]).unwrap();
-        }
-        for (n, (q, state)) in tasks.iter().enumerate() {
-            let insert = "INSERT INTO task(q, state, at, id, type) VALUES (?1, ?2, 0, ?3, 't')";
-            connection.execute(insert, params![q, state, n.to_string()]).unwrap();
-        }
-        connection
-    }
-
-    fn names(numbers: impl IntoIterator<Item = i64>) -> Vec<QueueName> {
-        numbers.into_iter().map(|q| QueueName::new(&format!("q{q}")).unwrap()).collect()
-    }
 
     fn found(view: &View<'_>, queues: &[QueueName]) -> Vec<QueueName> {
         let mut found = of(view, queues, Quarantined::One).unwrap();

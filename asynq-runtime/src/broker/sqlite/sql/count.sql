@@ -13,3 +13,8 @@ ON CONFLICT(q, day) DO UPDATE SET processed = processed + excluded.processed, fa
 -- name: forget_days
 -- Forgets counters of days long past. ?1 q, ?2 first day to keep.
 DELETE FROM main.stat WHERE q = ?1 AND day >= 0 AND day < ?2;
+
+-- name: with_old_days
+-- The queues that have counters of days long past. ?1 first day to keep. Rows: name.
+SELECT name FROM main.queue AS queue
+WHERE EXISTS (SELECT 1 FROM main.stat AS s WHERE s.q = queue.q AND s.day >= 0 AND s.day < ?1);
