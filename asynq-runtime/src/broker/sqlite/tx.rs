@@ -203,7 +203,7 @@ impl<'a> Tx<'a> {
         Ok(place)
     }
 
-    /// Frees the unique lock of a task, if it has one.
+    /// Frees the unique lock of a task, if it has one (callers: docs/design/fence.md#unique-locks).
     pub(super) fn free_lock(&self, q: i64, key: Option<&str>, id: &str) -> rusqlite::Result<()> {
         if let Some(key) = key {
             self.view.execute(&sql::lock::RELEASE, params![q, key, id])?;

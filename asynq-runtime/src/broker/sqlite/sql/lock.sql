@@ -1,4 +1,4 @@
--- Unique locks.
+-- Unique locks; docs/design/fence.md#unique-locks lists every place that releases one.
 
 -- name: take
 -- Takes a unique lock that is free, whose time has passed, or that an earlier task left behind: a task of this id, or one that
