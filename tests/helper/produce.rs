@@ -1,12 +1,12 @@
-//! Program 2 of tests/programs: it continues program 1 in the same file, and this module calls it.
+//! Calls `enqueueing.rs` of `tests/programs/as_written`, which follows `worker.rs` in one file.
 
 use asynq_runtime::BoxError;
 
 mod as_written {
     #![allow(dead_code, unused_imports)] // the worker's `main` and the example's repeated imports
 
-    include!("../programs/as_written/program_1.rs");
-    include!("../programs/as_written/program_2.rs");
+    include!("../programs/as_written/worker.rs");
+    include!("../programs/as_written/enqueueing.rs");
 
     pub(crate) async fn call() -> Result<(), Box<dyn std::error::Error>> {
         produce().await

@@ -1,4 +1,4 @@
-//! Program 9: a job without the macro, and a task without a Rust type.
+//! Runs a job without the macro, and a task without a Rust type.
 
 use std::sync::Mutex;
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::stage::{Stage, error_line, on_both_brokers, program, text};
 
-const ONE: &str = env!("CARGO_BIN_EXE_program-1");
+const ONE: &str = env!("CARGO_BIN_EXE_program-worker");
 const MISFIT: &str = env!("CARGO_BIN_EXE_misfit");
 const JOBLESS: &str = env!("CARGO_BIN_EXE_jobless");
 
@@ -22,9 +22,10 @@ fn good(output: &Output) -> String {
 
 #[test]
 fn help_and_version_are_the_programs_own() {
-    assert_eq!(good(&run(ONE, &["--version"])), format!("program-1 {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(good(&run(ONE, &["--version"])), format!("program-worker {}\n", env!("CARGO_PKG_VERSION")));
     let help = good(&run(ONE, &["--help"]));
-    for part in ["Usage: program-1", "jobs", "enqueue", "stats", "--url", "ASYNQ_URL", "--queues", "--shutdown-timeout"]
+    for part in
+        ["Usage: program-worker", "jobs", "enqueue", "stats", "--url", "ASYNQ_URL", "--queues", "--shutdown-timeout"]
     {
         assert!(help.contains(part), "{part} is missing in\n{help}");
     }
@@ -187,7 +188,7 @@ fn a_variable_that_is_not_text_is_an_error_and_not_as_if_it_were_not_set() {
         let output = program(ONE).arg("worker").env(variable, &garbled).output().unwrap();
         assert_eq!(error_line(&output), format!("error: {variable}: its value is not UTF-8 text"));
     }
-    // The client of program 2 reads the same variable.
+    // The client of `as_written/enqueueing.rs` reads the same variable.
     let output = program(env!("CARGO_BIN_EXE_helper")).arg("produce").env("ASYNQ_URL", &garbled).output().unwrap();
     assert!(!output.status.success() && text(&output.stderr).contains("not UTF-8 text"), "{}", text(&output.stderr));
 }

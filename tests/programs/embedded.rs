@@ -1,4 +1,4 @@
-//! Program 6: a worker inside an existing application.
+//! Runs a worker inside an existing application.
 
 use asynq_runtime::prelude::*;
 
@@ -7,7 +7,7 @@ use crate::stage::{Stage, on_both_brokers};
 /// The program with its literal URL; this copy is compiled and never run against port 6379.
 mod as_written {
     #![allow(dead_code)]
-    include!("as_written/program_6.rs");
+    include!("as_written/embedded.rs");
 }
 
 /// The program with the fixture's URL in place of its literal.

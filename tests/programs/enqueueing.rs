@@ -1,4 +1,4 @@
-//! Program 2: every way to enqueue.
+//! Enqueues in every way.
 
 use asynq_runtime::task::TaskState;
 
@@ -21,7 +21,7 @@ on_both_brokers! {
         assert_eq!(low[0].timeout.map(|timeout| timeout.as_secs()), Some(90));
         assert_eq!(low[0].headers, [("trace".to_owned(), "abc".to_owned())]);
 
-        let mut worker = stage.program(env!("CARGO_BIN_EXE_program-1"));
+        let mut worker = stage.program(env!("CARGO_BIN_EXE_program-worker"));
         worker.args(["--queues", "critical=2,low"]);
         let worker = Worker::start(worker);
         worker.wait_for(&[

@@ -1,4 +1,4 @@
-//! Program 10: handlers of task types without a Rust function.
+//! Runs handlers of task types without a Rust function.
 
 use std::sync::{Arc, Mutex};
 

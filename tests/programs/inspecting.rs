@@ -1,4 +1,4 @@
-//! Program 8: inspection and repair.
+//! Inspects and repairs tasks.
 
 use asynq_runtime::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::stage::{Stage, on_both_brokers, queue, tasks, until};
 
 mod as_written {
     #![allow(missing_docs, unreachable_pub)]
-    include!("as_written/program_8.rs");
+    include!("as_written/inspecting.rs");
 
     pub(crate) async fn call(client: &Client) -> Result<(), BoxError> {
         look(client).await

@@ -1,4 +1,4 @@
-//! Program 5: periodic jobs.
+//! Runs periodic jobs.
 
 use asynq_runtime::{Client, broker::Page, task::Timestamp};
 use asynq_tests::eventually;
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::stage::{Stage, Worker, complaints, on_both_brokers, program, text};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_program-5");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_program-periodic");
 
 #[test]
 fn jobs_shows_when_they_run_next() {

@@ -1,10 +1,10 @@
-//! Program 4: state, context, errors that carry a policy, blocking work.
+//! Runs a program with state, context, errors that carry a policy, blocking work.
 
 use asynq_runtime::task::TaskState;
 
 use crate::stage::{Stage, Worker, on_both_brokers, tasks, until};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_program-4");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_program-policies");
 
 on_both_brokers! {
     async fn each_error_has_its_own_consequence(stage: &Stage) {

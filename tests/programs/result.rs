@@ -1,4 +1,4 @@
-//! Program 3: one struct argument, JSON for Go, a result.
+//! Runs a job with one struct as its argument, in JSON as Go reads it, and reads its result.
 
 use asynq_runtime::prelude::*;
 
@@ -6,7 +6,7 @@ use crate::stage::{Stage, on_both_brokers, tasks, until};
 
 mod as_written {
     #![allow(missing_docs, unreachable_pub)]
-    include!("as_written/program_3.rs");
+    include!("as_written/result.rs");
 
     pub(crate) async fn call(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
         produce(client).await

@@ -1,11 +1,11 @@
-//! Program 1: a worker in ten lines.
+//! Runs a worker of ten lines.
 
 use asynq_runtime::{RawTask, task::TaskState};
 use asynq_tests::eventually;
 
 use crate::stage::{Stage, Worker, complaints, on_both_brokers, tasks, until};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_program-1");
+const PROGRAM: &str = env!("CARGO_BIN_EXE_program-worker");
 
 on_both_brokers! {
     async fn it_runs_tasks_that_were_enqueued_before_and_while_it_runs(stage: &Stage) {

@@ -1,0 +1,2 @@
+//! A whole program as users write it: periodic jobs.
+include!("../as_written/periodic.rs");
