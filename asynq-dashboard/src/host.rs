@@ -20,7 +20,8 @@ pub(crate) enum Hosts {
     Only {
         /// The allowed names in lower case, without port.
         allowed: Vec<String>,
-        /// The flag by which another name is allowed, if this program has one.
+        /// The command-line flag that allows another name; `None` where a program of the user's builds the
+        /// dashboard and calls `allow_host`.
         flag: Option<&'static str>,
     },
     /// Any name: for metrics and health checks alone, on a public port.

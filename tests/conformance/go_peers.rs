@@ -32,7 +32,7 @@ async fn refused(t: &Fixture, late: &Run, action: Action) {
     assert_eq!(t.store.dump(), before, "a stale outcome changes nothing at all");
 }
 
-/// B1: a Go server recovers our run, retries and runs it.
+/// A Go server recovers our run, retries and runs it.
 async fn a_go_server_recovered_and_runs_it(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
@@ -46,7 +46,7 @@ async fn a_go_server_recovered_and_runs_it(action: Action) {
     go.done("t1");
 }
 
-/// B2: our recovery, then a Go server runs it with its message unchanged.
+/// We recovered the run, and a Go server runs the task with its message unchanged.
 async fn we_recovered_it_and_a_go_server_runs_it(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };
@@ -57,7 +57,7 @@ async fn we_recovered_it_and_a_go_server_runs_it(action: Action) {
     refused(&t, &late, action).await;
 }
 
-/// B3: a stale Go worker requeues our live run, and a Go server takes it.
+/// A stale Go worker requeues our live run, and a Go server takes the task.
 async fn a_go_worker_requeued_it_and_a_go_server_runs_it(action: Action) {
     let t = Fixture::start().await;
     let Some(go) = go(&t) else { return };

@@ -1,4 +1,4 @@
-//! The names, the lengths and the first lines of files.
+//! Checks the names, the lengths and the first lines of files.
 
 use crate::tree::{files, none, read, rust_files};
 

@@ -1,4 +1,4 @@
-//! The templates of `cargo generate`: their files beside the sources, which other tests build unchanged.
+//! Checks the files that `cargo generate` copies beside a template's sources; other tests build the sources unchanged.
 
 use crate::tree::{files, none, read};
 

@@ -4,9 +4,9 @@ use serde_json::{Map, Value as Json};
 
 use crate::job::shape::{Field, Form, Leaf, Node, ShapeDocument, of_type::STRINGS};
 
-/// Deeper than this a value has as little in it as its shape allows.
+/// From this depth on options and sequences stay empty, so that a sample stays small.
 const DEEP: usize = 8;
-/// Deeper than this no value is made: the shape asks for an endless one.
+/// The greatest depth of a sample. A shape that asks for more contains itself without an end and has no sample.
 const DEEPEST: usize = 64;
 
 /// The kind of value that a sample is.

@@ -12,8 +12,8 @@ use super::{
     Subject,
 };
 
-/// Fails a task that is active although its lease has passed. The task loses its server and its run, by which its old run could
-/// settle it.
+/// Fails a task that is active although its lease has passed. The columns `server` and `run` are cleared, so that the lost run
+/// is fenced when it settles late.
 pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) -> rusqlite::Result<Changed> {
     let Some(task) = Subject::find(&tx.view, queue, id)? else { return Ok(Changed::NotFound) };
     let Subject { seq, q, .. } = task;

@@ -1,4 +1,4 @@
--- Looks at one slice of one place of tasks and changes nothing.
+-- Checks one slice of a container of tasks (a list or a zset of ids) against the tasks' hashes, and changes nothing.
 -- KEYS     1-10 as places.lua says · 11 the place
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 the state whose place it is, or 'lease' · 4 where to begin · 5 slice
 -- Returns  the ids of the slice · then kind and id of each oddity (broker/diagnose.rs)
