@@ -214,7 +214,9 @@ async fn work(
         _ = tokio::signal::ctrl_c() => Ended::Interrupted,
     };
     if ended == Ended::Interrupted {
-        eprintln!("\nStopping: what runs is finished, what waits is kept. Press Ctrl-C again to leave at once.");
+        eprintln!(
+            "\nStopping: jobs that run are finished, tasks that wait are kept. Press Ctrl-C again to leave at once."
+        );
     }
     tokio::select! {
         stopped = running.shutdown() => stopped?,

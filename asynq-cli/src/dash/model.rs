@@ -187,7 +187,7 @@ impl Model {
             // These two keys act on the chosen row, which the last load may have removed. All others only read, or name their task
             // in a question.
             KeyCode::Char('p' | 'r') if self.acts_on_a_row(key.code) && self.screen_mut().take_gone() => {
-                let text = "what was chosen is gone from here: look again".to_owned();
+                let text = "the chosen entry is gone from here: look again".to_owned();
                 self.note = Some(Note { text, is_error: false, is_of_loading: false });
                 Step::Stay
             }

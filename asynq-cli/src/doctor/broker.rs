@@ -128,7 +128,7 @@ fn persistence(node: &Node, findings: &mut Vec<Finding>) {
         Some(WriteRefusal::CannotSave) => {
             "Redis takes no writes: nothing can be enqueued, no outcome is stored, and no server is listed as running"
         }
-        _ => "what is enqueued now is lost when Redis dies, and Redis may refuse writes",
+        _ => "tasks that are enqueued now are lost when Redis dies, and Redis may refuse writes",
     };
     for (fact, found) in writes {
         if node.fact(fact).is_some_and(|status| status != "ok") {

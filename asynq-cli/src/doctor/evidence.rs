@@ -79,8 +79,8 @@ pub(crate) struct UnknownCounts {
 ///
 /// # Errors
 ///
-/// The broker does not answer. What a broker that answers refuses hides nothing else: it becomes a finding, as a queue or a
-/// periodic entry that cannot be read, and the rest of the evidence is still gathered.
+/// The broker does not answer. A refusal of a broker that answers hides nothing else: it becomes a finding, such as a queue
+/// or a periodic entry that cannot be read, and the rest of the evidence is still gathered.
 pub(crate) async fn gather(
     client: &Client,
     limit: usize,

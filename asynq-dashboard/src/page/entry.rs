@@ -112,7 +112,7 @@ fn render(view: &View) -> Markup {
                 }
                 section.panel {
                     h2 { "Next runs" }
-                    @if entry.is_paused() { p.soft { "None while it is paused. What falls into that time is not made up for." } }
+                    @if entry.is_paused() { p.soft { "None while it is paused. Ticks of that time are not made up for." } }
                     @else if entry.next.is_empty() { p.soft { "Its schedule cannot be read here, or has no more." } }
                     @else { (times(now, &entry.next)) }
                 }

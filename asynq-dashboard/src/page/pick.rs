@@ -18,7 +18,7 @@ pub(super) fn bar(
 ) -> Markup {
     let group = (!group.is_empty()).then_some(group);
     html! {
-        div #picked role="group" aria-label="What to do with the picked tasks" hidden
+        div #picked role="group" aria-label="Actions on the picked tasks" hidden
             data-url=(href(mount, &["queues", queue, "bulk"])) data-state=(state) data-group=[group] data-total=[total.map(count)]
             data-count=[total] data-archived=(room.archived) data-keeps=(room.limit) {
             output aria-live="polite" {}

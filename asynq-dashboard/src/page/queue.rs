@@ -286,7 +286,7 @@ fn nothing(view: &View<'_>, path: &str) -> Markup {
     let (message, then) = match view.state {
         TaskState::Active => ("Nothing runs now", "A task is active while a worker runs it."),
         TaskState::Pending => {
-            ("Nothing waits for a worker", "What is enqueued for now comes here until a worker is free.")
+            ("Nothing waits for a worker", "Tasks that are due now wait here until a worker is free.")
         }
         TaskState::Scheduled => ("Nothing waits for its time", "Enqueue with a delay or a time, and it waits here."),
         TaskState::Retry => {

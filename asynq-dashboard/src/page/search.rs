@@ -77,7 +77,7 @@ fn render(app: &AppState, query: &Query, found: Option<&SearchResult>, reader: &
             None => div.panel { (empty("What do you look for?", &html! {
                 p { "The time is when a task is due, failed or completed. Every part that you fill in must fit." }
             })) },
-            Some(found) => section.panel.flush aria-label="What was found" {
+            Some(found) => section.panel.flush aria-label="Results" {
                 @if found.tasks.is_empty() {
                     (empty(if found.next.is_some() { "Nothing so far" } else { "Nothing found" }, &html! {
                         p { @if found.next.is_some() { "There is more to look at: look further, or narrow the queue or the state." } @else { @if found.partly_searched == 0 { "No task has all of that. " } "Tasks that succeeded are gone unless their job has a retention." } }

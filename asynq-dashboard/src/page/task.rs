@@ -168,7 +168,7 @@ fn actions(view: &View, queue: &str) -> Markup {
     html! {
         @if matches!(state, Scheduled | Retry | Archived | Completed | Aggregating) { (button("Run now", "run", "", "go").show()) }
         @if matches!(state, Pending | Scheduled | Retry | Completed | Aggregating) { (button("Archive", "archive", &archive, "").show()) }
-        @if state == Active { (button("Cancel", "cancel", "Ask its worker to cancel this run? What it has done so far stays done.", "danger").show()) }
+        @if state == Active { (button("Cancel", "cancel", "Ask its worker to cancel this run? Its work so far stays done.", "danger").show()) }
         @if state != Active {
             (Button { then: with_query(queue, &[("state", state.as_str())]), ..button("Delete", "delete", "Delete this task with its arguments, result and errors? This cannot be undone.", "danger") }.show())
         }
@@ -226,7 +226,7 @@ fn editor(view: &View) -> Markup {
                 div.row {
                     button.go name="then" value=(if view.task.state == TaskState::Pending { "" } else { "run" }) { @if view.task.state == TaskState::Pending { "Save" } @else { "Save and run now" } }
                     @if view.task.state != TaskState::Pending { button name="then" value="" { "Save" } }
-                    span.soft { "What has been tried stays counted." }
+                    span.soft { "Its attempts stay counted." }
                 }
             }
         }

@@ -11,8 +11,8 @@ use crate::task::{GroupName, QueueName, TaskId, TaskState};
 /// Changes tasks and queues from outside of a worker.
 #[async_trait::async_trait]
 pub trait Repair {
-    /// Applies `action` to a task, in one atomic step; where `only` names a state, only if the task is in it. What each action does is
-    /// said at [`run_task`](Self::run_task), [`archive_task`](Self::archive_task) and [`delete_task`](Self::delete_task).
+    /// Applies `action` to a task, in one atomic step; where `only` names a state, only if the task is in it. Each action is explained
+    /// at [`run_task`](Self::run_task), [`archive_task`](Self::archive_task) and [`delete_task`](Self::delete_task).
     ///
     /// # Errors
     ///

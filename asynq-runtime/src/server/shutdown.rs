@@ -36,7 +36,7 @@ pub(crate) async fn drain(context: Arc<ServerContext>, lifecycle_hooks: Lifecycl
     if !within(end, nothing_runs).await {
         let running = context.runs.running();
         if running > 0 {
-            tracing::warn!(running, "the shutdown timeout is over: what still runs is requeued");
+            tracing::warn!(running, "the shutdown timeout is over: jobs that still run are requeued");
         }
         context.outbox.gather();
         context.runs.stop_all(Why::Leaving);

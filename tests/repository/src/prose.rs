@@ -1,7 +1,10 @@
-//! Checks how comments, names and pages are written, as far as a program can tell: the subject of a sentence is named, and pictures are
-//! left out.
+//! Checks how comments, pages, names and messages are written, as far as a program can tell: the subject of a sentence is named, and
+//! pictures are left out.
 
-use crate::tree::{files, none, read};
+use crate::{
+    source::{Kind, sources},
+    tree::{files, none, read},
+};
 
 /// Ways to begin a clause without a subject, in lower case.
 const WITHOUT_A_SUBJECT: [&str; 9] = [
@@ -26,12 +29,28 @@ const AFTER_IS_NO: [&str; 15] = [
     "use", "help",
 ];
 
+/// Signs that end a sentence, the semicolon of two sentences in one included.
+const ENDS: [char; 4] = ['.', '!', '?', ';'];
+/// Signs that end a sentence of a message: the text behind a colon is one of its own.
+const ENDS_OF_MESSAGES: [char; 5] = ['.', '!', '?', ';', ':'];
+
+/// Returns the fault of a sentence whose subject is a bare "what" or "who". A question may begin so.
+fn bare_subject(text: &str, ends: &[char]) -> Option<String> {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_mark = |c: char| ['*', '_', '"', '(', ')'].contains(&c);
+    let mut sentences = words.split_inclusive(|word| word.trim_end_matches(is_mark).ends_with(ends));
+    let bare = sentences.find(|sentence| {
+        let first = sentence[0].trim_matches(is_mark).to_lowercase();
+        let is_question = sentence.last().is_some_and(|last| last.trim_end_matches(is_mark).ends_with('?'));
+        ["what", "who"].contains(&first.as_str()) && !is_question
+    })?;
+    let beginning = &bare[..bare.len().min(4)];
+    Some(format!("a sentence begins with \"{} …\": name the thing", beginning.join(" ")))
+}
+
 /// Returns the fault of a paragraph of a comment in code.
 fn fault_in_code(text: &str) -> Option<String> {
     let mut words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-    if ["What ", "Who "].iter().any(|word| text.starts_with(word)) {
-        return Some("begins with \"what\" or \"who\": name the thing".to_owned());
-    }
     words.find(|word| NAMELESS.contains(&word.to_lowercase().as_str())).map(|word| format!("\"{word}\""))
 }
 
@@ -40,6 +59,13 @@ fn fault_in_name(name: &str) -> Option<String> {
     let sentence = name.replace('_', " ");
     let found = fault(&sentence).or_else(|| fault_in_code(&sentence));
     found.map(|fault| format!("`{name}`: {fault}"))
+}
+
+/// Returns the fault of a message, in which a single word is a name.
+fn fault_in_message(text: &str) -> Option<String> {
+    let is_text = text.trim().contains(' ');
+    let found = || fault(text).or_else(|| fault_in_code(text)).or_else(|| bare_subject(text, &ENDS_OF_MESSAGES));
+    is_text.then(found).flatten()
 }
 
 /// Returns the fault of a sentence of a comment or a page.
@@ -62,7 +88,8 @@ fn fault(text: &str) -> Option<String> {
     is_no.map(|four| format!("\"{} no {}\": write \"not a …\"", four[1], four[3]))
 }
 
-/// The paragraphs of comments, or of a page outside its programs, with the line where each begins.
+/// The paragraphs of comments, or of a page outside its programs, with the line where each begins. Each entry of a list, row of a table
+/// and heading of a page is one.
 fn paragraphs(path: &str, text: &str) -> Vec<(usize, String)> {
     let is_page = path.ends_with(".md");
     let marks: &[&str] = if path.ends_with(".rs") { &["//!", "///", "//"] } else { &["--"] };
@@ -74,7 +101,11 @@ fn paragraphs(path: &str, text: &str) -> Vec<(usize, String)> {
             if is_page { Some(line) } else { marks.iter().find_map(|mark| line.strip_prefix(mark)).map(str::trim) };
         let is_fence = prose.is_some_and(|prose| prose.starts_with("```"));
         is_program = prose.is_some() && (is_program != is_fence);
-        match prose {
+        let is_apart = prose.is_some_and(|prose| is_page && prose.starts_with(['-', '|', '#']));
+        if is_apart && !current.1.is_empty() {
+            found.push(std::mem::take(&mut current));
+        }
+        match prose.map(|prose| prose.strip_prefix("- ").unwrap_or(prose)) {
             Some(prose) if !prose.is_empty() && !is_program && !is_fence => {
                 if current.1.is_empty() {
                     current.0 = number + 1;
@@ -99,7 +130,9 @@ fn the_subject_of_a_sentence_is_named() {
     for path in files("").into_iter().filter(read_as_prose).filter(is_ours) {
         for (line, paragraph) in paragraphs(&path, &read(&path)) {
             let is_code = !path.ends_with(".md") && !path.contains("/migrations/");
-            let found = fault(&paragraph).or_else(|| is_code.then(|| fault_in_code(&paragraph)).flatten());
+            let found = fault(&paragraph)
+                .or_else(|| is_code.then(|| fault_in_code(&paragraph)).flatten())
+                .or_else(|| (!path.contains("/migrations/")).then(|| bare_subject(&paragraph, &ENDS)).flatten());
             broken.extend(found.map(|fault| format!("{path}:{line}: {fault}")));
         }
     }
@@ -107,6 +140,23 @@ fn the_subject_of_a_sentence_is_named() {
         broken,
         "a sentence names its subject (the server, the caller, a client …) and takes its words from the field",
     );
+}
+
+#[test]
+fn a_message_names_its_subject() {
+    let mut broken = Vec::new();
+    for krate in
+        files("").iter().filter_map(|path| path.strip_suffix("/src/lib.rs")).filter(|path| path.starts_with("asynq-"))
+    {
+        for source in sources(&format!("{krate}/src")) {
+            for token in source.tokens.iter().filter(|token| token.kind == Kind::Literal) {
+                let Ok(text) = syn::parse_str::<syn::LitStr>(&token.text) else { continue };
+                let found = fault_in_message(&text.value());
+                broken.extend(found.map(|fault| format!("{}:{}: {fault}", source.path, token.line)));
+            }
+        }
+    }
+    none(broken, "a message names its subject and takes its words from the field");
 }
 
 #[test]
@@ -129,8 +179,28 @@ fn the_names_of_functions_are_words_of_the_field() {
 
 #[test]
 fn the_rule_sees_these_cases() {
-    assert!(fault_in_code("What the server does.").is_some() && fault_in_code("Somebody else has it.").is_some());
-    assert!(fault_in_code("Says what to write.").is_none());
+    assert!(fault_in_code("Somebody else has it.").is_some() && fault_in_code("Says what to write.").is_none());
+    for (text, is_seen) in [
+        ("What the server does.", true),
+        ("It waits. Who asks gets an answer.", true),
+        ("(It waits.) **What** is due goes", true),
+        ("It waits; what is due goes.", true),
+        ("Says what to write, and who wrote it.", false),
+        ("It waits. What wakes it?", false),
+        ("It waits for `a.What`.", false),
+        ("It is over: what runs is requeued", false),
+    ] {
+        assert_eq!(bare_subject(text, &ENDS).is_some(), is_seen, "{text}");
+    }
+    for (text, is_seen) in [
+        ("it is over: what runs is requeued", true),
+        ("a task of nobody", true),
+        ("the caller is no client", true),
+        ("nobody", false),
+        ("it is over: jobs that run are requeued", false),
+    ] {
+        assert_eq!(fault_in_message(text).is_some(), is_seen, "{text}");
+    }
     for (name, is_seen) in [
         ("a_task_that_is_no_job", true),
         ("it_is_no_longer_there", false),
@@ -156,4 +226,7 @@ fn the_rule_sees_these_cases() {
     }
     let source = "/// Told to\n/// whom it concerns.\nfn f() {}\n// ```\n// whoever\n// ```\n";
     assert_eq!(paragraphs("a.rs", source), [(1, "Told to whom it concerns. ".to_owned())]);
+    let page = "# Who\n\nText\n- an\n  entry\n| a | row |\n";
+    let found: Vec<String> = paragraphs("a.md", page).into_iter().map(|(_, text)| text).collect();
+    assert_eq!(found, ["# Who ", "Text ", "an entry ", "| a | row | "]);
 }

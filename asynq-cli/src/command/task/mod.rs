@@ -37,7 +37,7 @@ pub(crate) enum Task {
     /// With --json: an array of objects with `id`, `ended_in` (queues in which no worker ran it and it was ended) and
     /// `error`.
     Cancel(cancel::Cancel),
-    /// Makes tasks pending, last in line
+    /// Makes tasks pending, at the end of their queue
     ///
     /// With --json: an array of objects with `id`, `queue`, `done` ("run") and `error`.
     Run(TheTasks),

@@ -80,7 +80,7 @@ async fn the_choice_follows_its_task_and_no_key_acts_on_another_in_its_place() {
     watcher.keys("p").await;
     assert!(inspector.queue("default").await.unwrap().paused, "the queue of the list is not a row of it");
     watcher.keys("r").await;
-    assert_eq!(watcher.note(), "what was chosen is gone from here: look again");
+    assert_eq!(watcher.note(), "the chosen entry is gone from here: look again");
     // One that asks says which task it is about.
     watcher.keys("dy").await;
     assert!(watcher.note() == "task c is deleted", "{}", watcher.note());

@@ -27,7 +27,7 @@ const KEYS: [(&str, &str); 16] = [
     ("?", "this list"),
     ("ctrl+l", "draw everything again"),
     ("ctrl+c", "leave"),
-    ("", "what changes for good is asked about first"),
+    ("", "a change that cannot be undone asks first"),
 ];
 
 pub(super) fn draw(frame: &mut Frame<'_>, dialog: &Dialog) {

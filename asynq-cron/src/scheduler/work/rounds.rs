@@ -105,8 +105,8 @@ impl Work {
     }
 
     /// The entries were listed, or that failed; `renew` is when the list was due again as it began. The next one is due half a
-    /// lease after this one has ended, because no entry is planned while a list is due or under way. Who asked for another list
-    /// meanwhile still gets it.
+    /// lease after this one has ended, because no entry is planned while a list is due or under way. A list that was asked for
+    /// meanwhile is still made.
     pub(super) fn shown(&mut self, renew: Instant) {
         self.showing = false;
         if self.timers.show == renew {

@@ -299,7 +299,7 @@ fn set_up(location: &Location, options: &SqliteOptions) -> Result<(Store, Writer
     let look = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     look.map_err(|error| translate(error, &place))?;
     let write_lock = FairWriteLock::open(&file).inspect_err(|error| {
-        tracing::warn!(%error, file = place, "the lock files that keep writers in turn cannot be used; goes on without them");
+        tracing::warn!(%error, file = place, "the lock files that order the writers cannot be used; goes on without them");
     });
     let disk = if location.normal { None } else { Some(Disk::open(&file).map_err(broken)?) };
     let common = SharedState::in_file(file.clone(), names, location.normal, clock).map_err(broken)?;

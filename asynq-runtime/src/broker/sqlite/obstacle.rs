@@ -106,8 +106,8 @@ fn is_denied(path: &Path, wish: Wish) -> bool {
     accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS)
 }
 
-/// Whether this program may not open as many files as SQLite has for one connection. What a failed connection had open is closed
-/// by now, so a single one says nothing.
+/// Whether this program may not open as many files as SQLite has for one connection. The files of a failed connection are closed
+/// by now, so that opening a single one proves nothing.
 #[cfg(unix)]
 fn are_descriptors_short() -> bool {
     let opened: io::Result<Vec<_>> = (0..8).map(|_| std::fs::File::open("/")).collect();

@@ -1,7 +1,7 @@
 //! Positions in lists by name: the bytes of the last name as hexadecimal digits.
 //!
-//! Other programs may have stored names that are not UTF-8. What stands for such bytes in a text has another place among the names, from
-//! which a list would go on with what it has returned, for ever, or leave names out.
+//! Other programs may have stored names that are not UTF-8. The replacement characters of such a name in a text sort elsewhere among the
+//! names, so that a list would return the same names again for ever, or leave names out.
 
 use std::fmt::Write as _;
 

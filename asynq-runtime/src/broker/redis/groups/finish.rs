@@ -120,8 +120,8 @@ fn read_end(value: Value, set: &TaskSet) -> Result<(), SetError> {
         "w" => Err(BrokerError::new(
             BrokerErrorKind::Corrupt,
             format!(
-                "the key {detail} holds something else than asynq writes there; what is made of set {} waits until it is \
-                 moved away",
+                "the key {detail} holds something else than asynq writes there; the aggregated task of set {} waits until \
+                 the key is moved away",
                 set.id
             ),
         )

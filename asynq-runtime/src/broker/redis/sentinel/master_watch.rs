@@ -60,7 +60,7 @@ impl MasterWatch {
         Self { sentinels: sentinels.clone(), named }
     }
 
-    /// Asks the sentinels for the master, as [`master`]. What they have named before counts as known from here on.
+    /// Asks the sentinels for the master, as [`master`]. A master that they have named before counts as known from here on.
     pub(in super::super) async fn ask(&mut self, target: &Target, patience: Duration) -> Result<Address, BrokerError> {
         self.named.mark_unchanged();
         master(target, &self.sentinels, patience).await

@@ -91,7 +91,7 @@ while taken < n and rounds < 16 and room > 0 do
     local task, size
     if room > 0 then task, size = read(key) end
     if not task then
-      -- After large messages the answer has to arrive in time. What Redis refuses to read must not count as gone.
+      -- After large messages the answer has to arrive in time. A task that Redis refuses to read must not count as gone.
       give_back(ids, i)
       break
     end

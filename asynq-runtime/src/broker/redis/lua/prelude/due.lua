@@ -13,7 +13,7 @@ local function left_over(members, prefix)
   local zsets, gone = { s = prefix .. 'scheduled', r = prefix .. 'retry' }, {}
   for i = 1, #members, 2 do
     local zset, id = zsets[string.sub(members[i], 1, 1)], string.sub(members[i], 3)
-    -- pcall: the caller has stored tasks already. What cannot be asked stays.
+    -- pcall: the caller has stored tasks already. A member whose score cannot be read stays.
     local score = zset and redis.pcall('ZSCORE', zset, id)
     if type(score) ~= 'table' and tonumber(score or -1) ~= math.ceil(tonumber(members[i + 1]) / 1000) then
       gone[#gone + 1] = members[i]

@@ -4,7 +4,7 @@
 -- Returns  nothing
 
 -- Returns whether an answer is the error for a key of a foreign type. Every other error, such as that of a right that is missing
--- (ERR or NOPERM), says nothing of the key: who takes it for "there is no such task" loses the task.
+-- (ERR or NOPERM), says nothing of the key: a script that takes it for "there is no such task" loses the task.
 local function is_foreign(answer)
   return type(answer) == 'table' and answer.err and string.sub(answer.err, 1, 9) == 'WRONGTYPE'
 end
