@@ -18,7 +18,7 @@ use asynq_runtime::{
     task::QueueName,
 };
 use asynq_tests::{
-    Persistence, RedisServer, ThinLine, WallClock, eventually,
+    Persistence, RedisServer, SlowNetwork, WallClock, eventually,
     jobs::{Parcel, Poison, Record},
     journal::History,
     patient,
@@ -76,9 +76,9 @@ impl World {
         Self::new(Client::connect(&url).await.unwrap(), url, None, TempDir::new().unwrap())
     }
 
-    /// A world on a server that the story owns, with the workers behind a thin line.
-    pub async fn beyond(line: &ThinLine, server: &RedisServer) -> Self {
-        Self::new(patient::client(&server.url()).await, line.url(), None, TempDir::new().unwrap())
+    /// A world on a server that the story owns, with the workers behind a slow network.
+    pub async fn beyond(network: &SlowNetwork, server: &RedisServer) -> Self {
+        Self::new(patient::client(&server.url()).await, network.url(), None, TempDir::new().unwrap())
     }
 
     fn new(client: Client, url: String, redis: Option<RedisServer>, folder: TempDir) -> Self {

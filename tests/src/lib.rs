@@ -13,10 +13,10 @@ pub mod patient;
 pub mod prometheus;
 mod redis;
 mod seed;
+mod slow_network;
 mod snapshot;
 mod sqlite;
 mod sqlite_view;
-mod thin_line;
 pub mod unruly;
 mod wall_clock;
 
@@ -31,10 +31,10 @@ pub use self::{
         Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
         queue, requeue, retry, snooze, task, task_id,
     },
+    slow_network::{NetworkOptions, SlowNetwork},
     snapshot::{Entry, Snapshot},
     sqlite::SqliteStore,
     sqlite_view::SqliteViewStore,
-    thin_line::{LinkOptions, ThinLine},
     wall_clock::WallClock,
 };
 

@@ -1,4 +1,4 @@
-//! Topologies of Redis: the special sides of TLS, users with few rights, sentinels, clusters, thin lines and durability.
+//! Topologies of Redis: the special sides of TLS, users with few rights, sentinels, clusters, slow networks and durability.
 //!
 //! The conformance suite tests the contracts on TLS, sentinels and clusters.
 #![allow(clippy::unwrap_used)] // a case that cannot be set up is a failed test
@@ -9,7 +9,7 @@ mod cluster_away;
 mod durability;
 mod eviction;
 mod sentinel;
-mod thin_line;
+mod slow_network;
 mod tls;
 
 use asynq_runtime::broker::{BrokerError, Run, Settlement, redis::RedisBroker};

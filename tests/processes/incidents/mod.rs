@@ -6,10 +6,10 @@ mod clock;
 mod crash;
 mod disk;
 mod file;
-mod line;
 mod outage;
 mod redis;
 mod schedule;
+mod slow_network;
 
 use asynq_runtime::TaskState;
 

@@ -1,4 +1,4 @@
-//! A network line of a given rate and latency: a TCP proxy before a server.
+//! A network of a given rate and latency: a TCP proxy before a server.
 
 use std::{
     io,
@@ -24,13 +24,13 @@ use tokio::{
 const PIECE: usize = 1460;
 /// Pieces that one direction buffers besides those under way.
 const WAITING: u64 = 8;
-/// The size of the receive buffer for a client's bytes. With a larger one the proxy would accept bytes at once that the line
-/// has not carried yet, and the client could not notice the line's rate.
+/// The size of the receive buffer for a client's bytes. With a larger one the proxy would accept bytes at once that the network
+/// has not carried yet, and the client could not notice its rate.
 const RECEIVED: u32 = 16 << 10;
 
-/// The rate and the latency of a line.
+/// The rate and the latency of a network.
 #[derive(Debug, Clone, Copy)]
-pub struct LinkOptions {
+pub struct NetworkOptions {
     /// The rate in each direction.
     pub bits_per_second: u64,
     /// The latency of both directions together.
@@ -39,7 +39,7 @@ pub struct LinkOptions {
 
 /// The proxy; it lives on the runtime that started it, and ends when this handle is dropped.
 #[derive(Debug)]
-pub struct ThinLine {
+pub struct SlowNetwork {
     port: u16,
     silence: watch::Sender<Silence>,
     accepted: Arc<AtomicU64>,
@@ -47,9 +47,9 @@ pub struct ThinLine {
     task: JoinHandle<()>,
 }
 
-impl ThinLine {
-    /// Starts a line to the server on `port` of this machine.
-    pub async fn to(port: u16, options: LinkOptions) -> Self {
+impl SlowNetwork {
+    /// Starts a network to the server on `port` of this machine.
+    pub async fn to(port: u16, options: NetworkOptions) -> Self {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(RECEIVED).unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
@@ -66,7 +66,7 @@ impl ThinLine {
         }
     }
 
-    /// A URL of the server, through this line.
+    /// A URL of the server, through this network.
     pub fn url(&self) -> String {
         format!("redis://127.0.0.1:{}/0", self.port)
     }
@@ -76,7 +76,7 @@ impl ThinLine {
         self.carried.load(Ordering::Relaxed)
     }
 
-    /// Carries nothing more without closing a connection, as a line does whose cable was pulled out.
+    /// Carries nothing more without closing a connection, as a network does whose cable was pulled out.
     pub fn freeze(&self) {
         self.silence.send_modify(|silence| silence.of_all = true);
     }
@@ -94,7 +94,7 @@ impl ThinLine {
     }
 }
 
-impl Drop for ThinLine {
+impl Drop for SlowNetwork {
     fn drop(&mut self) {
         self.task.abort();
     }
@@ -111,7 +111,7 @@ struct Silence {
 /// One direction of one connection.
 #[derive(Clone)]
 struct Direction {
-    options: LinkOptions,
+    options: NetworkOptions,
     /// The number of the connection.
     connection: u64,
     silence: watch::Receiver<Silence>,

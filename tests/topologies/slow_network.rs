@@ -1,4 +1,4 @@
-//! A Redis behind a thin line: a timeout is about silence, and large answers only take longer.
+//! A Redis behind a slow network: a timeout is about silence, and large answers only take longer.
 
 use std::time::Duration;
 
@@ -13,22 +13,23 @@ use asynq_runtime::{
     task::TaskState,
 };
 use asynq_tests::{
-    Build as _, LinkOptions, Persistence, RedisServer, ThinLine, default_queue, eventually, queue, soon, task, task_id,
+    Build as _, NetworkOptions, Persistence, RedisServer, SlowNetwork, default_queue, eventually, queue, soon, task,
+    task_id,
 };
 use chrono::Utc;
 use redis::Commands as _;
 
 /// 200 kB a second.
-const THIN: LinkOptions = LinkOptions { bits_per_second: 1_600_000, round_trip: Duration::from_millis(20) };
-/// Three seconds on that line.
+const SLOW: NetworkOptions = NetworkOptions { bits_per_second: 1_600_000, round_trip: Duration::from_millis(20) };
+/// Three seconds on that network.
 const LARGE: usize = 600_000;
 /// A third of the time for `LARGE`.
 const CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
-async fn over(line: &ThinLine) -> RedisBroker {
+async fn over(network: &SlowNetwork) -> RedisBroker {
     let mut options = RedisOptions::default();
     options.call_timeout = CALL_TIMEOUT;
-    RedisBroker::connect(&line.url(), options).await.unwrap()
+    RedisBroker::connect(&network.url(), options).await.unwrap()
 }
 
 fn member() -> Member {
@@ -53,9 +54,9 @@ fn ids(runs: &[Run]) -> Vec<&str> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_takes_longer_than_the_time_out_arrives_and_is_stored() {
     let server = RedisServer::start(Persistence::None);
-    let line = ThinLine::to(server.port(), THIN).await;
-    let (broker, beside) = (over(&line).await, super::connect(&server.url()).await.unwrap());
-    // The way to Redis, and back on the broker's own connection and on the caller's. The line also falls silent while a busy
+    let network = SlowNetwork::to(server.port(), SLOW).await;
+    let (broker, beside) = (over(&network).await, super::connect(&server.url()).await.unwrap());
+    // The way to Redis, and back on the broker's own connection and on the caller's. The network also falls silent while a busy
     // machine does not run the test.
     for round in ["shared", "own", "own again"] {
         eventually("the task is stored", async || {
@@ -75,30 +76,30 @@ async fn a_task_that_takes_longer_than_the_time_out_arrives_and_is_stored() {
         assert_eq!((ids(&runs), runs[0].crashes), (vec![round], 0));
         assert_eq!(runs[0].message.as_ref().unwrap().payload.len(), LARGE);
     }
-    assert!(line.carried() > 6 * LARGE as u64);
+    assert!(network.carried() > 6 * LARGE as u64);
     assert_eq!(beside.queue_stats(&default_queue()).await.unwrap().active, 3, "each was stored and taken once");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_that_was_pulled_out_is_noticed_and_nothing_of_its_tasks_is_lost() {
+async fn a_connection_that_falls_silent_is_noticed_and_nothing_of_its_tasks_is_lost() {
     let server = RedisServer::start(Persistence::None);
-    let line = ThinLine::to(server.port(), THIN).await;
-    let (broker, producer) = (over(&line).await, super::connect(&server.url()).await.unwrap());
+    let network = SlowNetwork::to(server.port(), SLOW).await;
+    let (broker, producer) = (over(&network).await, super::connect(&server.url()).await.unwrap());
     for id in ["a", "b", "c"] {
         producer.enqueue(vec![large(id)]).await.remove(0).unwrap();
     }
-    let before = line.carried();
+    let before = network.carried();
     let me = member();
     let three = wanted(3);
     let taking = broker.dequeue(&me, &three);
     let frozen = async {
         // In the middle of the answer.
-        eventually("part of the answer came", async || (line.carried() > before + 100_000).then_some(())).await;
-        line.freeze();
+        eventually("part of the answer came", async || (network.carried() > before + 100_000).then_some(())).await;
+        network.freeze();
     };
     let (lost, ()) = tokio::join!(soon(taking), frozen);
     assert_eq!(lost.unwrap_err().kind(), BrokerErrorKind::Timeout);
-    line.thaw();
+    network.thaw();
     // Tasks of another queue do not wait for the lost answer, and no task of the lost answer has begun.
     producer.enqueue(vec![task("d").in_queue("elsewhere")]).await.remove(0).unwrap();
     let both = [three[0].clone(), Wanted { queue: queue("elsewhere"), n: 1 }];
@@ -119,8 +120,8 @@ async fn a_line_that_was_pulled_out_is_noticed_and_nothing_of_its_tasks_is_lost(
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_wait_for_an_end_finds_out_that_its_connection_carries_nothing_more() {
     let server = RedisServer::start(Persistence::None);
-    let line = ThinLine::to(server.port(), THIN).await;
-    let (broker, beside) = (over(&line).await, super::connect(&server.url()).await.unwrap());
+    let network = SlowNetwork::to(server.port(), SLOW).await;
+    let (broker, beside) = (over(&network).await, super::connect(&server.url()).await.unwrap());
     beside.enqueue(vec![task("t")]).await.remove(0).unwrap();
     let wait = async |limit| broker.wait_for_end(&default_queue(), &task_id("t"), limit).await;
     let mut redis = server.connection();
@@ -133,7 +134,7 @@ async fn a_wait_for_an_end_finds_out_that_its_connection_carries_nothing_more() 
         // The answer to this question comes on the same connection, behind the answer to the first one.
         let seen = eventually("the waiter is answered", async || wait(Duration::ZERO).await.ok()).await;
         assert_eq!(seen, TaskEnd::NotYet(TaskState::Pending));
-        line.forget_connections();
+        network.forget_connections();
         let () = redis.hset("asynq:{default}:t:t", "state", "completed").unwrap();
     };
     let (end, ()) = tokio::join!(wait(Duration::from_secs(60)), ends);
@@ -144,11 +145,11 @@ async fn a_wait_for_an_end_finds_out_that_its_connection_carries_nothing_more() 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_lease_of_a_task_whose_answer_is_still_coming_is_extended() {
     let server = RedisServer::start(Persistence::None);
-    let line = ThinLine::to(server.port(), THIN).await;
+    let network = SlowNetwork::to(server.port(), SLOW).await;
     let clock = ManualClock::new(Utc::now());
     let mut options = RedisOptions::with_clock(clock.clone());
     options.call_timeout = CALL_TIMEOUT;
-    let broker = RedisBroker::connect(&line.url(), options).await.unwrap();
+    let broker = RedisBroker::connect(&network.url(), options).await.unwrap();
     let producer = super::connect(&server.url()).await.unwrap();
     let (me, one, mut redis) = (member(), wanted(1), server.connection());
     let mut lease = || -> Option<f64> { redis.zscore("asynq:{default}:lease", "t").unwrap() };
@@ -157,10 +158,10 @@ async fn the_lease_of_a_task_whose_answer_is_still_coming_is_extended() {
     eventually("a lease is extended while its task is on its way", async || {
         // The task is stored already if it was requeued.
         let _ = producer.enqueue(vec![large("t")]).await;
-        let before = line.carried();
+        let before = network.carried();
         let extends = async {
             // This part of the answer takes a second at least.
-            eventually("part of the answer came", async || (line.carried() > before + 200_000).then_some(())).await;
+            eventually("part of the answer came", async || (network.carried() > before + 200_000).then_some(())).await;
             let taken = lease();
             clock.advance(Duration::from_secs(10));
             let released = broker.release_unanswered(&me, CALL_TIMEOUT / 2).await.unwrap();
