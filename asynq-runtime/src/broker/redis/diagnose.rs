@@ -14,13 +14,13 @@ use super::{
     groups::BEGIN,
     keys::Keys,
     reply,
-    script::{Call, EXAMINE_KEYS, EXAMINE_PLACE, IS_LOST},
+    script::{Call, EXAMINE_CONTAINER, EXAMINE_KEYS, IS_LOST},
 };
 #[cfg(feature = "cluster")]
 use crate::broker::QueueSlot;
 use crate::task::{GroupName, QueueName, TaskState};
 
-/// Most ids of a place, and the approximate number of keys, that one script looks at.
+/// Most ids of a container, and the approximate number of keys, that one script looks at.
 const SLICE: usize = 100;
 /// Most groups whose members one examination reads.
 const GROUPS: usize = 100;
@@ -39,14 +39,14 @@ impl Diagnose for RedisBroker {
     async fn examine(&self, queue: &QueueName, limit: usize) -> Result<Examination, BrokerError> {
         let mut examiner = Examiner { broker: self, keys: Keys::new(queue), limit, found: Examination::default() };
         examiner.found.complete = true;
-        // If a place has a foreign type, no script can tell whether a task is where it should be.
-        if examiner.has_foreign_places().await? {
+        // If a container has a foreign type, no script can tell whether a task is where it should be.
+        if examiner.has_foreign_containers().await? {
             examiner.found.complete = false;
             return Ok(examiner.found);
         }
         let (mut listed, mut has_whole_lists) = (HashSet::new(), true);
-        for (name, place) in examiner.places().await? {
-            let (ids, whole) = examiner.place(&name, &place).await?;
+        for (name, container) in examiner.containers().await? {
+            let (ids, whole) = examiner.container(&name, &container).await?;
             if name == TaskState::Pending.as_str() || name == TaskState::Active.as_str() {
                 listed.extend(ids);
                 has_whole_lists &= whole;
@@ -69,7 +69,7 @@ struct Examiner<'a> {
 
 impl Examiner<'_> {
     /// Notes the keys of the queue that hold something else than asynq writes there. Returns whether there are any.
-    async fn has_foreign_places(&mut self) -> Result<bool, BrokerError> {
+    async fn has_foreign_containers(&mut self) -> Result<bool, BrokerError> {
         let [pending, active, others @ ..] = &self.keys.places()[..] else { return Ok(false) };
         let is_expected = |key: &str, kind: &str| match kind {
             "none" => true,
@@ -93,29 +93,29 @@ impl Examiner<'_> {
         Ok(has_some)
     }
 
-    /// Returns every place of tasks with its state, or with `lease`.
-    async fn places(&mut self) -> Result<Vec<(String, String)>, BrokerError> {
+    /// Returns every container of tasks with its state, or with `lease`.
+    async fn containers(&mut self) -> Result<Vec<(String, String)>, BrokerError> {
         use TaskState::{Active, Archived, Completed, Pending, Retry, Scheduled};
         let states = [Active, Pending, Scheduled, Retry, Archived, Completed];
-        let mut places: Vec<_> =
+        let mut containers: Vec<_> =
             states.into_iter().map(|state| (state.as_str().to_owned(), self.keys.state(state))).collect();
-        places.push(("lease".to_owned(), self.keys.lease()));
+        containers.push(("lease".to_owned(), self.keys.lease()));
         let (mut names, next) = self.broker.group_names(&self.keys, BEGIN).await?;
         self.found.complete &= next.is_none() && names.len() <= GROUPS;
         names.truncate(GROUPS);
         let state = TaskState::Aggregating.as_str();
         let group = |name: String| (state.to_owned(), self.keys.group(&GroupName::from_wire(&name)));
-        places.extend(names.into_iter().map(group));
-        Ok(places)
+        containers.extend(names.into_iter().map(group));
+        Ok(containers)
     }
 
-    /// Looks through one place and returns the ids that are there, and whether these are all.
-    async fn place(&mut self, state: &str, place: &str) -> Result<(Vec<String>, bool), BrokerError> {
+    /// Looks through one container and returns the ids that are there, and whether these are all.
+    async fn container(&mut self, state: &str, container: &str) -> Result<(Vec<String>, bool), BrokerError> {
         let mut names = self.keys.places();
-        names.push(place.to_owned());
+        names.push(container.to_owned());
         let mut ids = Vec::new();
         loop {
-            let call = EXAMINE_PLACE.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
+            let call = EXAMINE_CONTAINER.on(&names).arg(self.broker.clock.argument()).arg(self.keys.prefix());
             let answer = self.broker.looking().send_one(call.arg(state).arg(ids.len()).arg(SLICE)).await?;
             let mut parts = reply::array(answer)?.into_iter();
             let slice = reply::array(parts.next().unwrap_or_default())?;
@@ -132,7 +132,7 @@ impl Examiner<'_> {
         }
     }
 
-    /// Looks through the server's keys for tasks without a place and locks without a holder. `listed` are the ids that
+    /// Looks through the server's keys for tasks without a container and locks without a holder. `listed` are the ids that
     /// were found in lists; without them, tasks whose state names a list count as listed.
     async fn keys(&mut self, listed: Option<&HashSet<String>>) -> Result<(), BrokerError> {
         let (names, pattern) = (self.keys.places(), self.keys.pattern(""));

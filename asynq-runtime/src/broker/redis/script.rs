@@ -71,7 +71,7 @@ scripts! {
     AGGREGATING = [varint task crashes brief group_step] "inspect/aggregating";
     TASK = [varint task crashes brief] "inspect/task";
     MEMORY = [group_step] "inspect/memory";
-    EXAMINE_PLACE = [varint task places] "diagnose/place";
+    EXAMINE_CONTAINER = [varint task places] "diagnose/container";
     EXAMINE_KEYS = [varint task places] "diagnose/keys";
     IS_LOST = [varint task places] "diagnose/lost";
     CHANGE = [varint task places held] "repair/change";
@@ -80,7 +80,7 @@ scripts! {
     END_ORPHAN = [due count varint task places] "repair/end_orphan";
     LOOK = [varint task places] "repair/look";
     HOLD = [varint task places held] "repair/hold";
-    PLACE = [new_task held] "repair/place";
+    INSERT_MOVED = [new_task held] "repair/insert_moved";
     DROP = [varint task] "repair/drop";
     RELEASE = [due varint task places] "repair/release";
     UNLOCK = "repair/unlock";

@@ -145,7 +145,7 @@ impl Topology {
 
     /// Returns every node, beginning with another one each time: one that does not answer must not be the first for
     /// ever.
-    pub(super) fn nodes_from(&self, turn: u64) -> Vec<Address> {
+    pub(super) fn nodes_from(&self, first: u64) -> Vec<Address> {
         let map = self.now();
         let mut nodes: Vec<Address> = Vec::new();
         for node in map.nodes().chain(&self.0.seeds) {
@@ -154,7 +154,7 @@ impl Topology {
             }
         }
         let size = nodes.len().max(1) as u64;
-        nodes.rotate_left(usize::try_from(turn.wrapping_sub(1) % size).unwrap_or(0));
+        nodes.rotate_left(usize::try_from(first.wrapping_sub(1) % size).unwrap_or(0));
         nodes
     }
 

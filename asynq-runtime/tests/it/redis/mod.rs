@@ -2,9 +2,9 @@
 
 mod await_end;
 mod bounded;
+mod caller_driven;
 mod connect;
 mod deleted_queue;
-mod direct;
 mod due;
 mod evictions;
 mod fence;

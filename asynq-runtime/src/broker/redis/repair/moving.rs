@@ -23,7 +23,7 @@ use crate::{
             keys::Keys,
             queue_names::QueueNames,
             reply,
-            script::{Call, DROP, HOLD, LOOK, PLACE, RELEASE},
+            script::{Call, DROP, HOLD, INSERT_MOVED, LOOK, RELEASE},
         },
     },
     task::{QueueName, TaskId, TaskMessage, TaskState},
@@ -206,7 +206,7 @@ impl RedisBroker {
         let lock = moving.lock(&found.lock(), End::Target);
         let mut names = vec![keys.task(id.as_str()), keys.scheduled(), keys.moved(id.as_str())];
         names.extend(Some(&lock).filter(|lock| !lock.is_empty()).cloned());
-        let mut call = PLACE
+        let mut call = INSERT_MOVED
             .on(&names)
             .arg(self.clock.argument())
             .arg(id.as_str())

@@ -1,16 +1,16 @@
 -- Checks one slice of a container of tasks (a list or a zset of ids) against the tasks' hashes, and changes nothing.
--- KEYS     1-10 as places.lua says · 11 the place
--- ARGV     1 now · 2 prefix of the queue's keys · 3 the state whose place it is, or 'lease' · 4 where to begin · 5 slice
+-- KEYS     1-10 as places.lua says · 11 the container
+-- ARGV     1 now · 2 prefix of the queue's keys · 3 the state whose container it is, or 'lease' · 4 where to begin · 5 slice
 -- Returns  the ids of the slice · then kind and id of each oddity (broker/diagnose.rs)
-local place, state = KEYS[11], ARGV[3]
+local container, state = KEYS[11], ARGV[3]
 local from, slice = tonumber(ARGV[4]), tonumber(ARGV[5])
-local holds, ids = call('TYPE', place).ok, {}
+local holds, ids = call('TYPE', container).ok, {}
 if holds == 'list' then
-  ids = call('LRANGE', place, from, from + slice - 1)
+  ids = call('LRANGE', container, from, from + slice - 1)
 elseif holds == 'zset' then
-  ids = call('ZRANGE', place, from, from + slice - 1)
+  ids = call('ZRANGE', container, from, from + slice - 1)
 elseif holds ~= 'none' then
-  return { ids, 'foreign-key', place }
+  return { ids, 'foreign-key', container }
 end
 
 local found = { ids }

@@ -34,8 +34,8 @@ local function move(id, zset)
     call('SADD', KEYS[5], name)
     call('HSET', key, 'state', 'aggregating', 'group', name)
   else
-    local line = retries_first and zset == KEYS[3] and first or pending
-    line[#line + 1] = id
+    local target = retries_first and zset == KEYS[3] and first or pending
+    target[#target + 1] = id
     call('HSET', key, 'state', 'pending', 'pending_since', now_ns)
   end
   if task[2] then call('HDEL', key, 'joins') end

@@ -7,7 +7,7 @@
 -- their host, and none of the year 10000.
 local never = '253402214399'
 
--- Returns whether a task in this state is held by a move: hold.lua or place.lua put it among the scheduled.
+-- Returns whether a task in this state is held by a move: hold.lua or insert_moved.lua put it among the scheduled.
 local function is_held(scheduled, state, id, key)
   return state == 'scheduled' and call('HEXISTS', key, 'move') == 1 and tonumber(call('ZSCORE', scheduled, id) or 0) >= tonumber(never)
 end

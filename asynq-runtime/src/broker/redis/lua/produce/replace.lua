@@ -17,7 +17,7 @@ if before then return before end
 call('LLEN', KEYS[1])
 for _, i in ipairs({ 4, 5, 8 }) do call('ZCARD', KEYS[i]) end
 
--- Returns the task that holds the lock, if it waits for its time or its turn, or runs. A task that moves to another queue, or is to
+-- Returns the task that holds the lock, if it is scheduled, pending, waiting for its next attempt, or active. A task that moves to another queue, or is to
 -- join a group, does neither.
 local function find(id, lock)
   local key = prefix .. 't:' .. id
@@ -50,7 +50,7 @@ local function move(task, due)
     if task.state == 'retry' then leave('retry', task.id) end
     return 'scheduled'
   end
-  -- A pending task keeps its turn.
+  -- A pending task keeps its position.
   if task.state ~= 'pending' then
     call('LPUSH', KEYS[1], task.id)
     leave(task.state, task.id)

@@ -1,4 +1,4 @@
--- Ends a move in one queue: puts the task, which hold.lua or place.lua held, where it belongs (contract Repair::move_task).
+-- Ends a move in one queue: puts the task, which hold.lua or insert_moved.lua held, where it belongs (contract Repair::move_task).
 -- KEYS     1-10 as places.lua says · 11 task hash · 12 x:moved:ID
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 the move · 5 the move's name · 6 message meanwhile · 7 message
 --          · 8 state · 9 score ('' none) · 10 exact due ms ('' none) · 11 group ('' none)
