@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 use self::{
     filter::Filter,
-    position::{Place, Position, mark},
+    position::{Position, TaskCursor, mark},
 };
 use crate::{
     failure::{Failure, Kind},
@@ -109,7 +109,7 @@ pub(crate) async fn search(app: &AppState, query: &Query, longest: Duration) -> 
         "" => Position {
             step: 0,
             queue: String::new(),
-            place: Place::default(),
+            cursor: TaskCursor::default(),
             is_incomplete: false,
             partly_searched: 0,
         },
@@ -134,7 +134,7 @@ impl Search<'_> {
         if start.step == 0
             && let Some(queue) = self.named(&start.queue).await?
         {
-            return Ok(Some(self.position(0, queue, Place::default())));
+            return Ok(Some(self.position(0, queue, TaskCursor::default())));
         }
         for (at, state) in STATES.into_iter().enumerate().skip(start.step.saturating_sub(1)) {
             if self.filter.state.is_some_and(|wanted| wanted != state) {
@@ -145,18 +145,18 @@ impl Search<'_> {
             for at_queue in first..self.queues.len() {
                 let queue = self.queues[at_queue].clone();
                 let is_same = is_first && queue.as_str() == start.queue;
-                let place = if is_same { start.place } else { Place::default() };
-                if let Some(place) = self.slices(&queue, state, place).await? {
-                    return Ok(Some(self.position(at + 1, queue.to_string(), place)));
+                let cursor = if is_same { start.cursor } else { TaskCursor::default() };
+                if let Some(cursor) = self.slices(&queue, state, cursor).await? {
+                    return Ok(Some(self.position(at + 1, queue.to_string(), cursor)));
                 }
             }
         }
         Ok(None)
     }
 
-    fn position(&self, step: usize, queue: String, place: Place) -> Position {
+    fn position(&self, step: usize, queue: String, cursor: TaskCursor) -> Position {
         let SearchResult { is_incomplete, partly_searched, .. } = self.found;
-        Position { step, queue, place, is_incomplete, partly_searched }
+        Position { step, queue, cursor, is_incomplete, partly_searched }
     }
 
     /// Returns the index of the first queue from this name on.
@@ -194,24 +194,24 @@ impl Search<'_> {
         }
     }
 
-    /// Looks at the tasks of a queue in one state behind a place, slice by slice; returns the new place if tasks are left.
+    /// Looks at the tasks of a queue in one state behind a cursor, slice by slice; returns the new cursor if tasks are left.
     async fn slices(
         &mut self,
         queue: &QueueName,
         state: TaskState,
-        mut place: Place,
-    ) -> Result<Option<Place>, BrokerError> {
+        mut cursor: TaskCursor,
+    ) -> Result<Option<TaskCursor>, BrokerError> {
         let mut was_short = false;
         loop {
             if self.is_enough() {
-                return Ok(Some(place));
+                return Ok(Some(cursor));
             }
             self.began = true;
-            let mut some = self.page(queue, state, place.slices + 1, SLICE).await?;
+            let mut some = self.page(queue, state, cursor.slices + 1, SLICE).await?;
             let size = some.len();
             // Nothing can have moved from an empty slice into one that had room for more.
             if size > 0 || !was_short {
-                some = self.behind(queue, state, place, some).await?;
+                some = self.behind(queue, state, cursor, some).await?;
             }
             if some.is_empty() && size == 0 {
                 return Ok(None);
@@ -221,10 +221,10 @@ impl Search<'_> {
             let n = some.len();
             for (at, task) in some.into_iter().enumerate() {
                 if self.found.tasks.len() == MOST_FOUND {
-                    return Ok(Some(place));
+                    return Ok(Some(cursor));
                 }
-                place.last = Some(mark(&task));
-                place.looked = (at + 1 + size).saturating_sub(n);
+                cursor.last = Some(mark(&task));
+                cursor.looked = (at + 1 + size).saturating_sub(n);
                 self.found.looked_at += 1;
                 if self.found.tasks.iter().any(|known| same(known, &task)) {
                     continue;
@@ -236,7 +236,7 @@ impl Search<'_> {
                 }
             }
             if size > 0 {
-                (place.slices, place.looked) = (place.slices + 1, 0);
+                (cursor.slices, cursor.looked) = (cursor.slices + 1, 0);
             }
             was_short = size < SLICE;
         }
@@ -248,32 +248,32 @@ impl Search<'_> {
         &mut self,
         queue: &QueueName,
         state: TaskState,
-        place: Place,
+        cursor: TaskCursor,
         mut slice: Vec<TaskBrief>,
     ) -> Result<Vec<TaskBrief>, BrokerError> {
-        let Some(last) = place.last else { return Ok(slice) };
+        let Some(last) = cursor.last else { return Ok(slice) };
         let is_last = |task: &TaskBrief| mark(task) == last;
         if let Some(at) = slice.iter().position(is_last) {
             slice.drain(..=at);
             return Ok(slice);
         }
         let mut before = Vec::new();
-        if place.slices > 0 {
-            if self.page(queue, state, place.slices * SLICE, 1).await?.iter().any(is_last) {
+        if cursor.slices > 0 {
+            if self.page(queue, state, cursor.slices * SLICE, 1).await?.iter().any(is_last) {
                 return Ok(slice);
             }
-            before = self.page(queue, state, place.slices, SLICE).await?;
+            before = self.page(queue, state, cursor.slices, SLICE).await?;
         }
         match before.iter().position(is_last) {
             Some(at) => drop(before.drain(..=at)),
-            None if place.looked > 0 => {
-                // How many tasks have left before this place is not known. At least the last one has.
+            None if cursor.looked > 0 => {
+                // How many tasks have left before this position is not known. At least the last one has.
                 self.found.is_incomplete = true;
-                slice.drain(..slice.len().min(place.looked - 1));
+                slice.drain(..slice.len().min(cursor.looked - 1));
                 return Ok(slice);
             }
             // The first slice is the whole list up to there.
-            None => self.found.is_incomplete |= place.slices > 1,
+            None => self.found.is_incomplete |= cursor.slices > 1,
         }
         before.append(&mut slice);
         Ok(before)

@@ -237,7 +237,7 @@ impl BlockingPool {
         if let Err(panic) = panics::catch(|| spawn(work))
             && queued.leave()
         {
-            // Its slot waits: a server that can start no thread would else put off all tasks of its queues in no time, which
+            // Its slot waits: a server that can start no thread would else defer all tasks of its queues at once, which
             // other servers could run.
             let _waiting = Waiting::new(&self.busy);
             tokio::time::sleep(AFTER_NO_THREAD).await;

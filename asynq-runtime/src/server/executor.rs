@@ -286,8 +286,8 @@ impl Executor {
         }
     }
 
-    /// Extends the unique lock of a task that is about to start and lasts as long: it may end before the next turn that extends
-    /// it. Without an answer the task starts all the same, and that turn does it.
+    /// Extends the unique lock of a task that is about to start and lasts as long: it may end before the next tick of the heartbeat
+    /// runtime, which extends all held locks. Without an answer the task starts all the same, and that tick extends the lock.
     async fn extend_lock(&self, attempt: &Attempt) {
         let lock = HeldLock { run: attempt.key.clone(), key: attempt.message.unique_key.clone() };
         match timeout(ANSWER, self.0.parts.broker.extend_locks(slice::from_ref(&lock))).await {

@@ -190,7 +190,7 @@ impl Outbox {
                 }
             }
         }
-        items.put_back(unanswered);
+        items.resend(unanswered);
         items.defer(from_behind.into_iter().rev(), Instant::now());
         let is_empty = items.len() == 0;
         items.update_gauge();
@@ -214,7 +214,7 @@ impl Items {
 
     /// Puts outcomes of a call without an answer before those of the same queues, and behind those of other queues: one master of a
     /// cluster may be away, while another takes outcomes.
-    fn put_back(&mut self, unanswered: VecDeque<Item>) {
+    fn resend(&mut self, unanswered: VecDeque<Item>) {
         if unanswered.is_empty() {
             return;
         }

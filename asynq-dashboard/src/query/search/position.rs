@@ -15,7 +15,7 @@ pub(super) struct Position {
     /// 0 while queues are asked for the id, then the index of a state in [`STATES`] plus 1.
     pub(super) step: usize,
     pub(super) queue: String,
-    pub(super) place: Place,
+    pub(super) cursor: TaskCursor,
     /// [`SearchResult::is_incomplete`](super::SearchResult::is_incomplete) so far.
     pub(super) is_incomplete: bool,
     /// [`SearchResult::partly_searched`](super::SearchResult::partly_searched) so far.
@@ -24,19 +24,19 @@ pub(super) struct Position {
 
 /// The position in the tasks of one queue and state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct TaskCursor {
     /// How many slices were looked at as a whole.
     pub(super) slices: usize,
     /// How many tasks of the next slice were looked at.
     pub(super) looked: usize,
-    /// The mark of the task that was looked at last: what is behind it comes next, wherever the task has moved to.
+    /// The mark of the task that was looked at last: the tasks behind it come next, wherever it has moved to.
     pub(super) last: Option<u64>,
 }
 
 impl Position {
     /// Returns the text for [`Query::after`](super::Query::after).
     pub(super) fn text(&self) -> String {
-        let Place { slices, looked, last } = self.place;
+        let TaskCursor { slices, looked, last } = self.cursor;
         let last = last.map(|mark| format!("{mark:x}")).unwrap_or_default();
         let (step, incomplete) = (self.step, u8::from(self.is_incomplete));
         format!("{step}.{slices}.{looked}.{last}.{incomplete}.{}.{}", self.partly_searched, self.queue)
@@ -54,12 +54,12 @@ impl Position {
         };
         let is_incomplete = parts.next()? == "1";
         let partly_searched = parts.next()?.parse().ok().filter(|tasks| *tasks <= MOST_SLICES * SLICE)?;
-        let (queue, place) = (parts.next()?.to_owned(), Place { slices, looked, last });
-        Some(Self { step, queue, place, is_incomplete, partly_searched })
+        let (queue, cursor) = (parts.next()?.to_owned(), TaskCursor { slices, looked, last });
+        Some(Self { step, queue, cursor, is_incomplete, partly_searched })
     }
 }
 
-/// Returns a mark of a task, which is short however long the id is. A task that has run, or was put off, since has another: it is
+/// Returns a mark of a task, which is short however long the id is. A task that has run or was deferred since has another: it is
 /// elsewhere in the list.
 pub(super) fn mark(task: &TaskBrief) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_that_has_run_or_was_put_off_since_has_another_mark() {
+    fn a_task_that_has_run_or_was_deferred_since_has_another_mark() {
         let seen = TaskInfo::from_message(&TaskMessage { id: "t".into(), ..TaskMessage::default() }, TaskState::Retry);
         let mark_of = |change: fn(&mut TaskInfo)| {
             let mut task = seen.clone();
@@ -95,8 +95,8 @@ mod tests {
         for queue in ["default", "a.b.c", "", "1.2.3"] {
             for step in [0, 3, STATES.len()] {
                 for (last, is_incomplete, partly_searched) in [(None, false, 0), (Some(u64::MAX), true, 12)] {
-                    let place = Place { slices: 17, looked: 3, last };
-                    let position = Position { step, queue: queue.into(), place, is_incomplete, partly_searched };
+                    let cursor = TaskCursor { slices: 17, looked: 3, last };
+                    let position = Position { step, queue: queue.into(), cursor, is_incomplete, partly_searched };
                     assert_eq!(Position::read(&position.text()), Some(position));
                 }
             }
