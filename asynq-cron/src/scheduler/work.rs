@@ -122,7 +122,7 @@ pub(super) struct Work {
     plan: Plan,
     last_ticks: LastTicks,
     clock: BrokerClock,
-    /// How often the time was measured; the queues take turns.
+    /// How often the time was measured; the queues are asked by rotation.
     measured_queues: usize,
     calls: JoinSet<Event>,
     logged: HashSet<(WarningTopic, String)>,

@@ -1,4 +1,4 @@
-//! Four processes that write into one SQLite file as fast as possible: whether each has its turn, and how long it waits.
+//! Four processes that write into one SQLite file as fast as possible: whether each gets its share, and how long it waits.
 
 use async_trait::async_trait;
 use asynq_runtime::prelude::*;

@@ -1,5 +1,5 @@
-//! Queues writers fairly: two file locks make programs take turns, because SQLite's own waiting starves some of them
-//! (docs/design/sqlite.md#taking-turns).
+//! Queues writers fairly: programs queue by two file locks, because SQLite's own waiting starves some of them
+//! (docs/design/sqlite.md#fair-write-lock).
 //!
 //! A program locks `next`, then `write_lock`, then unlocks `next`: at most one program waits for `write_lock`, all
 //! others for `next`, and the program that has just written goes to the end. The two locks are for fairness only;

@@ -22,7 +22,7 @@ pub(super) enum Obstacle {
 
 /// An access to a path that a database needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum NeededAccess {
     ReadAndWrite,
     CreateIn,
 }
@@ -35,14 +35,14 @@ impl Obstacle {
 
     fn find(
         database: &Path,
-        is_denied: impl Fn(&Path, Wish) -> bool,
+        is_denied: impl Fn(&Path, NeededAccess) -> bool,
         are_descriptors_short: impl Fn() -> bool,
     ) -> Option<Self> {
         let mut files = ["", "-wal", "-shm"].into_iter().map(|suffix| beside(database, suffix));
-        if let Some(file) = files.find(|file| is_denied(file, Wish::ReadAndWrite)) {
+        if let Some(file) = files.find(|file| is_denied(file, NeededAccess::ReadAndWrite)) {
             return Some(Self::File(file));
         }
-        let folder = database.parent().filter(|folder| is_denied(folder, Wish::CreateIn));
+        let folder = database.parent().filter(|folder| is_denied(folder, NeededAccess::CreateIn));
         folder
             .map(|folder| Self::Folder(folder.to_owned()))
             .or_else(|| are_descriptors_short().then_some(Self::Descriptors))
@@ -94,14 +94,14 @@ fn owner(path: &Path) -> String {
 }
 
 #[cfg(unix)]
-fn is_denied(path: &Path, wish: Wish) -> bool {
+fn is_denied(path: &Path, needed: NeededAccess) -> bool {
     use rustix::{
         fs::{Access, AtFlags, CWD, accessat},
         io::Errno,
     };
-    let wanted = match wish {
-        Wish::ReadAndWrite => Access::READ_OK | Access::WRITE_OK,
-        Wish::CreateIn => Access::WRITE_OK | Access::EXEC_OK,
+    let wanted = match needed {
+        NeededAccess::ReadAndWrite => Access::READ_OK | Access::WRITE_OK,
+        NeededAccess::CreateIn => Access::WRITE_OK | Access::EXEC_OK,
     };
     accessat(CWD, path, wanted, AtFlags::EACCESS) == Err(Errno::ACCESS)
 }
@@ -125,7 +125,7 @@ fn owner(_: &Path) -> String {
 }
 
 #[cfg(not(unix))]
-fn is_denied(_: &Path, _: Wish) -> bool {
+fn is_denied(_: &Path, _: NeededAccess) -> bool {
     false
 }
 
@@ -145,21 +145,39 @@ mod tests {
 
     #[test]
     fn each_obstacle_is_found_and_named() {
-        let found = |denied: &'static str, wish: Wish, short: bool| {
-            let is_denied = |path: &Path, asked: Wish| path == Path::new(denied) && asked == wish;
+        let found = |denied: &'static str, needed: NeededAccess, short: bool| {
+            let is_denied = |path: &Path, asked: NeededAccess| path == Path::new(denied) && asked == needed;
             Obstacle::find(Path::new("/x/jobs.db"), is_denied, || short)
         };
-        for (denied, wish, short, kind, words) in [
-            ("/x/jobs.db", Wish::ReadAndWrite, false, BrokerErrorKind::Denied, "read and write /x/jobs.db; let"),
-            ("/x/jobs.db-wal", Wish::ReadAndWrite, true, BrokerErrorKind::Denied, "read and write /x/jobs.db-wal; let"),
-            ("/x", Wish::CreateIn, true, BrokerErrorKind::Denied, "may not create files in the folder /x, where"),
-            ("", Wish::CreateIn, true, BrokerErrorKind::Unavailable, "raise the limit (`ulimit -n`"),
+        for (denied, needed, short, kind, words) in [
+            (
+                "/x/jobs.db",
+                NeededAccess::ReadAndWrite,
+                false,
+                BrokerErrorKind::Denied,
+                "read and write /x/jobs.db; let",
+            ),
+            (
+                "/x/jobs.db-wal",
+                NeededAccess::ReadAndWrite,
+                true,
+                BrokerErrorKind::Denied,
+                "read and write /x/jobs.db-wal; let",
+            ),
+            (
+                "/x",
+                NeededAccess::CreateIn,
+                true,
+                BrokerErrorKind::Denied,
+                "may not create files in the folder /x, where",
+            ),
+            ("", NeededAccess::CreateIn, true, BrokerErrorKind::Unavailable, "raise the limit (`ulimit -n`"),
         ] {
-            let obstacle = found(denied, wish, short).unwrap();
+            let obstacle = found(denied, needed, short).unwrap();
             assert_eq!(obstacle.kind(), kind, "{obstacle}");
             assert!(obstacle.to_string().contains(words), "{obstacle}");
         }
-        assert_eq!(found("", Wish::CreateIn, false), None);
+        assert_eq!(found("", NeededAccess::CreateIn, false), None);
     }
 
     #[cfg(unix)]

@@ -137,10 +137,10 @@ pub(super) fn start(common: &Arc<SharedState>, names: Names) -> io::Result<(Read
     for number in 0..READERS {
         let running_read = Arc::<RunningRead>::default();
         running_reads.0.push(Arc::clone(&running_read));
-        let (common, line) = (Arc::clone(common), Arc::clone(&readers.0));
+        let (common, queue) = (Arc::clone(common), Arc::clone(&readers.0));
         thread::Builder::new()
             .name(format!("asynq-sqlite-read-{number}"))
-            .spawn(move || read(&common, names, || line.next(number), &running_read))?;
+            .spawn(move || read(&common, names, || queue.next(number), &running_read))?;
     }
     Ok((readers, running_reads))
 }

@@ -134,7 +134,7 @@ statements! {
     lock { TAKE, TRANSFER, PAGE, HOLDER, HELD, RELEASE, RELEASE_OF, EXTEND }
     failure { LAST, ADD, LONG, CUT, FORGET }
     count { TALLY, STAT, FORGET_DAYS, WITH_OLD_DAYS }
-    line { HEAD, TAIL }
+    queue_ends { HEAD, TAIL }
     produce { HOLDER, REPLACE, INSERT, TAKEN_BY }
     in_transaction { ENQUEUE }
     consume { READY, READY_ANYWHERE, NEXT, NEXT_WITHOUT_MESSAGE, TAKE, AGAIN, SET_ASIDE, RENAME }

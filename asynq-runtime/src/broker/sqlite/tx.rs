@@ -116,7 +116,7 @@ pub(super) struct Tx<'a> {
     stat: BTreeMap<i64, (i64, i64)>,
     queues: HashMap<QueueName, i64>,
     heads: HashMap<i64, i64>,
-    /// The last place in line of a queue, and whether a task behind it must not share that place.
+    /// The position of the last pending task of a queue, and whether a task behind it must not share that position.
     tails: HashMap<i64, (i64, bool)>,
 }
 
@@ -183,7 +183,7 @@ impl<'a> Tx<'a> {
     pub(super) fn head(&mut self, q: i64) -> rusqlite::Result<i64> {
         let first = match self.heads.get(&q) {
             Some(&head) => Some(head),
-            None => self.view.find(&sql::line::HEAD, [q], |row| row.get(0))?.flatten(),
+            None => self.view.find(&sql::queue_ends::HEAD, [q], |row| row.get(0))?.flatten(),
         };
         let head = first.map_or(self.view.now, |first: i64| first.min(self.view.now)).saturating_sub(1);
         self.heads.insert(q, head);
@@ -195,7 +195,7 @@ impl<'a> Tx<'a> {
     pub(super) fn tail(&mut self, q: i64, alone: bool) -> rusqlite::Result<i64> {
         let last = match self.tails.get(&q) {
             Some(&last) => Some(last),
-            None => self.view.find(&sql::line::TAIL, [q], |row| Ok((row.get(0)?, row.get(1)?)))?,
+            None => self.view.find(&sql::queue_ends::TAIL, [q], |row| Ok((row.get(0)?, row.get(1)?)))?,
         };
         let next = last.map(|(last, is_alone)| last.saturating_add(i64::from(alone || is_alone)));
         let place = next.map_or(self.view.now, |next| next.max(self.view.now));

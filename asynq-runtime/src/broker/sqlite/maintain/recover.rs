@@ -130,7 +130,7 @@ struct Lost {
     id: String,
     /// The token of the run. Tokens grow with the time of the dequeue.
     run: i64,
-    /// The task's place in line at the dequeue.
+    /// The task's position in its queue at the dequeue.
     place: i64,
 }
 

@@ -12,7 +12,7 @@ use super::{
     Subject, TaskChange, take_lock,
 };
 
-/// Moves a task; a pending task goes to the end of the line. All reasons to refuse the move are looked at before anything is
+/// Moves a task; a pending task goes to the tail of its new queue. All reasons to refuse the move are looked at before anything is
 /// written.
 pub(super) fn move_task(
     tx: &mut Tx<'_>,

@@ -26,7 +26,7 @@ FROM walk LEFT JOIN main.queue AS queue ON queue.q = walk.q AND queue.paused_at 
     AND (?2 OR t.crashes = 0 OR NOT asynq_is_quarantined(t.crashes, t.extra)));
 
 -- name: next
--- The next tasks in line. ?1 q, ?2 how many, ?3 whether quarantined tasks count, as in `ready`.
+-- The tasks at the head of the queue. ?1 q, ?2 how many, ?3 whether quarantined tasks count, as in `ready`.
 -- Rows: seq, id, crashes, extra, retried, err, failed_at, uniq, message or null, pending since.
 SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, b.msg, t.since
 FROM main.task AS t LEFT JOIN main.body AS b ON b.seq = t.seq
@@ -39,7 +39,7 @@ SELECT t.seq, t.id, t.crashes, t.extra, t.retried, t.err, t.failed_at, t.uniq, N
 FROM main.task AS t WHERE t.q = ?1 AND t.state = 2 /* pending */ ORDER BY t.at, t.seq LIMIT ?2;
 
 -- name: take
--- Makes a pending task active. Its place in line stays in `since`, which recovery orders tasks by.
+-- Makes a pending task active. Its position in the queue stays in `since`, which recovery orders tasks by.
 -- ?1 seq, ?2 end of the lease, ?3 server, ?4 run.
 UPDATE main.task SET state = 1 /* active */, since = at, at = ?2, server = ?3, run = ?4, progress = NULL, progress_note = NULL
 WHERE seq = ?1;

@@ -58,7 +58,7 @@ SELECT t.seq, t.id, t.uniq, t.extra FROM main.task AS t INDEXED BY task_batch
 WHERE t.q = ?1 AND t.batch = ?2 ORDER BY t.at, t.seq;
 
 -- name: run_alone
--- Makes a task of a set pending; it has left its group for good. ?1 seq, ?2 place in line, ?3 now.
+-- Makes a task of a set pending; it has left its group for good. ?1 seq, ?2 position in the queue, ?3 now.
 UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, grp = NULL, batch = NULL WHERE seq = ?1;
 
 -- name: reject

@@ -16,7 +16,7 @@ SELECT min(at) FROM (
   SELECT min(t.at) FROM main.task AS t WHERE t.q = (SELECT q FROM main.queue WHERE name = ?1) AND t.state = 4 /* retry */);
 
 -- name: forward
--- Makes a due task pending. ?1 seq, ?2 place in line, ?3 now.
+-- Makes a due task pending. ?1 seq, ?2 position in the queue, ?3 now.
 UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3 WHERE seq = ?1;
 
 -- name: join_group
@@ -29,7 +29,7 @@ UPDATE main.task SET at = ?5 WHERE seq = ?1 AND state = 1 /* active */ AND serve
 
 -- name: lapsed
 -- Active tasks whose lease has passed. ?1 q, ?2 now, ?3 how many.
--- Rows: seq, id, run, place in line when it was taken, end of the lease, whether its server is on the list.
+-- Rows: seq, id, run, position in the queue when it was taken, end of the lease, whether its server is on the list.
 SELECT t.seq, t.id, t.run, t.since, t.at, EXISTS (SELECT 1 FROM main.server AS s WHERE s.server = t.server)
 FROM main.task AS t WHERE t.q = ?1 AND t.state = 1 /* active */ AND t.at <= ?2 ORDER BY t.at, t.seq LIMIT ?3;
 
@@ -52,7 +52,7 @@ SELECT DISTINCT queue.name FROM main.task AS t INDEXED BY task_lease JOIN main.q
 WHERE t.state = 1 /* active */ AND t.server = ?1;
 
 -- name: requeue
--- Requeues a task whose worker is gone. ?1 seq, ?2 place in line, ?3 now.
+-- Requeues a task whose worker is gone. ?1 seq, ?2 position in the queue, ?3 now.
 UPDATE main.task SET state = 2 /* pending */, at = ?2, since = ?3, server = 0, run = 0, crashes = crashes + 1 WHERE seq = ?1;
 
 -- name: endless

@@ -58,7 +58,7 @@ async fn many_rows_of_one_statement_come_in_its_order_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_row_stands_in_line_among_those_of_its_queue_whatever_other_queues_have() {
+async fn a_row_has_a_position_among_those_of_its_queue_whatever_other_queues_have() {
     let t = World::new().await;
     let elsewhere = NewTask { queue: QueueName::new("other").unwrap(), ..task("elsewhere") };
     for task in [task("a"), elsewhere] {
