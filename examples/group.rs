@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use asynq_runtime::prelude::*;
 
-/// Notes a comment. The article's authors hear of it together with all other comments of that time.
+/// Notes a comment. The article's authors are told of it together with all other comments of that time.
 #[job(queue = "mails", group = "comments")]
 async fn comment(author: String, text: String) -> JobResult {
     // This runs only if no server has `aggregates = comment`: otherwise the tasks of a group become a part of another task.

@@ -148,7 +148,7 @@ async fn cancel() {
         worker.starts(&id).await;
         stage.both_see(&queue, &id, "active").await;
         // A worker may start a task before it listens for cancel requests, which are not stored: so the request is repeated.
-        eventually("the request is heard", async || {
+        eventually("the request is received", async || {
             stage.cancel(pair.producer, &id).await;
             stage.look(pair.producer, &queue, &id).await.filter(|seen| seen.state == "retry").map(drop)
         })

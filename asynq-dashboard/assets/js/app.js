@@ -12,7 +12,7 @@ actions();
 keys();
 live();
 find();
-// A link of another site comes without the strict cookie, a request of our own with it: whoever is logged in goes on.
+// A link of another site comes without the strict cookie, a request of our own with it: a user who is logged in goes on.
 const next = document.querySelector("form.login")?.dataset.then;
 if (next) {
   const asked = fetch(next, { headers: { accept: "text/html", "x-asynq-live": "1" }, signal: AbortSignal.timeout(15000) });

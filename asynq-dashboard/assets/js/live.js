@@ -33,7 +33,7 @@ function here() {
   return address;
 }
 
-// Leaves the page, whose login is over, unless somebody has typed arguments there: they stay until they can be saved.
+// Leaves the page, whose login is over, unless a user has typed arguments there: they stay until they can be saved.
 export function loggedOut(to) {
   const typed = [...document.querySelectorAll("textarea")].some((text) => text.value !== text.defaultValue);
   if (!typed) return to ? location.assign(to) : location.reload();
@@ -109,7 +109,7 @@ function keeps() {
   return Boolean(document.querySelector("main[data-live=off] [data-search]"));
 }
 
-// A page that is kept learns only here that its login is over, or that nobody answers.
+// A page that is kept learns only here that its login is over, or that no server answers.
 async function ask(url) {
   const stop = new AbortController();
   try {

@@ -26,7 +26,7 @@ pub enum ServerError {
     Option {
         /// Name of the option.
         option: &'static str,
-        /// Why the value is not valid, and how to mend it.
+        /// Why the value is not valid, and how to correct it.
         reason: String,
     },
     /// A service beside the jobs failed.

@@ -66,7 +66,7 @@ impl Service<PreparedTask> for Noting {
             lines
                 .lock()
                 .unwrap()
-                .push(format!("{name} hears {:?}", answer.as_ref().map(|task| task.state.to_string()).ok()));
+                .push(format!("{name} gets {:?}", answer.as_ref().map(|task| task.state.to_string()).ok()));
             answer
         })
     }
@@ -87,8 +87,8 @@ async fn the_first_layer_is_the_outermost_and_each_sees_the_changes_of_the_outer
     let expected = [
         "outer sees mail for mails, trace none",
         "inner sees mail for late, trace abc",
-        "inner hears Some(\"pending\")",
-        "outer hears Some(\"pending\")",
+        "inner gets Some(\"pending\")",
+        "outer gets Some(\"pending\")",
     ];
     assert_eq!(*lines.lock().unwrap(), expected);
 }

@@ -311,6 +311,6 @@ mod tests {
         assert_eq!(of(7, (-5, 3), Harm::Stopped), explained);
         assert_eq!(of(7, (-5, -1), Harm::Stopped), unexplained);
         assert_eq!(of(0, (5, 5), Harm::FailedOver), explained);
-        assert_eq!(of(0, (8, 8), Harm::FailedOver), unexplained, "the replica had heard of it by then");
+        assert_eq!(of(0, (8, 8), Harm::FailedOver), unexplained, "the replica had it by then");
     }
 }

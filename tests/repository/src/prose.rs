@@ -104,7 +104,7 @@ fn fault(text: &str) -> Option<String> {
 /// and heading of a page is one.
 fn paragraphs(path: &str, text: &str) -> Vec<(usize, String)> {
     let is_page = path.ends_with(".md");
-    let marks: &[&str] = if path.ends_with(".rs") { &["//!", "///", "//"] } else { &["--"] };
+    let marks: &[&str] = if path.ends_with(".rs") || path.ends_with(".js") { &["//!", "///", "//"] } else { &["--"] };
     let (mut found, mut current, mut is_program) = (Vec::new(), (0, String::new()), false);
     for (number, line) in text.lines().enumerate() {
         // The name of a statement is not a sentence.
@@ -135,10 +135,10 @@ fn paragraphs(path: &str, text: &str) -> Vec<(usize, String)> {
 
 #[test]
 fn the_subject_of_a_sentence_is_named() {
-    let read_as_prose = |path: &String| [".rs", ".lua", ".sql", ".md"].iter().any(|end| path.ends_with(end));
+    let read_as_prose = |path: &String| [".rs", ".js", ".lua", ".sql", ".md"].iter().any(|end| path.ends_with(end));
     // Text of others' making, in tests of what is foreign; steps that files of users have taken; and this rule's own words.
     let is_ours = |path: &String| {
-        !["/vectors/", "/migrations/"].iter().any(|folder| path.contains(folder))
+        !["/vectors/", "/migrations/", "/uplot/"].iter().any(|folder| path.contains(folder))
             && !path.ends_with("repository/src/prose.rs")
     };
     let mut broken = Vec::new();

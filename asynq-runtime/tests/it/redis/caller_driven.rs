@@ -20,7 +20,7 @@ use super::{
 };
 
 /// Returns the ids of the connections that callers drive: the only ones of the second protocol, but for `redis` itself.
-pub(crate) async fn direct(redis: &mut MultiplexedConnection) -> Vec<i64> {
+pub(crate) async fn caller_driven_ids(redis: &mut MultiplexedConnection) -> Vec<i64> {
     let own: i64 = redis::cmd("CLIENT").arg("ID").query_async(redis).await.unwrap();
     let list: String = redis::cmd("CLIENT").arg("LIST").query_async(redis).await.unwrap();
     let old = list.lines().filter(|line| line.split(' ').any(|word| word == "resp=2"));
@@ -30,7 +30,8 @@ pub(crate) async fn direct(redis: &mut MultiplexedConnection) -> Vec<i64> {
 
 /// Waits until Redis has closed the caller's connection of this id.
 pub(crate) async fn until_closed(redis: &mut MultiplexedConnection, id: i64) {
-    eventually("the connection is closed", async || (!direct(redis).await.contains(&id)).then_some(())).await;
+    eventually("the connection is closed", async || (!caller_driven_ids(redis).await.contains(&id)).then_some(()))
+        .await;
 }
 
 /// Enqueues one by one until there is such a connection; returns its id and how many tasks there are now.
@@ -48,7 +49,7 @@ async fn warm_after(broker: &RedisBroker, redis: &mut MultiplexedConnection, gon
             put(broker, &[&format!("warm{gone}-{n}")]).await;
         }
         // The connection is of use only after its greeting, which ends with the question whether it may kill.
-        let id = direct(redis).await.into_iter().find(|id| *id > gone)?;
+        let id = caller_driven_ids(redis).await.into_iter().find(|id| *id > gone)?;
         (last_command(redis, id).await == "evalsha").then_some(id)
     });
     (id.await, n)
@@ -87,10 +88,10 @@ async fn sequential_enqueues_use_a_caller_driven_connection_with_the_same_answer
     broker.enqueue(vec![unique("u1")]).await.remove(0).unwrap();
     let refused = broker.enqueue(vec![unique("u2")]).await.remove(0);
     assert!(matches!(&refused, Err(Refused::Duplicate { holder: Some(id) }) if *id == "u1"), "{refused:?}");
-    assert_eq!((pending(&broker).await, direct(&mut redis).await), (n + 5, vec![id]));
+    assert_eq!((pending(&broker).await, caller_driven_ids(&mut redis).await), (n + 5, vec![id]));
 }
 
-/// One call is held up on the direct connection, and the next one, beside it, does not wait.
+/// One call is held up on the caller-driven connection, and the next one, beside it, does not wait.
 #[tokio::test]
 async fn no_call_waits_for_a_caller_that_is_not_polled() {
     let server = Server::start(&[]).await;
@@ -103,7 +104,7 @@ async fn no_call_waits_for_a_caller_that_is_not_polled() {
         put(&broker, &[other]).await;
     }
     held_up.await.remove(0).unwrap();
-    assert_eq!((pending(&broker).await, direct(&mut redis).await), (n + 4, vec![id]));
+    assert_eq!((pending(&broker).await, caller_driven_ids(&mut redis).await), (n + 4, vec![id]));
 }
 
 #[tokio::test]
@@ -169,7 +170,7 @@ async fn a_call_that_redis_reads_late_is_not_stored_again() {
     let run = take(&worker, &member("w"), 1).await.remove(0);
     assert_eq!(settle(&worker, &run, Action::Done).await, Settled::Ok);
     proxy.release().await;
-    assert!(!direct(&mut redis).await.contains(&id));
+    assert!(!caller_driven_ids(&mut redis).await.contains(&id));
     assert_eq!(pending(&worker).await, 0);
 }
 
@@ -226,7 +227,10 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_call() {
     let (id, more) = warm_after(&broker, &mut redis, id).await;
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
     put(&broker, &["forgotten"]).await;
-    assert_eq!((direct(&mut redis).await, last_command(&mut redis, id).await), (vec![id], "eval".to_owned()));
+    assert_eq!(
+        (caller_driven_ids(&mut redis).await, last_command(&mut redis, id).await),
+        (vec![id], "eval".to_owned())
+    );
     // An idle time-out of the server ends all connections without traffic.
     let () = redis::cmd("CLIENT")
         .arg("KILL")
@@ -262,7 +266,7 @@ fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
         let (redis, broker) = (server.foreign().await, Arc::new(server.broker().await));
         (server, redis, broker)
     });
-    let ids = |redis: &mut MultiplexedConnection| two.block_on(direct(redis));
+    let ids = |redis: &mut MultiplexedConnection| two.block_on(caller_driven_ids(redis));
     assert!(ids(&mut redis).is_empty());
     // `redis` is served by the other runtime all the while.
     let (mut n, mut more) = (0, 0);
@@ -314,7 +318,7 @@ async fn without_the_right_to_end_a_connection_there_is_none() {
 
 /// Returns the last command of a caller's connection of this user.
 async fn last_of(redis: &mut MultiplexedConnection, user: &str) -> String {
-    for id in direct(redis).await {
+    for id in caller_driven_ids(redis).await {
         let list: String = redis::cmd("CLIENT").arg("LIST").arg("ID").arg(id).query_async(redis).await.unwrap();
         if list.contains(&format!("user={user}")) {
             return list.split(' ').find_map(|word| word.strip_prefix("cmd=")).unwrap_or_default().to_owned();
@@ -330,10 +334,10 @@ async fn a_broker_that_is_closed_keeps_no_connection_and_opens_none() {
     let broker = server.broker().await;
     warm(&broker, &mut redis).await;
     broker.close().await;
-    eventually("no connection is left", async || direct(&mut redis).await.is_empty().then_some(())).await;
+    eventually("no connection is left", async || caller_driven_ids(&mut redis).await.is_empty().then_some(())).await;
     for n in 0..20 {
         let refused = broker.enqueue(vec![task(&format!("late{n}"))]).await.remove(0).unwrap_err();
         assert!(matches!(&refused, Refused::Broker(error) if error.kind() == BrokerErrorKind::Closed), "{refused:?}");
     }
-    assert!(direct(&mut redis).await.is_empty());
+    assert!(caller_driven_ids(&mut redis).await.is_empty());
 }

@@ -21,7 +21,7 @@ use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
 
 use super::{
-    direct::{direct, last_command},
+    caller_driven::{caller_driven_ids, last_command},
     server::{BRIEF, Proxy, Server, in_time, patient},
     tasks::*,
 };
@@ -36,7 +36,7 @@ async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
 async fn warm_after(broker: &RedisBroker, redis: &mut MultiplexedConnection, gone: i64) -> i64 {
     eventually("the broker opens a connection", async || {
         assert!(take(broker, &member("me"), 1).await.is_empty());
-        let id = direct(redis).await.into_iter().find(|id| *id > gone)?;
+        let id = caller_driven_ids(redis).await.into_iter().find(|id| *id > gone)?;
         (last_command(redis, id).await == "evalsha").then_some(id)
     })
     .await
@@ -70,12 +70,12 @@ async fn a_fetcher_uses_a_connection_of_its_own_with_the_same_answers() {
     let () = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).query_async(&mut redis).await.map(|_: i64| ()).unwrap();
     let () = redis::cmd("SCRIPT").arg("FLUSH").query_async(&mut redis).await.unwrap();
     assert_eq!(ids(&take(&broker, &member("me"), 5).await), ["c"]);
-    assert!(!direct(&mut redis).await.contains(&id));
+    assert!(!caller_driven_ids(&mut redis).await.contains(&id));
     warm_after(&broker, &mut redis, id).await;
     broker.close().await;
     let closed = broker.dequeue(&member("me"), &one()).await.unwrap_err();
     assert_eq!(closed.kind(), BrokerErrorKind::Closed);
-    eventually("no connection is left", async || direct(&mut redis).await.is_empty().then_some(())).await;
+    eventually("no connection is left", async || caller_driven_ids(&mut redis).await.is_empty().then_some(())).await;
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn a_fetch_that_redis_refused_costs_no_connection() {
     }
     let () = redis::cmd("DEL").arg("asynq:{default}:active").query_async(&mut redis).await.map(|_: i64| ()).unwrap();
     assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["a"]);
-    assert!(direct(&mut redis).await.contains(&id));
+    assert!(caller_driven_ids(&mut redis).await.contains(&id));
 }
 
 /// The answer to a dequeue is lost on this connection.
@@ -114,7 +114,7 @@ async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
         let run = take(&broker, &member("me"), 1).await.remove(0);
         assert_eq!((run.key.id.as_str(), run.crashes), (round, 0));
         assert_eq!(settle(&broker, &run, Action::Done).await, Settled::Ok);
-        assert!(!direct(&mut redis).await.contains(&id));
+        assert!(!caller_driven_ids(&mut redis).await.contains(&id));
     }
 }
 
@@ -184,7 +184,7 @@ async fn a_fetch_that_is_dropped_leaves_its_task_to_the_first_that_asks() {
         assert_eq!(runs[0].crashes, 0);
         assert_eq!(ids(&runs), ["t"]);
         assert_eq!(settle(&broker, &runs[0], Action::Done).await, Settled::Ok);
-        assert!(!direct(&mut redis).await.contains(&id));
+        assert!(!caller_driven_ids(&mut redis).await.contains(&id));
     }
 }
 
@@ -357,7 +357,7 @@ async fn blocked() -> Blocked {
         }
         soon(running.signals().settled.reached(n)).await;
         let mut ready = 0;
-        for id in direct(&mut redis).await {
+        for id in caller_driven_ids(&mut redis).await {
             ready += usize::from(last_command(&mut redis, id).await == "evalsha");
         }
         (ready == 2).then_some(())

@@ -91,7 +91,7 @@ fn a_second_term_leaves_at_once_though_a_job_blocks_the_runtime() {
     worker.prints("started");
     worker.signal("-TERM");
     // A signal that comes before the first was read counts as the same signal.
-    eventually_blocking("the second one is heard", || {
+    eventually_blocking("the second one is received", || {
         worker.signal("-TERM");
         (!worker.is_running()).then_some(())
     });
