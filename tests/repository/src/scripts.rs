@@ -136,6 +136,73 @@ fn no_script_takes_a_refused_read_for_a_key_that_is_gone() {
     none(broken, "an error other than WRONGTYPE says nothing of the key (docs/design/wire.md#rules-for-scripts)");
 }
 
+/// Searches of a list that begin at its head, or at an end that another function has chosen, and the reason why the ids are near it.
+const FROM_THE_HEAD: [(&str, &str, &str); 3] = [
+    ("consume/dequeue.lua", "1", "this call has pushed the id to the head"),
+    ("consume/release_unanswered.lua", "#back", "`unanswered` has found the tasks from the head on"),
+    ("prelude/places.lua", "from", "`near` has found the id at this end"),
+];
+
+/// Returns the count of each LREM of a line, as the script writes it: LREM searches from the head if the count is positive.
+fn lrem_counts(line: &str) -> Vec<&str> {
+    let code = line.split("--").next().unwrap_or_default();
+    let arguments = code.split("'LREM', ").skip(1);
+    arguments.map(|arguments| top_level(top_level(arguments).1).0).collect()
+}
+
+/// Splits at the first comma that is outside of brackets.
+fn top_level(arguments: &str) -> (&str, &str) {
+    let mut depth = 0;
+    for (at, c) in arguments.char_indices() {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' | ']' | '}' => depth -= 1,
+            ',' if depth == 0 => return (&arguments[..at], arguments[at + 1..].trim_start()),
+            _ => {}
+        }
+    }
+    (arguments, "")
+}
+
+/// Whether a search begins at the tail, at the end that was looked for, or, with 0, is bounded as [`BOUNDED`] says.
+fn has_a_direction(count: &str) -> bool {
+    count.starts_with('-') || count == "0" || ["side", "near"].iter().any(|end| count.contains(end))
+}
+
+#[test]
+fn every_search_of_a_list_begins_at_the_end_near_which_the_ids_are() {
+    let (mut broken, mut needed) = (Vec::new(), FROM_THE_HEAD.map(|_| false));
+    for path in files(SCRIPTS).into_iter().filter(|path| path.ends_with(".lua")) {
+        let text = read(&path);
+        for count in text.lines().flat_map(lrem_counts).filter(|count| !has_a_direction(count)) {
+            let is_known = |(file, known, _): &(&str, &str, &str)| path.ends_with(file) && count == *known;
+            match FROM_THE_HEAD.iter().position(is_known) {
+                Some(i) => needed[i] = true,
+                None => broken.push(format!(
+                    "{path}: LREM with the count `{count}` searches from the head: search from the tail, or say why the ids are near"
+                )),
+            }
+        }
+    }
+    let unused = FROM_THE_HEAD.iter().zip(needed).filter(|(_, needed)| !needed);
+    broken.extend(unused.map(|((file, count, _), _)| format!("{file} has no LREM with the count `{count}`")));
+    none(broken, "a script searches a whole list for ids at its other end");
+}
+
+#[test]
+fn the_count_of_a_search_is_read_from_its_line() {
+    for (line, expected) in [
+        ("call('LREM', list, -gone, no_id)", vec![("-gone", true)]),
+        ("call('LREM', list, gone, no_id)", vec![("gone", false)]),
+        ("if redis.call('LREM', active, (side_of(active, id)), id) > 0 then", vec![("(side_of(active, id))", true)]),
+        ("call('LREM', KEYS[1], side[id], id) call('LREM', KEYS[1], 1, id)", vec![("side[id]", true), ("1", false)]),
+        ("-- LREM begins; call('LREM', list, 1, id)", vec![]),
+    ] {
+        let found: Vec<_> = lrem_counts(line).into_iter().map(|count| (count, has_a_direction(count))).collect();
+        assert_eq!(found, expected, "{line}");
+    }
+}
+
 #[test]
 fn reads_without_a_bound_are_distinguished_from_others() {
     for line in [
