@@ -1,5 +1,4 @@
-//! Measures the cost of a SQLite file: bytes that this process writes, CPU of an idle worker, and the room that deleted tasks
-//! leave.
+//! Measures the cost of a SQLite file: bytes that this process writes, and the room that deleted tasks leave.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -7,8 +6,6 @@ use asynq_runtime::{inspector::Force, prelude::*};
 
 use super::{Stage, spent::Spent};
 use crate::{
-    meter::Meter,
-    order::Order,
     queue,
     task::{PATIENCE, Seen, note, task},
 };
@@ -18,8 +15,6 @@ const TASKS: u64 = 1_000;
 const BATCH: u64 = 100;
 /// Refusals that are counted.
 const REFUSALS: u64 = 100;
-/// Within this time after its start a worker has asked everything once.
-const SETTLES: Duration = Duration::from_secs(3);
 const LOCK: Duration = Duration::from_secs(3_600);
 
 /// Measures enqueues of tasks beside others that wait.
@@ -39,14 +34,7 @@ pub(super) async fn enqueue(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
 pub(super) async fn drain(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     queue::fill(&stage.client, &stage.order).await?;
     let seen = Seen::none_of(n);
-    let server = queue::worker::<note>(&stage.order, seen.clone()).build().await?;
-    let counter = stage.count()?;
-    let running = server.start().await?;
-    seen.all().await?;
-    queue::acknowledged(&running, n).await?;
-    let spent = counter.stop(n)?;
-    running.shutdown().await?;
-    Ok(spent)
+    stage.work(queue::worker::<note>(&stage.order, seen.clone()), &seen, n, n).await
 }
 
 /// Measures the refusal of duplicates, beside tasks that wait.
@@ -60,19 +48,6 @@ pub(super) async fn duplicate(stage: &Stage) -> Result<Spent, BoxError> {
         }
     }
     counter.stop(REFUSALS)
-}
-
-/// Measures one second of a worker without tasks; its time is the CPU time of this process.
-pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> {
-    let order = Order { queues: Some(queues), ..stage.order.clone() };
-    let running = queue::worker::<note>(&order, Seen::none_of(0)).build().await?.start().await?;
-    tokio::time::sleep(SETTLES).await;
-    let (meter, counter) = (Meter::start(&order)?, stage.count()?);
-    tokio::time::sleep(Duration::from_secs(stage.seconds)).await;
-    let spent = counter.stop(stage.seconds)?;
-    let cpu_ms = meter.stop()?.own_cpu_us / 1e3 / stage.seconds as f64;
-    running.shutdown().await?;
-    Ok(Spent { ms: cpu_ms, ..spent })
 }
 
 /// Measures the time from the deletion of all tasks until the file has a quarter of its size; the bytes are the size of the file

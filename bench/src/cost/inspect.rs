@@ -1,36 +1,31 @@
 //! Measures the calls of an inspector: lists, pages, counts.
 
+use std::net::SocketAddr;
+
+use asynq_dashboard::Dashboard;
 use asynq_runtime::{
     broker::{GroupRules, Page},
     prelude::*,
     task::QueueName,
 };
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
-use super::{Stage, spent::Spent};
-use crate::{order::Order, queue, queue::QUEUE, task::task};
+use super::{Stage, groups, spent::Spent};
+use crate::{
+    order::Order,
+    queue,
+    queue::QUEUE,
+    task::{Seen, note},
+};
 
 /// The cost is the mean of so many calls.
 const CALLS: u64 = 10;
 /// Groups of a page, and tasks of a page of a search.
 const GROUPS: usize = 100;
 const SEARCHED: usize = 500;
-const BATCH: u64 = 1_000;
-
-/// Stores groups of one task each.
-async fn fill_groups(stage: &Stage, n: u64) -> Result<(), BoxError> {
-    for first in (0..n).step_by(BATCH as usize) {
-        let numbers = first..n.min(first + BATCH);
-        let tasks = numbers.map(|number| task(number, 100).into_job().group(group(number)));
-        for outcome in stage.client.enqueue_many(tasks).await? {
-            outcome?;
-        }
-    }
-    Ok(())
-}
-
-fn group(number: u64) -> String {
-    format!("g{number:07}")
-}
 
 fn bench() -> Result<QueueName, BoxError> {
     Ok(QUEUE.parse()?)
@@ -38,7 +33,7 @@ fn bench() -> Result<QueueName, BoxError> {
 
 /// Reads a page of the groups behind the first page.
 pub(super) async fn groups_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
-    fill_groups(stage, n).await?;
+    groups::fill(stage, n, n).await?;
     let queue = bench()?;
     let first = stage.client.broker().groups(&queue, None, GROUPS).await?;
     let counter = stage.count()?;
@@ -50,7 +45,7 @@ pub(super) async fn groups_page(stage: &Stage, n: u64) -> Result<Spent, BoxError
 
 /// Takes the first step of an aggregator's walk over the groups, of which none is ripe.
 pub(super) async fn ripe_groups(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
-    fill_groups(stage, n).await?;
+    groups::fill(stage, n, n).await?;
     let queue = bench()?;
     let counter = stage.count()?;
     for _ in 0..CALLS {
@@ -61,7 +56,7 @@ pub(super) async fn ripe_groups(stage: &Stage, n: u64) -> Result<Spent, BoxError
 
 /// Reads the first page of the tasks of all groups.
 pub(super) async fn aggregating_page(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
-    fill_groups(stage, n).await?;
+    groups::fill(stage, n, n).await?;
     let (queue, page) = (bench()?, Page::default());
     let counter = stage.count()?;
     for _ in 0..CALLS {
@@ -72,7 +67,7 @@ pub(super) async fn aggregating_page(stage: &Stage, n: u64) -> Result<Spent, Box
 
 /// Reads counts and memory of a queue that has groups.
 pub(super) async fn stats(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
-    fill_groups(stage, n).await?;
+    groups::fill(stage, n, n).await?;
     let queue = bench()?;
     let counter = stage.count()?;
     for _ in 0..CALLS {
@@ -121,6 +116,33 @@ pub(super) async fn scrape(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
     stage.client.inspector().each_queue().await?;
     stage.client.inspector().servers().await?;
     counter.stop(1)
+}
+
+/// Reads this program's own metrics over HTTP, as Prometheus reads those of a worker, after a worker has served `n` queues.
+pub(super) async fn own_scrape(stage: &Stage, n: u64) -> Result<Spent, BoxError> {
+    let order = Order { queues: Some(n), ..stage.order.clone() };
+    queue::fill(&stage.client, &order).await?;
+    let endpoint = Dashboard::new(&stage.client).observed_only().queue_metrics(false).bind("127.0.0.1:0").await?;
+    let address = endpoint.address();
+    let serving = tokio::spawn(endpoint.serve_until(std::future::pending()));
+    let seen = Seen::none_of(n);
+    stage.work(queue::worker::<note>(&order, seen.clone()), &seen, n, n).await?;
+    let counter = stage.count()?;
+    for _ in 0..CALLS {
+        read_metrics(address).await?;
+    }
+    let spent = counter.stop(CALLS)?;
+    serving.abort();
+    Ok(spent)
+}
+
+async fn read_metrics(address: SocketAddr) -> Result<(), BoxError> {
+    let mut stream = TcpStream::connect(address).await?;
+    let request = format!("GET /metrics HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    if answer.contains("asynq_job_outcomes_total{") { Ok(()) } else { Err(format!("no metrics: {answer}").into()) }
 }
 
 /// Stores one task in each of `n` queues.

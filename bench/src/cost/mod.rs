@@ -6,6 +6,7 @@
 mod due;
 mod errors;
 mod file;
+mod groups;
 mod inspect;
 mod repair;
 mod running;
@@ -16,14 +17,17 @@ mod wake;
 
 use std::{future::Future, path::PathBuf, pin::Pin};
 
-use asynq_runtime::prelude::{BoxError, Client};
+use asynq_runtime::{
+    prelude::{BoxError, Client},
+    server::ServerBuilder,
+};
 use serde::Serialize;
 
 use self::{
     slope::slope,
     spent::{Counter, Spent},
 };
-use crate::{measured::short, order::Order, page, run_broker::RunBroker, suite};
+use crate::{measured::short, order::Order, page, queue, run_broker::RunBroker, suite, task::Seen};
 
 /// The limits of a measurement.
 #[derive(Debug, Clone)]
@@ -60,15 +64,20 @@ const TO_MILLION: &[u64] = &[10, 100, 1_000, 10_000, 100_000, 1_000_000];
 const TO_100_000: &[u64] = TO_MILLION.split_at(5).0;
 const TO_10_000: &[u64] = TO_MILLION.split_at(4).0;
 const TO_1_000: &[u64] = TO_MILLION.split_at(3).0;
-const RUNNING: &[u64] = &[10, 100, 1_000, 10_000, 20_000];
+const TO_20_000: &[u64] = &[10, 100, 1_000, 10_000, 20_000];
+/// Tasks of a set of a group.
+const SETS: &[u64] = &[5, 100, 1_000];
 
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
     Row { name: "one enqueue beside 4 idle workers", size: "queues", broker: "redis", sizes: TO_10_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 4, n)) },
     Row { name: "one enqueue beside idle workers of 10 queues", size: "workers", broker: "redis", sizes: &[1, 2, 4, 8, 12], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 10)) },
+    Row { name: "one enqueue beside idle workers of 500 queues", size: "workers", broker: "redis", sizes: &[1, 3, 6], per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, n, 500)) },
     Row { name: "an idle worker", size: "queues", broker: "redis", sizes: TO_10_000, per: "second", measure: |stage, n| Box::pin(wake::idle(stage, n)) },
     Row { name: "a busy worker whose tasks are in one queue", size: "queues", broker: "redis", sizes: TO_1_000, per: "task", measure: |stage, n| Box::pin(wake::busy(stage, n)) },
-    Row { name: "delayed tasks that Go workers run: x:due", size: "delayed tasks", broker: "redis", sizes: TO_100_000, per: "task, bytes that stay", measure: |stage, n| Box::pin(due::beside_go(stage, n)) },
+    Row { name: "an idle worker beside groups that are not ripe", size: "groups", broker: "redis", sizes: TO_20_000, per: "second", measure: |stage, n| Box::pin(groups::unripe(stage, n)) },
+    Row { name: "grouped tasks that run in sets", size: "tasks of a set", broker: "redis", sizes: SETS, per: "task", measure: |stage, n| Box::pin(groups::run(stage, n)) },
+    Row { name: "delayed tasks that Go workers run: x:due", size: "parts of 1,000 tasks", broker: "redis", sizes: &[1, 2, 4, 8, 16], per: "part; bytes that stay in all", measure: |stage, n| Box::pin(due::beside_go(stage, n)) },
     Row { name: "a page of 100 groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "page", measure: |stage, n| Box::pin(inspect::groups_page(stage, n)) },
     Row { name: "a look for ripe groups", size: "groups", broker: "redis", sizes: TO_100_000, per: "step of some hundred", measure: |stage, n| Box::pin(inspect::ripe_groups(stage, n)) },
     Row { name: "a page of grouped tasks", size: "groups", broker: "redis", sizes: TO_100_000, per: "page of 30", measure: |stage, n| Box::pin(inspect::aggregating_page(stage, n)) },
@@ -78,10 +87,10 @@ const ROWS: &[Row] = &[
     Row { name: "the list of queues", size: "queues", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(inspect::queues(stage, n)) },
     Row { name: "what a scrape asks of the broker", size: "queues", broker: "redis", sizes: TO_1_000, per: "scrape", measure: |stage, n| Box::pin(inspect::scrape(stage, n)) },
     Row { name: "a list of large payloads", size: "bytes of payload", broker: "redis", sizes: &[1_000, 10_000, 100_000, 1_000_000], per: "page of 30", measure: |stage, n| Box::pin(inspect::payloads(stage, n)) },
-    Row { name: "an end of a run", size: "running tasks", broker: "redis", sizes: RUNNING, per: "run", measure: |stage, n| Box::pin(running::settle(stage, n)) },
-    Row { name: "an extension of leases", size: "running tasks", broker: "redis", sizes: RUNNING, per: "100 runs", measure: |stage, n| Box::pin(running::extend(stage, n)) },
-    Row { name: "the task of a lost answer is read", size: "newer running tasks", broker: "redis", sizes: RUNNING, per: "search", measure: |stage, n| Box::pin(running::resume(stage, n)) },
-    Row { name: "the task of a lost answer is requeued", size: "newer running tasks", broker: "redis", sizes: RUNNING, per: "search", measure: |stage, n| Box::pin(running::release(stage, n)) },
+    Row { name: "an end of a run", size: "running tasks", broker: "redis", sizes: TO_20_000, per: "run", measure: |stage, n| Box::pin(running::settle(stage, n)) },
+    Row { name: "an extension of leases", size: "running tasks", broker: "redis", sizes: TO_20_000, per: "100 runs", measure: |stage, n| Box::pin(running::extend(stage, n)) },
+    Row { name: "the task of a lost answer is read", size: "newer running tasks", broker: "redis", sizes: TO_20_000, per: "search", measure: |stage, n| Box::pin(running::resume(stage, n)) },
+    Row { name: "the task of a lost answer is requeued", size: "newer running tasks", broker: "redis", sizes: TO_20_000, per: "search", measure: |stage, n| Box::pin(running::release(stage, n)) },
     Row { name: "a tick", size: "entries", broker: "redis", sizes: TO_10_000, per: "tick", measure: |stage, n| Box::pin(schedule::tick(stage, n)) },
     Row { name: "a list of entries is written", size: "entries", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(schedule::show(stage, n)) },
     Row { name: "a list of entries is read", size: "entries", broker: "redis", sizes: TO_10_000, per: "list", measure: |stage, n| Box::pin(schedule::list(stage, n)) },
@@ -94,9 +103,12 @@ const ROWS: &[Row] = &[
     Row { name: "SQLite: what an enqueue writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "task of a bulk of 100", measure: |stage, n| Box::pin(file::enqueue(stage, n)) },
     Row { name: "SQLite: what a drain writes", size: "tasks", broker: "sqlite", sizes: TO_100_000, per: "task", measure: |stage, n| Box::pin(file::drain(stage, n)) },
     Row { name: "SQLite: what a refused duplicate writes", size: "waiting tasks", broker: "sqlite", sizes: TO_MILLION, per: "refusal", measure: |stage, _| Box::pin(file::duplicate(stage)) },
-    Row { name: "SQLite: an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "second", measure: |stage, n| Box::pin(file::idle(stage, n)) },
+    Row { name: "SQLite: grouped tasks that run in sets", size: "tasks of a set", broker: "sqlite", sizes: SETS, per: "task", measure: |stage, n| Box::pin(groups::run(stage, n)) },
+    Row { name: "SQLite: an idle worker", size: "queues", broker: "sqlite", sizes: TO_10_000, per: "second", measure: |stage, n| Box::pin(wake::idle(stage, n)) },
     Row { name: "SQLite: one enqueue beside an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 1, n)) },
     Row { name: "SQLite: the file after its tasks were deleted", size: "deleted tasks", broker: "sqlite", sizes: &[100_000, 1_000_000], per: "file", measure: |stage, _| Box::pin(file::shrinks(stage)) },
+    // This is the last row: from it on the metrics of this program are recorded, which costs time.
+    Row { name: "a scrape of a worker's own metrics", size: "queues", broker: "redis", sizes: TO_1_000, per: "scrape", measure: |stage, n| Box::pin(inspect::own_scrape(stage, n)) },
 ];
 
 /// A broker of its own for one size of one row.
@@ -110,6 +122,19 @@ impl Stage {
     /// Starts to count the commands and bytes of the broker.
     fn count(&self) -> Result<Counter, BoxError> {
         Counter::start(&self.order)
+    }
+
+    /// Measures `worker` from its start until each task of `seen` has run and `runs` ends are acknowledged: the cost of each of
+    /// `tasks` tasks.
+    async fn work(&self, worker: ServerBuilder, seen: &Seen, tasks: u64, runs: u64) -> Result<Spent, BoxError> {
+        let server = worker.build().await?;
+        let counter = self.count()?;
+        let running = server.start().await?;
+        seen.all().await?;
+        queue::acknowledged(&running, runs).await?;
+        let spent = counter.stop(tasks)?;
+        running.shutdown().await?;
+        Ok(spent)
     }
 }
 

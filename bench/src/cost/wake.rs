@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
-use asynq_runtime::{prelude::*, server::Running};
+use asynq_runtime::{
+    prelude::*,
+    server::{Running, ServerBuilder},
+};
 use tokio::sync::mpsc;
 
 use super::{Stage, spent::Spent};
 use crate::{
+    meter::Meter,
     order::Order,
     queue,
     task::{Seen, Starts, next_start, note, stamp, task, unix_nanos},
@@ -49,17 +53,21 @@ pub(super) async fn busy(stage: &Stage, queues: u64) -> Result<Spent, BoxError> 
     Ok(spent)
 }
 
-/// Measures one second of a worker without tasks; its time is the CPU time of this process.
+/// Measures one second of a worker of so many queues without tasks.
 pub(super) async fn idle(stage: &Stage, queues: u64) -> Result<Spent, BoxError> {
     let order = Order { queues: Some(queues), ..stage.order.clone() };
-    let (sender, _started) = mpsc::unbounded_channel();
-    let running = start(&order, 1, &sender).await?;
-    let meter = crate::meter::Meter::start(&order)?;
-    let counter = stage.count()?;
+    without_tasks(stage, queue::worker::<note>(&order, Seen::none_of(0))).await
+}
+
+/// Measures one second of a worker that has no task to run; its time is the CPU time of this process.
+pub(super) async fn without_tasks(stage: &Stage, worker: ServerBuilder) -> Result<Spent, BoxError> {
+    let running = worker.build().await?.start().await?;
+    tokio::time::sleep(SETTLES).await;
+    let (meter, counter) = (Meter::start(&stage.order)?, stage.count()?);
     tokio::time::sleep(Duration::from_secs(stage.seconds)).await;
     let spent = counter.stop(stage.seconds)?;
     let cpu_ms = meter.stop()?.own_cpu_us / 1e3 / stage.seconds as f64;
-    end(running).await?;
+    running.shutdown().await?;
     Ok(Spent { ms: cpu_ms, ..spent })
 }
 
