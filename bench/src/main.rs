@@ -149,6 +149,12 @@ fn options(command: Command) -> Command {
                 .action(ArgAction::SetTrue)
                 .help("One line of JSON per run instead of a table"),
         )
+        .arg(
+            Arg::new("plan")
+                .long("plan")
+                .action(ArgAction::SetTrue)
+                .help("One line of JSON per planned run; nothing is measured"),
+        )
 }
 
 #[tokio::main]
@@ -253,6 +259,12 @@ async fn print(workloads: &[&dyn Workload], matches: &ArgMatches) -> Result<(), 
     }
     if orders.is_empty() {
         return Err("this cannot be measured on that broker".into());
+    }
+    if matches.get_flag("plan") {
+        for order in &orders {
+            println!("{}", serde_json::to_string(order)?);
+        }
+        return Ok(());
     }
     let (as_json, mut runner, mut found) =
         (matches.get_flag("json"), Runner::default(), vec![Vec::new(); orders.len()]);

@@ -15,6 +15,7 @@ fn a_quick_run_measures_every_row_of_the_page() {
 
     let page = std::fs::read_to_string(folder.path().join("RESULTS.md")).unwrap();
     assert!(page.contains("| drain, Redis, concurrency 10, tasks/s |"), "{page}");
+    assert!(page.contains("\n- profile: "), "{page}");
     assert!(page.ends_with("\n## Beside other libraries\n\nkept\n") && !page.contains("Old"), "{page}");
     assert!(!page.contains("not measured") && !page.contains("failed"), "{page}");
     for plot in ["queues", "waiting", "concurrency", "payload"] {
@@ -39,6 +40,30 @@ fn a_run_prints_the_documented_numbers_as_json() {
         let of_redis = line["broker"] == "redis";
         assert_eq!(line["broker_cpu_us"].as_f64().is_some(), of_redis, "{line}");
         assert_eq!(line["broker_commands"].as_f64().is_some_and(|commands| commands > 1.0), of_redis, "{line}");
+    }
+}
+
+/// A task of the latency takes 137 ms, so a limit of very many tasks would not end.
+#[test]
+fn the_limits_of_any_number_of_tasks_end_and_are_those_that_the_broker_has() {
+    let limits = ["enqueue", "enqueue-concurrent", "enqueue-bulk", "drain", "end-to-end", "latency", "get"];
+    for (broker, n, names, latencies) in [
+        ("redis", 7, &limits[..], 7),
+        ("redis", 100_000, &limits[..], 100),
+        ("sqlite", 7, &limits[..6], 7),
+        ("sqlite", 100_000, &limits[..6], 100),
+    ] {
+        let mut bench = Command::new(env!("CARGO_BIN_EXE_asynq-bench"));
+        let output = bench.args(["limit", "--plan", "--broker", broker, "--n", &n.to_string()]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let lines = String::from_utf8(output.stdout).unwrap();
+        let planned: Vec<serde_json::Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let planned: Vec<_> =
+            planned.iter().map(|run| (run["workload"].as_str().unwrap(), run["n"].as_u64().unwrap())).collect();
+        let expected: Vec<_> = names.iter().map(|name| format!("limit-{name}")).collect();
+        let expected: Vec<_> =
+            expected.iter().map(|name| (name.as_str(), if name == "limit-latency" { latencies } else { n })).collect();
+        assert_eq!(planned, expected, "{broker}, {n} tasks");
     }
 }
 

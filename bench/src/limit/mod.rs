@@ -42,7 +42,8 @@ enum Work {
     Drain,
     /// Three scripts for each group: enqueue, fetch, settle.
     EndToEnd,
-    /// One task per script and round trip, as rarely as `latency` has one.
+    /// One task enqueued and fetched, after which its job would start, as rarely as `latency` has one. On a file a fetch does not
+    /// wait until the task is on the disk, as in asynq.
     Latency,
     /// The messages as plain values, read by a group of GET per round trip: the cost of their bytes alone. On Redis only.
     Get,
@@ -79,7 +80,7 @@ pub(crate) static ALL: &[&dyn Workload] = &[
     &Limit { name: "limit-end-to-end", about: "Three scripts for each group", n: 60_000, work: Work::EndToEnd },
     &Limit {
         name: "limit-latency",
-        about: "Idle system, one task per script every 137 ms",
+        about: "Idle system, one task every 137 ms, enqueued and fetched",
         n: 100,
         work: Work::Latency,
     },
@@ -154,8 +155,10 @@ impl Workload for Limit {
                     tokio::time::sleep(workload::EVERY).await;
                     let began = Instant::now();
                     broker.enqueue(task)?;
-                    broker.end()?;
+                    broker.fetch(1)?;
                     timed(began)?;
+                    broker.settle()?;
+                    broker.end()?;
                 }
             }
             Work::EnqueueBulk => {
@@ -190,7 +193,7 @@ impl Workload for Limit {
             // Each value was counted as it came. A given Redis keeps none of them.
             return Ok(Script::connect(&measured.order.url)?.forget(measured.order.n)?);
         }
-        let (order, drained) = (&measured.order, matches!(self.work, Work::Drain | Work::EndToEnd));
+        let (order, drained) = (&measured.order, matches!(self.work, Work::Drain | Work::EndToEnd | Work::Latency));
         if !order.on_redis() {
             let n = order.n.cast_signed();
             let expected = if drained { (0, n) } else { (n, 0) };

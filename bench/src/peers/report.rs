@@ -37,7 +37,7 @@ pub(super) fn section(extent: &Extent, facts: &str, programs: &[Program], skippe
         "- medians of {} runs in turns on one redis-server (the backlog of {} tasks: one run); ± is half of the range\n",
         extent.runs, extent.waiting
     );
-    text += "- ours is built as `cargo build --release` of a new program does it: `opt-level = 3`, no LTO\n";
+    text += "- the profile `plain` is that of `cargo build --release` in a new program\n";
     for line in skipped {
         text += &format!("- {line}\n");
     }

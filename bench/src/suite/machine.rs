@@ -1,8 +1,8 @@
 //! The machine and the versions that the figures belong to.
 
-use std::{fs, process::Command, thread::available_parallelism};
+use std::{env, fs, path::Path, process::Command, thread::available_parallelism};
 
-/// Returns machine, system, versions, commit and date of now as a Markdown list. A benchmark asks at its beginning, because the
+/// Returns machine, system, versions, profile of the build, commit and date of now as a Markdown list. A benchmark asks at its beginning, because the
 /// tree may change while it runs.
 pub(crate) fn facts() -> String {
     let cpu = line_of("/proc/cpuinfo", "model name").unwrap_or_else(|| "processor unknown".to_owned());
@@ -21,10 +21,22 @@ pub(crate) fn facts() -> String {
             "Redis {redis} on the same machine over loopback, nothing on disk; SQLite in a temporary file, FULL durability"
         ),
         format!("compiler: {}", output_of("rustc", &["--version"])),
+        format!("profile: {}", profile()),
         format!("commit: {commit}{}", if changed.is_empty() { "" } else { " with changes" }),
         format!("date: {}", chrono::Utc::now().format("%Y-%m-%d %H:%M UTC")),
     ];
     facts.iter().map(|fact| format!("- {fact}\n")).collect()
+}
+
+/// Returns the name of the profile that this program was built with, which is that of its folder, and the settings that the workspace
+/// has for it.
+fn profile() -> String {
+    let program = env::current_exe().unwrap_or_default();
+    let name = program.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
+    let manifest = fs::read_to_string(super::folder().join("../Cargo.toml")).unwrap_or_default();
+    let heading = format!("[profile.{name}]");
+    let settings = manifest.lines().skip_while(|line| *line != heading).skip(1).take_while(|line| !line.is_empty());
+    settings.fold(name.to_string(), |text, setting| text + ", " + setting)
 }
 
 /// Returns the load of the last minutes, which shows how busy other programs kept the machine.
