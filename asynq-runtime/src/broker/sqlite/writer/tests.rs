@@ -6,7 +6,7 @@ use std::{
     },
 };
 
-use asynq_test_support::{PATIENCE, eventually_blocking};
+use asynq_test_support::{Log, PATIENCE, eventually_blocking};
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
@@ -401,6 +401,41 @@ fn free_pages_are_given_back_down_to_a_quarter_of_the_file() {
     for (free, pages, expected) in table {
         assert_eq!(is_too_empty(free, pages), expected, "{free} of {pages}");
     }
+}
+
+/// Returns a writer, and a call that makes its log longer than one that is reported. The reader keeps the log from beginning anew.
+fn with_a_long_log(folder: &tempfile::TempDir) -> (Writer, Box<dyn Command>, rusqlite::Connection) {
+    let writer = writer_of(folder, &Arc::default(), &Arc::default());
+    let reader = connection::open_reader(&folder.path().join("jobs.db")).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM queue").unwrap();
+    let (work, answer) = insert(Priority::Settle, "long", 65 << 20);
+    // It has a caller as long as the test runs.
+    std::mem::forget(answer);
+    (writer, work, reader)
+}
+
+const REPORT: &str = "the log of the SQLite file grows";
+
+#[test]
+fn a_writer_at_work_reports_a_long_log() {
+    let (folder, log) = (tempfile::tempdir().unwrap(), Log::keep());
+    let (writer, work, _reader) = with_a_long_log(&folder);
+    let (sender, inbox) = mpsc::channel();
+    for message in [Message::Command(work), Message::Stop] {
+        assert!(sender.send(message).is_ok());
+    }
+    Writer { inbox, ..writer }.run();
+    assert_eq!(log.with(REPORT).len(), 1);
+}
+
+#[test]
+fn a_writer_without_work_reports_a_long_log() {
+    let (folder, log) = (tempfile::tempdir().unwrap(), Log::keep());
+    let (mut writer, work, _reader) = with_a_long_log(&folder);
+    writer.process(vec![work], &NotifySender::ready());
+    assert!(log.with(REPORT).is_empty());
+    assert_eq!(writer.tidy(), Rest::Untidy);
+    assert_eq!(log.with(REPORT).len(), 1);
 }
 
 #[test]
