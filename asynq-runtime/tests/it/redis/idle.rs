@@ -7,8 +7,9 @@ use asynq_test_support::{eventually, soon};
 use redis::AsyncCommands;
 
 use super::{
+    many_groups::{GROUPS, with_groups},
     server::Server as Redis,
-    tasks::{calls, commands},
+    tasks::{calls, commands, scripts},
 };
 
 #[job]
@@ -76,6 +77,27 @@ async fn an_idle_server_costs_the_same_with_any_number_of_queues() {
         (sent as f64 <= 19.0 * seconds + 160.0).then_some(())
     })
     .await;
+    running.shutdown().await.unwrap();
+}
+
+/// A walk over the groups takes a script for each 200 of them. Without the pause of five seconds behind a walk a server sends hundreds of
+/// scripts a second.
+#[tokio::test]
+async fn an_idle_server_beside_thousands_of_groups_that_are_not_ripe_walks_over_them_now_and_then() {
+    const WALKS: u64 = 2;
+    let (_redis, mut foreign, broker) = with_groups().await;
+    let server = Server::builder("").broker(Arc::new(broker)).registry(Registry::only::<(nothing,)>().unwrap());
+    let server = server.aggregate("", |_, _| Err::<RawTask, _>("no group is ripe")).group_grace("1h");
+    let running = server.build().await.unwrap().start().await.unwrap();
+    let walked = &running.signals().aggregated;
+    soon(walked.reached(1)).await;
+    let (begun, before) = (Instant::now(), scripts(&mut foreign).await);
+    soon(walked.reached(walked.count() + WALKS)).await;
+    let sent = scripts(&mut foreign).await - before;
+    let seconds = begun.elapsed().as_secs_f64();
+    assert!(sent >= WALKS * GROUPS as u64 / 250, "{sent} scripts: the walks are counted");
+    // A busy machine makes the time longer, and the pauses of the server with it.
+    assert!(sent as f64 <= 12.0 * seconds, "{sent} scripts in {seconds:.1} seconds");
     running.shutdown().await.unwrap();
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 
 /// More groups than ten steps of a walk have.
-const GROUPS: usize = 3_000;
+pub(crate) const GROUPS: usize = 3_000;
 /// More commands than one script runs: names of one step, of which Redis may give some more than asked, and a page of tasks.
 const PER_SCRIPT: u64 = 500;
 
@@ -27,7 +27,7 @@ fn in_group(n: usize) -> NewTask {
 }
 
 /// Returns a queue with one task in each of [`GROUPS`] groups.
-async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
+pub(crate) async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
     let server = Server::start(&[]).await;
     let (redis, broker) = (server.foreign().await, server.broker().await);
     for outcome in broker.enqueue((0..GROUPS).map(in_group).collect()).await {
