@@ -15,7 +15,7 @@ use crate::{
     nodes::Nodes,
     path,
     probe::Probe,
-    sample::Samples,
+    sample::{Pace, Samples},
 };
 
 /// Most event streams at a time.
@@ -86,6 +86,8 @@ pub(crate) struct Config {
     pub(crate) observed_only: bool,
     /// Whether `/metrics` has the numbers of all queues besides this program's own metrics.
     pub(crate) queue_metrics: bool,
+    /// When the queues are sampled.
+    pub(crate) pace: Pace,
 }
 
 impl AppState {
@@ -102,7 +104,7 @@ impl AppState {
         let inspector = client.inspector();
         Self(Arc::new(Inner {
             schedule: Schedule::new(&client),
-            samples: Samples::new(Arc::clone(client.broker())),
+            samples: Samples::new(Arc::clone(client.broker()), config.pace),
             collector: Collector::new(Arc::clone(client.broker())),
             probe: Probe::new(Arc::clone(client.broker())),
             nodes: Nodes::new(Arc::clone(client.broker())),

@@ -46,3 +46,4 @@ mod binding;
 mod login;
 mod mounting;
 mod searches;
+mod viewers;

@@ -7,7 +7,7 @@ use asynq_cron::Periodic;
 use asynq_dashboard::Dashboard;
 use asynq_runtime::{metrics::described, prelude::*};
 use asynq_tests::{
-    Persistence, RedisServer, eventually, patient,
+    Persistence, RedisServer, commands, eventually, patient,
     prometheus::{Families, check},
     soon,
 };
@@ -173,6 +173,28 @@ async fn hostile_queue_names_are_escaped_and_one_that_fails_hides_no_other() {
     assert_eq!(families["asynq_queue_size"].value(&[("queue", "bad")]), None);
     assert_eq!(value(&families, "asynq_queues_unread", &[("reason", "failed")]), 1.0);
     assert_eq!(value(&families, "asynq_queues", &[]), 9.0);
+}
+
+/// A worker serves its own metrics without those of the queues.
+#[tokio::test]
+async fn a_scrape_of_a_programs_own_metrics_asks_the_broker_nothing() {
+    let redis = RedisServer::start(Persistence::None);
+    let client = patient::client(&redis.url()).await;
+    let own = Dashboard::new(&client).observed_only().queue_metrics(false).router().unwrap();
+    measured::job(false).enqueue(&client).await.unwrap();
+    let mut connection = redis.connection();
+    // A connection of the client may still be opened.
+    let before = eventually("three scrapes cost the broker nothing", async || {
+        let before = commands(&mut connection);
+        for _ in 0..3 {
+            let families = scrape(&own).await;
+            assert!(families.contains_key("asynq_enqueued_total") && !families.contains_key("asynq_broker_up"));
+        }
+        (commands(&mut connection) == before).then_some(before)
+    })
+    .await;
+    scraped(&observed(&client), is_in_time).await;
+    assert!(commands(&mut connection) > before, "commands are counted");
 }
 
 #[tokio::test]

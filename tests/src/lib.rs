@@ -25,7 +25,7 @@ pub use self::{
     go::GoPeer,
     redis::{
         Authority, Dumped, Lent, Persistence, Pooled, RedisCluster, RedisServer, RedisStore, SentinelServers, Servers,
-        Signed, Stopped, StoreOn, TlsServer, Value,
+        Signed, Stopped, StoreOn, TlsServer, Value, commands,
     },
     seed::{
         Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,

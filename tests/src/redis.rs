@@ -157,6 +157,14 @@ impl RedisServer {
     }
 }
 
+/// The number of commands that this server has run, those in scripts included and the questions for it left out.
+pub fn commands(redis: &mut Connection) -> u64 {
+    let info: String = ::redis::cmd("INFO").arg("commandstats").query(redis).unwrap();
+    let lines = info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    let others = lines.filter(|(name, _)| *name != "info");
+    others.map(|(_, calls)| calls.split(',').next().unwrap().parse::<u64>().unwrap()).sum()
+}
+
 /// A process that is stopped; dropping the guard continues it.
 #[derive(Debug)]
 pub struct Stopped(String);

@@ -17,17 +17,18 @@ use self::series::Rings;
 pub(crate) use self::{
     series::{Point, Series},
     snapshot::{Snapshot, Totals},
+    sweep::Pace,
 };
 use crate::failure::Failure;
 
-/// Samples the queues while a page is open, and for an hour longer, because the charts show an hour; and reads them at
-/// once on demand.
+/// Samples the queues while a page is open and for some time longer, as [`Pace`] says; and reads them at once on demand.
 #[derive(Debug, Clone)]
 pub(crate) struct Samples(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
     broker: Arc<dyn Broker>,
+    pace: Pace,
     rings: Mutex<Rings>,
     notifications: watch::Sender<Notification>,
     /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
@@ -83,9 +84,10 @@ impl CachedRead {
 
 impl Samples {
     /// Creates samples of one broker; nothing is sampled before [`start`](Self::start).
-    pub(crate) fn new(broker: Arc<dyn Broker>) -> Self {
+    pub(crate) fn new(broker: Arc<dyn Broker>, pace: Pace) -> Self {
         Self(Arc::new(Shared {
             broker,
+            pace,
             rings: Mutex::default(),
             notifications: watch::Sender::new(Notification::default()),
             reading: tokio::sync::Mutex::default(),

@@ -7,12 +7,37 @@ use std::{
 
 use super::{Notification, Shared};
 
-/// The shortest pause between two sweeps.
-const EVERY: Duration = Duration::from_secs(5);
-/// How long the queues are still sampled after a user has looked: the charts show this span.
-const AWAKE: Duration = Duration::from_secs(3_600);
 /// The pause while the broker is away, after which its return is seen.
 const AWAY: Duration = Duration::from_secs(1);
+
+/// When the queues are sampled.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Pace {
+    /// The shortest pause between two sweeps.
+    pub(crate) every: Duration,
+    /// How long the queues are still sampled after a user has looked.
+    pub(crate) awake: Duration,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        // The charts show the last hour.
+        Self { every: Duration::from_secs(5), awake: Duration::from_secs(3_600) }
+    }
+}
+
+impl Pace {
+    /// Returns whether no user has looked for so long that the samples are not needed.
+    fn is_asleep(self, since: Option<Duration>) -> bool {
+        since.is_none_or(|since| since >= self.awake)
+    }
+
+    /// Returns the pause after a sweep that took this long: a tenth of the time is spent reading while a user looks, a
+    /// fiftieth otherwise.
+    fn pause(self, took: Duration, watched: bool) -> Duration {
+        self.every.max(took * if watched { 9 } else { 49 })
+    }
+}
 
 /// Sweeps until the last handle of the samples is dropped.
 pub(super) async fn run(shared: Weak<Shared>) {
@@ -30,27 +55,16 @@ pub(super) async fn run(shared: Weak<Shared>) {
                 Err(error) => notification.away = Some(error),
             });
             let watched = shared.notifications.receiver_count() > 0;
-            if !watched && is_asleep(shared.looks.since()) {
+            if !watched && shared.pace.is_asleep(shared.looks.since()) {
                 let looks = Arc::clone(&shared.looks);
                 drop(shared);
                 looks.came.notified().await;
                 continue;
             }
-            if is_back { pause(began.elapsed(), watched) } else { AWAY }
+            if is_back { shared.pace.pause(began.elapsed(), watched) } else { AWAY }
         };
         tokio::time::sleep(pause).await;
     }
-}
-
-/// Returns whether no user has looked for so long that the samples are not needed.
-fn is_asleep(since: Option<Duration>) -> bool {
-    since.is_none_or(|since| since >= AWAKE)
-}
-
-/// Returns the pause after a sweep that took this long: a tenth of the time is spent reading while a user looks, a
-/// fiftieth otherwise.
-fn pause(took: Duration, watched: bool) -> Duration {
-    EVERY.max(took * if watched { 9 } else { 49 })
 }
 
 #[cfg(test)]
@@ -62,7 +76,7 @@ mod tests {
         let seconds = |seconds| Some(Duration::from_secs(seconds));
         let table = [(None, true), (seconds(0), false), (seconds(3_599), false), (seconds(3_600), true)];
         for (since, asleep) in table {
-            assert_eq!(is_asleep(since), asleep, "{since:?}");
+            assert_eq!(Pace::default().is_asleep(since), asleep, "{since:?}");
         }
     }
 
@@ -70,9 +84,9 @@ mod tests {
     fn many_queues_are_read_less_often_and_least_often_without_viewers() {
         let ms = Duration::from_millis;
         for (took, watched, expected) in
-            [(ms(2), true, EVERY), (ms(2), false, EVERY), (ms(1000), true, ms(9000)), (ms(1000), false, ms(49_000))]
+            [(2, true, 5_000), (2, false, 5_000), (1_000, true, 9_000), (1_000, false, 49_000)]
         {
-            assert_eq!(pause(took, watched), expected);
+            assert_eq!(Pace::default().pause(ms(took), watched), ms(expected));
         }
     }
 }
