@@ -10,7 +10,7 @@ export function actions() {
     // A copy: the page may be redrawn while the question is read, and the button stand for something else.
     if (button && button.localName === "button") run(button, { ...button.dataset }, button.dataset.body ? JSON.parse(button.dataset.body) : {});
   });
-  // What the page before this one had to say.
+  // The previous page leaves its message in the session storage.
   const said = stored("asynq-said");
   if (said) say(said);
   document.addEventListener("submit", (event) => {

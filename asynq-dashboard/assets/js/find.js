@@ -30,7 +30,7 @@ async function further() {
 const rows = (page) => [...page.querySelectorAll("section:has([data-search]) tbody > tr")];
 const visible = () => new Promise((done) => document.addEventListener("visibilitychange", () => done(null), { once: true }));
 
-// What the server finds from there on; none when it could not be asked.
+// Returns the page of results at `address`; null when the server could not be asked.
 async function look(address) {
   try {
     const answer = await fetch(address, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(15000) });

@@ -15,7 +15,7 @@ let timer = 0;
 let seen = new Date();
 
 // Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
-// Who asks while one is fetched gets one that is fetched after that.
+// A caller that asks while one is fetched gets one that is fetched after that.
 export async function refresh(asked = false) {
   if (!asked && (document.querySelector("main").dataset.live === "off" || document.hidden)) return;
   if (!running) running = fetched().finally(() => { running = null; });
@@ -104,7 +104,7 @@ export function live() {
   listen(events);
 }
 
-// What a search has gathered must not be thrown away.
+// Says whether the page has gathered results of a search, which must not be thrown away.
 function keeps() {
   return Boolean(document.querySelector("main[data-live=off] [data-search]"));
 }
@@ -151,7 +151,7 @@ async function listen(url) {
   leave = left;
   const own = source = new EventSource(url);
   let lost = false;
-  // What is told first is what the page shows already.
+  // The first event tells the numbers that the page shows already.
   own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
   own.addEventListener("broker", () => refresh());
   own.addEventListener("open", () => { if (keeps()) back(); else if (lost) refresh(true); lost = false; });

@@ -1,7 +1,7 @@
 // Makes one element equal to another by changing only what differs, so that focus, selection, what was typed and open
 // parts stay. Elements with an id are matched by it; a plot's inside belongs to its script.
 
-// What users and scripts change on the page, and the page as the server renders it does not know.
+// Attributes that users and scripts change on the page, and that the server's rendering does not have.
 const KEPT = new Set(["open", "aria-busy", "disabled"]);
 
 export function morph(from, to) {
