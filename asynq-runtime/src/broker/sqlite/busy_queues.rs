@@ -23,7 +23,7 @@ pub(super) const FEW: usize = 16;
 pub(super) struct BusyQueues(Option<HashSet<QueueName>>);
 
 impl BusyQueues {
-    /// Finds the queues that have tasks, for somebody who asks `many` queues.
+    /// Finds the queues that have tasks, for a caller that asks `many` queues.
     pub(super) fn with_tasks(view: &View<'_>, many: usize) -> rusqlite::Result<Self> {
         Self::find(view, &sql::queue::WITH_TASKS, many)
     }
@@ -46,7 +46,7 @@ impl BusyQueues {
     }
 }
 
-/// Returns the most steps of a walk for somebody who asks `many` queues. One step leads to the first queue, and one behind the last.
+/// Returns the most steps of a walk for a caller that asks `many` queues. One step leads to the first queue, and one behind the last.
 pub(super) fn most_steps(many: usize) -> i64 {
     i64::try_from(many).unwrap_or(i64::MAX).saturating_add(2)
 }
