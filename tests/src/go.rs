@@ -88,7 +88,7 @@ impl<'a> GoPeer<'a> {
         self.command::<i64>(&[b"HSET", key.as_bytes(), b"msg", &stored.encode(), b"state", b"completed"]);
     }
 
-    /// Puts a run back to the head of pending, no matter which server holds it.
+    /// Requeues a run at the head of pending, no matter which server holds it.
     pub fn requeue(&self, id: &str) {
         assert_eq!(self.int(&["LREM", ACTIVE, "0", id]), 1);
         assert_eq!(self.int(&["ZREM", LEASE, id]), 1);

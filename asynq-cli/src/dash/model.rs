@@ -80,7 +80,7 @@ pub(crate) enum Act {
     PauseEntry(Box<SchedulerEntry>, bool),
 }
 
-/// A task as it was seen: a task whose state has changed meanwhile is left alone.
+/// A task as it was seen: a task whose state has changed meanwhile is not changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TheTask {
     pub(crate) queue: QueueName,

@@ -97,7 +97,7 @@ fn no_script_reads_a_whole_key_or_all_keys() {
 const TOLERANT: [(&str, &str, &str); 7] = [
     ("prelude/peek.lua", "redis.pcall(...)", "it tells the errors apart"),
     ("consume/dequeue.lua", "pcall('HSTRLEN', key, 'msg')", "the read behind it tells"),
-    ("consume/dequeue.lua", "pcall('HMGET', key, is_long and", "it puts the ids back"),
+    ("consume/dequeue.lua", "pcall('HMGET', key, is_long and", "it pushes the ids to pending again"),
     ("prelude/crashes.lua", "redis.pcall('HGET', key, 'msg')", "a crash less is counted"),
     ("prelude/due.lua", "redis.pcall('ZSCORE', zset, id)", "the exact time stays"),
     ("prelude/task.lua", "redis.pcall('GET', lock)", "the lock stays, in the middle of an outcome"),

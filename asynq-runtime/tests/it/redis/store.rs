@@ -299,7 +299,7 @@ async fn an_id_that_lies_in_pending_twice_runs_once() {
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
 }
 
-/// The second entry is put back for want of room, and must take neither the lease nor the task of the run along.
+/// The second entry is pushed to pending again for want of room, and must take neither the lease nor the task of the run along.
 #[tokio::test]
 async fn an_id_that_lies_in_pending_twice_runs_once_though_its_message_is_long() {
     let server = Server::start(&[]).await;

@@ -62,7 +62,7 @@ async fn the_last_ten_failures_of_a_task_are_kept_and_go_with_it() {
     broker.forward(&[queue()], RetryOrder::Last).await.unwrap();
     let run = dequeue(&broker, &member, 1).await.remove(0);
     assert_eq!(settle(&broker, outcome(&run, Action::Done)).await, Settled::Ok);
-    assert_eq!(failures(&broker, "other").await, [(1, "fatal".into())], "another's are left alone");
+    assert_eq!(failures(&broker, "other").await, [(1, "fatal".into())], "another's stay");
     clock.advance(SECOND);
     broker.trim_archive(&queue(), Duration::ZERO, 0, 10).await.unwrap();
     let left = rusqlite::Connection::open(folder.path().join("jobs.db")).unwrap();

@@ -182,7 +182,7 @@ async fn a_replaced_task_is_deleted_with_its_lock_and_its_failures() {
     assert!(matches!(w.broker.tick(&locked(1, &w)).await.unwrap(), Ticked::Enqueued(_)));
     assert_eq!(w.state(&first).await, None);
     assert_eq!((w.rows("failure"), w.rows("task"), w.rows("ulock")), (0, 1, 1));
-    // The task that runs now holds the lock, and is left alone.
+    // The task that runs now holds the lock, and keeps it.
     dequeue(&w.broker, &member, 1).await;
     w.clock.advance(SECOND);
     assert!(matches!(w.broker.tick(&locked(2, &w)).await.unwrap(), Ticked::Refused(Refused::Duplicate { .. })));

@@ -47,7 +47,7 @@ for _ = 1, tonumber(ARGV[8]) do
   p = p + 2
 end
 
--- The tasks that are still here, by outcome; a task that lives elsewhere by now is left alone.
+-- The tasks that are still here, by outcome; a task that lives elsewhere by now is not changed.
 local running, archived, deleted, freed, kept = {}, {}, {}, {}, {}
 for _, id in ipairs(ids) do
   local key = prefix .. 't:' .. id
