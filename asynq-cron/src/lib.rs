@@ -10,7 +10,9 @@
 
 mod control;
 mod leader;
+mod linked;
 mod listed;
+mod missed;
 mod registry;
 mod scheduler;
 mod service;
@@ -22,8 +24,8 @@ pub use asynq_runtime::broker::{EntryId, Overlap};
 
 pub use self::{
     control::Schedule,
+    missed::Missed,
     registry::{Periodic, PeriodicEntry, PeriodicError},
-    scheduler::missed::Missed,
     service::{SchedulerService, service},
     spec::{CronSpec, SpecError},
     tick::Tick,

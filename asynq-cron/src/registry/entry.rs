@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    Job, JobDescriptor, PreparedTask,
+    JobDescriptor, PreparedTask,
     broker::Overlap,
     server::{Service, ServiceRow},
     testing::Timetable,
@@ -11,7 +11,7 @@ use asynq_runtime::{
 use chrono_tz::Tz;
 
 use super::{Periodic, PeriodicError};
-use crate::{CronSpec, Missed, service, timetable};
+use crate::{CronSpec, Missed};
 
 /// A periodic job that is linked into this program. Its functions are `const`, because the inventory is made of
 /// statics.
@@ -45,22 +45,25 @@ pub(crate) struct Linked {
     pub(crate) timetable: Timetable,
 }
 
-static LINKED: Linked = Linked { scheduler: service::linked, rows: service::rows, timetable: timetable::LINKED };
-
 asynq_runtime::__private::inventory::collect!(PeriodicEntry);
 
 impl PeriodicEntry {
-    /// Makes an entry, written at `file`:`line`, that enqueues the result of `task`.
-    pub const fn of<J: Job>(spec: &'static str, task: fn() -> PreparedTask, file: &'static str, line: u32) -> Self {
+    /// Makes an entry by which the program contains `linked`.
+    pub(crate) const fn new(
+        job: JobDescriptor,
+        spec: &'static str,
+        task: fn() -> PreparedTask,
+        linked: &'static Linked,
+    ) -> Self {
         Self {
-            job: JobDescriptor::of::<J>(file, line),
+            job,
             spec,
             zone: None,
             missed: Missed::Once,
             overlap: Overlap::Allow,
             jitter: Duration::ZERO,
             task,
-            linked: &LINKED,
+            linked,
         }
     }
 

@@ -3,6 +3,7 @@
 mod entry;
 mod periodic;
 
+pub(crate) use self::entry::Linked;
 pub use self::{
     entry::PeriodicEntry,
     periodic::{Periodic, PeriodicError},

@@ -2,7 +2,6 @@
 
 mod clock;
 pub(crate) mod listing;
-pub(crate) mod missed;
 mod plan;
 mod work;
 

@@ -13,8 +13,10 @@ use asynq_runtime::{
 };
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::missed::{Fire, due, is_on_time};
-use crate::Periodic;
+use crate::{
+    Periodic,
+    missed::{Fire, due, is_on_time},
+};
 
 /// The first pause after a failure; each further one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

@@ -28,12 +28,12 @@ use self::{rounds::Timers, ticks::LastTicks};
 use super::{
     Settings,
     clock::{BrokerClock, Reading, pause},
-    missed::Fire,
     plan::Plan,
 };
 use crate::{
     Periodic,
     leader::{Answer, Campaign, Request},
+    missed::Fire,
 };
 
 /// The label of the scheduler in `asynq_broker_errors_total`.

@@ -11,10 +11,10 @@ use chrono::{DateTime, Utc};
 use tracing::Instrument as _;
 
 use super::{
-    super::{clock::Reading, missed::Fire, plan::Sent},
+    super::{clock::Reading, plan::Sent},
     COMPONENT, Event, MOST_AT_ONCE, WarningTopic, Work,
 };
-use crate::{Periodic, Tick, control::record_enqueue};
+use crate::{Periodic, Tick, control::record_enqueue, missed::Fire};
 
 /// The newest last tick of each job, which may have several entries. A new entry counts as ticked when it becomes known, so that
 /// a job whose first tick never comes is noticed.
