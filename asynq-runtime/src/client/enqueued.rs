@@ -6,12 +6,13 @@ use bytes::Bytes;
 
 use super::{
     Client,
+    outcome::Outcome,
     result::{ResultError, Value, read},
 };
 use crate::{
     broker::TaskEnd,
-    job::{BoxFuture, EnqueueError, IntoSpan, Job, JobBuilder, PreparedTask, ReadResult},
-    task::{Ending, TaskId, TaskInfo, TaskState},
+    job::{BoxFuture, EnqueueError, IntoSpan, Job, JobBuilder, PreparedTask, ReadResult, is_named},
+    task::{Ending, QueueName, TaskId, TaskInfo, TaskState},
 };
 
 /// A task of the job `J` that was enqueued; dereferences to its [`TaskInfo`] of that moment.
@@ -44,97 +45,6 @@ pub struct Enqueued<J> {
     client: Client,
     job: PhantomData<fn() -> J>,
 }
-
-/// The outcome of a wait for the end of a task.
-///
-/// ```
-/// # use asynq_runtime::{Outcome, prelude::*};
-/// #[job(retention = "1h")]
-/// async fn double(n: u64) -> JobResult<u64> {
-///     Ok(n * 2)
-/// }
-///
-/// # async fn ask(client: &Client) -> Result<(), BoxError> {
-/// match double::enqueue(client, 21).await?.wait("30s").await? {
-///     Outcome::Done(doubled) => println!("{doubled}"),
-///     Outcome::Archived(error) => println!("given up: {error}"),
-///     Outcome::StillRunning => println!("it takes longer"),
-///     other => println!("{other:?}"),
-/// }
-/// # Ok(())
-/// # }
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Outcome<T> {
-    /// The job succeeded and returned this.
-    Done(T),
-    /// The task was given up and will not run again by itself; this is its last error. The text is empty where a person
-    /// archived a task that had not failed.
-    Archived(String),
-    /// The job revoked the task ([`JobError::revoke`](crate::JobError::revoke)). Only a task that was enqueued with
-    /// [`awaited`](JobBuilder::awaited) and ran in a Rust worker has this outcome; any other is [`Gone`](Self::Gone) or, if a Go
-    /// worker revoked it, [`Deleted`](Self::Deleted).
-    Revoked,
-    /// The task was archived in place of an attempt, the first or a later one, because the time that `expires` had set was over.
-    Expired,
-    /// The task was deleted while this program waited for it, or an equal one took its lock while it ran, and it did not succeed:
-    /// then its work goes on in that task. Only a task that was enqueued with
-    /// [`awaited`](JobBuilder::awaited) has this outcome; any other is [`Gone`](Self::Gone).
-    Deleted,
-    /// The task has ended and left nothing: it succeeded, was revoked or was deleted, and was not kept, or not until now. Ask for
-    /// [`awaited`](JobBuilder::awaited) or a `retention` to learn more.
-    Gone,
-    /// The time is over, and the task still waits or runs.
-    StillRunning,
-}
-
-/// There is no result, because the task did not end with success or has not ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotDone(Outcome<std::convert::Infallible>);
-
-impl<T> Outcome<T> {
-    /// Returns the value that the job returned.
-    ///
-    /// # Errors
-    ///
-    /// Every other outcome, as a text for people.
-    pub fn done(self) -> Result<T, NotDone> {
-        Err(NotDone(match self {
-            Self::Done(value) => return Ok(value),
-            Self::Archived(error) => Outcome::Archived(error),
-            Self::Revoked => Outcome::Revoked,
-            Self::Expired => Outcome::Expired,
-            Self::Deleted => Outcome::Deleted,
-            Self::Gone => Outcome::Gone,
-            Self::StillRunning => Outcome::StillRunning,
-        }))
-    }
-
-    /// Returns whether the task has ended, in whatever way.
-    pub fn has_ended(&self) -> bool {
-        !matches!(self, Self::StillRunning)
-    }
-}
-
-impl fmt::Display for NotDone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Outcome::Done(never) => match *never {},
-            Outcome::Archived(error) if error.is_empty() => f.write_str("the task was archived"),
-            Outcome::Archived(error) => write!(f, "the task was archived: {error}"),
-            Outcome::Revoked => f.write_str("the job revoked the task"),
-            Outcome::Expired => f.write_str("the task expired before its next attempt"),
-            Outcome::Deleted => f.write_str("the task was deleted"),
-            Outcome::Gone => {
-                f.write_str("the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`")
-            }
-            Outcome::StillRunning => f.write_str("the task has not ended yet"),
-        }
-    }
-}
-
-impl std::error::Error for NotDone {}
 
 impl<J> Enqueued<J> {
     pub(super) fn new(info: TaskInfo, client: Client) -> Self {
@@ -192,6 +102,46 @@ impl Client {
     /// Returns a task that was enqueued before as one of the job `J`, such as one of [`enqueue_many`](Self::enqueue_many).
     pub fn handle<J: Job>(&self, task: TaskInfo) -> Enqueued<J> {
         Enqueued::new(task, self.clone())
+    }
+
+    /// Returns the kept result of a task in any queue: first it is looked for in the queue that the job declares, then in all
+    /// others. See [`result_in`](Self::result_in). To wait for it, see [`wait`](Self::wait).
+    ///
+    /// # Errors
+    ///
+    /// A [`ResultError`]; [`Nowhere`](ResultError::Nowhere) if no queue has such a task.
+    pub async fn result<J: Job>(&self, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
+    where
+        Value<J>: ReadResult,
+    {
+        read::<J>(self.find::<J>(id).await?.into_info())
+    }
+
+    /// Finds a task of the job `J` by its id in any queue: first in the queue that the job declares, then in all others.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultError::Nowhere`] if no queue has such a task; [`ResultError::OtherJob`] if only tasks of other jobs have this
+    /// id; or the broker failed.
+    pub async fn find<J: Job>(&self, id: impl AsRef<str>) -> Result<Enqueued<J>, ResultError> {
+        let (declared, id) = (QueueName::from_wire(J::OPTIONS.queue), TaskId::from_wire(id.as_ref()));
+        let mut other = None;
+        if let Some(task) = self.broker.task(&declared, &id).await? {
+            if is_named::<J>(&task.r#type) {
+                return Ok(self.handle(task));
+            }
+            other = Some(task);
+        }
+        for queue in self.broker.queues_of(&id).await?.into_iter().filter(|queue| *queue != declared) {
+            match self.broker.task(&queue, &id).await? {
+                Some(task) if is_named::<J>(&task.r#type) => return Ok(self.handle(task)),
+                task => other = other.or(task),
+            }
+        }
+        Err(match other {
+            Some(other) => ResultError::OtherJob { id, expected: J::NAME, found: other.r#type },
+            None => ResultError::Nowhere { id },
+        })
     }
 
     /// Waits for the end of a task that is known by its id alone, such as the one that a web request names. The task is
@@ -288,27 +238,5 @@ impl<J> Clone for Enqueued<J> {
 impl<J> fmt::Debug for Enqueued<J> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Enqueued").field(&self.info).finish()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_error_of_a_task_that_is_not_done_says_why() {
-        assert_eq!(Outcome::Done(7).done(), Ok(7));
-        for (outcome, text) in [
-            (Outcome::Archived("boom".into()), "the task was archived: boom"),
-            (Outcome::Archived(String::new()), "the task was archived"),
-            (Outcome::Revoked, "the job revoked the task"),
-            (Outcome::Expired, "the task expired before its next attempt"),
-            (Outcome::Deleted, "the task was deleted"),
-            (Outcome::Gone, "the task has ended and left nothing; enqueue it with `.awaited()` or a `retention`"),
-            (Outcome::StillRunning, "the task has not ended yet"),
-        ] {
-            assert_eq!(outcome.has_ended(), outcome != Outcome::StillRunning);
-            assert_eq!(Outcome::<()>::done(outcome).unwrap_err().to_string(), text);
-        }
     }
 }

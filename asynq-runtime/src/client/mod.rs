@@ -4,6 +4,7 @@ mod bind;
 mod enqueued;
 mod erased;
 mod layers;
+mod outcome;
 mod prepare;
 mod result;
 #[cfg(feature = "sqlite")]
@@ -15,8 +16,9 @@ use self::layers::Layered;
 #[cfg(feature = "sqlite")]
 pub(crate) use self::result::Value;
 pub use self::{
-    enqueued::{Enqueued, NotDone, Outcome},
+    enqueued::Enqueued,
     layers::EnqueueService,
+    outcome::{NotDone, Outcome},
     result::ResultError,
 };
 pub(crate) use self::{

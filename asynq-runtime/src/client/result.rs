@@ -4,7 +4,7 @@ use std::any::TypeId;
 
 use bytes::Bytes;
 
-use super::{Client, Enqueued};
+use super::Client;
 use crate::{
     broker::BrokerError,
     job::{IntoJobResult, Job, ReadResult, decode_result, is_named},
@@ -111,46 +111,6 @@ impl ResultError {
 }
 
 impl Client {
-    /// Returns the kept result of a task in any queue: first it is looked for in the queue that the job declares, then in all
-    /// others. See [`result_in`](Self::result_in). To wait for it, see [`wait`](Self::wait).
-    ///
-    /// # Errors
-    ///
-    /// A [`ResultError`]; [`Nowhere`](ResultError::Nowhere) if no queue has such a task.
-    pub async fn result<J: Job>(&self, id: impl AsRef<str>) -> Result<Value<J>, ResultError>
-    where
-        Value<J>: ReadResult,
-    {
-        read::<J>(self.find::<J>(id).await?.into_info())
-    }
-
-    /// Finds a task of the job `J` by its id in any queue: first in the queue that the job declares, then in all others.
-    ///
-    /// # Errors
-    ///
-    /// [`ResultError::Nowhere`] if no queue has such a task; [`ResultError::OtherJob`] if only tasks of other jobs have this
-    /// id; or the broker failed.
-    pub async fn find<J: Job>(&self, id: impl AsRef<str>) -> Result<Enqueued<J>, ResultError> {
-        let (declared, id) = (QueueName::from_wire(J::OPTIONS.queue), TaskId::from_wire(id.as_ref()));
-        let mut other = None;
-        if let Some(task) = self.broker.task(&declared, &id).await? {
-            if is_named::<J>(&task.r#type) {
-                return Ok(self.handle(task));
-            }
-            other = Some(task);
-        }
-        for queue in self.broker.queues_of(&id).await?.into_iter().filter(|queue| *queue != declared) {
-            match self.broker.task(&queue, &id).await? {
-                Some(task) if is_named::<J>(&task.r#type) => return Ok(self.handle(task)),
-                task => other = other.or(task),
-            }
-        }
-        Err(match other {
-            Some(other) => ResultError::OtherJob { id, expected: J::NAME, found: other.r#type },
-            None => ResultError::Nowhere { id },
-        })
-    }
-
     /// Returns the kept result of a task that was enqueued into `queue`, read by the job's codec. A job that returns `()` has
     /// the result `()` as soon as its task is completed. Results are kept as long as the job's `retention` says.
     ///

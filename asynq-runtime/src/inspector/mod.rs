@@ -28,6 +28,7 @@ mod edit;
 mod error;
 mod list;
 mod locks;
+mod progress;
 mod queues;
 mod removal;
 mod statistics;
@@ -37,9 +38,10 @@ use std::sync::Arc;
 
 pub use self::{
     arguments::ArgumentReader,
-    bulk::{ArchiveRoom, Bulk, BulkProgress, BulkReport, RunningBulk},
+    bulk::{ArchiveRoom, Bulk, RunningBulk},
     error::{InspectError, TaskChange},
     list::{ListGroups, ListTasks},
+    progress::{BulkProgress, BulkReport},
     queues::QueueReading,
     removal::{Force, QueueRemoval, RemovedQueue},
     statistics::{CountOf, QueueTotals, RunningTask, Statistics, UnreadableQueue},

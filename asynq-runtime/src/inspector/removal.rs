@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{BulkProgress, BulkReport, InspectError, Inspector, bulk::OnProgress, queue_name};
+use super::{BulkProgress, BulkReport, InspectError, Inspector, progress::OnProgress, queue_name};
 use crate::{
     broker::QueueDeleted,
     job::BoxFuture,

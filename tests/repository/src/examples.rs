@@ -19,7 +19,7 @@ const OPENED: [(&str, &str); 21] = [
     ("JobBuilder", "asynq-runtime/src/job/builder.rs"),
     ("JobContext", "asynq-runtime/src/job/context.rs"),
     ("JobError", "asynq-runtime/src/job/error.rs"),
-    ("Outcome", "asynq-runtime/src/client/enqueued.rs"),
+    ("Outcome", "asynq-runtime/src/client/outcome.rs"),
     ("RawTask", "asynq-runtime/src/job/raw.rs"),
     ("Registry", "asynq-runtime/src/job/registry.rs"),
     ("Running", "asynq-runtime/src/server/running.rs"),
