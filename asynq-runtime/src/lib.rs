@@ -100,6 +100,7 @@ mod connect;
 pub mod inspector;
 pub mod job;
 pub mod metrics;
+mod panics;
 mod propagation;
 pub mod rate;
 pub mod server;

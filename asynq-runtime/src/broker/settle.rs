@@ -7,7 +7,7 @@ use bytes::Bytes;
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 use super::BrokerErrorKind;
 use super::{BrokerError, RunKey};
-use crate::task::{Extra, Progress, TaskMessage};
+use crate::task::{Extra, Progress, TaskMessage, cut};
 
 /// Ends runs, each exactly once and only for the server that holds it.
 #[async_trait::async_trait]
@@ -157,12 +157,6 @@ pub(crate) const OLDER_ERROR: usize = 256;
 /// The error text as every broker stores it: at most 4 KiB, cut between two characters.
 pub(crate) fn shortened(error: &str) -> &str {
     cut(error, LONGEST_ERROR)
-}
-
-/// At most `most` bytes of a text, cut between two characters.
-pub(crate) fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=most.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
-    &text[..end.unwrap_or_default()]
 }
 
 #[cfg(test)]

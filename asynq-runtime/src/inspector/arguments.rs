@@ -44,7 +44,7 @@ impl ArgumentReader {
         let Some(lookup) = lookup else { return Some(Err("its shape was not looked up".to_owned())) };
         Some(match &**lookup {
             _ if payload.len() > MOST_BYTES => Err(format!("the payload is longer than {MOST_BYTES} bytes")),
-            Ok(shape) => show_by_shape(shape, job, payload),
+            Ok(shape) => show_by_shape(shape, job.map(JobDescriptor::fingerprint).as_deref(), payload),
             Err(reason) => Err(reason.clone()),
         })
     }

@@ -5,9 +5,10 @@ use std::{ops::Range, sync::Arc};
 use bytes::Bytes;
 
 use super::{
-    Job, JobDescriptor, PreparedTask, panics,
+    Job, JobDescriptor, PreparedTask,
     resolve::{ShapeLookup, resolve},
 };
+use crate::panics;
 
 /// A job whose arguments are those of many tasks of [`Of`](Self::Of).
 ///

@@ -15,11 +15,8 @@ use tokio::{
     sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot},
 };
 
-use super::{
-    error::{JobError, JobResult},
-    panics,
-};
-use crate::propagation;
+use super::error::{JobError, JobResult};
+use crate::{panics, propagation};
 
 /// The pause after a thread could not be started.
 const AFTER_NO_THREAD: Duration = Duration::from_secs(1);

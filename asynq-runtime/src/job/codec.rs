@@ -17,28 +17,7 @@ use serde::{Serialize, de::DeserializeOwned};
 
 pub(crate) use self::checkpoint::{decode_checkpoint, encode_checkpoint};
 use self::reason::reason;
-use super::{Job, fingerprint::Fingerprint, upgrade::Earlier};
-
-/// How a job's arguments and results are encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-#[non_exhaustive]
-pub enum Codec {
-    /// Compact, with a fingerprint of the shape; Rust programs only. The default.
-    #[default]
-    Postcard,
-    /// For queues shared with programs in other languages.
-    Json,
-}
-
-impl Codec {
-    /// Returns `postcard` or `json`.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Postcard => "postcard",
-            Self::Json => "json",
-        }
-    }
-}
+use super::{Codec, Job, PayloadError, fingerprint::Fingerprint, upgrade::Earlier};
 
 /// First byte of a postcard payload.
 const POSTCARD: u8 = 0x01;
@@ -53,77 +32,6 @@ pub struct CodecError {
     what: String,
     codec: &'static str,
     reason: String,
-}
-
-/// A payload that a job cannot take.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum PayloadError {
-    /// Arguments of another shape: another version of the program may know it.
-    #[error(
-        "the arguments of `{job}` have shape {found:08x}, but this program's `{job}` takes shape {expected:08x}: {shape}; \
-         run a version that knows the old shape, or write an upgrade (docs/changing-a-job.md)"
-    )]
-    UnknownFingerprint {
-        /// The job.
-        job: &'static str,
-        /// Fingerprint of this program's shape.
-        expected: u32,
-        /// Fingerprint in the payload.
-        found: u32,
-        /// This program's shape, for people.
-        shape: String,
-    },
-    /// Arguments that another version of the job may write: JSON that lacks a field or has a value of another type, or a value
-    /// that its type does not take.
-    #[error(
-        "the arguments of `{job}` do not fit: {reason}; run a version that takes them, or give them a default, an alias or \
-         an upgrade (docs/changing-a-job.md)"
-    )]
-    Unfit {
-        /// The job.
-        job: &'static str,
-        /// The mismatch.
-        reason: String,
-    },
-    /// Arguments of another shape, which is known and cannot become this program's.
-    #[error(
-        "the arguments of `{job}` have shape {found:08x} and cannot be read as this program's shape {expected:08x}: \
-         {reason}; run a version that takes them, or give them a default, an alias or an upgrade (docs/changing-a-job.md)"
-    )]
-    Unresolved {
-        /// The job.
-        job: &'static str,
-        /// Fingerprint of this program's shape.
-        expected: u32,
-        /// Fingerprint in the payload.
-        found: u32,
-        /// Why the arguments cannot be read.
-        reason: String,
-    },
-    /// Bytes that no version of this job writes.
-    #[error("the arguments of `{job}` cannot be read: {reason}")]
-    Undecodable {
-        /// The job.
-        job: &'static str,
-        /// The decoder's error.
-        reason: String,
-    },
-}
-
-impl PayloadError {
-    /// Returns whether another version of the program may take the payload.
-    pub(crate) fn is_of_another_version(&self) -> bool {
-        !matches!(self, Self::Undecodable { .. })
-    }
-
-    /// Returns why the payload cannot be read, without the job and the advice.
-    pub(crate) fn reason(&self) -> &str {
-        match self {
-            Self::UnknownFingerprint { .. } => "its shape is not known",
-            Self::Unfit { reason, .. } | Self::Unresolved { reason, .. } | Self::Undecodable { reason, .. } => reason,
-        }
-    }
 }
 
 /// Encodes the arguments of a job.

@@ -10,16 +10,15 @@ use std::{
 
 use bytes::Bytes;
 
-pub use super::codec::PayloadError;
 use super::{
     ArgumentShape, Backoff, Codec, Fingerprint, IntoJobResult, Job, JobContext, JobError, JobOptions, JobResult,
-    PreparedTask, StateKey,
+    PayloadError, PreparedTask, StateKey,
     codec::{decode_arguments, encode_result},
-    panics::catch,
     resolve::{ShapeLookup, resolve},
     secret::for_people,
     upgrade::Earlier,
 };
+use crate::panics::catch;
 
 /// A boxed future.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

@@ -34,12 +34,14 @@ mod descriptor;
 mod enqueue_error;
 mod error;
 mod fingerprint;
+mod format;
 mod from_context;
 mod into_task;
 mod lock;
 mod options;
 mod output;
-pub(crate) mod panics;
+mod payload_error;
+mod prepared;
 mod raw;
 mod registry;
 mod resolve;
@@ -64,19 +66,22 @@ pub use self::{
     aggregates::{Aggregates, Aggregation},
     archived::{ArchivedTask, OnArchive},
     backoff::Backoff,
-    builder::{JobBuilder, PreparedTask},
+    builder::JobBuilder,
     checkpoint::{Checkpoint, CheckpointError},
-    codec::{Codec, CodecError},
+    codec::CodecError,
     context::JobContext,
-    descriptor::{BoxFuture, JobDescriptor, PayloadError, RunResult},
+    descriptor::{BoxFuture, JobDescriptor, RunResult},
     enqueue_error::EnqueueError,
     error::{BoxError, JobError, JobResult, Policy},
     fingerprint::Fingerprint,
+    format::Codec,
     from_context::FromContext,
     into_task::IntoTask,
     lock::{InvalidLock, JobsLock, LockFinding, LockedShape, Verdict},
     options::JobOptions,
     output::{IntoJobResult, ReadResult},
+    payload_error::PayloadError,
+    prepared::PreparedTask,
     raw::RawTask,
     registry::{JobSet, Registry, RegistryError},
     results::{ResultTooLarge, WriteResultError},
@@ -89,11 +94,11 @@ pub(crate) use self::{
     aggregates::{Arguments, LeftOut, Limits},
     argument_shape::{ArgumentShape, DueShapes},
     blocking::NoThread,
-    builder::Prepared,
     cancel::Request,
     checkpoint::Unloaded,
     codec::{decode_arguments, decode_result, encode_arguments, encode_result, fingerprint_of, postcard_header},
     error::{chain, with_causes},
+    prepared::Prepared,
     resolve::{Needs, ShapeLookup, show as show_by_shape},
     results::RESULT_LIMIT,
     shape::encode as encode_by_shape,

@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 
 use super::{
-    Fingerprint, Job, JobDescriptor, PayloadError,
+    Fingerprint, Job, PayloadError,
     codec::{decode_arguments, is_json, split},
     shape::{self, FromValue, HIDDEN, ShapeDocument, Value},
     upgrade::Earlier,
@@ -127,19 +127,18 @@ fn by_name<J: Job>(payload: &[u8], before: Option<&str>) -> Option<J> {
     serde_json::from_value(argument).ok()
 }
 
-/// Returns the arguments in a payload of this shape for people; `job` says which of them are secret today.
+/// Returns the arguments in a payload of this shape for people; `today` says which of them are secret now.
 ///
 /// # Errors
 ///
 /// As `shape::decode`; or the text would be too long.
 pub(crate) fn show(
     shape: &ShapeDocument,
-    job: Option<&JobDescriptor>,
+    today: Option<&Fingerprint>,
     payload: &[u8],
 ) -> Result<serde_json::Value, String> {
     let (_, arguments) = split(payload).ok_or("it is not a payload of the default codec")?;
-    let today = job.map(JobDescriptor::fingerprint);
-    let secrets = today.as_ref().map(|today| today.document.secret_names()).unwrap_or_default();
+    let secrets = today.map(|today| today.document.secret_names()).unwrap_or_default();
     if shape.argument_names().any(|argument| secrets.contains(&argument)) {
         return Ok(HIDDEN.into());
     }

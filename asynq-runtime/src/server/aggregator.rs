@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     broker::{BrokerError, Refused, SetError, SetOutcome, TaskSet},
-    job::panics::Caught,
     metrics,
+    panics::Caught,
     task::{GroupName, QueueName, TaskMessage},
 };
 

@@ -17,7 +17,8 @@ use super::{
 };
 use crate::{
     broker::BrokerErrorKind,
-    job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, chain, panics, with_causes},
+    job::{BlockingPool, BoxFuture, JobError, NoThread, Policy, RunResult, Unloaded, chain, with_causes},
+    panics,
 };
 
 /// Delay before the next try of a task whose unique lock the broker refused to free.

@@ -10,9 +10,10 @@ use crate::{
     broker::{Broker, BrokerError, BrokerErrorKind},
     job::{
         BoxFuture, JobContext, JobDescriptor, JobError, Needs, PayloadError, RawTask, Registry, RunResult, ShapeCache,
-        ShapeLookup, panics,
+        ShapeLookup,
     },
     metrics::{JobMetrics, JobMetricsMap},
+    panics,
     task::TaskMessage,
 };
 

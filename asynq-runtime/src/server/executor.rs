@@ -25,11 +25,9 @@ use super::{
 };
 use crate::{
     broker::{Action, Broker, HeldLock, Settled, Settlement},
-    job::{
-        BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, Registry, StateMap,
-        panics::{self, Caught},
-    },
+    job::{BlockingPool, Cancel, Codec, ContextParts, JobContext, JobDescriptor, JobError, Policy, Registry, StateMap},
     metrics::{AttemptMetrics, Outcome},
+    panics::{self, Caught},
     propagation,
     task::UniqueUntil,
 };
@@ -251,7 +249,7 @@ impl Executor {
     }
 
     /// Returns the call of the job's own `on_archive`, if the task is archived and its job has one.
-    fn call_on_archive(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<()>> {
+    fn call_on_archive(&self, attempt: &Attempt, action: &Action, mut error: OwnError) -> Option<Caught<'static, ()>> {
         let Action::Archive { error: text, .. } = action else { return None };
         let dispatcher = &self.0.dispatcher;
         let job = dispatcher.registry.get(&attempt.message.r#type).filter(|job| job.on_archive().is_some())?;

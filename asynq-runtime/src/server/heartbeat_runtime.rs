@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{error::ServerError, server_context::ServerContext};
 use crate::{
-    job::panics,
+    panics,
     thread::{Tasks, Thread},
 };
 

@@ -12,7 +12,8 @@ use super::{attempt::Attempt, error::ServerError, stop::Stop};
 use crate::{
     broker::Action,
     client::Client,
-    job::{BoxError, BoxFuture, IntoJobResult, JobError, panics::Caught},
+    job::{BoxError, BoxFuture, IntoJobResult, JobError},
+    panics::Caught,
     task::{Header, QueueName, TaskId},
 };
 
@@ -124,7 +125,7 @@ impl LifecycleHooks {
 
 impl Hooks {
     /// Calls the hooks about a failed attempt, and then `own`, the job's own hook. Ends early when the server is leaving.
-    pub(crate) async fn call(&self, failed: FailedTask, own: Option<Caught<()>>, stop: &Stop) {
+    pub(crate) async fn call(&self, failed: FailedTask, own: Option<Caught<'static, ()>>, stop: &Stop) {
         let hooks = self.hooks_for(failed.is_archived);
         let hooks = hooks.map(|(name, hook)| (name, Caught::new(hook(failed.clone()))));
         for (name, hook) in hooks.chain(own.map(|own| ("on_archive of the job", own))) {

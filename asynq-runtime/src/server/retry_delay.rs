@@ -3,7 +3,8 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use crate::{
-    job::{Backoff, JobError, panics},
+    job::{Backoff, JobError},
+    panics,
     task::{TaskInfo, TaskMessage, TaskState},
 };
 

@@ -17,10 +17,8 @@ use super::{
 use crate::{
     broker::ServerName,
     client::Client,
-    job::{
-        BoxError, BoxFuture, Registry,
-        panics::{Caught, catch},
-    },
+    job::{BoxError, BoxFuture, Registry},
+    panics::{Caught, catch},
 };
 
 /// Work beside the jobs that lasts as long as the server. A service runs on the runtime of the jobs, unless it asks for the

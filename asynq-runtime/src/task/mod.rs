@@ -9,7 +9,9 @@ mod info;
 mod message;
 mod proto;
 mod state;
+mod text;
 
+pub(crate) use self::text::cut;
 pub use self::{
     extra::{Ending, Extra, UniqueUntil, Unknown},
     id::{GroupName, InvalidName, QueueName, TaskId, check_type_name},

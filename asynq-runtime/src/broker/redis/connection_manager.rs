@@ -1,11 +1,7 @@
 //! Opens a connection, greets Redis on it, and does both again whenever it is lost.
 
 use std::{
-    future::{Future, poll_fn},
-    panic::{AssertUnwindSafe, catch_unwind},
-    pin::pin,
     sync::Arc,
-    task::Poll,
     time::{Duration, Instant},
 };
 
@@ -28,6 +24,7 @@ use super::{
     socket::{OpenConnection, Socket},
     url::{Address, Endpoints, authenticated},
 };
+use crate::panics::Caught;
 
 /// Shortest and longest pause between two attempts to connect.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(20), Duration::from_secs(1));
@@ -52,7 +49,8 @@ impl ConnectionManager {
         let (mut failures, mut down_since) = (0, None);
         for generation in 1.. {
             // The end of this task would be the end of the connection for good, so a panic is a failed attempt like any other.
-            let pause = match caught(self.keep_up(generation, &mut reports)).await {
+            let attempted = Caught::new(self.keep_up(generation, &mut reports)).await;
+            let pause = match attempted.unwrap_or_else(|panic| Err(panicked(&panic))) {
                 Ok(lasted) => {
                     down_since = None;
                     // Backs off as well if the connection is lost soon after it was opened, so that the loop does not
@@ -251,18 +249,10 @@ pub(super) fn late() -> BrokerError {
     BrokerError::new(BrokerErrorKind::Timeout, "Redis did not let us connect in time")
 }
 
-/// Returns the outcome of `attempt`. A panic in it is an error; the program's panic hook has told the message.
-async fn caught<T>(attempt: impl Future<Output = Result<T, BrokerError>>) -> Result<T, BrokerError> {
-    let mut attempt = pin!(attempt);
-    poll_fn(|context| {
-        let polled = catch_unwind(AssertUnwindSafe(|| attempt.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| {
-            let error = BrokerError::new(BrokerErrorKind::Unavailable, "connecting to Redis panicked, will try again");
-            tracing::error!("{error}");
-            Poll::Ready(Err(error))
-        })
-    })
-    .await
+fn panicked(panic: &str) -> BrokerError {
+    let error = BrokerError::new(BrokerErrorKind::Unavailable, "connecting to Redis panicked, will try again");
+    tracing::error!("{error}: {panic}");
+    error
 }
 
 /// Returns the pause after so many failures: 20 ms, doubling to 1 s.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::{CachedStatement, Connection, OptionalExtension as _, Params, params};
 
 use crate::{
-    broker::settle::{OLDER_ERROR, cut},
-    task::{Extra, QueueName, TaskState},
+    broker::settle::OLDER_ERROR,
+    task::{Extra, QueueName, TaskState, cut},
 };
 
 use super::sql::{self, Names, Sql};

@@ -15,8 +15,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use super::BoxFuture;
-use crate::broker::cut;
+use futures_util::future::BoxFuture;
+
+use crate::task::cut;
 
 /// Most bytes of a backtrace that are kept; the frames nearest to the panic come first.
 const LONGEST_BACKTRACE: usize = 4096;
@@ -68,20 +69,20 @@ pub(crate) fn catch<T>(f: impl FnOnce() -> T) -> Result<T, String> {
 /// `f` panicked.
 // Not inlined, as `catch`.
 #[inline(never)]
-pub(super) fn catch_with_place<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
+pub(crate) fn catch_with_place<T>(f: impl FnOnce() -> T) -> Result<T, Box<dyn Any + Send>> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| Box::new(RenderedPanic(text(panic))) as Box<dyn Any + Send>)
 }
 
 /// A future that ends with the text of a panic when polling it panics; a panic when it is dropped is logged.
-pub(crate) struct Caught<T>(Option<BoxFuture<'static, T>>);
+pub(crate) struct Caught<'a, T>(Option<BoxFuture<'a, T>>);
 
-impl<T> Caught<T> {
-    pub(crate) fn new(future: impl Future<Output = T> + Send + 'static) -> Self {
+impl<'a, T> Caught<'a, T> {
+    pub(crate) fn new(future: impl Future<Output = T> + Send + 'a) -> Self {
         Self(Some(Box::pin(future)))
     }
 }
 
-impl<T> Future for Caught<T> {
+impl<T> Future for Caught<'_, T> {
     type Output = Result<T, String>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -93,7 +94,7 @@ impl<T> Future for Caught<T> {
     }
 }
 
-impl<T> Drop for Caught<T> {
+impl<T> Drop for Caught<'_, T> {
     fn drop(&mut self) {
         let future = self.0.take();
         if let Err(panic) = catch(|| drop(future)) {
@@ -172,8 +173,8 @@ mod tests {
 
     #[test]
     fn the_frames_of_a_backtrace_are_those_of_the_program() {
-        let whole = "   0: asynq_runtime::job::panics::note_places::{{closure}}::{{closure}}
-             at ./src/job/panics.rs:33:20
+        let whole = "   0: asynq_runtime::panics::note_places::{{closure}}::{{closure}}
+             at ./src/panics.rs:33:20
    1: std::panicking::rust_panic_with_hook
              at /rustc/1.95/library/std/src/panicking.rs:841:13
    2: core::panicking::panic_fmt
@@ -190,12 +191,12 @@ mod tests {
    4: <shop::charge as asynq_runtime::job::Job>::run::{{closure}}
 ";
         assert_eq!(frames(whole), own);
-        let optimised = "   0: asynq_runtime::job::panics::note_places::{{closure}}::{{closure}}
+        let optimised = "   0: asynq_runtime::panics::note_places::{{closure}}::{{closure}}
    1: std::panicking::panic_with_hook
    2: std::sys::backtrace::__rust_end_short_backtrace::<std::panicking::panic_handler::{closure#0}, !>
    3: core::panicking::panic_fmt
    4: shop::charge
-   5: asynq_runtime::job::panics::catch
+   5: asynq_runtime::panics::catch
    6: tokio::runtime::task::core::Core<T,S>::poll
 ";
         assert_eq!(frames(optimised), "   4: shop::charge\n");

@@ -1,0 +1,218 @@
+//! A task that is ready to be enqueued, with its options checked.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+
+use super::{ArgumentShape, EnqueueError, IntoSpan, IntoUntil, Job, JobOptions, Until, codec::encode_arguments};
+use crate::{
+    broker::When,
+    task::{GroupName, QueueName, TaskId, UniqueUntil},
+};
+
+/// A task that is ready to be enqueued, as [`Client::enqueue_many`](crate::Client::enqueue_many) takes it. An option that is
+/// wrong is reported by the enqueue.
+#[derive(Debug, Clone)]
+pub struct PreparedTask(Result<Prepared, EnqueueError>);
+
+/// The facts of a [`PreparedTask`], not yet bound to a moment.
+#[derive(Clone, Default)]
+pub(crate) struct Prepared {
+    pub(crate) name: String,
+    pub(crate) payload: Option<Bytes>,
+    pub(crate) unique_bytes: Option<Bytes>,
+    pub(crate) queue: Option<QueueName>,
+    pub(crate) retry: i32,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) deadline: Option<Until>,
+    pub(crate) expires: Option<Until>,
+    pub(crate) group: Option<GroupName>,
+    pub(crate) unique: Option<Duration>,
+    pub(crate) unique_until: UniqueUntil,
+    pub(crate) unique_extend: bool,
+    pub(crate) or_replace: bool,
+    pub(crate) debounce: Option<Duration>,
+    pub(crate) debounce_max: Option<Duration>,
+    pub(crate) retention: Option<Duration>,
+    pub(crate) awaited: bool,
+    pub(crate) max_crashes: Option<u32>,
+    /// `None` for now, or for the time that a debounce sets.
+    pub(crate) when: Option<When>,
+    pub(crate) id: Option<TaskId>,
+    pub(crate) headers: Vec<(String, String)>,
+    /// The shape of the arguments, if they come from a job.
+    pub(crate) shape: Option<ArgumentShape>,
+}
+
+impl PreparedTask {
+    /// Returns the number of bytes of the payload; 0 if there is none.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.0.as_ref().ok().and_then(|task| task.payload.as_ref()).map_or(0, Bytes::len)
+    }
+
+    /// Returns a task whose options have been checked.
+    pub(crate) fn ready(task: Prepared) -> Self {
+        Self(Ok(task))
+    }
+
+    /// Returns the name of the job; empty if an option was wrong.
+    pub fn name(&self) -> &str {
+        self.facts().map(|facts| facts.name.as_str()).unwrap_or_default()
+    }
+
+    /// Returns the queue of the task, if one was named.
+    pub fn queue_name(&self) -> Option<&QueueName> {
+        self.facts()?.queue.as_ref()
+    }
+
+    /// Returns the encoded arguments.
+    pub fn payload(&self) -> &[u8] {
+        self.facts().and_then(|facts| facts.payload.as_ref()).map(Bytes::as_ref).unwrap_or_default()
+    }
+
+    /// Returns the value of a header.
+    pub fn header_value(&self, key: &str) -> Option<&str> {
+        self.facts()?.headers.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the shape of the arguments, if they come from a job.
+    pub(crate) fn shape(&self) -> Option<ArgumentShape> {
+        self.facts()?.shape
+    }
+
+    pub(crate) fn into_result(self) -> Result<Prepared, EnqueueError> {
+        self.0
+    }
+
+    /// Returns the facts; `None` if an option was wrong.
+    pub(crate) fn facts(&self) -> Option<&Prepared> {
+        self.0.as_ref().ok()
+    }
+
+    /// Returns the facts, or what is wrong with the task.
+    pub(crate) fn checked(&self) -> Result<&Prepared, &EnqueueError> {
+        self.0.as_ref()
+    }
+
+    pub(super) fn of<J: Job>(job: &J) -> Self {
+        let made = || {
+            let payload = encode_arguments(job)?;
+            let unique_bytes = job.unique_by().transpose()?;
+            let JobOptions { queue, retry, timeout, retention, max_crashes, .. } = J::OPTIONS;
+            let JobOptions { deadline, expires, group, unique, unique_until, unique_extend, .. } = J::OPTIONS;
+            let JobOptions { debounce, debounce_max, .. } = J::OPTIONS;
+            Ok(Prepared {
+                name: J::NAME.to_owned(),
+                payload: Some(payload),
+                unique_bytes,
+                queue: Some(QueueName::new(queue)?),
+                retry: times("retry", retry)?,
+                timeout: timeout.map(|timeout| span("timeout", timeout)).transpose()?,
+                deadline: deadline.map(Until::In),
+                expires: expires.map(|expires| until("expires", expires)).transpose()?,
+                group: group.map(GroupName::new).transpose()?,
+                unique: unique.map(|ttl| span("unique", ttl)).transpose()?,
+                unique_until,
+                unique_extend,
+                debounce: debounce.map(|quiet| exact("debounce", quiet)).transpose()?,
+                debounce_max: debounce_max.map(|most| exact("debounce_max", most)).transpose()?,
+                retention: retention.map(|retention| span("retention", retention)).transpose()?,
+                max_crashes,
+                shape: Some(ArgumentShape::of::<J>()),
+                ..Prepared::default()
+            })
+        };
+        Self(made())
+    }
+
+    pub(super) fn raw(name: String, payload: Option<Bytes>) -> Self {
+        Self(Ok(Prepared { name, payload, retry: JobOptions::DEFAULT_RETRY as i32, ..Prepared::default() }))
+    }
+
+    /// Applies an option; the first mistake stays.
+    pub(super) fn set(&mut self, apply: impl FnOnce(&mut Prepared) -> Result<(), EnqueueError>) {
+        if let Ok(prepared) = &mut self.0
+            && let Err(error) = apply(prepared)
+        {
+            self.0 = Err(error);
+        }
+    }
+
+    /// Applies an option that cannot be wrong.
+    pub(super) fn put(&mut self, apply: impl FnOnce(&mut Prepared)) {
+        self.set(|prepared| {
+            apply(prepared);
+            Ok(())
+        });
+    }
+}
+
+/// Omits the bytes of the payload: they may hold secrets, and a log line does not need them.
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let length = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()));
+        f.debug_struct("Prepared")
+            .field("name", &self.name)
+            .field("payload", &length(&self.payload))
+            .field("unique_bytes", &length(&self.unique_bytes))
+            .field("queue", &self.queue)
+            .field("retry", &self.retry)
+            .field("timeout", &self.timeout)
+            .field("deadline", &self.deadline)
+            .field("expires", &self.expires)
+            .field("group", &self.group)
+            .field("unique", &self.unique)
+            .field("unique_until", &self.unique_until)
+            .field("unique_extend", &self.unique_extend)
+            .field("or_replace", &self.or_replace)
+            .field("debounce", &self.debounce)
+            .field("debounce_max", &self.debounce_max)
+            .field("retention", &self.retention)
+            .field("awaited", &self.awaited)
+            .field("max_crashes", &self.max_crashes)
+            .field("when", &self.when)
+            .field("id", &self.id)
+            .field("headers", &self.headers)
+            .finish()
+    }
+}
+
+pub(super) fn option(option: &'static str, reason: impl fmt::Display) -> EnqueueError {
+    EnqueueError::Option { option, reason: reason.to_string() }
+}
+
+pub(super) fn times(name: &'static str, times: u32) -> Result<i32, EnqueueError> {
+    i32::try_from(times).map_err(|_| option(name, "it must be at most 2147483647"))
+}
+
+pub(super) fn until(name: &'static str, end: impl IntoUntil) -> Result<Until, EnqueueError> {
+    match end.into_until().map_err(|error| option(name, error))? {
+        Until::In(span) => exact(name, span).map(Until::In),
+        end => Ok(end),
+    }
+}
+
+/// Returns a time of at most 292 years.
+pub(super) fn bounded(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
+    match span.into_span().map_err(|error| option(name, error))? {
+        span if span > asynq_grammar::duration::MAX => Err(option(name, "it must be at most 292 years")),
+        span => Ok(span),
+    }
+}
+
+/// Returns a time that is kept to the millisecond. Zero is refused, because it would mean none.
+pub(super) fn exact(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
+    match bounded(name, span)? {
+        span if span.is_zero() => Err(option(name, "it must be longer than zero")),
+        span => Ok(span),
+    }
+}
+
+/// Returns a time rounded up to whole seconds, as the wire keeps it. Zero is refused, because it would mean none.
+pub(super) fn span(name: &'static str, span: impl IntoSpan) -> Result<Duration, EnqueueError> {
+    let span = bounded(name, span)?;
+    if name == "unique" && span < Duration::from_secs(1) {
+        return Err(option(name, "it must be at least 1s"));
+    }
+    exact(name, span).map(|span| Duration::from_secs(span.as_secs() + u64::from(span.subsec_nanos() > 0)))
+}
