@@ -27,7 +27,8 @@ fn folders(src: &str) -> BTreeSet<String> {
     sources(src).into_iter().flat_map(|source| ancestors(source.path)).collect()
 }
 
-/// Which module of `folder` imports which other, and where it does first.
+/// Which module of `folder` imports which other, and where it does first. An item belongs to the module that holds it, by whatever
+/// re-export it is named.
 fn imports(folder: &str, sources: &[Source]) -> BTreeMap<String, BTreeMap<String, String>> {
     let inside: Vec<&str> = folder.split_once("/src").unwrap().1.split('/').filter(|part| !part.is_empty()).collect();
     let modules: BTreeSet<&str> = sources

@@ -1,7 +1,5 @@
 //! The permitted imports: the layers of asynq-runtime, and the words that a folder must not know.
 
-use std::collections::BTreeMap;
-
 use crate::{
     source::{Kind, Source, Token, mentions, sources, words},
     tree::{files, none, read},
@@ -29,27 +27,8 @@ fn module_of(path: &str) -> &str {
     path.strip_prefix(RUNTIME).unwrap().trim_start_matches('/').split(['/', '.']).next().unwrap()
 }
 
-/// The exports of the crate's root, with the module of each: by a `use` in `lib.rs`, or as a macro.
-fn exports(sources: &[Source]) -> BTreeMap<String, String> {
-    let mut exports = BTreeMap::new();
-    for source in sources {
-        let module = module_of(&source.path);
-        if module == "lib" {
-            let paths = source.imports.iter().map(|import| &import.path).filter(|path| path.len() > 1);
-            exports.extend(paths.map(|path| (path.last().unwrap().clone(), path[0].clone())));
-        }
-        let mut words = source.tokens.iter().map(|token| token.text.as_str());
-        while words.by_ref().any(|word| word == "macro_export") {
-            let name = words.by_ref().skip_while(|word| *word != "macro_rules").nth(2).unwrap();
-            exports.insert(name.to_owned(), module.to_owned());
-        }
-    }
-    exports
-}
-
 /// The places where `sources` import upwards, or an item whose layer is not known.
 fn upwards(sources: &[Source]) -> Vec<String> {
-    let exports = exports(sources);
     let mut broken = Vec::new();
     for source in sources {
         let module = module_of(&source.path);
@@ -61,8 +40,7 @@ fn upwards(sources: &[Source]) -> Vec<String> {
             continue;
         };
         for import in &source.imports {
-            let Some(first) = import.path.first() else { continue };
-            let target = exports.get(first).unwrap_or(first);
+            let Some(target) = import.path.first() else { continue };
             let place = || format!("{}:{}: `{module}` uses `{}`", source.path, import.line, import.path.join("::"));
             match layer(target) {
                 Some(target) if target > own => broken.push(format!("{}, which lies above it", place())),

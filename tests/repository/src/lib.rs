@@ -14,6 +14,7 @@ mod cases;
 mod circles;
 mod deploying;
 mod examples;
+mod exports;
 mod features;
 mod files;
 mod layers;

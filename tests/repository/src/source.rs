@@ -12,7 +12,10 @@ use syn::{
     visit_mut::VisitMut,
 };
 
-use crate::tree::{read, rust_files};
+use crate::{
+    exports::{Exports, exports, resolve, step},
+    tree::{read, rust_files},
+};
 
 /// A file of a crate's `src` folder.
 #[derive(Debug, Clone)]
@@ -21,7 +24,8 @@ pub(crate) struct Source {
     pub(crate) path: String,
     /// Identifiers, literals and signs in their order.
     pub(crate) tokens: Vec<Token>,
-    /// Every path that begins with `crate`, `self` or `super`, from the root of the crate.
+    /// Every path that begins with `crate`, `self`, `super` or the crate's name: from the root of the crate, through re-exports to
+    /// the module that holds the item.
     pub(crate) imports: Vec<Import>,
 }
 
@@ -57,15 +61,22 @@ pub(crate) fn sources(folder: &str) -> Vec<Source> {
 }
 
 fn read_crate(src: &str) -> Vec<Source> {
-    let (mut sources, mut tests) = (Vec::new(), BTreeSet::new());
+    let (mut sources, mut tests, mut exports) = (Vec::new(), BTreeSet::new(), Exports::new());
     for path in rust_files(src) {
-        let inside = path.strip_prefix(src).unwrap().trim_matches('/');
-        let (source, test_modules) = parse(&path, &module_of(inside), &read(&path));
+        let module = module_of(path.strip_prefix(src).unwrap().trim_matches('/'));
+        let (source, test_modules, exported) = parse(&path, &module, &read(&path));
         tests.extend(test_modules);
-        sources.push((module_of(inside), source));
+        exports.extend(exported);
+        sources.push((module, source));
     }
     let is_test = |module: &[String]| (1..=module.len()).any(|end| tests.contains(&module[..end]));
-    sources.into_iter().filter(|(module, _)| !is_test(module)).map(|(_, source)| source).collect()
+    sources.retain(|(module, _)| !is_test(module));
+    // A function may be exported beside a module of the same name; a longer path goes through the module.
+    sources.iter().for_each(|(module, _)| _ = exports.remove(module));
+    for import in sources.iter_mut().flat_map(|(_, source)| &mut source.imports) {
+        import.path = resolve(&import.path, &exports);
+    }
+    sources.into_iter().map(|(_, source)| source).collect()
 }
 
 /// The module that a file of `src` holds.
@@ -77,15 +88,18 @@ pub(crate) fn module_of(inside: &str) -> Vec<String> {
     parts
 }
 
-/// The source of a file that holds `module`, and the modules in files of their own that it declares for tests alone.
-fn parse(path: &str, module: &[String], text: &str) -> (Source, Vec<Vec<String>>) {
+/// The source of a file that holds `module`, with its paths as they are written; the modules in files of their own that it
+/// declares for tests alone; and the names that it exports.
+fn parse(path: &str, module: &[String], text: &str) -> (Source, Vec<Vec<String>>, Exports) {
     let mut file =
         syn::parse_file(text).unwrap_or_else(|error| panic!("{path}:{}: {error}", error.span().start().line));
     let mut tests = WithoutTests { module: module.to_owned(), removed: Vec::new() };
     tests.visit_file_mut(&mut file);
-    let mut words = Words::default();
+    let own = path.split('/').next().unwrap().replace('-', "_");
+    let exports = exports(&file.items, module, &own);
+    let mut words = Words { own, tokens: Vec::new(), imports: Vec::new() };
     words.read(file.into_token_stream(), &mut module.to_owned(), true);
-    (Source { path: path.to_owned(), tokens: words.tokens, imports: words.imports }, tests.removed)
+    (Source { path: path.to_owned(), tokens: words.tokens, imports: words.imports }, tests.removed, exports)
 }
 
 /// Removes everything from the tree that is below a `cfg(test)`.
@@ -216,8 +230,9 @@ fn attributes_of_trait(item: &TraitItem) -> &[Attribute] {
 }
 
 /// Reads tokens, those inside macros included.
-#[derive(Default)]
 struct Words {
+    /// The name of the crate.
+    own: String,
     tokens: Vec<Token>,
     imports: Vec<Import>,
 }
@@ -238,7 +253,7 @@ impl Words {
             let before = |back: usize| at.checked_sub(back).and_then(|before| trees.get(before));
             if let TokenTree::Ident(first) = &trees[at]
                 && has_paths
-                && ["crate", "self", "super", "asynq_runtime"].contains(&first.to_string().as_str())
+                && ["crate", "self", "super", self.own.as_str()].contains(&first.to_string().as_str())
                 && !(is_sign(before(1), ':') && is_sign(before(2), ':'))
             {
                 let mut base = module.clone();
@@ -275,12 +290,7 @@ impl Words {
         let (mut at, mut line) = (0, 0);
         while let Some(TokenTree::Ident(segment)) = trees.get(at) {
             line = segment.span().start().line;
-            match segment.to_string().as_str() {
-                "crate" | "asynq_runtime" => base.clear(),
-                "super" => _ = base.pop(),
-                "self" => {}
-                name => base.push(name.to_owned()),
-            }
+            step(base, &segment.to_string(), &self.own);
             if !(is_sign(trees.get(at + 1), ':') && is_sign(trees.get(at + 2), ':')) {
                 break;
             }
@@ -331,7 +341,7 @@ pub(crate) fn mentions(folder: &str, forbidden: &[&str]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn of(module: &str, text: &str) -> (Source, Vec<Vec<String>>) {
+    fn of(module: &str, text: &str) -> (Source, Vec<Vec<String>>, Exports) {
         parse("x.rs", &module_of(module), text)
     }
 
@@ -362,7 +372,7 @@ mod tests {
         let text = "#[cfg(test)]\nmod plans;\nfn kept() { let a = b; #[cfg(test)] let c = d; }\n\
                     #[cfg(all(test, unix))]\nmod tests { fn e() {} }\n#[cfg(any(test, unix))]\nfn f() {}\n\
                     impl G { #[cfg(test)] fn h() {} fn i() {} }\n/// Not j.\n#[cfg(not(test))]\nstruct K { #[cfg(test)] l: M, n: O }";
-        let (source, modules) = of("broker/mod.rs", text);
+        let (source, modules, _) = of("broker/mod.rs", text);
         let words: Vec<&str> = source
             .tokens
             .iter()
