@@ -23,6 +23,7 @@ mod identity;
 mod inspect;
 mod io;
 mod item;
+mod jitter;
 mod key_waiters;
 mod keys;
 mod last_look;

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 use super::{
     super::{BrokerError, Presence as _, Quarantined, timeouts::FAR},
     RedisBroker,
+    jitter::jitter,
     keys::{self, Keys},
     last_look::{Finding, Look},
     quarantine::TRUSTED_FOR,
@@ -31,12 +32,8 @@ const MANUAL_CLOCK_POLL: Duration = Duration::from_millis(2);
 const LOOK_FOR_QUEUES: Duration = Duration::from_millis(500);
 /// Most changed queues to dequeue from without a look at their lengths; more suggest that the connection was lost.
 const FEW: usize = 8;
-/// Number of servers, all of which receive the same notification, for each millisecond of [`RedisBroker::jitter`].
-const SERVERS_PER_MS: usize = 8;
 /// The time after which queues that could not be read are read again. Until then a wait goes on for the other queues.
 const READ_AGAIN: Duration = Duration::from_secs(1);
-/// Longest delay of [`RedisBroker::jitter`], in milliseconds.
-const LATEST: u64 = 10;
 
 /// A queue, with the questions that tell whether it has tasks to take.
 struct WatchedQueue<'q> {
@@ -170,7 +167,7 @@ impl RedisBroker {
             }
             // Other servers receive the same push. A dequeue after another server took the task finds an empty list, which
             // is its cheapest path.
-            let delay = self.jitter().min(left(end));
+            let delay = jitter(self.servers_alive()).min(left(end));
             // A sleep of zero would last up to a millisecond, too.
             if !delay.is_zero() {
                 sleep(delay).await;
@@ -288,7 +285,7 @@ impl RedisBroker {
             if !is_due.is_empty() {
                 // Every forwarder wakes at this moment. The jitter lets later ones see that the first has moved the
                 // tasks.
-                let delay = self.jitter();
+                let delay = jitter(self.servers_alive());
                 if has_let_others_go || delay.is_zero() {
                     let heads: Vec<[Question; 3]> = is_due.iter().map(|&place| heads_of(&queues[place])).collect();
                     reads.forget(heads.iter().flatten());
@@ -374,13 +371,6 @@ impl RedisBroker {
         }
         while reads.answer(&names).is_some() && reads.changed(left(end)).await? {}
         Ok(())
-    }
-
-    /// Returns a random delay that grows with the number of servers, in whole milliseconds, the resolution of timers;
-    /// zero for fewer than 8 servers.
-    fn jitter(&self) -> Duration {
-        let most = u64::try_from(self.servers_alive() / SERVERS_PER_MS).unwrap_or(LATEST).min(LATEST);
-        Duration::from_millis(fastrand::u64(..=most))
     }
 
     /// Sleeps until the broker's clock shows `at`; for ever if there is no such time.
