@@ -105,7 +105,7 @@ pub(crate) struct Campaign {
 impl Campaign {
     /// Makes a candidate that asks after `delay` at the latest, or one that leads for ever if there is no election.
     pub(crate) fn new(candidate: Candidate, ttl: Duration, election: bool, delay: Duration) -> Self {
-        let spread = Duration::from_millis(50 + (uuid::Uuid::new_v4().as_u128() % 200) as u64);
+        let spread = Duration::from_millis(fastrand::u64(50..250));
         let leadership = if election { Leadership::Follows } else { Leadership::Leads { until: None } };
         let next = election.then(|| (Instant::now() + delay, Request::Lead));
         Self { candidate, ttl, leadership, next, has_asked: false, is_in_doubt: false, spread }

@@ -16,7 +16,7 @@ pub(crate) struct TokenSource {
 impl TokenSource {
     /// A source with a nonce of its own, so that two brokers draw no equal tokens in one microsecond.
     pub(crate) fn new() -> Self {
-        Self { last: AtomicI64::new(0), nonce: (uuid::Uuid::new_v4().as_u128() % 1000) as i64 }
+        Self { last: AtomicI64::new(0), nonce: fastrand::i64(0..1000) }
     }
 
     /// Draws a token that was never drawn before.
