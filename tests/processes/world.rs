@@ -51,7 +51,7 @@ impl World {
 
     /// A world on a Redis that uses this clock.
     pub async fn redis_by_clock(clock: &WallClock) -> Self {
-        Self::on(RedisServer::by_clock(Persistence::Always, clock), "").await
+        Self::on(RedisServer::in_environment(Persistence::Always, &clock.environment()), "").await
     }
 
     /// A world on a Redis with this persistence.

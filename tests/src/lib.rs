@@ -24,8 +24,8 @@ pub use self::{
     fixture::{Fixture, Need, PINNED, Store, join, polled},
     go::GoPeer,
     redis::{
-        Authority, Dumped, Lent, Persistence, Pooled, RedisCluster, RedisServer, RedisStore, SentinelServers, Servers,
-        Signed, Stopped, StoreOn, TlsServer, Value, commands,
+        Authority, Dumped, Lent, Pooled, RedisCluster, RedisStore, SentinelServers, Servers, Signed, StoreOn,
+        TlsServer, Value, commands,
     },
     seed::{
         Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
@@ -38,7 +38,9 @@ pub use self::{
     wall_clock::WallClock,
 };
 
-pub use asynq_test_support::{PATIENCE, eventually, eventually_blocking, note_skip, skip, soon};
+pub use asynq_test_support::{
+    PATIENCE, Persistence, RedisServer, Stopped, eventually, eventually_blocking, note_skip, skip, soon,
+};
 
 /// A case's fixture on Redis.
 pub type RedisFixture = Fixture<RedisStore>;

@@ -1,10 +1,7 @@
-//! A private redis-server per fixture, and the ways around the contract into it, common to all topologies of
-//! Redis.
+//! Private servers per fixture, and the ways around the contract into them, common to all topologies of Redis.
 
 mod cluster;
-mod guard;
 mod pool;
-mod port;
 mod sentinel;
 mod tls;
 
@@ -29,11 +26,7 @@ pub use self::{
     sentinel::SentinelServers,
     tls::{Authority, Signed, TlsServer},
 };
-use self::{
-    guard::{Guarded, on_free_ports},
-    port::free_port,
-};
-use crate::{GoPeer, Need, Store, patient, wall_clock::WallClock};
+use crate::{GoPeer, Need, Persistence, RedisServer, Store, patient};
 
 /// The servers that together are one store.
 pub trait Servers: fmt::Debug + Send + Sync + 'static {
@@ -65,119 +58,12 @@ pub(crate) trait Commands {
     fn run(&self, words: &[&[u8]]) -> ::redis::Value;
 }
 
-/// The data that a server keeps when it is killed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Persistence {
-    /// Nothing.
-    None,
-    /// The answered writes until about a second before the machine dies: `appendonly yes`, `appendfsync everysec`, as the guide
-    /// advises.
-    EverySecond,
-    /// Every answered write: `appendonly yes`, `appendfsync always`.
-    Always,
-}
-
-/// A redis-server on a free port of 127.0.0.1 with its data in a folder of its own; killed when dropped.
-#[derive(Debug)]
-pub struct RedisServer {
-    server: Guarded,
-    port: u16,
-    password: Option<String>,
-}
-
-impl RedisServer {
-    /// Starts a server.
-    pub fn start(persistence: Persistence) -> Self {
-        Self::launch(persistence, None, None)
-    }
-
-    /// Starts a server whose time is that of `clock`.
-    pub fn by_clock(persistence: Persistence, clock: &WallClock) -> Self {
-        Self::launch(persistence, None, Some(clock))
-    }
-
-    /// Starts a server that asks for a password and keeps nothing.
-    pub fn with_password(password: &str) -> Self {
-        Self::launch(Persistence::None, Some(password), None)
-    }
-
-    fn launch(persistence: Persistence, password: Option<&str>, clock: Option<&WallClock>) -> Self {
-        let mut options = match persistence {
-            Persistence::None => vec!["--appendonly", "no"],
-            Persistence::EverySecond => vec!["--appendonly", "yes", "--appendfsync", "everysec"],
-            Persistence::Always => vec!["--appendonly", "yes", "--appendfsync", "always"],
-        };
-        options.extend(password.iter().flat_map(|password| ["--requirepass", password]));
-        on_free_ports(|| {
-            let port = free_port();
-            let text = port.to_string();
-            let arguments = ["--port", &text].into_iter().chain(options.iter().copied()).map(str::to_owned).collect();
-            let environment = clock.map_or_else(Vec::new, |clock| clock.environment().into());
-            let server = Guarded::start_in(&[], |_| arguments, environment)?;
-            Some(Self { server, port, password: password.map(str::to_owned) })
-        })
-    }
-
-    /// The URL, with the password if the server has one.
-    pub fn url(&self) -> String {
-        let login = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
-        self.url_for(&login)
-    }
-
-    fn url_for(&self, login: &str) -> String {
-        format!("redis://{login}127.0.0.1:{}/0", self.port)
-    }
-
-    /// The port that the server listens on.
-    pub fn port(&self) -> u16 {
-        self.port
-    }
-
-    /// Kills the server as a power cut would.
-    pub fn kill(&mut self) {
-        self.server.kill();
-    }
-
-    /// Starts the server again on the same port and data after [`kill`](Self::kill).
-    pub fn restart(&mut self) {
-        self.server.restart();
-    }
-
-    /// Stops the process, so that the server answers no client, until the returned guard is dropped.
-    pub fn stop(&self) -> Stopped {
-        let info: String = ::redis::cmd("INFO").arg("server").query(&mut self.connection()).unwrap();
-        let pid = info.lines().find_map(|line| line.strip_prefix("process_id:")).expect("a process").to_owned();
-        signal("STOP", &pid);
-        Stopped(pid)
-    }
-
-    /// A connection of the test itself.
-    pub fn connection(&self) -> Connection {
-        ::redis::Client::open(self.url()).unwrap().get_connection().expect("the private redis-server answers")
-    }
-}
-
 /// The number of commands that this server has run, those in scripts included and the questions for it left out.
 pub fn commands(redis: &mut Connection) -> u64 {
     let info: String = ::redis::cmd("INFO").arg("commandstats").query(redis).unwrap();
     let lines = info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
     let others = lines.filter(|(name, _)| *name != "info");
     others.map(|(_, calls)| calls.split(',').next().unwrap().parse::<u64>().unwrap()).sum()
-}
-
-/// A process that is stopped; dropping the guard continues it.
-#[derive(Debug)]
-pub struct Stopped(String);
-
-impl Drop for Stopped {
-    fn drop(&mut self) {
-        signal("CONT", &self.0);
-    }
-}
-
-fn signal(name: &str, pid: &str) {
-    let sent = std::process::Command::new("kill").args([&format!("-{name}"), pid]).status();
-    assert!(sent.is_ok_and(|status| status.success()), "kill -{name} {pid}");
 }
 
 static POOL: Mutex<Vec<RedisServer>> = Mutex::new(Vec::new());
@@ -204,7 +90,7 @@ impl Servers for Lent<RedisServer> {
     }
 
     fn url(&self) -> String {
-        self.url_for(&format!("{}@", self.login()))
+        format!("redis://{}@127.0.0.1:{}/0", self.login(), self.port())
     }
 
     fn connections(&self) -> Vec<Connection> {

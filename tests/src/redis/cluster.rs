@@ -3,13 +3,11 @@
 use std::{sync::Mutex, time::Duration};
 
 use ::redis::{Connection, FromRedisValue, Value};
-use asynq_test_support::{PATIENCE, eventually_blocking as eventually};
+use asynq_test_support::{Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
 
 use super::{
     LIVENESS, Servers,
-    guard::{Guarded, on_free_ports},
     pool::{Lent, Pooled},
-    port::free_port,
 };
 use crate::Need;
 

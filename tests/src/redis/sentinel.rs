@@ -3,14 +3,12 @@
 use std::{fs, sync::Mutex, time::Duration};
 
 use ::redis::{Connection, FromRedisValue};
-use asynq_test_support::{PATIENCE, eventually_blocking as eventually};
+use asynq_test_support::{Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
 use tempfile::TempDir;
 
 use super::{
     Servers,
-    guard::{Guarded, on_free_ports},
     pool::{Lent, Pooled},
-    port::free_port,
 };
 
 /// The sentinels' name for the master.

@@ -7,13 +7,12 @@ use std::{
 };
 
 use ::redis::Connection;
+use asynq_test_support::{Guarded, free_port, on_free_ports};
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd};
 
 use super::{
     Servers,
-    guard::{Guarded, on_free_ports},
     pool::{Lent, Pooled},
-    port::free_port,
 };
 
 /// A certificate authority and certificates that it signed; all in PEM.

@@ -1,12 +1,15 @@
-//! Tools of every test suite: waits that end and name the event, skips that are counted, and captured logs.
-#![allow(clippy::missing_panics_doc)] // a wait that ends in vain is a failed test
+//! Tools of every test suite: waits that end and name the event, skips that are counted, captured logs, and a private
+//! redis-server.
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // a failure of a fixture is a failed test
 
 mod log;
+mod redis;
 mod skip;
 mod wait;
 
 pub use self::{
     log::Log,
+    redis::{Guarded, Persistence, RedisServer, Stopped, free_port, on_free_ports},
     skip::note_skip,
     wait::{PATIENCE, eventually, eventually_blocking, has_time_to_leave, soon},
 };

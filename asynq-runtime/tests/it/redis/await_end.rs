@@ -40,7 +40,7 @@ fn completed(task: &str) -> redis::Pipeline {
 #[tokio::test]
 async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
     const WAITERS: usize = 10_000;
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);
     let names: Vec<String> = (0..WAITERS).map(|n| format!("t{n}")).collect();
@@ -68,7 +68,7 @@ async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
 
 #[tokio::test]
 async fn an_end_during_a_lost_connection_is_reported() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);
     for round in 0..5 {
@@ -87,23 +87,23 @@ async fn an_end_during_a_lost_connection_is_reported() {
 
 #[tokio::test]
 async fn a_redis_that_comes_back_without_the_task_ends_the_wait() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start(&[]);
     let broker = Arc::new(server.broker().await);
     put(&broker, &["t1"]).await;
     let waiter = wait(&broker, "t1", HOUR);
     until_tracked(&mut server.foreign().await, 1).await;
-    server.restart().await;
+    server.restart();
     assert_eq!(soon(waiter).await.unwrap(), TaskEnd::Gone);
 }
 
 #[tokio::test]
 async fn a_wait_is_over_at_its_limit_also_while_redis_stands_still() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = Arc::new(server.broker_with(in_time(BRIEF)).await);
     put(&broker, &["t1"]).await;
     let waiter = wait(&broker, "t1", Duration::from_millis(200));
     until_tracked(&mut server.foreign().await, 1).await;
-    server.stop();
+    let stopped = server.stop();
     // The task was seen before, and no notification was received since.
     assert_eq!(soon(waiter).await.unwrap(), TaskEnd::NotYet(TaskState::Pending));
     // Nothing is known of the task of this wait.
@@ -111,14 +111,14 @@ async fn a_wait_is_over_at_its_limit_also_while_redis_stands_still() {
     assert!(unknown.unwrap_err().is_unavailable());
     let unknown = soon(broker.wait_until_idle(&[queue()], Duration::from_millis(200))).await;
     assert!(unknown.unwrap_err().is_unavailable());
-    server.go_on();
+    drop(stopped);
     let known = async || broker.wait_for_end(&queue(), &id("t1"), Duration::ZERO).await.ok();
     assert_eq!(eventually("Redis answers again", known).await, TaskEnd::NotYet(TaskState::Pending));
 }
 
 #[tokio::test]
 async fn where_tracking_is_refused_tasks_are_polled() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let rules = ["SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all", "-client|tracking"];
     let () = redis::cmd("ACL").arg(&rules).query_async(&mut redis).await.unwrap();
@@ -139,7 +139,7 @@ async fn where_tracking_is_refused_tasks_are_polled() {
 
 #[tokio::test]
 async fn a_key_that_is_not_a_task_is_an_error_and_a_closed_broker_ends_a_wait() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);
     let key = |name: &str| format!("asynq:{{default}}:t:{name}");

@@ -47,7 +47,7 @@ fn assert_pages(scripts: u64, commands: u64) {
 
 #[tokio::test]
 async fn a_lost_dequeue_is_read_page_by_page() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (broker, mut redis) = lose(&server, NEWER).await;
     let (runs, scripts, commands) = cost(&mut redis, take(&broker, &member("me"), 2)).await;
     assert_eq!(ids(&runs), ["a", "b"]);
@@ -56,7 +56,7 @@ async fn a_lost_dequeue_is_read_page_by_page() {
 
 #[tokio::test]
 async fn a_lost_dequeue_is_released_page_by_page() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (broker, mut redis) = lose(&server, NEWER).await;
     let me = member("me");
     let released = broker.release_unanswered(&me, Duration::ZERO);
@@ -76,7 +76,7 @@ async fn a_lost_dequeue_is_released_page_by_page() {
 /// The call that found the tasks is repeated by hand, page by page, while runs begin and end.
 #[tokio::test]
 async fn runs_that_begin_and_end_between_two_pages_hide_no_task_of_a_lost_dequeue() {
-    let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
     let (broker, mut redis) = lose(&server, NEWER).await;
     assert_eq!(take(&broker, &member("me"), 2).await.len(), 2);
     let mut call = newest_script(&mut redis).await;
@@ -102,7 +102,7 @@ async fn runs_that_begin_and_end_between_two_pages_hide_no_task_of_a_lost_dequeu
 /// Ids without a task are removed as far from the tail as a removal walks in a moment. The calls of a sweep are repeated by hand.
 #[tokio::test]
 async fn a_sweep_removes_nothing_deep_in_a_list_and_restores_leases_there() {
-    let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     put(&broker, &["deep"]).await;
     assert_eq!(take(&broker, &member("me"), 1).await.len(), 1);
@@ -132,7 +132,7 @@ async fn a_sweep_removes_nothing_deep_in_a_list_and_restores_leases_there() {
 
 #[tokio::test]
 async fn ids_without_a_task_are_taken_out_of_a_group_by_as_many_scripts_as_sets_of_them() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     for outcome in broker.enqueue(["a", "b"].map(|id| grouped(id, "g")).into()).await {

@@ -66,7 +66,7 @@ pub(crate) async fn pending(broker: &RedisBroker) -> usize {
 
 #[tokio::test]
 async fn sequential_enqueues_use_a_caller_driven_connection_with_the_same_answers() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
@@ -94,7 +94,7 @@ async fn sequential_enqueues_use_a_caller_driven_connection_with_the_same_answer
 /// One call is held up on the caller-driven connection, and the next one, beside it, does not wait.
 #[tokio::test]
 async fn no_call_waits_for_a_caller_that_is_not_polled() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
@@ -109,7 +109,7 @@ async fn no_call_waits_for_a_caller_that_is_not_polled() {
 
 #[tokio::test]
 async fn a_caller_that_goes_away_takes_its_connection_along() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
@@ -125,7 +125,7 @@ async fn a_caller_that_goes_away_takes_its_connection_along() {
 /// A task is stored on this connection, its answer lost, and the task run and deleted before the call is repeated.
 #[tokio::test]
 async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
@@ -156,7 +156,7 @@ async fn a_call_whose_answer_was_lost_is_not_stored_again_after_its_task_has_run
 /// A call that was sent here arrives when its repeat has been answered: it must not take effect any more.
 #[tokio::test]
 async fn a_call_that_redis_reads_late_is_not_stored_again() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
@@ -179,14 +179,14 @@ async fn a_redis_that_stands_still_stores_each_task_once() {
     const LIMIT: Duration = Duration::from_secs(5);
     // The call times out twice, and is repeated once more.
     const STILL: Duration = Duration::from_millis(10_300);
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker_with(in_time(LIMIT)).await;
     let (gone, n) = warm(&broker, &mut redis).await;
-    server.stop();
+    let stopped = server.stop();
     tokio::join!(put_for_sure(&broker, "still"), async {
         tokio::time::sleep(STILL).await;
-        server.go_on();
+        drop(stopped);
     });
     let observer = server.broker().await;
     assert_eq!(pending(&observer).await, n + 1);
@@ -215,7 +215,7 @@ async fn put_for_sure(broker: &RedisBroker, id: &str) {
 
 #[tokio::test]
 async fn a_connection_that_was_closed_while_it_was_idle_costs_no_call() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let (id, n) = warm(&broker, &mut redis).await;
@@ -246,11 +246,11 @@ async fn a_connection_that_was_closed_while_it_was_idle_costs_no_call() {
 
 #[tokio::test]
 async fn a_redis_that_starts_anew_is_used_again() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     warm(&broker, &mut redis).await;
-    server.restart().await;
+    server.restart();
     put(&broker, &["first"]).await;
     assert_eq!(pending(&broker).await, 1);
     let mut redis = server.foreign().await;
@@ -262,7 +262,7 @@ async fn a_redis_that_starts_anew_is_used_again() {
 fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
     let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
     let (server, mut redis, broker) = two.block_on(async {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let (redis, broker) = (server.foreign().await, Arc::new(server.broker().await));
         (server, redis, broker)
     });
@@ -300,7 +300,7 @@ fn a_connection_belongs_to_one_runtime_and_ends_with_it() {
 
 #[tokio::test]
 async fn without_the_right_to_end_a_connection_there_is_none() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let () = redis::cmd("ACL")
         .arg(&["SETUSER", "jobs", "on", ">secret", "~*", "&*", "+@all", "-client|kill"])
@@ -329,7 +329,7 @@ async fn last_of(redis: &mut MultiplexedConnection, user: &str) -> String {
 
 #[tokio::test]
 async fn a_broker_that_is_closed_keeps_no_connection_and_opens_none() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     warm(&broker, &mut redis).await;

@@ -27,7 +27,7 @@ use crate::answered;
 
 #[tokio::test]
 async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
-    let server = Server::start(&["--requirepass", "secret"]).await;
+    let server = Server::start(&["--requirepass", "secret"]);
     for login in ["?pass=canary", "", "?user=nobody&pass=canary"] {
         let url = format!("{}{login}", server.url());
         let error = RedisBroker::connect(&url, patient()).await.unwrap_err();
@@ -44,14 +44,14 @@ async fn a_wrong_password_is_denied_at_once_and_shown_nowhere() {
 
 #[tokio::test]
 async fn a_server_that_echoes_unknown_commands_leaks_no_password_and_is_spoken_to_in_its_own_version() {
-    let server = Server::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]).await;
+    let server = Server::start(&["--requirepass", "secret", "--rename-command", "HELLO", ""]);
     let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
     put(&broker, &["a"]).await;
     // Only the wake-up needs the third version of the protocol; without it the caller's own pauses count.
     let error = broker.wait_for_work(&[queue()], Quarantined::All, Duration::ZERO).await;
     assert!(!format!("{error:?}").contains("secret"), "{error:?}");
 
-    let server = Server::start(&["--requirepass", "canary", "--rename-command", "AUTH", ""]).await;
+    let server = Server::start(&["--requirepass", "canary", "--rename-command", "AUTH", ""]);
     let url = format!("{}?user=u&pass=canary", server.url());
     let mut error: &dyn std::error::Error = &RedisBroker::connect(&url, patient()).await.unwrap_err();
     assert!(!format!("{error:?}").contains("canary"), "{error:?}");
@@ -63,7 +63,7 @@ async fn a_server_that_echoes_unknown_commands_leaks_no_password_and_is_spoken_t
 
 #[tokio::test]
 async fn a_server_without_resp3_is_used_and_says_that_cancel_requests_do_not_arrive() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = RedisBroker::connect(&Proxy::without_resp3(&server).url(), patient()).await.unwrap();
     put(&broker, &["a"]).await;
     assert_eq!(ids(&take(&broker, &member("me"), 9).await), ["a"]);
@@ -74,7 +74,7 @@ async fn a_server_without_resp3_is_used_and_says_that_cancel_requests_do_not_arr
 
 #[tokio::test]
 async fn a_server_that_does_not_answer_info_is_used_with_one_warning_that_names_the_command() {
-    let server = Server::start(&["--rename-command", "INFO", "", "--rename-command", "PUBLISH", ""]).await;
+    let server = Server::start(&["--rename-command", "INFO", "", "--rename-command", "PUBLISH", ""]);
     let log = Log::keep();
     let broker = server.broker().await;
     put(&broker, &["a"]).await;
@@ -89,7 +89,7 @@ async fn a_server_that_does_not_answer_info_is_used_with_one_warning_that_names_
 #[tokio::test]
 async fn a_server_without_resp3_is_logged_in_to() {
     let rules = "--user worker on >p@ss ~asynq:* &asynq:* +@all --user default off";
-    let server = Server::start(&rules.split(' ').collect::<Vec<_>>()).await;
+    let server = Server::start(&rules.split(' ').collect::<Vec<_>>());
     let proxy = Proxy::without_resp3(&server);
     let url = |password: &str| format!("redis://worker:{password}@127.0.0.1:{}/5", proxy.port);
     let broker = RedisBroker::connect(&url("p%40ss"), patient()).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_server_without_resp3_is_logged_in_to() {
 async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
     let rules = "--user worker on >p@ss ~asynq:* &asynq:* +@all --user default off";
     for (over_tcp, database) in [(true, 5), (false, 6)] {
-        let server = Server::start(&rules.split(' ').collect::<Vec<_>>()).await;
+        let server = Server::start(&rules.split(' ').collect::<Vec<_>>());
         // The proxy passes bytes on, so a connection over TCP has to send AUTH and SELECT itself.
         let proxy = Proxy::before(&server);
         let url = if over_tcp {
@@ -134,7 +134,7 @@ async fn user_password_and_database_are_used_over_tcp_and_unix_socket() {
 
 #[tokio::test]
 async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start(&[]);
     // Each enqueue waits twice as long for a Redis that is gone.
     let options = in_time(BRIEF / 3);
     let client = Client::new(Arc::new(server.broker_with(options).await));
@@ -146,7 +146,7 @@ async fn an_enqueue_into_a_redis_that_was_killed_is_typed_and_ambiguous() {
     assert!(matches!(&error, EnqueueError::Broker(broker) if broker.is_unavailable()), "{error:?}");
     let outer = soon(client.enqueue_many([raw(), raw()])).await.unwrap_err();
     assert!(outer.is_unavailable(), "nothing was sent: {outer:?}");
-    server.restart().await;
+    server.restart();
     // The client works again as soon as there is a Redis again.
     eventually("the client reaches the new Redis", async || client.ping().await.ok()).await;
     eventually("the new Redis answers in time", async || client.enqueue(raw()).await.ok()).await;
@@ -163,16 +163,16 @@ async fn a_redis_that_is_not_there_and_one_that_does_not_answer_end_in_time() {
     let error = soon(RedisBroker::connect(&url, options())).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Timeout);
 
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start(&[]);
     let broker = server.broker_with(in_time(BRIEF)).await;
     let pings = async || broker.ping().await.ok();
     // Only the time limit of the call can end it while Redis stands still.
-    server.stop();
+    let stopped = server.stop();
     let error = soon(broker.ping()).await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
-    server.go_on();
+    drop(stopped);
     eventually("the broker reaches Redis again", pings).await;
-    server.restart().await;
+    server.restart();
     eventually("the broker reaches the new Redis", pings).await;
 }
 
@@ -204,7 +204,7 @@ async fn the_reason_why_redis_refuses_a_connection_is_told() {
 
 #[tokio::test]
 async fn a_closed_broker_returns_an_error_and_wakes_its_waiters() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = Arc::new(server.broker().await);
     let waiting = Arc::clone(&broker);
     let mut listener = broker.cancellations().await.unwrap();
@@ -222,7 +222,7 @@ async fn a_closed_broker_returns_an_error_and_wakes_its_waiters() {
 
 #[tokio::test]
 async fn an_enqueue_that_was_sent_when_the_broker_is_closed_is_ambiguous() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = Arc::new(server.broker().await);
     let mut redis = server.foreign().await;
     let () = redis::cmd("CLIENT")
@@ -248,7 +248,7 @@ async fn an_enqueue_that_was_sent_when_the_broker_is_closed_is_ambiguous() {
 
 #[tokio::test]
 async fn cancel_requests_of_anyone_arrive() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut listener = broker.cancellations().await.unwrap();
     broker.cancel(&TaskId::new("a").unwrap()).await.unwrap();
@@ -260,7 +260,7 @@ async fn cancel_requests_of_anyone_arrive() {
 
 #[tokio::test]
 async fn a_redis_that_may_evict_tasks_is_refused_unless_allowed() {
-    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]).await;
+    let server = Server::start(&["--maxmemory-policy", "allkeys-lru"]);
     let error = RedisBroker::connect(&server.url(), patient()).await.unwrap_err();
     assert_eq!(error.kind(), BrokerErrorKind::Config);
     assert!(error.to_string().contains("allkeys-lru"), "{error}");
@@ -274,7 +274,7 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let blocked = runtime();
     let (_server, broker) = blocked.block_on(async {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let broker = Arc::new(server.broker().await);
         (server, broker)
     });
@@ -289,7 +289,7 @@ fn a_blocked_runtime_stops_no_call_of_another_one() {
 
 #[tokio::test]
 async fn options_that_would_lose_tasks_or_never_end_are_refused() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let lease = |lease| {
         let mut options = patient();
         options.lease = lease;
@@ -305,7 +305,7 @@ async fn options_that_would_lose_tasks_or_never_end_are_refused() {
 
 #[tokio::test]
 async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut brief = patient();
     brief.lease = Duration::from_secs(2);
     let (broker, brief) = (server.broker().await, server.broker_with(brief).await);
@@ -340,7 +340,7 @@ async fn a_lease_shorter_than_gos_is_refused_while_a_go_server_lives() {
 async fn a_task_on_redis_joins_no_transaction_of_sqlite() {
     use asynq_runtime::{broker::sqlite::TransactionError, rusqlite::Connection};
 
-    let server = Server::start(&["--requirepass", "secret"]).await;
+    let server = Server::start(&["--requirepass", "secret"]);
     let broker = RedisBroker::connect(&format!("{}?pass=secret", server.url()), patient()).await.unwrap();
     let client = Client::new(Arc::new(broker));
     let connection = Connection::open_in_memory().unwrap();

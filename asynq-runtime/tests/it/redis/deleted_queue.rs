@@ -19,7 +19,7 @@ async fn nothing() -> JobResult {
 
 #[tokio::test]
 async fn a_queue_that_gets_tasks_after_it_was_deleted_is_named_again() {
-    let redis = Redis::start(&[]).await;
+    let redis = Redis::start(&[]);
     let producer = Client::new(Arc::new(redis.broker().await));
     let (deleter, queue) = (redis.broker().await, QueueName::new("tenant:a").unwrap());
     let task = nothing::enqueue(&producer).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_queue_that_gets_tasks_after_it_was_deleted_is_named_again() {
 
 #[tokio::test]
 async fn a_key_of_another_program_is_not_taken_for_a_queue_and_a_group_is_a_part_of_one() {
-    let redis = Redis::start(&[]).await;
+    let redis = Redis::start(&[]);
     let (broker, mut foreign) = (redis.broker().await, redis.foreign().await);
     let mut keys = ::redis::pipe();
     keys.set("asynq:{cache}:retry", "x").zadd("asynq:{grouped}:g:mails", "t1", 1);

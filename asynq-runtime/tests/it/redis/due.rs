@@ -29,7 +29,7 @@ async fn run_by_go(broker: &RedisBroker, redis: &mut MultiplexedConnection, ids:
 
 #[tokio::test]
 async fn stale_times_go_with_the_next_that_come_and_the_key_ends_by_itself() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let mut most = 0;
@@ -56,7 +56,7 @@ async fn stale_times_go_with_the_next_that_come_and_the_key_ends_by_itself() {
 
 #[tokio::test]
 async fn times_of_retries_go_with_the_next_that_come() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     for round in 0..20 {
@@ -80,7 +80,7 @@ async fn times_of_retries_go_with_the_next_that_come() {
 
 #[tokio::test]
 async fn the_exact_times_of_tasks_that_still_wait_are_kept() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let delayed = |id: &str, ms| {
@@ -102,7 +102,7 @@ async fn the_exact_times_of_tasks_that_still_wait_are_kept() {
 
 #[tokio::test]
 async fn stale_times_take_no_room_from_tasks_that_are_due() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let now = clock_seconds(&broker);

@@ -22,7 +22,7 @@ const SERVERS: usize = 2;
 #[tokio::test]
 async fn idle_servers_do_not_read_again_and_again_what_redis_cannot_track() {
     let log = Log::keep();
-    let redis = Redis::start(&["--tracking-table-max-keys", "3"]).await;
+    let redis = Redis::start(&["--tracking-table-max-keys", "3"]);
     let mut foreign = redis.foreign().await;
     let names: Vec<String> = (0..QUEUES).map(|i| format!("tenant:{i}")).collect();
     let () = foreign.sadd("asynq:queues", &names).await.unwrap();

@@ -14,7 +14,7 @@ use crate::answered;
 
 #[tokio::test]
 async fn a_task_goes_through_its_life_and_leaves_only_counters() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let me = member("me");
     put(&broker, &["a", "b", "c"]).await;
@@ -33,7 +33,7 @@ async fn a_task_goes_through_its_life_and_leaves_only_counters() {
 /// One field holds either the time since when a task is pending, or the token of its run. They may be equal by chance.
 #[tokio::test]
 async fn a_task_that_is_pending_since_the_time_of_a_token_is_taken_like_any_other() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, _clock) = with_clock(&server).await;
     let me = member("me");
@@ -55,7 +55,7 @@ async fn a_task_that_is_pending_since_the_time_of_a_token_is_taken_like_any_othe
 /// Attack A: our recoverer requeued the task, and another run has it or ended it; the late outcome changes nothing.
 #[tokio::test]
 async fn a_late_outcome_changes_nothing_for_any_holder() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     for action in every_action() {
@@ -96,7 +96,7 @@ async fn a_late_outcome_changes_nothing_for_any_holder() {
 /// Attack B: Go's dequeue, which deletes `pending_since`, has the task.
 #[tokio::test]
 async fn a_run_of_a_go_worker_is_not_ours_and_gets_gos_grace() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     for action in every_action() {
@@ -120,7 +120,7 @@ async fn a_run_of_a_go_worker_is_not_ours_and_gets_gos_grace() {
 /// and a recoverer that took each lapsed lease for a death would run everything twice when it takes writes again.
 #[tokio::test]
 async fn while_redis_takes_no_writes_no_server_looks_for_lapsed_leases() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     put(&broker, &["a"]).await;
@@ -140,7 +140,7 @@ async fn while_redis_takes_no_writes_no_server_looks_for_lapsed_leases() {
 /// A dead worker must not make every server ask each of its queues every second.
 #[tokio::test]
 async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let queues: Vec<_> = (0..500).map(|i| QueueName::new(&format!("tenant:{i}")).unwrap()).chain([queue()]).collect();
@@ -161,7 +161,7 @@ async fn a_lapsed_lease_costs_commands_for_its_own_queue_and_none_for_the_others
 /// D and E: a repeat is recognised, and a lapsed lease that no recoverer took is still ours.
 #[tokio::test]
 async fn a_repeated_outcome_is_ok_and_so_is_one_after_a_lapsed_lease() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (broker, clock) = with_clock(&server).await;
     for (i, action) in every_action().into_iter().enumerate() {
         let id = format!("task {i}");
@@ -179,7 +179,7 @@ async fn a_repeated_outcome_is_ok_and_so_is_one_after_a_lapsed_lease() {
 /// Active is searched from the end that is nearer to a run where many run.
 #[tokio::test]
 async fn runs_end_and_are_recovered_wherever_they_are_among_many() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (broker, clock) = with_clock(&server).await;
     let me = member("me");
     let names: Vec<String> = (0..1300).map(|n| format!("t{n:04}")).collect();

@@ -57,7 +57,7 @@ async fn until_taken(broker: &RedisBroker) {
 
 #[tokio::test]
 async fn a_fetcher_uses_a_connection_of_its_own_with_the_same_answers() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
     assert!(broker.dequeues_beside_jobs());
@@ -80,7 +80,7 @@ async fn a_fetcher_uses_a_connection_of_its_own_with_the_same_answers() {
 
 #[tokio::test]
 async fn a_fetch_that_redis_refused_costs_no_connection() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
     let id = warm(&broker, &mut redis).await;
@@ -98,7 +98,7 @@ async fn a_fetch_that_redis_refused_costs_no_connection() {
 /// The answer to a dequeue is lost on this connection.
 #[tokio::test]
 async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
@@ -121,7 +121,7 @@ async fn the_task_of_a_lost_answer_comes_with_the_next_call() {
 /// A dequeue that was sent here arrives when its tasks have been looked for: it must not run any more.
 #[tokio::test]
 async fn a_fetch_that_redis_reads_late_takes_nothing() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
@@ -138,7 +138,7 @@ async fn a_fetch_that_redis_reads_late_takes_nothing() {
 
 #[tokio::test]
 async fn a_fetch_that_is_held_up_is_released_and_returns_nothing() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
     let me = member("me");
@@ -163,7 +163,7 @@ async fn a_fetch_that_is_held_up_is_released_and_returns_nothing() {
 
 #[tokio::test]
 async fn a_fetch_that_is_dropped_leaves_its_task_to_the_first_that_asks() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
     let me = member("me");
@@ -222,7 +222,7 @@ async fn kill(redis: &mut MultiplexedConnection, id: i64) {
 
 #[tokio::test]
 async fn a_repeated_wait_is_notified_of_a_new_task_on_its_own_connection_and_of_no_old_one() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, producer) = (server.broker().await, server.broker().await);
     let shared = shared(&broker, &mut redis).await;
@@ -254,7 +254,7 @@ async fn a_repeated_wait_is_notified_of_a_new_task_on_its_own_connection_and_of_
 
 #[tokio::test]
 async fn a_wait_ends_with_its_connection_and_with_that_of_the_broker() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let shared = shared(&broker, &mut redis).await;
@@ -318,7 +318,7 @@ fn names() -> Vec<String> {
 
 /// Lets the first job that starts block the thread. No other job runs from then on, whichever job blocks.
 async fn blocked() -> Blocked {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let (gate, opens) = mpsc::channel::<()>();

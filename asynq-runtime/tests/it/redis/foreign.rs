@@ -21,7 +21,7 @@ async fn forward_all(broker: &RedisBroker) {
 
 #[tokio::test]
 async fn an_id_in_two_places_runs_and_ends() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     // The id is in pending while its task is active: the run is neither lost nor joined by a second one for ever.
@@ -56,7 +56,7 @@ async fn an_id_in_two_places_runs_and_ends() {
 
 #[tokio::test]
 async fn scores_at_the_ends_of_the_numbers_are_read_and_stop_nothing() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     for (id, score) in [("never", "+inf"), ("now", "-inf"), ("late", "1e308"), ("part", "0.5"), ("good", "1")] {
@@ -81,7 +81,7 @@ async fn scores_at_the_ends_of_the_numbers_are_read_and_stop_nothing() {
 
 #[tokio::test]
 async fn a_schedule_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let () = redis.set("asynq:{broken}:scheduled", "text").await.unwrap();
@@ -102,7 +102,7 @@ async fn a_schedule_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
 
 #[tokio::test]
 async fn a_list_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, other) = (server.broker().await, server.broker().await);
     let () = redis.set("asynq:{broken}:pending", "text").await.unwrap();
@@ -115,7 +115,7 @@ async fn a_list_that_cannot_be_read_keeps_no_other_queue_from_its_tasks() {
 
 #[tokio::test]
 async fn a_pause_of_a_foreign_type_and_names_without_keys_do_no_harm() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     put(&broker, &["a"]).await;
@@ -147,7 +147,7 @@ redis.call("SADD", "asynq:queues", "default")
 
 #[tokio::test]
 async fn a_group_of_two_hundred_thousand_is_taken_in_slices() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, _clock) = with_clock(&server).await;
     let keys = ["asynq:{default}:g:g", "asynq:{default}:groups"];

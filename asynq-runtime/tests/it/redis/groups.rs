@@ -62,7 +62,7 @@ async fn back(redis: &mut MultiplexedConnection, key: &str) {
 
 #[tokio::test]
 async fn a_grouped_task_has_the_field_by_which_every_program_frees_its_lock() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let mut unique = grouped("a", "g");
@@ -79,7 +79,7 @@ async fn a_grouped_task_has_the_field_by_which_every_program_frees_its_lock() {
 
 #[tokio::test]
 async fn groups_of_a_full_redis_are_drained() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let mut later = grouped("later", "h");
@@ -112,7 +112,7 @@ fn clock_now(broker: &RedisBroker) -> chrono::DateTime<chrono::Utc> {
 
 #[tokio::test]
 async fn a_lost_answer_ends_a_set_once() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
@@ -134,7 +134,7 @@ async fn a_lost_answer_ends_a_set_once() {
 /// A failover may lose the receipt; the ids of made tasks are derived from the id of the set.
 #[tokio::test]
 async fn an_ended_set_is_recognised_by_the_task_that_was_made_of_it() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let set = gather(&broker, &["a", "b", "c"]).await;
@@ -151,7 +151,7 @@ async fn an_ended_set_is_recognised_by_the_task_that_was_made_of_it() {
 #[tokio::test]
 async fn only_the_task_whose_group_is_of_a_foreign_type_is_refused() {
     for (foreign, fits) in [(GROUP, true), (GROUPS, false)] {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut redis = server.foreign().await;
         let broker = server.broker().await;
         let () = redis.set(foreign, "of a foreign program").await.unwrap();
@@ -182,7 +182,7 @@ async fn only_the_task_whose_group_is_of_a_foreign_type_is_refused() {
 #[tokio::test]
 async fn a_due_task_whose_group_is_of_a_foreign_type_runs_alone() {
     for foreign in [GROUP, GROUPS] {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut redis = server.foreign().await;
         let (broker, clock) = with_clock(&server).await;
         for (id, group) in [("a", Some("g")), ("b", None)] {
@@ -200,7 +200,7 @@ async fn a_due_task_whose_group_is_of_a_foreign_type_runs_alone() {
 #[tokio::test]
 async fn nothing_is_forwarded_half_way_where_a_list_is_of_a_foreign_type() {
     for foreign in ["pending", "scheduled", "retry", "x:due"] {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut redis = server.foreign().await;
         let (broker, clock) = with_clock(&server).await;
         let mut later = task("a");
@@ -223,7 +223,7 @@ async fn nothing_is_forwarded_half_way_where_a_list_is_of_a_foreign_type() {
 #[tokio::test]
 async fn a_set_waits_where_a_container_is_of_a_foreign_type() {
     for foreign in ["pending", "archived", "aggregation_sets"] {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut redis = server.foreign().await;
         let broker = server.broker().await;
         let set = gather(&broker, &["a", "b", "c"]).await;
@@ -242,7 +242,7 @@ async fn a_set_waits_where_a_container_is_of_a_foreign_type() {
 
 #[tokio::test]
 async fn nothing_is_claimed_half_way_where_a_key_is_of_a_foreign_type() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     broker.enqueue(vec![grouped("a", "g")]).await.remove(0).unwrap();
@@ -259,7 +259,7 @@ async fn nothing_is_claimed_half_way_where_a_key_is_of_a_foreign_type() {
 
 #[tokio::test]
 async fn a_set_that_cannot_go_back_does_not_keep_the_others_waiting() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let stuck = gather(&broker, &["a"]).await;
@@ -286,7 +286,7 @@ async fn a_set_that_cannot_go_back_does_not_keep_the_others_waiting() {
 
 #[tokio::test]
 async fn an_id_whose_task_lives_elsewhere_is_not_a_part_of_a_set_and_keeps_its_task() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     put(&broker, &["elsewhere"]).await;
@@ -306,7 +306,7 @@ async fn an_id_whose_task_lives_elsewhere_is_not_a_part_of_a_set_and_keeps_its_t
 
 #[tokio::test]
 async fn a_set_of_large_tasks_is_smaller() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     for i in 0..10 {
         let mut large = grouped(&format!("t{i}"), "g");
@@ -320,7 +320,7 @@ async fn a_set_of_large_tasks_is_smaller() {
 
 #[tokio::test]
 async fn the_made_task_goes_to_the_queue_of_the_set() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let set = gather(&broker, &["a", "b", "c"]).await;
     let mut outcome = outcome(&set);
@@ -332,7 +332,7 @@ async fn the_made_task_goes_to_the_queue_of_the_set() {
 
 #[tokio::test]
 async fn lost_groups_are_found_in_queues_of_any_characters() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let strange = asynq_runtime::task::QueueName::new(r"a*[b]?\").unwrap();
@@ -352,7 +352,7 @@ async fn lost_groups_are_found_in_queues_of_any_characters() {
 
 #[tokio::test]
 async fn a_grouped_task_that_gos_tools_ran_stays_alone_when_it_is_retried() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (broker, clock) = with_clock(&server).await;
     let mut redis = server.foreign().await;
     broker.enqueue(vec![grouped("t1", "g")]).await.remove(0).unwrap();

@@ -116,7 +116,7 @@ async fn expect_cheap_wakes(redis: &mut MultiplexedConnection, client: &Client, 
 #[tokio::test]
 async fn a_wake_up_costs_the_same_with_any_number_of_queues() {
     let cheap = async |servers, queues| {
-        let redis = Redis::start(&[]).await;
+        let redis = Redis::start(&[]);
         let mut foreign = redis.foreign().await;
         let running = waiting(&redis, &redis.url(), servers, queues).await;
         let client = Client::new(Arc::new(redis.broker().await));
@@ -132,7 +132,7 @@ async fn a_wake_up_costs_the_same_with_any_number_of_queues() {
 /// Every answer is late here: while a server works off one queue, time passes, and the others stay empty all the same.
 #[tokio::test]
 async fn a_wake_up_far_from_redis_costs_no_more() {
-    let redis = Redis::start(&[]).await;
+    let redis = Redis::start(&[]);
     let far = Proxy::far_before(&redis, Duration::from_millis(15));
     let mut foreign = redis.foreign().await;
     let running = waiting(&redis, &far.url(), 1, 10).await;
@@ -146,7 +146,7 @@ async fn a_wake_up_far_from_redis_costs_no_more() {
 /// A server of many queues looks again and again which of them have work.
 #[tokio::test]
 async fn a_look_at_many_queues_asks_only_for_those_that_have_changed() {
-    let redis = Redis::start(&[]).await;
+    let redis = Redis::start(&[]);
     let (broker, mut foreign, member) = (redis.broker().await, redis.foreign().await, member("a"));
     let queues: Vec<QueueName> = (0..200).map(|i| QueueName::new(&name(i)).unwrap()).collect();
     let tasks = (0..2 * queues.len()).map(|i| {

@@ -25,7 +25,7 @@ async fn beats(running: &Running, times: u64) {
 
 #[tokio::test]
 async fn an_idle_server_costs_no_more_than_three_commands_a_second() {
-    let redis = Redis::start(&[]).await;
+    let redis = Redis::start(&[]);
     let broker = Arc::new(redis.broker().await);
     let server = Server::builder("").broker(broker).registry(Registry::only::<(nothing,)>().unwrap());
     let running = server.build().await.unwrap().start().await.unwrap();
@@ -50,7 +50,7 @@ async fn an_idle_server_costs_no_more_than_three_commands_a_second() {
 #[tokio::test]
 async fn an_idle_server_costs_the_same_with_any_number_of_queues() {
     const QUEUES: usize = 1_000;
-    let redis = Redis::start(&[]).await;
+    let redis = Redis::start(&[]);
     let mut foreign = redis.foreign().await;
     let names: Vec<String> = (0..QUEUES).map(|i| format!("tenant:{i}")).collect();
     let () = foreign.sadd("asynq:queues", &names).await.unwrap();
@@ -103,7 +103,7 @@ async fn an_idle_server_beside_thousands_of_groups_that_are_not_ripe_walks_over_
 
 #[tokio::test]
 async fn a_queue_that_comes_is_served_without_a_look_at_all_again_and_again() {
-    let redis = Redis::start(&[]).await;
+    let redis = Redis::start(&[]);
     let server = Server::builder("").broker(Arc::new(redis.broker().await)).queue("tenant:*", 1);
     let server = server.registry(Registry::only::<(nothing,)>().unwrap());
     let begun = Instant::now();

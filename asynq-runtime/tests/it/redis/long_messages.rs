@@ -36,7 +36,7 @@ async fn left_behind(redis: &mut MultiplexedConnection) -> Vec<String> {
 
 #[tokio::test]
 async fn long_messages_are_stored_beside_the_script_and_leave_nothing_behind() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     let lock = || Some(UniqueLock { key: "asynq:{default}:unique:email:k".into(), ttl: HOUR });
     let batch = vec![
@@ -64,7 +64,7 @@ async fn long_messages_are_stored_beside_the_script_and_leave_nothing_behind() {
 
 #[tokio::test]
 async fn a_script_whose_long_message_did_not_come_stores_nothing_and_is_to_be_sent_again() {
-    let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+    let server = Server::start(&["--slowlog-log-slower-than", "0"]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     broker.enqueue(vec![long("a")]).await.remove(0).unwrap();
     let call = newest_script(&mut redis).await;
@@ -80,7 +80,7 @@ async fn a_script_whose_long_message_did_not_come_stores_nothing_and_is_to_be_se
 
 #[tokio::test]
 async fn a_long_message_that_cannot_be_stored_leaves_nothing_behind() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     let () = redis.set("asynq:{default}:pending", "of a foreign type").await.unwrap();
     broker.enqueue(vec![long("a")]).await.remove(0).unwrap_err();
@@ -98,7 +98,7 @@ async fn a_long_message_that_cannot_be_stored_leaves_nothing_behind() {
 
 #[tokio::test]
 async fn a_full_redis_refuses_long_messages_and_keeps_none_of_them() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     // This call makes the script known to Redis.
     broker.enqueue(vec![long("a")]).await.remove(0).unwrap();
@@ -126,7 +126,7 @@ async fn a_full_redis_refuses_long_messages_and_keeps_none_of_them() {
 
 #[tokio::test]
 async fn a_long_message_whose_answer_was_lost_is_stored_once() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let mut redis = server.foreign().await;
@@ -144,7 +144,7 @@ async fn a_long_message_whose_answer_was_lost_is_stored_once() {
 
 #[tokio::test]
 async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_cannot_be() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let (mut redis, me) = (server.foreign().await, member("me"));
@@ -172,7 +172,7 @@ async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_can
 
 #[tokio::test]
 async fn a_dequeue_takes_no_more_long_messages_than_it_may_carry() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = RedisBroker::connect(&server.url(), patient()).await.unwrap();
     let (mut redis, me) = (server.foreign().await, member("me"));
     put_long(&broker, 60).await;

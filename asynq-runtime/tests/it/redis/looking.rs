@@ -24,7 +24,7 @@ async fn connections(redis: &mut redis::aio::MultiplexedConnection) -> BTreeSet<
 #[tokio::test]
 async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
     const TASKS: usize = 12;
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     for n in 0..TASKS {
@@ -42,7 +42,7 @@ async fn a_page_of_large_tasks_is_read_by_scripts_of_a_mebibyte_each() {
 
 #[tokio::test]
 async fn a_page_is_read_on_a_connection_that_no_worker_uses() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["t1", "t2"]).await;

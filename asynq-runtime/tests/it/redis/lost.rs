@@ -18,7 +18,7 @@ use super::{
 
 #[tokio::test]
 async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     for round in 0..20 {
@@ -38,7 +38,7 @@ async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
 
 #[tokio::test]
 async fn a_lost_answer_loses_and_doubles_nothing() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
@@ -73,7 +73,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
 /// After two calls that were lost, the broker asks for a quarter of a mebibyte.
 #[tokio::test]
 async fn tasks_of_a_lost_answer_come_in_parts_each_once() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
     let direct = server.broker().await;
@@ -114,7 +114,7 @@ async fn tasks_of_a_lost_answer_come_in_parts_each_once() {
 /// The tasks that a call finds are handed over before the rest is read, so that the server extends their leases.
 #[tokio::test]
 async fn tasks_of_a_lost_answer_are_delivered_part_by_part() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
@@ -142,7 +142,7 @@ async fn tasks_of_a_lost_answer_are_delivered_part_by_part() {
 /// The messages are small and two queues of three are empty, so that no answer is nearly as long as all together may be.
 #[tokio::test]
 async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
@@ -169,7 +169,7 @@ async fn a_dequeue_asks_for_full_answers_again_some_calls_after_an_outage() {
 /// In the case of a worker, the task was stored, run and deleted before its enqueue was repeated.
 #[tokio::test]
 async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has_run() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
@@ -213,7 +213,7 @@ async fn receipts(redis: &mut MultiplexedConnection) -> Vec<(String, i64)> {
 
 #[tokio::test]
 async fn a_receipt_is_kept_for_longer_than_its_send_is_repeated() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     for (query, kept) in [("", 1..=60), ("?timeout=60s", 181..=360)] {
         let url = server.url() + query;
@@ -236,7 +236,7 @@ async fn a_repeat_that_stores_nothing_writes_its_receipt_for_a_replica_to_confir
     // The number of the argument that marks a repeat, in either script.
     for (tasks, again) in [(vec![task("a"), task("b")], 3), (vec![replacing("c")], 4)] {
         let stored = tasks.len();
-        let server = Server::start(&["--slowlog-log-slower-than", "0"]).await;
+        let server = Server::start(&["--slowlog-log-slower-than", "0"]);
         let (mut redis, broker) = (server.foreign().await, server.broker().await);
         broker.enqueue(tasks).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
         let mut call = newest_script(&mut redis).await;
@@ -269,7 +269,7 @@ async fn set_maxmemory(redis: &mut redis::aio::MultiplexedConnection, bytes: &st
 
 #[tokio::test]
 async fn a_dequeue_whose_caller_went_away_is_found_by_the_next_one() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     put(&broker, &["a", "b"]).await;
     let wanted = [Wanted { queue: queue(), n: 1 }];
@@ -289,7 +289,7 @@ async fn a_dequeue_whose_caller_went_away_is_found_by_the_next_one() {
 
 #[tokio::test]
 async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let mut redis = server.foreign().await;
@@ -309,15 +309,15 @@ async fn a_lost_dequeue_is_found_below_thousands_of_newer_runs() {
 /// The first send reaches Redis after the broker gave it up: it must not take tasks that no caller gets.
 #[tokio::test]
 async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker_with(in_time(BRIEF)).await;
     put(&broker, &["a", "b", "c", "d"]).await;
     for expected in ["a", "b"] {
-        server.stop();
+        let stopped = server.stop();
         let wanted = [Wanted { queue: queue(), n: 1 }];
         let late = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
         assert!(late.is_unavailable(), "{late:?}");
-        server.go_on();
+        drop(stopped);
         let runs = eventually("Redis answers again", async || match broker.dequeue(&member("me"), &wanted).await {
             Ok(runs) => Some(runs),
             Err(error) => {
@@ -335,7 +335,7 @@ async fn a_dequeue_that_redis_reads_late_takes_nothing_that_is_not_returned() {
 /// The network keeps the first send until long after the second was answered.
 #[tokio::test]
 async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), in_time(BRIEF)).await.unwrap();
     put(&broker, &["a", "b"]).await;
@@ -357,7 +357,7 @@ async fn a_dequeue_that_arrives_after_its_repeat_is_not_run_at_all() {
 async fn while_every_seventh_answer_is_lost_each_task_runs_exactly_once() {
     const CALLERS: usize = 8;
     const TASKS: usize = 40;
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let connect = || async { Arc::new(RedisBroker::connect(&proxy.url(), patient()).await.unwrap()) };
     let (producer, worker) = (connect().await, connect().await);
@@ -411,7 +411,7 @@ async fn while_every_seventh_answer_is_lost_each_task_runs_exactly_once() {
 /// The list was evicted, deleted, or came back in part from a backup. The lease is then the last trace of a task.
 #[tokio::test]
 async fn a_task_whose_place_among_the_active_was_lost_is_pending_again() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     put(&broker, &["a", "b", "gone"]).await;

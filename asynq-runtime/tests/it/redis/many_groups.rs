@@ -28,7 +28,7 @@ fn in_group(n: usize) -> NewTask {
 
 /// Returns a queue with one task in each of [`GROUPS`] groups.
 pub(crate) async fn with_groups() -> (Server, MultiplexedConnection, RedisBroker) {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (redis, broker) = (server.foreign().await, server.broker().await);
     for outcome in broker.enqueue((0..GROUPS).map(in_group).collect()).await {
         outcome.unwrap();
@@ -193,7 +193,7 @@ async fn a_queue_of_groups_without_tasks_is_deleted_step_by_step() {
 
 #[tokio::test]
 async fn lost_groups_of_all_queues_are_found_by_one_search() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     let names: Vec<QueueName> = (0..200).map(|i| QueueName::new(&format!("q{i}")).unwrap()).collect();
     for name in &names {

@@ -29,7 +29,7 @@ async fn would_run(broker: &RedisBroker, id: &TaskId) -> usize {
 
 #[tokio::test]
 async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let direct = server.broker().await;
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_move_that_breaks_off_at_any_step_goes_on_when_it_is_requested_again()
 
 #[tokio::test]
 async fn a_move_that_cannot_arrive_is_given_up_or_goes_on() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["t1"]).await;
@@ -105,7 +105,7 @@ async fn a_move_that_cannot_arrive_leaves_nothing_half_way() {
         (TaskState::Aggregating, "groups", "g:g"),
         (TaskState::Pending, "pending", "x:due"),
     ] {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let broker = server.broker().await;
         let mut redis = server.foreign().await;
         let mut new = task("t1");
@@ -139,7 +139,7 @@ async fn break_move(broker: &RedisBroker, redis: &mut MultiplexedConnection, nam
 
 #[tokio::test]
 async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     let on_its_way = Changed::Unfit(TaskState::Scheduled);
@@ -167,7 +167,7 @@ async fn a_task_that_both_ends_of_a_move_hold_is_changed_by_no_person() {
 
 #[tokio::test]
 async fn a_copy_that_a_move_left_behind_when_it_was_given_up_never_runs() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     break_move(&broker, &mut redis, "t1").await;
@@ -184,7 +184,7 @@ async fn a_copy_that_a_move_left_behind_when_it_was_given_up_never_runs() {
 
 #[tokio::test]
 async fn a_bulk_call_leaves_tasks_alone_that_a_move_holds() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     break_move(&broker, &mut redis, "a").await;

@@ -31,7 +31,7 @@ fn is_about(ahead: Option<TimeDelta>, seconds: i64) -> bool {
 
 #[tokio::test]
 async fn a_server_of_ours_reports_the_clock_offset_of_its_host() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let right = server.broker().await;
     let ahead = RedisBroker::connect(&ahead_of(&server, -100), patient()).await.unwrap();
     let behind = RedisBroker::connect(&ahead_of(&server, 100), patient()).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_server_of_ours_reports_the_clock_offset_of_its_host() {
 
 #[tokio::test]
 async fn a_beat_tells_a_server_how_many_servers_live() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (first, second) = (server.broker().await, server.broker().await);
     assert_eq!(first.servers_alive(), 1, "before the first beat");
     let alive = eventually("beats soon after both have joined", async || {
@@ -77,7 +77,7 @@ async fn a_beat_tells_a_server_how_many_servers_live() {
 
 #[tokio::test]
 async fn the_facts_of_a_server_expire_with_its_heartbeat() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let member = broker.join(&member("here").name, &named("here")).await.unwrap();
@@ -137,7 +137,7 @@ async fn info_after(
 #[tokio::test]
 async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
     const BEATS: u64 = 10;
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let weight = |n: usize| QueueWeight { queue: Some(format!("tenant:{n}")), weight: Some(1) };
@@ -195,7 +195,7 @@ async fn a_beat_sends_the_queues_of_a_server_only_when_they_changed() {
 
 #[tokio::test]
 async fn the_clock_of_a_go_server_is_read_from_its_listing() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     // These are the writes of Go's `WriteServerState` on a host whose clock is 60 s ahead.

@@ -48,7 +48,7 @@ async fn leave_behind(redis: &mut MultiplexedConnection, name: &str, state: &str
 
 #[tokio::test]
 async fn a_task_that_go_left_in_no_state_can_be_run_archived_and_deleted() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     for state in ["archived", "active", "scheduled", "waiting"] {
@@ -69,7 +69,7 @@ async fn a_task_that_go_left_in_no_state_can_be_run_archived_and_deleted() {
 
 #[tokio::test]
 async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     let lock = "asynq:{default}:unique:email:5d41402abc4b2a76b9719d911017c592";
@@ -106,7 +106,7 @@ async fn the_lock_of_a_go_task_in_a_group_is_freed_although_no_field_names_it() 
 /// Without a lock in the hash the message is read, where asynq may have written one; a slice reads no more than about a megabyte.
 #[tokio::test]
 async fn a_slice_of_large_grouped_tasks_is_a_small_one() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let group = GroupName::new("g").unwrap();
     for n in 0..20 {
@@ -132,7 +132,7 @@ async fn a_slice_of_large_grouped_tasks_is_a_small_one() {
 
 #[tokio::test]
 async fn an_empty_queue_is_deleted_with_every_leftover_of_asynq_and_no_foreign_key() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     set(&mut redis, &["SADD", "asynq:queues", "default", "d*"]).await;
@@ -163,7 +163,7 @@ async fn an_empty_queue_is_deleted_with_every_leftover_of_asynq_and_no_foreign_k
 
 #[tokio::test]
 async fn a_group_that_is_not_known_keeps_its_queue() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     set(&mut redis, &["SADD", "asynq:queues", "default"]).await;
@@ -178,7 +178,7 @@ async fn a_group_that_is_not_known_keeps_its_queue() {
 
 #[tokio::test]
 async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["t1"]).await;
@@ -206,7 +206,7 @@ async fn foreign_keys_stop_a_repair_before_it_changes_anything() {
 
 #[tokio::test]
 async fn a_full_redis_can_be_emptied() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["a", "b", "c"]).await;
@@ -222,7 +222,7 @@ async fn a_full_redis_can_be_emptied() {
 
 #[tokio::test]
 async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     for name in ["run", "archive", "delete"] {
@@ -244,7 +244,7 @@ async fn a_group_that_cannot_be_forgotten_keeps_no_task_in_two_places() {
 
 #[tokio::test]
 async fn an_orphan_is_not_ended_half_way() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     put(&broker, &["t1"]).await;
@@ -264,7 +264,7 @@ async fn an_orphan_is_not_ended_half_way() {
 
 #[tokio::test]
 async fn one_foreign_group_hides_no_other() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut redis = server.foreign().await;
     let mut new = task("t1");

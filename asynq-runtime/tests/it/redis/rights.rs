@@ -27,7 +27,7 @@ async fn dequeue(broker: &RedisBroker) -> Result<Vec<String>, BrokerError> {
 
 #[tokio::test]
 async fn a_worker_without_a_right_takes_no_task_and_says_so() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     put(&broker, &["a", "b", "c", "d", "e"]).await;
     let before = dump(&mut redis).await;
@@ -43,7 +43,7 @@ async fn a_worker_without_a_right_takes_no_task_and_says_so() {
 
 #[tokio::test]
 async fn a_run_whose_task_cannot_be_read_is_not_fenced_and_ends_later() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     put(&broker, &["a"]).await;
     let run = take(&broker, &member("me"), 1).await.remove(0);
@@ -60,7 +60,7 @@ async fn a_run_whose_task_cannot_be_read_is_not_fenced_and_ends_later() {
 
 #[tokio::test]
 async fn a_lock_that_cannot_be_read_is_not_a_duplicate() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let (mut redis, broker) = (server.foreign().await, server.broker().await);
     let lock = "asynq:{default}:unique:email:k";
     // An earlier task that is gone left its lock.
@@ -167,7 +167,7 @@ async fn tasks_of(redis: &mut MultiplexedConnection) -> BTreeSet<String> {
 
 #[tokio::test]
 async fn no_call_loses_a_task_for_a_right_that_is_missing() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let mut refused = 0;
     for right in RIGHTS {

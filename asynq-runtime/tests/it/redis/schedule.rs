@@ -48,7 +48,7 @@ fn marker(tick: &Tick) -> String {
 
 #[tokio::test]
 async fn an_entry_and_its_markers_end_by_themselves() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let tick = tick(broker.now());
@@ -64,7 +64,7 @@ async fn an_entry_and_its_markers_end_by_themselves() {
 
 #[tokio::test]
 async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_deleted() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let tick = tick(broker.now());
@@ -82,7 +82,7 @@ async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_dele
 
 #[tokio::test]
 async fn a_tick_whose_answer_was_lost_is_a_duplicate_and_its_task_there() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let proxy = Proxy::before(&server);
     let broker = RedisBroker::connect(&proxy.url(), patient()).await.unwrap();
     let direct = server.broker().await;
@@ -100,7 +100,7 @@ async fn a_tick_whose_answer_was_lost_is_a_duplicate_and_its_task_there() {
 
 #[tokio::test]
 async fn a_full_redis_refuses_a_tick_with_nothing_changed_and_answers_all_else() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let first = tick(broker.now());
@@ -160,7 +160,7 @@ async fn is_refused(broker: &RedisBroker, redis: &mut MultiplexedConnection, tic
 
 #[tokio::test]
 async fn foreign_keys_stop_a_tick_before_anything_is_changed() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let key = |name: &str| format!("asynq:{{default}}:{name}");
@@ -191,7 +191,7 @@ async fn foreign_keys_stop_a_tick_before_anything_is_changed() {
 
 #[tokio::test]
 async fn foreign_keys_in_the_place_of_lock_queues_or_previous_task_do_no_harm() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let () = redis.set("asynq:queues", "of a foreign program").await.unwrap();
@@ -214,7 +214,7 @@ async fn foreign_keys_in_the_place_of_lock_queues_or_previous_task_do_no_harm() 
 #[tokio::test]
 async fn a_task_that_its_list_has_lost_stops_no_schedule() {
     for state in [TaskState::Pending, TaskState::Scheduled, TaskState::Aggregating] {
-        let server = Server::start(&[]).await;
+        let server = Server::start(&[]);
         let mut redis = server.foreign().await;
         let (broker, clock) = with_clock(&server).await;
         let mut first = tick(broker.now());
@@ -234,7 +234,7 @@ async fn a_task_that_its_list_has_lost_stops_no_schedule() {
 /// An outcome of Go that broke off leaves a task that is active, but in no list and without a lease.
 #[tokio::test]
 async fn a_task_that_a_crashed_go_server_left_active_stops_no_schedule() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     assert!(fires(&broker, &tick(broker.now())).await);
@@ -246,7 +246,7 @@ async fn a_task_that_a_crashed_go_server_left_active_stops_no_schedule() {
 
 #[tokio::test]
 async fn an_unreadable_entry_of_another_scheduler_hides_no_other() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let entry = SchedulerEntry { id: "ours".into(), ..SchedulerEntry::default() };
@@ -276,7 +276,7 @@ async fn an_unreadable_entry_of_another_scheduler_hides_no_other() {
 
 #[tokio::test]
 async fn a_wait_for_the_lead_runs_no_script_on_the_tracking_connection() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let me = Candidate { program: "shop".into(), token: "me".into(), revision: 1 };
     assert_eq!(broker.lead(&me, MINUTE).await.unwrap(), Lead::Ours { wanted: false });

@@ -1,16 +1,14 @@
-//! A private redis-server on a unix socket, and a proxy before it that can lose answers.
+//! A private redis-server with brokers on its Unix socket, and a proxy before it that can lose answers.
 
 use std::{
-    fs,
     io::{Read, Write},
     net::{Shutdown, TcpListener, TcpStream},
+    ops::{Deref, DerefMut},
     os::unix::net::UnixStream,
-    path::{Path, PathBuf},
     pin::Pin,
-    process::{Child, Command, Stdio},
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Waker},
     thread,
@@ -18,45 +16,15 @@ use std::{
 };
 
 use asynq_runtime::broker::redis::{RedisBroker, RedisOptions};
-use asynq_test_support::{PATIENCE, eventually};
+use asynq_test_support::{PATIENCE, RedisServer, eventually};
 use redis::{AsyncConnectionConfig, aio::MultiplexedConnection};
 
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// A redis-server that ends with the test.
-pub(crate) struct Server {
-    child: Child,
-    folder: PathBuf,
-    options: Vec<String>,
-}
+/// A redis-server that ends with the test and keeps nothing; programs connect to its Unix socket.
+pub(crate) struct Server(RedisServer);
 
 impl Server {
-    pub(crate) async fn start(options: &[&str]) -> Self {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("asynq-redis-{}-{number}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        let options: Vec<String> = options.iter().map(ToString::to_string).collect();
-        let child = Self::spawn(&folder, &options);
-        let server = Self { child, folder, options };
-        server.until_it_answers().await;
-        server
-    }
-
-    fn spawn(folder: &Path, options: &[String]) -> Child {
-        let socket = folder.join("redis.sock");
-        let fixed = ["--port", "0", "--save", "", "--appendonly", "no", "--dir"];
-        let mut command = Command::new("redis-server");
-        command.args(fixed).arg(folder).arg("--unixsocket").arg(socket).args(options);
-        command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
-    }
-
-    async fn until_it_answers(&self) {
-        let connects = async || UnixStream::connect(self.socket()).ok();
-        eventually("redis-server answers", connects).await;
-    }
-
-    pub(crate) fn socket(&self) -> PathBuf {
-        self.folder.join("redis.sock")
+    pub(crate) fn start(options: &[&str]) -> Self {
+        Self(RedisServer::with_options(options))
     }
 
     pub(crate) fn url(&self) -> String {
@@ -84,48 +52,26 @@ impl Server {
         client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
     }
 
-    /// Kills the server as a power cut would.
-    pub(crate) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Stops the server as a machine does that is out of memory.
-    pub(crate) fn stop(&self) {
-        self.signal("-STOP");
-    }
-
-    /// Continues the server.
-    pub(crate) fn go_on(&self) {
-        self.signal("-CONT");
-    }
-
     /// Polls `call` once. Redis stands still meanwhile, because its answer could be there at once.
     pub(crate) fn send<F: Future>(&self, call: Pin<&mut F>) {
-        self.stop();
+        let stopped = self.stop();
         let polled = call.poll(&mut Context::from_waker(Waker::noop()));
-        self.go_on();
+        drop(stopped);
         assert!(polled.is_pending(), "it was answered before it was sent");
-    }
-
-    fn signal(&self, name: &str) {
-        assert!(Command::new("kill").arg(name).arg(self.child.id().to_string()).status().unwrap().success());
-    }
-
-    /// Kills the server, if that was not done before, and starts an empty one in its place.
-    pub(crate) async fn restart(&mut self) {
-        self.kill();
-        let _ = fs::remove_file(self.socket());
-        self.child = Self::spawn(&self.folder, &self.options);
-        self.until_it_answers().await;
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = fs::remove_dir_all(&self.folder);
+impl Deref for Server {
+    type Target = RedisServer;
+
+    fn deref(&self) -> &RedisServer {
+        &self.0
+    }
+}
+
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut RedisServer {
+        &mut self.0
     }
 }
 

@@ -20,7 +20,7 @@ use crate::answered;
 
 #[tokio::test]
 async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     put(&broker, &["a", "b", "c", "d", "e"]).await;
@@ -47,7 +47,7 @@ async fn a_full_redis_refuses_new_tasks_and_finishes_the_old_ones() {
 
 #[tokio::test]
 async fn a_redis_that_takes_no_writes_leaves_no_task_in_doubt() {
-    let server = Server::start(&["--min-replicas-to-write", "1"]).await;
+    let server = Server::start(&["--min-replicas-to-write", "1"]);
     let broker = server.broker().await;
     let client = Client::new(Arc::new(server.broker().await) as Arc<dyn Broker>);
     let refused = chore::enqueue(&client).await.unwrap_err();
@@ -59,7 +59,7 @@ async fn a_redis_that_takes_no_writes_leaves_no_task_in_doubt() {
 
 #[tokio::test]
 async fn a_user_who_may_not_run_a_command_of_a_script_is_denied() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     put(&broker, &["first"]).await;
@@ -70,7 +70,7 @@ async fn a_user_who_may_not_run_a_command_of_a_script_is_denied() {
 
 #[tokio::test]
 async fn an_enqueue_that_was_given_up_before_it_was_sent_stores_nothing() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     put(&broker, &["first"]).await;
@@ -101,7 +101,7 @@ async fn chore() -> JobResult {
 
 #[tokio::test]
 async fn a_worker_drains_a_full_redis() {
-    let server = Server::start(&["--maxmemory-policy", "noeviction"]).await;
+    let server = Server::start(&["--maxmemory-policy", "noeviction"]);
     let mut redis = server.foreign().await;
     let broker: Arc<dyn Broker> = Arc::new(server.broker().await);
     let client = Client::new(Arc::clone(&broker));
@@ -126,7 +126,7 @@ async fn a_worker_drains_a_full_redis() {
 
 #[tokio::test]
 async fn a_hash_that_is_not_a_task_and_an_id_without_one_do_not_stop_the_queue() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let ghosts: Vec<String> = (0..1000).map(|i| format!("ghost{i}")).collect();
@@ -151,7 +151,7 @@ async fn a_hash_that_is_not_a_task_and_an_id_without_one_do_not_stop_the_queue()
 
 #[tokio::test]
 async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_moved_away() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     for (container, action) in [("completed", 1), ("retry", 2), ("x:due", 2), ("archived", 3), ("pending", 4)] {
@@ -188,7 +188,7 @@ async fn a_container_of_a_foreign_type_keeps_tasks_where_they_are_until_it_is_mo
 
 #[tokio::test]
 async fn a_lock_is_not_left_behind_by_a_conflict_and_freed_by_an_archive() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let key = "asynq:{default}:unique:email:x";
@@ -213,11 +213,11 @@ async fn a_lock_is_not_left_behind_by_a_conflict_and_freed_by_an_archive() {
 
 #[tokio::test]
 async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = Arc::new(server.broker().await);
     // While Redis stands still at most two sends are on their way. All other calls wait together.
-    server.stop();
+    let stopped = server.stop();
     let mut callers = Vec::new();
     for i in 0..500 {
         let broker = Arc::clone(&broker);
@@ -229,7 +229,7 @@ async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
         callers.push(tokio::spawn(call));
         tokio::task::yield_now().await;
     }
-    server.go_on();
+    drop(stopped);
     let (mut placed, mut conflicts) = (0, 0);
     for caller in callers {
         match soon(caller).await.unwrap() {
@@ -246,7 +246,7 @@ async fn many_callers_at_once_travel_together_and_each_gets_its_own_answer() {
 
 #[tokio::test]
 async fn large_tasks_travel_in_answers_that_arrive_in_time_and_in_order() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let names: Vec<String> = (0..40).map(|i| format!("t{i}")).collect();
     let large = names.iter().map(|id| {
@@ -272,7 +272,7 @@ async fn large_tasks_travel_in_answers_that_arrive_in_time_and_in_order() {
 
 #[tokio::test]
 async fn a_foreign_key_in_the_place_of_active_loses_no_task() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     put(&broker, &["a", "b"]).await;
@@ -288,7 +288,7 @@ async fn a_foreign_key_in_the_place_of_active_loses_no_task() {
 
 #[tokio::test]
 async fn an_id_that_lies_in_pending_twice_runs_once() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     put(&broker, &["a"]).await;
@@ -302,7 +302,7 @@ async fn an_id_that_lies_in_pending_twice_runs_once() {
 /// The second entry is pushed to pending again for want of room, and must take neither the lease nor the task of the run along.
 #[tokio::test]
 async fn an_id_that_lies_in_pending_twice_runs_once_though_its_message_is_long() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let mut long = task("a");
@@ -319,7 +319,7 @@ async fn an_id_that_lies_in_pending_twice_runs_once_though_its_message_is_long()
 
 #[tokio::test]
 async fn a_page_without_an_end_holds_all_there_is_and_no_more_is_asked_for() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let names: Vec<String> = (0..2_500).map(|i| format!("t{i}")).collect();
     put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
@@ -336,7 +336,7 @@ async fn a_page_without_an_end_holds_all_there_is_and_no_more_is_asked_for() {
 
 #[tokio::test]
 async fn a_crowd_of_lapsed_go_runs_is_not_read_again_and_again() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let (broker, clock) = with_clock(&server).await;
     let now = broker.now().timestamp();
@@ -366,7 +366,7 @@ async fn a_crowd_of_lapsed_go_runs_is_not_read_again_and_again() {
 
 #[tokio::test]
 async fn an_enqueue_that_stops_at_a_foreign_key_takes_no_lock() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let lock = "asynq:{default}:unique:email:1";

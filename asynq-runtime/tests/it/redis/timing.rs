@@ -26,7 +26,7 @@ async fn round_trip(redis: &mut MultiplexedConnection) -> Duration {
 
 #[tokio::test]
 async fn half_of_all_wake_ups_take_less_than_twenty_milliseconds() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let (mut took, mut round_trips) = (Vec::new(), Vec::new());
@@ -52,7 +52,7 @@ async fn half_of_all_wake_ups_take_less_than_twenty_milliseconds() {
 
 #[tokio::test]
 async fn half_of_all_due_tasks_are_pending_within_fifty_milliseconds() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     let (mut late, mut round_trips) = (Vec::new(), Vec::new());
@@ -69,7 +69,7 @@ async fn half_of_all_due_tasks_are_pending_within_fifty_milliseconds() {
 
 #[tokio::test]
 async fn a_flood_of_callers_learns_of_an_outage_in_the_time_of_a_few_calls() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start(&[]);
     let timeout = Duration::from_millis(500);
     let broker = Arc::new(server.broker_with(in_time(timeout)).await);
     put(&broker, &["before"]).await;

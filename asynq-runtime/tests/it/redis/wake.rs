@@ -19,7 +19,7 @@ use super::{
 
 #[tokio::test]
 async fn a_waiting_worker_wakes_on_the_push_of_a_foreign_client() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let broker = server.broker().await;
     for round in 0..20 {
@@ -37,7 +37,7 @@ async fn a_waiting_worker_wakes_on_the_push_of_a_foreign_client() {
 
 #[tokio::test]
 async fn a_worker_wakes_when_its_queue_is_resumed_and_when_redis_comes_back() {
-    let mut server = Server::start(&[]).await;
+    let mut server = Server::start(&[]);
     let broker = server.broker().await;
     put(&broker, &["a"]).await;
     assert!(broker.pause(&queue()).await.unwrap());
@@ -57,7 +57,7 @@ async fn a_worker_wakes_when_its_queue_is_resumed_and_when_redis_comes_back() {
     // A wait that asks only the new Redis may sleep on, because it finds no task there.
     let restarted = async {
         until_tracked(&mut server.foreign().await, 2).await;
-        server.restart().await;
+        server.restart();
     };
     let (woken, ()) =
         soon(async { tokio::join!(broker.wait_for_work(&queues, Quarantined::All, HOUR), restarted) }).await;
@@ -72,7 +72,7 @@ async fn a_worker_wakes_when_its_queue_is_resumed_and_when_redis_comes_back() {
 #[tokio::test]
 async fn a_wait_for_due_tasks_ends_with_the_earliest_and_never_before_its_time() {
     const DELAY: Duration = Duration::from_millis(150);
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let broker = server.broker().await;
     let mut late = task("late");
     late.when = When::In(24 * HOUR);
@@ -96,7 +96,7 @@ async fn a_wait_for_due_tasks_ends_with_the_earliest_and_never_before_its_time()
 
 #[tokio::test]
 async fn where_tracking_is_refused_the_queue_is_polled() {
-    let server = Server::start(&[]).await;
+    let server = Server::start(&[]);
     let mut redis = server.foreign().await;
     let rules = ["SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all", "-client|tracking"];
     let () = redis::cmd("ACL").arg(&rules).query_async(&mut redis).await.unwrap();

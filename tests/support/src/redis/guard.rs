@@ -11,15 +11,16 @@ use std::{
 };
 
 use ::redis::Connection;
-use asynq_test_support::{PATIENCE, eventually_blocking};
 use tempfile::TempDir;
+
+use crate::{PATIENCE, eventually_blocking};
 
 /// Ends the server when the script's standard input ends: a pool of servers is a `static`, which is never dropped.
 const WATCH: &str = r#"folder=$1; shift; "$@" >/dev/null 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
 
 /// One redis-server with a folder of its own, and a Unix socket in the folder for the test.
 #[derive(Debug)]
-pub(crate) struct Guarded {
+pub struct Guarded {
     watcher: Child,
     /// Dropping this pipe ends the server.
     control: Option<ChildStdin>,
@@ -31,12 +32,12 @@ pub(crate) struct Guarded {
 impl Guarded {
     /// Starts `redis-server` with these arguments in a new folder, and waits until it answers. `files` are written there first.
     /// Returns `None` if the server ends at once, because another process has taken its port.
-    pub(crate) fn start(files: &[(&str, &str)], arguments: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
+    pub fn start(files: &[(&str, &str)], arguments: impl FnOnce(&Path) -> Vec<String>) -> Option<Self> {
         Self::start_in(files, arguments, Vec::new())
     }
 
     /// [`start`](Self::start) with these variables in the server's environment.
-    pub(crate) fn start_in(
+    pub fn start_in(
         files: &[(&str, &str)],
         arguments: impl FnOnce(&Path) -> Vec<String>,
         environment: Vec<(&'static str, String)>,
@@ -51,7 +52,8 @@ impl Guarded {
         guarded.answers().then_some(guarded)
     }
 
-    fn socket(&self) -> PathBuf {
+    /// The Unix socket of the server.
+    pub fn socket(&self) -> PathBuf {
         self.folder.join("redis.sock")
     }
 
@@ -78,24 +80,24 @@ impl Guarded {
     }
 
     /// The folder of the server's files.
-    pub(crate) fn folder(&self) -> &Path {
+    pub fn folder(&self) -> &Path {
         &self.folder
     }
 
     /// The server's log.
-    pub(crate) fn log(&self) -> String {
+    pub fn log(&self) -> String {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
     /// A connection of the test itself, as the default user, past TLS and ports. Tries until it succeeds: a sentinel that makes a
     /// server a replica closes the connections of all clients, also those that have only just been accepted.
-    pub(crate) fn connection(&self) -> Connection {
+    pub fn connection(&self) -> Connection {
         let client = ::redis::Client::open(format!("unix://{}", self.socket().display())).unwrap();
         eventually_blocking("the private redis-server answers", || client.get_connection().ok())
     }
 
     /// Whether a replica has acknowledged every write. `WAIT` would not do: it counts only writes of its own connection.
-    pub(crate) fn is_replicated(&self) -> bool {
+    pub fn is_replicated(&self) -> bool {
         let info: String = ::redis::cmd("INFO").arg("replication").query(&mut self.connection()).unwrap();
         let after = |word: &str| {
             let rest = info.split(word).nth(1).unwrap_or_default();
@@ -105,7 +107,7 @@ impl Guarded {
     }
 
     /// Kills the server as a power cut would; its files stay.
-    pub(crate) fn kill(&mut self) {
+    pub fn kill(&mut self) {
         if let Some(mut control) = self.control.take() {
             let _ = control.write_all(b"keep\n");
         }
@@ -114,14 +116,15 @@ impl Guarded {
 
     /// Makes the server a replica of the server on `port` from its next start on. Otherwise a server that returns as a primary with
     /// old data would be believed.
-    pub(crate) fn follow(&mut self, port: u16) {
+    pub fn follow(&mut self, port: u16) {
         if !self.arguments.iter().any(|argument| argument == "--replicaof") {
             self.arguments.extend(["--replicaof".to_owned(), format!("127.0.0.1 {port}")]);
         }
     }
 
-    /// Starts the server again after [`kill`](Self::kill).
-    pub(crate) fn restart(&mut self) {
+    /// Starts the server again, after [`kill`](Self::kill) unless that was called before.
+    pub fn restart(&mut self) {
+        self.kill();
         let _ = fs::remove_file(self.socket());
         let (watcher, control) = spawn(&self.folder, &self.arguments, &self.environment);
         (self.watcher, self.control) = (watcher, Some(control));
@@ -153,7 +156,7 @@ fn spawn(folder: &Path, arguments: &[String], environment: &[(&'static str, Stri
 }
 
 /// Calls `start` with other ports until the servers start.
-pub(crate) fn on_free_ports<T>(mut start: impl FnMut() -> Option<T>) -> T {
+pub fn on_free_ports<T>(mut start: impl FnMut() -> Option<T>) -> T {
     assert!(is_installed(), "redis-server is needed for these tests; scripts/test installs it");
     (0..20).find_map(|_| start()).expect("redis-server starts on one of twenty ports")
 }

@@ -16,7 +16,7 @@ static TRIED: AtomicU64 = AtomicU64::new(0);
 
 /// Returns a port without a listener now, which this program has not given to another test. Test programs that run at the
 /// same time begin at different ports, but may meet; then the server fails to start and another port is tried.
-pub(crate) fn free_port() -> u16 {
+pub fn free_port() -> u16 {
     let first = u64::from(std::process::id()).wrapping_mul(7919);
     let mut tries = (0..PORTS.len()).map(|_| {
         let place = (first + TRIED.fetch_add(1, Ordering::Relaxed)) % PORTS.len() as u64;
