@@ -47,7 +47,7 @@ pub struct ArchivedTask<J> {
 pub struct OnArchive<J: Job>(fn(ArchivedTask<J>) -> BoxFuture<'static, ()>);
 
 impl<J: Job> OnArchive<J> {
-    /// Wraps a function that passes the task on with [`ArchivedTask::tell`].
+    /// Wraps a function that passes the task on with [`ArchivedTask::call`].
     pub const fn new(function: fn(ArchivedTask<J>) -> BoxFuture<'static, ()>) -> Self {
         Self(function)
     }

@@ -2,7 +2,7 @@
 
 use super::{context::JobContext, error::JobResult};
 
-/// Runs the body of a blocking job on a thread that may block ([`BlockingPool::run`](super::BlockingPool::run)).
+/// Runs the body of a blocking job on a thread that may block (`BlockingPool::run`).
 ///
 /// # Errors
 ///
