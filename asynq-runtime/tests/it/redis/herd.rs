@@ -14,8 +14,7 @@ use asynq_runtime::{
     server::Running,
     task::{QueueName, TaskMessage},
 };
-use asynq_test_support::soon;
-use futures_util::future::{join_all, select_all};
+use asynq_test_support::{eventually, soon};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
@@ -29,7 +28,7 @@ async fn nothing() -> JobResult {
 }
 
 /// Tasks that are enqueued one after the other.
-const TASKS: u64 = 200;
+const TASKS: u64 = 20;
 
 fn name(i: usize) -> String {
     format!("tenant:{i}")
@@ -48,10 +47,8 @@ async fn waiting(redis: &Redis, url: &str, servers: usize, queues: usize) -> Vec
             .queue("tenant:*", 1);
         running.push(server.build().await.unwrap().start().await.unwrap());
     }
-    // The servers beat at the same time.
-    let beats = running.iter().map(|one| one.signals().beat.reached(one.signals().beat.count() + 2));
-    soon(join_all(beats)).await;
     for one in &running {
+        soon(one.signals().beat.reached(one.signals().beat.count() + 2)).await;
         soon(one.signals().cleaned.reached(1)).await;
     }
     // The tracked keys are those of waits for tasks and of waits for due tasks.
@@ -67,25 +64,19 @@ const NET: u64 = 64;
 /// `x:due`, `scheduled` and `retry`.
 const QUESTIONS: u64 = 5;
 
-/// Runs [`TASKS`] tasks one after the other. Returns the commands that servers sent to find them, and the most commands that servers
-/// may have repeated meanwhile.
-///
-/// Redis counts the commands inside scripts, too. A dequeue is counted by its question whether the queue is paused. An enqueue asks once
-/// whether its task exists, and an outcome how many tasks run.
+/// Runs [`TASKS`] tasks one after the other. Returns the commands that servers sent to find them, without the enqueues and
+/// outcomes, and the most commands that servers may have repeated meanwhile.
 async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Running], queues: usize) -> (u64, u64) {
     let settled = || running.iter().map(|one| one.signals().settled.count()).sum::<u64>();
     let sent = |calls: &HashMap<String, u64>| {
         let count = |name: &str| calls.get(name).copied().unwrap_or_default();
-        ["llen", "exists", "zrange", "zcard", "scard", "pttl"].into_iter().map(count).sum::<u64>()
+        ["llen", "exists", "zrange", "zcard", "scard", "pttl", "evalsha", "eval"].into_iter().map(count).sum::<u64>()
     };
     let (begun, before, ran) = (Instant::now(), calls_by_command(redis).await, settled());
     for i in 0..TASKS {
-        let ends = running.iter().map(|one| Box::pin(one.signals().settled.reached(one.signals().settled.count() + 1)));
-        let end = select_all(ends);
         nothing::job().queue(name(usize::try_from(i).unwrap() * 7 % queues)).enqueue(client).await.unwrap();
-        soon(end).await;
+        eventually("the task has run", async || (settled() > ran + i).then_some(())).await;
     }
-    assert_eq!(settled() - ran, TASKS);
     let sent = sent(&calls_by_command(redis).await) - sent(&before);
     (sent - 2 * TASKS, (begun.elapsed().as_secs() / 10 + 1) * NET * running.len() as u64)
 }
@@ -94,23 +85,20 @@ async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Runn
 ///
 /// A server's first wait on one of its connections asks for every queue. Most first waits come before the first task. One of each
 /// server may come later, depending on which server is polled first, so among one measurement more than there are servers, one
-/// has none: it ends the test.
+/// has none.
 async fn expect_cheap_wakes(redis: &mut MultiplexedConnection, client: &Client, running: &[Running], queues: usize) {
     let servers = running.len() as u64;
     run(redis, client, running, queues).await;
-    let (mut beyond, mut costs) = (0, Vec::new());
-    loop {
+    let (mut beyond, mut costs) = (Vec::new(), Vec::new());
+    for _ in 0..=servers {
         let (sent, again) = run(redis, client, running, queues).await;
         assert!(sent >= TASKS, "{sent}: each task was fetched");
+        beyond.push(sent.saturating_sub(PER_WAKE * TASKS * servers + again));
         costs.push((sent, again));
-        let allowed = PER_WAKE * TASKS * servers + again;
-        if sent <= allowed {
-            return;
-        }
-        beyond += sent - allowed;
-        let is_explained = costs.len() as u64 <= servers && beyond <= servers * queues as u64 * QUESTIONS;
-        assert!(is_explained, "{servers} servers of {queues} queues: commands, and repeated reads: {costs:?}");
     }
+    let message = format!("{servers} servers of {queues} queues: commands, and repeated reads: {costs:?}");
+    assert!(beyond.contains(&0), "{message}");
+    assert!(beyond.iter().sum::<u64>() <= servers * queues as u64 * QUESTIONS, "{message}");
 }
 
 #[tokio::test]
@@ -126,7 +114,7 @@ async fn a_wake_up_costs_the_same_with_any_number_of_queues() {
         }
     };
     // The cases run at once, on a Redis each: most of the time they wait for beats.
-    tokio::join!(cheap(1, 1), cheap(1, 10), cheap(1, 500), cheap(4, 1), cheap(4, 10), cheap(12, 10), cheap(6, 500));
+    tokio::join!(cheap(1, 1), cheap(1, 10), cheap(1, 500), cheap(4, 1), cheap(4, 10), cheap(4, 500));
 }
 
 /// Every answer is late here: while a server works off one queue, time passes, and the others stay empty all the same.
