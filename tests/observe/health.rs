@@ -10,7 +10,7 @@ use std::{
 
 use asynq_runtime::prelude::*;
 use asynq_test_support::Log;
-use asynq_tests::{Persistence, RedisServer, eventually, patient};
+use asynq_tests::{Calls, Persistence, RedisServer, eventually, patient};
 use axum::{Router, http::StatusCode};
 use serde_json::{Value, json};
 
@@ -145,11 +145,7 @@ async fn many_questions_cost_the_broker_few() {
     let redis = RedisServer::start(Persistence::None);
     let client = patient::client(&redis.url()).await;
     let router = observed(&client);
-    let pings = || {
-        let info: String = redis::cmd("INFO").arg("commandstats").query(&mut redis.connection()).unwrap();
-        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_ping:calls=").map(str::to_owned));
-        line.and_then(|line| line.split(',').next()?.parse::<u64>().ok()).unwrap_or_default()
-    };
+    let pings = || Calls::ask(&mut redis.connection()).of("ping");
     let (before, began) = (pings(), Instant::now());
     becomes(&router, StatusCode::OK).await;
     let mut is_late = false;

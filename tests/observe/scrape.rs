@@ -7,7 +7,7 @@ use asynq_cron::Periodic;
 use asynq_dashboard::Dashboard;
 use asynq_runtime::{metrics::described, prelude::*};
 use asynq_tests::{
-    Persistence, RedisServer, commands, eventually, patient,
+    Calls, Persistence, RedisServer, eventually, patient,
     prometheus::{Families, check},
     soon,
 };
@@ -185,16 +185,16 @@ async fn a_scrape_of_a_programs_own_metrics_asks_the_broker_nothing() {
     let mut connection = redis.connection();
     // A connection of the client may still be opened.
     let before = eventually("three scrapes cost the broker nothing", async || {
-        let before = commands(&mut connection);
+        let before = Calls::ask(&mut connection).sum();
         for _ in 0..3 {
             let families = scrape(&own).await;
             assert!(families.contains_key("asynq_enqueued_total") && !families.contains_key("asynq_broker_up"));
         }
-        (commands(&mut connection) == before).then_some(before)
+        (Calls::ask(&mut connection).sum() == before).then_some(before)
     })
     .await;
     scraped(&observed(&client), is_in_time).await;
-    assert!(commands(&mut connection) > before, "commands are counted");
+    assert!(Calls::ask(&mut connection).sum() > before, "commands are counted");
 }
 
 #[tokio::test]

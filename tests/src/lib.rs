@@ -25,7 +25,7 @@ pub use self::{
     go::GoPeer,
     redis::{
         Authority, Dumped, Lent, Pooled, RedisCluster, RedisStore, SentinelServers, Servers, Signed, StoreOn,
-        TlsServer, Value, commands,
+        TlsServer, Value,
     },
     seed::{
         Build, Seeded, archive, archive_with, becomes, complete, default_queue, done, group, lock_key, made, members,
@@ -39,7 +39,7 @@ pub use self::{
 };
 
 pub use asynq_test_support::{
-    PATIENCE, Persistence, RedisServer, Stopped, eventually, eventually_blocking, note_skip, skip, soon,
+    Calls, PATIENCE, Persistence, RedisServer, Stopped, eventually, eventually_blocking, note_skip, skip, soon,
 };
 
 /// A case's fixture on Redis.

@@ -58,14 +58,6 @@ pub(crate) trait Commands {
     fn run(&self, words: &[&[u8]]) -> ::redis::Value;
 }
 
-/// The number of commands that this server has run, those in scripts included and the questions for it left out.
-pub fn commands(redis: &mut Connection) -> u64 {
-    let info: String = ::redis::cmd("INFO").arg("commandstats").query(redis).unwrap();
-    let lines = info.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-    let others = lines.filter(|(name, _)| *name != "info");
-    others.map(|(_, calls)| calls.split(',').next().unwrap().parse::<u64>().unwrap()).sum()
-}
-
 static POOL: Mutex<Vec<RedisServer>> = Mutex::new(Vec::new());
 
 impl Pooled for RedisServer {

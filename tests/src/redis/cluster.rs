@@ -3,7 +3,7 @@
 use std::{sync::Mutex, time::Duration};
 
 use ::redis::{Connection, FromRedisValue, Value};
-use asynq_test_support::{Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
+use asynq_test_support::{Calls, Guarded, PATIENCE, eventually_blocking as eventually, free_port, on_free_ports};
 
 use super::{
     LIVENESS, Servers,
@@ -137,10 +137,7 @@ impl RedisCluster {
     pub fn calls(&self, command: &str) -> u64 {
         let of_node = |node| {
             let stats: String = self.command(node, &["INFO", "commandstats"]);
-            let prefix = format!("cmdstat_{command}:calls=");
-            let calls =
-                stats.lines().find_map(|line| line.strip_prefix(&prefix)?.split(',').next()?.parse::<u64>().ok());
-            calls.unwrap_or_default()
+            Calls::read(&stats).of(command)
         };
         (0..self.nodes.len()).map(of_node).sum()
     }

@@ -9,7 +9,7 @@ mod wait;
 
 pub use self::{
     log::Log,
-    redis::{Guarded, Persistence, RedisServer, Stopped, free_port, on_free_ports},
+    redis::{Calls, Guarded, Persistence, RedisServer, Stopped, free_port, on_free_ports},
     skip::note_skip,
     wait::{PATIENCE, eventually, eventually_blocking, has_time_to_leave, soon},
 };

@@ -1,5 +1,6 @@
 //! A private redis-server, which ends with its test.
 
+mod calls;
 mod guard;
 mod port;
 
@@ -8,6 +9,7 @@ use std::{fs, path::PathBuf, process::Command};
 use ::redis::Connection;
 
 pub use self::{
+    calls::Calls,
     guard::{Guarded, on_free_ports},
     port::free_port,
 };

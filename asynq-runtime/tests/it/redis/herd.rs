@@ -2,7 +2,6 @@
 //! number of queues that they serve.
 
 use std::{
-    collections::HashMap,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -68,16 +67,16 @@ const QUESTIONS: u64 = 5;
 /// outcomes, and the most commands that servers may have repeated meanwhile.
 async fn run(redis: &mut MultiplexedConnection, client: &Client, running: &[Running], queues: usize) -> (u64, u64) {
     let settled = || running.iter().map(|one| one.signals().settled.count()).sum::<u64>();
-    let sent = |calls: &HashMap<String, u64>| {
-        let count = |name: &str| calls.get(name).copied().unwrap_or_default();
-        ["llen", "exists", "zrange", "zcard", "scard", "pttl", "evalsha", "eval"].into_iter().map(count).sum::<u64>()
-    };
     let (begun, before, ran) = (Instant::now(), calls_by_command(redis).await, settled());
     for i in 0..TASKS {
         nothing::job().queue(name(usize::try_from(i).unwrap() * 7 % queues)).enqueue(client).await.unwrap();
         eventually("the task has run", async || (settled() > ran + i).then_some(())).await;
     }
-    let sent = sent(&calls_by_command(redis).await) - sent(&before);
+    let calls = calls_by_command(redis).await - &before;
+    let sent: u64 = ["llen", "exists", "zrange", "zcard", "scard", "pttl", "evalsha", "eval"]
+        .map(|name| calls.of(name))
+        .iter()
+        .sum();
     (sent - 2 * TASKS, (begun.elapsed().as_secs() / 10 + 1) * NET * running.len() as u64)
 }
 

@@ -1,8 +1,6 @@
 //! Long messages, which go beside the scripts in both directions: Lua hashes each text that it is given, which takes Redis a
 //! nanosecond per byte.
 
-use std::collections::HashMap;
-
 use asynq_runtime::broker::{
     Consume, Inspect, NewTask, Produce, Refused, UniqueLock, Wanted, When, redis::RedisBroker,
 };
@@ -23,10 +21,6 @@ fn long(id: &str) -> NewTask {
 async fn put_long(broker: &RedisBroker, tasks: usize) {
     let tasks = (0..tasks).map(|n| long(&format!("t{n}"))).collect();
     broker.enqueue(tasks).await.into_iter().for_each(|outcome| drop(outcome.unwrap()));
-}
-
-fn of(calls: &HashMap<String, u64>, name: &str) -> u64 {
-    calls.get(name).copied().unwrap_or_default()
 }
 
 /// Returns the keys in which messages went beside a script.
@@ -51,7 +45,7 @@ async fn long_messages_are_stored_beside_the_script_and_leave_nothing_behind() {
     assert!(matches!(answers[3], Err(Refused::Duplicate { .. })), "{answers:?}");
     broker.enqueue(vec![long("c")]).await.remove(0).unwrap();
     let calls = calls_by_command(&mut redis).await;
-    assert_eq!((of(&calls, "rename"), of(&calls, "persist")), (5, 5));
+    assert_eq!((calls.of("rename"), calls.of("persist")), (5, 5));
     assert!(left_behind(&mut redis).await.is_empty());
     for id in ["a", "short", "b", "c", "later", "grouped"] {
         let ttl: i64 = redis.ttl(format!("asynq:{{default}}:t:{id}")).await.unwrap();
@@ -153,8 +147,8 @@ async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_can
     let mut took = async |n| {
         let before = calls_by_command(&mut redis).await;
         let taken = broker.dequeue(&me, &[Wanted { queue: queue(), n }]).await;
-        let after = calls_by_command(&mut redis).await;
-        let [hget, hstrlen] = ["hget", "hstrlen"].map(|name| of(&after, name) - of(&before, name));
+        let calls = calls_by_command(&mut redis).await - &before;
+        let [hget, hstrlen] = ["hget", "hstrlen"].map(|name| calls.of(name));
         (taken.map(|runs| ids(&runs).join(" ")).map_err(|error| error.is_unavailable()), hget, hstrlen)
     };
     assert_eq!(took(2).await, (Ok("t0 t1".into()), 0, 0), "no worker knows yet that they are long");
@@ -179,8 +173,8 @@ async fn a_dequeue_takes_no_more_long_messages_than_it_may_carry() {
     let mut took = async || {
         let before = calls_by_command(&mut redis).await;
         let runs = take(&broker, &me, 50).await;
-        let after = calls_by_command(&mut redis).await;
-        (runs.len(), ["rpop", "rpush"].map(|name| of(&after, name) - of(&before, name)))
+        let calls = calls_by_command(&mut redis).await - &before;
+        (runs.len(), ["rpop", "rpush"].map(|name| calls.of(name)))
     };
     // The call takes a megabyte of messages, the last of which goes beyond; the others are requeued until their lengths are
     // known.

@@ -1,6 +1,6 @@
 //! Tasks, runs and outcomes in few words.
 
-use std::{collections::HashMap, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     broker::{
@@ -10,7 +10,7 @@ use asynq_runtime::{
     clock::ManualClock,
     task::{Extra, QueueName, TaskId, TaskMessage},
 };
-use asynq_test_support::{eventually, soon};
+use asynq_test_support::{Calls, eventually, soon};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::server::{Server, patient};
@@ -154,17 +154,12 @@ pub(crate) async fn scripts(redis: &mut MultiplexedConnection) -> u64 {
 
 /// Returns how often Redis has run this command, including calls by scripts.
 pub(crate) async fn calls(redis: &mut MultiplexedConnection, command: &str) -> u64 {
-    calls_by_command(redis).await.get(command).copied().unwrap_or_default()
+    calls_by_command(redis).await.of(command)
 }
 
 /// Returns how many commands Redis has run, including calls by scripts; without those by which a test looks at Redis.
 pub(crate) async fn commands(redis: &mut MultiplexedConnection) -> u64 {
-    let calls = calls_by_command(redis).await;
-    calls
-        .iter()
-        .filter(|(name, _)| !["info", "config|resetstat"].contains(&name.as_str()))
-        .map(|(_, calls)| calls)
-        .sum()
+    calls_by_command(redis).await.sum()
 }
 
 /// Runs `call`, and returns how many scripts and commands it cost.
@@ -175,8 +170,6 @@ pub(crate) async fn cost<T>(redis: &mut MultiplexedConnection, call: impl Future
 }
 
 /// Returns how often Redis has run each command, including calls by scripts.
-pub(crate) async fn calls_by_command(redis: &mut MultiplexedConnection) -> HashMap<String, u64> {
-    let stats: String = redis::cmd("INFO").arg("commandstats").query_async(redis).await.unwrap();
-    let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
-    lines.map(|(name, calls)| (name.to_owned(), calls.split(',').next().unwrap().parse().unwrap())).collect()
+pub(crate) async fn calls_by_command(redis: &mut MultiplexedConnection) -> Calls {
+    Calls::read(&redis::cmd("INFO").arg("commandstats").query_async::<String>(redis).await.unwrap())
 }
