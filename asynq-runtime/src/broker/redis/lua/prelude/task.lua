@@ -30,7 +30,8 @@ local function proto(bytes, field)
   return found
 end
 
--- Frees a unique lock where the task holds it (callers: docs/design/fence.md#unique-locks). A wrong key must not stop a script half way, therefore pcall.
+-- Frees a unique lock where the task holds it (callers: docs/design/fence.md#unique-locks). A wrong key must not stop a script half
+-- way, therefore pcall.
 local function unlock(lock, id)
   if lock and lock ~= '' and redis.pcall('GET', lock) == id then redis.call('DEL', lock) end
 end

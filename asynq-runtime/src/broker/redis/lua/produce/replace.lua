@@ -17,8 +17,8 @@ if before then return before end
 call('LLEN', KEYS[1])
 for _, i in ipairs({ 4, 5, 8 }) do call('ZCARD', KEYS[i]) end
 
--- Returns the task that holds the lock, if it is scheduled, pending, waiting for its next attempt, or active. A task that moves to another queue, or is to
--- join a group, does neither.
+-- Returns the task that holds the lock, if it is scheduled, pending, waiting for its next attempt, or active, and neither moves to
+-- another queue nor is to join a group.
 local function find(id, lock)
   local key = prefix .. 't:' .. id
   local task = peek('HMGET', key, 'state', 'unique_key', 'move', 'x', 'group', 'joins')
@@ -40,8 +40,8 @@ local function bounded(when, x, most, since)
   return math.min(due, since + tonumber(most)), x .. '\88' .. write_varint(since)
 end
 
--- Moves a task that waits to the place for a time, and returns the state that it has then. A pending task that is deeper than `near`
--- looks stays where it is.
+-- Moves a task that waits to the place for a time, and returns the state that it has then. A pending task that is deeper than
+-- `near` looks stays where it is.
 local function move(task, due)
   if due > now_ms and task.near ~= 0 then
     call('ZADD', KEYS[4], whole(math.ceil(due / 1000)), task.id)

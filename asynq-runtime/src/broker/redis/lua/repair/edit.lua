@@ -2,7 +2,8 @@
 -- KEYS     1-10 as places.lua says · 11 task hash · 12 x:absent; where the lock changes: 13 old lock · 14 new lock
 -- ARGV     1 now · 2 prefix of the queue's keys · 3 id · 4 state and 5 message as read · 6 new message
 --          · 7 new message with the new lock, where it changes
--- Returns  done · changed (it is not as it was read) · its state (it is in a set, or a move holds it) · duplicate and the holder of the new lock
+-- Returns  done · changed (it is not as it was read) · its state (it is in a set, or a move holds it)
+--          · duplicate and the holder of the new lock
 local id, key = ARGV[3], KEYS[11]
 local task = peek('HMGET', key, 'state', 'msg', 'group')
 if task[1] ~= ARGV[4] or task[2] ~= ARGV[5] then return { 'changed' } end
