@@ -4,9 +4,10 @@
 //! group delays no other. The broker ends a set and stores its new tasks in one step. A server without aggregations runs no
 //! aggregator.
 
-use std::{collections::BTreeMap, mem, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, iter, sync::Arc, time::Duration};
 
 use fastrand::Rng;
+use futures_util::{FutureExt as _, future::join_all};
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
@@ -36,8 +37,6 @@ const WALKS: u32 = 9;
 /// The longest such pause, if the grace period is shorter: the walks of very many servers, or a broker that is slow for another
 /// reason, must not delay groups for longer.
 const LONGEST_WALK_PAUSE: Duration = Duration::from_secs(15);
-/// How many sets of one group are taken before those of another group, as long as they are full.
-const SETS: usize = 10;
 /// How many sets are made at a time at most.
 const CONCURRENT_SETS: usize = 4;
 /// How long before the deadline of a set its new tasks must be made.
@@ -111,11 +110,14 @@ struct Passed {
     walked: Duration,
 }
 
+/// The groups of one turn.
+type GroupNames = Vec<(QueueName, GroupName)>;
+
 /// A set that is being made and ended.
 struct Taken {
     queue: QueueName,
     group: GroupName,
-    /// Whether it is the first of its group in this look, and that of the last look failed: then it has the same tasks.
+    /// Whether it is the first of its group in this turn, and that of the last look failed: then it has the same tasks.
     had_failed: bool,
     /// Whether it has tasks of stranded types.
     has_stranded: bool,
@@ -142,13 +144,11 @@ impl Aggregator {
             }
         }
         while !full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
-            for (queue, group) in mem::take(&mut full) {
-                match self.group(&queue, &group).await {
-                    Ok(true) => full.push((queue, group)),
-                    Ok(false) => {}
-                    Err(error) => failed = failed.and(Err(error)),
-                }
-            }
+            // Few full groups have several turns at a time.
+            let turns = (CONCURRENT_SETS / full.len()).max(1);
+            let (still_full, outcome) = self.turns(full, turns).await;
+            full = still_full;
+            failed = failed.and(outcome);
         }
         failed.map(|()| Passed { has_more: !full.is_empty(), walked })
     }
@@ -158,7 +158,7 @@ impl Aggregator {
     async fn walk(
         &mut self,
         queue: &QueueName,
-        full: &mut Vec<(QueueName, GroupName)>,
+        full: &mut GroupNames,
         walked: &mut Duration,
     ) -> Result<(), BrokerError> {
         let context = Arc::clone(&self.context);
@@ -168,11 +168,10 @@ impl Aggregator {
             let began = Instant::now();
             let ripe = context.answer(call).await?;
             *walked += began.elapsed();
-            for group in ripe.groups {
-                if self.group(queue, &group).await? {
-                    full.push((queue.clone(), group));
-                }
-            }
+            let groups = ripe.groups.into_iter().map(|group| (queue.clone(), group)).collect();
+            let (more, outcome) = self.turns(groups, 1).await;
+            full.extend(more);
+            outcome?;
             step = ripe.next;
             if step.is_none() || context.closing.is_cancelled() {
                 return Ok(());
@@ -180,40 +179,63 @@ impl Aggregator {
         }
     }
 
-    /// Takes the sets of one group that are ripe. Returns whether there may be more full ones.
-    async fn group(&mut self, queue: &QueueName, group: &GroupName) -> Result<bool, BrokerError> {
+    /// Takes a set of each of these groups that is ripe, and does so `turns` times. As many sets are claimed at a time as can be
+    /// made, so that the broker can store several claims together. Returns the groups that may have more full sets.
+    async fn turns(&mut self, groups: GroupNames, turns: usize) -> (GroupNames, Result<(), BrokerError>) {
         let context = Arc::clone(&self.context);
-        let full = context.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
-        for nth in 0..SETS {
-            if self.backed_off.contains(queue, group, Instant::now()) {
-                return Ok(false);
-            }
+        let (mut is_full, mut failed) = (vec![true; groups.len()], Ok(()));
+        let mut claims = (0..turns).flat_map(|turn| (0..groups.len()).map(move |at| (turn, at)));
+        loop {
             while self.sets.len() >= CONCURRENT_SETS {
                 self.ended().await;
             }
-            if context.closing.is_cancelled() {
-                return Ok(false);
+            while self.ended().now_or_never() == Some(true) {}
+            let mut now = Vec::with_capacity(CONCURRENT_SETS);
+            while self.sets.len() + now.len() < CONCURRENT_SETS
+                && let Some((turn, at)) = claims.next()
+            {
+                let (queue, group) = &groups[at];
+                is_full[at] &= !self.backed_off.contains(queue, group, Instant::now());
+                if is_full[at] {
+                    now.push((turn, at));
+                }
             }
-            let Some(set) = context.answer(context.broker.claim_set(queue, group, &context.aggregations.rules)).await?
-            else {
-                return Ok(false);
+            if now.is_empty() || context.closing.is_cancelled() {
+                break;
+            }
+            let claim = |&(_, at): &(usize, usize)| {
+                let (queue, group) = &groups[at];
+                context.answer(context.broker.claim_set(queue, group, &context.aggregations.rules))
             };
-            let is_full = set.is_full || set.members.len() >= full;
-            let stranded = self.backed_off.stranded(queue, group, Instant::now());
-            let is_of = |message: &TaskMessage| stranded.contains(&message.r#type);
-            let taken = Taken {
-                queue: queue.clone(),
-                group: group.clone(),
-                had_failed: nth == 0 && self.backed_off.has(queue, group),
-                has_stranded: set.members.iter().any(|member| member.message.as_ref().is_ok_and(is_of)),
-            };
-            let context = Arc::clone(&context);
-            self.sets.spawn(async move { (taken, end(&context, set, stranded).await) });
-            if !is_full {
-                return Ok(false);
+            for ((turn, at), claimed) in iter::zip(&now, join_all(now.iter().map(claim)).await) {
+                match claimed {
+                    Ok(Some(set)) => is_full[*at] &= self.start(set, *turn == 0),
+                    Ok(None) => is_full[*at] = false,
+                    Err(error) => {
+                        // The claims of its other groups would fail, too, each in its time.
+                        let of_others = |(queue, _): &(QueueName, GroupName)| *queue != groups[*at].0;
+                        iter::zip(&mut is_full, &groups).for_each(|(is_full, group)| *is_full &= of_others(group));
+                        failed = failed.and(Err(error));
+                    }
+                }
             }
         }
-        Ok(true)
+        let full = iter::zip(groups, is_full).filter_map(|(group, is_full)| is_full.then_some(group));
+        (full.collect(), failed)
+    }
+
+    /// Starts to make a set and to end it; `is_first` of its group in these turns. Returns whether the set was full.
+    fn start(&mut self, set: TaskSet, is_first: bool) -> bool {
+        let context = Arc::clone(&self.context);
+        let (queue, group) = (set.queue.clone(), set.group.clone());
+        let is_full = set.is_full || set.members.len() >= context.aggregations.rules.enough().unwrap_or(TaskSet::MOST);
+        let stranded = self.backed_off.stranded(&queue, &group, Instant::now());
+        let is_of = |message: &TaskMessage| stranded.contains(&message.r#type);
+        let had_failed = is_first && self.backed_off.has(&queue, &group);
+        let has_stranded = set.members.iter().any(|member| member.message.as_ref().is_ok_and(is_of));
+        let taken = Taken { queue, group, had_failed, has_stranded };
+        self.sets.spawn(async move { (taken, end(&context, set, stranded).await) });
+        is_full
     }
 
     /// Pauses, and handles the sets that end meanwhile.

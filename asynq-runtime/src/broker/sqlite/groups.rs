@@ -86,9 +86,9 @@ impl Groups for SqliteBroker {
     ) -> Result<Option<TaskSet>, BrokerError> {
         let named = || (queue.clone(), group.clone());
         let ((queue, group), look, damaged, rules) = (named(), named(), named(), *rules);
-        let command =
-            WriteCommand::new(Priority::Forward, TaskSet::MOST, move |tx| claim::claim(tx, &queue, &group, &rules));
-        let command = command.unless(move |view| {
+        let most = rules.enough().unwrap_or(TaskSet::MOST);
+        let command = WriteCommand::new(Priority::Forward, most, move |tx| claim::claim(tx, &queue, &group, &rules));
+        let command = command.may_be_lost().unless(move |view| {
             let ripe = match view.queue(&look.0)? {
                 Some(q) => claim::is_ripe(view, q, &look.1, &rules)?,
                 None => false,

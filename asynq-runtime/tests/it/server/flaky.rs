@@ -81,6 +81,13 @@ pub(crate) struct Flaky {
     pub(crate) endless_walks: AtomicBool,
     /// For each set that was claimed, the number of such steps until then.
     pub(crate) claims: Mutex<Vec<u32>>,
+    /// The queue whose sets cannot be claimed, and how many claims of them were refused.
+    pub(crate) refuse_claims: Mutex<Option<&'static str>>,
+    pub(crate) refused_claims: AtomicU32,
+    /// The number of claims of sets that are under way.
+    claiming: AtomicUsize,
+    /// The most claims of sets that were under way at a time.
+    pub(crate) most_claiming: AtomicUsize,
     /// The number of recoveries.
     pub(crate) recoveries: AtomicU32,
     /// The number of extensions of leases.
@@ -129,6 +136,10 @@ impl Flaky {
             walks: AtomicU32::new(0),
             endless_walks: AtomicBool::new(false),
             claims: Mutex::default(),
+            refuse_claims: Mutex::default(),
+            refused_claims: AtomicU32::new(0),
+            claiming: AtomicUsize::new(0),
+            most_claiming: AtomicUsize::new(0),
             recoveries: AtomicU32::new(0),
             extensions: AtomicU32::new(0),
             most_extended: AtomicUsize::new(0),

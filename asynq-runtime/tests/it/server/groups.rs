@@ -45,6 +45,46 @@ async fn a_group_of_large_messages_is_taken_whole_in_one_pass() {
 }
 
 #[tokio::test]
+async fn as_many_sets_are_claimed_at_a_time_as_can_be_made_whether_of_one_group_or_of_several() {
+    // The first set of a group may be under way when the next ones are claimed.
+    for (groups, at_least) in [(1, 3), (4, 4)] {
+        let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
+        let broker: Arc<dyn Broker> = flaky.clone();
+        let client = Client::new(broker.clone());
+        for n in 0..40 {
+            client.enqueue(RawTask::new("note", "").group(format!("notes:{}", n % groups))).await.unwrap();
+        }
+        let (builder, _log) = server::<(digest,)>(&broker);
+        let builder = builder.aggregate("notes:", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
+        let running = start(builder.group_max_size(2)).await;
+        soon(running.signals().settled.reached(20)).await;
+        let most = flaky.most_claiming.load(SeqCst);
+        assert!((at_least..=4).contains(&most), "{most} claims at a time of {groups} groups");
+        soon(running.shutdown()).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_queue_whose_sets_cannot_be_claimed_is_left_at_once_and_keeps_no_other_from_its_turn() {
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let client = Client::new(broker.clone());
+    *flaky.refuse_claims.lock().unwrap() = Some("away");
+    for n in 0..40 {
+        client.enqueue(RawTask::new("note", "").queue("away").group(format!("notes:{n}"))).await.unwrap();
+    }
+    client.enqueue(RawTask::new("note", "").queue("here").group("notes:0")).await.unwrap();
+    let (builder, _log) = server::<(digest,)>(&broker);
+    let builder = builder.aggregate("notes:", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
+    // Queues are looked at by name.
+    let running = start(builder.queue("away", 1).queue("here", 1).group_max_size(1)).await;
+    soon(running.signals().settled.reached(1)).await;
+    let (refused, walks) = (flaky.refused_claims.load(SeqCst), flaky.walks.load(SeqCst));
+    assert!(refused > 0 && refused <= 4 * walks, "{refused} refused claims in {walks} walks");
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
 async fn a_shutdown_ends_a_walk_over_groups_none_of_which_is_ripe() {
     let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
     let broker: Arc<dyn Broker> = flaky.clone();

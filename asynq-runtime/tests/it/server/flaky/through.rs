@@ -128,7 +128,16 @@ impl Groups for Flaky {
         rules: &GroupRules,
     ) -> Result<Option<TaskSet>, BrokerError> {
         self.pulse("claim_set").await;
-        let set = self.inner.claim_set(queue, group, rules).await?;
+        if *self.refuse_claims.lock().unwrap() == Some(queue.as_str()) {
+            self.refused_claims.fetch_add(1, SeqCst);
+            return Err(down());
+        }
+        self.most_claiming.fetch_max(self.claiming.fetch_add(1, SeqCst) + 1, SeqCst);
+        // Claims that are made together have all begun before one of them returns.
+        tokio::task::yield_now().await;
+        let set = self.inner.claim_set(queue, group, rules).await;
+        self.claiming.fetch_sub(1, SeqCst);
+        let set = set?;
         if set.is_some() {
             self.claims.lock().unwrap().push(self.walks.load(SeqCst));
         }
