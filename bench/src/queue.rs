@@ -47,7 +47,7 @@ pub(crate) fn name(order: &Order, number: u64) -> String {
 }
 
 /// Returns the names of all queues.
-fn names(order: &Order) -> impl Iterator<Item = String> {
+pub(crate) fn names(order: &Order) -> impl Iterator<Item = String> {
     (0..order.queues.unwrap_or(1)).map(|number| name(order, number))
 }
 

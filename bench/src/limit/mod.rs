@@ -109,15 +109,18 @@ impl Workload for Limit {
     fn orders(&self, order: Order) -> Vec<Order> {
         // One task takes 137 ms, and more tasks add nothing.
         let most = if self.work == Work::Latency { self.n } else { u64::MAX };
-        // A file has no GET.
-        if self.work == Work::Get && !order.on_redis() {
+        // A file has no GET, and only a drain of Redis turns from queue to queue.
+        let has_queues = order.queues.is_some_and(|queues| queues > 1);
+        if !order.on_redis() && (self.work == Work::Get || has_queues) || has_queues && self.work != Work::Drain {
             return Vec::new();
         }
         vec![Order { n: order.n.min(most), ..order }]
     }
 
-    async fn prepare(&self, order: &Order, _client: &Client) -> Result<(), BoxError> {
-        if self.work == Work::Drain {
+    async fn prepare(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
+        if order.queues.is_some_and(|queues| queues > 1) {
+            queue::fill(client, order).await?;
+        } else if self.work == Work::Drain {
             let mut broker = Raw::connect(order)?;
             for group in Tasks::new(order).groups(64) {
                 broker.enqueue(group)?;
@@ -169,7 +172,12 @@ impl Workload for Limit {
                     timed(began)?;
                 }
             }
-            Work::Drain => while broker.settle_and_fetch(group)? > 0 {},
+            Work::Drain => {
+                for queue in queue::names(order) {
+                    broker.turn_to(&queue);
+                    while broker.settle_and_fetch(group)? > 0 {}
+                }
+            }
             Work::Get => broker.get(order.n, group)?,
             Work::EndToEnd => {
                 for group in tasks.groups(group) {
@@ -254,6 +262,13 @@ impl Raw {
         match self {
             Self::Redis(_) => Ok(()),
             Self::Sqlite(file) => file.sync(),
+        }
+    }
+
+    /// Works on another queue from now on; a file has one alone.
+    fn turn_to(&mut self, queue: &str) {
+        if let Self::Redis(redis) = self {
+            redis.turn_to(queue);
         }
     }
 

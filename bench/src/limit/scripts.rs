@@ -17,7 +17,6 @@ use uuid::Uuid;
 use super::resp::Resp;
 use crate::{order::Order, queue::QUEUE, task};
 
-const PREFIX: &[u8] = b"asynq:{bench}:t:";
 const ENQUEUE: &str = include_str!("enqueue.lua");
 const FETCH: &str = include_str!("fetch.lua");
 const SETTLE: &str = include_str!("settle.lua");
@@ -49,7 +48,25 @@ pub(crate) struct Script {
     cycle: Vec<u8>,
     /// The ids that were taken, one after the other, each of [`ID`] bytes.
     taken: Vec<u8>,
-    processed_today: String,
+    /// The keys of the queue that it works on.
+    keys: Keys,
+}
+
+#[derive(Debug)]
+struct Keys {
+    /// Prefix of the task hashes.
+    tasks: String,
+    /// `pending`, `paused`, `active`, `lease`, the counter of the day and that of all days, in the order of the scripts' keys.
+    of_cycle: [String; 6],
+}
+
+impl Keys {
+    fn of(queue: &str) -> Self {
+        let key = |name: &str| format!("asynq:{{{queue}}}:{name}");
+        let today = chrono::Utc::now().format("processed:%Y-%m-%d").to_string();
+        let of_cycle = ["pending", "paused", "active", "lease", &today, "processed"].map(key);
+        Self { tasks: key("t:"), of_cycle }
+    }
 }
 
 /// Length of an id.
@@ -66,12 +83,15 @@ impl Script {
         let enqueue = load(&mut redis, ENQUEUE)?;
         let cycle = format!("{SETTLE}\n{FETCH}\nsettle()\nreturn fetch(tonumber(ARGV[2]), ARGV[3])");
         let cycle = load(&mut redis, &cycle)?;
-        let today = chrono::Utc::now().format("%Y-%m-%d");
-        let processed_today = format!("asynq:{{bench}}:processed:{today}");
         redis.command(&[b"SADD", b"asynq:queues", QUEUE.as_bytes()]);
         redis.send()?;
         redis.reply(|_| {})?;
-        Ok(Self { redis, enqueue, cycle, taken: Vec::new(), processed_today })
+        Ok(Self { redis, enqueue, cycle, taken: Vec::new(), keys: Keys::of(QUEUE) })
+    }
+
+    /// Works on another queue from now on. All tasks that were taken must be settled.
+    pub(super) fn turn_to(&mut self, queue: &str) {
+        self.keys = Keys::of(queue);
     }
 
     /// Enqueues one task, as a program would that knows nothing but asynq's keys.
@@ -102,7 +122,10 @@ impl Script {
         let mut sent = 0;
         for group in groups {
             self.redis.begin(6 + 2 * group.len());
-            for word in [b"EVALSHA".as_slice(), &self.enqueue, b"1", b"asynq:{bench}:pending", PREFIX, now.as_bytes()] {
+            let (pending, tasks) = (&self.keys.of_cycle[0], &self.keys.tasks);
+            for word in
+                [b"EVALSHA".as_slice(), &self.enqueue, b"1", pending.as_bytes(), tasks.as_bytes(), now.as_bytes()]
+            {
                 self.redis.word(word);
             }
             for (id, message) in group {
@@ -192,23 +215,10 @@ impl Script {
         let (n, now) = (n.to_string(), since_epoch().as_secs());
         let (lease, day_ends) = ((now + 30).to_string(), (now + 90 * 86_400).to_string());
         let settled = if settles { self.taken.len() / ID } else { 0 };
-        let words: [&[u8]; 13] = [
-            b"EVALSHA",
-            &self.cycle,
-            b"6",
-            b"asynq:{bench}:pending",
-            b"asynq:{bench}:paused",
-            b"asynq:{bench}:active",
-            b"asynq:{bench}:lease",
-            self.processed_today.as_bytes(),
-            b"asynq:{bench}:processed",
-            PREFIX,
-            n.as_bytes(),
-            lease.as_bytes(),
-            day_ends.as_bytes(),
-        ];
-        self.redis.begin(words.len() + settled);
-        words.iter().for_each(|word| self.redis.word(word));
+        self.redis.begin(13 + settled);
+        [b"EVALSHA".as_slice(), &self.cycle, b"6"].into_iter().for_each(|word| self.redis.word(word));
+        let Keys { tasks, of_cycle } = &self.keys;
+        of_cycle.iter().chain([tasks, &n, &lease, &day_ends]).for_each(|word| self.redis.word(word.as_bytes()));
         self.taken[..settled * ID].chunks(ID).for_each(|id| self.redis.word(id));
         self.redis.send()?;
         self.taken.clear();

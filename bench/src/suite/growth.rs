@@ -15,11 +15,15 @@ pub(super) struct Axis {
     /// Each value of the size, and how many tasks are drained.
     pub(super) steps: &'static [(u64, u64)],
     set: fn(&mut Order, u64),
+    /// Whether each step is measured for the limit of Redis, too.
+    has_limit: bool,
     /// The most rounds in which it runs: one for a curve, several where a goal is about it.
     pub(super) times: usize,
 }
 
 pub(super) const BROKERS: [&str; 2] = ["redis", "sqlite"];
+/// Stands for the limit of Redis among the brokers.
+pub(super) const LIMIT: &str = "redis limit";
 
 pub(super) const AXES: &[Axis] = &[
     Axis {
@@ -27,6 +31,7 @@ pub(super) const AXES: &[Axis] = &[
         title: "queues",
         steps: &[(1, 100_000), (10, 100_000), (100, 100_000), (1_000, 100_000), (10_000, 100_000)],
         set: |order, queues| order.queues = Some(queues),
+        has_limit: true,
         times: 3,
     },
     Axis {
@@ -34,6 +39,7 @@ pub(super) const AXES: &[Axis] = &[
         title: "waiting tasks",
         steps: &[(1_000, 1_000), (10_000, 10_000), (100_000, 100_000), (1_000_000, 1_000_000)],
         set: |_, _| {},
+        has_limit: false,
         times: 1,
     },
     Axis {
@@ -41,6 +47,7 @@ pub(super) const AXES: &[Axis] = &[
         title: "concurrency",
         steps: &[(1, 10_000), (10, 50_000), (100, 50_000), (1_000, 50_000)],
         set: |order, concurrency| order.concurrency = concurrency as usize,
+        has_limit: false,
         times: 1,
     },
     Axis {
@@ -48,22 +55,26 @@ pub(super) const AXES: &[Axis] = &[
         title: "bytes of payload",
         steps: &[(100, 50_000), (1_000, 50_000), (10_000, 10_000), (100_000, 2_000)],
         set: |order, bytes| order.payload_bytes = bytes as usize,
+        has_limit: false,
         times: 1,
     },
 ];
 
-/// Returns a drain per step and broker.
+/// Returns a drain per step and broker, and that of the limit.
 pub(super) fn plan(extent: &Extent) -> Vec<Planned> {
     let steps = AXES.iter().flat_map(|axis| axis.steps.iter().map(move |step| (axis, *step)));
-    let runs = steps.flat_map(|step| BROKERS.map(|broker| (step, broker)));
-    let runs = runs.map(|((axis, (value, n)), broker)| {
-        let (workload, broker) = ("drain".to_owned(), broker.to_owned());
+    let runs = steps.flat_map(|step| {
+        BROKERS.into_iter().chain(step.0.has_limit.then_some(LIMIT)).map(move |broker| (step, broker))
+    });
+    let runs = runs.map(|((axis, (value, n)), name)| {
+        let (workload, broker) = if name == LIMIT { ("limit-drain", "redis") } else { ("drain", name) };
+        let (workload, broker) = (workload.to_owned(), broker.to_owned());
         let mut order =
             Order { workload, broker, n: extent.tasks(n), concurrency: 100, payload_bytes: 100, ..Order::default() };
         (axis.set)(&mut order, value);
         // There are never more queues than tasks.
         order.queues = order.queues.map(|queues| queues.min(order.n));
-        Planned { key: key(&order.broker, axis, value), order, times: axis.times.min(extent.runs) }
+        Planned { key: key(name, axis, value), order, times: axis.times.min(extent.runs) }
     });
     runs.collect()
 }

@@ -5,7 +5,7 @@ use std::{fmt::Write as _, fs, time::Duration};
 use super::{
     Extent, Found,
     goals::{self, Judged},
-    growth::{self, AXES, BROKERS},
+    growth::{self, AXES, BROKERS, LIMIT},
     plan::Planned,
 };
 use crate::measured::{HEAD, short};
@@ -51,17 +51,18 @@ pub(super) fn page(
             n => format!("Medians of {n} runs."),
         };
         page += &format!("\n### {}\n\n![{}]({}.svg)\n\n{runs}\n\n", axis.title, axis.title, axis.name);
-        let head = [axis.title, "tasks", "Redis µs", "Redis CPU µs", "SQLite µs", "SQLite CPU µs"];
+        let head = [axis.title, "tasks", "Redis µs", "Redis CPU µs", "its limit µs", "SQLite µs", "SQLite CPU µs"];
         page += &table(
             &head,
             axis.steps.iter().map(|(value, _)| {
-                let runs = BROKERS.map(|broker| found.get(&growth::key(broker, axis, *value)));
+                let run = |name| found.get(&growth::key(name, axis, *value));
+                let runs = [run(BROKERS[0]), run(BROKERS[1]), run(LIMIT)];
                 let time = |at: usize| formatted(runs[at].and_then(|run| run.rate).map(|rate| 1e6 / rate));
                 let cpu = |at: usize| {
                     formatted(runs[at].and_then(|run| Some(run.own_cpu_us? + run.broker_cpu_us.unwrap_or(0.0))))
                 };
                 let tasks = runs[0].map(|run| run.order.n.to_string()).unwrap_or_default();
-                [value.to_string(), tasks, time(0), cpu(0), time(1), cpu(1)]
+                [value.to_string(), tasks, time(0), cpu(0), time(2), time(1), cpu(1)]
             }),
         );
     }
