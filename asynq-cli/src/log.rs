@@ -4,9 +4,9 @@ use std::{
     collections::VecDeque,
     io::{self, IsTerminal as _, Write},
     mem,
-    sync::{Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::Mutex;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
 /// The most lines that are held back; the oldest are dropped for newer ones.
@@ -59,16 +59,12 @@ struct Lines {
 }
 
 impl Log {
-    fn lines(&self) -> MutexGuard<'_, Option<Lines>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn hold_back(&self) {
-        self.lines().get_or_insert_default();
+        self.0.lock().get_or_insert_default();
     }
 
     fn release(&self, out: &mut impl Write) {
-        let Lines { lines, dropped } = mem::take(&mut *self.lines()).unwrap_or_default();
+        let Lines { lines, dropped } = mem::take(&mut *self.0.lock()).unwrap_or_default();
         if dropped > 0 {
             let _ = writeln!(out, "{dropped} earlier lines were dropped");
         }
@@ -77,7 +73,7 @@ impl Log {
 
     /// Writes one line, which the subscriber passes as a whole.
     fn write(&self, line: &[u8], out: &mut impl Write) -> io::Result<usize> {
-        let Some(held) = &mut *self.lines() else { return out.write(line) };
+        let Some(held) = &mut *self.0.lock() else { return out.write(line) };
         if held.lines.len() == MOST_LINES {
             held.lines.pop_front();
             held.dropped += 1;

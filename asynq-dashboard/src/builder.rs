@@ -1,6 +1,6 @@
 //! Builds a dashboard into a router, or into a server of its own.
 
-use std::{fmt, future::Future, net::IpAddr, time::Duration};
+use std::{fmt, future::Future, net::IpAddr};
 
 use asynq_runtime::{Client, Registry};
 use axum::{Router, http::HeaderName};
@@ -12,7 +12,6 @@ use crate::{
     login::{Cookie, Login, Password, Token, Trusted},
     route::RouteInfo,
     router,
-    sample::Pace,
     serve::{self, Bound},
     state::{AppState, Config, Rules, Stopping},
 };
@@ -52,7 +51,6 @@ pub struct Dashboard {
     without_login: bool,
     observed_only: bool,
     queue_metrics: bool,
-    pace: Pace,
     stopping: Stopping,
 }
 
@@ -74,7 +72,6 @@ impl Dashboard {
             without_login: false,
             observed_only: false,
             queue_metrics: true,
-            pace: Pace::default(),
             stopping: std::future::pending().boxed().shared(),
         }
     }
@@ -171,13 +168,6 @@ impl Dashboard {
         self
     }
 
-    /// Sets the shortest pause between two samples, and how long the queues are still sampled after a user has looked. For tests.
-    #[doc(hidden)]
-    pub fn sampled(mut self, every: Duration, awake: Duration) -> Self {
-        self.pace = Pace { every, awake };
-        self
-    }
-
     /// Ends the event streams of open pages when `stopping` is ready. A server that lets open requests finish before it ends, as
     /// axum's does `with_graceful_shutdown`, would wait for them up to 10 minutes. A dashboard that is [`bind`](Self::bind)ed
     /// ends them by itself.
@@ -264,7 +254,6 @@ impl Dashboard {
             mount,
             observed_only: self.observed_only,
             queue_metrics: self.queue_metrics,
-            pace: self.pace,
         };
         let rules = Rules {
             hosts: if hosts_any { Hosts::Any } else { Hosts::Only { allowed: hosts, flag: self.host_flag } },

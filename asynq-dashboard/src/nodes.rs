@@ -5,13 +5,14 @@
 use std::{
     fmt,
     future::Future,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
 use asynq_runtime::broker::{Broker, BrokerError, Node, QueueSlot};
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt as _};
+use parking_lot::Mutex;
 use tokio::{sync::watch, time::timeout};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -97,7 +98,7 @@ impl Nodes {
 
     /// Starts a read, unless a result is fresh or a read is under way.
     fn ask(&self) {
-        let mut reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reading = self.reading.lock();
         if self.last.borrow().as_ref().is_some_and(NodesReport::is_fresh)
             || reading.as_ref().is_some_and(|h| !h.is_finished())
         {

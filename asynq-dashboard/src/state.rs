@@ -86,8 +86,6 @@ pub(crate) struct Config {
     pub(crate) observed_only: bool,
     /// Whether `/metrics` has the numbers of all queues besides this program's own metrics.
     pub(crate) queue_metrics: bool,
-    /// When the queues are sampled.
-    pub(crate) pace: Pace,
 }
 
 impl AppState {
@@ -104,7 +102,7 @@ impl AppState {
         let inspector = client.inspector();
         Self(Arc::new(Inner {
             schedule: Schedule::new(&client),
-            samples: Samples::new(Arc::clone(client.broker()), config.pace),
+            samples: Samples::new(Arc::clone(client.broker()), Pace::default()),
             collector: Collector::new(Arc::clone(client.broker())),
             probe: Probe::new(Arc::clone(client.broker())),
             nodes: Nodes::new(Arc::clone(client.broker())),

@@ -1,12 +1,9 @@
 //! Clocks: the system's, or one that a test sets.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 
 /// A source of the current instant.
 ///
@@ -39,14 +36,14 @@ impl ManualClock {
 
     /// Moves the clock forward by `by`; beyond chrono's last instant it stays there.
     pub fn advance(&self, by: Duration) {
-        let mut now = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut now = self.0.lock();
         let by = chrono::TimeDelta::from_std(by).unwrap_or(chrono::TimeDelta::MAX);
         *now = now.checked_add_signed(by).unwrap_or(DateTime::<Utc>::MAX_UTC);
     }
 
     /// Sets the clock, forward or back.
     pub fn set(&self, now: DateTime<Utc>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = now;
+        *self.0.lock() = now;
     }
 }
 
@@ -59,7 +56,7 @@ impl Default for ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> DateTime<Utc> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock()
     }
 }
 

@@ -107,6 +107,7 @@ pub mod server;
 pub mod task;
 pub mod testing;
 mod thread;
+mod until;
 
 // The expansion of `#[job]` names this crate absolutely, also in this crate's own tests.
 #[allow(unused_extern_crates)]

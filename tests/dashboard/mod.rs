@@ -46,4 +46,3 @@ mod binding;
 mod login;
 mod mounting;
 mod searches;
-mod viewers;

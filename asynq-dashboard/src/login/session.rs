@@ -1,11 +1,9 @@
 //! Sessions of people, in this process: a restart ends them.
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, header, uri::Authority};
+use parking_lot::Mutex;
 use subtle::ConstantTimeEq as _;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -44,7 +42,7 @@ impl Sessions {
     /// Opens a session, and returns its key of 244 random bits.
     pub(super) fn open(&self, now: Instant) -> String {
         let key = format!("{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple());
-        let mut sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.open.lock();
         sessions.retain(|session| !session.left(now).is_zero());
         if sessions.len() >= MOST {
             let idle = sessions.iter().enumerate().min_by_key(|(_, session)| session.used).map(|(at, _)| at);
@@ -57,7 +55,7 @@ impl Sessions {
 
     /// Returns whether a session is open; if the request `renews`, the session counts as used now.
     pub(super) fn know(&self, key: &str, now: Instant, renews: bool) -> bool {
-        let mut sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sessions = self.open.lock();
         let mut known = false;
         for session in sessions.iter_mut() {
             let is_it: bool = session.key.as_bytes().ct_eq(key.as_bytes()).into();
@@ -73,7 +71,7 @@ impl Sessions {
 
     /// Ends a session.
     pub(super) fn close(&self, key: &str) {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).retain(|session| session.key != key);
+        self.open.lock().retain(|session| session.key != key);
         self.ends.send_replace(());
     }
 
@@ -82,7 +80,7 @@ impl Sessions {
         let mut ends = self.ends.subscribe();
         loop {
             let left = {
-                let sessions = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+                let sessions = self.open.lock();
                 sessions.iter().find(|session| session.key == key).map(|session| session.left(Instant::now()))
             };
             match left {
@@ -203,7 +201,7 @@ mod tests {
             sessions.open(now + Duration::from_millis(n));
         }
         assert!(!sessions.know(&first, now, true));
-        assert_eq!(sessions.open.lock().expect("a lock").len(), MOST);
+        assert_eq!(sessions.open.lock().len(), MOST);
     }
 
     #[test]

@@ -5,11 +5,12 @@ mod snapshot;
 mod sweep;
 
 use std::{
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
 use asynq_runtime::broker::{Broker, BrokerError};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -47,13 +48,13 @@ struct Looks {
 impl Looks {
     /// Notes that a user looks now.
     fn note(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.last.lock() = Some(Instant::now());
         self.came.notify_one();
     }
 
     /// Returns how long no user has looked; `None` if none ever did.
     fn since(&self) -> Option<Duration> {
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).map(|at| at.elapsed())
+        self.last.lock().map(|at| at.elapsed())
     }
 }
 
@@ -130,7 +131,7 @@ impl Samples {
     /// With very many queues this call makes the queue be sampled from now on.
     pub(crate) fn series(&self, queue: Option<&str>) -> Series {
         self.0.looks.note();
-        self.0.rings.lock().unwrap_or_else(PoisonError::into_inner).series(queue, Instant::now())
+        self.0.rings.lock().series(queue, Instant::now())
     }
 
     /// Returns a receiver of the notifications.
@@ -150,5 +151,49 @@ impl Shared {
         let snapshot = Arc::new(snapshot::read(&self.broker).await?);
         *last = Some(CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed() });
         Ok(snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::{
+        Client, RawTask,
+        broker::redis::{RedisBroker, RedisOptions},
+    };
+    use asynq_test_support::{Calls, PATIENCE, Persistence, RedisServer, eventually, soon};
+
+    use super::*;
+
+    const PACE: Pace = Pace { every: Duration::from_millis(5), awake: Duration::from_millis(50) };
+
+    /// A time without a question to the broker. Without viewers a sample that takes a millisecond is followed by a pause of fifty.
+    const LONG: Duration = Duration::from_secs(2);
+
+    #[tokio::test]
+    async fn the_broker_is_asked_nothing_when_no_user_has_looked_for_long() {
+        let redis = RedisServer::start(Persistence::None);
+        let mut options = RedisOptions::default();
+        options.call_timeout = PATIENCE;
+        let broker: Arc<dyn Broker> = Arc::new(RedisBroker::connect(&redis.url(), options).await.unwrap());
+        Client::new(Arc::clone(&broker)).enqueue(RawTask::new("of Go", "x")).await.unwrap();
+        let mut connection = redis.connection();
+        let mut commands = move || Calls::ask(&mut connection).sum();
+        let samples = Samples::new(broker, PACE);
+        samples.start();
+        for viewed in [false, true] {
+            if viewed {
+                let (before, mut notifications) = (commands(), samples.subscribe());
+                for _ in 0..3 {
+                    soon(notifications.changed()).await.unwrap();
+                }
+                assert!(commands() > before, "commands are counted");
+            }
+            eventually("the sampler asks nothing", async || {
+                let before = commands();
+                tokio::time::sleep(LONG).await;
+                (commands() == before).then_some(())
+            })
+            .await;
+        }
     }
 }

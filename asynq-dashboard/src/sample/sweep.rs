@@ -1,7 +1,7 @@
 //! Reads all queues every few seconds, with a pause that grows with the duration of the read.
 
 use std::{
-    sync::{Arc, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::{Duration, Instant},
 };
 
@@ -49,7 +49,7 @@ pub(super) async fn run(shared: Weak<Shared>) {
             let is_back = answer.is_ok();
             shared.notifications.send_modify(|notification| match answer {
                 Ok(snapshot) => {
-                    shared.rings.lock().unwrap_or_else(PoisonError::into_inner).add(&snapshot, Instant::now());
+                    shared.rings.lock().add(&snapshot, Instant::now());
                     *notification = Notification { latest: Some(snapshot), away: None };
                 }
                 Err(error) => notification.away = Some(error),

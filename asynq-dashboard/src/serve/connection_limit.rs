@@ -1,10 +1,8 @@
 //! Limits the connections from one address at a time, so that one client cannot take them all.
 
-use std::{
-    collections::HashMap,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashMap, net::IpAddr, sync::Arc};
+
+use parking_lot::Mutex;
 
 use crate::login::network;
 
@@ -31,7 +29,7 @@ impl ConnectionLimit {
     /// Takes a permit for this peer; `None` if the peer has all that it may have.
     pub(super) fn take(&self, peer: IpAddr) -> Option<ConnectionPermit> {
         let address = network(peer);
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.taken.lock();
         let count = taken.entry(address).or_default();
         if *count >= self.most {
             return None;
@@ -43,7 +41,7 @@ impl ConnectionLimit {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut taken = self.of.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut taken = self.of.taken.lock();
         if let Some(count) = taken.get_mut(&self.address) {
             *count -= 1;
             if *count == 0 {
@@ -64,7 +62,7 @@ mod tests {
         assert!(permits.0.is_some() && permits.1.is_some() && limit.take(ann).is_none());
         assert!(limit.take(bob).is_some());
         drop(permits);
-        assert!(limit.taken.lock().expect("a lock").is_empty());
+        assert!(limit.taken.lock().is_empty());
         assert!(limit.take(ann).is_some());
     }
 }

@@ -2,11 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{PoisonError, RwLock},
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
+use parking_lot::RwLock;
 
 use super::BrokerError;
 
@@ -74,7 +74,7 @@ impl StoredShapes {
 
     /// Returns whether the shape must be kept now.
     pub fn is_due(&self, job: &str, fingerprint: Option<u32>) -> bool {
-        let shapes = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let shapes = self.0.read();
         let known = shapes.get(&fingerprint).and_then(|jobs| jobs.iter().find(|shape| shape.job == job));
         known.is_none_or(|shape| shape.until <= Instant::now())
     }
@@ -83,7 +83,7 @@ impl StoredShapes {
     /// for 30 seconds after a failure.
     pub fn note(&self, shapes: &[NewShape], has_worked: bool) {
         let until = Instant::now() + if has_worked { Self::AGAIN } else { Self::AFTER_FAILURE };
-        let mut stored = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = self.0.write();
         for NewShape { job, fingerprint, .. } in shapes {
             let jobs = stored.entry(*fingerprint).or_default();
             match jobs.iter_mut().find(|shape| shape.job == *job) {

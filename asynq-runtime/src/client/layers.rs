@@ -2,11 +2,12 @@
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     task::{Context, Poll, Wake, Waker},
 };
 
 use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tower_layer::Layer;
 use tower_service::Service;
@@ -156,7 +157,7 @@ impl Layered {
             {
                 // The lock is released before the wait, so that a caller that is not polled any more delays no other. A
                 // layer that panicked may panic again.
-                let mut service = self.service.lock().unwrap_or_else(PoisonError::into_inner);
+                let mut service = self.service.lock();
                 match service.poll_ready(&mut Context::from_waker(&waker)) {
                     Poll::Ready(Ok(())) => break service.call(task),
                     Poll::Ready(Err(error)) => return Err(error_of(error)),

@@ -4,19 +4,20 @@ use std::{
     any::Any,
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, OnceLock,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     runtime::{Builder, Handle, Runtime, RuntimeFlavor},
     sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot},
 };
 
 use super::error::{JobError, JobResult};
-use crate::{panics, propagation};
+use crate::{panics, propagation, until::until};
 
 /// The pause after a thread could not be started.
 const AFTER_NO_THREAD: Duration = Duration::from_secs(1);
@@ -98,13 +99,9 @@ struct Queued {
 partial_debug!(RunningThreads { threads, .. });
 
 impl RunningThreads {
-    fn queued(&self) -> MutexGuard<'_, Queued> {
-        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Enters a body that is sent to a thread, and returns its number.
     fn enter_queue(&self, permit: ThreadPermit, owed: OwedResult) -> u64 {
-        let mut queued = self.queued();
+        let mut queued = self.queued.lock();
         let number = queued.next;
         queued.next += 1;
         queued.entries.insert(number, (permit, owed));
@@ -113,11 +110,11 @@ impl RunningThreads {
 
     /// Takes the entry of a body, unless that was taken before.
     fn leave_queue(&self, number: u64) -> Option<(ThreadPermit, OwedResult)> {
-        self.queued().entries.remove(&number)
+        self.queued.lock().entries.remove(&number)
     }
 
     fn release_guards(&self) {
-        let guards = std::mem::take(&mut *self.guards.lock().unwrap_or_else(PoisonError::into_inner));
+        let guards = std::mem::take(&mut *self.guards.lock());
         drop(guards);
     }
 }
@@ -140,7 +137,7 @@ impl BlockingPool {
 
     /// Drops `guard` when no thread of this handle is left, at once if there is none.
     pub(crate) fn keep_until_idle(&self, guard: Box<dyn Any + Send>) {
-        self.busy.guards.lock().unwrap_or_else(PoisonError::into_inner).push(guard);
+        self.busy.guards.lock().push(guard);
         if self.busy() == 0 {
             self.busy.release_guards();
         }
@@ -159,25 +156,19 @@ impl BlockingPool {
 
     /// Waits until all threads of this handle have returned.
     pub(crate) async fn idle(&self) {
-        loop {
-            let none = self.busy.none.notified();
-            if self.busy() == 0 {
-                return;
-            }
-            none.await;
-        }
+        until(&self.busy.none, || (self.busy() == 0).then_some(())).await;
     }
 
     /// Returns whether this handle waits for a thread, and has none: what it waits for has not begun.
     pub(crate) fn waits_for_a_thread(&self) -> bool {
-        let queued = self.busy.queued().entries.len();
+        let queued = self.busy.queued.lock().entries.len();
         (queued > 0 || self.busy.waiting.load(Ordering::Acquire) > 0) && self.busy() == queued
     }
 
     /// Gives up the bodies that no thread has begun: they will not run.
     pub(crate) fn give_up_queued(&self) {
         // Giving a permit back may run code that asks for the lock.
-        let given_up = std::mem::take(&mut self.busy.queued().entries);
+        let given_up = std::mem::take(&mut self.busy.queued.lock().entries);
         drop(given_up);
     }
 

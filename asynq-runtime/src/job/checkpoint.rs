@@ -1,11 +1,9 @@
 //! How far a job has got, kept for the next attempt at its task.
 
-use std::{
-    fmt,
-    sync::{Mutex, PoisonError},
-};
+use std::fmt;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use serde::{Serialize, de::DeserializeOwned};
 
 use super::{
@@ -63,7 +61,7 @@ impl<T> Checkpoint<T> {
 impl<T: Clone> Checkpoint<T> {
     /// Returns the value that was saved last, by this attempt or an earlier one; `None` if there is none.
     pub fn get(&self) -> Option<T> {
-        self.saved.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.saved.lock().clone()
     }
 }
 
@@ -90,7 +88,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
                 Settled::Gone => return Err(CheckpointError::Gone),
             }
         }
-        *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+        *self.saved.lock() = Some(value);
         Ok(())
     }
 
@@ -101,7 +99,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
     /// As [`save`](Self::save); also when called outside a tokio runtime.
     pub fn save_blocking(&self, value: T) -> Result<(), CheckpointError> {
         if self.ctx.as_ref().and_then(JobContext::broker).is_none() {
-            *self.saved.lock().unwrap_or_else(PoisonError::into_inner) = Some(value);
+            *self.saved.lock() = Some(value);
             return Ok(());
         }
         block_on("saving a checkpoint", self.save(value))
@@ -110,7 +108,7 @@ impl<T: Serialize + DeserializeOwned + 'static> Checkpoint<T> {
 
 impl<T: fmt::Debug> fmt::Debug for Checkpoint<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Checkpoint").field(&*self.saved.lock().unwrap_or_else(PoisonError::into_inner)).finish()
+        f.debug_tuple("Checkpoint").field(&*self.saved.lock()).finish()
     }
 }
 

@@ -1,12 +1,10 @@
 //! The context of a running job: its task, its attempt, and reports about itself.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
 use super::{
@@ -181,12 +179,12 @@ impl JobContext {
 
     /// Puts a value beside this attempt, for inner layers and the job. A second value of the same type replaces the first.
     pub fn insert<T: Send + Sync + 'static>(&self, value: T) {
-        self.0.beside.lock().unwrap_or_else(PoisonError::into_inner).insert(value);
+        self.0.beside.lock().insert(value);
     }
 
     /// Returns the value of type `T` that an outer layer has put beside this attempt.
     pub fn extension<T: Send + Sync + 'static>(&self) -> Option<State<T>> {
-        self.0.beside.lock().unwrap_or_else(PoisonError::into_inner).get::<T>()
+        self.0.beside.lock().get::<T>()
     }
 
     /// Returns a number that grows from run to run of this task, as long as the clocks of the workers agree: give it to a

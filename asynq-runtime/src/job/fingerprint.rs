@@ -3,10 +3,11 @@
 use std::{
     any::TypeId,
     collections::HashMap,
-    sync::{Arc, OnceLock, PoisonError, RwLock},
+    sync::{Arc, OnceLock},
 };
 
 use md5::{Digest, Md5};
+use parking_lot::RwLock;
 use serde::{Deserialize, de::DeserializeOwned};
 
 use super::{
@@ -95,11 +96,11 @@ type FingerprintCache = OnceLock<RwLock<HashMap<TypeId, Arc<Fingerprint>>>>;
 
 fn cached_or(cache: &FingerprintCache, of: TypeId, make: impl FnOnce() -> Fingerprint) -> Arc<Fingerprint> {
     let cache = cache.get_or_init(RwLock::default);
-    if let Some(cached) = cache.read().unwrap_or_else(PoisonError::into_inner).get(&of) {
+    if let Some(cached) = cache.read().get(&of) {
         return Arc::clone(cached);
     }
     let fresh = Arc::new(make());
-    let mut cache = cache.write().unwrap_or_else(PoisonError::into_inner);
+    let mut cache = cache.write();
     Arc::clone(cache.entry(of).or_insert(fresh))
 }
 

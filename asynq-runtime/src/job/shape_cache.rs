@@ -2,9 +2,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use super::{
     resolve::{Needs, ShapeLookup},
@@ -49,7 +51,7 @@ impl ShapeCache {
         if let Some(Err(reason)) = lookup.as_deref() {
             tracing::warn!(r#type, "the shape that the broker keeps of its arguments cannot be used: {reason}");
         }
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.0.lock();
         if found.len() >= MOST {
             found.clear();
         }
@@ -59,7 +61,7 @@ impl ShapeCache {
 
     /// Returns a shape found before, and whether this caller must ask for it again; other callers use it meanwhile.
     fn known(&self, which: &(String, Needs)) -> Option<(Option<Arc<ShapeLookup>>, bool)> {
-        let mut found = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.0.lock();
         let Found { lookup, until } = found.get_mut(which)?;
         let now = Instant::now();
         let is_due = *until <= now;
@@ -82,7 +84,7 @@ mod tests {
         let lookup = Some(Arc::new(ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#)));
         let cache = ShapeCache::default();
         assert_eq!(cache.known(&which), None);
-        cache.0.lock().unwrap().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
+        cache.0.lock().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
         assert_eq!(cache.known(&which), Some((lookup.clone(), true)));
         assert_eq!(cache.known(&which), Some((lookup, false)), "one caller asks, and the others go on");
     }
@@ -95,7 +97,7 @@ mod tests {
         let (cache, which) = (ShapeCache::default(), ("mail".to_owned(), Needs::Fingerprint(7)));
         let lookup = Some(Arc::new(ShapeDocument::from_bytes(br#"{"v":1,"root":{"is":"str"}}"#)));
         assert!(cache.find(&broker, "mail", which.1).await.is_err());
-        cache.0.lock().unwrap().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
+        cache.0.lock().insert(which.clone(), Found { lookup: lookup.clone(), until: Instant::now() });
         assert_eq!(cache.find(&broker, "mail", which.1).await.unwrap(), lookup);
     }
 }

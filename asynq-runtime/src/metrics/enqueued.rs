@@ -1,11 +1,9 @@
 //! The metrics of enqueues.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, PoisonError, RwLock},
-};
+use std::{collections::HashMap, sync::Arc};
 
 use metrics::Counter;
+use parking_lot::RwLock;
 
 use super::{
     names,
@@ -69,10 +67,10 @@ struct Enqueued {
 /// Returns the counter of this type.
 fn of(r#type: &str) -> Arc<Enqueued> {
     static ALL: RwLock<Option<HashMap<Arc<str>, Arc<Enqueued>>>> = RwLock::new(None);
-    if let Some(known) = ALL.read().unwrap_or_else(PoisonError::into_inner).as_ref().and_then(|all| all.get(r#type)) {
+    if let Some(known) = ALL.read().as_ref().and_then(|all| all.get(r#type)) {
         return Arc::clone(known);
     }
-    let mut all = ALL.write().unwrap_or_else(PoisonError::into_inner);
+    let mut all = ALL.write();
     let all = all.get_or_insert_default();
     let name: Arc<str> = if all.len() < MOST_TYPES { r#type.into() } else { OTHER.into() };
     let fresh = || Arc::new(Enqueued { name: Arc::clone(&name), counter: Resolved::new() });

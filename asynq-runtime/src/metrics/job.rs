@@ -3,13 +3,14 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, LazyLock, OnceLock,
         atomic::{AtomicI64, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use metrics::{Counter, Gauge, Histogram, Key, Label, Recorder};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{
     names,
@@ -151,7 +152,7 @@ type All = HashMap<Arc<str>, Arc<JobMetrics>>;
 /// Returns the metrics of all types of this program.
 fn all() -> MutexGuard<'static, All> {
     static ALL: LazyLock<Mutex<All>> = LazyLock::new(Mutex::default);
-    ALL.lock().unwrap_or_else(PoisonError::into_inner)
+    ALL.lock()
 }
 
 /// Shows what is under way, also to a recorder that was installed after it had begun.

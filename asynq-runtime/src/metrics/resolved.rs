@@ -1,8 +1,9 @@
 //! Handles that are taken from the recorder once, and again only when another recorder was installed.
 
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 use metrics::{Key, Level, Metadata, Recorder};
+use parking_lot::RwLock;
 
 use super::names;
 
@@ -22,13 +23,13 @@ impl<T> Resolved<T> {
     pub(super) fn get(&self, make: impl FnOnce(&dyn Recorder) -> T) -> Arc<T> {
         metrics::with_recorder(|recorder| {
             let place = names::place(recorder);
-            match &*self.0.read().unwrap_or_else(PoisonError::into_inner) {
+            match &*self.0.read() {
                 Some((of, handles)) if *of == place => return Arc::clone(handles),
                 _ => {}
             }
             names::describe_to(recorder);
             let fresh = Arc::new(make(recorder));
-            *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some((place, Arc::clone(&fresh)));
+            *self.0.write() = Some((place, Arc::clone(&fresh)));
             fresh
         })
     }

@@ -6,7 +6,7 @@
 use std::{
     collections::HashMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
@@ -14,6 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{
@@ -24,6 +25,7 @@ use super::{
 use crate::{
     broker::{HeldLock, RunKey, ServerName, Settlement},
     task::{QueueName, TaskId, WorkerInfo},
+    until::until,
 };
 
 /// How many bytes of a payload are shown to other programs at most.
@@ -108,12 +110,12 @@ impl ActiveRun {
 
     /// Keeps the settlement with which the attempt has ended.
     pub(crate) fn decide(&self, settlement: Settlement) {
-        *self.decided.lock().unwrap_or_else(PoisonError::into_inner) = Some(settlement);
+        *self.decided.lock() = Some(settlement);
     }
 
     /// Takes the settlement of the task, if its attempt has ended. The caller settles the task.
     pub(crate) fn decided(&self) -> Option<Settlement> {
-        self.decided.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.decided.lock().take()
     }
 }
 
@@ -144,12 +146,12 @@ impl ActiveRuns {
 
     /// Returns how many slots the tasks of `queue` take; 0 if no queue has a limit.
     pub(crate) fn running_of(&self, queue: &QueueName) -> usize {
-        self.used_by().and_then(|used_by| used_by.get(queue).copied()).unwrap_or_default()
+        self.used_by.as_ref().and_then(|used_by| used_by.lock().get(queue).copied()).unwrap_or_default()
     }
 
     /// Returns whether a quarantined task was started and the broker has not taken its outcome.
     pub(crate) fn quarantined_runs(&self) -> bool {
-        self.quarantined().is_some()
+        self.quarantined.lock().is_some()
     }
 
     /// Waits until a slot has become free since the last call, or until [`wake_fetcher`](Self::wake_fetcher) is called.
@@ -164,13 +166,7 @@ impl ActiveRuns {
 
     /// Waits until nothing runs.
     pub(crate) async fn emptied(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            if self.running() == 0 {
-                return;
-            }
-            emptied.await;
-        }
+        until(&self.emptied, || (self.running() == 0).then_some(())).await;
     }
 
     /// Adds dequeued tasks.
@@ -184,7 +180,7 @@ impl ActiveRuns {
             decided: Mutex::default(),
         };
         let tasks: Vec<Arc<ActiveRun>> = attempts.into_iter().map(hold).map(Arc::new).collect();
-        self.lock().extend(tasks.iter().map(|task| (task.attempt.key.clone(), Arc::clone(task))));
+        self.live.lock().extend(tasks.iter().map(|task| (task.attempt.key.clone(), Arc::clone(task))));
         tasks
     }
 
@@ -194,11 +190,11 @@ impl ActiveRuns {
             return false;
         }
         self.used.fetch_add(1, Ordering::AcqRel);
-        if let Some(mut used_by) = self.used_by() {
-            *used_by.entry(task.attempt.key.queue.clone()).or_default() += 1;
+        if let Some(used_by) = &self.used_by {
+            *used_by.lock().entry(task.attempt.key.queue.clone()).or_default() += 1;
         }
         if task.attempt.is_quarantined() {
-            *self.quarantined() = Some(task.attempt.key.clone());
+            *self.quarantined.lock() = Some(task.attempt.key.clone());
         }
         true
     }
@@ -209,7 +205,7 @@ impl ActiveRuns {
             self.end_quarantine(task);
         }
         let queue = &task.attempt.key.queue;
-        if let Some(mut used_by) = self.used_by()
+        if let Some(mut used_by) = self.used_by.as_ref().map(Mutex::lock)
             && let Some(used) = used_by.get_mut(queue)
         {
             *used -= 1;
@@ -225,7 +221,7 @@ impl ActiveRuns {
 
     /// Removes runs whose outcomes the broker took, or whose tasks another server has.
     pub(crate) fn forget<'k>(&self, keys: impl IntoIterator<Item = &'k RunKey>) {
-        let mut live = self.lock();
+        let mut live = self.live.lock();
         let gone: Vec<_> = keys.into_iter().filter_map(|key| live.remove(key)).collect();
         drop(live);
         gone.iter().for_each(|task| self.end_quarantine(task));
@@ -233,7 +229,7 @@ impl ActiveRuns {
 
     /// Lets the next quarantined task come if `task` was the quarantined one.
     fn end_quarantine(&self, task: &ActiveRun) {
-        if task.attempt.is_quarantined() && self.quarantined().take_if(|key| *key == task.attempt.key).is_some() {
+        if task.attempt.is_quarantined() && self.quarantined.lock().take_if(|key| *key == task.attempt.key).is_some() {
             self.wake_fetcher();
         }
     }
@@ -241,7 +237,7 @@ impl ActiveRuns {
     /// Stops a run at once, because the broker says that this server has lost its lease. Returns `false` if the outcome of the
     /// run is on its way, which then gets an answer of its own.
     pub(crate) fn lose(&self, key: &RunKey) -> bool {
-        let mut live = self.lock();
+        let mut live = self.live.lock();
         match live.get(key) {
             Some(run) if run.advance(Phase::Lost) => {
                 run.stop.stop(Why::Lost);
@@ -254,14 +250,14 @@ impl ActiveRuns {
 
     /// Cancels the runs of this task, in whatever queue. Returns how many there were.
     pub(crate) fn cancel(&self, id: &TaskId) -> usize {
-        let live = self.lock();
+        let live = self.live.lock();
         let running = live.iter().filter(|(key, run)| key.id == *id && run.is_unended());
         running.map(|(_, run)| run.stop.stop(Why::Cancelled)).count()
     }
 
     /// Stops all runs that have not ended.
     pub(crate) fn stop_all(&self, why: Why) {
-        for run in self.lock().values().filter(|run| run.is_unended()) {
+        for run in self.live.lock().values().filter(|run| run.is_unended()) {
             run.stop.stop(why);
         }
     }
@@ -269,36 +265,36 @@ impl ActiveRuns {
     /// Stops all runs and removes them: their outcomes are discarded.
     pub(crate) fn abandon(&self) {
         self.stop_all(Why::Lost);
-        for (_, run) in self.lock().drain() {
+        for (_, run) in self.live.lock().drain() {
             run.advance(Phase::Lost);
         }
     }
 
     /// Returns the tasks that are neither settled nor lost.
     pub(crate) fn unended(&self) -> Vec<Arc<ActiveRun>> {
-        self.lock().values().filter(|run| run.is_unended()).cloned().collect()
+        self.live.lock().values().filter(|run| run.is_unended()).cloned().collect()
     }
 
     /// Returns the unique locks that must not end before their tasks do.
     pub(crate) fn held_locks(&self) -> Vec<HeldLock> {
-        let live = self.lock();
+        let live = self.live.lock();
         let extended = live.iter().filter(|(_, run)| run.attempt.extends_lock());
         extended.map(|(key, run)| HeldLock { run: key.clone(), key: run.attempt.message.unique_key.clone() }).collect()
     }
 
     /// Returns all runs, whose leases are to be extended.
     pub(crate) fn keys(&self) -> Vec<RunKey> {
-        self.lock().keys().cloned().collect()
+        self.live.lock().keys().cloned().collect()
     }
 
     /// Returns whether the server holds no task.
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().is_empty()
+        self.live.lock().is_empty()
     }
 
     /// Returns the running tasks as beats show them to other programs.
     pub(crate) fn worker_infos(&self, server: &ServerName) -> Vec<WorkerInfo> {
-        let live = self.lock();
+        let live = self.live.lock();
         let running = live.iter().filter(|(_, run)| run.is_running());
         running
             .map(|(key, run)| (key, run.since, &run.attempt.message))
@@ -314,18 +310,6 @@ impl ActiveRuns {
                 deadline: Some(AttemptDeadline::of(message, since).at().into()),
             })
             .collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<RunKey, Arc<ActiveRun>>> {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn quarantined(&self) -> MutexGuard<'_, Option<RunKey>> {
-        self.quarantined.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn used_by(&self) -> Option<MutexGuard<'_, HashMap<QueueName, usize>>> {
-        self.used_by.as_ref().map(|used_by| used_by.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

@@ -1,9 +1,8 @@
 //! Finds the job or handler of a task, and starts it: the innermost part of every attempt, inside all layers.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{collections::HashSet, sync::Arc};
+
+use parking_lot::Mutex;
 
 use super::{config::OnUnknown, handlers::Handlers};
 use crate::{
@@ -163,7 +162,7 @@ impl Dispatcher {
 
     /// Warns once per type: a deploy of minutes must not fill the log.
     fn warn_of(&self, r#type: &str, why: &str) {
-        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut warned = self.warned.lock();
         if warned.len() < WARNED && warned.insert(r#type.to_owned()) {
             let policy = self.on_unknown;
             tracing::warn!(r#type, %policy, "a task cannot run here: {why}; logged once per type");

@@ -1,11 +1,9 @@
 //! Runs one task to its settlement: timeout, deadline, panic and cancellation, and tasks that must not start.
 
-use std::{
-    fmt, slice,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, slice, sync::Arc};
 
 use chrono::{DateTime, SecondsFormat, Utc};
+use parking_lot::Mutex;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
@@ -298,7 +296,7 @@ impl Executor {
     }
 
     fn jitter_step(&self) -> u32 {
-        self.0.random.lock().unwrap_or_else(PoisonError::into_inner).u32(..30)
+        self.0.random.lock().u32(..30)
     }
 }
 

@@ -8,12 +8,13 @@
 use std::{
     fmt,
     future::poll_fn,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{runtime, sync::Notify};
 use tokio_util::task::AbortOnDropHandle;
 use tower_layer::Layer;
@@ -23,6 +24,7 @@ use super::{batch_controller::BatchController, dispatcher::Dispatcher};
 use crate::{
     client::{Erased, Typed},
     job::{BoxError, BoxFuture, JobContext, JobError, RunResult},
+    until::until,
 };
 
 /// Pause before layers that failed are asked again.
@@ -195,7 +197,7 @@ impl LayerStack {
         let layer_stack = Arc::clone(self);
         let request = AbortOnDropHandle::new(jobs.spawn(async move {
             layer_stack.is_back().await;
-            let ready = poll_fn(|cx| Poll::Ready(layer_stack.lock().service.poll_ready(cx))).await;
+            let ready = poll_fn(|cx| Poll::Ready(layer_stack.inside.lock().service.poll_ready(cx))).await;
             matches!(ready, Poll::Ready(Ok(()))).then(|| layer_stack.give())
         }));
         // `permit` meets the same error or panic again, and reports it.
@@ -204,34 +206,24 @@ impl LayerStack {
 
     /// Returns the controller of how many tasks may be fetched for one permit.
     pub(crate) fn batch_controller(&self) -> MutexGuard<'_, BatchController> {
-        self.batch_controller.lock().unwrap_or_else(PoisonError::into_inner)
+        self.batch_controller.lock()
     }
 
     /// Waits until the layers take a task, on the runtime of the jobs. Fails where a layer fails.
     pub(crate) async fn ready(self: Arc<Self>) -> Result<Permit, BoxError> {
         self.is_back().await;
-        poll_fn(|cx| self.lock().service.poll_ready(cx)).await?;
+        poll_fn(|cx| self.inside.lock().service.poll_ready(cx)).await?;
         Ok(self.give())
     }
 
     /// Waits until no caller has the permit. One caller at a time asks for it: the fetcher, or the drain of a `TestApp`.
     async fn is_back(&self) {
-        loop {
-            let returned = self.returned.notified();
-            if !self.lock().is_taken {
-                return;
-            }
-            returned.await;
-        }
+        until(&self.returned, || (!self.inside.lock().is_taken).then_some(())).await;
     }
 
     fn give(self: &Arc<Self>) -> Permit {
-        self.lock().is_taken = true;
+        self.inside.lock().is_taken = true;
         Permit(Arc::clone(self))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Inside> {
-        self.inside.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -246,14 +238,14 @@ pub(crate) struct Permit(Arc<LayerStack>);
 impl Permit {
     /// Passes a task to the layers. Panics where a layer does.
     pub(crate) fn call(self, ctx: JobContext) -> BoxFuture<'static, RunResult> {
-        let answer = self.0.lock().service.call(JobRequest { ctx });
+        let answer = self.0.inside.lock().service.call(JobRequest { ctx });
         Box::pin(async move { answer.await.map(|response| response.result).map_err(JobError::from) })
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.0.lock().is_taken = false;
+        self.0.inside.lock().is_taken = false;
         self.0.returned.notify_waiters();
     }
 }

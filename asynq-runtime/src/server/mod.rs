@@ -71,10 +71,11 @@ mod warnings;
 
 use std::{
     fmt,
-    sync::{Arc, Mutex, atomic::AtomicBool},
+    sync::{Arc, atomic::AtomicBool},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 

@@ -7,10 +7,11 @@
 
 use std::{
     collections::{HashSet, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::error::ServerError;
@@ -18,6 +19,7 @@ use crate::{
     broker::{Action, BrokerError, BrokerErrorKind, Settled, Settlement},
     metrics::{self, Share},
     task::QueueName,
+    until::until,
 };
 
 /// Most outcomes in one call; a broker cuts it further where a shorter script is faster.
@@ -83,7 +85,7 @@ impl Outbox {
     /// Adds the result of `settlement`, if any, for the task that this server took as its `place`th. The outbox is locked
     /// meanwhile: no other call, such as [`send_requeued`](Self::send_requeued), sees a settled task that is not in the outbox.
     pub(crate) fn add(&self, place: u64, settlement: impl FnOnce() -> Option<Settlement>) {
-        let mut items = self.lock();
+        let mut items = self.items.lock();
         let Some(settlement) = settlement() else { return };
         let is_requeue = matches!(settlement.action, Action::Requeue);
         let item = Item { settlement, history: SendHistory::default() };
@@ -98,13 +100,13 @@ impl Outbox {
 
     /// Gathers outcomes that requeue tasks from now on, until [`send_requeued`](Self::send_requeued) is called.
     pub(crate) fn gather(&self) {
-        self.lock().gathers = true;
+        self.items.lock().gathers = true;
     }
 
     /// Sends the gathered outcomes, the last one first, so that the tasks of a queue have their former order: the task that is
     /// requeued last is taken first.
     pub(crate) fn send_requeued(&self) {
-        let mut items = self.lock();
+        let mut items = self.items.lock();
         items.gathers = false;
         let mut gathered = std::mem::take(&mut items.requeued);
         gathered.sort_by_key(|(place, _)| std::cmp::Reverse(*place));
@@ -115,18 +117,12 @@ impl Outbox {
 
     /// Returns how many outcomes wait, those in flight included.
     pub(crate) fn len(&self) -> usize {
-        self.lock().len()
+        self.items.lock().len()
     }
 
     /// Waits until the broker has taken everything.
     pub(crate) async fn emptied(&self) {
-        loop {
-            let emptied = self.emptied.notified();
-            if self.len() == 0 {
-                return;
-            }
-            emptied.await;
-        }
+        until(&self.emptied, || (self.len() == 0).then_some(())).await;
     }
 
     /// Returns an error while the broker has not taken everything.
@@ -145,7 +141,7 @@ impl Outbox {
     /// takes them out, so that nothing is lost with the caller.
     pub(crate) async fn next(&self) -> Arc<Vec<Settlement>> {
         loop {
-            let (batch, next_due) = self.lock().next(Instant::now());
+            let (batch, next_due) = self.items.lock().next(Instant::now());
             if !batch.is_empty() {
                 return batch;
             }
@@ -159,7 +155,7 @@ impl Outbox {
     /// Removes the outcomes of the last batch that were answered. If the whole call failed, only outcomes of other queues go before
     /// them.
     pub(crate) fn answered(&self, answers: Vec<Result<Settled, BrokerError>>) -> Answered {
-        let mut items = self.lock();
+        let mut items = self.items.lock();
         let before = items.len();
         let (sent, history) = items.sent.take().unwrap_or_default();
         let all_failed = answers.iter().all(Result::is_err);
@@ -199,10 +195,6 @@ impl Outbox {
             self.emptied.notify_waiters();
         }
         Answered { before, done, lost, is_empty, error }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Items> {
-        self.items.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -346,13 +338,13 @@ mod tests {
         };
         let (sent, waiting) = (["a1", "a2"].map(|id| item_of("away", id)), ["a3", "b1", "a4", "b2"]);
         let waiting = waiting.map(|id| item_of(if id.starts_with('a') { "away" } else { "here" }, id));
-        outbox.lock().waiting = sent.into();
-        outbox.lock().next(Instant::now());
-        outbox.lock().waiting.extend(waiting);
+        outbox.items.lock().waiting = sent.into();
+        outbox.items.lock().next(Instant::now());
+        outbox.items.lock().waiting.extend(waiting);
         let away = BrokerError::new(BrokerErrorKind::Unavailable, "away");
         let answered = outbox.answered(vec![Err(away.clone()), Err(away)]);
         assert!(answered.error.is_some() && answered.before == 6);
-        assert_eq!(ids(&outbox.lock()), ["b1", "b2", "a1", "a2", "a3", "a4"]);
+        assert_eq!(ids(&outbox.items.lock()), ["b1", "b2", "a1", "a2", "a3", "a4"]);
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A running server: its owner inspects it, quiets it, shuts it down, or drops it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -138,7 +139,7 @@ impl Running {
     }
 
     fn take_lifecycle_hooks(&mut self) -> LifecycleHooks {
-        std::mem::take(self.lifecycle_hooks.get_mut().unwrap_or_else(PoisonError::into_inner))
+        std::mem::take(self.lifecycle_hooks.get_mut())
     }
 
     /// Ends everything at once, as dropping the value does.

@@ -4,10 +4,11 @@ use std::{
     fmt::{self, Write as _},
     future::Future,
     panic::Location,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
 use chrono::{DateTime, SubsecRound as _, Utc};
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use super::{
@@ -151,7 +152,7 @@ impl TestApp {
     /// The worker has started.
     #[must_use]
     pub fn server(mut self, configure: impl FnOnce(ServerBuilder) -> ServerBuilder) -> Self {
-        let builder = self.builder.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let builder = self.builder.get_mut();
         match builder.take() {
             Some(configured) => *builder = Some(configure(configured)),
             None => panic!("configure a `TestApp` before its first `drain`, `wait` or scheduled `advance`"),
@@ -162,7 +163,7 @@ impl TestApp {
     /// Returns the worker, which the first call starts.
     async fn worker(&self) -> &Worker {
         let start = || async {
-            let builder = self.builder.lock().unwrap_or_else(PoisonError::into_inner).take();
+            let builder = self.builder.lock().take();
             match builder {
                 Some(builder) => Worker::start(builder, &self.client).await,
                 None => panic!("the worker of this `TestApp` could not start before"),

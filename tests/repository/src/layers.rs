@@ -9,7 +9,7 @@ const RUNTIME: &str = "asynq-runtime/src";
 
 /// asynq-runtime's modules, lowest first: each may use those in the rows above its own, and those of its own row.
 const LAYERS: [&[&str]; 7] = [
-    &["clock", "panics", "task", "thread"],
+    &["clock", "panics", "task", "thread", "until"],
     &["broker"],
     &["connect", "propagation"],
     &["job"],
@@ -74,6 +74,13 @@ fn the_wire_side_does_no_io_and_knows_no_jobs() {
 fn brokers_move_opaque_bytes() {
     let forbidden = ["Job", "JobContext", "JobOptions", "serde", "serde_json", "postcard", "Serialize", "Deserialize"];
     none(mentions("asynq-runtime/src/broker", &forbidden), "brokers know messages, never jobs");
+}
+
+#[test]
+fn a_panic_under_a_lock_stops_no_later_caller() {
+    let product = ["asynq-runtime/src", "asynq-cron/src", "asynq-dashboard/src", "asynq-cli/src"];
+    let found = product.iter().flat_map(|folder| mentions(folder, &["PoisonError"]));
+    none(found.collect(), "locks are parking_lot's, which have no poison");
 }
 
 /// The files that belong to the feature `main`, and may use its dependencies.

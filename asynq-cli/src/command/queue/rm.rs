@@ -1,6 +1,6 @@
 //! `queue rm`: deletes queues, and with --force their tasks.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use asynq_runtime::{
     Inspector,
@@ -8,6 +8,7 @@ use asynq_runtime::{
 };
 use clap::Args;
 use futures_util::FutureExt as _;
+use parking_lot::Mutex;
 use serde_json::json;
 
 use super::super::{
@@ -82,7 +83,7 @@ async fn remove(
         let (bar, done) = (bar.clone(), Arc::clone(&done));
         inspector.delete_queue(name, force).on_progress(move |progress| {
             progress::show(&bar, progress);
-            *done.lock().unwrap_or_else(PoisonError::into_inner) = progress;
+            *done.lock() = progress;
         })
     };
     let removed = tokio::select! {
@@ -91,7 +92,7 @@ async fn remove(
         removed = removal => Some(removed),
     };
     bar.finish_and_clear();
-    let so_far = *done.lock().unwrap_or_else(PoisonError::into_inner);
+    let so_far = *done.lock();
     let removed = match removed {
         Some(removed) => removed?.tasks,
         None => {

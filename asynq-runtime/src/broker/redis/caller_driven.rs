@@ -24,7 +24,7 @@ use super::{
     reply,
     reply::{answer, is_demoted, is_noscript},
     script::{Call, Script},
-    seen::{self, Change, SharedSeen},
+    seen::{Change, SharedSeen},
     socket::{Progress, Socket, timed_out},
     url::{Address, Target, authenticated},
 };
@@ -101,7 +101,7 @@ impl CallerDrivenConnection {
             let seen_by_listener = Arc::clone(&seen);
             config = config.set_push_sender(move |push: PushInfo| {
                 if let Some(change) = Change::read(push) {
-                    seen::lock(&seen_by_listener).changed(&change);
+                    seen_by_listener.lock().changed(&change);
                 }
                 Ok::<(), Infallible>(())
             });
@@ -214,7 +214,7 @@ impl CallerDrivenConnection {
             if *has_ended {
                 return Poll::Ready(false);
             }
-            if seen::lock(seen).changes() != known {
+            if seen.lock().changes() != known {
                 return Poll::Ready(true);
             }
             deadline.as_mut().poll(context).map(|()| false)

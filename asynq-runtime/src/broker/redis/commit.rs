@@ -2,10 +2,11 @@
 
 use std::{
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     task::JoinSet,
@@ -111,11 +112,11 @@ impl Commit {
                 continue;
             }
             number += 1;
-            let slot = free_slots.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
+            let slot = free_slots.lock().pop().unwrap_or_default();
             let (commit, free_slots) = (Arc::clone(&commit), Arc::clone(&free_slots));
             sends.spawn(async move {
                 let permit = commit.send(batch, slot, number, permit).await;
-                free_slots.lock().unwrap_or_else(PoisonError::into_inner).push(slot);
+                free_slots.lock().push(slot);
                 drop(permit);
             });
         }

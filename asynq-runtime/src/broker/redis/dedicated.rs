@@ -9,10 +9,11 @@
 
 use std::{
     mem,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use redis::Value;
 use tokio::{
     runtime::{self, Handle},
@@ -111,7 +112,7 @@ impl DedicatedConnection {
         let (now, generation) = (Instant::now(), self.connection.generation());
         // Dropped after the lock is released.
         let _stale;
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         let calls = slot.count(runtime.id(), now);
         match mem::take(&mut slot.state) {
             SlotState::Free(own) if own.generation == generation && own.driven.runtime() == runtime.id() => {
@@ -137,7 +138,7 @@ impl DedicatedConnection {
             // Without the lock: a runtime that shuts down drops the task at once, and its `Drop` locks the slot.
             drop(slot);
             let task = runtime.spawn(opening).abort_handle();
-            let mut slot = lock(&self.slot);
+            let mut slot = self.slot.lock();
             match slot.state {
                 SlotState::Opening => slot.opening = Some(task),
                 _ => task.abort(),
@@ -148,7 +149,7 @@ impl DedicatedConnection {
 
     /// Closes the connection and opens no other.
     pub(super) fn close(&self) {
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         let state = mem::replace(&mut slot.state, SlotState::Closed);
         let opening = slot.opening.take();
         drop(slot);
@@ -178,10 +179,6 @@ impl Drop for DedicatedConnection {
 }
 
 partial_debug!(DedicatedConnection { .. });
-
-fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Slot {
     /// Counts a lone call; returns how many there were in a row.
@@ -225,7 +222,7 @@ impl Opening {
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        let mut slot = lock(&self.slot);
+        let mut slot = self.slot.lock();
         slot.opening = None;
         match self.outcome.take() {
             Some(Ok(own)) => slot.put(SlotState::Free(own)),
@@ -335,7 +332,7 @@ impl Taken<'_> {
     pub(super) fn lose(&mut self) {
         if let Some(own) = self.own.take() {
             let now = Instant::now();
-            let mut slot = lock(&self.dedicated.slot);
+            let mut slot = self.dedicated.slot.lock();
             slot.lost(now, now.duration_since(own.since));
             slot.put(SlotState::Nothing);
         }
@@ -348,7 +345,7 @@ impl Drop for Taken<'_> {
             return self.lose();
         }
         if let Some(own) = self.own.take() {
-            lock(&self.dedicated.slot).put(SlotState::Free(own));
+            self.dedicated.slot.lock().put(SlotState::Free(own));
         }
     }
 }
@@ -392,7 +389,7 @@ mod tests {
             let slot = Arc::new(Mutex::new(Slot::default()));
             let opening = Opening { slot: Arc::clone(&slot), outcome: None };
             opening.done(Err(BrokerError::new(kind, "refused")));
-            let pause = lock(&slot).not_before.unwrap() - began;
+            let pause = slot.lock().not_before.unwrap() - began;
             assert_eq!(pause >= AFTER_REFUSAL, is_refusal, "{kind:?}: {pause:?}");
         }
     }

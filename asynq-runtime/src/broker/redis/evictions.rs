@@ -4,10 +4,9 @@
 //! To read such a key again makes Redis forget another one. Waits that read at once would do nothing else
 //! (docs/design/wire.md#waiting-without-polling).
 
-use std::{
-    sync::{Mutex, PoisonError},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// So many evictions within [`WITHIN`] are many. Only those of the keys `paused` are counted, a fifth of the keys that waits read: fewer
 /// cost little, and no push causes any.
@@ -41,7 +40,7 @@ impl Evictions {
 
     /// Notes evictions; returns whether there are many for the first time.
     fn are_many_first(&self, count: usize, now: Instant) -> bool {
-        let mut noticed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut noticed = self.0.lock();
         if noticed.since.is_none_or(|since| now.saturating_duration_since(since) > WITHIN) {
             (noticed.since, noticed.count) = (Some(now), 0);
         }
@@ -51,7 +50,7 @@ impl Evictions {
 
     /// Returns whether Redis evicts so many keys that a wait has to gather announcements before it reads.
     pub(super) fn are_many(&self, now: Instant) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).many_until.is_some_and(|until| now < until)
+        self.0.lock().many_until.is_some_and(|until| now < until)
     }
 }
 

@@ -1,11 +1,8 @@
 //! Notifies the waiters of a key, and no others, of each announced change of it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::seen;
@@ -43,7 +40,7 @@ pub(super) struct Listening {
 impl KeyWaiters {
     /// Notifies the waiters of a change that the tracking connection announced.
     pub(super) fn notify(&self, change: &seen::Change) {
-        let waiting = self.lock();
+        let waiting = self.0.lock();
         match change {
             seen::Change::Keys(keys) => {
                 let now = Instant::now();
@@ -56,45 +53,37 @@ impl KeyWaiters {
 
     pub(super) fn listen(&self, keys: Vec<String>) -> Listening {
         let waiter = Arc::<Waiter>::default();
-        let mut waiting = self.lock();
+        let mut waiting = self.0.lock();
         for key in &keys {
             waiting.entry(key.clone()).or_default().push(Arc::clone(&waiter));
         }
         drop(waiting);
         Listening { waiters: self.clone(), keys, waiter }
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Vec<Arc<Waiter>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Waiter {
     fn notify(&self, change: Change) {
-        self.first().get_or_insert(change);
+        self.first.lock().get_or_insert(change);
         self.changed.notify_one();
-    }
-
-    fn first(&self) -> MutexGuard<'_, Option<Change>> {
-        self.first.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Listening {
     /// Forgets the change that was received, which the next look sees.
     pub(super) fn clear(&self) {
-        *self.waiter.first() = None;
+        *self.waiter.first.lock() = None;
     }
 
     /// Returns whether no change was received since [`clear`](Self::clear).
     pub(super) fn received_nothing(&self) -> bool {
-        self.waiter.first().is_none()
+        self.waiter.first.lock().is_none()
     }
 
     /// Waits for the first change since [`clear`](Self::clear).
     pub(super) async fn changed(&self) -> Change {
         loop {
-            if let Some(change) = self.waiter.first().take() {
+            if let Some(change) = self.waiter.first.lock().take() {
                 return change;
             }
             self.waiter.changed.notified().await;
@@ -104,7 +93,7 @@ impl Listening {
 
 impl Drop for Listening {
     fn drop(&mut self) {
-        let mut waiting = self.waiters.lock();
+        let mut waiting = self.waiters.0.lock();
         for key in &self.keys {
             if let Some(waiters) = waiting.get_mut(key) {
                 waiters.retain(|waiter| !Arc::ptr_eq(waiter, &self.waiter));
@@ -121,7 +110,7 @@ mod tests {
     use super::*;
 
     fn received_by(listening: &Listening) -> Option<Change> {
-        *listening.waiter.first()
+        *listening.waiter.first.lock()
     }
 
     #[test]
@@ -139,7 +128,7 @@ mod tests {
         waiters.notify(&seen::Change::All);
         assert_eq!(received_by(&both), Some(Change::Perhaps));
         drop((one, both));
-        assert!(waiters.lock().is_empty(), "no wait is left behind");
+        assert!(waiters.0.lock().is_empty(), "no wait is left behind");
     }
 
     #[tokio::test]

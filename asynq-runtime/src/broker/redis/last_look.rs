@@ -6,13 +6,15 @@
 use std::{
     cell::OnceCell,
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
+
 use super::{
     super::{ArchivePolicy, BrokerError},
-    seen::{self, Question, SharedSeen, Topic},
+    seen::{Question, SharedSeen, Topic},
     wake::TrackedReads,
 };
 use crate::task::QueueName;
@@ -81,7 +83,7 @@ impl<T: Subject> LastLook<T> {
     /// Returns the last look at `about`, or one that has seen nothing. The caller [`refresh`](Look::refresh)es it, looks at the stale
     /// subjects, and [`keep`](Self::keep)s it.
     pub(super) fn take(&self, reads: &TrackedReads<'_>, about: &[T]) -> Look<T> {
-        let last = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let last = self.0.lock().take();
         last.filter(|look| look.about == about).unwrap_or_else(|| Look::new(reads.seen(), about))
     }
 
@@ -114,7 +116,7 @@ impl<T: Subject> LastLook<T> {
     /// Keeps a look for the next call, unless `reads` had to ask elsewhere than where the changes are announced.
     pub(super) fn keep(&self, look: Look<T>, reads: &TrackedReads<'_>) {
         if reads.is_tracked() && Arc::ptr_eq(&look.seen, reads.seen()) {
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(look);
+            *self.0.lock() = Some(look);
         }
     }
 }
@@ -127,7 +129,7 @@ impl<T: Subject> Look<T> {
             found: vec![None; about.len()],
             stale: (0..about.len()).collect(),
             seen: Arc::clone(seen),
-            announced: seen::lock(seen).changes(),
+            announced: seen.lock().changes(),
             since: Instant::now(),
         }
     }
@@ -142,7 +144,7 @@ impl<T: Subject> Look<T> {
         let every = if self.about.len() <= FEW { FEW_ARE_LOOKED_AT_EVERY } else { MANY_ARE_LOOKED_AT_EVERY };
         let is_usable =
             is_tracked && Arc::ptr_eq(&self.seen, shared) && now.saturating_duration_since(self.since) < every;
-        let seen = seen::lock(shared);
+        let seen = shared.lock();
         match seen.changed_since(self.announced, topic).filter(|_| is_usable) {
             Some(keys) => {
                 let about = &self.about;
@@ -238,8 +240,8 @@ mod tests {
     /// Reads `keys` for `topic`, and has them announced.
     fn announce(seen: &SharedSeen, topic: Topic, keys: &[&str]) {
         let questions: Vec<Question> = keys.iter().map(|&key| Question::new(Kind::Length, key.to_owned())).collect();
-        seen::lock(seen).begin_read(topic, &questions.iter().collect::<Vec<_>>());
-        seen::lock(seen).changed(&Change::Keys(keys.iter().map(|&key| key.to_owned()).collect()));
+        seen.lock().begin_read(topic, &questions.iter().collect::<Vec<_>>());
+        seen.lock().changed(&Change::Keys(keys.iter().map(|&key| key.to_owned()).collect()));
     }
 
     #[test]
@@ -275,7 +277,7 @@ mod tests {
         look.refresh_by(&seen, Topic::Work, false, now);
         assert!(all(&look), "Redis announces nothing");
         let (mut look, seen) = looked(100);
-        seen::lock(&seen).changed(&Change::All);
+        seen.lock().changed(&Change::All);
         look.refresh_by(&seen, Topic::Work, true, now);
         assert!(all(&look), "the connection was lost");
         let (mut look, seen) = looked(100);

@@ -2,11 +2,11 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use redis::Value;
 
 use super::{
@@ -272,11 +272,11 @@ impl RedisBroker {
             probe.arg(self.clock.argument()).arg(self.lease.as_secs())
         };
         let answers = self.ask_each(lapsed, probe).await;
-        let forget = |_: &BrokerError| self.hold.lock().unwrap_or_else(PoisonError::into_inner).forget();
+        let forget = |_: &BrokerError| self.hold.lock().forget();
         let answers = answers.inspect_err(forget)?;
         let is_moving = |answer: &Result<Value, BrokerError>| answer.as_ref().is_err_and(reply::is_moving);
         let moving = lapsed.iter().zip(&answers).filter(|(_, answer)| is_moving(answer)).map(|(queue, _)| queue);
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner).hold(moving, Instant::now());
+        self.hold.lock().hold(moving, Instant::now());
         let is_away = |answer: &Result<Value, BrokerError>| {
             answer.as_ref().is_err_and(|error| error.is_unavailable() && !reply::is_moving(error))
         };
@@ -293,7 +293,7 @@ impl RedisBroker {
             owned().filter(|(queue, _)| away.contains(queue)).map(|(_, owner)| owner).collect();
         let held: Vec<&QueueName> =
             owned().filter(|(_, owner)| owners_away.contains(owner)).map(|(queue, _)| queue).collect();
-        let mut hold = self.hold.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hold = self.hold.lock();
         if held.len() == queues.len()
             && let Some(Err(error)) = answers.into_iter().find(is_away)
         {
@@ -306,7 +306,7 @@ impl RedisBroker {
 
     /// Returns whether lapsed leases of this queue must not be recovered yet.
     fn is_held(&self, queue: &QueueName) -> bool {
-        self.hold.lock().unwrap_or_else(PoisonError::into_inner).is_held(queue, Instant::now())
+        self.hold.lock().is_held(queue, Instant::now())
     }
 
     /// Reads Redis's clock. Returns how long lapsed leases must not be recovered yet.
@@ -316,7 +316,7 @@ impl RedisBroker {
         let ahead = times.iter().filter_map(|time| reply::time(time.as_ref().ok()?)).max();
         let failure = || times.iter().find_map(|time| time.as_ref().err().cloned());
         let redis = ahead.ok_or_else(|| failure().unwrap_or_else(|| reply::unexpected("no time")))?;
-        Ok(self.hold.lock().unwrap_or_else(PoisonError::into_inner).look(Instant::now(), redis))
+        Ok(self.hold.lock().look(Instant::now(), redis))
     }
 
     async fn ask_each(
@@ -423,11 +423,11 @@ struct Progress {
 
 impl Sweeps {
     fn begin(&self, queue: &QueueName) -> Progress {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).get(queue).copied().unwrap_or_default()
+        self.0.lock().get(queue).copied().unwrap_or_default()
     }
 
     fn go_on(&self, queue: &QueueName, progress: Progress) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         if progress == Progress::default() {
             all.remove(queue);
         } else {

@@ -60,11 +60,12 @@ mod wake;
 use std::{
     collections::HashMap,
     fmt,
-    sync::{Arc, Mutex, OnceLock, atomic::AtomicUsize},
+    sync::{Arc, OnceLock, atomic::AtomicUsize},
     time::Duration,
 };
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 
 pub use self::durability::Durability;
 #[cfg(any(feature = "cluster", feature = "sentinel"))]

@@ -1,11 +1,6 @@
 //! Makes servers visible to asynq's tools, and learns Redis's time with each beat.
 
-use std::{
-    collections::HashMap,
-    mem::take,
-    sync::{MutexGuard, PoisonError, atomic::Ordering},
-    time::Duration,
-};
+use std::{mem::take, sync::atomic::Ordering, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 use prost::Message as _;
@@ -47,7 +42,7 @@ impl Presence for RedisBroker {
 
     async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
         self.unanswered.forget(member);
-        self.announced().remove(&member.name);
+        self.announced.lock().remove(&member.name);
         let (info_key, workers_key) = (server_info(&member.name), workers_info(&member.name));
         let calls = vec![
             Call::plain("ZREM").arg(SERVERS).arg(&info_key),
@@ -125,17 +120,13 @@ impl RedisBroker {
         let clock_ahead_ms = self.clock.host_ahead().map(|ahead| ahead.num_milliseconds()).or(info.clock_ahead_ms);
         let info = AnnouncedInfo::new(ServerInfo { clock_ahead_ms, ..info.clone() });
         // Removed until the beat is answered: the effect of an unanswered beat is unknown.
-        let is_known = !is_first && self.announced().remove(&member.name).as_ref() == Some(&info.stable);
+        let is_known = !is_first && self.announced.lock().remove(&member.name).as_ref() == Some(&info.stable);
         let is_written = self.send_beat(member, &info, is_known, workers, is_first).await?;
         if !is_written {
             self.send_beat(member, &info, false, workers, is_first).await?;
         }
-        self.announced().insert(member.name.clone(), info.stable);
+        self.announced.lock().insert(member.name.clone(), info.stable);
         Ok(())
-    }
-
-    fn announced(&self) -> MutexGuard<'_, HashMap<ServerName, Vec<u8>>> {
-        self.announced.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sends one beat, without the stable part of `info` if Redis has it (`is_known`). Returns `false` if Redis does

@@ -3,9 +3,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use super::super::Wanted;
 use crate::task::QueueName;
@@ -28,7 +29,7 @@ struct Passed {
 impl PassedQuarantine {
     /// Notes how many quarantined tasks a dequeue of `queue` passed, and whether no others were left.
     pub(super) fn note(&self, queue: &QueueName, passed: i64, is_all: bool) {
-        let mut queues = self.lock();
+        let mut queues = self.0.lock();
         if passed > 0 {
             queues.insert(queue.clone(), Passed { since: Instant::now(), alone: is_all.then_some(passed) });
         } else if !queues.is_empty() {
@@ -38,22 +39,18 @@ impl PassedQuarantine {
 
     /// Returns the queue that may give the one quarantined task: one that has some, or else the first.
     pub(super) fn next<'w>(&self, wanted: &'w [Wanted]) -> Option<&'w QueueName> {
-        let queues = self.lock();
+        let queues = self.0.lock();
         let known = wanted.iter().find(|wanted| wanted.n > 0 && queues.contains_key(&wanted.queue));
         known.or(wanted.first()).map(|wanted| &wanted.queue)
     }
 
     /// Returns whether all `pending` tasks of a queue seem to be quarantined.
     pub(super) fn is_alone(&self, queue: &QueueName, pending: i64) -> bool {
-        let mut queues = self.lock();
+        let mut queues = self.0.lock();
         let Some(Passed { since, alone: Some(alone) }) = queues.get_mut(queue) else { return false };
         // A shorter queue means that other servers took quarantined tasks, so the others count from now on.
         *alone = pending.min(*alone);
         pending == *alone && since.elapsed() < TRUSTED_FOR
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<QueueName, Passed>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

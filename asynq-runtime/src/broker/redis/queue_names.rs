@@ -5,10 +5,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{sync::Notify, time::sleep};
 
 use super::{
@@ -39,7 +39,7 @@ pub(super) struct QueueNames {
 impl QueueNames {
     /// Returns the queues whose names were not written on this connection lately.
     pub(super) fn unwritten<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, generation: u64) -> Vec<QueueName> {
-        let written = lock(&self.written);
+        let written = self.written.lock();
         let is_written = |queue: &QueueName| {
             written.get(queue).is_some_and(|(on, since)| *on == generation && since.elapsed() < WRITTEN_FOR)
         };
@@ -57,13 +57,13 @@ impl QueueNames {
 
     /// Notes that the names were written.
     pub(super) fn remember(&self, queues: Vec<QueueName>, generation: u64) {
-        lock(&self.written).extend(queues.into_iter().map(|queue| (queue, (generation, Instant::now()))));
+        self.written.lock().extend(queues.into_iter().map(|queue| (queue, (generation, Instant::now()))));
     }
 
     /// Forgets a queue that is deleted: its name is written again with its next task.
     pub(super) fn forget(&self, queue: &QueueName) {
-        lock(&self.missing).remove(queue);
-        lock(&self.written).remove(queue);
+        self.missing.lock().remove(queue);
+        self.written.lock().remove(queue);
     }
 
     /// Has the names of queues with tasks written later, if `error` is a failure that may pass.
@@ -71,7 +71,7 @@ impl QueueNames {
         if !may_pass(error) {
             return;
         }
-        let mut missing = lock(&self.missing);
+        let mut missing = self.missing.lock();
         let room = MOST_MISSING.saturating_sub(missing.len());
         missing.extend(queues.take(room).cloned());
         self.is_missing.notify_one();
@@ -84,7 +84,7 @@ impl QueueNames {
             for failures in 1.. {
                 sleep(back_off(failures)).await;
                 // Read behind the pause: a queue that was deleted meanwhile is not among them any more.
-                let mut names: Vec<QueueName> = lock(&self.missing).iter().cloned().collect();
+                let mut names: Vec<QueueName> = self.missing.lock().iter().cloned().collect();
                 if names.is_empty() {
                     break;
                 }
@@ -93,7 +93,7 @@ impl QueueNames {
                 if answer.as_ref().is_err_and(may_pass) {
                     continue;
                 }
-                let mut missing = lock(&self.missing);
+                let mut missing = self.missing.lock();
                 // A queue that was deleted meanwhile stays forgotten.
                 names.retain(|queue| missing.remove(queue));
                 if answer.is_ok() {
@@ -107,8 +107,4 @@ impl QueueNames {
 /// Returns whether a failure ends by itself: the master of the names is away or out of memory.
 fn may_pass(error: &BrokerError) -> bool {
     error.is_unavailable() || error.kind() == BrokerErrorKind::Full
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -6,10 +6,11 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use redis::{PushInfo, PushKind, Value};
 
 use super::{reply, script::Call};
@@ -170,10 +171,6 @@ enum Known {
 
 /// Shared by the callers that ask on one connection and the listener of its announcements.
 pub(super) type SharedSeen = Arc<Mutex<Seen>>;
-
-pub(super) fn lock(seen: &SharedSeen) -> MutexGuard<'_, Seen> {
-    seen.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Seen {
     /// Returns the answer, if it is known. The inner `None` is an answer without a number, such as the head of an empty

@@ -1,11 +1,8 @@
 //! The slot map of a cluster as it is known now; shared by all connections of a broker.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::timeout,
@@ -120,13 +117,13 @@ impl Topology {
 
     /// Has the map asked for again soon, because a call to `master` failed, or it answered that it waits for a failover.
     pub(super) fn failed(&self, master: &Address) {
-        *self.0.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(master.clone());
+        *self.0.failed.lock() = Some(master.clone());
         self.0.doubt.notify_one();
     }
 
     /// Takes the master that failed last since this was asked.
     pub(super) fn take_failed(&self) -> Option<Address> {
-        self.0.failed.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.failed.lock().take()
     }
 
     /// Notes that the slot is at `to` now, as the node reported that had it. Has the map asked for, because other slots

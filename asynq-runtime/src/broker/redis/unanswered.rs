@@ -7,11 +7,13 @@ use std::{
     collections::HashMap,
     mem,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 use super::{
     super::{Member, RunToken, Wanted},
@@ -84,14 +86,14 @@ impl UnansweredDequeues {
     pub(super) fn note(&self, member: &Member, request: DequeueRequest) -> Unanswered<'_> {
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let on_its_way = OnItsWay { number, since: Instant::now(), request: request.clone() };
-        self.lock().entry(member.clone()).or_default().on_their_way.push(on_its_way);
+        self.calls.lock().entry(member.clone()).or_default().on_their_way.push(on_its_way);
         Unanswered { all: self, member: member.clone(), number, request, is_over: false }
     }
 
     /// Takes the lost dequeues of the wanted queues; each is lost again unless it is answered now.
     pub(super) fn take(&self, member: &Member, wanted: &[Wanted]) -> Vec<Unanswered<'_>> {
         let is_wanted = |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.queue == request.queue);
-        let taken: Vec<DequeueRequest> = match self.lock().get_mut(member) {
+        let taken: Vec<DequeueRequest> = match self.calls.lock().get_mut(member) {
             Some(calls) => calls.lost.extract_if(.., |request| is_wanted(request)).collect(),
             None => return Vec::new(),
         };
@@ -101,7 +103,7 @@ impl UnansweredDequeues {
     /// Takes the lost dequeues of any queue, and those that have been on their way for at least `older` and whose
     /// answer is not coming; each is lost again unless it is answered now.
     pub(super) fn take_over(&self, member: &Member, older: Duration) -> Vec<Unanswered<'_>> {
-        let taken: Vec<DequeueRequest> = match self.lock().get_mut(member) {
+        let taken: Vec<DequeueRequest> = match self.calls.lock().get_mut(member) {
             Some(calls) => {
                 let lost = mem::take(&mut calls.lost).into_iter();
                 let is_late = |call: &mut OnItsWay| call.since.elapsed() >= older && call.request.is_stalled(older);
@@ -115,7 +117,7 @@ impl UnansweredDequeues {
 
     /// Returns the dequeues that have been on their way for at least `older` and whose answer is still coming.
     pub(super) fn coming(&self, member: &Member, older: Duration) -> Vec<DequeueRequest> {
-        let all = self.lock();
+        let all = self.calls.lock();
         let calls = all.get(member).map_or(&[][..], |calls| &calls.on_their_way);
         let is_coming = |call: &&OnItsWay| call.since.elapsed() >= older && !call.request.is_stalled(older);
         calls.iter().filter(is_coming).map(|call| call.request.clone()).collect()
@@ -125,16 +127,12 @@ impl UnansweredDequeues {
     pub(super) fn has(&self, member: &Member, wanted: &[Wanted]) -> bool {
         let is_wanted =
             |request: &DequeueRequest| wanted.iter().any(|wanted| wanted.n > 0 && wanted.queue == request.queue);
-        self.lock().get(member).is_some_and(|calls| calls.lost.iter().any(is_wanted))
+        self.calls.lock().get(member).is_some_and(|calls| calls.lost.iter().any(is_wanted))
     }
 
     /// Forgets a member that left.
     pub(super) fn forget(&self, member: &Member) {
-        self.lock().remove(member);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Member, Calls>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+        self.calls.lock().remove(member);
     }
 }
 
@@ -153,7 +151,7 @@ impl Unanswered<'_> {
     /// Notes tasks that have arrived; others may follow. `false` if another caller has taken the call over, and with it
     /// these tasks.
     pub(super) fn came(&mut self, ids: impl Iterator<Item = TaskId>) -> bool {
-        let mut all = self.all.lock();
+        let mut all = self.all.calls.lock();
         let Some(calls) = all.get_mut(&self.member) else { return false };
         let Some(noted) = calls.on_their_way.iter_mut().find(|call| call.number == self.number) else { return false };
         self.request.had.extend(ids);
@@ -165,7 +163,7 @@ impl Unanswered<'_> {
     /// call over, and with it the answer.
     pub(super) fn answered(mut self) -> bool {
         self.is_over = true;
-        self.end(&mut self.all.lock())
+        self.end(&mut self.all.calls.lock())
     }
 
     /// Removes the call from those on their way; `false` if it was not among them.
@@ -181,7 +179,7 @@ impl Drop for Unanswered<'_> {
         if self.is_over {
             return;
         }
-        let mut all = self.all.lock();
+        let mut all = self.all.calls.lock();
         if self.end(&mut all) {
             all.entry(self.member.clone()).or_default().lost.push(self.request.clone());
         }

@@ -58,7 +58,7 @@ impl Wake {
             };
             if let Some(change) = change {
                 waiting.notify(&change);
-                seen::lock(&seen_by_listener).changed(&change);
+                seen_by_listener.lock().changed(&change);
                 notify.send_replace(());
             }
         };
@@ -192,18 +192,18 @@ impl TrackedReads<'_> {
 
     /// Returns a number that grows with each announcement that matters to these reads.
     fn announced(&self) -> u64 {
-        self.source.announced(self.topic, &mut seen::lock(&self.seen))
+        self.source.announced(self.topic, &mut self.seen.lock())
     }
 
     /// Returns the answer, if it is known. The inner `None` is an answer without a number, such as the head of an empty
     /// zset.
     pub(super) fn answer(&self, question: &Question) -> Option<Option<i64>> {
-        seen::lock(&self.seen).answer(question)
+        self.seen.lock().answer(question)
     }
 
     /// Forgets answers that the caller is about to change.
     pub(super) fn forget<'q>(&self, questions: impl IntoIterator<Item = &'q Question>) {
-        let mut seen = seen::lock(&self.seen);
+        let mut seen = self.seen.lock();
         questions.into_iter().for_each(|question| seen.forget(question));
     }
 
@@ -218,7 +218,7 @@ impl TrackedReads<'_> {
     ) -> Result<AnswerReport<'q>, BrokerError> {
         loop {
             let (unknown, read) = {
-                let mut seen = seen::lock(&self.seen);
+                let mut seen = self.seen.lock();
                 // The number and the questions are read under one lock, so that no announcement comes in between.
                 self.changes = self.source.announced(self.topic, &mut seen);
                 let unknown = seen.unknown(self.topic, questions.clone(), Instant::now());
@@ -234,7 +234,7 @@ impl TrackedReads<'_> {
             };
             let mut report = AnswerReport { count: unknown.len(), ..AnswerReport::default() };
             report.answers.reserve(unknown.len());
-            let (mut seen, now, mut evicted) = (seen::lock(&self.seen), Instant::now(), 0);
+            let (mut seen, now, mut evicted) = (self.seen.lock(), Instant::now(), 0);
             for (question, answer) in unknown.into_iter().zip(answers) {
                 match answer {
                     Ok(answer) => {
@@ -328,13 +328,13 @@ impl TrackedReads<'_> {
                 _ if is_announced => true,
                 Source::Own(own) => own.receive(*changes, limit).await,
                 Source::Shared(notifier) => {
-                    let has_changed = || seen::lock(seen).changes_of(*topic) != *changes;
+                    let has_changed = || seen.lock().changes_of(*topic) != *changes;
                     let notified = async { while !has_changed() && notifier.changed().await.is_ok() {} };
                     timeout(limit, notified).await.is_ok()
                 }
                 Source::Poll => {
                     sleep(POLL.min(limit)).await;
-                    seen::lock(seen).changed(&Change::All);
+                    seen.lock().changed(&Change::All);
                     POLL < limit
                 }
             };

@@ -7,12 +7,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use rusqlite::params;
 use tokio::{
     sync::{self, Notify},
@@ -118,7 +119,7 @@ impl EndSource for OneWait<'_> {
             () = self.guard.notified() => {}
             lead = self.broker.ends.lead() => lead.look_for_all(&self.broker.store, &self.guard).await?,
         }
-        Ok(*self.guard.waiter.unchanged_until())
+        Ok(*self.guard.waiter.unchanged_until.lock())
     }
 
     fn name(&self) -> String {
@@ -205,7 +206,7 @@ impl EndWaiters {
             notification: Notify::new(),
             unchanged_until: Mutex::default(),
         });
-        let mut waiting = self.waiting();
+        let mut waiting = self.waiting.lock();
         waiting.last += 1;
         let number = waiting.last;
         waiting.by_number.insert(number, Arc::clone(&waiter));
@@ -216,23 +217,15 @@ impl EndWaiters {
     async fn lead(&self) -> Leading<'_> {
         Leading { waiters: self, lead: self.lead.lock().await }
     }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Waiter {
     fn notify(&self, notified_at: Option<Instant>) {
         if notified_at.is_some() {
-            *self.unchanged_until() = notified_at;
+            *self.unchanged_until.lock() = notified_at;
         }
         self.is_notified.store(true, Ordering::Release);
         self.notification.notify_one();
-    }
-
-    fn unchanged_until(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.unchanged_until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -250,7 +243,7 @@ impl WaiterGuard<'_> {
 
 impl Drop for WaiterGuard<'_> {
     fn drop(&mut self) {
-        self.waiters.waiting().by_number.remove(&self.number);
+        self.waiters.waiting.lock().by_number.remove(&self.number);
     }
 }
 
@@ -275,7 +268,7 @@ impl Leading<'_> {
             }
             let begun = Instant::now();
             let notified_at = *notified_at;
-            let all: Vec<Arc<Waiter>> = self.waiters.waiting().by_number.values().cloned().collect();
+            let all: Vec<Arc<Waiter>> = self.waiters.waiting.lock().by_number.values().cloned().collect();
             for slice in all.chunks(SLICE) {
                 let found = look_at(store, slice.to_vec()).await?;
                 for (waiter, found) in slice.iter().zip(found) {
@@ -298,7 +291,7 @@ impl Leading<'_> {
 impl Drop for Leading<'_> {
     fn drop(&mut self) {
         // The list holds the leader itself.
-        if self.waiters.waiting().by_number.len() <= 1 {
+        if self.waiters.waiting.lock().by_number.len() <= 1 {
             self.lead.notifier = None;
         }
     }

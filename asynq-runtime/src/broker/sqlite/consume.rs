@@ -2,13 +2,10 @@
 
 mod ready;
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use tokio::time::timeout_at;
 use tokio_util::sync::CancellationToken;
 
@@ -293,7 +290,7 @@ impl Tokens {
     }
 
     fn attempt(&self, server: i64, now: DateTime<Utc>) -> Attempt<'_> {
-        let lost = self.lost().remove(&server).unwrap_or_default();
+        let lost = self.lost.lock().remove(&server).unwrap_or_default();
         Attempt {
             tokens: self,
             server,
@@ -302,10 +299,6 @@ impl Tokens {
             cancel_flag: Arc::default(),
             arrived: false,
         }
-    }
-
-    fn lost(&self) -> std::sync::MutexGuard<'_, HashMap<i64, Vec<i64>>> {
-        self.lost.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -330,7 +323,7 @@ impl Attempt<'_> {
         self.arrived = true;
         let mut lost = std::mem::take(&mut self.lost);
         if !lost.is_empty() {
-            self.tokens.lost().entry(self.server).or_default().append(&mut lost);
+            self.tokens.lost.lock().entry(self.server).or_default().append(&mut lost);
         }
     }
 }
@@ -346,7 +339,7 @@ impl Drop for Attempt<'_> {
             lost.push(self.token);
         }
         if !lost.is_empty() {
-            self.tokens.lost().entry(self.server).or_default().append(&mut lost);
+            self.tokens.lost.lock().entry(self.server).or_default().append(&mut lost);
         }
     }
 }

@@ -10,10 +10,12 @@ use std::{
     fs::File,
     io,
     path::Path,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
+
+use parking_lot::{Condvar, Mutex};
 
 use super::beside::open_lock_file;
 
@@ -107,18 +109,14 @@ impl FairWriteLock {
 impl Drop for FairWriteLock {
     fn drop(&mut self) {
         self.release(false);
-        *self.files.state() = State::Closed;
+        *self.files.state.lock() = State::Closed;
         self.files.changed.notify_all();
     }
 }
 
 impl LockFiles {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if *state == State::Idle {
             if self.next.try_lock().is_ok() && self.write_lock.try_lock().is_ok() {
                 let _ = self.next.unlock();
@@ -137,7 +135,7 @@ impl LockFiles {
                 *state = State::Abandoned;
                 break;
             }
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            self.changed.wait_for(&mut state, left);
         }
         if *state == State::Granted {
             *state = State::Idle;
@@ -148,20 +146,20 @@ impl LockFiles {
 
     /// Runs the helper: it blocks in the file locks whenever the writer asks for them.
     fn wait_for_others(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             match *state {
                 State::Closed => return,
                 State::Requested => {}
                 State::Idle | State::Granted | State::Abandoned => {
-                    state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+                    self.changed.wait(&mut state);
                     continue;
                 }
             }
             drop(state);
             let locked = self.next.lock().is_ok() && self.write_lock.lock().is_ok();
             let _ = self.next.unlock();
-            state = self.state();
+            state = self.state.lock();
             match *state {
                 State::Requested if locked => *state = State::Granted,
                 State::Requested | State::Abandoned => {
@@ -206,7 +204,7 @@ mod tests {
             assert!(write_lock.take());
             write_lock
         });
-        eventually_blocking("the writer waits", || (*files.state() != State::Idle).then_some(()));
+        eventually_blocking("the writer waits", || (*files.state.lock() != State::Idle).then_some(()));
         waiting
     }
 
@@ -246,7 +244,7 @@ mod tests {
         assert!(begun.elapsed() < 240 * PATIENCE, "{:?}", begun.elapsed());
         // When the holder goes on, the lock is not lost for ever.
         stuck.release(false);
-        let is_idle = || (*other.files.state() == State::Idle).then_some(());
+        let is_idle = || (*other.files.state.lock() == State::Idle).then_some(());
         eventually_blocking("the helper has released the lock", is_idle);
         assert!(other.take());
     }

@@ -5,8 +5,9 @@ use std::{
     fs::{self, File, TryLockError},
     io,
     path::PathBuf,
-    sync::{Mutex, PoisonError},
 };
+
+use parking_lot::Mutex;
 
 use super::{
     beside::{belong_to, beside, open_unfollowed, socket_belongs_to},
@@ -83,7 +84,7 @@ impl Liveness {
     ///
     /// The file cannot be created or locked.
     pub(super) fn show(&self) -> io::Result<()> {
-        let mut own_lock = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut own_lock = self.own_lock.lock();
         if own_lock.is_some() {
             return Ok(());
         }
@@ -105,7 +106,7 @@ impl Liveness {
 
     /// Binds the socket by which other programs notify this one of finished tasks.
     pub(super) fn wait_for_ends(&self) {
-        let own_lock = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let own_lock = self.own_lock.lock();
         let has_notifier = own_lock.as_ref().is_some_and(|own_lock| own_lock.process_notifier.is_some());
         self.waiters.listen_at(has_notifier.then(|| self.notifier_path(&self.name)).as_deref());
     }
@@ -117,7 +118,7 @@ impl Liveness {
 
     /// Returns our socket, if one is bound.
     pub(super) fn process_notifier(&self) -> Option<ProcessNotifier> {
-        let own_lock = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let own_lock = self.own_lock.lock();
         own_lock
             .as_ref()
             .and_then(|own_lock| own_lock.process_notifier.clone())
@@ -141,13 +142,13 @@ impl Liveness {
 
     /// Whether a server of ours has joined.
     pub(super) fn has_joined(&self) -> bool {
-        self.own_lock.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.own_lock.lock().is_some()
     }
 
     /// Removes our files. With `keep` the lock file stays, unlocked, so that other programs find our tasks by it.
     pub(super) fn hide(&self, keep: bool) {
         self.waiters.take_down();
-        let Some(own_lock) = self.own_lock.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+        let Some(own_lock) = self.own_lock.lock().take() else { return };
         let _ = fs::remove_file(self.notifier_path(&self.name));
         if !keep {
             let _ = fs::remove_file(self.path(&self.name));
@@ -256,7 +257,7 @@ mod tests {
         let (one, other) = (Liveness::new(database.clone()), Liveness::new(database));
         one.show().unwrap();
         // A fork gives a child the open file like this.
-        let of_child = one.own_lock.lock().unwrap().as_ref().unwrap()._lock.0.try_clone().unwrap();
+        let of_child = one.own_lock.lock().as_ref().unwrap()._lock.0.try_clone().unwrap();
         one.hide(true);
         let LivenessStatus::Dead(stale_lock) = other.look(one.name()) else { panic!("the lock was released") };
         drop(of_child);

@@ -3,11 +3,12 @@
 use std::{
     collections::VecDeque,
     fmt, io,
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, InterruptHandle};
 
 use super::{command::ReadRequest, connection, shared_state::SharedState, sql::Names, tx::View};
@@ -77,7 +78,7 @@ impl fmt::Debug for Waiting {
 impl Readers {
     /// Has the next free reader answer `query`, which holds the caller's permit to wait.
     pub(super) fn ask(&self, query: Box<dyn ReadRequest>) {
-        let mut waiting = self.0.lock();
+        let mut waiting = self.0.waiting.lock();
         waiting.queries.push_back(query);
         let is_free = |reader: &usize| waiting.free[*reader];
         let has_connection = |reader: &usize| is_free(reader) && waiting.open[*reader];
@@ -90,26 +91,21 @@ impl Readers {
 
 impl Drop for Readers {
     fn drop(&mut self) {
-        self.0.lock().is_over = true;
-        self.0.changed.iter().for_each(Condvar::notify_one);
+        self.0.waiting.lock().is_over = true;
+        self.0.changed.iter().for_each(|changed| _ = changed.notify_one());
     }
 }
 
 impl ReadQueue {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits for the next query of `reader`; `None` when there will be none.
     fn next(&self, reader: usize) -> Option<Box<dyn ReadRequest>> {
-        let mut waiting = self.lock();
+        let mut waiting = self.waiting.lock();
         let mut has_waited = false;
         loop {
             waiting.free[reader] = false;
             if waiting.leaves_time(reader) && !has_waited {
                 has_waited = true;
-                let waited = self.changed[reader].wait_timeout(waiting, WORTH_OPENING);
-                waiting = waited.unwrap_or_else(PoisonError::into_inner).0;
+                self.changed[reader].wait_for(&mut waiting, WORTH_OPENING);
                 continue;
             }
             if let Some(query) = waiting.queries.pop_front() {
@@ -121,7 +117,7 @@ impl ReadQueue {
                 return None;
             }
             waiting.free[reader] = true;
-            waiting = self.changed[reader].wait(waiting).unwrap_or_else(PoisonError::into_inner);
+            self.changed[reader].wait(&mut waiting);
         }
     }
 }
@@ -149,19 +145,13 @@ impl RunningReads {
     /// Stops queries that take too long.
     pub(super) fn interrupt_slow(&self) {
         for running_read in &self.0 {
-            let reading = running_read.lock();
+            let reading = running_read.0.lock();
             if let Reading { since: Some(since), handle: Some(handle) } = &*reading
                 && since.elapsed() >= LONGEST
             {
                 handle.interrupt();
             }
         }
-    }
-}
-
-impl RunningRead {
-    fn lock(&self) -> MutexGuard<'_, Reading> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -186,9 +176,9 @@ fn read(
         };
         match open {
             Ok(open) => {
-                running_read.lock().since = Some(Instant::now());
+                running_read.0.lock().since = Some(Instant::now());
                 query.run(Ok(View::new(&open, names, common.now())), common);
-                running_read.lock().since = None;
+                running_read.0.lock().since = None;
                 connection = Some(open);
             }
             Err(error) => query.run(Err(common.explain(error)), common),
@@ -204,7 +194,7 @@ fn open(common: &SharedState, running_read: &RunningRead) -> rusqlite::Result<Co
         return Err(rusqlite::Error::InvalidQuery);
     }
     let connection = connection::open_reader(file)?;
-    running_read.lock().handle = Some(connection.get_interrupt_handle());
+    running_read.0.lock().handle = Some(connection.get_interrupt_handle());
     Ok(connection)
 }
 
@@ -274,7 +264,7 @@ mod tests {
         let count = "SELECT count(*) FROM a";
         let came = ask(&inbox, move |view| {
             let before = view.count(count)?;
-            writer.lock().unwrap().execute("INSERT INTO a VALUES (1)", [])?;
+            writer.lock().execute("INSERT INTO a VALUES (1)", [])?;
             Ok(view.count(count)? - before)
         });
         assert_eq!(came.blocking_recv().unwrap().unwrap(), 0);
@@ -284,8 +274,9 @@ mod tests {
     #[test]
     fn one_query_after_the_other_is_read_by_the_same_reader_and_several_at_once_by_all() {
         let (_folder, inbox, running_reads) = start_on_a_file();
-        let all_are_free = || inbox.0.lock().free.iter().all(|&is_free| is_free);
-        let connections = || running_reads.0.iter().filter(|running_read| running_read.lock().handle.is_some()).count();
+        let all_are_free = || inbox.0.waiting.lock().free.iter().all(|&is_free| is_free);
+        let connections =
+            || running_reads.0.iter().filter(|running_read| running_read.0.lock().handle.is_some()).count();
         for _ in 0..20 {
             eventually_blocking("all readers are free", || all_are_free().then_some(()));
             ask(&inbox, |view| view.count("SELECT count(*) FROM a")).blocking_recv().unwrap().unwrap();
@@ -314,9 +305,9 @@ mod tests {
         };
         waits(0);
         assert!(waits(1), "the first one is free soon");
-        assert_eq!(readers.0.lock().open, [true; READERS]);
+        assert_eq!(readers.0.waiting.lock().open, [true; READERS]);
         let _answer = ask(&readers, |_| Ok(0));
-        let mut waiting = readers.0.lock();
+        let mut waiting = readers.0.waiting.lock();
         waiting.open = [false; READERS];
         assert!(!waiting.leaves_time(1), "no other reader has a connection");
         waiting.open[0] = true;
@@ -327,11 +318,11 @@ mod tests {
     fn a_free_reader_with_a_connection_is_called_before_one_without() {
         let readers = Readers(Arc::default());
         let called = |free, open| {
-            let mut waiting = readers.0.lock();
+            let mut waiting = readers.0.waiting.lock();
             (waiting.free, waiting.open) = (free, open);
             drop(waiting);
             let _answer = ask(&readers, |_| Ok(0));
-            readers.0.lock().free
+            readers.0.waiting.lock().free
         };
         assert_eq!(called([true, true], [false, true]), [true, false]);
         assert_eq!(called([true, true], [true, true]), [false, true]);

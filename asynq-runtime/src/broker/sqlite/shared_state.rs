@@ -23,6 +23,7 @@ use super::{
 use crate::{
     broker::{BrokerError, BrokerErrorKind},
     clock::Clock,
+    until::until,
 };
 
 /// Moves the log of a file that was replaced away from the new file, into which SQLite would read it: a backup would get the
@@ -121,13 +122,7 @@ impl SharedState {
 
     /// Waits until every call fails for good, and returns why.
     pub(super) async fn broken(&self) -> BrokerError {
-        loop {
-            let broke = self.broke.notified();
-            if let Some(error) = self.broken.get() {
-                return error.clone();
-            }
-            broke.await;
-        }
+        until(&self.broke, || self.broken.get().cloned()).await
     }
 
     pub(super) fn is_broken(&self) -> bool {

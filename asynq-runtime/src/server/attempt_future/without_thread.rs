@@ -3,13 +3,14 @@
 use std::{
     future::pending,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Instant,
 };
 
 use asynq_test_support::soon;
+use parking_lot::Mutex;
 
 use super::*;
 use crate::task::TaskMessage;
@@ -39,7 +40,7 @@ async fn driven(
     let ended = soon(drive(&mut attempt, Instant::now(), &deadline, stop, &handle, watch)).await.ended;
     drop(attempt);
     assert_eq!((handle.busy(), handle.owes_a_result()), (0, false), "{ended:?}");
-    let late = std::mem::take(&mut *sent.lock().unwrap());
+    let late = std::mem::take(&mut *sent.lock());
     late.into_iter().for_each(|work| work());
     (ended, runs.load(Ordering::SeqCst))
 }
@@ -49,7 +50,7 @@ async fn a_job_for_which_no_thread_can_be_started_has_not_failed_and_does_not_ru
     let (pool, stop) = (BlockingPool::new(1), Stop::new());
     for _ in 0..2 {
         let spawn = |work, sent: &Mutex<Vec<Work>>| {
-            sent.lock().unwrap().push(work);
+            sent.lock().push(work);
             panic!("OS can't spawn worker thread");
         };
         let (ended, runs) = driven(&pool, &stop, 3600, spawn).await;
@@ -75,7 +76,7 @@ async fn a_job_that_another_thread_begins_although_none_could_be_started_runs() 
 #[tokio::test]
 async fn a_job_that_no_thread_has_begun_in_its_time_or_before_it_was_cancelled_does_not_run_later() {
     let pool = BlockingPool::new(1);
-    let queue = |work, sent: &Mutex<Vec<Work>>| sent.lock().unwrap().push(work);
+    let queue = |work, sent: &Mutex<Vec<Work>>| sent.lock().push(work);
     let (ended, runs) = driven(&pool, &Stop::new(), 1, queue).await;
     assert_eq!((ended, runs), (Ended::NeverBegan(NO_THREAD.to_owned()), 0));
     for (why, expected) in [(Why::Cancelled, Ended::failed(CANCELLED)), (Why::Leaving, Ended::Interrupted)] {

@@ -9,10 +9,11 @@ mod refresh;
 use std::{
     collections::{HashMap, hash_map::DefaultHasher},
     hash::{Hash as _, Hasher as _},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
     time::Instant,
 };
 
+use parking_lot::Mutex;
 use tokio::task::JoinSet;
 
 use self::redirect::Redirect;
@@ -74,7 +75,7 @@ impl Cluster {
 
     /// Returns a number that changes whenever one of the connections was opened again.
     pub(super) fn generation(&self) -> u64 {
-        let connections = self.lock();
+        let connections = self.0.connections.lock();
         let mut generations: Vec<(String, u64)> =
             connections.iter().map(|(address, connection)| (address.to_string(), connection.generation())).collect();
         generations.sort();
@@ -159,7 +160,9 @@ impl Cluster {
     pub(super) fn is_away(&self, key: &str) -> bool {
         let map = self.0.topology.now();
         let owner = map.owner(slot(key.as_bytes()));
-        owner.is_some_and(|owner| self.lock().get(owner).is_some_and(|connection| connection.away().is_some()))
+        owner.is_some_and(|owner| {
+            self.0.connections.lock().get(owner).is_some_and(|connection| connection.away().is_some())
+        })
     }
 
     /// See [`Router::owners`](super::router::Router::owners).
@@ -171,7 +174,7 @@ impl Cluster {
     pub(super) async fn ended(&self) -> BrokerError {
         let error = self.0.topology.ended().await;
         // The tasks of the nodes end in any order, and a connection that is opened from now on never comes up.
-        let connections: Vec<Connection> = self.lock().values().cloned().collect();
+        let connections: Vec<Connection> = self.0.connections.lock().values().cloned().collect();
         for connection in connections {
             connection.ended().await;
         }
@@ -189,7 +192,7 @@ impl Cluster {
         if let Some(key) = call.routing_key() {
             return map.owner(slot(key)).cloned();
         }
-        let connections = self.lock();
+        let connections = self.0.connections.lock();
         let up = map
             .masters()
             .iter()
@@ -239,7 +242,7 @@ impl Cluster {
 
     /// Returns the connection to a node, and closes those to nodes that have left the cluster.
     fn connection(&self, to: &Address) -> Connection {
-        let mut connections = self.lock();
+        let mut connections = self.0.connections.lock();
         if let Some(connection) = connections.get(to) {
             return connection.clone();
         }
@@ -248,10 +251,6 @@ impl Cluster {
         let connection = Connection::open(&self.0.io, Role { at: At::Node(to.clone()), ..self.0.role.clone() });
         connections.insert(to.clone(), connection.clone());
         connection
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<Address, Connection>> {
-        self.0.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

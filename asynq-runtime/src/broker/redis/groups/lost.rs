@@ -4,10 +4,7 @@
 
 mod names;
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::PoisonError,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use self::names::queue_with_waiting;
 use super::super::{
@@ -63,7 +60,7 @@ impl RedisBroker {
         served: &HashMap<&str, &Keys>,
         waiting: &mut BTreeMap<QueueName, String>,
     ) -> Result<usize, BrokerError> {
-        let cursors = || self.searches.lock().unwrap_or_else(PoisonError::into_inner);
+        let cursors = || self.searches.lock();
         let mut cursor = cursors().get(&server).cloned().unwrap_or_else(|| "0".to_owned());
         let mut restored = 0;
         for _ in 0..SCANS {

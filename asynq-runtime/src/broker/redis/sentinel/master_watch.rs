@@ -1,12 +1,9 @@
 //! Watches which master the sentinels name, so that no connection stays with one that was replaced: such a server takes writes
 //! for some ten seconds more, and then throws them away.
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::{
     sync::{Notify, watch},
     time::{sleep, timeout},
@@ -106,7 +103,7 @@ async fn follow(
 
 impl Votes {
     fn note(&self, number: usize, vote: Vote) {
-        let mut of_each = self.of_each.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut of_each = self.of_each.lock();
         of_each[number] = vote;
         let master = majority(&of_each, of_each.len());
         self.named.send_if_modified(|named| {

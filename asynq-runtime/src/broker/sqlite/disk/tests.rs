@@ -1,6 +1,5 @@
-use std::sync::Mutex;
-
 use asynq_test_support::PATIENCE;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
@@ -42,7 +41,7 @@ fn the_sync_thread_answers_all_that_came_meanwhile_after_one_sync() {
     let end = Mutex::new(end);
     let mut disk = Disk::with("here".into(), move || {
         begins.send(()).unwrap();
-        end.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)
+        end.lock().recv_timeout(PATIENCE).map_err(io::Error::other)
     });
     let mut first = keep(&mut disk);
     disk.answer(false);
@@ -124,7 +123,7 @@ fn the_end_answers_the_remaining_commands() {
 /// Returns a disk whose first sync fails.
 fn fails_once() -> Disk {
     let fails = Mutex::new(Some(io::ErrorKind::StorageFull));
-    Disk::with("here".into(), move || fails.lock().unwrap().take().map_or(Ok(()), |kind| Err(kind.into())))
+    Disk::with("here".into(), move || fails.lock().take().map_or(Ok(()), |kind| Err(kind.into())))
 }
 
 #[test]

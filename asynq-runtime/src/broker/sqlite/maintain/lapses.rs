@@ -8,9 +8,10 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// A lapsed lease: the row of its task, its run, and when it ended by the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,7 +35,7 @@ impl Lapses {
     /// Returns those of `lapses` that were first seen `wait` before `now` or earlier, and remembers all of them. A lapse that
     /// was not seen for twice that time is forgotten: its lease was extended, or its task has ended.
     pub(super) fn confirmed(&self, lapses: &[Lapse], now: Instant, wait: Duration) -> HashSet<Lapse> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|_, seen| now.duration_since(seen.last) < 2 * wait);
         for lapse in lapses {
             all.entry(*lapse).or_insert(Seen { first: now, last: now }).last = now;
@@ -63,6 +64,6 @@ mod tests {
         // A server of other queues looks, too.
         assert!(lapses.confirmed(&[], start + 2 * LEASE, LEASE).is_empty());
         assert_eq!(lapses.confirmed(&[again], start + 3 * LEASE, LEASE), HashSet::from([again]));
-        assert_eq!(lapses.0.lock().unwrap().len(), 1, "the others were forgotten");
+        assert_eq!(lapses.0.lock().len(), 1, "the others were forgotten");
     }
 }

@@ -7,8 +7,9 @@
 use std::{
     fs, io,
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
 };
+
+use parking_lot::Mutex;
 
 use super::{
     super::beside::{beside, folder_belongs_to, is_link, socket_belongs_to},
@@ -45,7 +46,7 @@ impl WaiterNotifiers {
     /// Binds the socket of this program, or a link to the socket of its `server`, if neither is there yet. Where that is
     /// impossible, the safety net notices commits by others.
     pub(in crate::broker::sqlite) fn listen_at(&self, server: Option<&Path>) {
-        let mut bound = self.bound();
+        let mut bound = self.bound.lock();
         // The last of the other programs removes the folder when it leaves, perhaps just now.
         for _ in 0..3 {
             if bound.is_some() {
@@ -71,7 +72,7 @@ impl WaiterNotifiers {
     /// Replaces our socket by a link to that of `server`, a server of this program that has bound one: it receives our
     /// notifications from now on.
     pub(in crate::broker::sqlite) fn belong_to_server(&self, server: &Path) {
-        let mut bound = self.bound();
+        let mut bound = self.bound.lock();
         if bound.take().is_some() {
             let _ = fs::remove_file(&self.own);
             *bound = self.link(server);
@@ -80,7 +81,7 @@ impl WaiterNotifiers {
 
     /// Returns our socket, if one is bound.
     pub(in crate::broker::sqlite) fn process_notifier(&self) -> Option<ProcessNotifier> {
-        match &*self.bound() {
+        match &*self.bound.lock() {
             Some(Bound::ProcessNotifier(process_notifier)) => Some(process_notifier.clone()),
             Some(Bound::Link) | None => None,
         }
@@ -101,7 +102,7 @@ impl WaiterNotifiers {
 
     /// Removes our socket.
     pub(in crate::broker::sqlite) fn take_down(&self) {
-        if self.bound().take().is_some() {
+        if self.bound.lock().take().is_some() {
             let _ = fs::remove_file(&self.own);
             // The folder stays if other programs have sockets in it.
             let _ = fs::remove_dir(&self.folder);
@@ -144,10 +145,6 @@ impl WaiterNotifiers {
             false
         }
     }
-
-    fn bound(&self) -> MutexGuard<'_, Option<Bound>> {
-        self.bound.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 #[cfg(all(test, unix))]
@@ -167,7 +164,7 @@ mod tests {
             notifiers.listen_at(None);
         }
         // A killed program leaves its socket.
-        *dead.bound() = None;
+        *dead.bound.lock() = None;
         one.notify(&notify_sender);
         assert!(two.process_notifier().unwrap().was_notified());
         assert!(!one.process_notifier().unwrap().was_notified(), "its own commits notify within the process");

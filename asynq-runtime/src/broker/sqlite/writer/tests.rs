@@ -1,12 +1,10 @@
 use std::{
     fs, io, iter,
-    sync::{
-        Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use asynq_test_support::{Log, PATIENCE, eventually_blocking};
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
@@ -110,7 +108,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
     for n in 0..3 {
         let done = Arc::clone(&done);
         let (work, answer) = call(WriteCommand::new(Priority::Settle, 1, move |_| {
-            done.lock().unwrap().push(n);
+            done.lock().push(n);
             Ok(())
         }));
         batch.push(work);
@@ -122,7 +120,7 @@ fn a_long_transaction_is_cut_and_nothing_is_lost() {
         rounds += 1;
     }
     assert_eq!(rounds, 3);
-    assert_eq!(*done.lock().unwrap(), [0, 1, 2]);
+    assert_eq!(*done.lock(), [0, 1, 2]);
     assert!(answers.into_iter().all(|answer| kind(answer).is_none()));
 }
 
@@ -152,7 +150,7 @@ fn the_statements_of_a_look_see_the_same_commits() {
 /// Returns a call that sends another of its kind before it ends.
 fn flood(inbox: mpsc::Sender<Message>, done: Arc<Mutex<Vec<&'static str>>>, left: u32) -> Box<dyn Command> {
     let command = WriteCommand::new(Priority::Settle, 1, move |_| {
-        done.lock().unwrap().push("flood");
+        done.lock().push("flood");
         let next = match left.checked_sub(1) {
             Some(left) => Message::Command(flood(inbox.clone(), Arc::clone(&done), left)),
             None => Message::Stop,
@@ -171,7 +169,7 @@ fn a_leftover_command_comes_before_a_flood_of_higher_priorities() {
     let done = Arc::new(Mutex::new(Vec::new()));
     let claimed = Arc::clone(&done);
     let (claim, answer) = call(WriteCommand::new(Priority::Claim, 1, move |_| {
-        claimed.lock().unwrap().push("claim");
+        claimed.lock().push("claim");
         Ok(())
     }));
     for work in [flood(sender.clone(), Arc::clone(&done), 5), claim] {
@@ -179,7 +177,7 @@ fn a_leftover_command_comes_before_a_flood_of_higher_priorities() {
     }
     // Each call takes all the time of a transaction.
     Writer { inbox, most_time: Duration::ZERO, ..writer() }.run();
-    assert_eq!(done.lock().unwrap()[..2], ["flood", "claim"]);
+    assert_eq!(done.lock()[..2], ["flood", "claim"]);
     assert_eq!(kind(answer), None);
 }
 
@@ -312,7 +310,7 @@ fn others_write_while_the_disk_is_at_it() {
     let writer = writer_of(&folder, &Arc::default(), &Arc::default());
     let disk = Disk::with("here".into(), move || {
         begins.send(()).unwrap();
-        go_on.lock().unwrap().recv_timeout(PATIENCE).map_err(io::Error::other)
+        go_on.lock().recv_timeout(PATIENCE).map_err(io::Error::other)
     });
     let other = std::thread::spawn(move || Writer { inbox, disk: Some(disk), ..writer }.run());
     let (work, mut answer) = insert(Priority::Settle, "a", 1);
