@@ -22,8 +22,8 @@ const PROGRAM: &str = "ASYNQ_PROGRAM";
 /// The longest time that a setting may have: the scheduler adds it to instants, which must not overflow.
 const LONGEST: Duration = Duration::from_secs(365 * 86_400);
 
-/// Makes a scheduler for `Server::builder(..).service(..)` or `App::service`, with the `#[periodic]` jobs of this program and the
-/// entries that are added to it.
+/// Makes a scheduler for `ServerBuilder::service`, which a set-up function reaches by `App::server`, with the `#[periodic]` jobs of
+/// this program and the entries that are added to it.
 ///
 /// No program needs to call this for its `#[periodic]` jobs. Every server schedules them, of `main!()` or of `Server::builder`,
 /// unless it leaves linked services out

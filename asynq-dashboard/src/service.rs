@@ -17,8 +17,8 @@ use crate::{
     metrics,
 };
 
-/// Returns a dashboard at `address` for `Server::builder(..).service(..)` or `App::service`. The dashboard knows the server's
-/// jobs.
+/// Returns a dashboard at `address` for `ServerBuilder::service`, which a set-up function reaches by `App::server`. The dashboard
+/// knows the server's jobs.
 ///
 /// A program with `asynq_runtime::main!(services: [asynq_dashboard])` has the flag `--dashboard` instead.
 ///

@@ -32,10 +32,9 @@ mod set_up;
 #[cfg(feature = "main")]
 mod table;
 
-use std::{
-    sync::{Mutex, OnceLock, PoisonError},
-    time::Duration,
-};
+use std::{sync::OnceLock, time::Duration};
+
+use parking_lot::Mutex;
 
 use self::env::Settings;
 #[cfg(feature = "main")]
@@ -44,9 +43,8 @@ pub use self::{censor::without_passwords, error::AppError, set_up::SetUpFuture};
 use crate::{
     client::Client,
     connect::{self, DEFAULT_URL},
-    job::{Aggregates, IntoSpan, InvalidSpan, Job, JobError, Registry, StateMap},
-    server::{IntoAggregated, OnUnknown, Server, ServerBuilder, Service},
-    task::{GroupName, TaskInfo},
+    job::{IntoSpan, InvalidSpan, StateMap},
+    server::{Server, ServerBuilder},
 };
 
 /// The options of a worker, which a set-up function receives and returns.
@@ -192,7 +190,7 @@ impl App {
         self
     }
 
-    /// Applies further options of a server: layers, handlers, hooks, a health check.
+    /// Applies further options of a server: aggregations, services, layers, handlers, hooks, a health check.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;
@@ -200,25 +198,15 @@ impl App {
     ///     Ok(app.server(|server| server.on_archive(|task| async move { eprintln!("given up: {}", task.error) })))
     /// }
     /// ```
-    pub fn server(self, configure: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
-        self.with(configure)
-    }
-
-    /// Takes from a queue only when all queues of greater weight are empty, or were up to 10 ms ago; see
-    /// [`ServerBuilder::strict_priority`].
-    pub fn strict_priority(self) -> Self {
-        self.with(ServerBuilder::strict_priority)
+    pub fn server(mut self, configure: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
+        self.rest.get_mut().push(Box::new(configure));
+        self
     }
 
     /// Sets how many tasks run at a time at most; default the number of processors.
     pub fn concurrency(mut self, concurrency: usize) -> Self {
         self.concurrency = Some(concurrency);
         self
-    }
-
-    /// Sets how many blocking jobs run at a time at most, within the concurrency; default 512.
-    pub fn blocking_limit(self, limit: usize) -> Self {
-        self.with(move |builder| builder.blocking_limit(limit))
     }
 
     /// Sets how long a stopping worker lets running jobs go on before it requeues them; default 8 s.
@@ -232,61 +220,6 @@ impl App {
     pub fn state<T: Send + Sync + 'static>(mut self, state: T) -> Self {
         self.states.insert(state);
         self
-    }
-
-    /// Serves exactly these jobs, and those given to [`register`](Self::register), instead of all that are linked.
-    pub fn registry(self, registry: Registry) -> Self {
-        self.with(move |builder| builder.registry(registry))
-    }
-
-    /// Serves `J` too: a job written by hand.
-    pub fn register<J: Job>(self) -> Self {
-        self.with(ServerBuilder::register::<J>)
-    }
-
-    /// Sets the policy for a task whose type or shape no job here knows; default [`OnUnknown::Requeue`].
-    pub fn on_unknown(self, policy: OnUnknown) -> Self {
-        self.with(move |builder| builder.on_unknown(policy))
-    }
-
-    /// Decides how long a failed task waits, where its job has no `backoff` of its own; see [`ServerBuilder::backoff`].
-    pub fn backoff(self, decide: impl Fn(u32, &JobError, &TaskInfo) -> Duration + Send + Sync + 'static) -> Self {
-        self.with(move |builder| builder.backoff(decide))
-    }
-
-    /// Makes one task of all tasks that wait together in a group; see [`ServerBuilder::aggregate`].
-    pub fn aggregate<F, R, How>(self, pattern: impl Into<String>, function: F) -> Self
-    where
-        F: Fn(GroupName, Vec<TaskInfo>) -> R + Send + Sync + 'static,
-        R: IntoAggregated<How>,
-    {
-        let pattern = pattern.into();
-        self.with(move |builder| builder.aggregate(pattern, function))
-    }
-
-    /// Serves `J` too, and aggregates tasks into it: a job written by hand.
-    pub fn register_aggregate<J: Aggregates>(self) -> Self {
-        self.with(ServerBuilder::register_aggregate::<J>)
-    }
-
-    /// Aggregates a group when no task has joined it for this long; at least 1 s, default 1 minute.
-    pub fn group_grace(self, grace: impl IntoSpan + Send + 'static) -> Self {
-        self.with(move |builder| builder.group_grace(grace))
-    }
-
-    /// Aggregates a group when its first task has waited for this long; at least 1 s, default never.
-    pub fn group_max_delay(self, delay: impl IntoSpan + Send + 'static) -> Self {
-        self.with(move |builder| builder.group_max_delay(delay))
-    }
-
-    /// Aggregates a group when it has so many tasks, at least 1, and never more into one; default 1000, which is also the most.
-    pub fn group_max_size(self, size: usize) -> Self {
-        self.with(move |builder| builder.group_max_size(size))
-    }
-
-    /// Runs a service beside the jobs for as long as the worker lives.
-    pub fn service(self, service: impl Service) -> Self {
-        self.with(move |builder| builder.service(service))
     }
 
     /// Makes the server, environment variables first, and connects; for programs with a `main` of their own.
@@ -342,13 +275,8 @@ impl App {
         if let Some(timeout) = shutdown_timeout {
             builder = builder.shutdown_timeout(timeout);
         }
-        let rest = self.rest.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let rest = self.rest.into_inner();
         Ok(rest.into_iter().fold(builder, |builder, apply| apply(builder)))
-    }
-
-    fn with(mut self, apply: impl FnOnce(ServerBuilder) -> ServerBuilder + Send + 'static) -> Self {
-        self.rest.get_mut().unwrap_or_else(PoisonError::into_inner).push(Box::new(apply));
-        self
     }
 }
 
@@ -364,7 +292,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::job::{JobContext, JobResult};
+    use crate::job::{Job, JobContext, JobResult};
 
     #[derive(Serialize, Deserialize)]
     struct Tidy {}
@@ -380,10 +308,9 @@ mod tests {
     fn app(settings: Settings) -> App {
         App::with_settings(settings)
             .url("sqlite::memory:")
-            .register::<Tidy>()
+            .server(|server| server.register::<Tidy>().strict_priority())
             .queue("mails", 2)
             .concurrency(7)
-            .strict_priority()
     }
 
     #[tokio::test]
@@ -412,7 +339,8 @@ mod tests {
 
     #[tokio::test]
     async fn a_choice_by_flag_replaces_that_of_the_set_up() {
-        let app = |settings| App::with_settings(settings).url("sqlite::memory:").register::<Tidy>();
+        let app =
+            |settings| App::with_settings(settings).url("sqlite::memory:").server(ServerBuilder::register::<Tidy>);
         let only = |name: &str| Settings { only: Some(vec![name.to_owned()]), ..Settings::default() };
         let built = app(only("app tests: *")).only(["nothing"]).build().await;
         assert_eq!(built.unwrap().registry().len(), 1);
@@ -424,7 +352,7 @@ mod tests {
     fn an_app_and_a_set_up_that_asks_for_its_client_may_be_used_by_several_threads() {
         fn is_send(_: impl Send) {}
         fn is_sync(_: &impl Sync) {}
-        let app = App::new().strict_priority();
+        let app = App::new().server(ServerBuilder::strict_priority);
         is_sync(&app);
         is_send(async move { app.client().await.map(|_| app) });
     }
@@ -443,7 +371,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = |name: &str| format!("sqlite://{}", folder.path().join(name).display());
         let flag = Settings { url: Some(url("flag.db")), ..Settings::default() };
-        let app = App::with_settings(flag).url(url("set-up.db")).register::<Tidy>();
+        let app = App::with_settings(flag).url(url("set-up.db")).server(ServerBuilder::register::<Tidy>);
         app.client().await.unwrap().enqueue(Tidy {}).await.unwrap();
         let server = app.build().await.unwrap();
         let waiting = Client::new(std::sync::Arc::clone(server.broker())).inspector().queue("default").await.unwrap();
@@ -454,7 +382,7 @@ mod tests {
     #[tokio::test]
     async fn a_client_never_belongs_to_another_broker_than_the_worker() {
         let folder = tempfile::tempdir().unwrap();
-        let app = App::with_settings(Settings::default()).register::<Tidy>();
+        let app = App::with_settings(Settings::default()).server(ServerBuilder::register::<Tidy>);
         let app = app.url(format!("sqlite://{}", folder.path().join("first.db").display()));
         app.client().await.unwrap();
         let error = app.url("sqlite://another.db").into_builder().unwrap_err().to_string();

@@ -22,13 +22,17 @@ use asynq_tests::{
 async fn setup(mut app: App) -> Result<App, BoxError> {
     let journal = PathBuf::from(std::env::var("JOURNAL")?);
     if let Ok(spec) = std::env::var("SCHEDULE") {
-        app = app.service(scheduler(&spec)?);
+        let scheduler = scheduler(&spec)?;
+        app = app.server(|server| server.service(scheduler));
     }
     if std::env::var_os("LATE_DASHBOARD").is_some() {
-        app = app.service(late_dashboard(journal.clone()));
+        let dashboard = late_dashboard(journal.clone());
+        app = app.server(|server| server.service(dashboard));
     }
-    let app = app.register::<Record>().register::<Parcel>().register::<Poison>().register::<Trial>();
-    let app = app.register::<NeverReturns>().register::<GivenUp>().register::<Hog>().register::<Tock>();
+    let app = app.server(|server| {
+        let server = server.register::<Record>().register::<Parcel>().register::<Poison>().register::<Trial>();
+        server.register::<NeverReturns>().register::<GivenUp>().register::<Hog>().register::<Tock>()
+    });
     Ok(app.state(Journal::open(&journal)?))
 }
 

@@ -56,19 +56,19 @@ impl<S: tower::Service<JobRequest>> tower::Service<JobRequest> for NotingService
 async fn set_up(app: App, seen: Arc<Seen>) -> Result<App, BoxError> {
     let app = app.url("redis://nobody.invalid").queue("elsewhere", 1).queue_concurrency("low", 4).except(["blocking"]);
     double::job(1).task_id("warm-up").enqueue(&app.client().await?).await?;
-    let app = app.group_grace("2s").aggregate("mails", |_, _| Ok::<_, BoxError>(RawTask::new("by hand: many", "")));
-    let app = app.state(Arc::new(Seen::default())).backoff(|_, _, _| Duration::from_secs(7));
+    let app = app.state(Arc::new(Seen::default()));
     let noting = move |text: &'static str| {
         let seen = seen.clone();
         move |name: &str| seen.note(format!("{text} {name}"))
     };
     let (gate, handled, failed, started) = (noting("gate:"), noting("handled"), noting("told of"), noting("started"));
     Ok(app.server(move |server| {
-        let server =
-            server.retries_first().layer(NotingLayer(Arc::new(gate))).handle("by hand:", move |task: RawTask| {
-                handled(task.name());
-                async {}
-            });
+        let server = server.group_grace("2s").retries_first().backoff(|_, _, _| Duration::from_secs(7));
+        let server = server.aggregate("mails", |_, _| Ok::<_, BoxError>(RawTask::new("by hand: many", "")));
+        let server = server.layer(NotingLayer(Arc::new(gate))).handle("by hand:", move |task: RawTask| {
+            handled(task.name());
+            async {}
+        });
         let server = server.on_error(move |task| {
             failed(&format!("{}: {}", task.name, task.error));
             async {}
