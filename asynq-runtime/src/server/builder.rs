@@ -208,7 +208,7 @@ impl ServerBuilder {
     }
 
     /// Gives the jobs these states and drops those given so far.
-    pub fn states(mut self, states: StateMap) -> Self {
+    pub(crate) fn states(mut self, states: StateMap) -> Self {
         self.states = states;
         self
     }
