@@ -28,6 +28,10 @@ impl Clock for SystemClock {
 #[derive(Debug, Clone)]
 pub struct ManualClock(Arc<Mutex<DateTime<Utc>>>);
 
+// A panic cannot leave a time half changed.
+impl std::panic::UnwindSafe for ManualClock {}
+impl std::panic::RefUnwindSafe for ManualClock {}
+
 impl ManualClock {
     /// Creates a clock that shows `now`.
     pub fn new(now: DateTime<Utc>) -> Self {

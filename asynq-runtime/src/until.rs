@@ -1,12 +1,12 @@
-//! Waits until something is so, without a miss of the notification that it has changed.
+//! Waits for a condition without missing the notification of its change.
 
 use tokio::sync::Notify;
 
-/// Looks again after each notification until there is something, and returns it. A caller that changes what `look` sees calls
-/// [`Notify::notify_waiters`] afterwards.
+/// Calls `look` now and after each notification until it returns a value, and returns that. Code that changes the result of `look`
+/// must call [`Notify::notify_waiters`] after the change.
 pub(crate) async fn until<T>(changed: &Notify, look: impl Fn() -> Option<T>) -> T {
     loop {
-        // The wait listens before it looks: a change between the two ends it.
+        // `notified` is created before `look` runs, so that a change in between ends the wait.
         let notified = changed.notified();
         if let Some(found) = look() {
             return found;
@@ -19,10 +19,12 @@ pub(crate) async fn until<T>(changed: &Notify, look: impl Fn() -> Option<T>) -> 
 mod tests {
     use std::cell::Cell;
 
+    use futures_util::FutureExt as _;
+
     use super::*;
 
-    #[tokio::test]
-    async fn a_change_between_the_look_and_the_wait_is_not_missed() {
+    #[test]
+    fn a_change_between_the_look_and_the_wait_is_not_missed() {
         let (changed, looks) = (Notify::new(), Cell::new(0));
         let look = || {
             looks.set(looks.get() + 1);
@@ -30,6 +32,6 @@ mod tests {
             changed.notify_waiters();
             found
         };
-        assert_eq!(until(&changed, look).await, "found");
+        assert_eq!(until(&changed, look).now_or_never(), Some("found"));
     }
 }

@@ -166,7 +166,7 @@ mod tests {
 
     const PACE: Pace = Pace { every: Duration::from_millis(5), awake: Duration::from_millis(50) };
 
-    /// A time without a question to the broker. Without viewers a sample that takes a millisecond is followed by a pause of fifty.
+    /// For how long the broker must not be asked. Without viewers a sample that takes a millisecond is followed by a pause of fifty.
     const LONG: Duration = Duration::from_secs(2);
 
     #[tokio::test]

@@ -190,7 +190,8 @@ impl App {
         self
     }
 
-    /// Applies further options of a server: aggregations, services, layers, handlers, hooks, a health check.
+    /// Applies further options of a server: strict priority, the limit of blocking jobs, the back-off, the registry, aggregations,
+    /// services, layers, handlers, hooks, a health check.
     ///
     /// ```
     /// # use asynq_runtime::prelude::*;

@@ -155,8 +155,8 @@ impl Layered {
             // The task listens before it polls the service, so that no wake-up is missed.
             let ready = self.ready.0.notified();
             {
-                // The lock is released before the wait, so that a caller that is not polled any more delays no other. A
-                // layer that panicked may panic again.
+                // The lock is released before the wait, so that a caller that is not polled any more delays no other. After
+                // a panic of a layer the service is polled again, and may panic again.
                 let mut service = self.service.lock();
                 match service.poll_ready(&mut Context::from_waker(&waker)) {
                     Poll::Ready(Ok(())) => break service.call(task),

@@ -4,10 +4,10 @@
 //! group delays no other. The broker ends a set and stores its new tasks in one step. A server without aggregations runs no
 //! aggregator.
 
-use std::{collections::BTreeMap, iter, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, iter, ops::Range, sync::Arc, time::Duration};
 
 use fastrand::Rng;
-use futures_util::{FutureExt as _, future::join_all};
+use futures_util::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use tokio::{
     task::JoinSet,
     time::{Instant, timeout},
@@ -102,6 +102,12 @@ fn pause_after_walk(walked: Duration, servers: usize, grace: Duration) -> Durati
     walked.saturating_mul(WALKS).saturating_mul(servers).min(grace.max(LONGEST_WALK_PAUSE))
 }
 
+/// Returns the rounds in which so many full groups have further sets claimed. Where fewer groups are full than sets can be made, each
+/// has several rounds. Round 0 was the walk's: a set of the walk is the first of its group in the pass.
+fn rounds_of(full: usize) -> Range<usize> {
+    1..1 + (CONCURRENT_SETS / full.max(1)).max(1)
+}
+
 /// One pass over all groups.
 struct Passed {
     /// Whether there may be more full sets.
@@ -110,14 +116,14 @@ struct Passed {
     walked: Duration,
 }
 
-/// The groups of one turn.
+/// Groups, each with its queue.
 type GroupNames = Vec<(QueueName, GroupName)>;
 
 /// A set that is being made and ended.
 struct Taken {
     queue: QueueName,
     group: GroupName,
-    /// Whether it is the first of its group in this turn, and that of the last look failed: then it has the same tasks.
+    /// Whether it is the first of its group in this pass, and the last set of the group failed: then it has the same tasks.
     had_failed: bool,
     /// Whether it has tasks of stranded types.
     has_stranded: bool,
@@ -144,9 +150,8 @@ impl Aggregator {
             }
         }
         while !full.is_empty() && Instant::now() < again && !context.closing.is_cancelled() {
-            // Few full groups have several turns at a time.
-            let turns = (CONCURRENT_SETS / full.len()).max(1);
-            let (still_full, outcome) = self.turns(full, turns).await;
+            let rounds = rounds_of(full.len());
+            let (still_full, outcome) = self.claim_sets(full, rounds).await;
             full = still_full;
             failed = failed.and(outcome);
         }
@@ -169,7 +174,7 @@ impl Aggregator {
             let ripe = context.answer(call).await?;
             *walked += began.elapsed();
             let groups = ripe.groups.into_iter().map(|group| (queue.clone(), group)).collect();
-            let (more, outcome) = self.turns(groups, 1).await;
+            let (more, outcome) = self.claim_sets(groups, 0..1).await;
             full.extend(more);
             outcome?;
             step = ripe.next;
@@ -179,52 +184,52 @@ impl Aggregator {
         }
     }
 
-    /// Takes a set of each of these groups that is ripe, and does so `turns` times. As many sets are claimed at a time as can be
-    /// made, so that the broker can store several claims together. Returns the groups that may have more full sets.
-    async fn turns(&mut self, groups: GroupNames, turns: usize) -> (GroupNames, Result<(), BrokerError>) {
+    /// Claims a set of each of these groups that is ripe, once per round, and starts to make them. As many sets are claimed at a
+    /// time as can be made, so that the broker can store several claims together. The walk is round 0 of a pass. Returns the
+    /// groups that may have more full sets.
+    async fn claim_sets(&mut self, groups: GroupNames, rounds: Range<usize>) -> (GroupNames, Result<(), BrokerError>) {
         let context = Arc::clone(&self.context);
-        let (mut is_full, mut failed) = (vec![true; groups.len()], Ok(()));
-        let mut claims = (0..turns).flat_map(|turn| (0..groups.len()).map(move |at| (turn, at)));
+        let (mut may_have_more, mut failed) = (vec![true; groups.len()], Ok(()));
+        let mut claims = rounds.flat_map(|round| (0..groups.len()).map(move |at| (round, at)));
         loop {
             while self.sets.len() >= CONCURRENT_SETS {
                 self.ended().await;
             }
+            // A set that has ended may have backed off its group.
             while self.ended().now_or_never() == Some(true) {}
-            let mut now = Vec::with_capacity(CONCURRENT_SETS);
+            let mut now = FuturesUnordered::new();
             while self.sets.len() + now.len() < CONCURRENT_SETS
-                && let Some((turn, at)) = claims.next()
+                && let Some((round, at)) = claims.next()
             {
                 let (queue, group) = &groups[at];
-                is_full[at] &= !self.backed_off.contains(queue, group, Instant::now());
-                if is_full[at] {
-                    now.push((turn, at));
+                may_have_more[at] &= !self.backed_off.contains(queue, group, Instant::now());
+                if may_have_more[at] {
+                    let claim = context.broker.claim_set(queue, group, &context.aggregations.rules);
+                    now.push(context.answer(claim).map(move |claimed| (round, at, claimed)));
                 }
             }
             if now.is_empty() || context.closing.is_cancelled() {
                 break;
             }
-            let claim = |&(_, at): &(usize, usize)| {
-                let (queue, group) = &groups[at];
-                context.answer(context.broker.claim_set(queue, group, &context.aggregations.rules))
-            };
-            for ((turn, at), claimed) in iter::zip(&now, join_all(now.iter().map(claim)).await) {
+            while let Some((round, at, claimed)) = now.next().await {
                 match claimed {
-                    Ok(Some(set)) => is_full[*at] &= self.start(set, *turn == 0),
-                    Ok(None) => is_full[*at] = false,
+                    Ok(Some(set)) => may_have_more[at] &= self.start(set, round == 0),
+                    Ok(None) => may_have_more[at] = false,
                     Err(error) => {
-                        // The claims of its other groups would fail, too, each in its time.
-                        let of_others = |(queue, _): &(QueueName, GroupName)| *queue != groups[*at].0;
-                        iter::zip(&mut is_full, &groups).for_each(|(is_full, group)| *is_full &= of_others(group));
+                        // Most errors are about the queue: claims of its other groups would fail as well, each after its time.
+                        for (may_have_more, (queue, _)) in iter::zip(&mut may_have_more, &groups) {
+                            *may_have_more &= *queue != groups[at].0;
+                        }
                         failed = failed.and(Err(error));
                     }
                 }
             }
         }
-        let full = iter::zip(groups, is_full).filter_map(|(group, is_full)| is_full.then_some(group));
-        (full.collect(), failed)
+        let more = iter::zip(groups, may_have_more).filter_map(|(group, may_have_more)| may_have_more.then_some(group));
+        (more.collect(), failed)
     }
 
-    /// Starts to make a set and to end it; `is_first` of its group in these turns. Returns whether the set was full.
+    /// Starts to make a set and to end it; `is_first`: of its group in this pass. Returns whether the set was full.
     fn start(&mut self, set: TaskSet, is_first: bool) -> bool {
         let context = Arc::clone(&self.context);
         let (queue, group) = (set.queue.clone(), set.group.clone());
@@ -358,6 +363,13 @@ async fn finish(context: &Arc<ServerContext>, set: &TaskSet, mut outcome: SetOut
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn few_full_groups_have_several_rounds_none_of_which_is_the_walks() {
+        for (full, rounds) in [(1, 1..5), (2, 1..3), (3, 1..2), (4, 1..2), (1_000, 1..2)] {
+            assert_eq!(rounds_of(full), rounds, "{full} full groups");
+        }
+    }
 
     #[test]
     fn the_walks_of_all_servers_take_a_tenth_of_the_time_together_and_delay_no_group_for_long() {

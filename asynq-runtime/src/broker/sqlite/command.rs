@@ -155,10 +155,11 @@ impl<T> WriteCommand<T> {
         self.priority
     }
 
-    /// Lets the writer answer the command before it is durable: claims, leases and forwards are redone after a power cut. The
-    /// worker ended with the power, a due time comes again, and tokens are drawn from the clock, so that no token is given
-    /// twice. The only loss is that the end of the worker counts as a crash. The next command that waits for the disk, a
-    /// heartbeat at the latest, makes the commit durable.
+    /// Lets the writer answer the command before it is durable: claims of tasks and of sets, leases and forwards are redone after
+    /// a power cut. The worker ended with the power, a due time comes again, and tokens are drawn from the clock, so that no token
+    /// is given twice. A set whose claim is lost was not finished, because to finish it would have made the claim durable: its
+    /// tasks are in their group. The only loss is that the end of the worker counts as a crash. The next command that waits for
+    /// the disk, a heartbeat at the latest, makes the commit durable.
     pub(super) fn may_be_lost(self) -> Self {
         Self { may_be_lost: true, ..self }
     }

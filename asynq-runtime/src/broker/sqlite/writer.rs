@@ -193,7 +193,7 @@ impl Writer {
             return Vec::new();
         }
         if let Err(error) = self.repair_log() {
-            // Tasks can be taken and leases extended all the same.
+            // Tasks and sets can be claimed and leases extended all the same.
             batch = refuse(batch, |work| !work.may_be_lost(), &error);
         }
         let batch = self.look(batch);

@@ -46,7 +46,7 @@ async fn a_group_of_large_messages_is_taken_whole_in_one_pass() {
 
 #[tokio::test]
 async fn as_many_sets_are_claimed_at_a_time_as_can_be_made_whether_of_one_group_or_of_several() {
-    // The first set of a group may be under way when the next ones are claimed.
+    // With one group, the set of the walk may still be under way, which leaves three.
     for (groups, at_least) in [(1, 3), (4, 4)] {
         let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(ManualClock::default())).await.unwrap()));
         let broker: Arc<dyn Broker> = flaky.clone();
@@ -76,7 +76,7 @@ async fn a_queue_whose_sets_cannot_be_claimed_is_left_at_once_and_keeps_no_other
     client.enqueue(RawTask::new("note", "").queue("here").group("notes:0")).await.unwrap();
     let (builder, _log) = server::<(digest,)>(&broker);
     let builder = builder.aggregate("notes:", |_, _| Ok::<_, BoxError>(RawTask::new("digest", "")));
-    // Queues are looked at by name.
+    // The server walks the queues by name, so `away` comes first.
     let running = start(builder.queue("away", 1).queue("here", 1).group_max_size(1)).await;
     soon(running.signals().settled.reached(1)).await;
     let (refused, walks) = (flaky.refused_claims.load(SeqCst), flaky.walks.load(SeqCst));

@@ -15,17 +15,17 @@ impl Calls {
         Self(lines.map(|(name, calls)| (name.into(), calls.split(',').next().unwrap().parse().unwrap())).collect())
     }
 
-    /// Asks on this connection.
+    /// Asks Redis on this connection.
     pub fn ask(redis: &mut Connection) -> Self {
         Self::read(&redis::cmd("INFO").arg("commandstats").query::<String>(redis).unwrap())
     }
 
-    /// The calls of one command, in lower case: `config|resetstat`.
+    /// Returns how often one command ran; its name is in lower case: `config|resetstat`.
     pub fn of(&self, command: &str) -> u64 {
         self.0.get(command).copied().unwrap_or_default()
     }
 
-    /// The calls of all commands but those by which a test counts them.
+    /// Returns how often all commands ran but those by which a test counts them.
     pub fn sum(&self) -> u64 {
         self.0.values().sum::<u64>() - self.of("info") - self.of("config|resetstat")
     }
@@ -34,7 +34,7 @@ impl Calls {
 impl Sub<&Calls> for Calls {
     type Output = Self;
 
-    /// The calls since `before`.
+    /// Returns the calls since `before`. Panics if the counters were reset in between.
     fn sub(mut self, before: &Self) -> Self {
         self.0.iter_mut().for_each(|(name, calls)| *calls -= before.of(name));
         self
