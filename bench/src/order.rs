@@ -59,6 +59,11 @@ impl Order {
         !self.broker.starts_with("sqlite")
     }
 
+    /// Returns whether the tasks are spread over several queues.
+    pub(crate) fn has_queues(&self) -> bool {
+        self.queues.is_some_and(|queues| queues > 1)
+    }
+
     /// Returns the number of tasks that wait before a drain.
     pub(crate) fn waiting(&self) -> u64 {
         self.among.unwrap_or(self.n).max(self.n)

@@ -110,15 +110,19 @@ impl Workload for Limit {
         // One task takes 137 ms, and more tasks add nothing.
         let most = if self.work == Work::Latency { self.n } else { u64::MAX };
         // A file has no GET, and only a drain of Redis turns from queue to queue.
-        let has_queues = order.queues.is_some_and(|queues| queues > 1);
-        if !order.on_redis() && (self.work == Work::Get || has_queues) || has_queues && self.work != Work::Drain {
+        let is_measured = match self.work {
+            Work::Drain => order.on_redis() || !order.has_queues(),
+            Work::Get => order.on_redis() && !order.has_queues(),
+            _ => !order.has_queues(),
+        };
+        if !is_measured {
             return Vec::new();
         }
         vec![Order { n: order.n.min(most), ..order }]
     }
 
     async fn prepare(&self, order: &Order, client: &Client) -> Result<(), BoxError> {
-        if order.queues.is_some_and(|queues| queues > 1) {
+        if order.has_queues() {
             queue::fill(client, order).await?;
         } else if self.work == Work::Drain {
             let mut broker = Raw::connect(order)?;
