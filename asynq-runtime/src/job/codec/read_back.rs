@@ -35,17 +35,21 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
     Err(suspect.unwrap_or_else(Refusal::another_value))
 }
 
-/// Returns the value as JSON, unless it holds a null and is not read back: `serde_json` writes a float that JSON does not have as
-/// null. Only JSON with `null` in it pays for the reading.
+/// Returns the value as JSON, unless it holds a null and would be read as another value: `serde_json` writes null for `None`, for
+/// `Some(None)` and for a float that JSON does not have. Only JSON with `null` in it pays for the reading.
 pub(super) fn write_readable_json<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
     let json = serde_json::to_string(value).map_err(|e| e.to_string())?;
-    if json.contains("null")
-        && let Err(error) = serde_json::from_str::<T>(&json)
-    {
+    if json.contains("null") {
+        // A type that can be written only for people has no kinds.
+        let is_same = |read: &T| kinds::of(value).is_none_or(|kinds| kinds::of(read) == Some(kinds));
+        let problem = match serde_json::from_str::<T>(&json) {
+            Ok(read) if is_same(&read) => return Ok(json.into_bytes()),
+            Ok(_) => "it would be read as another value".to_owned(),
+            Err(error) => format!("it could not be read back ({})", reason(&error)),
+        };
         return Err(format!(
-            "it could not be read back ({}): JSON has null in place of a float that is not finite (NaN, an infinity), or a field is \
-             written otherwise than it is read",
-            reason(&error)
+            "{problem}: JSON has null in place of a float that is not finite (NaN, an infinity) and of `Some(None)`, or a field is \
+             written otherwise than it is read"
         ));
     }
     Ok(json.into_bytes())

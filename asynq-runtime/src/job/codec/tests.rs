@@ -231,6 +231,7 @@ fn arguments_that_postcard_could_never_read_back_are_refused_at_the_enqueue() {
 
 jobs! {
     Measure "measure" { celsius: f64, note: Option<String> } [const CODEC: Codec = Codec::Json;];
+    Optional "optional" { celsius: Option<f64>, changed: Option<Option<u8>> } [const CODEC: Codec = Codec::Json;];
     Lopsided "lopsided" { #[serde(serialize_with = "as_null")] at: u64 } [const CODEC: Codec = Codec::Json;];
 }
 
@@ -252,8 +253,26 @@ fn json_that_could_never_be_read_back_is_refused_at_the_enqueue() {
         let bytes = encode_arguments(&measure(-1.5, note)).unwrap();
         assert_eq!(decode_arguments::<Measure>(&bytes).unwrap(), measure(-1.5, note));
     }
+    for (celsius, changed) in [(Some(f64::NAN), None), (Some(f64::INFINITY), None), (None, Some(None))] {
+        let error = encode_arguments(&Optional { celsius, changed }).unwrap_err().to_string();
+        assert!(error.contains("it would be read as another value: JSON has null in place of"), "{error}");
+    }
+    for (celsius, changed) in [(None, None), (Some(0.5), None), (None, Some(Some(7)))] {
+        let bytes = encode_arguments(&Optional { celsius, changed }).unwrap();
+        assert_eq!(decode_arguments::<Optional>(&bytes).unwrap(), Optional { celsius, changed });
+    }
     let error = encode_arguments(&Lopsided { at: 7 }).unwrap_err().to_string();
     assert!(error.contains("written otherwise than it is read"), "{error}");
+}
+
+#[test]
+fn a_float_in_json_comes_back_to_its_last_bit() {
+    for celsius in [31.245_270_191_439_438, -122.030_189_7, 0.1 + 0.2, f64::MIN_POSITIVE, f64::MAX] {
+        let bytes = encode_arguments(&Measure { celsius, note: None }).unwrap();
+        assert_eq!(decode_arguments::<Measure>(&bytes).unwrap().celsius.to_bits(), celsius.to_bits(), "{celsius}");
+        let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap();
+        assert_eq!(value["celsius"].as_f64(), Some(celsius), "as an editor reads it");
+    }
 }
 
 #[test]

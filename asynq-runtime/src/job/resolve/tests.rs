@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, marker::PhantomData};
 
 use serde::{Deserialize, Serialize};
 
@@ -57,11 +57,13 @@ jobs! {
 
     Deep {
         items: Vec<Item>, by_name: BTreeMap<String, Item>, pair: (u8, Option<Item>), state: State, tree: Tree,
-        id: std::net::Ipv4Addr, token: Secret<String>, letter: char, rate: f32, big: u128, nothing: ()
+        id: std::net::Ipv4Addr, token: Secret<String>, letter: char, rate: f32, big: u128,
+        nothing: (), marker: PhantomData<Item>, sign: Sign, done: Result<(), String>
     } [];
     DeepNow {
         tree: TreeNow, state: StateNow, items: Vec<ItemNow>, by_name: BTreeMap<String, ItemNow>, big: u128,
-        pair: (u16, Option<ItemNow>), id: std::net::Ipv4Addr, token: Secret<String>, letter: String, rate: f64
+        pair: (u16, Option<ItemNow>), id: std::net::Ipv4Addr, token: Secret<String>, letter: String, rate: f64,
+        done: Result<(), String>, sign: Sign, marker: PhantomData<ItemNow>, nothing: ()
     } [];
 }
 
@@ -70,6 +72,9 @@ struct Item {
     name: String,
     price: i32,
 }
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Sign;
 
 #[derive(Debug, PartialEq, Clone, Serialize, Deserialize)]
 struct ItemNow {
@@ -176,6 +181,9 @@ fn nested_types_follow_the_same_rules() {
             rate: 0.1,
             big: u128::MAX,
             nothing: (),
+            marker: PhantomData,
+            sign: Sign,
+            done: Ok(()),
         };
         let leaf = TreeNow { children: vec![], name: "b".into(), color: 0 };
         assert_eq!(
@@ -191,6 +199,10 @@ fn nested_types_follow_the_same_rules() {
                 token: "t0k3n".to_owned().into(),
                 letter: "ä".into(),
                 rate: f64::from(0.1_f32),
+                done: Ok(()),
+                sign: Sign,
+                marker: PhantomData,
+                nothing: (),
             })
         );
     }

@@ -232,13 +232,25 @@ impl<'de> de::Deserializer<'de> for FromValue<'de> {
         visitor.visit_unit()
     }
 
+    /// Takes a sequence without elements for `()`, because the recorder of shapes writes a type without content down as such a tuple.
+    fn deserialize_unit<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Misfit> {
+        match self.inner() {
+            Value::Seq(values) if values.is_empty() => visitor.visit_unit(),
+            inner => FromValue(inner).deserialize_any(visitor),
+        }
+    }
+
+    fn deserialize_unit_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> Result<V::Value, Misfit> {
+        self.deserialize_unit(visitor)
+    }
+
     /// Returns `false`, as postcard does: types such as ids and addresses have their compact form in the value.
     fn is_human_readable(&self) -> bool {
         false
     }
 
     forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char str string unit unit_struct tuple tuple_struct map identifier
+        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 char str string tuple tuple_struct map identifier
     }
 }
 
