@@ -77,7 +77,7 @@ impl Drop for Threads {
 #[derive(Default)]
 struct RunningThreads {
     threads: AtomicUsize,
-    /// Notified when the last thread has returned.
+    /// Notified when the last thread has returned, and when the last result was taken or dropped.
     none: Notify,
     /// Dropped when the last thread returns.
     guards: Mutex<Vec<Box<dyn Any + Send>>>,
@@ -92,6 +92,8 @@ struct RunningThreads {
 /// for any later one. A body runs only if its thread finds its entry here; an attempt that gives it up takes the entry away.
 #[derive(Default)]
 struct Queued {
+    /// Whether no further body is let in.
+    is_closed: bool,
     next: u64,
     entries: HashMap<u64, (ThreadPermit, OwedResult)>,
 }
@@ -99,13 +101,18 @@ struct Queued {
 partial_debug!(RunningThreads { threads, .. });
 
 impl RunningThreads {
-    /// Enters a body that is sent to a thread, and returns its number.
-    fn enter_queue(&self, permit: ThreadPermit, owed: OwedResult) -> u64 {
+    /// Enters a body that is sent to a thread, and returns its number; `None` after the handle gave up its bodies.
+    fn enter_queue(&self, permit: ThreadPermit, owed: OwedResult) -> Option<u64> {
         let mut queued = self.queued.lock();
+        if queued.is_closed {
+            // To give them back may run code that asks for the lock.
+            drop(queued);
+            return None;
+        }
         let number = queued.next;
         queued.next += 1;
         queued.entries.insert(number, (permit, owed));
-        number
+        Some(number)
     }
 
     /// Takes the entry of a body, unless that was taken before.
@@ -154,6 +161,11 @@ impl BlockingPool {
         self.busy.results.load(Ordering::Acquire) > 0
     }
 
+    /// Waits until no result is owed any more.
+    pub(crate) async fn owes_nothing(&self) {
+        until(&self.busy.none, || (!self.owes_a_result()).then_some(())).await;
+    }
+
     /// Waits until all threads of this handle have returned.
     pub(crate) async fn idle(&self) {
         until(&self.busy.none, || (self.busy() == 0).then_some(())).await;
@@ -165,10 +177,14 @@ impl BlockingPool {
         (queued > 0 || self.busy.waiting.load(Ordering::Acquire) > 0) && self.busy() == queued
     }
 
-    /// Gives up the bodies that no thread has begun: they will not run.
+    /// Gives up the bodies that no thread has begun, and those that are still to come, as from a layer that repeats its job: none of
+    /// them will run.
     pub(crate) fn give_up_queued(&self) {
+        let mut queued = self.busy.queued.lock();
+        queued.is_closed = true;
+        let given_up = std::mem::take(&mut queued.entries);
         // Giving a permit back may run code that asks for the lock.
-        let given_up = std::mem::take(&mut self.busy.queued.lock().entries);
+        drop(queued);
         drop(given_up);
     }
 
@@ -209,8 +225,11 @@ impl BlockingPool {
         let (span, carried) = (tracing::Span::current(), propagation::carried());
         let entered = Handle::current();
         let (ends, ended) = oneshot::channel();
-        let queued = InQueue { busy: &self.busy, number: self.busy.enter_queue(permit, OwedResult::new(&self.busy)) };
-        let (busy, number) = (Arc::clone(&self.busy), queued.number);
+        let Some(number) = self.busy.enter_queue(permit, OwedResult::new(&self.busy)) else {
+            return Err(JobError::fail("the attempt has ended"));
+        };
+        let queued = InQueue { busy: &self.busy, number };
+        let busy = Arc::clone(&self.busy);
         let work = Box::new(move || {
             let Some((permit, owed)) = busy.leave_queue(number) else { return };
             let _runtime = entered.enter();
@@ -318,6 +337,8 @@ impl OwedResult {
 
 impl Drop for OwedResult {
     fn drop(&mut self) {
-        self.0.results.fetch_sub(1, Ordering::AcqRel);
+        if self.0.results.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.none.notify_waiters();
+        }
     }
 }

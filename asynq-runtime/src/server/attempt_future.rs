@@ -81,7 +81,12 @@ async fn interrupted<W: Future<Output = Ended>>(
     }
     let mut returned = None;
     let ends = async {
-        returned = Some(stopped_by_itself(attempt.await, cause.clone()));
+        // The attempt takes the thread's result; what a layer awaits after that ends with the attempt, as an async job does.
+        tokio::select! {
+            biased;
+            attempted = attempt => returned = Some(stopped_by_itself(attempted, cause.clone())),
+            () = blocking.owes_nothing() => {}
+        }
         blocking.idle().await;
     };
     tokio::select! {
@@ -157,21 +162,15 @@ impl Drop for OwnError {
 }
 
 /// A job's future whose panics, in a poll or when it is dropped, end with it.
-pub(super) struct AttemptFuture {
-    pub(super) future: Option<BoxFuture<'static, RunResult>>,
-    pub(super) is_failure: Option<IsFailure>,
-    pub(super) retry_delay: RetryDelayRule,
-}
+pub(super) struct AttemptFuture(pub(super) Option<BoxFuture<'static, RunResult>>);
 
 impl Future for AttemptFuture {
     type Output = Attempted;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Attempted> {
-        let Self { future: Some(future), is_failure, retry_delay } = &mut *self else { return Poll::Pending };
+        let Some(future) = &mut self.0 else { return Poll::Pending };
         // The error's text is code of the program as well, so it is made in here.
-        match panics::catch(|| {
-            future.as_mut().poll(cx).map(|result| returned(result, is_failure.as_ref(), retry_delay))
-        }) {
+        match panics::catch(|| future.as_mut().poll(cx).map(returned)) {
             Ok(poll) => poll,
             Err(panic) => Poll::Ready(panicked(&panic).into()),
         }
@@ -181,7 +180,7 @@ impl Future for AttemptFuture {
 impl AttemptFuture {
     /// Drops the job, and with it whatever the job holds.
     pub(super) fn drop_job(&mut self) {
-        let future = self.future.take();
+        let future = self.0.take();
         if let Err(panic) = panics::catch(|| drop(future)) {
             tracing::error!("a job panicked while it was dropped: {panic}");
         }
@@ -194,7 +193,7 @@ impl Drop for AttemptFuture {
     }
 }
 
-fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &RetryDelayRule) -> Attempted {
+fn returned(result: RunResult) -> Attempted {
     let error = match result {
         Ok(result) => return Ended::Succeeded(result).into(),
         Err(error) => error,
@@ -209,21 +208,30 @@ fn returned(result: RunResult, is_failure: Option<&IsFailure>, retry_delay: &Ret
     if let Some(unloaded) = cause::<Unloaded>(error.source()) {
         return Ended::from(unloaded).into();
     }
-    let policy = match (error.policy(), is_failure) {
-        (Policy::Fail, Some(is_failure)) if !is_failure(&error) => Policy::NotAFailure,
-        (policy, _) => policy,
-    };
-    let delay = if matches!(policy, Policy::Fail | Policy::NotAFailure) { retry_delay.after(&error) } else { None };
     Attempted {
-        ended: Ended::Failed { policy, error: with_causes(error.source()), delay },
+        ended: Ended::Failed { policy: error.policy(), error: with_causes(error.source()), delay: None },
         error: OwnError(Some(error)),
     }
 }
 
-/// Adds the retry delay to an attempt that failed without an error of its job: a panic, or a timeout.
-pub(super) fn with_delay(mut attempted: Attempted, retry_delay: &RetryDelayRule) -> Attempted {
-    if let Ended::Failed { policy: Policy::Fail, error, delay: delay @ None } = &mut attempted.ended {
-        *delay = retry_delay.after(&JobError::fail(error.as_str()));
+/// Asks the program about an attempt that failed: whether the ordinary error that its job returned is a failure, and how long the
+/// task waits. A panic, a timeout and a cancellation have no error of the job, and are failures.
+pub(super) fn judged(
+    mut attempted: Attempted,
+    is_failure: Option<&IsFailure>,
+    retry_delay: &RetryDelayRule,
+) -> Attempted {
+    let Ended::Failed { policy, error, delay } = &mut attempted.ended else { return attempted };
+    let own = attempted.error.0.as_ref();
+    if let (Policy::Fail, Some(own), Some(is_failure)) = (*policy, own, is_failure) {
+        match panics::catch(|| is_failure(own)) {
+            Ok(true) => {}
+            Ok(false) => *policy = Policy::NotAFailure,
+            Err(panic) => return judged(panicked(&panic).into(), None, retry_delay),
+        }
+    }
+    if matches!(policy, Policy::Fail | Policy::NotAFailure) {
+        *delay = own.map_or_else(|| retry_delay.after(&JobError::fail(error.as_str())), |own| retry_delay.after(own));
     }
     attempted
 }
@@ -292,21 +300,24 @@ mod without_thread;
 mod tests {
     use std::{
         future::pending,
-        sync::{Arc, mpsc},
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering::SeqCst},
+            mpsc,
+        },
     };
 
     use asynq_test_support::soon;
-    use tokio::task::yield_now;
+    use tokio::{sync::oneshot, task::yield_now};
 
-    use super::*;
+    use super::{super::retry_delay::ServerBackoff, *};
     use crate::{
         job::{JobContext, JobOptions, run_blocking},
         task::TaskMessage,
     };
 
     fn attempt(future: impl Future<Output = RunResult> + Send + 'static) -> AttemptFuture {
-        let retry_delay = RetryDelayRule { job: None, server: None, message: Arc::default() };
-        AttemptFuture { future: Some(Box::pin(future)), is_failure: None, retry_delay }
+        AttemptFuture(Some(Box::pin(future)))
     }
 
     /// Returns how an attempt ends that was cancelled before its first poll, which does not see the cancellation yet.
@@ -344,6 +355,75 @@ mod tests {
                 "{ended:?}"
             );
         }
+    }
+
+    #[test]
+    fn the_program_is_asked_about_ordinary_errors_and_every_failure_waits_as_it_says() {
+        let s = Duration::from_secs;
+        let own = |error: JobError| returned(Err(error));
+        let is_failure: IsFailure = Arc::new(|error| match error.to_string().as_str() {
+            "panic" => panic!("no idea"),
+            text => text != "throttled",
+        });
+        let server = ServerBackoff::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
+        let retry_delay = RetryDelayRule { job: None, server: Some(server), message: Arc::default() };
+        let table = [
+            (own(JobError::fail("throttled")), Policy::NotAFailure, "throttled", Some(s(9))),
+            (own(JobError::fail("closed")), Policy::Fail, "closed", Some(s(6))),
+            (own(JobError::not_a_failure("closed")), Policy::NotAFailure, "closed", Some(s(6))),
+            (own(JobError::skip_retry("throttled")), Policy::SkipRetry, "throttled", None),
+            (own(JobError::retry_in("1m", "throttled")), Policy::RetryIn(s(60)), "throttled", None),
+            // A cancellation in place of the job's own error.
+            (
+                stopped_by_itself(own(JobError::fail("throttled")), Ended::failed(CANCELLED)),
+                Policy::Fail,
+                CANCELLED,
+                Some(s(16)),
+            ),
+        ];
+        for (attempted, policy, error, delay) in table {
+            let judged = judged(attempted, Some(&is_failure), &retry_delay).ended;
+            assert_eq!(judged, Ended::Failed { policy, error: error.to_owned(), delay });
+        }
+        let interrupted = stopped_by_itself(own(JobError::fail("throttled")), Ended::Interrupted);
+        assert_eq!(judged(interrupted, Some(&is_failure), &retry_delay).ended, Ended::Interrupted);
+        let panicked = judged(own(JobError::fail("panic")), Some(&is_failure), &retry_delay).ended;
+        assert!(
+            matches!(&panicked, Ended::Failed { policy: Policy::Fail, error, delay: Some(_) } if error.contains("no idea")),
+            "{panicked:?}"
+        );
+    }
+
+    /// A layer that runs a job again and then awaits something else.
+    #[tokio::test]
+    async fn an_attempt_that_is_stopped_ends_with_its_thread_whatever_its_layer_does_then() {
+        let (ctx, stop) = (JobContext::detached(), Stop::new());
+        let blocking = ctx.blocking_pool().clone();
+        let (open, receiver) = mpsc::channel::<()>();
+        let (begins, began) = oneshot::channel();
+        let has_run_again = Arc::new(AtomicBool::new(false));
+        let again = Arc::clone(&has_run_again);
+        let layer = async move {
+            let body = move |_: &JobContext| {
+                begins.send(()).unwrap();
+                Ok(receiver.recv().is_ok())
+            };
+            let _ = run_blocking(&ctx, body).await;
+            let _ = run_blocking(&ctx, move |_: &JobContext| Ok(again.swap(true, SeqCst))).await;
+            pending().await
+        };
+        let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
+        let mut attempt = attempt(layer);
+        let driven = drive(&mut attempt, Instant::now(), &deadline, &stop, &blocking, async |_| pending().await);
+        let stopped = async {
+            began.await.unwrap();
+            stop.stop(Why::Cancelled);
+            yield_now().await;
+            open.send(()).unwrap();
+        };
+        let (attempted, ()) = soon(async { tokio::join!(driven, stopped) }).await;
+        assert_eq!((attempted.ended, blocking.busy()), (Ended::failed(CANCELLED), 0));
+        assert!(!has_run_again.load(SeqCst), "an attempt that was stopped begins nothing");
     }
 
     /// A layer keeps the job that it gave up, and the result of its thread is not taken.

@@ -11,7 +11,7 @@ use tracing::Instrument as _;
 use super::{
     attempt::Attempt,
     attempt_deadline::AttemptDeadline,
-    attempt_future::{AFTER_REFUSAL, AttemptFuture, Attempted, OwnError, drive, panicked, stopped, with_delay},
+    attempt_future::{AFTER_REFUSAL, AttemptFuture, Attempted, OwnError, drive, judged, panicked, stopped},
     config::ANSWER,
     dispatcher::Dispatcher,
     hooks::{self, Hooks},
@@ -27,7 +27,7 @@ use crate::{
     metrics::{AttemptMetrics, Outcome},
     panics::{self, Caught},
     propagation,
-    task::UniqueUntil,
+    task::{TaskMessage, UniqueUntil},
 };
 use fastrand::Rng;
 
@@ -124,9 +124,12 @@ impl Executor {
         propagation::adopt(&span, message);
         let attempt_metrics = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
-            let Attempted { ended, error } = self.run(attempt, stop, permit, &attempt_metrics).await;
+            let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
+            let retry_delay = self.retry_delay(message);
+            let Attempted { ended, error } = judged(attempted, self.0.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
-            let action = decide(
+            let never_ran = matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_));
+            let mut action = decide(
                 ended,
                 Facts {
                     message,
@@ -136,6 +139,12 @@ impl Executor {
                     jitter_step: self.jitter_step(),
                 },
             );
+            // What never ran is a failure only by this server's options, or by its number.
+            if let Action::Retry { delay, error: Some(error), counted: true, .. } = &mut action
+                && never_ran
+            {
+                *delay = retry_delay.after(&JobError::fail(error.as_str())).unwrap_or(*delay);
+            }
             let outcome = Outcome::of(&action, is_revoked);
             tracing::Span::current().record("outcome", outcome.as_str());
             attempt_metrics.end(outcome);
@@ -170,11 +179,6 @@ impl Executor {
             Err(ended) => return ended.into(),
         };
         let job = dispatcher.registry.get(&message.r#type);
-        let retry_delay = RetryDelayRule {
-            job: job.and_then(|job| job.backoff),
-            server: self.0.parts.backoff.clone(),
-            message: Arc::clone(message),
-        };
         let blocking = self.0.parts.blocking.for_attempt();
         let ctx = self.context(attempt, job, Some(deadline.at()), stop.cancel().clone(), blocking.clone());
         let began = attempt_metrics.start();
@@ -184,18 +188,23 @@ impl Executor {
             None => dispatcher.start(ctx),
         });
         let mut future = match started {
-            Ok(Ok(future)) => {
-                AttemptFuture { future: Some(future), is_failure: self.0.parts.hooks.is_failure.clone(), retry_delay }
-            }
+            Ok(Ok(future)) => AttemptFuture(Some(future)),
             Ok(Err(not_run)) => return Ended::from(not_run).into(),
-            Err(panic) => return with_delay(panicked(&panic).into(), &retry_delay),
+            Err(panic) => return panicked(&panic).into(),
         };
         let kill_after = job.and_then(|job| job.options.kill_after);
         let watch = |cause| stuck::watch(cause, &blocking, attempt_metrics, kill_after, &self.0.parts.given_up);
         let attempted = drive(&mut future, began, &deadline, stop, &blocking, watch).await;
-        // The delay may be code of the program, which must not meet what the job still holds.
+        // The caller asks the program about the end, and the program must not meet what the job still holds.
         future.drop_job();
-        with_delay(attempted, &future.retry_delay)
+        attempted
+    }
+
+    /// Returns the rule for the delay of this task after a failure.
+    fn retry_delay(&self, message: &Arc<TaskMessage>) -> RetryDelayRule {
+        let job = self.0.dispatcher.registry.get(&message.r#type);
+        let server = self.0.parts.backoff.clone();
+        RetryDelayRule { job: job.and_then(|job| job.backoff), server, message: Arc::clone(message) }
     }
 
     /// Returns when an attempt must end that begins now, or how it ends if the task must not start.
@@ -219,7 +228,10 @@ impl Executor {
         } else {
             return Ok(deadline);
         }
-        // The broker may have taken seconds for it, and the deadline of the task has come nearer.
+        // The broker may have taken seconds for it: the task may have been cancelled or requeued, and its deadline has come nearer.
+        if stop.is_requested() {
+            return Err(stopped(stop));
+        }
         begin(attempt, self.0.parts.broker.now())
     }
 

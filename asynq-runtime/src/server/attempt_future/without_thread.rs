@@ -33,8 +33,7 @@ async fn driven(
         let body = move || Ok(counter.fetch_add(1, Ordering::SeqCst));
         blocking.run_by(move |work| spawn(work, &queue), body).await.map(|_| None)
     };
-    let retry_delay = RetryDelayRule { job: None, server: None, message: Arc::default() };
-    let mut attempt = AttemptFuture { future: Some(Box::pin(job)), is_failure: None, retry_delay };
+    let mut attempt = AttemptFuture(Some(Box::pin(job)));
     let deadline = AttemptDeadline::of(&TaskMessage { timeout, ..TaskMessage::default() }, chrono::Utc::now());
     let watch = async |_| pending().await;
     let ended = soon(drive(&mut attempt, Instant::now(), &deadline, stop, &handle, watch)).await.ended;

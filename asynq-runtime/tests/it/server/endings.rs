@@ -294,12 +294,18 @@ async fn a_server_may_archive_or_retry_tasks_of_unknown_types() {
     for (on_unknown, state, retried) in
         [(OnUnknown::Archive, TaskState::Archived, 0), (OnUnknown::Retry, TaskState::Retry, 1)]
     {
-        let broker = memory().await;
+        let (broker, begun) = (memory().await, Utc::now());
         let (builder, _log) = server::<(double,)>(&broker);
+        let builder = builder.backoff(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
         enqueue(&broker, RawTask::new("unheard:of", "").task_id("u")).await;
         let running = start(builder.on_unknown(on_unknown)).await;
         let task = settled(&broker, &running, "u", state).await;
-        assert_eq!(task.last_error.as_deref(), Some("handler not found for task \"unheard:of\""));
+        let error = "handler not found for task \"unheard:of\"";
+        assert_eq!(task.last_error.as_deref(), Some(error));
         assert_eq!(task.retried, retried);
+        if state == TaskState::Retry {
+            let pause = TimeDelta::seconds(error.len() as i64);
+            is_later(task.next_process_at, begun, pause, pause);
+        }
     }
 }

@@ -8,10 +8,11 @@ use std::{
 
 use asynq_runtime::{
     Client, State, TaskState,
-    broker::{Action, Broker, sqlite::SqliteBroker},
+    broker::{Action, Broker, GroupRules, sqlite::SqliteBroker},
     clock::ManualClock,
     prelude::*,
     server::OnUnknown,
+    task::GroupName,
 };
 use asynq_test_support::eventually;
 use tokio::{runtime, sync::mpsc};
@@ -233,6 +234,25 @@ async fn a_queue_that_is_away_keeps_no_other_from_housekeeping() {
     let running = start(builder.queue("away", 1).queue("here", 1)).await;
     assert_eq!(soon(sets.recv()).await, Some(2));
     soon(running.signals().trimmed.reached(1)).await;
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_cannot_be_deleted_keeps_no_set_from_its_group() {
+    let clock = ManualClock::default();
+    let flaky = Flaky::new(Arc::new(SqliteBroker::in_memory(with_clock(clock.clone())).await.unwrap()));
+    let broker: Arc<dyn Broker> = flaky.clone();
+    flaky.spoils_deletes.store(true, SeqCst);
+    let client = Client::new(broker.clone());
+    client.enqueue(RawTask::new("note", "").group("notes")).await.unwrap();
+    let (group, at_once) = (GroupName::from_wire("notes"), GroupRules { max_size: Some(1), ..GroupRules::default() });
+    let claimed = async || broker.claim_set(&queue("default"), &group, &at_once).await.unwrap();
+    assert!(claimed().await.is_some(), "its server dies now");
+    assert!(claimed().await.is_none());
+    clock.advance(Duration::from_secs(3_600));
+    let (builder, _log) = server::<(counts,)>(&broker);
+    let running = start(builder).await;
+    eventually("the set is released", claimed).await;
     soon(running.shutdown()).await.unwrap();
 }
 

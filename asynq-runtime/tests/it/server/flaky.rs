@@ -22,6 +22,7 @@ use asynq_runtime::{
     task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
 };
 use chrono::{DateTime, Utc};
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug)]
@@ -73,6 +74,8 @@ pub(crate) struct Flaky {
     pub(crate) freed: Mutex<Vec<String>>,
     /// Queues that are away: dequeues from them fail, extensions of leases and progress in them, and what keeps house in them.
     pub(crate) away: Mutex<Vec<&'static str>>,
+    /// No completed task can be deleted, because its page of the file is damaged.
+    pub(crate) spoils_deletes: AtomicBool,
     /// The number of questions for shapes that fail.
     pub(crate) refuse_shapes: AtomicU32,
     /// The number of steps of walks over the groups of a queue.
@@ -96,6 +99,8 @@ pub(crate) struct Flaky {
     pub(crate) most_extended: AtomicUsize,
     /// The locks that were extended.
     pub(crate) extended: Mutex<Vec<String>>,
+    /// What the next extension of locks waits for.
+    pub(crate) extends_locks_after: Mutex<Option<oneshot::Receiver<()>>>,
     lease: Duration,
     /// Ids of tasks in the order in which they were settled, with their settlements.
     pub(crate) settled: Mutex<Vec<(String, Settlement)>>,
@@ -132,6 +137,7 @@ impl Flaky {
             seconds: AtomicU32::new(0),
             freed: Mutex::default(),
             away: Mutex::default(),
+            spoils_deletes: AtomicBool::new(false),
             refuse_shapes: AtomicU32::new(0),
             walks: AtomicU32::new(0),
             endless_walks: AtomicBool::new(false),
@@ -144,6 +150,7 @@ impl Flaky {
             extensions: AtomicU32::new(0),
             most_extended: AtomicUsize::new(0),
             extended: Mutex::default(),
+            extends_locks_after: Mutex::default(),
             lease,
             settled: Mutex::default(),
         })
@@ -363,6 +370,10 @@ impl Maintain for Flaky {
     async fn extend_locks(&self, locks: &[HeldLock]) -> Result<(), BrokerError> {
         self.pulse("extend_locks").await;
         self.extended.lock().unwrap().extend(locks.iter().map(|lock| lock.key.clone()));
+        let gate = self.extends_locks_after.lock().unwrap().take();
+        if let Some(gate) = gate {
+            gate.await.unwrap();
+        }
         self.inner.extend_locks(locks).await
     }
 
@@ -380,6 +391,9 @@ impl Maintain for Flaky {
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
         self.pulse("delete_expired").await;
         self.reach(queue)?;
+        if self.spoils_deletes.load(SeqCst) {
+            return Err(BrokerError::new(BrokerErrorKind::Corrupt, "a damaged page"));
+        }
         self.inner.delete_expired(queue, limit).await
     }
 

@@ -11,7 +11,8 @@ use asynq_runtime::{
     prelude::*,
     task::{Extra, TaskMessage, UniqueUntil},
 };
-use asynq_test_support::Log as Warnings;
+use asynq_test_support::{Log as Warnings, eventually};
+use tokio::sync::oneshot;
 
 use super::{Log, flaky::Flaky, flaky::down, id, leaves_with, logged, memory, queue, server, settled, soon, start};
 
@@ -189,6 +190,22 @@ async fn a_lock_that_lasts_as_long_as_the_run_is_extended_before_it() {
     assert_eq!(logged(&mut log).await, "ran");
     assert_eq!(*flaky.extended.lock().unwrap(), ["asynq:{default}:unique:runs:1"]);
     soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_task_that_was_requeued_while_its_lock_was_extended_does_not_run() {
+    const SHUTDOWN: Duration = Duration::from_millis(1);
+    let flaky = Flaky::with_lease(memory().await, Duration::from_secs(3_600));
+    let (extends, gate) = oneshot::channel();
+    *flaky.extends_locks_after.lock().unwrap() = Some(gate);
+    let broker: Arc<dyn Broker> = flaky.clone();
+    let (builder, mut log) = server::<(runs,)>(&broker);
+    let running = start(builder.shutdown_timeout(SHUTDOWN)).await;
+    enqueue(&broker, "runs", "a", Extra { unique_extend: true, ..Extra::default() }).await;
+    eventually("its lock is being extended", async || flaky.extended.lock().unwrap().first().cloned()).await;
+    leaves_with(running, SHUTDOWN, &broker, "a", TaskState::Pending).await;
+    extends.send(()).unwrap();
+    assert_eq!(soon(log.recv()).await, None, "the attempt ends without the job");
 }
 
 #[tokio::test]
