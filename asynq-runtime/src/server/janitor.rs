@@ -64,12 +64,22 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
     failed
 }
 
+/// Cleans one queue. A task that cannot be deleted, because its page of the file is damaged, keeps no set from its group.
 async fn clean_queue(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
-    while context.answer(context.broker.delete_expired(queue, SLICE)).await? >= SLICE {
-        tokio::time::sleep(BREAK).await;
+    let reclaimed = in_slices(context, || context.broker.reclaim_sets(queue)).await;
+    if reclaimed.as_ref().is_err_and(BrokerError::is_unavailable) {
+        return reclaimed;
     }
-    trim(context, queue).await?;
-    while context.answer(context.broker.reclaim_sets(queue)).await? >= SLICE {
+    let expired = in_slices(context, || context.broker.delete_expired(queue, SLICE)).await;
+    reclaimed.and(expired).and(trim(context, queue).await)
+}
+
+/// Repeats a call of the broker, with breaks, until it has treated less than a slice.
+async fn in_slices<C: Future<Output = Result<usize, BrokerError>>>(
+    context: &ServerContext,
+    call: impl Fn() -> C,
+) -> Result<(), BrokerError> {
+    while context.answer(call()).await? >= SLICE {
         tokio::time::sleep(BREAK).await;
     }
     Ok(())

@@ -166,7 +166,8 @@ impl Key {
 enum Known {
     /// A read is under way; the number of the first reader.
     Reading(u64),
-    Answer(Option<i64>, Instant),
+    /// The number of the read, its answer and the time of that.
+    Answer { read: u64, answer: Option<i64>, since: Instant },
 }
 
 /// Shared by the callers that ask on one connection and the listener of its announcements.
@@ -177,7 +178,7 @@ impl Seen {
     /// zset.
     pub(super) fn answer(&self, question: &Question) -> Option<Option<i64>> {
         match self.known(question)? {
-            Known::Answer(answer, _) => Some(answer),
+            Known::Answer { answer, .. } => Some(answer),
             Known::Reading(_) => None,
         }
     }
@@ -205,8 +206,8 @@ impl Seen {
                 key.known(question.kind)
             });
             match known {
-                Some(Known::Answer(_, since)) if share > 0 && since + NET <= now => old.push((since, question)),
-                Some(Known::Answer(..)) => {}
+                Some(Known::Answer { since, .. }) if share > 0 && since + NET <= now => old.push((since, question)),
+                Some(Known::Answer { .. }) => {}
                 Some(Known::Reading(_)) | None => unknown.push(question),
             }
         }
@@ -250,12 +251,13 @@ impl Seen {
         before == Some(answer)
     }
 
-    /// Notes an answer, unless a change was announced since the question was asked under this number.
+    /// Notes an answer, unless a change was announced since the question was asked under this number. The answer of a later read is
+    /// not overwritten: the change between the two may have been announced.
     pub(super) fn answered(&mut self, read: u64, question: &Question, answer: Option<i64>, now: Instant) {
         let Some(Key { known, .. }) = self.keys.get_mut(&question.key) else { return };
         match known.iter_mut().find(|(kind, _)| *kind == question.kind) {
-            Some((_, Known::Reading(first))) if *first > read => {}
-            Some((_, known)) => *known = Known::Answer(answer, now),
+            Some((_, Known::Reading(later) | Known::Answer { read: later, .. })) if *later > read => {}
+            Some((_, known)) => *known = Known::Answer { read, answer, since: now },
             None => {}
         }
     }
@@ -273,7 +275,8 @@ impl Seen {
         match change {
             Change::Keys(keys) => {
                 for key in keys {
-                    if let Some(Known::Answer(existed, _)) = self.keys.get(key).and_then(|key| key.known(Kind::Exists))
+                    if let Some(Known::Answer { answer: existed, .. }) =
+                        self.keys.get(key).and_then(|key| key.known(Kind::Exists))
                     {
                         self.existed.insert(key.clone(), existed);
                     }
@@ -413,6 +416,9 @@ mod tests {
         seen.answered(first, &a, Some(0), now);
         assert_eq!(seen.answer(&a), None);
         seen.answered(second, &a, Some(1), now);
+        assert_eq!(seen.answer(&a), Some(Some(1)));
+        // The answer of the second caller was noted first.
+        seen.answered(first, &a, Some(0), now);
         assert_eq!(seen.answer(&a), Some(Some(1)));
         // Two callers ask at once, and nothing changes: either answer holds.
         seen.forget(&a);

@@ -166,10 +166,8 @@ impl SqliteBroker {
             .name("asynq-sqlite-write".into())
             .spawn(move || match set_up(&location, &thread_options) {
                 Ok((started, writer)) => {
-                    // The caller is gone: the other threads end as well.
-                    if let Err(Ok(store)) = send.send(Ok(started)) {
-                        store.stop();
-                    }
+                    // Without the caller, the drop of the store ends the threads.
+                    let _ = send.send(Ok(started));
                     let common = Arc::clone(&writer.common);
                     if panic::catch_unwind(AssertUnwindSafe(|| writer.run())).is_err() {
                         let message =
@@ -258,7 +256,7 @@ impl Broker for SqliteBroker {
 }
 
 impl Drop for SqliteBroker {
-    /// Ends the threads: listeners for cancel requests may outlive the broker, but its threads do not.
+    /// Ends the threads: listeners for cancel requests hold the store and may outlive the broker, but its threads do not.
     fn drop(&mut self) {
         self.store.stop();
     }

@@ -278,6 +278,13 @@ impl Store {
     }
 }
 
+impl Drop for Store {
+    /// Ends the threads of a store that became no broker's, because its opening was abandoned.
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
 /// Returns now plus `limit`, which may be endless.
 pub(super) fn far(limit: Duration) -> Instant {
     let now = Instant::now();

@@ -1,10 +1,15 @@
 //! Places where tasks can be kept, and places where they cannot.
 
-use std::fs;
+use std::{
+    fs,
+    pin::pin,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    task::{Context, Wake},
+};
 
 use asynq_runtime::broker::{BrokerErrorKind, Inspect as _, Quarantined};
 
-use asynq_test_support::soon;
+use asynq_test_support::{eventually, soon};
 
 use super::*;
 
@@ -211,6 +216,33 @@ async fn a_closed_broker_returns_an_error_and_leaves_only_the_database_behind() 
         .collect();
     left.sort();
     assert_eq!(left, ["jobs.db", "jobs.db-next", "jobs.db-turn"]);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn an_opening_that_is_abandoned_when_it_is_done_keeps_no_file_open() {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, SeqCst);
+        }
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().canonicalize().unwrap().join("jobs.db");
+    let is_open = || {
+        let mut files =
+            fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        files.any(|open| open == file)
+    };
+    let woken = Arc::new(Woken(AtomicBool::new(false)));
+    let url = url(&file);
+    {
+        let mut opening = pin!(SqliteBroker::open(&url, SqliteOptions::default()));
+        assert!(opening.as_mut().poll(&mut Context::from_waker(&Arc::clone(&woken).into())).is_pending());
+        eventually("it is open", async || woken.0.load(SeqCst).then_some(())).await;
+        assert!(is_open());
+    }
+    eventually("its file is closed", async || (!is_open()).then_some(())).await;
 }
 
 #[tokio::test]

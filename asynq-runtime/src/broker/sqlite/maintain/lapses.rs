@@ -13,6 +13,9 @@ use std::{
 
 use parking_lot::Mutex;
 
+/// A lapse is remembered for at least this time: with a very short lease the next look comes many leases later.
+const REMEMBERED: Duration = Duration::from_secs(5);
+
 /// A lapsed lease: the row of its task, its run, and when it ended by the wall clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Lapse {
@@ -33,10 +36,10 @@ struct Seen {
 
 impl Lapses {
     /// Returns those of `lapses` that were first seen `wait` before `now` or earlier, and remembers all of them. A lapse that
-    /// was not seen for twice that time is forgotten: its lease was extended, or its task has ended.
+    /// was not seen for twice that time, and for [`REMEMBERED`], is forgotten: its lease was extended, or its task has ended.
     pub(super) fn confirmed(&self, lapses: &[Lapse], now: Instant, wait: Duration) -> HashSet<Lapse> {
         let mut all = self.0.lock();
-        all.retain(|_, seen| now.duration_since(seen.last) < 2 * wait);
+        all.retain(|_, seen| now.duration_since(seen.last) < wait.saturating_mul(2).max(REMEMBERED));
         for lapse in lapses {
             all.entry(*lapse).or_insert(Seen { first: now, last: now }).last = now;
         }
@@ -65,5 +68,13 @@ mod tests {
         assert!(lapses.confirmed(&[], start + 2 * LEASE, LEASE).is_empty());
         assert_eq!(lapses.confirmed(&[again], start + 3 * LEASE, LEASE), HashSet::from([again]));
         assert_eq!(lapses.0.lock().len(), 1, "the others were forgotten");
+    }
+
+    #[test]
+    fn a_lapse_of_a_very_short_lease_counts_at_the_next_look() {
+        let (lapses, start, lease) = (Lapses::default(), Instant::now(), Duration::from_millis(50));
+        let lapse = Lapse { row: 1, run: 7, ended: 1_000 };
+        assert!(lapses.confirmed(&[lapse], start, lease).is_empty());
+        assert_eq!(lapses.confirmed(&[lapse], start + Duration::from_millis(250), lease), HashSet::from([lapse]));
     }
 }
