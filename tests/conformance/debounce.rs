@@ -10,7 +10,9 @@ use std::{
 };
 
 use asynq_runtime::{
-    broker::{Action, Broker, NewTask, Placed, Refused, Replaces, RetryOrder, Run, Settled, Settlement, Wanted, When},
+    broker::{
+        Action, Broker, Changed, NewTask, Placed, Refused, Replaces, RetryOrder, Run, Settled, Settlement, Wanted, When,
+    },
     task::{Extra, QueueName, TaskMessage, TaskState, UniqueUntil},
 };
 
@@ -184,6 +186,15 @@ async fn a_crashed_run_with_older_arguments_ends_when_it_is_requeued() {
     assert_eq!(run.key.id, "a");
     assert!(run.extra.replaced, "a server does not start it");
     t.settle(&run, requeue()).await;
+    only_the_newer_is_left(&t).await;
+}
+
+#[tokio::test]
+async fn an_orphan_with_older_arguments_does_not_run_again() {
+    let (t, run) = overtaken().await;
+    t.let_leases_pass();
+    let ended = t.broker().end_orphan(&default_queue(), &run.key.id, "no worker runs it").await.unwrap();
+    assert_eq!(ended, Changed::Done);
     only_the_newer_is_left(&t).await;
 }
 

@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use asynq_runtime::{
-    broker::{Broker, Changed, EditError, MoveError, Page, PayloadEdit, RetryOrder, Settled, Wanted},
+    broker::{Broker, Changed, EditError, HeldLock, MoveError, Page, PayloadEdit, RetryOrder, Settled, Wanted},
     task::{Extra, QueueName, TaskState},
 };
-use asynq_tests::{Build as _, Store as _, default_queue, done, group, lock_key, queue, retry, snooze, task, task_id};
+use asynq_tests::{
+    Build as _, Seeded as _, Store as _, archive, default_queue, done, group, lock_key, queue, retry, snooze, task,
+    task_id,
+};
 use bytes::Bytes;
 
 use super::Fixture;
@@ -125,6 +128,16 @@ async fn a_pending_task_goes_last_in_the_new_line() {
     let runs = t.broker().dequeue(t.member(), &[Wanted { queue: queue("low"), n: 5 }]).await.unwrap();
     assert_eq!(runs.iter().map(|run| run.key.id.as_str()).collect::<Vec<_>>(), ["there", "a"]);
     assert_eq!(t.drain().await, ["b"]);
+}
+
+#[tokio::test]
+async fn a_pending_task_waits_anew_in_its_new_queue() {
+    let t = Fixture::start().await;
+    t.seed_pending(&["a"]).await;
+    t.advance(600 * SECOND);
+    moved(&t, "a").await;
+    t.advance(7 * SECOND);
+    assert_eq!(t.broker().queue_stats(&queue("low")).await.unwrap().latency, 7 * SECOND);
 }
 
 #[tokio::test]
@@ -308,6 +321,24 @@ async fn an_edit_that_would_be_a_duplicate_changes_nothing() {
         other => panic!("{other:?}"),
     }
     assert_eq!(t.store.dump(), before);
+}
+
+#[tokio::test]
+async fn a_task_that_has_lost_its_lock_locks_its_new_arguments_when_it_runs() {
+    let t = Fixture::start().await;
+    t.enqueue(task("t1").locked(&lock_key("old"), 600)).await;
+    let run = t.take_one().await;
+    assert_eq!(t.settle(&run, archive("the arguments are wrong")).await, Settled::Ok);
+    assert_eq!(edited(&t, "t1", edit("new", None, Some(lock_key("new")))).await.unwrap(), Changed::Done);
+    assert_eq!(t.holder_of(&lock_key("new")).await, None);
+    assert_eq!(t.broker().run_task(&default_queue(), &task_id("t1")).await.unwrap(), Changed::Done);
+    let run = t.take_one().await;
+    assert_eq!(run.text().unique_key, lock_key("new"));
+    // As the worker of a job with `unique_extend` does.
+    let lock = HeldLock { run: run.key.clone(), key: run.text().unique_key.clone() };
+    t.broker().extend_locks(&[lock]).await.unwrap();
+    assert_eq!(t.holder_of(&lock_key("new")).await, Some(task_id("t1")));
+    assert_eq!(t.holder_of(&lock_key("old")).await, None);
 }
 
 #[tokio::test]

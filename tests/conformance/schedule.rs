@@ -400,6 +400,18 @@ async fn a_tick_whose_task_is_for_another_queue_is_refused_with_nothing_changed(
 }
 
 #[tokio::test]
+async fn an_entry_that_is_paused_stays_so_when_its_queue_is_deleted() {
+    let t = Fixture::start().await;
+    assert!(is_enqueued(&fire(&t, &tick(this_second(&t))).await));
+    t.broker().pause_entry(&default_queue(), &report(), true).await.unwrap();
+    let run = t.take_one().await;
+    assert_eq!(t.settle(&run, done()).await, Settled::Ok);
+    t.broker().delete_queue(&default_queue()).await.unwrap();
+    t.advance(SECOND);
+    assert!(matches!(fire_now(&t).await, Ticked::Paused));
+}
+
+#[tokio::test]
 async fn an_entry_whose_queue_is_deleted_goes_on() {
     let t = Fixture::start().await;
     let tick = tick(this_second(&t));

@@ -188,8 +188,12 @@ pub enum InspectError {
         /// How many running tasks the queue has.
         active: u64,
     },
-    /// Other programs enqueued to the queue as fast as its tasks were deleted; the old ones are deleted.
-    #[error("queue `{queue}` is not empty after {deleted} tasks were deleted: stop its producers first")]
+    /// Other programs enqueued to the queue as fast as its tasks were deleted; the old ones are deleted. Or it has tasks that no person
+    /// can delete now: of a set that is being aggregated, for two minutes at most, or of a move that broke off.
+    #[error(
+        "queue `{queue}` is not empty after {deleted} tasks were deleted: stop its producers first; tasks that are being aggregated end \
+         within two minutes, and a move that broke off has to be made again"
+    )]
     QueueRefilled {
         /// The queue.
         queue: QueueName,

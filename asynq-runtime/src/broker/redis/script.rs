@@ -54,7 +54,7 @@ scripts! {
     FIND_LOST = "groups/find_lost";
     ACQUIRE = "semaphore/acquire";
     RELEASE_TOKEN = "semaphore/release";
-    TICK = [fits new_task due place_new varint task places cron] "schedule/tick";
+    TICK = [fits new_task due place_new varint task places held cron] "schedule/tick";
     PLAN = [cron] "schedule/plan";
     ENTRY = [cron] "schedule/entry";
     PAUSE_ENTRY = [cron] "schedule/pause";

@@ -14,6 +14,7 @@ use chrono::{DateTime, Utc};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
 use super::{
+    repair::{low, places, set},
     server::{Proxy, Server, patient},
     tasks::*,
 };
@@ -75,9 +76,30 @@ async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_dele
     assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
     assert_eq!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().unwrap().last, tick.at);
     broker.delete_queue(&queue()).await.unwrap();
-    assert!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().is_none());
+    assert_eq!(
+        broker.entry(&queue(), &tick.plan.entry).await.unwrap().unwrap().last,
+        tick.at,
+        "schedules outlive queues"
+    );
     assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
+#[tokio::test]
+async fn a_task_that_both_ends_of_a_move_hold_is_replaced_by_no_tick() {
+    let server = Server::start(&[]);
+    let mut redis = server.foreign().await;
+    let broker = server.broker().await;
+    let first = tick(broker.now() - chrono::TimeDelta::seconds(5));
+    assert!(fires(&broker, &first).await);
+    // The move breaks off at its receipt, when both queues have the task.
+    set(&mut redis, &["ACL", "SETUSER", "default", "-set"]).await;
+    assert!(broker.move_task(&queue(), &first.task.id, &low()).await.is_err());
+    set(&mut redis, &["ACL", "SETUSER", "default", "+set"]).await;
+    let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
+    assert!(fires(&broker, &next).await);
+    let both = [(queue(), TaskState::Scheduled), (low(), TaskState::Scheduled)];
+    assert_eq!(places(&broker, &first.task.id).await, both);
 }
 
 #[tokio::test]

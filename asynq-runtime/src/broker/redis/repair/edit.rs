@@ -40,7 +40,7 @@ impl RedisBroker {
                 .arg(&raw[..])
                 .arg(changed.encode());
             if let Some(new) = new_lock {
-                // The script decides: a task that holds no lock any more keeps its old key.
+                // The script decides whether the task holds a lock that it gives up for the new one.
                 call.push(TaskMessage { unique_key: new.to_owned(), ..changed }.encode());
             }
             let mut answer = reply::array(self.router.send_one(call).await?)?.into_iter();

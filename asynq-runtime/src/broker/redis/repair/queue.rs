@@ -93,8 +93,8 @@ enum Step {
     Delete,
 }
 
-/// Returns whether the key is one of asynq's or of this program's. Receipts stay: the repeat of an unanswered call
-/// needs them, and they expire by themselves.
+/// Returns whether the key is one of asynq's or of this program's. Receipts stay, which the repeat of an unanswered call needs, and so do
+/// entries of schedules with their pauses, which outlive the tasks of a queue; all of them expire by themselves.
 fn is_its_own(keys: &Keys, key: &str) -> bool {
     const NAMES: [&str; 13] = [
         "pending",
@@ -112,10 +112,10 @@ fn is_its_own(keys: &Keys, key: &str) -> bool {
         "x:orphans",
     ];
     const FAMILIES: [&str; 6] = ["t:", "g:", "unique:", "processed:", "failed:", "x:"];
-    const RECEIPTS: [&str; 5] = ["x:sent:", "x:msg:", "x:moved:", "x:set:", "x:tick:"];
+    const KEPT: [&str; 6] = ["x:sent:", "x:msg:", "x:moved:", "x:set:", "x:tick:", "x:cron:"];
     let Some(name) = key.strip_prefix(keys.prefix()) else { return false };
     let is_one_of = |families: &[&str]| families.iter().any(|family| name.starts_with(family));
-    (NAMES.contains(&name) || is_one_of(&FAMILIES)) && !is_one_of(&RECEIPTS)
+    (NAMES.contains(&name) || is_one_of(&FAMILIES)) && !is_one_of(&KEPT)
 }
 
 #[cfg(test)]
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn foreign_keys_and_receipts_stay() {
+    fn foreign_keys_receipts_and_entries_of_schedules_stay() {
         let keys = Keys::new(&QueueName::from_wire("q"));
         for (key, own) in [
             ("asynq:{q}:pending", true),
@@ -135,7 +135,7 @@ mod tests {
             ("asynq:{q}:x:sent:c:0:1", false),
             ("asynq:{q}:x:msg:c:0:1:7:0", false),
             ("asynq:{q}:x:moved:id", false),
-            ("asynq:{q}:x:cron:e", true),
+            ("asynq:{q}:x:cron:e", false),
             ("asynq:{q}:x:tick:e:7", false),
             ("asynq:{q}:rs:something", false),
             ("asynq:{q}:pending:more", false),

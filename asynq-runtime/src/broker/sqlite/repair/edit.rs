@@ -34,13 +34,15 @@ pub(super) fn edit(
         return Ok(Err(EditError::Changed));
     }
     if let Some(new) = &edit.unique_key
-        && let Some((old, until)) = task.held_lock(&tx.view)?
-        && new != old
+        && task.lock.as_ref().is_some_and(|old| new != old)
     {
-        if let Err(holder) = take_lock(&tx.view, task.q, new, &task.id, until)? {
-            return Ok(Err(EditError::Duplicate { holder }));
+        if let Some((old, until)) = task.held_lock(&tx.view)? {
+            if let Err(holder) = take_lock(&tx.view, task.q, new, &task.id, until)? {
+                return Ok(Err(EditError::Duplicate { holder }));
+            }
+            tx.free_lock(task.q, Some(old), &task.id)?;
         }
-        tx.free_lock(task.q, Some(old), &task.id)?;
+        // A task that holds no lock any more takes none, but its run may take that of its key again.
         tx.view.execute(&sql::repair::SET_LOCK, params![task.seq, new])?;
         message.unique_key.clone_from(new);
     }

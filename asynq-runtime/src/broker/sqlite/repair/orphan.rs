@@ -8,7 +8,10 @@ use crate::{
 };
 
 use super::{
-    super::{sql, tx::Tx},
+    super::{
+        sql,
+        tx::{TaskToDelete, Tx},
+    },
     Subject,
 };
 
@@ -20,6 +23,12 @@ pub(super) fn end(tx: &mut Tx<'_>, queue: &QueueName, id: &TaskId, error: &str) 
     let now = tx.view.now;
     if task.state != TaskState::Active || task.at > now {
         return Ok(Changed::Unfit(task.state));
+    }
+    // A later tick or enqueue took its place, and nothing of it runs again.
+    if task.extra.replaced {
+        tx.delete(&TaskToDelete { seq, q, state: TaskState::Active, id: &task.id, lock: task.lock.as_deref() })?;
+        tx.ended(q, true);
+        return Ok(Changed::Done);
     }
     let error = shortened(error);
     let message = TaskMessage::decode(task.message(&tx.view)?.unwrap_or_default().into());

@@ -43,7 +43,7 @@ pub(super) fn move_task(
         tx.free_lock(task.q, Some(old), &task.id)?;
     }
     let at = if task.state == TaskState::Pending { tx.tail(q, true)? } else { task.at };
-    tx.view.execute(&sql::repair::MOVE, params![task.seq, q, at, key])?;
+    tx.view.execute(&sql::repair::MOVE, params![task.seq, q, at, key, tx.view.now])?;
     // Bytes that are not a message are left as they are found.
     if let Some(bytes) = task.message(&tx.view)?
         && let Ok(mut message) = TaskMessage::decode(bytes.into())

@@ -24,8 +24,9 @@ if #KEYS == 14 then
       if left > 0 then call('PEXPIRE', new, left) end
     end
     call('DEL', old)
-    fields = { 'msg', ARGV[7], 'unique_key', new }
   end
+  -- A task that holds no lock any more takes none, but its run may take that of its key again.
+  fields = { 'msg', ARGV[7], 'unique_key', new }
 end
 call('HSET', key, unpack(fields))
 -- A checkpoint says nothing of another payload.

@@ -18,6 +18,16 @@ if task[2] ~= ARGV[4] then return 'changed' end
 for _, i in ipairs({ 5, 6, 8 }) do call('ZCARD', KEYS[i]) end
 local lock = lock_of(key, task[3], task[4])
 
+-- Field 7 of the message in x: a later tick or enqueue replaced the task, and nothing of it runs again.
+if proto(task[5] or '', 7) == 1 then
+  unlock(lock, id)
+  call('LREM', KEYS[2], 0, id)
+  call('ZREM', KEYS[3], id)
+  call('DEL', key)
+  count_runs({ KEYS[12], KEYS[13], KEYS[14], KEYS[15] }, 1, 1, ARGV[7])
+  return 'done'
+end
+
 if ARGV[6] == 'retry' then
   call('ZADD', KEYS[5], whole(math.ceil(now_ms / 1000)), id)
   note_due(KEYS[8], { whole(now_ms), 'r:' .. id }, now_ms)

@@ -62,7 +62,10 @@ if entry.previous ~= '' and overlap ~= 'allow' then
   local task = peek('HMGET', name, 'state', 'group', 'unique_key', 'pending_since', 'x')
   if not task.err and task[1] then
     previous = { id = entry.previous, key = name, state = task[1], group = task[2], lock = task[3], extra = task[5] or '' }
-    if previous.state == 'active' then
+    if is_held(KEYS[4], previous.state, previous.id, name) then
+      -- A move holds it, and both queues may have the task.
+      there = 'is taken'
+    elseif previous.state == 'active' then
       local lease = call('ZSCORE', KEYS[3], previous.id)
       -- A run without a token is Go's, and Go gives its own runs this much longer.
       local grace = task[4] and 0 or tonumber(ARGV[10])
