@@ -92,6 +92,17 @@ impl StoredShapes {
             }
         }
     }
+
+    /// Makes these shapes due at once.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn forget(&self, shapes: &[NewShape]) {
+        let mut stored = self.0.write();
+        for NewShape { job, fingerprint, .. } in shapes {
+            if let Some(jobs) = stored.get_mut(fingerprint) {
+                jobs.retain(|shape| shape.job != *job);
+            }
+        }
+    }
 }
 
 #[cfg(test)]

@@ -37,11 +37,11 @@ impl Client {
     pub fn enqueue_in_tx(&self, connection: &Connection, task: impl IntoTask) -> Result<TaskInfo, EnqueueError> {
         let broker = self.sqlite_without_layers()?;
         let task = task.into_task();
-        let shapes = DueShapes::among(&*self.broker, task.shape());
+        let shape = task.shape();
         let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
-        let (new_shapes, join) = shapes.in_transaction();
-        match broker.enqueue_on(connection, task, new_shapes, join)? {
+        let (new_shapes, join) = DueShapes::among(&*self.broker, shape).in_transaction();
+        match broker.enqueue_on(connection, task, &new_shapes, join)? {
             Ok(placed) => {
                 super::note_placed(&mut info, placed);
                 Ok(info)

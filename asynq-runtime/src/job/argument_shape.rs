@@ -65,11 +65,12 @@ impl<'b> DueShapes<'b> {
         due
     }
 
-    /// Returns the shapes, and how they are joined with the kept ones, for a caller that keeps them in a transaction of its own.
-    /// Since that may be rolled back, they are due again soon.
+    /// Returns the shapes, and how they are joined with the kept ones, for a caller that keeps them in a transaction of its own. They
+    /// stay due: the transaction may be rolled back, and the next one be the first that commits.
     #[cfg(feature = "sqlite")]
-    pub(crate) fn in_transaction(&self) -> (&[NewShape], crate::broker::JoinShapes) {
-        (&self.shapes, join_shapes)
+    pub(crate) fn in_transaction(mut self) -> (Vec<NewShape>, crate::broker::JoinShapes) {
+        self.broker.stored_shapes().forget(&self.shapes);
+        (std::mem::take(&mut self.shapes), join_shapes)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

@@ -135,20 +135,39 @@ mod newer {
 }
 
 #[tokio::test]
+async fn a_task_that_is_refused_keeps_the_shape_of_the_next_one_not_from_being_kept() {
+    let t = World::new().await;
+    let client = t.client.clone().payload_limit(64);
+    let too_large = client.enqueue(greets::job("x".repeat(100))).await.unwrap_err();
+    assert!(matches!(too_large, EnqueueError::TooLarge { .. }), "{too_large}");
+    client.enqueue(greets::job("ann")).await.unwrap();
+    assert_eq!(t.number("SELECT count(*) FROM shape"), 1);
+}
+
+#[tokio::test]
 async fn the_shape_of_the_arguments_is_kept_with_the_first_task_that_commits() {
     let t = World::new().await;
     let mut theirs = t.theirs();
     let shapes = "SELECT count(*) FROM shape";
     let tx = begin(&mut theirs);
     t.client.enqueue_in_tx(&tx, greets::job("ann")).unwrap();
+    tx.rollback().unwrap();
+    assert!(t.client.enqueue_in_tx(&theirs, greets::job("ann")).is_err(), "outside of a transaction");
+    assert_eq!(t.number(shapes), 0);
+    let tx = begin(&mut theirs);
+    t.client.enqueue_in_tx(&tx, greets::job("ann")).unwrap();
     tx.commit().unwrap();
     assert_eq!(t.number(shapes), 1);
-    // A shape is not written again by each transaction.
+    // A shape is not written again by each transaction, but once a day.
+    for (hours, is_extended) in [(1, false), (24, true)] {
+        let until = t.number("SELECT until FROM shape");
+        t.clock.advance(Duration::from_secs(hours * 3_600));
+        let tx = begin(&mut theirs);
+        t.client.enqueue_in_tx(&tx, greets::job("bob")).unwrap();
+        tx.commit().unwrap();
+        assert_eq!(t.number("SELECT until FROM shape") > until, is_extended, "{hours} hours later");
+    }
     theirs.execute("DELETE FROM shape", []).unwrap();
-    let tx = begin(&mut theirs);
-    t.client.enqueue_in_tx(&tx, greets::job("bob")).unwrap();
-    tx.commit().unwrap();
-    assert_eq!(t.number(shapes), 0);
     // A program of another version, in which the argument is secret, adds that to the kept shape, and the older one leaves it there.
     let other = async || {
         let broker = SqliteBroker::open(&url(&t.file()), with_clock(t.clock.clone())).await.unwrap();

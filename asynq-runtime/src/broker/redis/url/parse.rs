@@ -209,10 +209,13 @@ fn parse_hosts(hosts: &str, port: u16) -> Result<Vec<Address>, BrokerError> {
 fn parse_host(host: &str, default_port: u16) -> Result<Address, BrokerError> {
     let (host, port) = match host.strip_prefix('[') {
         Some(rest) => {
-            let Some((host, port)) = rest.split_once(']') else {
+            let Some((host, rest)) = rest.split_once(']') else {
                 return Err(config("the IPv6 address in the Redis URL has no closing bracket"));
             };
-            (host, port.strip_prefix(':'))
+            if !rest.is_empty() && !rest.starts_with(':') {
+                return Err(config("a colon goes before the port in the Redis URL: redis://[::1]:6379"));
+            }
+            (host, rest.strip_prefix(':'))
         }
         None => match host.split_once(':') {
             Some((host, port)) => (host, Some(port)),

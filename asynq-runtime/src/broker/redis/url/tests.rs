@@ -127,6 +127,7 @@ fn the_error_of_an_invalid_url_has_the_reason_and_hides_the_password() {
         ("http://u:canary@h", "scheme"),
         ("redis://:canary@", "host"),
         ("redis://h:canary", "port"),
+        ("redis://:canary@[::1]6380", "a colon goes before the port"),
         ("redis://:canary@h/one", "database"),
         ("redis://:canary@h/-1", "database"),
         ("redis://canary@h", "no password"),

@@ -12,9 +12,9 @@ ON CONFLICT(job, fingerprint) DO UPDATE SET body = excluded.body, until = exclud
 SELECT substr(body, 1, ?4) FROM main.shape WHERE job = ?1 AND fingerprint = ?2 AND until > ?3;
 
 -- name: extend
--- Keeps a shape for longer.
+-- Keeps a shape for longer. Within a day nothing is written: a producer of transactions asks for it with each task.
 -- 1 name of the job · 2 fingerprint, -1 for none · 3 until when
-UPDATE main.shape SET until = ?3 WHERE job = ?1 AND fingerprint = ?2;
+UPDATE main.shape SET until = ?3 WHERE job = ?1 AND fingerprint = ?2 AND until < ?3 - 86400000;
 
 -- name: forget
 -- Forgets the shapes whose time is over. The table has a row per version of a job, so that it needs no index by time.
