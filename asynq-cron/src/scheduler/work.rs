@@ -18,7 +18,7 @@ use asynq_runtime::{
     broker::{Broker, BrokerError, Candidate, EntryId, EntryState, Planned, Ticked},
     metrics,
     server::ServiceContext,
-    task::SchedulerEntry,
+    task::{QueueName, SchedulerEntry},
 };
 use chrono::{DateTime, TimeDelta, Utc};
 use tokio::{runtime::Handle, task::JoinSet};
@@ -46,6 +46,8 @@ const RETRY_UNAVAILABLE: Duration = Duration::from_millis(500);
 const RETRY_OTHER: Duration = Duration::from_secs(30);
 /// A broker's clock this far behind its expected time was set back.
 const SET_BACK: TimeDelta = TimeDelta::seconds(5);
+/// The clocks of so many queues are remembered.
+const CLOCKS: usize = 10_000;
 
 /// An event of the loop.
 enum Event {
@@ -122,6 +124,8 @@ pub(super) struct Work {
     plan: Plan,
     last_ticks: LastTicks,
     clock: BrokerClock,
+    /// The clocks by which the broker answered for each queue: each master of a cluster has its own.
+    clocks: HashMap<QueueName, BrokerClock>,
     /// How often the time was measured; the queues are asked by rotation.
     measured_queues: usize,
     calls: JoinSet<Event>,
@@ -166,6 +170,7 @@ impl Work {
             plan: Plan::default(),
             last_ticks: LastTicks::default(),
             clock: BrokerClock::unknown(Reading::now()),
+            clocks: HashMap::new(),
             measured_queues: 0,
             calls: JoinSet::new(),
             logged: HashSet::new(),
@@ -292,16 +297,24 @@ impl Work {
         }
     }
 
-    /// Takes the broker's time from an answer. If that clock went back, all entries are planned again: their due times
-    /// were computed with a wrong clock, and the broker corrects its stored state.
-    fn clock_is(&mut self, broker: DateTime<Utc>, round_trip: &RoundTrip) {
-        let (skew, expected) = (self.clock.skew(), self.clock.expected(round_trip.after));
-        self.clock = BrokerClock::measured(broker, round_trip.before, round_trip.after);
+    /// Takes the broker's time from an answer about `queue`. If that clock went back, all entries are planned again: their due times
+    /// were computed with a wrong clock, and the broker corrects its stored state. The clock of another master of a cluster may be
+    /// behind all the time.
+    fn clock_is(&mut self, queue: &QueueName, broker: DateTime<Utc>, round_trip: &RoundTrip) {
+        let (skew, after) = (self.clock.skew(), round_trip.after);
+        let clock = BrokerClock::measured(broker, round_trip.before, after);
+        if self.clocks.len() >= CLOCKS {
+            self.clocks.clear();
+        }
+        let before = self.clocks.insert(queue.clone(), clock);
+        let is_behind = |before: BrokerClock| before.expected(after) - clock.at(after) > SET_BACK;
+        let went_back = is_behind(self.clock) && before.is_none_or(is_behind);
+        self.clock = clock;
         if (self.clock.skew() - skew).num_seconds().abs() > 5 {
             let off = -self.clock.skew().num_seconds();
             tracing::warn!("this machine's clock is {off} s off the broker's; the broker's is used");
         }
-        if expected - self.clock.at(round_trip.after) > SET_BACK {
+        if went_back {
             self.plan_anew();
         }
     }

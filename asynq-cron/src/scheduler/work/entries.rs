@@ -91,7 +91,7 @@ impl Work {
         }
         match planned {
             Ok(Planned { state, change }) => {
-                self.clock_is(state.now, round_trip);
+                self.clock_is(entry.queue(), state.now, round_trip);
                 let plan = entry.plan(state.now, self.settings.revision);
                 if state.revision > self.settings.revision && (&state.spec, &state.zone) != (&plan.spec, &plan.zone) {
                     self.yield_to_newer(entry, state.revision);

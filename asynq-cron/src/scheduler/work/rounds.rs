@@ -154,7 +154,7 @@ impl Work {
     ) {
         match state {
             Ok(Some(state)) => {
-                self.clock_is(state.now, round_trip);
+                self.clock_is(entry.queue(), state.now, round_trip);
                 if state.last < known {
                     self.on_lost_writes();
                 }

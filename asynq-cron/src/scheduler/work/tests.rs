@@ -146,12 +146,33 @@ async fn a_brokers_clock_that_is_set_back_has_all_entries_planned_again() {
     for (wall, broker, is_planned) in [(600, 600, false), (0, 600, false), (600, 0, true), (0, 0, true)] {
         let ahead = Reading { wall: by(600), ..now };
         work.clock = BrokerClock::measured(by(600), ahead, ahead);
+        work.clocks = HashMap::from([(entry.queue().clone(), work.clock)]);
         work.plan.set(Arc::clone(&entry), &state(by(600), by(600)));
         work.to_plan.clear();
         let after = Reading { wall: by(wall), ..now };
         let answer = Ok(Some(state(by(600), by(broker))));
         work.take(Event::Measured(entry.clone(), by(600), answer, RoundTrip { before: after, after }));
         assert_eq!(!work.to_plan.is_empty(), is_planned, "this machine's clock {wall}, the broker's {broker}");
+    }
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn a_master_whose_clock_is_behind_that_of_another_has_entries_planned_again_once() {
+    let (mut work, entry, running) = work(EACH_SECOND).await;
+    work.begin_round();
+    let spec = CronSpec::parse(EACH_SECOND).expect("a spec");
+    let ahead = Periodic::new(spec, RawTask::new("report", "").queue("ahead")).expect("an entry").foreign();
+    let ahead = Arc::new(ahead);
+    let now = Reading::now();
+    for (round, is_planned) in [(1, true), (2, false), (3, false)] {
+        for (entry, seconds) in [(&ahead, 60), (&entry, 0)] {
+            work.to_plan.clear();
+            let broker = now.wall + TimeDelta::seconds(seconds);
+            let answer = Ok(Some(state(broker, broker)));
+            work.take(Event::Measured(Arc::clone(entry), broker, answer, RoundTrip { before: now, after: now }));
+        }
+        assert_eq!(!work.to_plan.is_empty(), is_planned, "round {round}");
     }
     running.shutdown().await.expect("it leaves");
 }
