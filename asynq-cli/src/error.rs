@@ -104,6 +104,15 @@ impl CliError {
         matches!(self, Self::System { source, .. } if source.kind() == std::io::ErrorKind::BrokenPipe)
     }
 
+    /// Returns the outcome of a command whose answer was `written` before: a reader that went away changes no outcome, and any other
+    /// error of the output comes first.
+    pub(crate) fn unless_reader_left(written: Result<(), Self>, outcome: Result<(), Self>) -> Result<(), Self> {
+        match written {
+            Err(error) if !error.is_broken_pipe() => Err(error),
+            _ => outcome,
+        }
+    }
+
     /// Returns the text of the error with every cause that the text does not name already, on one line.
     pub(crate) fn line(&self) -> String {
         let mut line = self.to_string();

@@ -2,6 +2,7 @@
 //! the broker's own page, which differs, is tested on both here.
 
 use asynq_tests::{RedisStore, SqliteStore, Store};
+use serde_json::json;
 
 use crate::{shop, wait, world::World};
 
@@ -110,6 +111,36 @@ fn every_page_shows_its_data() {
         // The browser itself logs each of the five pages that were not found.
         let complaints = browser.complaints().await;
         assert!(complaints.iter().all(|message| message.contains("status of 40")), "{complaints:#?}");
+        world.end().await;
+    });
+}
+
+#[test]
+fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_every_zone() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        // A day begins here at half past six in the evening of UTC, in which days are counted.
+        browser.chromium("Emulation.setTimezoneOverride", json!({ "timezoneId": "Asia/Kolkata" })).await;
+        let note = "window.drawn = []; const fill = CanvasRenderingContext2D.prototype.fillText;
+            CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+                window.drawn.push({ canvas: this.canvas, text, x }); fill.call(this, text, x, y);
+            };";
+        browser.chromium("Page.addScriptToEvaluateOnNewDocument", json!({ "source": note })).await;
+        world.open("/queues/mail").await;
+        browser.until("document.querySelector('#days canvas')").await;
+        let names = "const days = document.querySelector('#days'), over = days.querySelector('.u-over');
+            const labels = window.drawn.filter(({ canvas, text }) => days.contains(canvas) && / /.test(text));
+            return labels.map(({ canvas, text, x }) => {
+                const at = { clientX: canvas.getBoundingClientRect().left + x / devicePixelRatio, clientY: over.getBoundingClientRect().top + 9 };
+                over.dispatchEvent(new MouseEvent('mousemove', at));
+                return [text, days.querySelector('[data-at]').textContent];
+            });";
+        browser.until(&format!("(() => {{ {names} }})().length > 2")).await;
+        for label in browser.js(names).await.as_array().unwrap() {
+            let (day, under_the_pointer) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
+            assert!(under_the_pointer.starts_with(&format!("{day}: Processed ")), "{day} is over {under_the_pointer}");
+        }
         world.end().await;
     });
 }

@@ -187,11 +187,18 @@ async fn a_payload_is_edited_as_text_or_as_checked_arguments() {
         Ok(())
     }
 
+    #[job]
+    async fn note(text: Option<String>) -> JobResult {
+        let _ = text;
+        Ok(())
+    }
+
     let fixture = Fixture::start().await;
     fixture.enqueue(task("t1")).await;
     let client = client(&fixture);
     let sent = client.enqueue(greet::job("ann", 1).task_id("g1")).await.unwrap();
-    let registry = Registry::only::<(greet,)>().unwrap();
+    client.enqueue(note::job(Some("old".to_owned())).task_id("n1")).await.unwrap();
+    let registry = Registry::only::<(greet, note)>().unwrap();
     let served = Served::start(dashboard(&fixture).registry(registry)).await;
     let edit = |id: &str| format!("/queues/default/tasks/{id}/edit");
 
@@ -205,6 +212,9 @@ async fn a_payload_is_edited_as_text_or_as_checked_arguments() {
     assert_eq!(text, arguments);
     let before = client.inspector().task("default", "g1").await.unwrap().payload;
     assert_ne!(before, sent.payload);
+    let nothing = post(&served, &edit("n1"), json!({ "arguments": null })).await;
+    assert_eq!(nothing.0, 200, "null is a lone argument: {}", nothing.1);
+    assert_eq!(served.get("/api/queues/default/tasks/n1").await.json()["payload"]["text"], "null");
     for (id, bad, why) in [
         ("g1", json!({ "arguments": { "name": 7, "times": 3 } }), "expected a string"),
         ("g1", json!({ "arguments": { "name": "x" } }), "times"),

@@ -98,7 +98,7 @@ impl Check {
         let (tasks, archived) =
             unknown.fold((0, 0), |(tasks, archived), found| (tasks + found.tasks, archived + found.archived));
         let value: Vec<Value> = found.iter().map(to_json).collect();
-        session.answer(&value, |style| {
+        let written = session.answer(&value, |style| {
             let mut table = Table::new(style, &["TYPE", "SHAPE", "QUEUES", "WAITING", "ARCHIVED", "READABLE"]);
             table = table.right([3, 4]).wrapped([1, 2]);
             for ((r#type, fingerprint), found) in &found {
@@ -123,7 +123,7 @@ impl Check {
                 true => "no task was looked at\n".to_owned(),
                 false => table.into_text(),
             }
-        })?;
+        });
         let mut notes = Vec::new();
         if tasks > archived {
             notes.push(format!(
@@ -155,8 +155,9 @@ impl Check {
             ));
         }
         notes.iter().for_each(|note| session.note(note));
-        super::stats::unreadable(session, &unreadable)?;
-        if notes.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
+        let readable = super::stats::unreadable(session, &unreadable);
+        let outcome = if notes.is_empty() { readable } else { Err(CliError::Reported(CliError::FAILED)) };
+        CliError::unless_reader_left(written, outcome)
     }
 
     /// Counts the tasks by type and shape, and those that were not seen.

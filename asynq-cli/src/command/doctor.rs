@@ -34,8 +34,9 @@ impl Doctor {
         findings.extend(diagnose(&evidence));
         findings.sort_by_key(|finding| finding.severity);
         let report = Report { broker: client.broker().location(), complete, findings: &findings };
-        session.answer(&report, |style| text(&report, &evidence, style))?;
-        if findings.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
+        let written = session.answer(&report, |style| text(&report, &evidence, style));
+        let outcome = if findings.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) };
+        CliError::unless_reader_left(written, outcome)
     }
 }
 

@@ -20,8 +20,9 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let redis = Redis::of(&inspector, client.broker().kind(), &queues).await?;
     let mut value = statistics.to_json();
     (value["redis"], value["slots"]) = redis.to_json();
-    session.answer(&value, |style| text(&statistics, redis.refuses_writes(), style) + &redis.to_text(style))?;
-    unreadable(session, &statistics.unreadable)
+    let written =
+        session.answer(&value, |style| text(&statistics, redis.refuses_writes(), style) + &redis.to_text(style));
+    CliError::unless_reader_left(written, unreadable(session, &statistics.unreadable))
 }
 
 /// Reports the queues that cannot be read, beside the readable ones.

@@ -105,6 +105,19 @@ async fn a_reader_that_leaves_ends_a_command_that_only_reads() {
 }
 
 #[tokio::test]
+async fn a_reader_that_leaves_hides_no_finding() {
+    let store = SqliteStore::start().await;
+    // A task that no server runs.
+    fill(&*store.connect(None).await, 1).await;
+    for flags in [&["doctor"][..], &["doctor", "--json"]] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = asynq(&[&["--url", &store.url()], flags].concat()).stdout(writer).output().unwrap();
+        ends(&output, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_payload_may_be_piped() {
     let store = SqliteStore::start().await;
     let args = ["--url", &store.url(), "task", "enqueue", "-t", "mail", "--payload-file", "-", "--id", "x"];

@@ -70,6 +70,8 @@ function chart(element, text) {
     legend: { show: false },
     padding: [8, 10, 0, 0],
     cursor: { y: false, drag: { x: false, y: false }, points: { size: 5 } },
+    // Days are those of UTC, so their ticks are at its midnights.
+    ...(kind === "bars" && { tzDate: (seconds) => window.uPlot.tzDate(new Date(seconds * 1000), "Etc/UTC") }),
     scales: { x: { time: true }, y: { range: (_, low, high) => [0, Math.max(high, unit === "count" ? 4 : 1) * 1.05] } },
     axes: [
       { stroke: soft, grid, ticks: { show: false }, size: 24, font: FONT, values: (_, at) => at.map(kind === "bars" ? day : clock(times)), space: 56 },

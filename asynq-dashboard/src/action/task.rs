@@ -7,7 +7,7 @@ use axum::{
     routing::{MethodRouter, post},
 };
 use bytes::Bytes;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::{Done, Nothing, done};
@@ -76,10 +76,16 @@ pub(super) async fn cancel(
 #[serde(deny_unknown_fields)]
 pub(super) struct New {
     /// Arguments as JSON, checked and encoded by the job's types where this program knows them, else by the shape that the
-    /// broker keeps of the task's.
+    /// broker keeps of the task's. A null is a value: that of a lone argument that is an `Option`.
+    #[serde(default, deserialize_with = "some")]
     arguments: Option<Value>,
     /// The payload as text, taken as it is.
     payload: Option<String>,
+}
+
+/// Reads a field that is there, also if it is null.
+fn some<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
 }
 
 pub(super) async fn edit(

@@ -45,12 +45,13 @@ pub(super) async fn run(session: &mut Session) -> Result<(), CliError> {
     let payloads = rows.iter().map(|row| (&*row.listed.task_type, &row.listed.task_payload[..]));
     let reader = client.inspector().argument_reader(payloads).await;
     let value: Vec<_> = rows.iter().map(|row| to_json(row, &reader)).collect();
-    session.answer(&value, |style| table(&rows, now, &reader, style))?;
+    let written = session.answer(&value, |style| table(&rows, now, &reader, style));
     let broken: Vec<_> = rows.iter().filter_map(|row| Some((&row.listed.id, row.error.as_deref()?))).collect();
     for (id, error) in &broken {
         session.note(&format!("error: periodic entry `{id}` cannot be read: {error}"));
     }
-    if broken.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) }
+    let outcome = if broken.is_empty() { Ok(()) } else { Err(CliError::Reported(CliError::FAILED)) };
+    CliError::unless_reader_left(written, outcome)
 }
 
 fn table(rows: &[Entry], now: DateTime<Utc>, reader: &ArgumentReader, style: Style) -> String {

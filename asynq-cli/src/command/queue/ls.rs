@@ -46,10 +46,10 @@ impl Ls {
         let names: Vec<_> = queues.iter().map(|queue| queue.name.clone()).collect();
         // Only a cluster has slots, and only people see them here.
         let slots = if session.is_json() { Vec::new() } else { inspector.slots(&names).await.unwrap_or_default() };
-        session.answer(&value, |style| {
+        let written = session.answer(&value, |style| {
             let places = if slots.is_empty() { String::new() } else { format!("\n{}", slot_table(&slots, style)) };
             queue_table(&queues, style) + &places
-        })?;
-        unreadable(session, &unread)
+        });
+        CliError::unless_reader_left(written, unreadable(session, &unread))
     }
 }

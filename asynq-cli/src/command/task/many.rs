@@ -111,26 +111,28 @@ impl All {
                 if let CliError::Inspect(InspectError::Interrupted { done, .. }) = &error
                     && session.is_json()
                 {
-                    session.answer(&self.report(*done, true), |_| String::new())?;
+                    let written = session.answer(&self.report(*done, true), |_| String::new());
+                    return CliError::unless_reader_left(written, Err(error));
                 }
                 return Err(error);
             }
         };
         let report = ended.report;
-        session.answer(&self.report(report, ended.stopped), |_| match report.changed {
+        let written = session.answer(&self.report(report, ended.stopped), |_| match report.changed {
             1 => format!("1 task {}\n", done.replacen("are", "is", 1)),
             n => format!("{} {done}\n", tasks(n)),
-        })?;
+        });
         if report.ghosts > 0 {
             session.note(&format!("{} had no task behind their id any more and were taken off", tasks(report.ghosts)));
         }
         if ended.stopped {
-            return Err(CliError::Stopped(format!(
+            let stopped = CliError::Stopped(format!(
                 "stopped: {} of {} done, {} left; run the same command to continue",
                 report.changed + report.ghosts,
                 self.named(total),
                 report.left
-            )));
+            ));
+            return CliError::unless_reader_left(written, Err(stopped));
         }
         if report.left > 0 {
             session.note(&format!("{} came meanwhile; ask again to treat them too", tasks(report.left)));
@@ -141,7 +143,7 @@ impl All {
                 tasks(report.beyond_archive_limit)
             ));
         }
-        Ok(())
+        written
     }
 
     /// Returns a text such as `3 archived tasks of queue default`.
