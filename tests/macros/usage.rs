@@ -330,7 +330,7 @@ async fn scale(path: String, width: u32) -> JobResult<u64> {
 
 #[tokio::test]
 async fn a_job_without_a_body_is_enqueued_and_never_served() {
-    let app = TestApp::new().await.registry(Registry::only::<(scale,)>().unwrap());
+    let app = TestApp::new().await.server(|server| server.registry(Registry::only::<(scale,)>().unwrap()));
     let task = contract::scale::enqueue(app.client(), "cat.png", 80).await.unwrap();
     assert_eq!(app.wait(&task, "1h").await, Outcome::Done(560));
 

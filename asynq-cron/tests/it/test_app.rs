@@ -15,7 +15,7 @@ async fn test_app_sweep() {}
 #[tokio::test]
 async fn a_periodic_job_fires_at_its_times_when_the_clock_is_turned() {
     let only = || Registry::only::<(test_app_report,)>().expect("a registry");
-    let app = TestApp::new().await.registry(only()).with_schedules();
+    let app = TestApp::new().await.server(|server| server.registry(only())).with_schedules();
     assert_eq!(app.drain().await.succeeded, 0, "nothing was due before time passed");
     app.advance("7d").await;
     let tasks = app.tasks().await;
@@ -30,7 +30,7 @@ async fn a_periodic_job_fires_at_its_times_when_the_clock_is_turned() {
     app.advance("23h30m").await;
     assert_eq!(app.drain().await.succeeded, 1, "no tick fires twice");
 
-    let without = TestApp::new().await.registry(only());
+    let without = TestApp::new().await.server(|server| server.registry(only()));
     without.advance("7d").await;
     assert_eq!(without.tasks().await.len(), 0);
 }
@@ -41,7 +41,7 @@ async fn test_app_digest() {}
 #[tokio::test]
 async fn a_tick_whose_lock_is_taken_is_left_out_as_by_a_scheduler() {
     let only = Registry::only::<(test_app_digest,)>().expect("a registry");
-    let app = TestApp::new().await.registry(only).with_schedules();
+    let app = TestApp::new().await.server(|server| server.registry(only)).with_schedules();
     app.advance("3h").await;
     assert_eq!(app.drain().await.succeeded, 1, "the first tick holds the lock until its task has run");
     app.advance("1h").await;
@@ -52,7 +52,7 @@ async fn a_tick_whose_lock_is_taken_is_left_out_as_by_a_scheduler() {
 async fn the_clock_starts_at_the_time_that_the_test_chooses() {
     let start = "2026-03-28T12:00:00Z".parse().expect("a time");
     let only = Registry::only::<(test_app_report,)>().expect("a registry");
-    let app = TestApp::new().await.starting_at(start).registry(only).with_schedules();
+    let app = TestApp::new().await.starting_at(start).server(|server| server.registry(only)).with_schedules();
     assert_eq!(app.now(), start);
     app.advance("1d").await;
     let tasks = app.tasks().await;
@@ -65,7 +65,7 @@ async fn the_clock_starts_at_the_time_that_the_test_chooses() {
 #[tokio::test]
 async fn a_tick_is_left_out_while_the_task_of_the_last_one_waits() {
     let only = Registry::only::<(test_app_sweep,)>().expect("a registry");
-    let app = TestApp::new().await.registry(only).with_schedules();
+    let app = TestApp::new().await.server(|server| server.registry(only)).with_schedules();
     app.advance("5h").await;
     assert_eq!(app.drain().await.succeeded, 1);
     app.advance("1h").await;

@@ -63,8 +63,8 @@ pub struct TestApp {
 
 impl TestApp {
     /// Returns an application with every job of this program, whose clock starts at the system's time, cut to a whole second.
-    /// If two jobs have one name, the first method that needs the jobs panics, unless [`registry`](Self::registry) chose
-    /// some.
+    /// If two jobs have one name, the first method that needs the jobs panics, unless [`server`](Self::server) chose
+    /// some by [`ServerBuilder::registry`].
     ///
     /// # Panics
     ///
@@ -126,8 +126,8 @@ impl TestApp {
         app.server(|_| builder)
     }
 
-    /// Changes other settings of this application's worker, as [`App::server`] does: layers, handlers, hooks, aggregations;
-    /// [`with_setup`](Self::with_setup) lists the ignored ones. A state or another single value replaces an earlier one,
+    /// Changes other settings of this application's worker, as [`App::server`] does: the jobs, layers, handlers, hooks,
+    /// aggregations; [`with_setup`](Self::with_setup) lists the ignored ones. A state or another single value replaces an earlier one,
     /// layers and hooks are added to earlier ones, and a second handler of one pattern is a mistake.
     ///
     /// The hook `before_start` is called when the worker starts: with the first [`drain`](Self::drain) or [`wait`](Self::wait), or
@@ -177,41 +177,6 @@ impl TestApp {
     #[must_use]
     pub fn state<T: Send + Sync + 'static>(self, state: T) -> Self {
         self.server(|server| server.state(state))
-    }
-
-    /// Runs these jobs instead of all linked ones, which may then have the same names.
-    ///
-    /// ```standalone_crate
-    /// # use asynq_runtime::prelude::*;
-    /// use asynq_runtime::testing::TestApp;
-    ///
-    /// mod old {
-    ///     # use asynq_runtime::prelude::*;
-    ///     #[job]
-    ///     pub async fn report() {}
-    /// }
-    ///
-    /// mod new {
-    ///     # use asynq_runtime::prelude::*;
-    ///     #[job]
-    ///     pub async fn report() {}
-    /// }
-    ///
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// let app = TestApp::new().await.registry(Registry::only::<new::report>().unwrap());
-    /// new::report::enqueue(app.client()).await.unwrap();
-    /// assert_eq!(app.drain().await.succeeded, 1);
-    /// # });
-    /// ```
-    #[must_use]
-    pub fn registry(self, registry: Registry) -> Self {
-        self.server(|server| server.registry(registry))
-    }
-
-    /// Runs `J` too: a job written by hand, which is in no inventory.
-    #[must_use]
-    pub fn register<J: Job>(self) -> Self {
-        self.server(ServerBuilder::register::<J>)
     }
 
     /// Starts the clock at `now` instead of the system's time, so that a schedule has the same ticks whenever the test runs.

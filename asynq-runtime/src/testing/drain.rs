@@ -78,7 +78,7 @@ impl Worker {
     pub(super) async fn start(builder: ServerBuilder, client: &Client) -> Self {
         let parts = builder.parts(Arc::clone(client.broker())).unwrap_or_else(|error| match error {
             ServerError::Registry(error @ RegistryError::DuplicateName { .. }) => {
-                panic!("{error}; or choose the jobs with `TestApp::registry`")
+                panic!("{error}; or choose the jobs with `app.server(|server| server.registry(..))`")
             }
             error => panic!("{error}"),
         });

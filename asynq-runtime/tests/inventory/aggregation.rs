@@ -265,7 +265,8 @@ impl Aggregates for Bundle {
 #[tokio::test]
 async fn an_aggregation_by_hand_counts_where_its_job_is_served() {
     let (app, log) = app().await;
-    let app = app.registry(Registry::only::<(note,)>().unwrap()).server(ServerBuilder::register_aggregate::<Bundle>);
+    let only = Registry::only::<(note,)>().unwrap();
+    let app = app.server(|server| server.registry(only).register_aggregate::<Bundle>());
     note::enqueue(app.client(), "a").await.unwrap();
     app.advance("1m").await;
     assert_eq!(app.drain().await.aggregated, 1);

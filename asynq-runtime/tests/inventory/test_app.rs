@@ -177,7 +177,7 @@ async fn a_missing_state_is_noticed_when_the_job_runs() {
 
 #[tokio::test]
 async fn only_the_jobs_of_the_registry_run() {
-    let app = TestApp::new().await.registry(Registry::only::<(double,)>().unwrap());
+    let app = TestApp::new().await.server(|server| server.registry(Registry::only::<(double,)>().unwrap()));
     double::enqueue(app.client(), 1).await.unwrap();
     blocking::enqueue(app.client(), "/").await.unwrap();
     let drained = app.drain().await;
@@ -310,7 +310,7 @@ async fn a_job_written_by_hand_is_registered() {
         async fn run(self, _: &JobContext) {}
     }
 
-    let app = TestApp::new().await.register::<ByHand>();
+    let app = TestApp::new().await.server(|server| server.register::<ByHand>());
     ByHand {}.enqueue(app.client()).await.unwrap();
     assert_eq!(app.drain().await.succeeded, 1);
 }
