@@ -11,6 +11,8 @@ mod inspect;
 mod repair;
 mod running;
 mod schedule;
+#[cfg(feature = "dashboard")]
+mod scrape;
 mod slope;
 mod spent;
 mod wake;
@@ -108,7 +110,8 @@ const ROWS: &[Row] = &[
     Row { name: "SQLite: one enqueue beside an idle worker", size: "queues", broker: "sqlite", sizes: TO_1_000, per: "enqueue", measure: |stage, n| Box::pin(wake::beside(stage, 1, n)) },
     Row { name: "SQLite: the file after its tasks were deleted", size: "deleted tasks", broker: "sqlite", sizes: &[100_000, 1_000_000], per: "file", measure: |stage, _| Box::pin(file::shrinks(stage)) },
     // This is the last row: from it on the metrics of this program are recorded, which costs time.
-    Row { name: "a scrape of a worker's own metrics", size: "queues", broker: "redis", sizes: TO_1_000, per: "scrape", measure: |stage, n| Box::pin(inspect::own_scrape(stage, n)) },
+    #[cfg(feature = "dashboard")]
+    Row { name: "a scrape of a worker's own metrics", size: "queues", broker: "redis", sizes: TO_1_000, per: "scrape", measure: |stage, n| Box::pin(scrape::scrape(stage, n)) },
 ];
 
 /// A broker of its own for one size of one row.
