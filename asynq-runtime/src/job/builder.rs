@@ -83,7 +83,7 @@ macro_rules! option_methods {
             self
         }
 
-        /// Sets how long at most the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
+        /// Sets how long at most, from when it is due, the task keeps an equal one out; at least 1 s, rounded up to whole seconds.
         #[doc(alias("unique_for", "unique_ttl", "ttl", "lock_ttl"))]
         pub fn unique(mut self, ttl: impl IntoSpan) -> Self {
             self$(.$task)?.set(|p| span("unique", ttl).map(|ttl| p.unique = Some(ttl)));

@@ -193,13 +193,15 @@ impl JobContext {
         self.0.parts.run.token.0
     }
 
-    /// Returns an id that no other run of any task has (`QUEUE:ID:TOKEN`): an idempotency key for one attempt.
+    /// Returns an id that no other run of any task has (`QUEUE:ID:TOKEN`), which tells runs apart. A key that keeps something from happening twice
+    /// is the same in each run: [`id`](Self::id).
     pub fn run_id(&self) -> String {
         format!("{}:{}:{}", self.0.parts.run.queue, self.0.parts.run.id, self.0.parts.run.token)
     }
 
-    /// Returns whether the attempt should stop: it was cancelled, its time is over, or the worker lost it or is shutting
-    /// down. An `async` job is dropped at its next await anyway; a blocking one must ask here.
+    /// Returns whether the attempt should stop: it was cancelled, its time is over, the worker lost it, or is leaving and its shutdown
+    /// timeout is over. An `async` job is dropped at its next await anyway; a blocking one must ask here, and hears of the beginning of a
+    /// shutdown by [`is_stopping`](Self::is_stopping).
     pub fn is_cancelled(&self) -> bool {
         self.0.parts.cancel.is_cancelled()
     }

@@ -23,7 +23,7 @@ pub struct JobOptions {
     pub expires: Option<Duration>,
     /// The group that a task waits in to be aggregated; default none.
     pub group: Option<&'static str>,
-    /// How long at most a waiting or running task keeps an equal one out; at least 1 s. Default none.
+    /// How long at most, from when it is due, a waiting or running task keeps an equal one out; at least 1 s. Default none.
     pub unique: Option<Duration>,
     /// How long without an equal enqueue a task waits before it runs: an equal enqueue gives the waiting task new arguments
     /// and starts this time again. The lock lasts a day if `unique` is not set. Default none.

@@ -130,8 +130,8 @@ impl ServerBuilder {
 
     /// Puts a retry task that is due before all tasks that wait in its queue, not behind them as Go's asynq does: in a long
     /// queue, a second attempt does not wait for all tasks that were enqueued after the first. Of several tasks that are due
-    /// at once, the one that was due first comes first. A task that fails again and again delays the others by as much as it
-    /// runs, so keep `retry` low.
+    /// at once, the one that was due first comes first. So does a task that was snoozed or deferred. A task that fails again and
+    /// again delays the others by as much as it runs, so keep `retry` low.
     ///
     /// Any server of a queue moves its due tasks: give the option to all of them. Go workers, which have no such option, move
     /// tasks to the end.
