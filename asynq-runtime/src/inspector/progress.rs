@@ -34,7 +34,8 @@ pub struct BulkReport {
     pub changed: u64,
     /// Ids without a task that were removed from the list, because another program deleted the tasks alone.
     pub ghosts: u64,
-    /// Chosen tasks that remain: they came in the meantime, or are beyond [`Bulk::at_most`](super::Bulk::at_most). Repeat the call to change them too.
+    /// Chosen tasks that remain: they came in the meantime, are beyond [`Bulk::at_most`](super::Bulk::at_most), or are in some of the more than
+    /// 2,000 groups of a queue on Redis, whose tasks are estimated at the start. Repeat the call to change them too.
     pub left: u64,
     /// Archived tasks beyond the limit of the archive: a server will delete so many, the oldest first. Zero unless the action
     /// archives.
