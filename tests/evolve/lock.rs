@@ -7,6 +7,8 @@ use asynq_runtime::{
 
 use crate::changes::{Change, all};
 
+mod samples;
+
 /// Changes that run for the values in the table, and not for all values of the old shape.
 const FOR_SOME_VALUES: [(&str, &str); 3] = [
     ("postcard", "an integer becomes a fraction"),

@@ -2,16 +2,14 @@
 
 use std::fmt;
 
-use super::{JobsLock, LockedShape, sample};
-use crate::job::{
-    JobDescriptor, Registry, ShapeLookup,
-    shape::{ShapeDocument, encode_sample},
+use super::{
+    JobsLock, LockedShape, sample,
+    tried::{Answer, Trial},
 };
+use crate::job::{JobDescriptor, Registry, shape::ShapeDocument};
 
 /// The queue that a worker serves even if none of its jobs names a queue.
 const DEFAULT_QUEUE: &str = "default";
-/// The text of refusals by a type's own rules, in both codecs: samples cannot tell whether real values pass.
-const OWN_RULES: &str = "a value that its type does not take";
 
 /// The effect of a deploy on waiting tasks of one shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,8 +31,8 @@ pub enum Verdict {
     Safe,
     /// The tasks run, but wait in this queue, which is not the job's any more.
     OtherQueue(String),
-    /// The types check their values by rules of their own, and refused every sample; or the shape is too large for the
-    /// file. Real values may pass.
+    /// Nothing says that tasks wait, but not everything could be tried: a type checks its values by rules of its own and
+    /// refused samples, or a part of the shape is not known, or the shape is too deep or too large.
     CannotBeTold,
     /// Today's shape is not in the file: write it by `jobs --lock`.
     NotLocked,
@@ -67,7 +65,9 @@ impl fmt::Display for LockFinding {
             Verdict::OtherQueue(queue) => {
                 write!(f, ": its queue changed, and waiting tasks are in `{queue}`, which is served")
             }
-            Verdict::CannotBeTold => f.write_str(": no sample value tells whether they fit; try it with a real task"),
+            Verdict::CannotBeTold => {
+                f.write_str(": samples do not tell whether all of them fit; try it with real tasks")
+            }
             Verdict::NotLocked => f.write_str(": not in jobs.lock; write it by `jobs --lock` and commit it"),
             Verdict::UnservedQueue(queue) => {
                 write!(f, ": queue changed: tasks wait in `{queue}`, which no job here names; serve it, too (--queues)")
@@ -136,48 +136,32 @@ fn verdict(shape: &LockedShape, lock: &JobsLock, registry: &Registry) -> Verdict
 
 /// Tries whether today's job takes values of an earlier shape, as a worker would read them.
 fn readable(shape: &LockedShape, document: &ShapeDocument, job: &JobDescriptor) -> Verdict {
-    let lookup: ShapeLookup = Ok(document.clone());
-    let (mut tried, mut taken) = (0, 0);
-    for kind in sample::kinds(document) {
-        let mut refused = None;
-        for text in sample::texts() {
-            let Some(json) = sample::sample(document, kind, text) else { break };
-            let Some(payload) = payload(shape, document, &json) else { break };
-            tried += 1;
-            match job.reads(&payload, Some(&lookup)) {
-                Ok(()) => {
-                    refused = None;
-                    taken += 1;
-                    break;
-                }
-                // Another text may pass the type's own rules; nothing else depends on the text.
-                Err(error) if error.to_string().contains(OWN_RULES) => {}
-                Err(error) => {
-                    refused = Some(error.reason().to_owned());
-                    break;
-                }
+    let trial = Trial::new(shape, document, job);
+    let (mut is_made, mut is_cut, mut is_all_read) = (false, false, true);
+    for is_little in [true, false] {
+        let samples = sample::samples(document, is_little);
+        is_cut |= samples.is_cut;
+        is_all_read &= !samples.has_unknown;
+        for sample in samples.values {
+            let answer = trial.answer(&sample);
+            is_made |= answer != Answer::NotMade;
+            is_all_read &= answer == Answer::Taken;
+            if let Answer::Refused(reason) = answer {
+                return match reason.contains("missing").then(|| quoted(&reason)).flatten() {
+                    Some(field) => Verdict::NeedsDefault(field),
+                    None => Verdict::NeedsUpgrade(reason),
+                };
             }
         }
-        if let Some(reason) = refused {
-            return match reason.contains("missing").then(|| quoted(&reason)).flatten() {
-                Some(field) => Verdict::NeedsDefault(field),
-                None => Verdict::NeedsUpgrade(reason),
-            };
-        }
     }
-    match (tried, taken) {
+    match (is_made, is_all_read && !is_cut) {
         // No value of the shape can be made: a worker cannot read one by its shape either.
-        (0, _) if !shape.is_json() => Verdict::NeedsUpgrade("its shape is known in part only".to_owned()),
-        (_, 0) => Verdict::CannotBeTold,
-        _ => Verdict::Safe,
+        (false, _) if !is_cut && !shape.is_json() => {
+            Verdict::NeedsUpgrade("its shape is known in part only".to_owned())
+        }
+        (true, true) => Verdict::Safe,
+        _ => Verdict::CannotBeTold,
     }
-}
-
-fn payload(shape: &LockedShape, document: &ShapeDocument, json: &serde_json::Value) -> Option<Vec<u8>> {
-    if shape.is_json() {
-        return serde_json::to_vec(json).ok();
-    }
-    Some([&[1][..], &shape.number()?.to_le_bytes(), &encode_sample(document, json).ok()?].concat())
 }
 
 /// Returns the text in the first pair of back-ticks.

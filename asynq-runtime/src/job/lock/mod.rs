@@ -2,7 +2,9 @@
 //! waiting tasks the new program could not read, and what to write.
 
 mod check;
+mod contents;
 mod sample;
+mod tried;
 
 use std::{collections::BTreeSet, fmt};
 
