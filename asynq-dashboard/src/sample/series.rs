@@ -1,6 +1,6 @@
 //! The last hour of each queue in a bounded ring.
 //!
-//! A point has 48 bytes and a ring at most 720 of them, one each 5 seconds, in a buffer of 1,024: 49 kB. At most 256
+//! A point has 48 bytes and a ring at most 720 of them, one each 5 seconds or less often, in a buffer of 1,024: 49 kB. At most 256
 //! queues have a ring, so that all rings stay below 13 MB however many queues there are. Where there are more, queues
 //! have one that a user looked at or that work now.
 
@@ -12,8 +12,10 @@ use std::{
 
 use super::snapshot::{Snapshot, Totals};
 
-/// Points of one ring: an hour of sweeps, 5 seconds apart.
+/// Most points of one ring: an hour of sweeps, 5 seconds apart.
 const POINTS: usize = 720;
+/// The age of the oldest point of a ring, in milliseconds.
+const HOUR_MS: i64 = 3_600_000;
 /// Most queues that have a ring.
 const RINGS: usize = 256;
 /// How long a ring is safe from a queue that works now, after a user looked at its queue or the queue worked.
@@ -53,8 +55,8 @@ pub(crate) type Series = Vec<Point>;
 #[derive(Debug, Default)]
 pub(super) struct Rings {
     totals: Ring,
-    /// The snapshot of the last point, which the rates of all queues together are counted from.
-    last: Option<Arc<Snapshot>>,
+    /// The snapshot of the last point, which the rates of all queues together are counted from, and when it was added.
+    last: Option<(Arc<Snapshot>, Instant)>,
     queues: HashMap<String, Ring>,
     /// A queue without a ring that a user looked at.
     wanted: Option<String>,
@@ -73,7 +75,8 @@ impl Rings {
     /// Adds one point to every ring, and gives a ring to queues that work or that a user looked at.
     pub(super) fn add(&mut self, snapshot: &Arc<Snapshot>, now: Instant) {
         let at = snapshot.at.timestamp_millis();
-        let ended = self.last.replace(Arc::clone(snapshot)).map(|before| ended_between(&before, snapshot));
+        let ended = self.last.replace((Arc::clone(snapshot), now));
+        let ended = ended.map(|(before, _)| ended_between(&before, snapshot));
         self.totals.push(at, snapshot.totals, ended.unwrap_or_default(), now);
         // A queue that cannot be read now still has its last hour; a deleted one has none.
         self.queues.retain(|name, _| snapshot.names(name));
@@ -109,13 +112,18 @@ impl Rings {
         false
     }
 
-    /// Returns the points of one queue, or of all together.
+    /// Returns the points of one queue in the last hour, or of all together.
     pub(super) fn series(&mut self, queue: Option<&str>, now: Instant) -> Series {
-        let Some(name) = queue else { return self.totals.points.iter().copied().collect() };
+        // No point is added while the sampler sleeps, or while the queue cannot be read.
+        let now_ms = self.last.as_ref().map_or(0, |(last, added)| {
+            let since = now.saturating_duration_since(*added).as_millis();
+            last.at.timestamp_millis().saturating_add(i64::try_from(since).unwrap_or(i64::MAX))
+        });
+        let Some(name) = queue else { return self.totals.last_hour(now_ms) };
         match self.queues.get_mut(name) {
             Some(ring) => {
                 ring.interest = Some(now);
-                ring.points.iter().copied().collect()
+                ring.last_hour(now_ms)
             }
             None => {
                 self.wanted = Some(name.to_owned());
@@ -158,16 +166,24 @@ fn ended_between(before: &Snapshot, after: &Snapshot) -> Ended {
 }
 
 impl Ring {
+    fn last_hour(&self, now_ms: i64) -> Series {
+        self.points.iter().filter(|point| is_in_hour(point, now_ms)).copied().collect()
+    }
+
     fn push(&mut self, at_ms: i64, numbers: Totals, ended: Ended, now: Instant) {
         let (mut processed, mut failed) = (0.0, 0.0);
         if let Some((before_ms, before)) = self.last {
-            let seconds = (at_ms - before_ms).max(1) as f32 / 1000.0;
-            (processed, failed) = (ended.processed as f32 / seconds, ended.failed as f32 / seconds);
+            // Over no time, or with a clock that was set back, there is no rate.
+            if at_ms > before_ms {
+                let seconds = (at_ms - before_ms) as f32 / 1000.0;
+                (processed, failed) = (ended.processed as f32 / seconds, ended.failed as f32 / seconds);
+            }
             if (Totals { latency_ms: 0, ..numbers }) != (Totals { latency_ms: 0, ..before }) {
                 self.interest = Some(now);
             }
         }
         self.last = Some((at_ms, numbers));
+        self.points.retain(|point| is_in_hour(point, at_ms));
         if self.points.len() >= POINTS {
             self.points.pop_front();
         }
@@ -185,6 +201,12 @@ impl Ring {
             latency_ms: small(numbers.latency_ms),
         });
     }
+}
+
+/// Returns whether the point is of the hour before `now_ms`. A point of a time to come was taken before the broker's clock was set
+/// back.
+fn is_in_hour(point: &Point, now_ms: i64) -> bool {
+    (now_ms.saturating_sub(HOUR_MS)..=now_ms).contains(&point.at_ms)
 }
 
 fn small(number: u64) -> u32 {
@@ -264,6 +286,49 @@ mod tests {
         assert_eq!((series.len(), series[0].at_ms), (POINTS, 50_000));
         rings.add(&snapshot(9_000, &[]), now);
         assert!(rings.series(Some("a"), now).is_empty());
+    }
+
+    #[test]
+    fn slow_sweeps_and_a_sleep_leave_no_point_that_is_older_than_an_hour() {
+        let (mut rings, now) = (Rings::default(), Instant::now());
+        for minutes in 0..600 {
+            rings.add(&snapshot(minutes * 60, &[("a", 0, 0)]), now);
+        }
+        for queue in [None, Some("a")] {
+            let times: Vec<_> = rings.series(queue, now).iter().map(|point| point.at_ms / 60_000).collect();
+            assert_eq!((times.len(), times[0]), (61, 539), "{queue:?}");
+        }
+        // The sampler slept, and a user looks before it has read anything.
+        for (minutes, points) in [(30, 31), (61, 0)] {
+            let later = now + Duration::from_secs(minutes * 60);
+            assert_eq!(rings.series(None, later).len(), points, "{minutes}");
+            assert_eq!(rings.series(Some("a"), later).len(), points, "{minutes}");
+        }
+        rings.add(&snapshot(100_000, &[("a", 0, 0)]), now);
+        assert_eq!(rings.totals.points.len(), 1, "the ring itself forgets them");
+    }
+
+    #[test]
+    fn a_queue_that_cannot_be_read_has_the_last_hour_of_all() {
+        let (mut rings, now) = (Rings::default(), Instant::now());
+        rings.add(&snapshot(0, &[("a", 0, 0)]), now);
+        rings.add(&with_unreadable(3_600, &[], &["a"]), now);
+        assert_eq!(rings.series(Some("a"), now).len(), 1);
+        rings.add(&with_unreadable(3_605, &[], &["a"]), now);
+        assert_eq!(rings.series(Some("a"), now), []);
+    }
+
+    #[test]
+    fn a_clock_that_was_set_back_makes_no_peak_and_no_time_that_is_to_come() {
+        let (mut rings, now) = (Rings::default(), Instant::now());
+        for (at, processed) in [(7_200, 100), (10, 150), (10, 200), (20, 250)] {
+            rings.add(&snapshot(at, &[("a", 1, processed)]), now);
+        }
+        for queue in [None, Some("a")] {
+            let points = rings.series(queue, now);
+            let points: Vec<_> = points.iter().map(|point| (point.at_ms / 1000, point.processed)).collect();
+            assert_eq!(points, [(10, 0.0), (10, 0.0), (20, 5.0)], "{queue:?}");
+        }
     }
 
     #[test]
