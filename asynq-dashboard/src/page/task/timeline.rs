@@ -12,7 +12,8 @@ use super::{
 /// One moment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Event {
-    at: DateTime<Utc>,
+    /// `None` if it is not known.
+    at: Option<DateTime<Utc>>,
     text: String,
     /// The state that the moment led to, which gives the moment its mark.
     state: Option<TaskState>,
@@ -26,7 +27,7 @@ pub(super) fn show(view: &View) -> Markup {
         ol.line {
             @for event in events(&view.task, &failed, since) {
                 li class=[event.state.map(|state| format!("s-{state}"))] {
-                    (event.text) " " span.soft { (when(view.now, event.at)) }
+                    (event.text) @if let Some(at) = event.at { " " span.soft { (when(view.now, at)) } }
                 }
             }
         }
@@ -36,7 +37,7 @@ pub(super) fn show(view: &View) -> Markup {
 fn events(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTime<Utc>>) -> Vec<Event> {
     let mut events = Vec::new();
     let mut add = |at: Option<DateTime<Utc>>, text: &str, state| {
-        events.extend(at.map(|at| Event { at, text: text.to_owned(), state }));
+        events.extend(at.map(|_| Event { at, text: text.to_owned(), state }));
     };
     add(born(task.id.as_str()), "Created", Some(TaskState::Pending));
     for &(number, at) in failed {
@@ -57,10 +58,19 @@ fn events(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTi
     add(task.deadline, "No attempt may run after this", None);
     events.sort_by_key(|event| event.at);
     if task.state == TaskState::Archived {
-        let at = events.last().map(|event| event.at);
-        events.extend(at.map(|at| Event { at, text: "Archived".to_owned(), state: Some(TaskState::Archived) }));
+        // It follows what the task went through; a deadline may be yet to come.
+        let place = events.iter().rposition(|event| event.state.is_some()).map_or(0, |last| last + 1);
+        let at = given_up(task, failed);
+        events.insert(place, Event { at, text: "Archived".to_owned(), state: Some(TaskState::Archived) });
     }
     events
+}
+
+/// Returns when the archived task was given up: at its last failure, if that failure led to no retry. `None` if a user archived
+/// the task, or if that cannot be told apart: a worker of Go does not number attempts, and has counted all failures as retries.
+fn given_up(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)]) -> Option<DateTime<Utc>> {
+    let &(number, at) = failed.iter().max_by_key(|(number, _)| number)?;
+    (number > task.retried).then_some(at)
 }
 
 /// Returns when an id of ours was made: a UUID v7 begins with the time.
@@ -96,6 +106,39 @@ mod tests {
         assert_eq!(texts(&task, &[(1, at(20))], None), ["Attempt 1 failed", "Archived"]);
         task.state = TaskState::Active;
         assert_eq!(texts(&task, &[(1, at(20))], Some(at(30))), ["Attempt 1 failed", "This attempt began"]);
+    }
+
+    #[test]
+    fn a_task_is_archived_by_its_last_failure_or_at_a_time_that_is_not_known() {
+        let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived);
+        (task.max_retry, task.deadline) = (25, Some(at(90)));
+        let deadline = "No attempt may run after this";
+        type Failed = &'static [(u32, i64)];
+        type Shown = [(&'static str, Option<i64>)];
+        // counted retries, failed attempts, expected: text and seconds
+        let cases: [(u32, Failed, &Shown); 4] = [
+            (0, &[], &[("Archived", None), (deadline, Some(90))]),
+            (0, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", Some(10)), (deadline, Some(90))]),
+            // The failure led to a retry, and a user archived the task while it waited.
+            (1, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", None), (deadline, Some(90))]),
+            (
+                1,
+                &[(2, 95), (1, 10)],
+                &[
+                    ("Attempt 1 failed", Some(10)),
+                    (deadline, Some(90)),
+                    ("Attempt 2 failed", Some(95)),
+                    ("Archived", Some(95)),
+                ],
+            ),
+        ];
+        for (retried, failed, expected) in cases {
+            task.retried = retried;
+            let failed: Vec<_> = failed.iter().map(|&(number, seconds)| (number, at(seconds))).collect();
+            let shown: Vec<_> = events(&task, &failed, None).into_iter().map(|event| (event.text, event.at)).collect();
+            let expected: Vec<_> = expected.iter().map(|&(text, seconds)| (text.to_owned(), seconds.map(at))).collect();
+            assert_eq!(shown, expected);
+        }
     }
 
     #[test]
