@@ -190,6 +190,26 @@ fn each_fault_is_reported_once_with_its_severity_and_subject() {
 }
 
 #[test]
+fn all_archived_tasks_are_run_again_only_where_each_of_them_was_unknown() {
+    let all = "asynq task run-all --queue default --state archived";
+    for (archived, is_all) in [(3, true), (4, false)] {
+        let mut evidence = sound();
+        let queue = &mut evidence.queues[0];
+        queue.stats.archived = archived;
+        for (part, archived) in [(UnknownPart::Type, 2), (UnknownPart::Shape, 1)] {
+            queue.unknown.insert(("mail".into(), part), UnknownCounts { waiting: 0, archived });
+        }
+        let findings = diagnose(&evidence);
+        assert_eq!(findings.len(), 2);
+        for Finding { repair, .. } in findings {
+            assert_eq!(repair.contains(all), is_all, "{repair}");
+            assert_eq!(repair.contains("asynq task run --queue default ID …"), !is_all, "{repair}");
+            is_understood(&repair);
+        }
+    }
+}
+
+#[test]
 fn harmless_evidence_is_not_reported() {
     type Fault = fn(&mut Evidence);
     let cases: Vec<(&str, Fault)> = vec![
