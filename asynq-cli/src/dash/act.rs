@@ -32,11 +32,12 @@ pub(crate) async fn perform(client: &Client, act: Act) -> Result<String, CliErro
         }
         Act::Task(TaskAct::Cancel, TheTask { queue, id, .. }) => {
             let state = inspector.task(&queue, &id).await?.state;
-            if state == TaskState::Active {
-                inspector.cancel(&id).await?;
-                format!("task {id} is asked to stop")
-            } else {
+            if state != TaskState::Active {
                 format!("task {id} is {state}, not running; there is no run to cancel")
+            } else if inspector.cancel_in(&queue, &id).await? {
+                format!("no worker ran task {id} any more; the attempt counts as failed")
+            } else {
+                format!("the worker of task {id} is asked to stop it")
             }
         }
         Act::RunEntry(entry) => {

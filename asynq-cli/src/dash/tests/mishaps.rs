@@ -4,7 +4,7 @@ use asynq_runtime::{
     broker::ServerName,
     task::{ArchiveLimit, QueueWeight, SchedulerEntry, ServerInfo},
 };
-use asynq_tests::Store as _;
+use asynq_tests::{Build as _, Store as _, queue, task, task_id};
 
 use super::{requests::Answer, *};
 use crate::dash::{
@@ -49,6 +49,24 @@ async fn a_task_that_has_moved_since_it_was_shown_is_left() {
     watcher.select_tab(TaskState::Pending).await;
     watcher.keys("cy").await;
     assert!(watcher.note().contains("is pending, not running; there is no run to cancel"), "{}", watcher.note());
+}
+
+#[tokio::test]
+async fn a_cancelled_task_that_no_worker_runs_is_ended_in_its_own_queue() {
+    let mut watcher = Watcher::start().await;
+    let inspector = watcher.client.inspector();
+    watcher.fixture.start_run(task("active").in_queue("other")).await;
+    watcher.fixture.let_leases_pass();
+    watcher.keys("j\n").await;
+    watcher.select_tab(TaskState::Active).await;
+    watcher.keys("cy").await;
+    assert_eq!(watcher.note(), "no worker ran task active any more; the attempt counts as failed");
+    assert_eq!(inspector.task("default", "active").await.unwrap().state, TaskState::Retry);
+    assert_eq!(inspector.task("other", "active").await.unwrap().state, TaskState::Active, "its queue was not shown");
+    watcher.fixture.start_run(task("alive").in_queue("living")).await;
+    let alive = TheTask { queue: queue("living"), id: task_id("alive"), state: TaskState::Active };
+    let told = act::perform(&watcher.client, Act::Task(TaskAct::Cancel, alive)).await.unwrap();
+    assert_eq!(told, "the worker of task alive is asked to stop it");
 }
 
 #[tokio::test]
