@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use asynq_runtime::{broker::Page, task::TaskState};
 use asynq_tests::{Build as _, SqliteStore, Store, queue, task, task_id};
+use serde_json::json;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::{shop, wait, world::World};
@@ -179,6 +180,61 @@ fn every_button_performs_its_action() {
         browser.until("location.pathname === '/' && document.querySelectorAll('tbody tr').length === 5").await;
         let complaints = browser.complaints().await;
         assert!(complaints.iter().all(|message| message.contains("status of 40")), "{complaints:#?}");
+        world.end().await;
+    });
+}
+
+/// The page asks again as long as an answer says that more is left. The first answers here are made up: a server works for 15 s
+/// before it gives one of these.
+#[test]
+fn an_action_in_several_requests_tells_what_all_of_them_changed() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        let answer_first = async |answers: serde_json::Value| {
+            let script = format!(
+                "const fetched = window.fetch, answers = {answers};
+                 window.sent = [];
+                 window.fetch = (url, options) => {{
+                     if (options?.method !== 'POST') return fetched(url, options);
+                     window.sent.push(JSON.parse(options.body));
+                     const [status, body] = answers.shift() ?? [];
+                     return status ? Promise.resolve(new Response(JSON.stringify(body), {{ status }})) : fetched(url, options);
+                 }}"
+            );
+            browser.js(&script).await;
+        };
+        let part = |n: u64| json!([200, { "message": format!("{n} tasks were deleted."), "changed": n, "treated": n, "more": true }]);
+        let pick_every = async |state: &str| {
+            world.open(&format!("/queues/mail?state={state}")).await;
+            browser.click("[data-all]").await;
+            browser.click("[data-every]").await;
+        };
+
+        pick_every("retry").await;
+        answer_first(json!([part(1), part(3)])).await;
+        world.act("[data-bulk=delete]", "6 tasks were deleted.").await;
+        assert_eq!(size(&world, "mail", TaskState::Retry).await, 4, "the last request was for the last two");
+        let sent = "return window.sent.map(({ most, before }) => [most, before ?? null])";
+        assert_eq!(browser.js(sent).await, json!([[6, null], [5, 1], [2, 4]]));
+
+        pick_every("archived").await;
+        answer_first(json!([part(2), [503, { "error": { "message": "the broker is away" } }]])).await;
+        world.act("[data-bulk=delete]", "the broker is away (before that: 2 tasks were deleted.)").await;
+        assert_eq!(browser.js("return document.querySelector('#said').className").await, "bad");
+
+        world.fixture.enqueue(task("t1").in_queue("old")).await;
+        world.open("/queues/old").await;
+        answer_first(json!([[200, { "message": "7 tasks are deleted", "tasks": 7, "more": true }]])).await;
+        world.act("[data-post$='/delete']", "").await;
+        browser
+            .until(
+                "location.pathname === '/' && document.querySelector('#said').textContent.includes('8 tasks with it')",
+            )
+            .await;
+        // The page of the queue may have been asked for once more before it was left.
+        let complaints = browser.complaints().await;
+        assert!(complaints.iter().all(|message| message.contains("status of 404")), "{complaints:#?}");
         world.end().await;
     });
 }

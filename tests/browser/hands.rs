@@ -75,6 +75,55 @@ fn the_keyboard_reaches_everything() {
     });
 }
 
+#[test]
+fn enter_goes_on_only_with_the_right_word_and_goes_back_where_none_is_asked_for() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let browser = &world.browser;
+        for name in ["old", "kept"] {
+            world.fixture.enqueue(task("t1").in_queue(name)).await;
+        }
+        let is_there = async |name| world.fixture.broker().queue_stats(&queue(name)).await.unwrap().size > 0;
+        let focus = "return document.activeElement.value";
+        let (open, closed) = ("document.querySelector('#ask').open", "!document.querySelector('#ask').open");
+
+        world.open("/queues/kept").await;
+        browser.click("[data-post$='/delete']").await;
+        browser.until(open).await;
+        browser.press("kept").await;
+        for value in ["no", "ok"] {
+            browser.press("\u{e004}").await;
+            assert_eq!(browser.js(focus).await, value, "Tab leads from the word to the buttons");
+        }
+        browser.press("\u{e00c}").await;
+        browser.until(closed).await;
+        browser.click("[data-post$='/delete']").await;
+        browser.until(open).await;
+        browser.press("kept").await;
+        browser.click("#ask [value=no]").await;
+        browser.until(closed).await;
+        world.open("/queues/kept/tasks/t1").await;
+        browser.click("[data-post$='/delete']").await;
+        browser.until(open).await;
+        assert_eq!(browser.js(focus).await, "no");
+        browser.press(ENTER).await;
+        browser.until(closed).await;
+        assert!(is_there("kept").await);
+
+        world.open("/queues/old").await;
+        browser.click("[data-post$='/delete']").await;
+        browser.until(open).await;
+        browser.press("ol").await;
+        browser.press(ENTER).await;
+        assert_eq!(browser.js(&format!("return {open}")).await, true, "the word is not complete");
+        browser.press("d").await;
+        browser.press(ENTER).await;
+        browser.until("location.pathname === '/' && document.querySelectorAll('tbody tr').length === 1").await;
+        assert!(!is_there("old").await && is_there("kept").await);
+        world.end().await;
+    });
+}
+
 /// Moves the focus to a button as a person without a mouse does, and presses the button.
 async fn press_by_tab(browser: &Browser, button: &str) {
     browser.until(&format!("document.querySelector({})", json!(button))).await;

@@ -1,9 +1,11 @@
 //! Picked rows, typed text and the shown state are kept: after Back, at a refresh, at the end of a session, by a link of another site.
 
+use std::time::Duration;
+
 use argon2::{Algorithm, Argon2, Params, PasswordHasher as _, Version};
 use asynq_dashboard::Dashboard;
-use asynq_runtime::Client;
-use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, task, task_id};
+use asynq_runtime::{Client, task::Progress};
+use asynq_tests::{Build as _, Fixture, SqliteFixture, SqliteStore, queue, retry, task, task_id};
 use serde_json::json;
 
 use crate::{shop, wait, world::World};
@@ -80,7 +82,7 @@ fn back_picks_no_task_and_chooses_nothing_that_the_page_does_not_show() {
 fn a_queue_stays_at_the_state_that_is_shown() {
     wait(async {
         let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
-        let later = |id| task(id).after(std::time::Duration::from_secs(3600));
+        let later = |id| task(id).after(Duration::from_secs(3600));
         world.fixture.enqueue(later("a")).await;
         world.fixture.enqueue(later("b")).await;
         let browser = &world.browser;
@@ -130,6 +132,94 @@ fn typed_arguments_outlive_the_login() {
         assert_eq!(browser.js(&post("/logout", "{}")).await, 204);
         browser.until("location.pathname === '/login'").await;
         world.leave().await;
+    });
+}
+
+#[test]
+fn typed_arguments_outlive_the_editor() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let (browser, t) = (&world.browser, &world.fixture);
+        let inspector = Client::new(t.shared()).inspector();
+        t.enqueue(task("t1").with_payload(r#"{"to":"ann"}"#)).await;
+        let run = t.take_one().await;
+        t.settle(&run, retry(Duration::from_secs(3600), "boom")).await;
+        world.open("/queues/default/tasks/t1").await;
+        browser.click("details:has(textarea) summary").await;
+        browser.fill("textarea", r#"{"to":"a long text"}"#).await;
+        let typed = "return document.querySelector('textarea')?.value";
+        let stays = "document.querySelector('#down').textContent.includes('what you typed stays here')
+            && !document.querySelector('#down').hidden";
+
+        // A worker takes the task: there is nothing to edit for a while.
+        inspector.run("default", "t1").await.unwrap();
+        browser.until("document.querySelector('.title .s-pending')").await;
+        let run = t.take_one().await;
+        browser.until(stays).await;
+        assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
+        let half = Progress::new(0.5, "half");
+        t.broker().write_progress(&run.key, &half).await.unwrap();
+        t.settle(&run, retry(Duration::from_secs(3600), "boom")).await;
+        browser.until("document.querySelector('.title .s-retry') && document.querySelector('#down').hidden").await;
+        assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
+
+        // The task is gone, until nothing is left that could be lost.
+        t.broker().delete_task(&queue("default"), &task_id("t1")).await.unwrap();
+        browser.until(stays).await;
+        assert_eq!(browser.js(typed).await, r#"{"to":"a long text"}"#);
+        browser.fill("textarea", "").await;
+        browser.until("document.querySelector('main').textContent.includes('Not here')").await;
+        assert_eq!(browser.js("return document.querySelector('#down').hidden").await, true);
+        world.leave().await;
+    });
+}
+
+#[test]
+fn the_focus_and_a_selection_stay_in_their_rows_when_a_row_above_goes() {
+    wait(async {
+        let world = World::<SqliteStore>::shop().await;
+        let browser = &world.browser;
+        world.open("/queues/mail?state=retry").await;
+        let rows = "const rows = [...document.querySelectorAll('tbody tr')];";
+        let first = browser
+            .js(&format!(
+                "{rows} rows[2].querySelector('a').focus(); getSelection().selectAllChildren(rows[4].cells[1]);
+                 window.chosen = [rows[2], rows[4]]; return rows[0].querySelector('input').value"
+            ))
+            .await;
+        world.fixture.broker().delete_task(&queue("mail"), &task_id(first.as_str().unwrap())).await.unwrap();
+        browser.until("document.querySelectorAll('tbody tr').length === 5").await;
+        let stayed = "const [focused, selected] = window.chosen;
+            return [focused.contains(document.activeElement), selected.contains(getSelection().anchorNode), !getSelection().isCollapsed]";
+        assert_eq!(browser.js(stayed).await, json!([true, true, true]));
+
+        // Of rows in a new order the fewest are moved.
+        for (before, after, moved) in [
+            ("abcdef", "bcef", "ad"),
+            ("abcdef", "bcdeaf", "a"),
+            ("abcdef", "afbcde", "f"),
+            ("abcd", "xaybzcd", ""),
+            ("abc", "cba", "bc"),
+        ] {
+            let script = format!(
+                "const list = (ids) => {{
+                     const list = document.createElement('ul');
+                     for (const id of ids) list.append(Object.assign(document.createElement('li'), {{ id }}));
+                     return list;
+                 }};
+                 const app = document.querySelector('script[type=module]').src;
+                 return import(app.replace('app.js', 'morph.js')).then(({{ morph }}) => {{
+                     const old = list('{before}'), watch = new MutationObserver(() => {{}});
+                     watch.observe(old, {{ childList: true }});
+                     morph(old, list('{after}'));
+                     const moved = watch.takeRecords().flatMap((record) => [...record.removedNodes]);
+                     const ids = (nodes) => [...nodes].map((node) => node.id).join('');
+                     return [ids(old.children), [...ids(moved)].sort().join('')];
+                 }})"
+            );
+            assert_eq!(browser.js(&script).await, json!([after, moved]), "{before}");
+        }
+        world.end().await;
     });
 }
 

@@ -97,14 +97,17 @@ function refused({ status, told }, besides = "") {
   return false;
 }
 
-async function post(data, body) {
+// Posts `body`, and again as long as the answer says that there is more. `said` is the message of the request before.
+async function post(data, body, said = "") {
   const answer = await send(data.post, body);
-  if (!answer.ok) return refused(answer);
+  if (!answer.ok) return refused(answer, said && ` (before that: ${said})`);
   const { told } = answer;
   say(told.message ?? "Done.");
   // No more than were asked about: what comes meanwhile is left.
   const rest = body.most === undefined ? {} : { most: body.most - told.treated };
-  if (told.more && rest.most !== 0) return post(data, { ...body, ...rest });
+  // The next message counts what was done so far.
+  const before = (body.before ?? 0) + (told.changed ?? told.tasks ?? 0);
+  if (told.more && rest.most !== 0) return post(data, { ...body, ...rest, before }, told.message);
   if (data.then) {
     try { sessionStorage.setItem("asynq-said", told.message ?? ""); } catch { /* it was said here */ }
     location.assign(data.then);

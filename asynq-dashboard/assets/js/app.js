@@ -20,8 +20,8 @@ if (next) {
 }
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-switch]")) window.switchTheme();
-  const dialog = event.target.closest("[data-close]")?.closest("dialog");
-  if (dialog) dialog.close();
+  const close = event.target.closest("[data-close]");
+  close?.closest("dialog").close(close.value);
 });
 document.addEventListener("change", (event) => {
   if (event.target.matches("select[data-submit]")) event.target.form.requestSubmit();

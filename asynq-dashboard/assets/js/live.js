@@ -33,13 +33,15 @@ function here() {
   return address;
 }
 
+// Says whether a user has typed arguments that are not saved.
+function typed() {
+  return [...document.querySelectorAll("textarea")].some((text) => text.value && text.value !== text.defaultValue);
+}
+
 // Leaves the page, whose login is over, unless a user has typed arguments there: they stay until they can be saved.
 export function loggedOut(to) {
-  const typed = [...document.querySelectorAll("textarea")].some((text) => text.value !== text.defaultValue);
-  if (!typed) return to ? location.assign(to) : location.reload();
-  down("You are logged out. Log in again in another tab; what you typed stays here, and can be saved then.");
-  clearTimeout(timer);
-  timer = setTimeout(() => refresh(true), RETRY);
+  if (!typed()) return to ? location.assign(to) : location.reload();
+  stay("You are logged out. Log in again in another tab; what you typed stays here, and can be saved then.");
 }
 
 async function fetched() {
@@ -55,6 +57,8 @@ async function fetched() {
     const fresh = page.querySelector("main");
     if (answer.status >= 500) return away("The broker does not answer");
     if (!fresh) return away("The dashboard gave no page");
+    // A task that runs, has ended or is gone has no editor.
+    if (typed() && !fresh.querySelector("textarea")) return stay("This task cannot be edited now; what you typed stays here.");
     morph(main, fresh);
     document.title = page.title;
     const where = page.querySelector(".where");
@@ -69,7 +73,12 @@ async function fetched() {
 }
 
 function away(what) {
-  down(`${what}. This is what was so at ${seen.toLocaleTimeString()}; trying again.`);
+  stay(`${what}. This is what was so at ${seen.toLocaleTimeString()}; trying again.`);
+}
+
+// Keeps the page as it is, says why, and asks for it again later.
+function stay(why) {
+  down(why);
   clearTimeout(timer);
   timer = setTimeout(() => refresh(true), RETRY);
 }

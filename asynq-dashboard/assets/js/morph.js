@@ -20,12 +20,13 @@ function attributes(from, to) {
 }
 
 function children(from, to) {
-  const byId = new Map();
-  for (const child of from.children) if (child.id) byId.set(child.id, child);
+  const byId = matched(from, to);
+  const moving = movers(byId, to);
   let at = from.firstChild;
   for (const wanted of [...to.childNodes]) {
+    while (moving.has(at)) at = at.nextSibling;
     const found = wanted.id ? byId.get(wanted.id) : sameKind(at, wanted) ? at : null;
-    if (!found || found.nodeName !== wanted.nodeName) {
+    if (!found) {
       from.insertBefore(document.importNode(wanted, true), at);
       continue;
     }
@@ -39,6 +40,35 @@ function children(from, to) {
     at.remove();
     at = next;
   }
+}
+
+// Returns the children that have the id of one of `to`, by that id, and removes those with another id: a child that is moved past
+// one that goes would lose its focus and selection.
+function matched(from, to) {
+  const wanted = new Map([...to.children].map((child) => [child.id, child.nodeName]));
+  const byId = new Map();
+  for (const child of [...from.children].filter((child) => child.id)) {
+    if (wanted.get(child.id) === child.nodeName && !byId.has(child.id)) byId.set(child.id, child);
+    else child.remove();
+  }
+  return byId;
+}
+
+// Returns the fewest children that have to be moved for the order of `to`: all but the longest row of children that follow one
+// another in both orders.
+function movers(byId, to) {
+  const place = new Map([...byId.values()].map((child, n) => [child, n]));
+  const children = [...to.children].map((wanted) => wanted.id && byId.get(wanted.id)).filter(Boolean);
+  // The last child of the best row of each length, and the child before each child in its row.
+  const [ends, before] = [[], new Map()];
+  for (const child of children) {
+    const n = ends.findLastIndex((end) => place.get(end) < place.get(child)) + 1;
+    before.set(child, ends[n - 1]);
+    ends[n] = child;
+  }
+  const moving = new Set(children);
+  for (let child = ends.at(-1); child; child = before.get(child)) moving.delete(child);
+  return moving;
 }
 
 function sameKind(node, wanted) {

@@ -41,6 +41,9 @@ pub(super) struct BulkRequest {
     /// Most tasks to change if `all` is set: as many as the user was asked about. Tasks that come meanwhile are left.
     #[serde(default)]
     most: Option<u64>,
+    /// Tasks that earlier requests of the same action changed, which the message counts too.
+    #[serde(default)]
+    before: u64,
     /// Archives the tasks although the archive keeps fewer: a worker deletes the oldest. Refused otherwise.
     #[serde(default)]
     beyond_archive: bool,
@@ -129,7 +132,7 @@ async fn all(app: &AppState, queue: &str, state: TaskState, wanted: &BulkRequest
     }
     let treated = bulk.progress().done;
     let report = bulk.report().await?;
-    let mut message = summary(report.changed, wanted.action);
+    let mut message = summary(report.changed, wanted);
     if more {
         message.push_str(&format!(" {} are left: ask again to go on.", report.left));
     } else if report.left > 0 {
@@ -198,7 +201,7 @@ async fn each(
         }
     }
     report.treated = ids.len() as u64 - report.left;
-    report.message = summary(report.changed, action);
+    report.message = summary(report.changed, wanted);
     if let Some(first) = report.refused.first() {
         report.message.push_str(&format!(" {refusals} could not be: {}.", first.message));
     }
@@ -208,13 +211,13 @@ async fn each(
     Ok(report)
 }
 
-fn summary(changed: u64, action: BulkAction) -> String {
-    let participle = match action {
+fn summary(changed: u64, wanted: &BulkRequest) -> String {
+    let participle = match wanted.action {
         BulkAction::Run => "made pending",
         BulkAction::Archive => "archived",
         BulkAction::Delete => "deleted",
     };
-    match changed {
+    match changed.saturating_add(wanted.before) {
         1 => format!("1 task was {participle}."),
         n => format!("{n} tasks were {participle}."),
     }

@@ -40,6 +40,8 @@ pub(super) async fn set_paused<const PAUSED: bool>(
 pub(super) struct Which {
     /// Whether the queue's tasks are deleted too; a queue with tasks is refused otherwise.
     force: bool,
+    /// Tasks that earlier requests deleted, which the message counts too.
+    before: u64,
 }
 
 /// The progress of a deletion.
@@ -63,11 +65,12 @@ pub(super) async fn delete(
     let removed = inspector.delete_queue(&queue, force).within(LONGEST).await;
     app.samples.forget().await;
     let RemovedQueue { tasks, more, .. } = removed?;
+    let all = tasks.saturating_add(which.before);
     let message = if more {
         let left = inspector.queue(&queue).await?.size;
-        format!("{tasks} tasks are deleted, {left} are left: ask again to go on.")
+        format!("{all} tasks are deleted, {left} are left: ask again to go on.")
     } else {
-        format!("Queue {queue} is deleted, and {tasks} tasks with it.")
+        format!("Queue {queue} is deleted, and {all} tasks with it.")
     };
     Ok(Json(Deleted { message, tasks, more }))
 }

@@ -101,7 +101,8 @@ fn dialogs() -> Markup {
                 p {}
                 label hidden { span { "Type " code {} " to go on" } input type="text" autocomplete="off" spellcheck="false"; }
                 div.row {
-                    button value="no" formnovalidate { "Go back" }
+                    // Enter in the field presses the first button that submits.
+                    button type="button" value="no" data-close { "Go back" }
                     button.danger value="ok" { "Go on" }
                 }
             }

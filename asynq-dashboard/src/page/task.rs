@@ -124,7 +124,8 @@ fn render(view: &View) -> Markup {
             @if view.can_change { (actions(view, &queue)) }
         }
         @if let Some(progress) = &task.progress {
-            div.panel.stack {
+            // With an id of its own it never takes the place of the panels below, in which a user may be typing.
+            div #progress.panel.stack {
                 div.row { strong { (format!("{:.0} %", progress.fraction * 100.0)) } span.soft { (text::cell(&progress.note)) } }
                 progress value=(progress.fraction) max="1" aria-label="Progress" {}
             }
