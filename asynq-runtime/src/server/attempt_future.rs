@@ -81,7 +81,7 @@ async fn interrupted<W: Future<Output = Ended>>(
     }
     let mut returned = None;
     let ends = async {
-        // The attempt takes the thread's result; what a layer awaits after that ends with the attempt, as an async job does.
+        // The attempt takes the thread's result. A layer that awaits something after that ends with the attempt, as an async job does.
         tokio::select! {
             biased;
             attempted = attempt => returned = Some(stopped_by_itself(attempted, cause.clone())),

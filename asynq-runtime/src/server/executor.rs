@@ -139,7 +139,7 @@ impl Executor {
                     jitter_step: self.jitter_step(),
                 },
             );
-            // What never ran is a failure only by this server's options, or by its number.
+            // A task that never ran has failed only by this server's options, or by the number of such ends.
             if let Action::Retry { delay, error: Some(error), counted: true, .. } = &mut action
                 && never_ran
             {

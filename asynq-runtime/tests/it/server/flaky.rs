@@ -99,7 +99,7 @@ pub(crate) struct Flaky {
     pub(crate) most_extended: AtomicUsize,
     /// The locks that were extended.
     pub(crate) extended: Mutex<Vec<String>>,
-    /// What the next extension of locks waits for.
+    /// The next extension of locks waits for this.
     pub(crate) extends_locks_after: Mutex<Option<oneshot::Receiver<()>>>,
     lease: Duration,
     /// Ids of tasks in the order in which they were settled, with their settlements.
