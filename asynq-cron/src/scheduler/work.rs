@@ -46,7 +46,7 @@ const RETRY_UNAVAILABLE: Duration = Duration::from_millis(500);
 const RETRY_OTHER: Duration = Duration::from_secs(30);
 /// A broker's clock this far behind its expected time was set back.
 const SET_BACK: TimeDelta = TimeDelta::seconds(5);
-/// The clocks of so many queues are remembered.
+/// The clocks of so many queues are remembered at most.
 const CLOCKS: usize = 10_000;
 
 /// An event of the loop.
@@ -303,10 +303,8 @@ impl Work {
     fn clock_is(&mut self, queue: &QueueName, broker: DateTime<Utc>, round_trip: &RoundTrip) {
         let (skew, after) = (self.clock.skew(), round_trip.after);
         let clock = BrokerClock::measured(broker, round_trip.before, after);
-        if self.clocks.len() >= CLOCKS {
-            self.clocks.clear();
-        }
-        let before = self.clocks.insert(queue.clone(), clock);
+        let is_remembered = self.clocks.len() < CLOCKS || self.clocks.contains_key(queue);
+        let before = if is_remembered { self.clocks.insert(queue.clone(), clock) } else { None };
         let is_behind = |before: BrokerClock| before.expected(after) - clock.at(after) > SET_BACK;
         let went_back = is_behind(self.clock) && before.is_none_or(is_behind);
         self.clock = clock;

@@ -21,7 +21,7 @@ if (next) {
 document.addEventListener("click", (event) => {
   if (event.target.closest("[data-theme-switch]")) window.switchTheme();
   const close = event.target.closest("[data-close]");
-  close?.closest("dialog").close(close.value);
+  close?.closest("dialog")?.close(close.value);
 });
 document.addEventListener("change", (event) => {
   if (event.target.matches("select[data-submit]")) event.target.form.requestSubmit();

@@ -33,7 +33,8 @@ pub struct NewShape {
 pub type JoinShapes = fn(new: &NewShape, kept: &[u8]) -> Option<Bytes>;
 
 /// Keeps the shapes of arguments. Shapes are not part of the hot path: a program keeps each of its shapes at the first use and
-/// once a day, joined with the kept one, and asks for a shape when a payload has a fingerprint that it does not know.
+/// once a day, joined with the kept one, and asks for a shape when a payload has a fingerprint that it does not know. A program that
+/// enqueues in transactions of its own looks for the shape with each task, until it has kept it outside of one.
 #[async_trait::async_trait]
 pub trait Shapes {
     /// Keeps these shapes for [`SHAPE_TTL`]. `join` returns the bodies in place of those that are kept already, also of
@@ -44,7 +45,7 @@ pub trait Shapes {
     /// The broker failed; the others of them may be kept.
     async fn keep_shapes(&self, shapes: &[NewShape], join: JoinShapes) -> Result<(), BrokerError>;
 
-    /// Returns the shape of this job and fingerprint, and keeps it for [`SHAPE_TTL`] from now; `None` if none is kept. Of a shape
+    /// Returns the shape of this job and fingerprint, and keeps it for [`SHAPE_TTL`] from now, or up to a day less; `None` if none is kept. Of a shape
     /// that is longer than [`LARGEST_SHAPE`] it returns the first [`LARGEST_SHAPE`] + 1 bytes.
     ///
     /// # Errors
@@ -89,17 +90,6 @@ impl StoredShapes {
             match jobs.iter_mut().find(|shape| shape.job == *job) {
                 Some(known) => known.until = until,
                 None => jobs.push(StoredShape { job: job.clone(), until }),
-            }
-        }
-    }
-
-    /// Makes these shapes due at once.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn forget(&self, shapes: &[NewShape]) {
-        let mut stored = self.0.write();
-        for NewShape { job, fingerprint, .. } in shapes {
-            if let Some(jobs) = stored.get_mut(fingerprint) {
-                jobs.retain(|shape| shape.job != *job);
             }
         }
     }

@@ -198,14 +198,14 @@ impl Client {
 
     async fn send_all(&self, tasks: Vec<PreparedTask>) -> Vec<Result<TaskInfo, EnqueueError>> {
         let now = self.broker.now();
-        let (mut batch, mut shapes) = (Vec::with_capacity(tasks.len()), Vec::with_capacity(tasks.len()));
+        let (mut batch, mut shapes) = (Vec::with_capacity(tasks.len()), DueShapes::of(&*self.broker));
         let mut outcomes = Vec::with_capacity(tasks.len());
         for task in tasks {
             let shape = task.shape();
             match prepare::new_task(task, now, self.payload_limit) {
                 Ok(new) => {
                     // A task that is not sent would have its shape count as one that the broker did not take.
-                    shapes.extend(shape);
+                    shape.into_iter().for_each(|shape| shapes.add(shape));
                     let (id, queue) = (new.id.clone(), new.queue.clone());
                     outcomes.push(Ok(TaskInfo::named(id, queue, &new.message, TaskState::Pending)));
                     batch.push(new);
@@ -217,7 +217,6 @@ impl Client {
             crate::metrics::enqueued(&outcomes);
             return outcomes;
         }
-        let shapes = DueShapes::among(&*self.broker, shapes);
         let answers = if shapes.is_empty() {
             self.broker.enqueue(batch).await
         } else {

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 
 use crate::{
     broker::sqlite::{SqliteBroker, TransactionError},
-    job::{DueShapes, EnqueueError, IntoTask},
+    job::{EnqueueError, IntoTask, due_in_transaction},
     task::{TaskId, TaskInfo, TaskState},
 };
 
@@ -40,8 +40,8 @@ impl Client {
         let shape = task.shape();
         let task = prepare::new_task(task, self.broker.now(), self.payload_limit)?;
         let mut info = TaskInfo::from_message(&task.message, TaskState::Pending);
-        let (new_shapes, join) = DueShapes::among(&*self.broker, shape).in_transaction();
-        match broker.enqueue_on(connection, task, &new_shapes, join)? {
+        let (new_shape, join) = due_in_transaction(&*self.broker, shape);
+        match broker.enqueue_on(connection, task, new_shape.as_slice(), join)? {
             Ok(placed) => {
                 super::note_placed(&mut info, placed);
                 Ok(info)

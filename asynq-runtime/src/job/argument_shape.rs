@@ -53,24 +53,24 @@ pub(crate) struct DueShapes<'b> {
 }
 
 impl<'b> DueShapes<'b> {
+    /// Returns no shape yet.
+    pub(crate) fn of(broker: &'b dyn Broker) -> Self {
+        Self { broker, shapes: Vec::new() }
+    }
+
     /// Returns the shapes that this process has not kept for a day, each once.
     pub(crate) fn among(broker: &'b dyn Broker, shapes: impl IntoIterator<Item = ArgumentShape>) -> Self {
-        let mut due = Self { broker, shapes: Vec::new() };
-        for shape in shapes {
-            if let Some(new) = shape.due(broker) {
-                broker.stored_shapes().note(std::slice::from_ref(&new), true);
-                due.shapes.push(new);
-            }
-        }
+        let mut due = Self::of(broker);
+        shapes.into_iter().for_each(|shape| due.add(shape));
         due
     }
 
-    /// Returns the shapes, and how they are joined with the kept ones, for a caller that keeps them in a transaction of its own. They
-    /// stay due: the transaction may be rolled back, and the next one be the first that commits.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn in_transaction(mut self) -> (Vec<NewShape>, crate::broker::JoinShapes) {
-        self.broker.stored_shapes().forget(&self.shapes);
-        (std::mem::take(&mut self.shapes), join_shapes)
+    /// Adds a shape, unless this process has kept it within a day.
+    pub(crate) fn add(&mut self, shape: ArgumentShape) {
+        if let Some(new) = shape.due(self.broker) {
+            self.broker.stored_shapes().note(std::slice::from_ref(&new), true);
+            self.shapes.push(new);
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -92,8 +92,21 @@ impl<'b> DueShapes<'b> {
     }
 }
 
+/// Returns the shape if it must be kept, and how it is joined with the kept one, for a caller that keeps it in a transaction of its own. It
+/// stays due: the transaction may be rolled back, and the next one be the first that commits.
+#[cfg(feature = "sqlite")]
+pub(crate) fn due_in_transaction(
+    broker: &dyn Broker,
+    shape: Option<ArgumentShape>,
+) -> (Option<NewShape>, crate::broker::JoinShapes) {
+    (shape.and_then(|shape| shape.due(broker)), join_shapes)
+}
+
 /// Returns the new document with what the kept one adds; `None` if the kept one stays as it is (see [`Shapes`](crate::broker::Shapes)).
 fn join_shapes(new: &NewShape, kept: &[u8]) -> Option<Bytes> {
+    if new.body == kept {
+        return None;
+    }
     let documents = ShapeDocument::from_bytes(&new.body).and_then(|new| Ok((new, ShapeDocument::from_bytes(kept)?)));
     let Ok((document, before)) = documents else {
         // A newer version of this crate knows more of the shape.

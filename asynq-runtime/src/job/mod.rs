@@ -62,6 +62,8 @@ use std::future::Future;
 use bytes::Bytes;
 use serde::{Serialize, de::DeserializeOwned};
 
+#[cfg(feature = "sqlite")]
+pub(crate) use self::argument_shape::due_in_transaction;
 pub use self::{
     aggregates::{Aggregates, Aggregation},
     archived::{ArchivedTask, OnArchive},

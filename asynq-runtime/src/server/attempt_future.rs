@@ -12,7 +12,6 @@ use super::{
     dispatcher::NotRun,
     hooks::IsFailure,
     outcome::Ended,
-    retry_delay::RetryDelayRule,
     stop::{Stop, Why},
 };
 use crate::{
@@ -23,6 +22,8 @@ use crate::{
 
 /// Delay before the next try of a task whose unique lock the broker refused to free.
 pub(super) const AFTER_REFUSAL: Duration = Duration::from_secs(5);
+/// How long the layers of a blocking job that was stopped may take with the result of its thread.
+const AFTER_RESULT: Duration = Duration::from_secs(1);
 /// asynq's words for an attempt that took too long.
 const TIMED_OUT: &str = "context deadline exceeded";
 /// The reason of an attempt that waited for a thread all its time; see [`ServerBuilder::blocking_limit`](super::ServerBuilder::blocking_limit).
@@ -81,11 +82,15 @@ async fn interrupted<W: Future<Output = Ended>>(
     }
     let mut returned = None;
     let ends = async {
-        // The attempt takes the thread's result. A layer that awaits something after that ends with the attempt, as an async job does.
+        // The attempt takes the thread's result. A layer that goes on to await something else ends with the attempt, as an async job does.
+        let late = async {
+            blocking.owes_nothing().await;
+            tokio::time::sleep(AFTER_RESULT).await;
+        };
         tokio::select! {
             biased;
             attempted = attempt => returned = Some(stopped_by_itself(attempted, cause.clone())),
-            () = blocking.owes_nothing() => {}
+            () = late => {}
         }
         blocking.idle().await;
     };
@@ -219,7 +224,7 @@ fn returned(result: RunResult) -> Attempted {
 pub(super) fn judged(
     mut attempted: Attempted,
     is_failure: Option<&IsFailure>,
-    retry_delay: &RetryDelayRule,
+    retry_delay: &dyn Fn(&JobError) -> Option<Duration>,
 ) -> Attempted {
     let Ended::Failed { policy, error, delay } = &mut attempted.ended else { return attempted };
     let own = attempted.error.0.as_ref();
@@ -231,7 +236,7 @@ pub(super) fn judged(
         }
     }
     if matches!(policy, Policy::Fail | Policy::NotAFailure) {
-        *delay = own.map_or_else(|| retry_delay.after(&JobError::fail(error.as_str())), |own| retry_delay.after(own));
+        *delay = own.map_or_else(|| retry_delay(&JobError::fail(error.as_str())), retry_delay);
     }
     attempted
 }
@@ -310,7 +315,10 @@ mod tests {
     use asynq_test_support::soon;
     use tokio::{sync::oneshot, task::yield_now};
 
-    use super::{super::retry_delay::ServerBackoff, *};
+    use super::{
+        super::retry_delay::{RetryDelayRule, ServerBackoff},
+        *,
+    };
     use crate::{
         job::{JobContext, JobOptions, run_blocking},
         task::TaskMessage,
@@ -366,7 +374,8 @@ mod tests {
             text => text != "throttled",
         });
         let server = ServerBackoff::new(|_, error, _| Duration::from_secs(error.to_string().len() as u64));
-        let retry_delay = RetryDelayRule { job: None, server: Some(server), message: Arc::default() };
+        let rule = RetryDelayRule { job: None, server: Some(server), message: Arc::default() };
+        let retry_delay = |error: &JobError| rule.after(error);
         let table = [
             (own(JobError::fail("throttled")), Policy::NotAFailure, "throttled", Some(s(9))),
             (own(JobError::fail("closed")), Policy::Fail, "closed", Some(s(6))),

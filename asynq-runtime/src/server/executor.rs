@@ -125,7 +125,7 @@ impl Executor {
         let attempt_metrics = self.0.dispatcher.metrics(&message.r#type).begin(attempt.waited);
         let run = async {
             let attempted = self.run(attempt, stop, permit, &attempt_metrics).await;
-            let retry_delay = self.retry_delay(message);
+            let retry_delay = |error: &JobError| self.retry_delay(message).after(error);
             let Attempted { ended, error } = judged(attempted, self.0.parts.hooks.is_failure.as_ref(), &retry_delay);
             let is_revoked = matches!(ended, Ended::Failed { policy: Policy::Revoke, .. });
             let never_ran = matches!(ended, Ended::Unknown(_) | Ended::NeverBegan(_));
@@ -143,7 +143,7 @@ impl Executor {
             if let Action::Retry { delay, error: Some(error), counted: true, .. } = &mut action
                 && never_ran
             {
-                *delay = retry_delay.after(&JobError::fail(error.as_str())).unwrap_or(*delay);
+                *delay = retry_delay(&JobError::fail(error.as_str())).unwrap_or(*delay);
             }
             let outcome = Outcome::of(&action, is_revoked);
             tracing::Span::current().record("outcome", outcome.as_str());

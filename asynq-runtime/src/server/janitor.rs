@@ -66,12 +66,15 @@ async fn clean(context: &ServerContext, sweeps: bool) -> Result<(), BrokerError>
 
 /// Cleans one queue. A task that cannot be deleted, because its page of the file is damaged, keeps no set from its group.
 async fn clean_queue(context: &ServerContext, queue: &QueueName) -> Result<(), BrokerError> {
-    let reclaimed = in_slices(context, || context.broker.reclaim_sets(queue)).await;
-    if reclaimed.as_ref().is_err_and(BrokerError::is_unavailable) {
-        return reclaimed;
+    let is_away = |cleaned: &Result<(), BrokerError>| cleaned.as_ref().is_err_and(BrokerError::is_unavailable);
+    let mut cleaned = in_slices(context, || context.broker.reclaim_sets(queue)).await;
+    if !is_away(&cleaned) {
+        cleaned = cleaned.and(in_slices(context, || context.broker.delete_expired(queue, SLICE)).await);
     }
-    let expired = in_slices(context, || context.broker.delete_expired(queue, SLICE)).await;
-    reclaimed.and(expired).and(trim(context, queue).await)
+    if !is_away(&cleaned) {
+        cleaned = cleaned.and(trim(context, queue).await);
+    }
+    cleaned
 }
 
 /// Repeats a call of the broker, with breaks, until it has treated less than a slice.

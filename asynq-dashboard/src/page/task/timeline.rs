@@ -66,11 +66,11 @@ fn events(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)], since: Option<DateTi
     events
 }
 
-/// Returns when the archived task was given up: at its last failure, if that failure led to no retry. `None` if a user archived
-/// the task, or if that cannot be told apart: a worker of Go does not number attempts, and has counted all failures as retries.
+/// Returns when the archived task was given up: at its last failure, if it had no retry left then. `None` if a user archived the
+/// task, or if that cannot be told apart: a job may give up before its last retry, and a worker of Go does not number attempts.
 fn given_up(task: &TaskInfo, failed: &[(u32, DateTime<Utc>)]) -> Option<DateTime<Utc>> {
     let &(number, at) = failed.iter().max_by_key(|(number, _)| number)?;
-    (number > task.retried).then_some(at)
+    (task.retried >= task.max_retry && number == task.retried + 1).then_some(at)
 }
 
 /// Returns when an id of ours was made: a UUID v7 begins with the time.
@@ -111,14 +111,15 @@ mod tests {
     #[test]
     fn a_task_is_archived_by_its_last_failure_or_at_a_time_that_is_not_known() {
         let mut task = TaskInfo::from_message(&TaskMessage::default(), TaskState::Archived);
-        (task.max_retry, task.deadline) = (25, Some(at(90)));
+        (task.max_retry, task.deadline) = (1, Some(at(90)));
         let deadline = "No attempt may run after this";
         type Failed = &'static [(u32, i64)];
         type Shown = [(&'static str, Option<i64>)];
         // counted retries, failed attempts, expected: text and seconds
         let cases: [(u32, Failed, &Shown); 4] = [
             (0, &[], &[("Archived", None), (deadline, Some(90))]),
-            (0, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", Some(10)), (deadline, Some(90))]),
+            // The job gave up, or its failure was not counted and a user archived the task.
+            (0, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", None), (deadline, Some(90))]),
             // The failure led to a retry, and a user archived the task while it waited.
             (1, &[(1, 10)], &[("Attempt 1 failed", Some(10)), ("Archived", None), (deadline, Some(90))]),
             (

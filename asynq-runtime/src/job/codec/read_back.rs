@@ -39,7 +39,7 @@ pub(super) fn write_readable<T: Serialize + DeserializeOwned>(
 /// `Some(None)` and for a float that JSON does not have. Only JSON with `null` in it pays for the reading.
 pub(super) fn write_readable_json<T: Serialize + DeserializeOwned>(value: &T) -> Result<Vec<u8>, String> {
     let json = serde_json::to_string(value).map_err(|e| e.to_string())?;
-    if json.contains("null") {
+    if json.contains("null") && has_null(&json) {
         // A type that can be written only for people has no kinds.
         let is_same = |read: &T| kinds::of(value).is_none_or(|kinds| kinds::of(read) == Some(kinds));
         let problem = match serde_json::from_str::<T>(&json) {
@@ -48,11 +48,26 @@ pub(super) fn write_readable_json<T: Serialize + DeserializeOwned>(value: &T) ->
             Err(error) => format!("it could not be read back ({})", reason(&error)),
         };
         return Err(format!(
-            "{problem}: JSON has null in place of a float that is not finite (NaN, an infinity) and of `Some(None)`, or a field is \
+            "{problem}: JSON has null in place of a float that is not finite (NaN, an infinity) and of a `Some` of nothing (`Some(None)`, `Some(Value::Null)`), or a field is \
              written otherwise than it is read"
         ));
     }
     Ok(json.into_bytes())
+}
+
+/// Returns whether compact JSON has a null outside of its texts, where no other word has an `n`.
+fn has_null(json: &str) -> bool {
+    let (mut in_text, mut is_escaped) = (false, false);
+    json.bytes().any(|byte| {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'n' if !in_text => return true,
+            _ => {}
+        }
+        false
+    })
 }
 
 #[cfg(test)]

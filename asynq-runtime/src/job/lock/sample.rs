@@ -14,10 +14,10 @@ const DEPTHS: [usize; 10] = [48, 24, 16, 12, 8, 6, 4, 2, 1, 0];
 const DEEPEST: usize = 60;
 /// A type is tried as often inside itself, the outermost one included. Further in it is as simple as it can be.
 const MOST_INSIDE_ITSELF: usize = 2;
-/// The most parts that all samples of a shape have together, so that their number is bounded.
-const MOST_PARTS: usize = 50_000;
-/// A longer array has no sample.
-const LONGEST_ARRAY: usize = 10_000;
+/// The most parts that all samples of a shape have together, and that are looked at for them.
+const MOST_PARTS: usize = 100_000;
+/// A longer array, or arrays inside each other with more elements together, have no sample: it is written in its whole length.
+const LONGEST_ARRAY: usize = 100_000;
 
 /// Values of a shape with every variant of every enum, wherever the enum stands.
 #[derive(Debug, Default)]
@@ -44,7 +44,7 @@ pub(super) fn samples(document: &ShapeDocument, is_little: bool) -> Samples<'_> 
             is_cut: false,
             has_unknown: false,
         };
-        let values = sampler.node(document.root(), Place::default()).ok()?;
+        let values = sampler.node(document.root(), Place { depth: 0, is_simple: false, repeated: 1 }).ok()?;
         Some(Samples { values, is_cut: sampler.is_cut, has_unknown: sampler.has_unknown })
     };
     DEPTHS.into_iter().find_map(at_depth).unwrap_or(Samples { is_cut: true, ..Samples::default() })
@@ -63,9 +63,11 @@ struct Sampler<'f, 's> {
     has_unknown: bool,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 struct Place {
     depth: usize,
+    /// How often the value of the place is written, because of the arrays around it.
+    repeated: usize,
     /// The place is as simple as it can be, because its type was tried further out.
     is_simple: bool,
 }
@@ -77,6 +79,8 @@ type Made<'s> = Result<Vec<Rc<Sample<'s>>>, TooMany>;
 
 impl<'s> Sampler<'_, 's> {
     fn node(&mut self, node: &'s Node, place: Place) -> Made<'s> {
+        // A node without a sample costs time as well.
+        self.spend(1)?;
         if place.depth > DEEPEST {
             self.is_cut = true;
             return Ok(Vec::new());
@@ -98,12 +102,12 @@ impl<'s> Sampler<'_, 's> {
             Node::Secret(inner) => self.node(inner, next),
             Node::Tuple(nodes) => self.list(nodes, next),
             Node::Array(_, 0) => self.one(Sample::List(Vec::new())),
-            Node::Array(_, n) if *n > LONGEST_ARRAY => {
+            Node::Array(_, n) if place.repeated.saturating_mul(*n) > LONGEST_ARRAY => {
                 self.is_cut = true;
                 Ok(Vec::new())
             }
             Node::Array(inner, n) => {
-                let inner = self.node(inner, next)?;
+                let inner = self.node(inner, Place { repeated: place.repeated * n, ..next })?;
                 self.spend(inner.len().saturating_mul(n / 8 + 1))?;
                 Ok(inner.into_iter().map(|inner| Rc::new(Sample::Repeat(inner, *n))).collect())
             }

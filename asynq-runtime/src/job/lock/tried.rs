@@ -1,5 +1,7 @@
 //! Tries whether today's job takes a sample of an earlier shape, as a worker would read it.
 
+use std::cell::Cell;
+
 use super::{
     LockedShape,
     contents::{Contents, Numbers, Sample, texts},
@@ -13,6 +15,8 @@ use crate::job::{
 const OWN_RULES: &str = "a value that its type does not take";
 /// The most numbers of a sample that are made the smallest and the largest one by one.
 const MOST_NUMBERS: usize = 500;
+/// The most samples of a shape that are read; the others count as not read.
+const MOST_READ: usize = 50_000;
 
 /// The answer of today's job to a sample, worst last.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,11 +36,13 @@ pub(super) struct Trial<'t> {
     document: &'t ShapeDocument,
     job: &'t JobDescriptor,
     lookup: ShapeLookup,
+    /// How many samples may still be read.
+    left: Cell<usize>,
 }
 
 impl<'t> Trial<'t> {
     pub(super) fn new(shape: &'t LockedShape, document: &'t ShapeDocument, job: &'t JobDescriptor) -> Self {
-        Self { shape, document, job, lookup: Ok(document.clone()) }
+        Self { shape, document, job, lookup: Ok(document.clone()), left: Cell::new(MOST_READ) }
     }
 
     /// Returns the worst answer to a sample with usual numbers, with the smallest and with the largest.
@@ -86,6 +92,8 @@ impl<'t> Trial<'t> {
     }
 
     fn with(&self, sample: &Sample<'_>, contents: Contents) -> Answer {
+        let Some(left) = self.left.get().checked_sub(1) else { return Answer::NotRead };
+        self.left.set(left);
         let Some(payload) = self.payload(sample, contents) else { return Answer::NotMade };
         match self.job.reads(&payload, Some(&self.lookup)) {
             Ok(()) => Answer::Taken,
