@@ -92,6 +92,7 @@ fn what_is_left_out_is_told() {
         let form = || Form::Enum(vec![variant("All", Form::Tuple(all())), variant("None", Form::Unit)]);
         ShapeDocument::new(Node::Type(0), (0..types).map(|_| form()).collect())
     };
+    let array = |inner, n| Node::Array(Box::new(inner), n);
     let odd = |form| ShapeDocument::new(Node::Tuple(vec![Node::Is(Leaf::U8), option(form)]), Vec::new());
     for (name, document, is_cut, has_unknown, is_some) in [
         ("a short chain", chain(20), false, false, true),
@@ -106,7 +107,9 @@ fn what_is_left_out_is_told() {
         ("an unknown part", odd(Node::Any("Value".to_owned())), false, true, true),
         ("a part never seen", odd(Node::Unseen), false, true, true),
         ("a type that is not there", odd(Node::Type(7)), false, true, true),
-        ("a long array", odd(Node::Array(Box::new(Node::Is(Leaf::U8)), 20_000)), true, false, true),
+        ("a long array", odd(array(Node::Is(Leaf::U8), 20_000)), false, false, true),
+        ("an array that is too long", odd(array(Node::Is(Leaf::U8), 200_000)), true, false, true),
+        ("arrays that are too long together", odd(array(array(Node::Is(Leaf::U8), 400), 400)), true, false, true),
     ] {
         let samples = samples(&document, false);
         let found = (samples.is_cut, samples.has_unknown, !samples.values.is_empty());
