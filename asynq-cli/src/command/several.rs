@@ -116,9 +116,6 @@ impl Several {
 
     /// Ignores that the reader of the output left, as `head` does, where the changes of the other names do not depend on it.
     fn unless_reader_left(&self, written: Result<(), CliError>) -> Result<(), CliError> {
-        match written {
-            Err(error) if self.changes && error.is_broken_pipe() => Ok(()),
-            written => written,
-        }
+        if self.changes { CliError::unless_reader_left(written, Ok(())) } else { written }
     }
 }
