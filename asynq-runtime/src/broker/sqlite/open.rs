@@ -17,6 +17,15 @@ use super::{error::translate_io, url::Location};
 ///
 /// The file or its folder cannot be used; the message says why, and what to do about it.
 pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerError> {
+    look_with(file, location, shared_file_system)
+}
+
+/// Does what [`look`] does; `kind_of` names the file system of a folder if several kernels write to it.
+fn look_with(
+    file: &Path,
+    location: &Location,
+    kind_of: fn(&Path) -> Option<&'static str>,
+) -> Result<PathBuf, BrokerError> {
     let file = std::path::absolute(file).map_err(|error| translate_io(error, file))?;
     let (Some(folder), Some(name)) = (file.parent(), file.file_name()) else {
         return Err(config(format!("{}: this is not a path of a file", file.display())));
@@ -26,15 +35,15 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
         Ok(_) => {}
         Err(error) => return Err(translate_io(error, folder)),
     }
-    if !location.network_fs
-        && let Some(kind) = shared_file_system(folder)
-    {
-        return Err(config(format!(
+    // The log lies beside the file to which links lead, so the folder of the links says nothing about the file system.
+    let check_place = |file: PathBuf| match file.parent().and_then(kind_of) {
+        Some(kind) if !location.network_fs => Err(config(format!(
             "{}: this is on {kind}, where SQLite's shared memory does not work between hosts and tasks would be lost; \
              use a local disk, or Redis, or add ?network_fs=i-know if only one host ever opens it",
             file.display()
-        )));
-    }
+        ))),
+        _ => Ok(file),
+    };
     match fs::metadata(&file) {
         Ok(found) if found.is_dir() => Err(config(format!("{} is a folder; name a file in it", file.display()))),
         // Opening a pipe would wait for ever.
@@ -44,15 +53,16 @@ pub(super) fn look(file: &Path, location: &Location) -> Result<PathBuf, BrokerEr
         // SQLite itself finds out whether the content is valid: a program that closes a file releases the locks of
         // every connection to it in this process, also those of another broker.
         Ok(found) => {
-            let file = fs::canonicalize(&file).map_err(|error| translate_io(error, &file))?;
+            let file = fs::canonicalize(&file).map_err(|error| translate_io(error, &file)).and_then(check_place)?;
             check_name(&file, &found)?;
             Ok(file)
         }
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => match fs::read_link(&file) {
             // SQLite makes the file where the link leads.
-            Ok(target) => look(&folder.join(target), location),
+            Ok(target) => look_with(&folder.join(target), location, kind_of),
             Err(_) => {
-                fs::canonicalize(folder).map(|folder| folder.join(name)).map_err(|error| translate_io(error, folder))
+                let folder = fs::canonicalize(folder).map_err(|error| translate_io(error, folder))?;
+                check_place(folder.join(name))
             }
         },
         Err(error) => Err(translate_io(error, &file)),
@@ -123,13 +133,13 @@ fn config(message: impl Into<String>) -> BrokerError {
     BrokerError::new(BrokerErrorKind::Config, message)
 }
 
+/// Names the file system that `folder`, a path without links, is on, if several kernels write to it.
 #[cfg(target_os = "linux")]
 fn shared_file_system(folder: &Path) -> Option<&'static str> {
     let found = rustix::fs::statfs(folder).ok()?;
     // The field's type differs between architectures; the magic numbers fit in 32 bits everywhere.
     let magic = found.f_type as u32;
     if magic == FUSE {
-        let folder = fs::canonicalize(folder).ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         return type_of_mount(&mounts, folder.to_str()?).and_then(name_of_fuse);
     }
@@ -235,6 +245,35 @@ mod tests {
         fs::hard_link(&file, &other).unwrap();
         let error = look(&other, &Location::memory()).unwrap_err();
         assert!(error.kind() == BrokerErrorKind::Config && error.to_string().contains("2 hard links"), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_file_system_is_that_of_the_file_to_which_links_lead() {
+        let root = tempfile::tempdir().unwrap();
+        let [remote, local] = ["remote", "local"].map(|name| root.path().join(name));
+        for folder in [&remote, &local] {
+            fs::create_dir(folder).unwrap();
+            fs::write(folder.join("jobs.db"), "").unwrap();
+        }
+        let kind_of: fn(&Path) -> Option<&'static str> = |folder| folder.ends_with("remote").then_some("NFS");
+        for (link, target, is_refused) in [
+            (local.join("link.db"), "../remote/jobs.db", true),
+            (local.join("link-to-new.db"), "../remote/new.db", true),
+            (local.join("folder"), "../remote", true),
+            (remote.join("link.db"), "../local/jobs.db", false),
+            (remote.join("link-to-new.db"), "../local/new.db", false),
+        ] {
+            std::os::unix::fs::symlink(target, &link).unwrap();
+            let file = if target.ends_with(".db") { link } else { link.join("jobs.db") };
+            let found = look_with(&file, &Location::memory(), kind_of);
+            assert_eq!(found.is_err(), is_refused, "{}: {found:?}", file.display());
+            if let Err(error) = found {
+                assert!(error.kind() == BrokerErrorKind::Config && error.to_string().contains("on NFS"), "{error}");
+            }
+        }
+        let known = Location { network_fs: true, ..Location::memory() };
+        assert!(look_with(&local.join("link.db"), &known, kind_of).is_ok());
     }
 
     #[test]
