@@ -4,7 +4,7 @@ use std::{fs, io, path::Path};
 
 use rusqlite::ErrorCode;
 
-use super::connection;
+use super::{beside::is_link, connection};
 use crate::broker::{BrokerError, BrokerErrorKind};
 
 /// Identity of a file, whatever its name: a device and a number on it.
@@ -59,7 +59,13 @@ impl FileStatus {
 
     /// Looks at a database as [`of`](Self::of) does; a database always has bytes. SQLite would delete the log of an empty
     /// database, with the commits in it.
+    ///
+    /// `path` led through no link when the database was opened, so a link is new: the file was moved away, and a program that follows
+    /// the link keeps a second log beside it, even if the link leads to the same file.
     pub(super) fn of_database(path: &Path, identity: Option<Identity>) -> Self {
+        if is_link(path) {
+            return Self::Gone;
+        }
         let is_empty = || fs::metadata(path).is_ok_and(|found| found.len() == 0);
         match Self::of(path, identity) {
             Self::Same if is_empty() => Self::Emptied,

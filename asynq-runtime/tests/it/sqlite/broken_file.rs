@@ -132,6 +132,25 @@ async fn a_file_that_is_deleted_or_replaced_stops_every_call_with_the_reason() {
     }
 }
 
+/// A program that follows the link would have a log of its own beside the file: two logs of one database.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_is_moved_and_linked_to_stops_every_call_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, moved) = (folder.path().join("jobs.db"), folder.path().join("moved.db"));
+    let broker = open(&file).await;
+    enqueue(&broker, task("a")).await.unwrap();
+    fs::rename(&file, &moved).unwrap();
+    std::os::unix::fs::symlink(&moved, &file).unwrap();
+    let error = soon(broker.broken()).await;
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+    assert!(error.to_string().contains("was deleted or moved away"), "{error}");
+    let Err(Refused::Broker(error)) = enqueue(&broker, task("b")).await else { panic!("nothing is accepted") };
+    assert_eq!(error.kind(), BrokerErrorKind::Corrupt);
+    assert!(fs::metadata(folder.path().join("jobs.db-wal")).is_ok(), "the log with the last commits stays");
+    broker.close().await;
+}
+
 /// `cp` of the wrong file has this effect: the name stays, and so does the inode.
 #[tokio::test]
 async fn a_file_that_is_overwritten_stops_every_call_with_the_reason() {
