@@ -147,6 +147,30 @@ async fn a_server_whose_lock_file_was_taken_away_counts_as_dead_only_when_it_is_
     assert_eq!(broker.servers().await.unwrap().len(), 1, "it was only slow, and is on the list again");
 }
 
+/// A server that ended with tasks in its hands stays on the list beside others of its broker object.
+#[tokio::test]
+async fn a_server_that_beats_is_not_dead_because_a_silent_one_shares_its_lock_file_that_was_taken_away() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, clock) = (folder.path().join("jobs.db"), clock());
+    let mut options = with_clock(clock.clone());
+    options.lease = HOUR;
+    let beating = SqliteBroker::open(&url(&file), options.clone()).await.unwrap();
+    let broker = SqliteBroker::open(&url(&file), options).await.unwrap();
+    let silent = join(&beating).await;
+    let member = join(&beating).await;
+    for (member, id) in [(&silent, "silent"), (&member, "beating")] {
+        enqueue(&broker, task(id)).await.unwrap();
+        assert_eq!(dequeue(&beating, member, 1).await.len(), 1);
+    }
+    remove_lock_files(folder.path());
+    for _ in 0..2 {
+        clock.advance(Duration::from_secs(30));
+        beating.beat(&member, &ServerInfo::default(), &[]).await.unwrap();
+    }
+    let recovered = broker.recover(&[queue()]).await.unwrap();
+    assert_eq!(recovered.tasks, [(queue(), TaskId::new("silent").unwrap())]);
+}
+
 /// Removes the lock files of all servers, as a program that cleans up would.
 fn remove_lock_files(folder: &Path) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {

@@ -147,7 +147,8 @@ fn find_dead(view: &View<'_>, liveness: &Liveness, confirmation: &LapseConfirmat
             continue;
         }
         let mut silent_since = None;
-        let stale_lock = if dead.iter().any(|known| known.file == server.file) {
+        // Without the lock, the silence of one of the servers that share a file says nothing about the others.
+        let stale_lock = if dead.iter().any(|known| known.file == server.file && known.stale_lock.is_some()) {
             None
         } else {
             match liveness.look(&server.file) {
