@@ -201,7 +201,7 @@ impl Writer {
         if batch.is_empty() {
             return Vec::new();
         }
-        match self.attempt(&mut batch) {
+        match self.attempt(&mut batch, true) {
             Ok(Committed { done, effects, notifiers }) => {
                 let waiting = batch.split_off(done);
                 self.end(batch, effects, &notifiers, notify_sender);
@@ -250,8 +250,8 @@ impl Writer {
         refuse(batch, |work| work.priority() == Priority::Insert, &full)
     }
 
-    /// Runs one transaction over as many of `batch` as there is time for.
-    fn attempt(&mut self, batch: &mut Vec<Box<dyn Command>>) -> Result<Committed, Failure> {
+    /// Runs one transaction over as many of `batch` as there is time for. `with_claims` adds the parked claims that take its new tasks.
+    fn attempt(&mut self, batch: &mut Vec<Box<dyn Command>>, with_claims: bool) -> Result<Committed, Failure> {
         if let Some(write_lock) = &mut self.write_lock {
             write_lock.take();
         }
@@ -274,7 +274,7 @@ impl Writer {
             }
             done += 1;
         }
-        if outcome.is_ok() && tx.effects.work {
+        if outcome.is_ok() && with_claims && tx.effects.work {
             // Parked claims take new tasks in the same commit.
             let mut ready = self.parked.claims(&tx.view);
             ready.retain(|work| work.begin());
@@ -366,11 +366,12 @@ impl Writer {
         }
     }
 
-    /// Runs one transaction per command, so that one that fails takes no other with it.
+    /// Runs one transaction per command, so that one that fails takes no other with it. A parked claim that fails would take the
+    /// insert with it in whose transaction it runs, so the parked calls are asked afterwards.
     fn each_alone(&mut self, batch: Vec<Box<dyn Command>>, notify_sender: &NotifySender) {
         for work in batch {
             let mut batch = vec![work];
-            match self.attempt(&mut batch) {
+            match self.attempt(&mut batch, false) {
                 Ok(Committed { effects, notifiers, .. }) => self.end(batch, effects, &notifiers, notify_sender),
                 Err(Failure { error, .. }) => {
                     if needs_new_connection(&error) {
@@ -380,6 +381,7 @@ impl Writer {
                 }
             }
         }
+        self.parked.notify();
     }
 
     fn reconnect(&mut self) {

@@ -5,6 +5,7 @@ use std::{
 
 use asynq_test_support::{Log, PATIENCE, eventually_blocking};
 use parking_lot::Mutex;
+use rusqlite::ffi;
 use tokio::sync::{Semaphore, oneshot};
 
 use super::{
@@ -19,7 +20,7 @@ use crate::{
 
 use super::super::{
     SqliteOptions,
-    command::{Call, CancelFlag, WriteCommand},
+    command::{Call, CancelFlag, Ready, WriteCommand},
     migrate, set_up, sql,
     url::Location,
 };
@@ -96,6 +97,33 @@ fn a_call_that_fails_takes_no_other_with_it() {
     assert_eq!(kind(bad_answer), Some(BrokerErrorKind::Unexpected));
     assert_eq!(kind(other_answer), None);
     assert_eq!(queues(&writer), 2, "nothing is left of the one that failed");
+}
+
+#[test]
+fn a_parked_claim_that_fails_takes_no_insert_with_it_that_is_run_alone() {
+    let mut writer = writer();
+    let damaged = ffi::Error::new(ffi::SQLITE_CORRUPT);
+    let claim =
+        WriteCommand::<()>::new(Priority::Claim, 1, move |_| Err(rusqlite::Error::SqliteFailure(damaged, None)));
+    let (parked, claimed) = call(claim.once(|view| {
+        let is_any = view.count("SELECT count(*) FROM queue")? > 0;
+        Ok(if is_any { Ready::Now } else { Ready::AfterNotification })
+    }));
+    writer.parked.add(parked);
+    let view = View::new(&writer.connection, writer.names, 0);
+    assert!(writer.parked.ready(&view).is_empty(), "there is no task");
+    let (bad, bad_answer) = call(WriteCommand::new(Priority::Insert, 1, |tx| {
+        tx.view.execute(&sql::body::STORE, rusqlite::params![1, rusqlite::types::Null])?;
+        Ok(())
+    }));
+    let (good, good_answer) = insert(Priority::Insert, "good", 1);
+    assert!(writer.process(vec![bad, good], &NotifySender::ready()).is_empty());
+    assert_eq!(kind(bad_answer), Some(BrokerErrorKind::Unexpected));
+    assert_eq!(kind(good_answer), None);
+    assert!(writer.parked.is_eager(), "the claim is asked next");
+    let batch = writer.parked.drain().collect();
+    writer.process(batch, &NotifySender::ready());
+    assert_eq!(kind(claimed), Some(BrokerErrorKind::Corrupt));
 }
 
 #[test]
