@@ -174,9 +174,12 @@ fn type_of_mount<'a>(mounts: &'a str, folder: &str) -> Option<&'a str> {
 fn name_of_fuse(kind: &str) -> Option<&'static str> {
     Some(match kind {
         "virtiofs" => "a shared folder (virtiofs)",
+        "fuse.grpcfuse" | "fakeowner" => "a shared folder of Docker Desktop",
         "fuse.sshfs" => "sshfs",
         "fuse.glusterfs" => "GlusterFS",
         "fuse.ceph" | "fuse.ceph-fuse" => "Ceph",
+        "fuse.juicefs" => "JuiceFS",
+        "fuse.mfs" => "MooseFS",
         "fuse.s3fs" | "fuse.rclone" | "fuse.gcsfuse" | "fuse.mount-s3" => "an object store",
         _ => return None,
     })
@@ -187,7 +190,7 @@ fn shared_file_system(_: &Path) -> Option<&'static str> {
     None
 }
 
-/// Names a file system that several kernels write to, by its number in linux/magic.h.
+/// Names a file system that several kernels write to, by its magic number.
 #[cfg(any(target_os = "linux", test))]
 fn name_of_file_system(magic: u32) -> Option<&'static str> {
     Some(match magic {
@@ -196,11 +199,16 @@ fn name_of_file_system(magic: u32) -> Option<&'static str> {
         0xfe53_4d42 => "a Windows share (smb2)",
         0x517b => "a Windows share (smbfs)",
         0x0102_1997 => "a shared folder (9p)",
+        0x786f_4256 => "a shared folder (vboxsf)",
         0x00c3_6400 => "Ceph",
         0x0bd0_0bd0 => "Lustre",
         0x0116_1970 => "GFS2",
         0x7461_636f => "OCFS2",
         0x5346_414f => "AFS",
+        0x4750_4653 => "GPFS",
+        0x1983_0326 => "BeeGFS",
+        0x2003_0528 => "OrangeFS",
+        0x7375_7245 => "Coda",
         _ => return None,
     })
 }
@@ -223,7 +231,16 @@ mod tests {
 
     #[test]
     fn shared_file_systems_are_known_by_their_number() {
-        assert_eq!(name_of_file_system(0x6969), Some("NFS"));
+        for (magic, name) in [
+            (0x6969, "NFS"),
+            (0x4750_4653, "GPFS"),
+            (0x1983_0326, "BeeGFS"),
+            (0x2003_0528, "OrangeFS"),
+            (0x7375_7245, "Coda"),
+            (0x786f_4256, "a shared folder (vboxsf)"),
+        ] {
+            assert_eq!(name_of_file_system(magic), Some(name));
+        }
         assert_eq!(name_of_file_system(0xef53), None, "ext4");
         assert_eq!(name_of_file_system(0x0102_1994), None, "tmpfs");
     }
@@ -296,5 +313,8 @@ mod tests {
             assert_eq!(type_of_mount(mounts, folder), Some(kind), "{folder}");
             assert_eq!(name_of_fuse(kind), name, "{folder}");
         }
+        let shared = ["fuse.juicefs", "fuse.mfs", "fuse.grpcfuse", "fakeowner"];
+        let names = ["JuiceFS", "MooseFS", "a shared folder of Docker Desktop", "a shared folder of Docker Desktop"];
+        assert_eq!(shared.map(name_of_fuse), names.map(Some));
     }
 }
