@@ -1,6 +1,6 @@
 //! The servers of the file, and the cancel requests in it (contract: `broker/presence.rs`).
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
 use prost::Message as _;
 use rusqlite::params;
@@ -28,6 +28,9 @@ const SIGNALS_TTL_MS: i64 = 600_000;
 
 /// Most cancel requests read at once.
 const SIGNALS: i64 = 256;
+
+/// Pause after cancel requests could not be read.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Asks the server that runs a task to stop it.
 pub(super) fn ask_to_cancel(tx: &mut Tx<'_>, id: &str) -> rusqlite::Result<()> {
@@ -149,7 +152,16 @@ impl Cancellations for Signals {
                         Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?))
                     })
                 })
-                .await?;
+                .await;
+            let found = match found {
+                // A new subscription would begin behind the requests that are stored until it can be made.
+                Err(error) if error.is_unavailable() => {
+                    tracing::debug!("cancel requests cannot be read now: {error}");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+                found => found?,
+            };
             if found.is_empty() {
                 self.notifier.notified().await;
             }
@@ -207,7 +219,45 @@ fn unpack(mut bytes: &[u8]) -> Vec<WorkerInfo> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::{sync::mpsc, thread};
+
+    use asynq_test_support::{PATIENCE, soon};
+    use tokio::sync::watch;
+
+    use super::{
+        super::{
+            command::Command, connection, migrate, shared_state::SharedState, sql::Names, store::Message, tx::View,
+        },
+        *,
+    };
+    use crate::clock::SystemClock;
+
+    #[tokio::test]
+    async fn a_cancel_request_that_is_stored_while_reads_fail_is_received() {
+        let mut connection = connection::open_memory().unwrap();
+        migrate::settle_in(&mut connection, false, "here", |_| Ok(())).unwrap();
+        let (sender, inbox) = mpsc::channel();
+        let common = Arc::new(SharedState::in_memory(Names::Plain, Arc::new(SystemClock)));
+        let notifier = common.notifier.signals();
+        let store = Arc::new(Store::new(common, PATIENCE, sender, None, watch::channel(false).1));
+        let mut signals = Signals { store, notifier, seen: 0, read: VecDeque::new() };
+        let writer = thread::spawn(move || {
+            let next = || -> Box<dyn Command> {
+                match inbox.recv_timeout(PATIENCE) {
+                    Ok(Message::Command(read)) => read,
+                    _ => panic!("the requests are read"),
+                }
+            };
+            // A call that is dropped without an answer fails as unavailable.
+            drop(next());
+            connection.execute_batch("INSERT INTO signal(kind, id, at) VALUES ('cancel', 'a', 0)").unwrap();
+            let mut read = next();
+            assert!(read.begin() && read.look(&View::new(&connection, Names::Plain, 0)));
+            read.finish(None);
+        });
+        assert_eq!(soon(signals.next()).await.unwrap(), "a");
+        writer.join().unwrap();
+    }
 
     #[test]
     fn workers_survive_their_trip_and_damage_ends_the_list() {
