@@ -13,6 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::{
     broker::{
         ArchivePolicy, BrokerError, Forwarded, HeldLock, Maintain, Recovered, RetryOrder, RunKey, Settled, Swept,
+        TaskSet,
     },
     task::{QueueName, TaskState},
 };
@@ -21,7 +22,7 @@ pub(super) use self::lapses::Lapses;
 use super::{
     SqliteBroker,
     command::{Priority, Ready, WriteCommand},
-    row::{text, text_or_null},
+    row::{after, text, text_or_null},
     schedule,
     settle::lost,
     sql,
@@ -267,6 +268,8 @@ fn sweep(tx: &mut Tx<'_>, queue: &QueueName, lease: i64) -> rusqlite::Result<Swe
         tx.view.execute(&sql::maintain::END_LEASE, [seq, tx.view.now])?;
         swept.leases_restored += 1;
     }
+    // No other call notices that a set is held for longer than any is.
+    tx.view.execute(&sql::groups::SHORTEN, [q, after(tx.view.now, TaskSet::DEADLINE)])?;
     for state in [TaskState::Active, TaskState::Pending] {
         let ghosts = tx.view.list(&sql::maintain::GHOSTS, [q, i64::from(state.number()), SWEEP], |row| {
             Ok((row.get::<_, i64>(0)?, text(row, 1)?, text_or_null(row, 2)?))

@@ -63,6 +63,7 @@ fn hot_statements_use_their_index_and_sort_nothing() {
             ("waiting", (&sql::groups::WAITING, format!("INDEX {p}task_group (q=? AND grp=?)"))),
             ("join a set", (&sql::groups::JOIN_SET, row.clone())),
             ("release", (&sql::groups::RELEASE, format!("INDEX {p}task_batch (q=? AND batch=?)"))),
+            ("shorten", (&sql::groups::SHORTEN, format!("INDEX {p}batch_deadline (q=? AND deadline>?)"))),
             ("over", (&sql::groups::OVER, format!("INDEX {p}batch_deadline (q=? AND deadline<?)"))),
             ("counts", (&sql::inspect::COUNTS, format!("INDEX {p}task_batch (q=?"))),
             ("page of a group", (&sql::inspect::PAGE_GROUP, format!("INDEX {p}task_group (q=? AND grp=? AND at>?)"))),

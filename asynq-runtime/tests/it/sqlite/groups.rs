@@ -158,6 +158,23 @@ async fn the_first_ones_patience_and_the_size_make_a_group_ripe_too() {
 }
 
 #[tokio::test]
+async fn a_clock_that_is_set_back_holds_up_neither_a_group_nor_a_set_that_was_left() {
+    let w = World::new().await;
+    w.add(&["a"]).await;
+    assert!(w.claim(at_once()).await.is_some());
+    w.add(&["b"]).await;
+    w.clock.set(w.broker.now() - chrono::TimeDelta::hours(2));
+    let set = w.claim(rules()).await.unwrap();
+    assert_eq!(members(&set), ["b"]);
+    w.broker.sweep(&queue()).await.unwrap();
+    w.clock.advance(2 * MINUTE - MS);
+    assert_eq!(w.broker.reclaim_sets(&queue()).await.unwrap(), 0);
+    w.clock.advance(MS);
+    assert_eq!(w.broker.reclaim_sets(&queue()).await.unwrap(), 2);
+    w.end().await;
+}
+
+#[tokio::test]
 async fn a_large_group_comes_in_slices_by_number_and_by_weight() {
     let w = World::new().await;
     let crowd = (0..TaskSet::MOST + 1).map(|n| grouped(task(&format!("{n:04}")))).collect();

@@ -19,6 +19,9 @@ use super::super::{
 /// The shortest grace there is.
 const SHORTEST_GRACE: Duration = Duration::from_secs(1);
 
+/// A task that joined its group this much later than now was stamped by a clock that has been set back since.
+const BELIEVABLE: Duration = Duration::from_secs(5);
+
 /// Takes a set, if the rules say so.
 pub(super) fn claim(
     tx: &mut Tx<'_>,
@@ -94,6 +97,10 @@ pub(super) fn without_messages(
 
 /// Whether a group is ripe by time alone: its first task joined it at `first`, its last one at `last`.
 fn has_waited(rules: &GroupRules, now: i64, first: i64, last: i64) -> bool {
+    // Nothing tells how long a group has waited whose tasks joined by another time; it would wait for that time to come again.
+    if last > after(now, BELIEVABLE) {
+        return true;
+    }
     let since = |joined: i64, limit| after(joined, limit) <= now;
     rules.max_delay.is_some_and(|limit| since(first, limit)) || since(last, rules.grace.max(SHORTEST_GRACE))
 }
@@ -121,6 +128,9 @@ mod tests {
             (rules(u64::MAX, Some(u64::MAX)), 0, 0, false),
             (rules(1_000, None), 11_000, 11_000, false),
             (rules(0, None), 9_001, 9_001, false),
+            (rules(1_000, None), 15_000, 15_000, false),
+            (rules(1_000, None), 9_500, 15_001, true),
+            (rules(1_000, None), 7_210_000, 7_210_000, true),
         ] {
             assert_eq!(has_waited(&rules, 10_000, first, last), expected, "{rules:?} {first} {last}");
         }

@@ -77,6 +77,10 @@ UPDATE main.task SET batch = NULL WHERE q = ?1 AND batch = ?2;
 -- Forgets a set, or its receipt. ?1 set.
 DELETE FROM main.batch WHERE batch = ?1;
 
+-- name: shorten
+-- Shortens the time of sets whose deadline was given by a clock that has been set back since. ?1 q, ?2 latest deadline.
+UPDATE main.batch SET deadline = ?2 WHERE q = ?1 AND deadline > ?2 AND NOT ended;
+
 -- name: over
 -- Sets and receipts whose time has passed, the oldest first. ?1 q, ?2 now, ?3 how many. Rows: set, 1 if it is a receipt.
 SELECT batch, ended FROM main.batch AS s INDEXED BY batch_deadline
