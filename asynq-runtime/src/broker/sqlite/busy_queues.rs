@@ -10,7 +10,7 @@ use rusqlite::Params;
 use crate::task::QueueName;
 
 use super::{
-    row::text_or_null,
+    row::Text,
     sql::{self, Sql},
     tx::View,
 };
@@ -52,11 +52,13 @@ pub(super) fn most_steps(many: usize) -> i64 {
 }
 
 /// Makes a walk: a statement whose rows are steps, each with the number of a queue, null behind the last one, and the queue's name
-/// or null. Returns the names; `None` if the walk ended before the last queue.
+/// or null. Returns the names; `None` if the walk ended before the last queue. A name that is not UTF-8 is left out: no call finds its
+/// queue, and the text in its place is the name of another.
 pub(super) fn walk(view: &View<'_>, sql: &Sql, params: impl Params) -> rusqlite::Result<Option<Vec<QueueName>>> {
-    let steps = view.list(sql, params, |row| Ok((row.get::<_, Option<i64>>(0)?, text_or_null(row, 1)?)))?;
+    let steps = view.list(sql, params, |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<Text>>(1)?)))?;
     let is_whole = steps.last().is_some_and(|(q, _)| q.is_none());
-    Ok(is_whole.then(|| steps.into_iter().filter_map(|(_, name)| Some(QueueName::from_wire(&name?))).collect()))
+    let names = steps.into_iter().filter_map(|(_, name)| name).filter(|name| name.is_sound);
+    Ok(is_whole.then(|| names.map(|name| QueueName::from_wire(&name.text)).collect()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use asynq_runtime::broker::{
-    ArchivePolicy, BulkAction, Chosen, Consume as _, GroupRules, Groups as _, Page, Repair as _, Wanted,
+    ArchivePolicy, BulkAction, Chosen, Consume as _, GroupRules, Groups as _, Page, Quarantined, Repair as _, Wanted,
 };
 
 use super::{
@@ -61,6 +61,18 @@ async fn a_text_that_is_not_utf_8_stops_no_other_task_and_can_be_removed() {
     let all = Chosen::InState(TaskState::Archived);
     assert_eq!(t.broker.change_some(&queue(), &all, BulkAction::Delete, 9).await.unwrap().changed, 1);
     assert_eq!(t.broker.queue_stats(&queue()).await.unwrap().archived, 0);
+}
+
+/// A server that was told of such a queue would ask for its tasks again and again, and find none.
+#[tokio::test]
+async fn a_queue_whose_name_is_not_utf_8_makes_no_other_ready() {
+    let t = World::new().await;
+    let insert = "INSERT INTO enqueue(queue, id, type, msg) VALUES (CAST(X'FF' AS TEXT), 'a', 'mail', ?1)";
+    t.theirs().execute(insert, [message("a")]).unwrap();
+    enqueue(&t.broker, task("b")).await.unwrap();
+    let mut queues: Vec<_> = (0..20).map(|n| QueueName::new(&format!("q{n}")).unwrap()).collect();
+    queues.extend([QueueName::new("\u{fffd}").unwrap(), queue()]);
+    assert_eq!(t.broker.ready(&queues, Quarantined::All).await.unwrap(), [queue()]);
 }
 
 /// The text in place of bytes that are not UTF-8 lies behind some of them and ahead of others.
