@@ -62,9 +62,9 @@ pub trait Consume {
     /// had not been taken. No such task has begun, so this does not count as a crash.
     ///
     /// The calls in question were dropped or got no answer. If [`dequeues_beside_jobs`](Self::dequeues_beside_jobs) is true, they
-    /// are also the calls that began more than `older` ago and are held up, with no byte of the answer read for that long. A
-    /// held-up call does not return the tasks that were requeued here. If an answer takes longer than `older` but is still
-    /// arriving, the leases of its tasks are extended.
+    /// are also the calls that began more than `older` ago and are held up, with no byte of the answer read for that long; where a
+    /// broker does not see the bytes, six times as long. A held-up call does not return the tasks that were requeued here. If an
+    /// answer takes longer than `older` but is still arriving, the leases of its tasks are extended.
     ///
     /// Returns the requeued tasks; of each queue the next to be taken comes first.
     ///

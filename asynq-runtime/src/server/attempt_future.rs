@@ -49,6 +49,8 @@ pub(super) async fn drive<W: Future<Output = Ended>>(
         attempted = &mut *attempt => {
             // An error of a job that noticed the request before this poll is its consequence, too.
             let attempted = if stop.is_requested() { stopped_by_itself(attempted, stopped(stop)) } else { attempted };
+            // A layer may have left the job waiting for a thread in a task of its own.
+            blocking.give_up_queued();
             if blocking.busy() == 0 {
                 return attempted;
             }

@@ -152,7 +152,7 @@ impl ServerContext {
     }
 
     fn longest_call(&self) -> Duration {
-        ANSWER.max(self.broker.call_limit() + Duration::from_secs(1))
+        ANSWER.max(self.broker.call_limit().saturating_add(Duration::from_secs(1)))
     }
 
     /// Like [`answer`](Self::answer), for a call that waits for up to [`SAFETY_NET`] before the broker answers.
@@ -160,7 +160,7 @@ impl ServerContext {
         &self,
         wait: impl Future<Output = Result<T, BrokerError>>,
     ) -> Result<T, BrokerError> {
-        timeout(SAFETY_NET + self.longest_call(), wait).await.unwrap_or_else(|_| Err(no_answer()))
+        timeout(SAFETY_NET.saturating_add(self.longest_call()), wait).await.unwrap_or_else(|_| Err(no_answer()))
     }
 }
 

@@ -185,7 +185,10 @@ impl Services {
         }
         let (failure, failed) = (Arc::<OnceLock<Failure>>::default(), CancellationToken::new());
         let (first, notify) = (Arc::clone(&failure), failed.clone());
+        // A runtime that ends drops this task with the services.
+        let ended = ended.drop_guard();
         let watcher = jobs.spawn(async move {
+            let _ended = ended;
             while let Some(outcome) = running.join_next().await {
                 let (name, source) = match outcome {
                     Ok((_, Ok(Ok(())))) => continue,
@@ -198,7 +201,6 @@ impl Services {
                 first.get_or_init(|| (name, source));
                 notify.cancel();
             }
-            ended.cancel();
         });
         Self { watcher: watcher.abort_handle(), failure, failed }
     }

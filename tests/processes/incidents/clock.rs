@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use asynq_tests::{WallClock, eventually, journal::Event, skip};
+use asynq_runtime::job::JobBuilder;
+use asynq_tests::{WallClock, eventually, jobs::Record, journal::Event, skip};
 use chrono::{TimeDelta, Utc};
 
 use crate::processes::{incidents::all_done, world::World};
@@ -85,6 +86,23 @@ async fn a_clock_of_redis_that_steps_ahead_and_back_takes_nothing_from_two_worke
         "incident: Redis's clock {step} s ahead under 2 workers, {afterwards:?} later back again, {RUNS} jobs running: 0 run \
          twice, {done} done"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes ten seconds: scripts/prove incidents"]
+async fn a_wall_clock_that_steps_ahead_of_redis_ends_no_task_before_its_deadline() {
+    let Some(clock) = WallClock::new() else { skip!("{}", WallClock::MISSING) };
+    let world = World::redis().await;
+    let environment = clock.environment();
+    let settings: Vec<_> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let _worker = world.everyday(&settings).await;
+    ahead(&world).await;
+    clock.step_to(2 * 3600);
+    for _ in 0..RUNS {
+        world.client.enqueue(JobBuilder::new(Record { millis: 0 }).deadline("30m")).await.unwrap();
+    }
+    all_done(&world, RUNS + 1).await;
+    println!("incident: wall clock 2 h ahead under a worker of Redis: {RUNS} tasks with a deadline in 30 minutes done");
 }
 
 /// A schedule and its broker are on one machine, whose clock is ahead and is set back.

@@ -1,11 +1,17 @@
-//! Redis's time as this process knows it: the machine's clock plus the measured difference.
+//! Redis's time as this process knows it: the last answer of `TIME`, and the time that has passed since then.
+//!
+//! The machine's wall clock is not part of it: it may be set, also while a connection lasts for weeks.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicI64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
+use parking_lot::Mutex;
 
 use crate::{
     broker::{RunToken, token::TokenSource},
@@ -15,31 +21,48 @@ use crate::{
 /// Above this difference, Go workers, which use the clocks of their machines, run tasks early or late.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(2);
 
-/// Longest round trip that corrects the clock: a slower answer waited for a connection or a busy machine.
-const LONGEST_ROUND_TRIP: TimeDelta = TimeDelta::milliseconds(250);
+/// Longest round trip that makes the clock more exact: a slower answer waited for a connection or a busy machine.
+const LONGEST_ROUND_TRIP: Duration = Duration::from_millis(250);
 
 /// The clock of one broker.
 #[derive(Debug)]
 pub(super) struct BrokerClock {
     given: Option<Arc<dyn Clock>>,
-    ahead_ns: AtomicI64,
-    learnt: AtomicBool,
+    measured: Mutex<Option<Measured>>,
     warned: AtomicBool,
     tokens: TokenSource,
 }
 
+/// An answer of `TIME`.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    redis: DateTime<Utc>,
+    /// The [`since_boot`] at which Redis's clock most likely showed that time.
+    at: Duration,
+}
+
+impl Measured {
+    /// Returns Redis's time at that [`since_boot`].
+    fn redis_at(self, at: Duration) -> DateTime<Utc> {
+        self.redis.checked_add_signed(span(at) - span(self.at)).unwrap_or(self.redis)
+    }
+}
+
 impl BrokerClock {
     pub(super) fn new(given: Option<Arc<dyn Clock>>) -> Self {
-        let (learnt, warned) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { given, ahead_ns: AtomicI64::new(0), learnt, warned, tokens: TokenSource::new() }
+        Self { given, measured: Mutex::new(None), warned: AtomicBool::new(false), tokens: TokenSource::new() }
     }
 
-    /// Returns Redis's time, or that of the given clock.
+    /// Returns Redis's time, or that of the given clock; before the first answer of Redis, the machine's.
     pub(super) fn now(&self) -> DateTime<Utc> {
         match &self.given {
             Some(clock) => clock.now(),
-            None => Utc::now() + TimeDelta::nanoseconds(self.ahead_ns.load(Ordering::Relaxed)),
+            None => self.redis_at(since_boot()).unwrap_or_else(Utc::now),
         }
+    }
+
+    fn redis_at(&self, at: Duration) -> Option<DateTime<Utc>> {
+        self.measured.lock().map(|measured| measured.redis_at(at))
     }
 
     /// Returns whether the clock was given, as in tests.
@@ -55,8 +78,10 @@ impl BrokerClock {
     /// Returns how far this machine's clock is ahead of Redis's; `None` before the first measurement, and for a given
     /// clock, which is not this machine's.
     pub(super) fn host_ahead(&self) -> Option<TimeDelta> {
-        let is_known = self.given.is_none() && self.learnt.load(Ordering::Relaxed);
-        is_known.then(|| -TimeDelta::nanoseconds(self.ahead_ns.load(Ordering::Relaxed)))
+        if self.is_given() {
+            return None;
+        }
+        Some(Utc::now() - self.redis_at(since_boot())?)
     }
 
     /// Returns the argument `now` of scripts: empty, so that they ask Redis, unless a clock was given.
@@ -68,20 +93,23 @@ impl BrokerClock {
         }
     }
 
-    /// Learns the difference from Redis's `TIME`, asked between `before` and `after` by the machine's clock. After the
-    /// first answer, only quick ones count. A given clock learns nothing.
-    pub(super) fn learn(&self, before: DateTime<Utc>, redis: DateTime<Utc>, after: DateTime<Utc>) {
+    /// Learns Redis's time from its `TIME`, asked between two readings of [`since_boot`]. A slow answer counts only where there is
+    /// no other yet, or where it contradicts the time that is known. A given clock learns nothing.
+    pub(super) fn learn(&self, before: Duration, redis: DateTime<Utc>, after: Duration) {
         if self.is_given() {
             return;
         }
-        if self.learnt.swap(true, Ordering::Relaxed) && after - before > LONGEST_ROUND_TRIP {
+        let took = after.saturating_sub(before);
+        let measured = Measured { redis, at: before + took / 2 };
+        let known = self.redis_at(measured.at);
+        if took > LONGEST_ROUND_TRIP && known.is_some_and(|known| (known - redis).abs() <= span(took / 2)) {
             return;
         }
-        let ahead = redis - (before + (after - before) / 2);
-        self.ahead_ns.store(ahead.num_nanoseconds().unwrap_or(0), Ordering::Relaxed);
+        *self.measured.lock() = Some(measured);
+        let ahead = self.host_ahead().unwrap_or_default();
         let skewed = ahead.abs() > MOST_SKEW;
         if skewed && !self.warned.swap(true, Ordering::Relaxed) {
-            let seconds = ahead.num_milliseconds() as f64 / 1000.0;
+            let seconds = -ahead.num_milliseconds() as f64 / 1000.0;
             tracing::warn!(
                 seconds,
                 "the clock of Redis differs from this machine's by more than 2 s; \
@@ -93,6 +121,30 @@ impl BrokerClock {
     }
 }
 
+/// Returns the time since the machine started, with the time in which it slept. Nobody can set this clock.
+#[cfg(unix)]
+pub(super) fn since_boot() -> Duration {
+    use rustix::time::{ClockId, clock_gettime};
+
+    // On Linux alone, the ordinary clock of this kind does not count the time in which the machine sleeps.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    Duration::try_from(clock_gettime(clock)).unwrap_or_default()
+}
+
+/// Returns the time since the first call.
+#[cfg(not(unix))]
+pub(super) fn since_boot() -> Duration {
+    static START: std::sync::LazyLock<std::time::Instant> = std::sync::LazyLock::new(std::time::Instant::now);
+    START.elapsed()
+}
+
+fn span(time: Duration) -> TimeDelta {
+    TimeDelta::from_std(time).unwrap_or(TimeDelta::MAX)
+}
+
 fn nanos(at: DateTime<Utc>) -> i64 {
     at.timestamp_nanos_opt().unwrap_or(if at.timestamp() < 0 { i64::MIN } else { i64::MAX })
 }
@@ -101,24 +153,45 @@ fn nanos(at: DateTime<Utc>) -> i64 {
 mod tests {
     use super::*;
 
+    /// The seconds by which Redis's time is ahead of this machine's.
+    fn ahead(clock: &BrokerClock) -> f64 {
+        clock.host_ahead().unwrap().num_milliseconds() as f64 / -1000.0
+    }
+
     #[test]
     fn the_clock_of_redis_is_learnt_from_the_middle_of_the_call() {
         let clock = BrokerClock::new(None);
         assert_eq!(clock.host_ahead(), None);
-        let before = Utc::now();
-        clock.learn(before, before + TimeDelta::seconds(100), before + TimeDelta::seconds(2));
-        let ahead = clock.now() - Utc::now();
-        assert!((ahead - TimeDelta::seconds(99)).abs() < TimeDelta::seconds(1), "{ahead}");
+        let (now, second) = (Utc::now(), Duration::from_secs(1));
+        let before = since_boot();
+        clock.learn(before, now + TimeDelta::seconds(100), before + 2 * second);
+        assert!((ahead(&clock) - 99.0).abs() < 1.0, "{}", ahead(&clock));
+        assert!((clock.now() - Utc::now() - TimeDelta::seconds(99)).abs() < TimeDelta::seconds(1));
         assert_eq!(clock.argument(), "");
-        assert_eq!(clock.host_ahead(), Some(TimeDelta::seconds(-99)), "this machine is behind");
 
-        clock.learn(before, before, before + TimeDelta::seconds(2));
-        assert!(clock.now() - Utc::now() > TimeDelta::seconds(98), "an answer that had to wait teaches nothing new");
-        clock.learn(before, before, before);
-        assert!(clock.now() - Utc::now() < TimeDelta::seconds(1));
-        assert_eq!(clock.host_ahead(), Some(TimeDelta::zero()));
+        clock.learn(before, now, before);
+        assert!(ahead(&clock).abs() < 1.0, "a quick answer counts");
         let given = BrokerClock::new(Some(Arc::new(crate::clock::SystemClock)));
-        given.learn(before, before, before);
+        given.learn(before, now, before);
         assert_eq!(given.host_ahead(), None);
+    }
+
+    #[test]
+    fn a_slow_answer_counts_where_it_contradicts_what_is_known() {
+        let clock = BrokerClock::new(None);
+        let (now, start, round_trip) = (Utc::now(), since_boot(), Duration::from_secs(2));
+        clock.learn(start, now, start);
+        clock.learn(start, now, start + round_trip);
+        assert_eq!(clock.redis_at(start), Some(now), "Redis may have answered at once");
+        let set_back = now - TimeDelta::hours(1);
+        clock.learn(start, set_back, start + round_trip);
+        assert_eq!(clock.redis_at(start + round_trip / 2), Some(set_back));
+    }
+
+    #[test]
+    fn the_time_since_the_start_of_the_machine_grows() {
+        let (before, started) = (since_boot(), std::time::Instant::now());
+        while started.elapsed() < Duration::from_millis(2) {}
+        assert!(since_boot() > before);
     }
 }

@@ -282,7 +282,7 @@ impl Commit {
         }
         if let Some(error) = failure {
             let answered = chunks.iter().filter(|chunk| chunk.is_answered()).map(|chunk| chunk.queue);
-            self.names.write_later(answered, &error);
+            self.names.write_later(answered, noted.generation, &error);
         }
     }
 }

@@ -5,7 +5,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use chrono::Utc;
 use redis::{
     AsyncConnectionConfig, Pipeline, ProtocolVersion, PushInfo, PushKind, RedisResult, Value,
     aio::MultiplexedConnection,
@@ -17,6 +16,7 @@ use tokio::{
 
 use super::{
     super::{BrokerError, BrokerErrorKind},
+    clock::since_boot,
     connection_state::{State, report_lost},
     identity::{Identity, info_field},
     reply::{self, answer},
@@ -193,7 +193,7 @@ impl ConnectionManager {
     /// Reads the identity and the time of the server, checks its version, sends the role's greeting, and kills the previous
     /// connection to the same server, so that no call that is unread there runs late.
     async fn greet(&mut self, connection: &OpenConnection) -> Result<(), BrokerError> {
-        let before = Utc::now();
+        let before = since_boot();
         let mut pipeline = redis::pipe();
         self.role.target.introduce(&mut pipeline);
         pipeline.cmd("TIME").cmd("CLIENT").arg("ID").cmd("INFO").arg("server");
@@ -204,7 +204,7 @@ impl ConnectionManager {
             pipeline.add_command(command.clone());
         }
         let values = connection.exchange(&pipeline).await.map_err(reply::failed)?;
-        let after = Utc::now();
+        let after = since_boot();
         let mut values = values.into_iter();
         self.role.target.introduced(&mut values)?;
         let time = answer(values.next().unwrap_or_default())?;

@@ -58,7 +58,7 @@ impl Consume for RedisBroker {
                 answer.and_then(|value| read_answer(value, unanswered.request(), member.number))
             };
             let mut read_answers: Vec<_> = answers.into_iter().zip(&unanswered).map(read).collect();
-            self.read_long(&mut own, read_answers.iter_mut().flatten().collect()).await?;
+            self.read_long(&mut own, &mut read_answers).await?;
             Ok(read_answers)
         };
         // If the future is dropped here or before, each unanswered note stays, and the next call looks for its tasks.
@@ -201,22 +201,36 @@ impl RedisBroker {
 
     /// Reads the messages that scripts left in their task hashes. The tasks belong to this member by then, so no other
     /// program changes their messages.
-    async fn read_long(&self, own: &mut Option<Taken<'_>>, mut taken: Vec<&mut TakenTasks>) -> Result<(), BrokerError> {
+    async fn read_long(
+        &self,
+        own: &mut Option<Taken<'_>>,
+        taken: &mut [Result<TakenTasks, BrokerError>],
+    ) -> Result<(), BrokerError> {
         let call = |key: &RunKey| Call::plain("HGET").arg(Keys::new(&key.queue).task(key.id.as_str())).arg("msg");
-        let left = taken.iter().flat_map(|tasks| tasks.long.iter().map(|&at| &tasks.runs[at].key));
+        let left = taken.iter().flatten().flat_map(|tasks| tasks.long.iter().map(|&at| &tasks.runs[at].key));
         let keys: Vec<RunKey> = left.cloned().collect();
         if keys.is_empty() {
             return Ok(());
         }
         let mut answers = self.exchange(own, || keys.iter().map(call).collect()).await?.into_iter();
-        for tasks in &mut taken {
+        for taken in taken {
+            let Ok(tasks) = taken else { continue };
+            let mut refused = None;
             for (&at, answer) in tasks.long.iter().zip(&mut answers) {
-                // A task that was deleted meanwhile has no message: decoding it fails, and the outcome of the run
-                // changes nothing.
-                let raw = reply::bytes(answer?).unwrap_or_default();
-                let run = &mut tasks.runs[at];
-                tasks.bytes += raw.len();
-                run.message = read_message(raw.into(), run.key.id.as_str(), &run.key.queue);
+                match answer {
+                    Ok(raw) => {
+                        // A task that was deleted meanwhile has no message: decoding it fails, and the outcome of the run
+                        // changes nothing.
+                        let raw = reply::bytes(raw).unwrap_or_default();
+                        let run = &mut tasks.runs[at];
+                        tasks.bytes += raw.len();
+                        run.message = read_message(raw.into(), run.key.id.as_str(), &run.key.queue);
+                    }
+                    Err(error) => refused = Some(error),
+                }
+            }
+            if let Some(error) = refused {
+                *taken = Err(error);
             }
         }
         Ok(())

@@ -120,7 +120,7 @@ impl DedicatedConnection {
                 return Some(Taken { dedicated: self, own: Some(own), in_call: false });
             }
             // The connection belongs to another runtime, which may still need it.
-            SlotState::Free(own) if own.generation == generation && calls < self.often => {
+            SlotState::Free(own) if own.generation == generation && calls < OFTEN => {
                 slot.state = SlotState::Free(own);
                 return None;
             }

@@ -22,6 +22,8 @@ pub(super) struct Hold {
     lease: Duration,
     until: Option<Instant>,
     last: Option<(Instant, DateTime<Utc>)>,
+    /// When Redis last answered, as far as is known here.
+    answered: Option<Instant>,
     /// The queues that took no writes a short time ago, and until when each is held.
     queues: HashMap<QueueName, Instant>,
 }
@@ -29,21 +31,33 @@ pub(super) struct Hold {
 impl Hold {
     /// Begins with a hold at the first look.
     pub(super) fn new(lease: Duration) -> Self {
-        Self { lease, until: None, last: None, queues: HashMap::new() }
+        Self { lease, until: None, last: None, answered: None, queues: HashMap::new() }
     }
 
     /// Notes that Redis's clock showed `redis` at `now`. Returns how long lapsed leases must not be recovered yet.
     pub(super) fn look(&mut self, now: Instant, redis: DateTime<Utc>) -> Duration {
         let may_recover = self.last.is_some_and(|(then, redis_then)| {
-            let (passed, elapsed_on_redis) =
-                (now.duration_since(then), (redis - redis_then).to_std().unwrap_or_default());
-            passed < self.lease / 3 && elapsed_on_redis < passed.saturating_add(SLACK)
+            let elapsed_on_redis = (redis - redis_then).to_std().unwrap_or_default();
+            self.is_soon(now) && elapsed_on_redis < now.duration_since(then).saturating_add(SLACK)
         });
-        self.last = Some((now, redis));
+        (self.last, self.answered) = (Some((now, redis)), Some(now));
         if !may_recover {
             self.until = Some(now + self.length());
         }
         self.until.map_or(Duration::ZERO, |until| until.saturating_duration_since(now))
+    }
+
+    /// Notes that Redis has answered another call. Between two looks there are the pause of their caller and several round trips,
+    /// which together may be longer than what counts as a gap.
+    pub(super) fn answered(&mut self, now: Instant) {
+        if self.is_soon(now) {
+            self.answered = Some(now);
+        }
+    }
+
+    /// Returns whether there is no gap between the last answer and one at `now`.
+    fn is_soon(&self, now: Instant) -> bool {
+        self.answered.is_some_and(|then| now.duration_since(then) < self.lease / 3)
     }
 
     /// Notes that no server can extend a lease just now, so that the next look counts as the first one after a gap.
@@ -107,6 +121,27 @@ mod tests {
         hold.forget();
         assert_eq!([17, 22].map(|at| look(&mut hold, at)), [15, 10]);
     }
+
+    #[test]
+    fn answers_between_two_looks_show_that_redis_was_there() {
+        let (start, lease) = (Instant::now(), Duration::from_secs(2));
+        let time = |ms: u64| start + Duration::from_millis(ms);
+        // Round trips of 150 ms and a pause of 380 ms: two looks are further apart than a third of the lease.
+        let left = |answers: &[u64]| {
+            let mut hold = Hold::new(lease);
+            let mut left = Duration::MAX;
+            for pass in 0..10 {
+                let at = 830 * pass;
+                let redis = DateTime::from_timestamp_millis(1_893_000_000_000 + i64::try_from(at).unwrap()).unwrap();
+                left = hold.look(time(at), redis);
+                answers.iter().for_each(|after| hold.answered(time(at + after)));
+            }
+            left
+        };
+        assert_eq!(left(&[150, 300]), Duration::ZERO);
+        assert!(!left(&[]).is_zero() && !left(&[829]).is_zero(), "an answer that itself came late shows nothing");
+    }
+
     #[test]
     fn a_queue_that_took_no_writes_is_held_by_itself() {
         let (start, mut hold) = (Instant::now(), Hold::new(LEASE));

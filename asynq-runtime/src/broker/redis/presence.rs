@@ -10,6 +10,7 @@ use sha1_smol::Sha1;
 use super::{
     super::{BrokerError, BrokerErrorKind, Cancellations, Member, Presence, ServerName, ServerState},
     RedisBroker, cancel,
+    clock::since_boot,
     keys::{CANCEL, SERVERS, WORKERS, server_info, workers_info},
     reply,
     script::{ANNOUNCE, BEAT, Call, LIVE},
@@ -159,9 +160,9 @@ impl RedisBroker {
             beat.push(worker.encode_to_vec());
         }
         calls.push(beat);
-        let before = Utc::now();
+        let before = since_boot();
         let answers = self.router.send(calls).await?;
-        let after = Utc::now();
+        let after = since_boot();
         let answers = answers.into_iter().collect::<Result<Vec<_>, _>>()?;
         // The first answer counts the list of servers. The last one is that of the beat, and it is the first as well
         // unless the lists have calls of their own.

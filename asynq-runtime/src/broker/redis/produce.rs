@@ -20,7 +20,7 @@ use super::{
     caller_driven::Purpose,
     commit::{Commit, IN_FLIGHT, PER_SEND, REPEAT_PAUSES, Waiting},
     connection::WRITE,
-    dedicated::DedicatedConnection,
+    dedicated::{DedicatedConnection, OFTEN},
     durability::Durability,
     io::Io,
     item::{Item, Outcome},
@@ -32,8 +32,6 @@ use super::{
     socket::longest,
 };
 
-/// Number of lone calls in a row after which a dedicated connection is opened.
-const OFTEN: u32 = 8;
 /// Calls that may wait in the queue of the group commit; further callers wait for room in it.
 const WAITING: usize = 1024;
 

@@ -66,9 +66,25 @@ impl QueueNames {
         self.written.lock().remove(queue);
     }
 
-    /// Has the names of queues with tasks written later, if `error` is a failure that may pass.
-    pub(super) fn write_later<'q>(&self, queues: impl Iterator<Item = &'q QueueName>, error: &BrokerError) {
+    /// Has the names of queues with tasks written later, if `error` is a failure that may pass. Another one is logged, and the names
+    /// are tried again as late as those that were written.
+    pub(super) fn write_later<'q>(
+        &self,
+        queues: impl Iterator<Item = &'q QueueName>,
+        generation: u64,
+        error: &BrokerError,
+    ) {
         if !may_pass(error) {
+            let mut refused: Vec<QueueName> = queues.cloned().collect();
+            refused.dedup();
+            for queue in &refused {
+                tracing::warn!(
+                    %queue,
+                    "the name of the queue cannot be written to {QUEUES}, so that Go's tools do not show the queue and servers of patterns do \
+                     not run it: {error}"
+                );
+            }
+            self.remember(refused, generation);
             return;
         }
         let mut missing = self.missing.lock();

@@ -22,6 +22,10 @@ use super::{
 };
 use crate::task::{QueueName, TaskId};
 
+/// How much longer a dequeue may take on the connection that all calls share: the bytes of its answer are not seen there among
+/// those of others.
+const UNSEEN: u32 = 6;
+
 /// Dequeues that were sent, or are about to be, and have no answer yet.
 #[derive(Debug, Default)]
 pub(super) struct UnansweredDequeues {
@@ -64,10 +68,19 @@ impl DequeueRequest {
     pub(super) fn new(queue: QueueName, token: RunToken) -> Self {
         Self { queue, token, at: Instant::now(), abandoned: None, progress: None, had: Vec::new() }
     }
+}
 
-    /// Returns whether the connection has been silent for at least `older`.
+impl OnItsWay {
+    fn is_late(&self, older: Duration) -> bool {
+        self.since.elapsed() >= older
+    }
+
+    /// Returns whether no byte of the answer has come for at least `older`.
     fn is_stalled(&self, older: Duration) -> bool {
-        self.progress.as_ref().is_none_or(|progress| progress.silent_for() >= older)
+        match &self.request.progress {
+            Some(progress) => progress.silent_for() >= older,
+            None => self.is_late(older.saturating_mul(UNSEEN)),
+        }
     }
 }
 
@@ -106,7 +119,7 @@ impl UnansweredDequeues {
         let taken: Vec<DequeueRequest> = match self.calls.lock().get_mut(member) {
             Some(calls) => {
                 let lost = mem::take(&mut calls.lost).into_iter();
-                let is_late = |call: &mut OnItsWay| call.since.elapsed() >= older && call.request.is_stalled(older);
+                let is_late = |call: &mut OnItsWay| call.is_late(older) && call.is_stalled(older);
                 let late = calls.on_their_way.extract_if(.., is_late);
                 lost.chain(late.map(|call| call.request)).collect()
             }
@@ -119,7 +132,7 @@ impl UnansweredDequeues {
     pub(super) fn coming(&self, member: &Member, older: Duration) -> Vec<DequeueRequest> {
         let all = self.calls.lock();
         let calls = all.get(member).map_or(&[][..], |calls| &calls.on_their_way);
-        let is_coming = |call: &&OnItsWay| call.since.elapsed() >= older && !call.request.is_stalled(older);
+        let is_coming = |call: &&OnItsWay| call.is_late(older) && !call.is_stalled(older);
         calls.iter().filter(is_coming).map(|call| call.request.clone()).collect()
     }
 
@@ -240,6 +253,25 @@ mod tests {
         assert_eq!(tokens(&lost), [1], "a lost one is late at once");
         assert!(lost.into_iter().all(Unanswered::answered));
         assert!(all.take_over(&member(), Duration::ZERO).is_empty());
+    }
+
+    #[test]
+    fn the_answer_of_a_dequeue_whose_bytes_nobody_sees_may_take_six_times_as_long() {
+        let all = UnansweredDequeues::default();
+        let call = all.note(&member(), request("a", 1));
+        let began = |ago: u64| {
+            let mut calls = all.calls.lock();
+            let since = Instant::now().checked_sub(Duration::from_secs(ago)).unwrap();
+            calls.get_mut(&member()).unwrap().on_their_way[0].since = since;
+        };
+        let older = Duration::from_secs(3);
+        began(17);
+        assert!(all.take_over(&member(), older).is_empty());
+        assert_eq!(all.coming(&member(), older).len(), 1, "its lease is extended");
+        began(19);
+        assert!(all.coming(&member(), older).is_empty());
+        assert_eq!(tokens(&all.take_over(&member(), older)), [1]);
+        assert!(!call.answered());
     }
 
     #[test]

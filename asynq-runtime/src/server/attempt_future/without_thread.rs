@@ -10,6 +10,7 @@ use std::{
 };
 
 use asynq_test_support::soon;
+use futures_util::FutureExt as _;
 use parking_lot::Mutex;
 
 use super::*;
@@ -83,4 +84,21 @@ async fn a_job_that_no_thread_has_begun_in_its_time_or_before_it_was_cancelled_d
         stop.stop(why);
         assert_eq!(driven(&pool, &stop, 3600, queue).await, (expected, 0));
     }
+}
+
+/// A layer runs its job in a task of its own, and gives it up while the job waits for a thread.
+#[tokio::test]
+async fn a_job_that_waits_for_a_thread_when_its_attempt_ends_does_not_run_later() {
+    let (pool, sent) = (BlockingPool::new(1), Sent::default());
+    let (other, handle) = (pool.for_attempt(), pool.for_attempt());
+    let mut holder = Box::pin(other.run_by(|work| sent.lock().push(work), || Ok(())));
+    assert!((&mut holder).now_or_never().is_none());
+    let mut left = Box::pin(handle.run_by(|work| sent.lock().push(work), || Ok(())));
+    assert!((&mut left).now_or_never().is_none() && handle.waits_for_a_thread());
+    let mut attempt = AttemptFuture(Some(Box::pin(async { Err(JobError::fail("too slow for the layer")) })));
+    let deadline = AttemptDeadline::of(&TaskMessage::default(), chrono::Utc::now());
+    drive(&mut attempt, Instant::now(), &deadline, &Stop::new(), &handle, async |_| pending().await).await;
+    drop(holder);
+    assert!(soon(left).await.is_err());
+    assert_eq!(sent.lock().len(), 1, "only the holder's body was sent to a thread");
 }

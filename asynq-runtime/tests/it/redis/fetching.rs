@@ -16,7 +16,7 @@ use asynq_runtime::{
     server::Running,
     task::QueueName,
 };
-use asynq_test_support::{eventually, soon};
+use asynq_test_support::{eventually, eventually_blocking, soon};
 use redis::aio::MultiplexedConnection;
 use tokio::runtime::Runtime;
 
@@ -28,7 +28,7 @@ use super::{
 use crate::server::leaves_in_time;
 
 /// Fetches, in vain, until a fetch has a connection of its own; returns its id.
-async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
+pub(crate) async fn warm(broker: &RedisBroker, redis: &mut MultiplexedConnection) -> i64 {
     warm_after(broker, redis, 0).await
 }
 
@@ -53,6 +53,24 @@ async fn active(broker: &RedisBroker) -> u64 {
 /// Waits until Redis has run the fetch of a task.
 async fn until_taken(broker: &RedisBroker) {
     eventually("Redis has run the fetch", async || (active(broker).await > 0).then_some(())).await;
+}
+
+#[test]
+fn fetchers_of_two_runtimes_take_no_connection_from_each_other() {
+    let (one, two) = (Runtime::new().unwrap(), Runtime::new().unwrap());
+    let fetch = async |broker: &RedisBroker| assert!(take(broker, &member("me"), 1).await.is_empty());
+    let server = Server::start(&[]);
+    let (mut redis, broker) = two.block_on(async { (server.foreign().await, server.broker().await) });
+    let ids = |redis: &mut MultiplexedConnection| two.block_on(caller_driven_ids(redis));
+    let of_one = eventually_blocking("the first runtime gets a connection", || {
+        one.block_on(fetch(&broker));
+        Some(ids(&mut redis)).filter(|ids| !ids.is_empty())
+    });
+    for _ in 0..20 {
+        one.block_on(fetch(&broker));
+        two.block_on(fetch(&broker));
+    }
+    assert_eq!(ids(&mut redis), of_one);
 }
 
 #[tokio::test]

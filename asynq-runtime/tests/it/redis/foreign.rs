@@ -132,6 +132,18 @@ async fn a_pause_of_a_foreign_type_and_names_without_keys_do_no_harm() {
     assert!(broker.tasks(&nothing, TaskState::Pending, Page { number: 1, size: 9 }).await.unwrap().is_empty());
 }
 
+#[tokio::test]
+async fn the_refused_name_of_a_queue_is_not_written_again_with_each_task() {
+    let server = Server::start(&[]);
+    let (broker, mut redis) = (server.broker().await, server.foreign().await);
+    let () = redis.set("asynq:queues", "of a foreign program").await.unwrap();
+    for id in ["a", "b", "c"] {
+        put(&broker, &[id]).await;
+    }
+    assert_eq!(calls(&mut redis, "sadd").await, 1);
+    assert_eq!(ids(&take(&broker, &member("me"), 3).await), ["a", "b", "c"]);
+}
+
 /// Puts 5,000 tasks into the group `g`, from number ARGV[1] on; ids have six digits.
 const CROWD: &str = r#"
 for n = tonumber(ARGV[1]), ARGV[1] + 4999 do

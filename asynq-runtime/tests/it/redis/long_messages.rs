@@ -2,12 +2,15 @@
 //! nanosecond per byte.
 
 use asynq_runtime::broker::{
-    Consume, Inspect, NewTask, Produce, Refused, UniqueLock, Wanted, When, redis::RedisBroker,
+    BrokerErrorKind, Consume, Inspect, NewTask, Produce, Refused, UniqueLock, Wanted, When, redis::RedisBroker,
 };
 use asynq_runtime::task::{GroupName, TaskMessage};
 use redis::{AsyncCommands, RedisError, Value, aio::MultiplexedConnection};
 
 use super::{
+    caller_driven::caller_driven_ids,
+    fetching::warm,
+    repair::set,
     server::{Proxy, Server, patient},
     tasks::*,
 };
@@ -162,6 +165,22 @@ async fn long_messages_are_read_beside_the_script_and_are_not_lost_when_they_can
     assert_eq!(took(2).await.0, Ok("t4 t5".into()), "the tasks of the call that failed come with the next");
 
     assert_eq!(took(6).await, (Ok("t6 t7 t8 t9 short1 short2".into()), 4, 6));
+}
+
+#[tokio::test]
+async fn a_long_message_whose_reading_is_refused_comes_later_on_the_same_connection() {
+    let server = Server::start(&[]);
+    let (broker, mut redis) = (server.broker().await, server.foreign().await);
+    let own = warm(&broker, &mut redis).await;
+    put_long(&broker, 3).await;
+    assert_eq!(ids(&take(&broker, &member("me"), 1).await), ["t0"], "from now on the broker knows that they are long");
+    set(&mut redis, &["ACL", "SETUSER", "default", "-hget"]).await;
+    let wanted = [Wanted { queue: queue(), n: 1 }];
+    let refused = broker.dequeue(&member("me"), &wanted).await.unwrap_err();
+    assert_eq!(refused.kind(), BrokerErrorKind::Denied);
+    set(&mut redis, &["ACL", "SETUSER", "default", "+hget"]).await;
+    assert_eq!(ids(&take(&broker, &member("me"), 2).await), ["t1", "t2"]);
+    assert!(caller_driven_ids(&mut redis).await.contains(&own));
 }
 
 #[tokio::test]

@@ -1,15 +1,21 @@
 //! Periodic entries in a Redis that is full, forgets, loses answers, or holds keys of others; and results that only its keys
 //! show.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
+    RawTask, Registry, Server as Worker,
     broker::{
-        Broker, BrokerErrorKind, Candidate, Consume, EntryId, EntryPlan, Inspect, Lead, Overlap, Page, Repair,
-        Schedules, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
+        Action, Broker, BrokerErrorKind, Candidate, Consume, EntryId, EntryPlan, Inspect, Lead, Overlap, Page, Repair,
+        Schedules, Settled, Tick, Ticked, UniqueLock, Wanted, redis::RedisBroker,
     },
+    prelude::JobResult,
     task::{GroupName, SchedulerEnqueueEvent, SchedulerEntry, TaskState},
 };
+use asynq_test_support::soon;
 use chrono::{DateTime, Utc};
 use redis::{AsyncCommands, aio::MultiplexedConnection};
 
@@ -71,7 +77,7 @@ async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_dele
     let tick = tick(broker.now());
     assert!(fires(&broker, &tick).await);
     let run = take(&broker, &member("me"), 1).await.remove(0);
-    settle(&broker, &run, asynq_runtime::broker::Action::Done).await;
+    settle(&broker, &run, Action::Done).await;
     let () = redis.del("asynq:{default}:x:cron:e").await.unwrap();
     assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
     assert_eq!(broker.entry(&queue(), &tick.plan.entry).await.unwrap().unwrap().last, tick.at);
@@ -83,6 +89,38 @@ async fn a_marker_refuses_a_tick_whose_entry_was_evicted_or_whose_queue_was_dele
     );
     assert!(matches!(broker.tick(&tick).await.unwrap(), Ticked::Duplicate));
     assert_eq!(broker.queue_stats(&queue()).await.unwrap().size, 0);
+}
+
+/// A Go tool that runs a completed task changes its state and its place alone.
+#[tokio::test]
+async fn a_replaced_task_that_completed_runs_again_when_a_go_tool_says_so() {
+    let server = Server::start(&[]);
+    let (broker, mut redis) = (Arc::new(server.broker().await), server.foreign().await);
+    let mut first = tick(broker.now() - chrono::TimeDelta::seconds(5));
+    first.task.message.retention = 3600;
+    assert!(fires(&broker, &first).await);
+    let run = take(&broker, &member("me"), 1).await.remove(0);
+    let next = Tick { overlap: Overlap::Replace, ..tick(first.at + chrono::TimeDelta::seconds(1)) };
+    assert!(fires(&broker, &next).await);
+    assert_eq!(settle(&broker, &run, Action::Complete { result: None }).await, Settled::Ok);
+    let second = take(&broker, &member("me"), 1).await.remove(0);
+    assert_eq!(settle(&broker, &second, Action::Done).await, Settled::Ok);
+
+    let id = first.task.id.as_str();
+    set(&mut redis, &["ZREM", "asynq:{default}:completed", id]).await;
+    set(&mut redis, &["LPUSH", "asynq:{default}:pending", id]).await;
+    set(&mut redis, &["HSET", &format!("asynq:{{default}}:t:{id}"), "state", "pending"]).await;
+    let again = take(&broker, &member("me"), 1).await.remove(0);
+    assert!(again.extra.replaced, "the mark of the first run is left");
+    assert_eq!(settle(&broker, &again, Action::Requeue).await, Settled::Ok);
+    let worker = Worker::builder("")
+        .broker(Arc::clone(&broker) as Arc<dyn Broker>)
+        .registry(Registry::default())
+        .handle("email", async |_: RawTask| JobResult::Ok(()));
+    let running = worker.build().await.unwrap().start().await.unwrap();
+    soon(running.signals().settled.reached(1)).await;
+    assert_eq!(places(&broker, &first.task.id).await, [(queue(), TaskState::Completed)]);
+    soon(running.shutdown()).await.unwrap();
 }
 
 #[tokio::test]

@@ -1,10 +1,13 @@
 //! Settings that a server refuses, the queues that it serves, and services beside the jobs.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use asynq_runtime::{
     BoxError, Client, Registry, Server, State,
-    broker::ServerName,
+    broker::{
+        Broker, ServerName,
+        sqlite::{SqliteBroker, SqliteOptions},
+    },
     job::BoxFuture,
     prelude::*,
     server::{Service, ServiceContext},
@@ -64,6 +67,18 @@ async fn a_server_without_configured_queues_serves_those_of_its_jobs() {
     assert_eq!(queues, [("default", Some(1)), ("mail", Some(1))]);
     assert_eq!((info.concurrency, info.status.as_str()), (4, "active"));
     assert_eq!(info.rust_version, env!("CARGO_PKG_VERSION"));
+}
+
+#[tokio::test]
+async fn a_server_works_where_a_call_may_take_for_ever() {
+    let mut options = SqliteOptions::default();
+    options.call_timeout = Duration::MAX;
+    let broker: Arc<dyn Broker> = Arc::new(SqliteBroker::in_memory(options).await.unwrap());
+    let (builder, mut log) = server::<(named,)>(&broker);
+    let running = start(builder).await;
+    named::enqueue(&running.client(), "begins").await.unwrap();
+    assert_eq!(logged(&mut log).await, "begins");
+    soon(running.shutdown()).await.unwrap();
 }
 
 #[tokio::test]

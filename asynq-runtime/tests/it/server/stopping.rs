@@ -9,11 +9,11 @@ use std::{
 };
 
 use asynq_runtime::{
-    Client, State, TaskState,
+    BoxError, Client, State, TaskState,
     broker::Broker,
     job::BoxFuture,
     prelude::*,
-    server::{JobResponse, Running},
+    server::{JobResponse, Running, Service, ServiceContext},
 };
 use asynq_test_support::eventually_blocking;
 use tokio::sync::{Notify, mpsc::UnboundedReceiver};
@@ -308,6 +308,21 @@ async fn dropping_a_running_server_drops_its_jobs() {
     assert_eq!(task(&broker, "a").await.unwrap().state, TaskState::Active);
 }
 
+struct Beside;
+
+impl Service for Beside {
+    fn name(&self) -> &'static str {
+        "beside"
+    }
+
+    fn run(self: Box<Self>, cx: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async move {
+            cx.stopping().await;
+            Ok(())
+        })
+    }
+}
+
 #[test]
 fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them() {
     let ours = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -316,7 +331,9 @@ fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them() {
         let broker = memory().await;
         let (builder, mut log) = server::<(waits,)>(&broker);
         let gate = Gate::new(tokio::sync::Semaphore::new(0));
-        let server = builder.state(gate).build().await.unwrap();
+        // The service ends with its runtime as well: nobody waits for it.
+        let builder = builder.state(gate).service(Beside).shutdown_timeout("1h");
+        let server = builder.build().await.unwrap();
         let running = theirs.spawn(server.start()).await.unwrap().unwrap();
         waits::job("a").task_id("a").enqueue(&running.client()).await.unwrap();
         assert_eq!(logged(&mut log).await, "a started");

@@ -290,7 +290,7 @@ impl RedisBroker {
         let known = QueueNames::call([&queue]);
         let mut answers = self.router.send(vec![known, call]).await?.into_iter();
         if let Some(Err(error)) = answers.next() {
-            self.producer.names().write_later(std::iter::once(&queue), &error);
+            self.producer.names().write_later(std::iter::once(&queue), self.router.generation(), &error);
         }
         let answer = answers.next().ok_or_else(|| reply::unexpected("no answer"))??;
         Ok(reply::text(answer).as_deref() == Some("done"))

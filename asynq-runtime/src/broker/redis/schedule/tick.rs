@@ -35,7 +35,7 @@ impl RedisBroker {
         let answer = answers.pop();
         // The tick counts although the name of its queue was not written; the name follows.
         if let (Some(Err(error)), Some(Ok(_))) = (answers.pop(), &answer) {
-            self.producer.names().write_later([&plan.queue].into_iter(), &error);
+            self.producer.names().write_later([&plan.queue].into_iter(), self.router.generation(), &error);
         }
         read_ticked(answer.ok_or_else(|| reply::unexpected("no answer"))??, tick)
     }

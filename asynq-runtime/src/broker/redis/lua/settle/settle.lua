@@ -45,6 +45,13 @@ local function has_room(op)
   return fits(KEYS[3], 'list')
 end
 
+-- Returns whether a later tick or enqueue has replaced the task (field 7 of the message in x) during this run. A Go tool runs a task
+-- that has completed again and leaves the mark of its first run; only such a message tells when the task completed (field 13).
+local function is_replaced(key)
+  if proto(call('HGET', key, 'x') or '', 7) ~= 1 then return false end
+  return (proto(call('HGET', key, 'msg') or '', 13) or 0) == 0
+end
+
 local width = { d = 4, c = 9, r = 8, a = 6, q = 3 }
 local p = 3
 while p <= #ARGV do
@@ -53,9 +60,7 @@ while p <= #ARGV do
   local letter = leave_active(KEYS[1], key, id, token, has_room(op), deleted)
   if letter == 'o' then
     ended[#ended + 1] = id
-    -- Field 7 of the message in x: a later tick or enqueue replaced the task.
-    local is_replaced = (op == 'r' or op == 'a' or op == 'q') and proto(call('HGET', key, 'x') or '', 7) == 1
-    if is_replaced then
+    if (op == 'r' or op == 'a' or op == 'q') and is_replaced(key) then
       deleted[#deleted + 1] = key
       unlock(call('HGET', key, 'unique_key'), id)
       if op == 'a' or op == 'r' and ARGV[p + 5] == '1' then
