@@ -82,11 +82,14 @@
 //! A feature adds to this crate, and never changes its behaviour.
 
 /// Implements `Debug` with the named fields; the others are secret, without a `Debug` of their own, or too much for a log line.
+/// A field with `as` is shown by the answer of that function.
 macro_rules! partial_debug {
-    ($type:ident { $($field:ident,)* .. }) => {
+    ($type:ident { $($field:ident $(as $shown:path)?,)* .. }) => {
         impl std::fmt::Debug for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.debug_struct(stringify!($type))$(.field(stringify!($field), &self.$field))*.finish_non_exhaustive()
+                f.debug_struct(stringify!($type))
+                    $(.field(stringify!($field), &$($shown)?(&self.$field)))*
+                    .finish_non_exhaustive()
             }
         }
     };

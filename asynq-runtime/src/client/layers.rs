@@ -1,7 +1,6 @@
 //! Layers around enqueueing: any tower layers over a service of one task ([`Client::layer`]).
 
 use std::{
-    fmt,
     sync::Arc,
     task::{Context, Poll, Wake, Waker},
 };
@@ -81,11 +80,7 @@ impl Wake for Ready {
     }
 }
 
-impl fmt::Debug for Layered {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Layered").field("layers", &self.wraps.len()).finish_non_exhaustive()
-    }
-}
+partial_debug!(Layered { wraps as Vec::len, .. });
 
 impl Client {
     /// Puts a tower layer around [`enqueue`](Self::enqueue), [`enqueue_raw`](Self::enqueue_raw) and

@@ -2,7 +2,6 @@
 
 use std::{
     any::{TypeId, type_name},
-    fmt,
     future::Future,
     pin::Pin,
     sync::Arc,
@@ -187,18 +186,7 @@ impl JobDescriptor {
     }
 }
 
-impl fmt::Debug for JobDescriptor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JobDescriptor")
-            .field("name", &self.name)
-            .field("options", &self.options)
-            .field("requires", &self.requires)
-            .field("codec", &self.codec)
-            .field("backoff", &self.backoff)
-            .field("place", &self.place())
-            .finish_non_exhaustive()
-    }
-}
+partial_debug!(JobDescriptor { name, options, requires, codec, backoff, file, line, .. });
 
 fn start<J: Job>(payload: &[u8], ctx: JobContext) -> Started {
     Ok(attempt(decode_arguments::<J>(payload)?, ctx))

@@ -147,34 +147,14 @@ impl PreparedTask {
     }
 }
 
-/// Omits the bytes of the payload: they may hold secrets, and a log line does not need them.
-impl fmt::Debug for Prepared {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let length = |bytes: &Option<Bytes>| bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()));
-        f.debug_struct("Prepared")
-            .field("name", &self.name)
-            .field("payload", &length(&self.payload))
-            .field("unique_bytes", &length(&self.unique_bytes))
-            .field("queue", &self.queue)
-            .field("retry", &self.retry)
-            .field("timeout", &self.timeout)
-            .field("deadline", &self.deadline)
-            .field("expires", &self.expires)
-            .field("group", &self.group)
-            .field("unique", &self.unique)
-            .field("unique_until", &self.unique_until)
-            .field("unique_extend", &self.unique_extend)
-            .field("or_replace", &self.or_replace)
-            .field("debounce", &self.debounce)
-            .field("debounce_max", &self.debounce_max)
-            .field("retention", &self.retention)
-            .field("awaited", &self.awaited)
-            .field("max_crashes", &self.max_crashes)
-            .field("when", &self.when)
-            .field("id", &self.id)
-            .field("headers", &self.headers)
-            .finish()
-    }
+// The bytes of the payload may hold secrets, and a log line does not need them.
+partial_debug!(Prepared {
+    name, payload as length, unique_bytes as length, queue, retry, timeout, deadline, expires, group, unique,
+    unique_until, unique_extend, or_replace, debounce, debounce_max, retention, awaited, max_crashes, when, id, headers, ..
+});
+
+fn length(bytes: &Option<Bytes>) -> Option<String> {
+    bytes.as_ref().map(|bytes| format!("{} bytes", bytes.len()))
 }
 
 pub(super) fn option(option: &'static str, reason: impl fmt::Display) -> EnqueueError {

@@ -5,7 +5,6 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
-    fmt,
     sync::Arc,
     time::Duration,
 };
@@ -222,15 +221,7 @@ impl Aggregations {
     }
 }
 
-impl fmt::Debug for Aggregations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aggregations")
-            .field("functions", &self.functions.iter().map(|(pattern, _)| pattern).collect::<Vec<_>>())
-            .field("typed", &self.typed.keys().collect::<Vec<_>>())
-            .field("rules", &self.rules)
-            .finish()
-    }
-}
+partial_debug!(Aggregations { functions as Vec::len, typed, rules, .. });
 
 /// The tasks of a set: those that a worker archives with the reason as soon as they run alone, and the others as user code sees them.
 struct Sorted {

@@ -3,7 +3,7 @@
 //! Hooks run on the runtime that runs the jobs. A panic of a hook is logged, and a slow hook is dropped after its time: neither
 //! changes the outcome of a task.
 
-use std::{fmt, future::Future, sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::time::timeout;
@@ -170,26 +170,8 @@ pub(crate) fn failed(attempt: &Attempt, action: &Action) -> Option<FailedTask> {
     })
 }
 
-impl fmt::Debug for LifecycleHooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { before_start, on_drain } = self;
-        f.debug_struct("LifecycleHooks")
-            .field("before_start", &before_start.len())
-            .field("on_drain", &on_drain.len())
-            .finish()
-    }
-}
-
-impl fmt::Debug for Hooks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { on_error, on_archive, is_failure } = self;
-        f.debug_struct("Hooks")
-            .field("on_error", &on_error.len())
-            .field("on_archive", &on_archive.len())
-            .field("is_failure", &is_failure.is_some())
-            .finish()
-    }
-}
+partial_debug!(LifecycleHooks { before_start as Vec::len, on_drain as Vec::len, .. });
+partial_debug!(Hooks { on_error as Vec::len, on_archive as Vec::len, is_failure as Option::is_some, .. });
 
 #[cfg(test)]
 mod tests {
