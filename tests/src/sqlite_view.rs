@@ -204,19 +204,8 @@ impl Shapes for ByView {
     }
 }
 
-/// Passes calls on to the inner broker.
-macro_rules! delegate {
-    ($($contract:ident { $($call:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* })*) => {
-        $(#[async_trait]
-        impl $contract for ByView {
-            $(async fn $call(&self, $($argument: $type),*) -> $answer {
-                self.inner.$call($($argument),*).await
-            })*
-        })*
-    };
-}
-
-delegate! {
+asynq_test_support::delegate! {
+    ByView: |self, _call| self.inner;
     Consume {
         dequeue_sparing(member: &Member, wanted: &[Wanted], quarantined: Quarantined) -> Result<Vec<Run>, BrokerError>;
         release_unanswered(member: &Member, older: Duration) -> Result<Vec<(QueueName, TaskId)>, BrokerError>;

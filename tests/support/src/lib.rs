@@ -2,6 +2,7 @@
 //! redis-server.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // a failure of a fixture is a failed test
 
+mod delegate;
 mod log;
 mod redis;
 mod skip;

@@ -15,11 +15,10 @@ use async_trait::async_trait;
 use asynq_runtime::{
     Bytes, TaskId,
     broker::{
-        Action, Broker, BrokerError, BrokerErrorKind, Cancellations, Consume, Forwarded, HeldLock, Maintain, Member,
-        NewTask, Placed, Presence, Produce, Quarantined, Recovered, Refused, RetryOrder, Run, RunKey, ServerName,
-        ServerState, Settle, Settled, Settlement, Swept, Wanted,
+        Action, Broker, BrokerError, BrokerErrorKind, Consume, Forwarded, HeldLock, Maintain, Member, NewTask, Placed,
+        Produce, Quarantined, Recovered, Refused, RetryOrder, Run, RunKey, Settle, Settled, Settlement, Swept, Wanted,
     },
-    task::{Progress, QueueName, ServerInfo, UndecodableMessage, WorkerInfo},
+    task::{Progress, QueueName, UndecodableMessage},
 };
 use chrono::{DateTime, Utc};
 use tokio::sync::oneshot;
@@ -161,11 +160,12 @@ impl Flaky {
         if self.away.lock().unwrap().contains(&queue.as_str()) { Err(down()) } else { Ok(()) }
     }
 
-    /// Never returns if the broker is dead, or this method hangs.
-    async fn pulse(&self, method: &str) {
+    /// Returns the broker behind this one; never returns if this one is dead, or this method hangs.
+    async fn pulse(&self, method: &str) -> &dyn Broker {
         if self.dead.load(SeqCst) || *self.hangs.lock().unwrap() == Some(method) {
             std::future::pending::<()>().await;
         }
+        &*self.inner
     }
 }
 
@@ -180,8 +180,7 @@ pub(crate) fn down() -> BrokerError {
 #[async_trait]
 impl Produce for Flaky {
     async fn enqueue(&self, batch: Vec<NewTask>) -> Vec<Result<Placed, Refused>> {
-        self.pulse("enqueue").await;
-        self.inner.enqueue(batch).await
+        self.pulse("enqueue").await.enqueue(batch).await
     }
 }
 
@@ -264,8 +263,7 @@ impl Consume for Flaky {
     }
 
     async fn ready(&self, queues: &[QueueName], quarantined: Quarantined) -> Result<Vec<QueueName>, BrokerError> {
-        self.pulse("ready").await;
-        self.inner.ready(queues, quarantined).await
+        self.pulse("ready").await.ready(queues, quarantined).await
     }
 
     async fn wait_for_work(
@@ -274,8 +272,7 @@ impl Consume for Flaky {
         quarantined: Quarantined,
         limit: Duration,
     ) -> Result<Vec<QueueName>, BrokerError> {
-        self.pulse("wait_for_work").await;
-        self.inner.wait_for_work(queues, quarantined, limit).await
+        self.pulse("wait_for_work").await.wait_for_work(queues, quarantined, limit).await
     }
 }
 
@@ -333,13 +330,11 @@ impl Settle for Flaky {
     }
 
     async fn save_checkpoint(&self, run: &RunKey, checkpoint: &Bytes) -> Result<Settled, BrokerError> {
-        self.pulse("save_checkpoint").await;
-        self.inner.save_checkpoint(run, checkpoint).await
+        self.pulse("save_checkpoint").await.save_checkpoint(run, checkpoint).await
     }
 
     async fn checkpoint(&self, run: &RunKey) -> Result<Option<Bytes>, BrokerError> {
-        self.pulse("checkpoint").await;
-        self.inner.checkpoint(run).await
+        self.pulse("checkpoint").await.checkpoint(run).await
     }
 }
 
@@ -352,8 +347,7 @@ impl Maintain for Flaky {
     }
 
     async fn wait_for_due(&self, queues: &[QueueName], limit: Duration) -> Result<Vec<QueueName>, BrokerError> {
-        self.pulse("wait_for_due").await;
-        self.inner.wait_for_due(queues, limit).await
+        self.pulse("wait_for_due").await.wait_for_due(queues, limit).await
     }
 
     async fn extend(&self, runs: &[RunKey]) -> Vec<Result<Settled, BrokerError>> {
@@ -384,8 +378,7 @@ impl Maintain for Flaky {
     }
 
     async fn sweep(&self, queue: &QueueName) -> Result<Swept, BrokerError> {
-        self.pulse("sweep").await;
-        self.inner.sweep(queue).await
+        self.pulse("sweep").await.sweep(queue).await
     }
 
     async fn delete_expired(&self, queue: &QueueName, limit: usize) -> Result<usize, BrokerError> {
@@ -404,41 +397,7 @@ impl Maintain for Flaky {
         max_size: usize,
         limit: usize,
     ) -> Result<usize, BrokerError> {
-        self.pulse("trim_archive").await;
-        self.inner.trim_archive(queue, max_age, max_size, limit).await
-    }
-}
-
-#[async_trait]
-impl Presence for Flaky {
-    async fn join(&self, name: &ServerName, info: &ServerInfo) -> Result<Member, BrokerError> {
-        self.pulse("join").await;
-        self.inner.join(name, info).await
-    }
-
-    async fn beat(&self, member: &Member, info: &ServerInfo, workers: &[WorkerInfo]) -> Result<(), BrokerError> {
-        self.pulse("beat").await;
-        self.inner.beat(member, info, workers).await
-    }
-
-    async fn leave(&self, member: &Member) -> Result<(), BrokerError> {
-        self.pulse("leave").await;
-        self.inner.leave(member).await
-    }
-
-    async fn servers(&self) -> Result<Vec<ServerState>, BrokerError> {
-        self.pulse("servers").await;
-        self.inner.servers().await
-    }
-
-    async fn cancel(&self, id: &TaskId) -> Result<(), BrokerError> {
-        self.pulse("cancel").await;
-        self.inner.cancel(id).await
-    }
-
-    async fn cancellations(&self) -> Result<Box<dyn Cancellations>, BrokerError> {
-        self.pulse("cancellations").await;
-        self.inner.cancellations().await
+        self.pulse("trim_archive").await.trim_archive(queue, max_age, max_size, limit).await
     }
 }
 
