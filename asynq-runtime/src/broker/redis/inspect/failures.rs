@@ -3,36 +3,13 @@
 
 use chrono::DateTime;
 
-use crate::{
-    broker::{
-        BrokerError, BrokerErrorKind, Failure,
-        redis::{RedisBroker, keys::Keys, reply, script::Call},
-    },
-    task::{QueueName, TaskId, TaskMessage},
-};
+use crate::{broker::Failure, task::TaskMessage};
 
 /// Fields of the ring buffer, which is the number of failures that are kept.
-const MOST_FAILURES: usize = 10;
-
-impl RedisBroker {
-    pub(super) async fn last_failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
-        let mut call = Call::plain("HMGET").arg(Keys::new(queue).task(id.as_str())).arg("msg");
-        for place in 0..MOST_FAILURES {
-            call.push(format!("e{place}"));
-        }
-        let mut fields = match self.looking().send_one(call).await {
-            // The key of the task has another type, so there is no task.
-            Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(Vec::new()),
-            answer => reply::array(answer?)?.into_iter(),
-        };
-        let message = fields.next().and_then(reply::bytes).and_then(|raw| TaskMessage::decode(raw.into()).ok());
-        let ring = fields.filter_map(reply::text).filter_map(|text| read(&text)).collect();
-        Ok(newest_first(ring, message.as_ref()))
-    }
-}
+pub(super) const MOST_FAILURES: usize = 10;
 
 /// Reads a field: number, milliseconds, text.
-fn read(field: &str) -> Option<Failure> {
+pub(super) fn read(field: &str) -> Option<Failure> {
     let mut parts = field.splitn(3, ' ');
     let (number, at, error) = (parts.next()?, parts.next()?, parts.next()?);
     Some(Failure::new(number.parse().ok()?, DateTime::from_timestamp_millis(at.parse().ok()?)?, error))
@@ -40,7 +17,7 @@ fn read(field: &str) -> Option<Failure> {
 
 /// Returns the failures of the ring buffer, newest first. An error of the message that is later than all of them was
 /// written by a Go worker, which keeps only the last one.
-fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>) -> Vec<Failure> {
+pub(super) fn newest_first(mut ring: Vec<Failure>, message: Option<&TaskMessage>) -> Vec<Failure> {
     ring.sort_by_key(|failure| std::cmp::Reverse(failure.number));
     let newest = ring.first().map(|failure| (failure.number, failure.at.timestamp()));
     if let Some(message) = message

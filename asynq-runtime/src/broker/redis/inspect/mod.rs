@@ -1,22 +1,36 @@
 //! Reads queues and tasks, and pauses and resumes queues.
 
 mod failures;
-mod locks;
 mod queues;
 mod tasks;
 
 use std::time::Duration;
 
+use chrono::{DateTime, Days, Utc};
 use redis::Value;
 
+use self::{
+    failures::{MOST_FAILURES, newest_first},
+    queues::counter,
+};
 use super::{
-    super::{BrokerError, DayStats, Failure, Inspect, LockPage, Page, QueueStats, TaskBrief, TaskEnd},
+    super::{
+        Broker as _, BrokerError, BrokerErrorKind, DayStats, Failure, Inspect, LockInfo, LockPage, Page, QueueStats,
+        TaskBrief, TaskEnd,
+    },
     RedisBroker,
     keys::{Keys, QUEUES},
     reply,
-    script::Call,
+    script::{Call, MEMORY},
 };
-use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskState};
+use crate::task::{GroupName, QueueName, TaskId, TaskInfo, TaskMessage, TaskState};
+
+/// Tasks of each state, and groups, that asynq's estimate looks at.
+const SAMPLES: (usize, usize) = (20, 5);
+/// How many days the counters are kept.
+const MOST_DAYS: usize = 90;
+/// Approximate number of the server's keys that one look for locks reads.
+const KEYS: usize = 1000;
 
 #[async_trait::async_trait]
 impl Inspect for RedisBroker {
@@ -89,19 +103,78 @@ impl Inspect for RedisBroker {
     }
 
     async fn locks(&self, queue: &QueueName, after: Option<&str>) -> Result<LockPage, BrokerError> {
-        self.list_locks(queue, after).await
+        let (keys, cursor) = (Keys::new(queue), after.unwrap_or("0"));
+        if cursor.parse::<u64>().is_err() {
+            return Err(LockPage::nowhere());
+        }
+        let scan = Call::plain("SCAN").arg(cursor).arg("MATCH").arg(keys.pattern("unique:")).arg("COUNT").arg(KEYS);
+        let answer = self.looking().send_one(scan.beside(keys.pending())).await?;
+        let mut parts = reply::array(answer)?.into_iter();
+        let next = parts.next().and_then(reply::text).ok_or_else(|| reply::unexpected("no cursor"))?;
+        let found = parts.next().map(reply::array).transpose()?.unwrap_or_default();
+        let found: Vec<String> = found.into_iter().filter_map(reply::text).collect();
+        let reads = found.iter().flat_map(|key| [Call::plain("GET").arg(key), Call::plain("PTTL").arg(key)]);
+        let answers = if found.is_empty() { Vec::new() } else { self.looking().send(reads.collect()).await? };
+        let mut locked: Vec<(String, String, Option<i64>)> = Vec::with_capacity(found.len());
+        let mut answers = answers.into_iter();
+        for key in found {
+            let (Some(holder), Some(left)) = (answers.next(), answers.next()) else { break };
+            // An error means that the key has another type. A lock without a value has ended meanwhile.
+            if let (Some(holder), Ok(left)) = (holder.ok().and_then(reply::text), left) {
+                locked.push((key, holder, reply::number(&left).filter(|left| *left >= 0)));
+            }
+        }
+        let states = locked.iter().map(|(_, holder, _)| Call::plain("HGET").arg(keys.task(holder)).arg("state"));
+        let states = if locked.is_empty() { Vec::new() } else { self.looking().send(states.collect()).await? };
+        let now = self.now();
+        let locks = locked.into_iter().zip(states).map(|((key, holder, left), state)| LockInfo {
+            key,
+            holder: TaskId::from_wire(&holder),
+            state: state.ok().and_then(reply::text).and_then(|state| state.parse().ok()),
+            until: left.map(|left| now + Duration::from_millis(left.unsigned_abs())),
+        });
+        Ok(LockPage { locks: locks.collect(), next: (next != "0").then_some(next) })
     }
 
     async fn failures(&self, queue: &QueueName, id: &TaskId) -> Result<Vec<Failure>, BrokerError> {
-        self.last_failures(queue, id).await
+        let mut call = Call::plain("HMGET").arg(Keys::new(queue).task(id.as_str())).arg("msg");
+        for place in 0..MOST_FAILURES {
+            call.push(format!("e{place}"));
+        }
+        let mut fields = match self.looking().send_one(call).await {
+            // The key of the task has another type, so there is no task.
+            Err(error) if error.kind() == BrokerErrorKind::Corrupt => return Ok(Vec::new()),
+            answer => reply::array(answer?)?.into_iter(),
+        };
+        let message = fields.next().and_then(reply::bytes).and_then(|raw| TaskMessage::decode(raw.into()).ok());
+        let ring = fields.filter_map(reply::text).filter_map(|text| failures::read(&text)).collect();
+        Ok(newest_first(ring, message.as_ref()))
     }
 
     async fn history(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError> {
-        self.days(queue, days).await
+        let (keys, now) = (Keys::new(queue), self.clock.now());
+        // asynq goes back by 24 hours, which in UTC are days.
+        let days: Vec<DateTime<Utc>> =
+            (0..days.min(MOST_DAYS)).map_while(|n| now.checked_sub_days(Days::new(n as u64))).collect();
+        if days.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut call = Call::plain("MGET");
+        for &day in &days {
+            call.push(keys.processed_on(day));
+            call.push(keys.failed_on(day));
+        }
+        let counters = reply::array(self.looking().send_one(call).await?)?;
+        let mut counters = counters.iter().map(counter);
+        let mut next = || counters.next().ok_or_else(|| reply::unexpected("too few counters"));
+        days.iter().map(|day| Ok(DayStats::new(day.date_naive(), next()?, next()?))).collect()
     }
 
     async fn memory_usage(&self, queue: &QueueName) -> Result<u64, BrokerError> {
-        self.estimate_memory(queue).await
+        let keys = Keys::new(queue);
+        let call = MEMORY.on(&keys.containers()).arg(keys.prefix()).arg(SAMPLES.0).arg(SAMPLES.1);
+        let bytes = reply::number(&self.looking().send_one(call).await?);
+        bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| reply::unexpected("no number"))
     }
 }
 

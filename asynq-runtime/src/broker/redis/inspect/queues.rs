@@ -2,18 +2,18 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Days, Utc};
+use chrono::DateTime;
 use redis::Value;
 
 use crate::{
     broker::{
-        BrokerError, DayStats, QueueStats,
+        BrokerError, QueueStats,
         redis::{
             RedisBroker,
             groups::next_step,
             keys::Keys,
             reply,
-            script::{Call, GROUPED, MEMORY, STATS},
+            script::{Call, GROUPED, STATS},
         },
     },
     task::QueueName,
@@ -68,38 +68,6 @@ impl RedisBroker {
 
 /// Groups whose tasks are counted one by one; of a queue that has more, the tasks in all its groups are estimated.
 const COUNTED_GROUPS: u64 = 2_000;
-/// Tasks of each state, and groups, that asynq's estimate looks at.
-const SAMPLES: (usize, usize) = (20, 5);
-/// How many days the counters are kept.
-const MOST_DAYS: usize = 90;
-
-impl RedisBroker {
-    pub(super) async fn days(&self, queue: &QueueName, days: usize) -> Result<Vec<DayStats>, BrokerError> {
-        let (keys, now) = (Keys::new(queue), self.clock.now());
-        // asynq goes back by 24 hours, which in UTC are days.
-        let days: Vec<DateTime<Utc>> =
-            (0..days.min(MOST_DAYS)).map_while(|n| now.checked_sub_days(Days::new(n as u64))).collect();
-        if days.is_empty() {
-            return Ok(Vec::new());
-        }
-        let mut call = Call::plain("MGET");
-        for &day in &days {
-            call.push(keys.processed_on(day));
-            call.push(keys.failed_on(day));
-        }
-        let counters = reply::array(self.looking().send_one(call).await?)?;
-        let mut counters = counters.iter().map(counter);
-        let mut next = || counters.next().ok_or_else(|| reply::unexpected("too few counters"));
-        days.iter().map(|day| Ok(DayStats::new(day.date_naive(), next()?, next()?))).collect()
-    }
-
-    pub(super) async fn estimate_memory(&self, queue: &QueueName) -> Result<u64, BrokerError> {
-        let keys = Keys::new(queue);
-        let call = MEMORY.on(&keys.containers()).arg(keys.prefix()).arg(SAMPLES.0).arg(SAMPLES.1);
-        let bytes = reply::number(&self.looking().send_one(call).await?);
-        bytes.and_then(|bytes| u64::try_from(bytes).ok()).ok_or_else(|| reply::unexpected("no number"))
-    }
-}
 
 /// A part of a walk over the groups: its next step, and the names and tasks that it counted.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -117,7 +85,7 @@ fn estimate(tasks: u64, names: u64, all: u64) -> u64 {
 }
 
 /// Reads a counter. One that is not a number counts as 0, and must not hide the rest.
-fn counter(value: &Value) -> u64 {
+pub(super) fn counter(value: &Value) -> u64 {
     reply::number(value).and_then(|count| u64::try_from(count).ok()).unwrap_or_default()
 }
 
