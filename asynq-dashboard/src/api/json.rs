@@ -103,33 +103,12 @@ pub(super) async fn listed(app: &AppState, tasks: &[TaskBrief]) -> Vec<Value> {
 }
 
 fn described(app: &AppState, task: &TaskInfo, payload: &Rendered, result: Option<&Rendered>) -> Value {
-    let progress =
-        task.progress.as_ref().map(|progress| json!({ "fraction": progress.fraction, "note": progress.note }));
-    let headers = task.headers.iter().map(|(key, value)| json!({ "key": key, "value": value })).collect::<Vec<_>>();
-    json!({
-        "id": task.id.as_str(),
-        "queue": task.queue.as_str(),
-        "type": task.r#type,
-        "state": task.state.as_str(),
-        "payload": rendered(payload),
-        "max_retry": task.max_retry,
-        "retried": task.retried,
-        "crashes": task.crashes,
-        "last_error": task.last_error.as_deref().map(|error| payload::error(error).text),
-        "last_failed_at": task.last_failed_at.map(time),
-        "timeout_seconds": task.timeout.map(seconds),
-        "deadline": task.deadline.map(time),
-        "next_process_at": task.next_process_at.map(time),
-        "lease_until": task.lease_until.map(time),
-        "is_orphan": task.is_orphan(app.client.broker().now()),
-        "retention_seconds": task.retention.map(seconds),
-        "completed_at": task.completed_at.map(time),
-        "result": result.map(rendered),
-        "progress": progress,
-        "unique_key": task.unique_key,
-        "group": task.group,
-        "headers": headers,
-    })
+    let mut value = Statistics::task_to_json(task);
+    value["payload"] = rendered(payload);
+    value["result"] = result.map(rendered).into();
+    value["last_error"] = task.last_error.as_deref().map(|error| payload::error(error).text).into();
+    value["is_orphan"] = task.is_orphan(app.client.broker().now()).into();
+    value
 }
 
 /// Returns one failed attempt.

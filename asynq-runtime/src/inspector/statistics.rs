@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::{InspectError, Inspector, QueueReading};
 use crate::{
     broker::{QueueStats, ServerState},
-    task::{QueueName, QueueWeight, ServerInfo, Timestamp},
+    task::{QueueName, QueueWeight, ServerInfo, TaskInfo, Timestamp},
 };
 
 impl Inspector {
@@ -251,6 +251,32 @@ impl Statistics {
             "started_at": info.start_time.and_then(Timestamp::to_datetime).map(time),
             "rust_version": (!info.rust_version.is_empty()).then_some(&info.rust_version),
             "tasks": tasks.into_iter().collect::<Vec<_>>(),
+        })
+    }
+
+    /// Returns one task in the JSON form, without payload and result, which each program shows in its own form.
+    pub fn task_to_json(task: &TaskInfo) -> Value {
+        let header = |(key, value): &(String, String)| json!({ "key": key, "value": value });
+        json!({
+            "id": task.id.as_str(),
+            "queue": task.queue.as_str(),
+            "type": task.r#type,
+            "state": task.state.as_str(),
+            "retried": task.retried,
+            "max_retry": task.max_retry,
+            "crashes": task.crashes,
+            "last_error": task.last_error,
+            "last_failed_at": task.last_failed_at.map(time),
+            "next_process_at": task.next_process_at.map(time),
+            "timeout_seconds": task.timeout.map(|span| span.as_secs_f64()),
+            "deadline": task.deadline.map(time),
+            "lease_until": task.lease_until.map(time),
+            "progress": task.progress.as_ref().map(|p| json!({ "fraction": p.fraction, "note": p.note })),
+            "completed_at": task.completed_at.map(time),
+            "retention_seconds": task.retention.map(|span| span.as_secs_f64()),
+            "unique_key": task.unique_key,
+            "group": task.group,
+            "headers": task.headers.iter().map(header).collect::<Vec<_>>(),
         })
     }
 
