@@ -30,6 +30,8 @@ pub(crate) struct Usage {
 pub(crate) struct RedisUsage {
     pub(crate) cpu_us: f64,
     pub(crate) commands: f64,
+    /// Bytes from and to its clients.
+    pub(crate) bytes: f64,
     /// Bytes of memory.
     pub(crate) memory: f64,
 }
@@ -45,7 +47,9 @@ impl Meter {
         if order.on_redis() {
             redis = Some(redis::Client::open(order.url.as_str())?.get_connection()?);
         }
-        let before = redis.as_mut().map(RedisUsage::read).transpose()?.unwrap_or_default();
+        let (mut before, answer) = redis.as_mut().map(RedisUsage::read).transpose()?.unwrap_or_default();
+        // Redis sends this answer after it was counted.
+        before.bytes += answer;
         Ok(Self { redis, before, own_cpu_us: own_cpu_us(), began: Instant::now() })
     }
 
@@ -58,9 +62,10 @@ impl Meter {
         let seconds = self.began.elapsed().as_secs_f64();
         let own_cpu_us = own_cpu_us() - self.own_cpu_us;
         let after = self.redis.as_mut().map(RedisUsage::read).transpose()?;
-        let redis = after.map(|after| RedisUsage {
+        let redis = after.map(|(after, _)| RedisUsage {
             cpu_us: after.cpu_us - self.before.cpu_us,
             commands: after.commands - self.before.commands,
+            bytes: after.bytes - self.before.bytes,
             memory: after.memory - self.before.memory,
         });
         Ok(Usage { seconds, own_cpu_us, redis })
@@ -83,20 +88,24 @@ impl Usage {
 }
 
 impl RedisUsage {
-    /// Reads the usage since Redis started; the reading itself is not counted.
-    fn read(redis: &mut Connection) -> Result<Self, BoxError> {
+    /// Reads the usage since Redis started, and the length of the answer. Commands about the server itself are not counted.
+    fn read(redis: &mut Connection) -> Result<(Self, f64), BoxError> {
         let info: String = redis::cmd("INFO").arg("everything").query(redis)?;
         let number = |name: &str| {
             let line = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
             line.and_then(|text| text.parse::<f64>().ok()).ok_or_else(|| format!("INFO lacks {name}"))
         };
-        let commands = info.lines().filter(|line| line.starts_with("cmdstat_") && !line.starts_with("cmdstat_info:"));
+        let commands = info.lines().filter(|line| {
+            line.starts_with("cmdstat_") && !["info", "slowlog", "config"].iter().any(|own| line[8..].starts_with(own))
+        });
         let calls = commands.filter_map(|line| line.split_once("calls=")?.1.split(',').next()?.parse::<f64>().ok());
-        Ok(Self {
+        let usage = Self {
             cpu_us: (number("used_cpu_user")? + number("used_cpu_sys")?) * 1e6,
             commands: calls.sum(),
+            bytes: number("total_net_input_bytes")? + number("total_net_output_bytes")?,
             memory: number("used_memory")?,
-        })
+        };
+        Ok((usage, info.len() as f64))
     }
 }
 
