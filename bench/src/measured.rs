@@ -107,6 +107,36 @@ impl Measured {
     }
 }
 
+/// A figure of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Figure {
+    Rate,
+    /// Microseconds per task: the inverse of the rate.
+    Time,
+    P50,
+    P99,
+    BrokerCpu,
+    OwnCpu,
+    Rss,
+    More(&'static str),
+}
+
+impl Figure {
+    /// Returns this figure of a run.
+    pub(crate) fn of(self, run: &Measured) -> Option<f64> {
+        match self {
+            Self::Rate => run.rate,
+            Self::Time => run.rate.map(|rate| 1e6 / rate),
+            Self::P50 => run.p50,
+            Self::P99 => run.p99,
+            Self::BrokerCpu => run.broker_cpu_us,
+            Self::OwnCpu => run.own_cpu_us,
+            Self::Rss => run.peak_rss_mib,
+            Self::More(name) => run.more.get(name).copied(),
+        }
+    }
+}
+
 /// Titles of the cells of a row.
 pub(crate) const HEAD: [&str; 14] = [
     "workload",

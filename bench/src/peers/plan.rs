@@ -1,7 +1,10 @@
 //! The runs of the comparison, and the figure of each that stands in the table.
 
 use super::Extent;
-use crate::{measured::Measured, order::Order};
+use crate::{
+    measured::Figure::{self, BrokerCpu, More, OwnCpu, P50, P99, Rate},
+    order::Order,
+};
 
 /// A run that every library makes.
 #[derive(Debug, Clone)]
@@ -10,22 +13,6 @@ pub(super) struct Planned {
     pub(super) order: Order,
     /// The number of rounds in which it runs.
     pub(super) times: usize,
-}
-
-/// A figure of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Figure {
-    /// Tasks per second: more is better.
-    Rate,
-    /// Milliseconds of the median: less is better, as for the figures below.
-    P50,
-    P99,
-    /// Microseconds of CPU of Redis per task.
-    RedisCpu,
-    /// Microseconds of CPU of the program per task.
-    OwnCpu,
-    /// Commands of Redis per second, those in scripts included.
-    Commands,
 }
 
 /// A line of the table.
@@ -38,7 +25,8 @@ pub(super) struct Row {
     pub(super) goal: Option<(f64, f64)>,
 }
 
-use Figure::{Commands, OwnCpu, P50, P99, Rate, RedisCpu};
+/// Commands of Redis, those in scripts included.
+const COMMANDS: Figure = More("commands per second");
 
 const fn row(title: &'static str, key: &'static str, figure: Figure) -> Row {
     Row { title, key, figure, goal: None }
@@ -60,13 +48,13 @@ pub(super) const ROWS: &[Row] = &[
     row("drain, concurrency 10, tasks/s", "drain 10", Rate).goal(4.0, 5.0),
     row("drain, concurrency 100, tasks/s", "drain 100", Rate).goal(7.0, 8.0),
     row("drain, concurrency 1,000, tasks/s", "drain 1000", Rate).goal(10.0, 12.0),
-    row("drain, concurrency 100, CPU of Redis, µs per task", "drain 100", RedisCpu),
+    row("drain, concurrency 100, CPU of Redis, µs per task", "drain 100", BrokerCpu),
     row("drain, concurrency 100, CPU of the worker, µs per task", "drain 100", OwnCpu),
     row("end to end, 64 producers, concurrency 100, tasks/s", "end to end", Rate),
     row("start on an idle system, p50, ms", "latency", P50),
     row("start on an idle system, p99, ms", "latency", P99),
-    row("idle worker, one queue, commands of Redis per second", "idle", Commands),
-    row("idle worker, 1,000 queues, commands of Redis per second", "idle, 1,000 queues", Commands),
+    row("idle worker, one queue, commands of Redis per second", "idle", COMMANDS),
+    row("idle worker, 1,000 queues, commands of Redis per second", "idle, 1,000 queues", COMMANDS),
     row("drain over 1,000 queues, concurrency 100, tasks/s", "drain, 1,000 queues", Rate),
     row("payload of 100 kB, enqueue, 64 callers, tasks/s", "enqueue 64, 100 kB", Rate),
     row("payload of 100 kB, drain, concurrency 100, tasks/s", "drain 100, 100 kB", Rate),
@@ -74,19 +62,7 @@ pub(super) const ROWS: &[Row] = &[
 ];
 
 impl Figure {
-    /// Returns this figure of a run.
-    pub(super) fn of(self, run: &Measured) -> Option<f64> {
-        match self {
-            Rate => run.rate,
-            P50 => run.p50,
-            P99 => run.p99,
-            RedisCpu => run.broker_cpu_us,
-            OwnCpu => run.own_cpu_us,
-            Commands => run.more.get("commands per second").copied(),
-        }
-    }
-
-    /// Returns how many times as good `ours` is as `theirs`.
+    /// Returns how many times as good `ours` is as `theirs`: more is better only of the rate.
     pub(super) fn times(self, ours: f64, theirs: f64) -> f64 {
         if self == Rate { ours / theirs } else { theirs / ours }
     }

@@ -2,10 +2,13 @@
 
 use super::{
     Extent, Found, OURS, Table,
-    plan::{Figure, ROWS, Row},
+    plan::{ROWS, Row},
     program::{ASYNQ, Program},
 };
-use crate::{measured::short, suite};
+use crate::{
+    measured::{Figure, short},
+    suite,
+};
 
 /// Median and spread of a figure over the runs.
 #[derive(Debug, Clone, Copy)]

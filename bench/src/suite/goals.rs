@@ -1,23 +1,10 @@
 //! The figures to reach, and whether they are reached.
 
 use super::Found;
-use crate::measured::{Measured, short};
-
-/// A figure of a run.
-#[derive(Debug, Clone, Copy)]
-enum Figure {
-    Rate,
-    /// Microseconds per task: the inverse of the rate.
-    Time,
-    P50,
-    P99,
-    BrokerCpu,
-    OwnCpu,
-    Rss,
-    More(&'static str),
-}
-
-use Figure::{BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss, Time};
+use crate::measured::{
+    Figure::{self, BrokerCpu, More, OwnCpu, P50, P99, Rate, Rss, Time},
+    short,
+};
 
 /// The goal for a figure: the figure itself, or its share of the same figure of another run.
 #[derive(Debug, Clone, Copy)]
@@ -129,21 +116,6 @@ const GOALS: &[Goal] = &[
     goal("blocking, Redis, leases lost", "redis blocking", More("leases lost"), AtMost(0.0)),
     goal("blocking, SQLite, leases lost", "sqlite blocking", More("leases lost"), AtMost(0.0)),
 ];
-
-impl Figure {
-    fn of(self, run: &Measured) -> Option<f64> {
-        match self {
-            Rate => run.rate,
-            Time => run.rate.map(|rate| 1e6 / rate),
-            P50 => run.p50,
-            P99 => run.p99,
-            BrokerCpu => run.broker_cpu_us,
-            OwnCpu => run.own_cpu_us,
-            Rss => run.peak_rss_mib,
-            More(name) => run.more.get(name).copied(),
-        }
-    }
-}
 
 /// Returns every row with its figures.
 pub(super) fn judge(found: &Found) -> Vec<Judged> {
