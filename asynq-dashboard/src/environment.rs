@@ -1,6 +1,6 @@
 //! Settings of a dashboard from environment variables; secrets also from files, as containers get them.
 
-use std::{env, fs, net::IpAddr};
+use std::{env, ffi::OsString, fs, net::IpAddr};
 
 use crate::{builder::Dashboard, error::DashboardError, host::HOSTS};
 
@@ -37,33 +37,36 @@ impl Dashboard {
     ///
     /// # Errors
     ///
-    /// A variable is not valid, or its file cannot be read.
+    /// A variable is not valid or not UTF-8 text, or its file cannot be read.
     #[allow(clippy::wrong_self_convention)] // it reads as `Dashboard::new(&client).from_env()?`
     pub fn from_env(self) -> Result<Self, DashboardError> {
         self.configured(text)
     }
 
-    fn configured(mut self, text: impl Fn(&'static str) -> Option<String>) -> Result<Self, DashboardError> {
+    fn configured(
+        mut self,
+        text: impl Fn(&'static str) -> Result<Option<String>, DashboardError>,
+    ) -> Result<Self, DashboardError> {
         if let Some(hash) = secret(PASSWORD_HASH, &text)? {
             self = self.password_hash(hash);
         }
         if let Some(token) = secret(TOKEN, &text)? {
             self = self.bearer_token(token);
         }
-        if let Some(name) = text(TRUSTED_HEADER) {
+        if let Some(name) = text(TRUSTED_HEADER)? {
             self = self.trusted_header(name);
         }
-        self = proxies(&text(TRUSTED_PROXIES).unwrap_or_default())?.into_iter().fold(self, Self::trust_proxy);
-        if let Some(title) = text(TITLE) {
+        self = proxies(&text(TRUSTED_PROXIES)?.unwrap_or_default())?.into_iter().fold(self, Self::trust_proxy);
+        if let Some(title) = text(TITLE)? {
             self = self.title(title);
         }
-        if let Some(path) = text(MOUNT) {
+        if let Some(path) = text(MOUNT)? {
             self = self.mount(path);
         }
-        if let Some(read_only) = yes_or_no(READ_ONLY, text(READ_ONLY))? {
+        if let Some(read_only) = yes_or_no(READ_ONLY, text(READ_ONLY)?)? {
             self = self.read_only(read_only);
         }
-        Ok(parts(&text(HOSTS).unwrap_or_default()).fold(self, Self::allow_host))
+        Ok(parts(&text(HOSTS)?.unwrap_or_default()).fold(self, Self::allow_host))
     }
 }
 
@@ -84,13 +87,21 @@ fn proxies(list: &str) -> Result<Vec<IpAddr>, DashboardError> {
 }
 
 /// Returns the value of a variable, if it is set and not empty.
-pub(crate) fn text(variable: &'static str) -> Option<String> {
-    env::var(variable).ok().filter(|text| !text.is_empty())
+pub(crate) fn text(variable: &'static str) -> Result<Option<String>, DashboardError> {
+    utf8(variable, env::var_os(variable))
+}
+
+/// Returns a value as text. A login that cannot be read is an error: a dashboard that took it for unset would be open.
+fn utf8(variable: &'static str, value: Option<OsString>) -> Result<Option<String>, DashboardError> {
+    // The value is not shown: it may be a secret.
+    let not_text = |_| DashboardError::Variable { variable, reason: "its value is not UTF-8 text".to_owned() };
+    let text = value.map(OsString::into_string).transpose().map_err(not_text)?;
+    Ok(text.filter(|text| !text.is_empty()))
 }
 
 /// Returns whether a variable says yes.
 pub(crate) fn flag(variable: &'static str) -> Result<bool, DashboardError> {
-    Ok(yes_or_no(variable, text(variable))?.unwrap_or(false))
+    Ok(yes_or_no(variable, text(variable)?)?.unwrap_or(false))
 }
 
 fn yes_or_no(variable: &'static str, text: Option<String>) -> Result<Option<bool>, DashboardError> {
@@ -108,9 +119,9 @@ fn yes_or_no(variable: &'static str, text: Option<String>) -> Result<Option<bool
 /// Returns a secret from its variable, or from the file that another variable names.
 fn secret(
     [direct, file]: [&'static str; 2],
-    text: impl Fn(&'static str) -> Option<String>,
+    text: impl Fn(&'static str) -> Result<Option<String>, DashboardError>,
 ) -> Result<Option<String>, DashboardError> {
-    match (text(direct), text(file)) {
+    match (text(direct)?, text(file)?) {
         (Some(_), Some(_)) => {
             Err(DashboardError::Variable { variable: file, reason: format!("give either it or {direct}") })
         }
@@ -127,7 +138,19 @@ fn secret(
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
+
+    #[test]
+    fn a_value_that_is_not_text_is_not_taken_for_unset() {
+        let read = |bytes: &[u8]| utf8(TOKEN[0], Some(OsString::from_vec(bytes.to_vec())));
+        assert_eq!(utf8(TOKEN[0], None).expect("unset"), None);
+        assert_eq!(read(b"").expect("empty"), None);
+        assert_eq!(read(b"words").expect("text").as_deref(), Some("words"));
+        let error = read(b"words\xff").expect_err("not text").to_string();
+        assert_eq!(error, "ASYNQ_DASHBOARD_TOKEN: its value is not UTF-8 text");
+    }
 
     #[test]
     fn proxies_are_addresses_with_commas() {

@@ -145,14 +145,20 @@ inventory::submit! {
 }
 
 fn make(flags: &Flags) -> Option<Box<dyn Service>> {
-    let given = |name: &str, variable| flags.value(name).map(str::to_owned).or_else(|| environment::text(variable));
-    let (address, metrics) = (given("dashboard", DASHBOARD), given("metrics", METRICS));
-    if address.is_none() && metrics.is_none() {
-        return None;
-    }
+    let given = |name: &str, variable| match flags.value(name) {
+        Some(value) => Ok(Some(value.to_owned())),
+        None => environment::text(variable),
+    };
+    // This function has no error: a variable that cannot be read fails the service when it starts.
+    let (address, metrics, addresses) = match (given("dashboard", DASHBOARD), given("metrics", METRICS)) {
+        (Ok(None), Ok(None)) => return None,
+        (Ok(address), Ok(metrics)) => (address, metrics, Ok(())),
+        (Err(error), _) | (_, Err(error)) => (None, None, Err(error)),
+    };
     let read_only = flags.is_set("dashboard-read-only");
     let hosts: Vec<String> = flags.values("dashboard-host").map(str::to_owned).collect();
     let configure = move |dashboard: Dashboard| {
+        addresses?;
         environment::flag(METRICS_QUEUES)?;
         let dashboard =
             hosts.into_iter().fold(dashboard.from_env()?, Dashboard::allow_host).host_flag("--dashboard-host");

@@ -1,9 +1,11 @@
 //! `web`: the dashboard, served by the real program.
 
 use std::{
+    ffi::OsStr,
     future::ready,
     io::{BufRead as _, BufReader, Read as _, Write as _},
     net::TcpStream,
+    os::unix::ffi::OsStrExt as _,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
@@ -107,6 +109,22 @@ async fn a_password_and_a_token_come_from_files_or_variables() {
         assert_ne!(web.ask("GET", "/", ""), 200, "without a login nothing is shown");
         assert_eq!(web.ask("GET", "/", bearer), 200);
         web.interrupt();
+    }
+}
+
+#[tokio::test]
+async fn a_login_that_is_not_utf8_text_is_not_taken_for_unset() {
+    let store = SqliteStore::start().await;
+    store.connect(None).await;
+    // An address that is in use: a dashboard that took the variable for unset would end as well.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let (url, address) = (store.url(), taken.local_addr().unwrap().to_string());
+    for name in ["TOKEN", "TOKEN_FILE", "PASSWORD_HASH", "PASSWORD_HASH_FILE", "TRUSTED_HEADER", "READ_ONLY"] {
+        let variable = format!("ASYNQ_DASHBOARD_{name}");
+        let mut web = asynq(&["--url", &url, "web", "--listen", &address]);
+        let output = web.env(&variable, OsStr::from_bytes(b"\xffa-token-of-mine-0123456789")).output().unwrap();
+        ends(&output, 2);
+        assert_eq!(text(&output.stderr), format!("error: {variable}: its value is not UTF-8 text\n"));
     }
 }
 
