@@ -6,6 +6,7 @@ use asynq_cron::PeriodicError;
 use asynq_dashboard::DashboardError;
 use asynq_runtime::{
     EnqueueError,
+    app::without_passwords,
     broker::{BrokerError, BrokerErrorKind},
     inspector::InspectError,
 };
@@ -129,7 +130,8 @@ impl CliError {
             }
             cause = error.source();
         }
-        line.split_whitespace().collect::<Vec<_>>().join(" ")
+        // An argument that the text quotes may be a URL in the wrong place.
+        without_passwords(&line.split_whitespace().collect::<Vec<_>>().join(" "))
     }
 }
 

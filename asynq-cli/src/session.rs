@@ -2,7 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 
-use asynq_runtime::{Client, DEFAULT_URL, Inspector, URL_VARIABLE};
+use asynq_runtime::{Client, DEFAULT_URL, Inspector, URL_VARIABLE, app::without_passwords};
 use clap::Args;
 use serde::Serialize;
 
@@ -133,9 +133,10 @@ impl Session {
             .map_err(|source| CliError::System { context: "cannot write the answer".into(), source })
     }
 
-    /// Writes a line for people to standard error; it is cleaned here.
+    /// Writes a line for people to standard error; it is cleaned here, and passwords in URLs are hidden.
     pub(crate) fn note(&mut self, line: &str) {
-        let _ = writeln!(self.environment.err, "{}", show::clean(line)).and_then(|()| self.environment.err.flush());
+        let line = show::clean(&without_passwords(line));
+        let _ = writeln!(self.environment.err, "{line}").and_then(|()| self.environment.err.flush());
     }
 
     /// Writes an error to standard error, and returns its exit code.

@@ -97,6 +97,7 @@ macro_rules! partial_debug {
 
 pub mod app;
 pub mod broker;
+mod censor;
 mod client;
 pub mod clock;
 mod connect;

@@ -1,7 +1,7 @@
 //! Bad input is refused with one clear line and an exit code, and nothing is lost.
 
 use asynq_runtime::Client;
-use asynq_tests::{Persistence, RedisServer};
+use asynq_tests::{Persistence, RedisServer, SqliteStore, Store as _};
 
 use crate::fixture::{self, Setting, assert_written, on_both_brokers};
 
@@ -78,6 +78,27 @@ async fn an_unreachable_broker_is_reported_without_its_password() {
         assert!(answer.err.contains(part), "{answer}");
         assert!(!answer.err.contains(CANARY), "{answer}");
         assert_eq!(answer.err.lines().count(), 1, "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_url_in_the_wrong_place_is_reported_without_its_password() {
+    let store = SqliteStore::start().await;
+    let url = format!("redis://jobs:{CANARY}@h");
+    for words in [
+        &["deploy", "check", &url][..],
+        &["web", "--listen", &url],
+        &["web", "--listen", "127.0.0.1:0", "--allow-host", &url],
+        &["web", "--listen", "127.0.0.1:0", "--token-file", &url],
+        &["queue", "inspect", &url],
+        &["group", "ls", "-q", &url],
+        &["task", "enqueue", "-t", "mail", "--payload-file", &url],
+    ] {
+        let client = Client::new(store.connect(None).await);
+        let answer = fixture::run(Some(client), Setting::default(), words).await;
+        assert_ne!(answer.code, 0, "{answer}");
+        assert!(answer.err.contains("redis://jobs:***@h"), "{answer}");
+        assert!(!answer.err.contains(CANARY) && !answer.out.contains(CANARY), "{answer}");
     }
 }
 

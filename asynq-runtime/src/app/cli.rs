@@ -9,14 +9,16 @@ use clap::{
 use tracing_subscriber::filter::LevelFilter;
 
 use super::{
-    censor::without_passwords,
     command,
     env::{self, Field, LogFormat, Settings},
     error::AppError,
     logs,
     program::{Program, SetUp},
 };
-use crate::server::{Flag, Flags, ServiceEntry};
+use crate::{
+    censor::without_passwords,
+    server::{Flag, Flags, ServiceEntry},
+};
 
 /// Runs the command that the arguments of this process name.
 pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {

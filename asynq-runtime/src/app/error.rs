@@ -1,6 +1,6 @@
 //! Why a command of a program failed, in one line.
 
-use super::censor::without_passwords;
+use crate::censor::without_passwords;
 use crate::{
     broker::BrokerError,
     inspector::InspectError,

@@ -15,7 +15,6 @@
 //! `main!` and the flags come with the feature `main`, which is on by default. Of each row the leftmost setting counts. An entry
 //! of `--queues` is a name, or a pattern such as `tenant:*`, with its weight after `=` and the most tasks at a time after `/`.
 
-mod censor;
 #[cfg(feature = "main")]
 mod cli;
 #[cfg(feature = "main")]
@@ -39,7 +38,8 @@ use parking_lot::Mutex;
 use self::env::Settings;
 #[cfg(feature = "main")]
 pub use self::program::Program;
-pub use self::{censor::without_passwords, error::AppError, set_up::SetUpFuture};
+pub use self::{error::AppError, set_up::SetUpFuture};
+pub use crate::censor::without_passwords;
 use crate::{
     client::Client,
     connect::{self, DEFAULT_URL},

@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     broker::ServerName,
+    censor::without_passwords,
     client::Client,
     job::{BoxError, BoxFuture, Registry},
     panics::{Caught, catch},
@@ -197,7 +198,9 @@ impl Services {
                     Err(ended) => ("unknown", BoxError::from(ended)),
                 };
                 let source = SharedError::from(source);
-                tracing::error!("{}", ServerError::Service { name, source: source.clone() });
+                // The error may quote a setting of the service that is a URL in the wrong place.
+                let error = ServerError::Service { name, source: source.clone() }.to_string();
+                tracing::error!("{}", without_passwords(&error));
                 first.get_or_init(|| (name, source));
                 notify.cancel();
             }

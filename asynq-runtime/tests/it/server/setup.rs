@@ -165,6 +165,28 @@ async fn a_service_that_fails_ends_the_server_with_its_error() {
     assert!(broker.servers().await.unwrap().is_empty());
 }
 
+struct Misdirected;
+
+impl Service for Misdirected {
+    fn name(&self) -> &'static str {
+        "misdirected"
+    }
+
+    fn run(self: Box<Self>, _: ServiceContext) -> BoxFuture<'static, Result<(), BoxError>> {
+        Box::pin(async { Err("`redis://jobs:canary-password@h` is not an address".into()) })
+    }
+}
+
+#[tokio::test]
+async fn the_log_hides_a_password_in_the_error_of_a_service() {
+    let log = asynq_test_support::Log::keep();
+    let (builder, _log) = server::<(named,)>(&memory().await);
+    let server = builder.service(Misdirected).build().await.unwrap();
+    soon(server.run()).await.unwrap_err();
+    assert_eq!(log.with("service `misdirected` failed: `redis://jobs:***@h` is not an address").len(), 1);
+    assert!(log.with("canary-password").is_empty());
+}
+
 struct Panics {
     before_start: bool,
 }
