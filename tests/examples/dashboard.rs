@@ -49,6 +49,24 @@ fn a_worker_has_a_dashboard_that_knows_its_jobs_and_an_endpoint_for_metrics() {
 }
 
 #[test]
+fn the_command_on_the_pages_serves_the_dashboard() {
+    for page in [include_str!("../../README.md"), include_str!("../../docs/operations.md")] {
+        let (_, rest) = page.split_once("cargo run --example dashboard").expect("the page has the command");
+        let words = rest.split(['`', '#', '\n']).next().unwrap().split_whitespace().skip_while(|word| *word == "--");
+        // Another program of this machine may have the port of the page.
+        let args: Vec<&str> = words.map(|word| if word == "8080" { "0" } else { word }).collect();
+        assert!(args.contains(&"0"), "the page names an address: {args:?}");
+        let folder = tempdir().unwrap();
+        let worker = Program::start("dashboard", folder.path(), &args, &[]);
+        let pages = worker.line("dashboard at http://");
+        assert!(get(url_in(&pages), "/", "").starts_with("HTTP/1.1 200"));
+        worker.signal("TERM");
+        let (status, output) = worker.end();
+        assert!(status.success(), "{output}");
+    }
+}
+
+#[test]
 fn one_worker_of_many_exports_the_numbers_of_queues() {
     let folder = tempdir().unwrap();
     let environment = [("ASYNQ_METRICS_QUEUES", "true")];
