@@ -2,11 +2,17 @@
 
 use std::time::Duration;
 
+use asynq_runtime::{Client, job, prelude::*, task::SchedulerEntry};
 use asynq_tests::{Build as _, Seeded as _, group, queue, retry, task};
 
 use crate::fixture::{Setting, assert_written, on_both_brokers};
 
 const HOUR: Duration = Duration::from_secs(3600);
+
+#[job(name = "cli:ping")]
+async fn ping() -> JobResult {
+    Ok(())
+}
 
 on_both_brokers! {
     async fn nothing_is_there_yet(cli) {
@@ -150,6 +156,27 @@ on_both_brokers! {
         assert!(coloured.out.contains("\u{1b}["), "{coloured}");
         let json = cli.run_in(Setting { colours: true, ..Setting::default() }, &["stats", "--json"]).await;
         assert!(!json.out.contains('\u{1b}'), "{json}");
+    }
+
+    async fn a_job_without_arguments_has_none(cli) {
+        let client = Client::new(cli.t.another_broker().await);
+        let task = ping::job().task_id("t1").enqueue(&client).await.unwrap();
+        let entry = SchedulerEntry {
+            id: "e".into(),
+            spec: "@hourly".into(),
+            task_type: "cli:ping".into(),
+            task_payload: task.payload.clone(),
+            ..SchedulerEntry::default()
+        };
+        cli.t.broker().show_entries("host:1:x", &[entry], HOUR).await.unwrap();
+        for line in ["task ls -q default -s pending", "task inspect -q default t1", "cron ls"] {
+            let shown = cli.run(line).await;
+            assert!(shown.out.contains("{}") && !shown.out.contains("non-printable"), "{shown}");
+        }
+        let listed = cli.json("task ls -q default -s pending").await;
+        assert_eq!(listed[0]["payload"], serde_json::json!({ "bytes": 5, "encoding": "arguments", "cut": false, "data": {} }));
+        let edited = cli.run("task edit -q default t1 -l {} --yes").await;
+        assert_eq!(edited.code, 0, "{edited}");
     }
 
     async fn a_narrow_terminal_keeps_ids_whole(cli) {

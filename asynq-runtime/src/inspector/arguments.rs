@@ -7,7 +7,10 @@ use serde_json::Value;
 
 use super::{InspectError, Inspector, edit::Change, queue_name, task_id};
 use crate::{
-    job::{JobDescriptor, Needs, ShapeLookup, encode_by_shape, fingerprint_of, postcard_header, show_by_shape},
+    broker::BrokerError,
+    job::{
+        Fingerprint, JobDescriptor, Needs, ShapeLookup, encode_by_shape, fingerprint_of, postcard_header, show_by_shape,
+    },
     task::TaskMessage,
 };
 
@@ -77,7 +80,7 @@ impl Inspector {
             }
         }
         for (r#type, fingerprint) in wanted {
-            match self.shapes.find(&self.broker, r#type, Needs::Fingerprint(fingerprint)).await {
+            match self.shape(r#type, Needs::Fingerprint(fingerprint)).await {
                 Ok(Some(lookup)) => {
                     shapes.insert((r#type.to_owned(), fingerprint), Some(lookup));
                 }
@@ -90,6 +93,16 @@ impl Inspector {
             }
         }
         ArgumentReader { shapes }
+    }
+
+    /// Returns the shape of tasks of this type, if it is known. Brokers do not keep the shape of no arguments, because it is the
+    /// same in every program.
+    async fn shape(&self, r#type: &str, needs: Needs) -> Result<Option<Arc<ShapeLookup>>, BrokerError> {
+        let nothing = Fingerprint::of_nothing();
+        if needs.id() == Some(nothing.value) {
+            return Ok(Some(Arc::new(Ok(nothing.document.clone()))));
+        }
+        self.shapes.find(&self.broker, r#type, needs).await
     }
 
     /// Replaces the arguments of a pending, scheduled, retry, archived or aggregating task of any job, and returns the new
@@ -118,7 +131,7 @@ impl Inspector {
                     reason: reason.to_owned(),
                 };
                 let needs = Needs::of(&task.payload).ok_or_else(|| no_shape("its payload cannot be read"))?;
-                let lookup = self.shapes.find(&self.broker, &task.r#type, needs).await?;
+                let lookup = self.shape(&task.r#type, needs).await?;
                 let lookup = lookup.ok_or_else(|| no_shape("the broker keeps no shape of it"))?;
                 let shape = lookup.as_ref().as_ref().map_err(|reason| no_shape(reason))?;
                 let written = encode_by_shape(shape, arguments).map_err(|reason| InspectError::Misfit {
