@@ -25,7 +25,7 @@ pub(super) fn run(program: Program, setup: Option<SetUp>) -> ExitCode {
     let services = ServiceEntry::linked();
     let matches = match parse(program, &services, std::env::args_os()) {
         Ok(matches) => matches,
-        Err(usage) => return usage.report(),
+        Err(usage) => return usage.report(&services),
     };
     match dispatch(&matches, &services, setup) {
         Ok(()) => ExitCode::SUCCESS,
@@ -183,8 +183,8 @@ fn json(help: &str) -> Arg {
 struct Usage(clap::Error);
 
 impl Usage {
-    fn report(&self) -> ExitCode {
-        if let Some(line) = self.missing_service() {
+    fn report(&self, services: &[&ServiceEntry]) -> ExitCode {
+        if let Some(line) = self.flag_of_service(services) {
             let _ = writeln!(std::io::stderr(), "error: {line}");
         } else if self.0.use_stderr() {
             // clap quotes the argument that it did not understand, which may be a URL in the wrong place.
@@ -195,14 +195,22 @@ impl Usage {
         ExitCode::from(u8::try_from(self.0.exit_code()).unwrap_or(2))
     }
 
-    /// Returns how to link the service whose flag was not understood, if the flag is one of [`BROUGHT_BY`].
-    fn missing_service(&self) -> Option<String> {
+    /// Returns what to write for a flag of a service that was not understood: the flag belongs to a worker, or its service is one of
+    /// [`BROUGHT_BY`] that is not linked.
+    fn flag_of_service(&self, services: &[&ServiceEntry]) -> Option<String> {
         if self.0.kind() != ErrorKind::UnknownArgument {
             return None;
         }
         let Some(ContextValue::String(flag)) = self.0.get(ContextKind::InvalidArg) else { return None };
         let flag = flag.split(['=', ' ']).next().unwrap_or_default();
-        let (_, krate) = BROUGHT_BY.iter().find(|(known, _)| *known == flag)?;
+        let is_linked =
+            |name: &str| services.iter().flat_map(|service| (service.flags)()).any(|flag| flag.name == name);
+        let name = flag.strip_prefix("--")?;
+        if is_linked(name) {
+            return Some(format!("`{flag}` is a flag of the worker: write it without a command, or behind `{WORKER}`"));
+        }
+        let is_of = |known: &str| name == known || name.strip_prefix(known).is_some_and(|rest| rest.starts_with('-'));
+        let (_, krate) = BROUGHT_BY.iter().find(|(known, _)| is_of(known) && !is_linked(known))?;
         let path = krate.replace('-', "_");
         Some(format!(
             "`{flag}` comes with the crate {krate}: add it to Cargo.toml and write `main!(services: [{path}]);`, or take \
@@ -211,8 +219,8 @@ impl Usage {
     }
 }
 
-/// Flags of services of this project, and the crates that bring them.
-const BROUGHT_BY: [(&str, &str); 2] = [("--dashboard", "asynq-dashboard"), ("--metrics", "asynq-dashboard")];
+/// Flags of services of this project, each also the beginning of others, and the crates that bring them.
+const BROUGHT_BY: [(&str, &str); 2] = [("dashboard", "asynq-dashboard"), ("metrics", "asynq-dashboard")];
 
 #[cfg(test)]
 mod tests {
@@ -262,12 +270,32 @@ mod tests {
 
     #[test]
     fn a_flag_of_a_service_that_is_not_linked_says_what_to_write() {
-        for args in [&["--dashboard"][..], &["--metrics=9000"], &["worker", "--dashboard", "127.0.0.1:8080"]] {
+        for args in [
+            &["--dashboard"][..],
+            &["--metrics=9000"],
+            &["worker", "--dashboard", "127.0.0.1:8080"],
+            &["--metrics-queues"],
+            &["--dashboard-host=jobs.example.com"],
+        ] {
             let usage = parsed(args).unwrap_err();
-            let line = usage.missing_service().unwrap();
+            let line = usage.flag_of_service(&[]).unwrap();
             assert!(line.contains("asynq-dashboard") && line.contains("main!(services: [asynq_dashboard])"), "{line}");
             assert_ne!(usage.0.exit_code(), 0);
         }
-        assert_eq!(parsed(&["--colour"]).unwrap_err().missing_service(), None);
+        for other in ["--colour", "--dashboards"] {
+            assert_eq!(parsed(&[other]).unwrap_err().flag_of_service(&[]), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_flag_of_a_linked_service_is_one_of_the_worker() {
+        let flags = || vec![Flag::value("dashboard", "ADDR", "")];
+        let linked = [&ServiceEntry { name: "dashboard", make: |_| None, flags, rows: Vec::new }];
+        let refused =
+            |args: &[&str]| parse(PROGRAM, &linked, [&["mails"][..], args].concat().iter().map(OsString::from));
+        let line = refused(&["jobs", "--dashboard", "0"]).unwrap_err().flag_of_service(&linked);
+        let expected = "`--dashboard` is a flag of the worker: write it without a command, or behind `worker`";
+        assert_eq!(line.as_deref(), Some(expected));
+        assert_eq!(refused(&["--dashboard-x"]).unwrap_err().flag_of_service(&linked), None, "clap says more");
     }
 }
