@@ -50,7 +50,7 @@ mod state;
 pub use self::{
     builder::Dashboard,
     error::DashboardError,
-    login::hash_password,
+    login::{MAX_PASSWORD_BYTES, hash_password},
     route::{Access, RouteInfo},
     serve::Bound,
     service::{DashboardService, service},

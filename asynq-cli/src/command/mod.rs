@@ -66,8 +66,8 @@ pub(crate) enum Command {
     Web(web::Web),
     /// Makes the hash of a password for the dashboard
     ///
-    /// Reads the password from standard input, and writes the argon2 hash of it for --password-hash-file or
-    /// ASYNQ_DASHBOARD_PASSWORD_HASH. With --json: an object with `hash`.
+    /// Reads the password, of at most 1024 bytes, from standard input, and writes the argon2 hash of it for
+    /// --password-hash-file or ASYNQ_DASHBOARD_PASSWORD_HASH. With --json: an object with `hash`.
     HashPassword,
     /// Shows everything on the whole terminal, live
     ///

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use asynq_dashboard::Dashboard;
+use asynq_dashboard::{Dashboard, MAX_PASSWORD_BYTES};
 use clap::Args;
 use serde_json::json;
 
@@ -59,13 +59,10 @@ impl Web {
     }
 }
 
-/// The longest password, in bytes; longer input is a file that was piped by mistake.
-const MOST_PASSWORD: usize = 4096;
-
 pub(super) async fn hash_password(session: &mut Session) -> Result<(), CliError> {
-    let password = session.read_secret("Password: ", MOST_PASSWORD).await?;
-    if password.is_empty() || password.len() > MOST_PASSWORD {
-        return Err(CliError::Usage(format!("a password has 1 to {MOST_PASSWORD} bytes")));
+    let password = session.read_secret("Password: ", MAX_PASSWORD_BYTES).await?;
+    if password.is_empty() || password.len() > MAX_PASSWORD_BYTES {
+        return Err(CliError::Usage(format!("a password has 1 to {MAX_PASSWORD_BYTES} bytes")));
     }
     let hash = asynq_dashboard::hash_password(&password)
         .map_err(|error| CliError::Usage(format!("the password cannot be hashed: {error}")))?;

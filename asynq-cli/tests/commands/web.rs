@@ -168,6 +168,11 @@ async fn a_password_is_typed_without_echo_and_never_a_flag() {
         2,
         "an empty text is not a password"
     );
+    for (length, code) in [(asynq_dashboard::MAX_PASSWORD_BYTES, 0), (asynq_dashboard::MAX_PASSWORD_BYTES + 1, 2)] {
+        let piped = [&vec![b'x'; length][..], b"\n"].concat();
+        let hashed = fixture::run(None, Setting { piped: &piped, ..Setting::default() }, &["hash-password"]).await;
+        assert_eq!(hashed.code, code, "{length}: {hashed}");
+    }
     for words in [["web", "--password-hash", "x"], ["web", "--token", "x"]] {
         let refused = fixture::run(None, Setting::default(), &words).await;
         assert_eq!(refused.code, 2, "{refused}");

@@ -16,7 +16,7 @@ use axum::{
     http::{HeaderMap, HeaderName, header},
 };
 
-pub use self::password::hash_password;
+pub use self::password::{MAX_PASSWORD_BYTES, hash_password};
 use self::{back_off::BackOff, session::Sessions};
 pub(crate) use self::{back_off::network, password::Password, session::Cookie, token::Token};
 use crate::failure::{Failure, Kind};

@@ -14,16 +14,21 @@ use crate::failure::{Failure, Kind};
 
 /// Most passwords that are checked at a time: each check takes 19 MiB for a moment, with argon2's default settings.
 const AT_ONCE: usize = 2;
-/// Longest password that is checked, in bytes.
-const LONGEST: usize = 1024;
+/// Longest password of people, in bytes: a login with a longer one is refused without a check.
+pub const MAX_PASSWORD_BYTES: usize = 1024;
 
 /// Returns the argon2id hash of a password, for [`Dashboard::password_hash`](crate::Dashboard::password_hash): each call returns
 /// another one, because of its random salt. A call takes about 20 MB and, in a release build, some ten milliseconds.
 ///
 /// # Errors
 ///
-/// The password is longer than argon2 takes, 4 GiB.
+/// The password is longer than [`MAX_PASSWORD_BYTES`], with which no login succeeds.
 pub fn hash_password(password: &str) -> Result<String, BoxError> {
+    if password.len() > MAX_PASSWORD_BYTES {
+        return Err(
+            format!("a password has at most {MAX_PASSWORD_BYTES} bytes, and this one {}", password.len()).into()
+        );
+    }
     let salt = Uuid::new_v4();
     Ok(Argon2::default().hash_password_with_salt(password.as_bytes(), salt.as_bytes())?.to_string())
 }
@@ -56,7 +61,7 @@ impl Password {
     /// Returns whether `given` is the password. The check takes as long as the hash was made to take, on a blocking thread, away
     /// from other requests.
     pub(super) async fn is(&self, given: String, permit: OwnedSemaphorePermit) -> Result<bool, Failure> {
-        if given.len() > LONGEST {
+        if given.len() > MAX_PASSWORD_BYTES {
             return Ok(false);
         }
         let hash = Arc::clone(&self.hash);
@@ -93,6 +98,16 @@ mod tests {
             assert!(Password::new(bad).is_none(), "{bad}");
         }
         assert_eq!(format!("{password:?}"), "Password(***)");
+    }
+
+    #[tokio::test]
+    async fn the_longest_password_that_is_hashed_is_one_to_log_in_with() {
+        let longest = "x".repeat(MAX_PASSWORD_BYTES);
+        let password = Password::new(&hash_password(&longest).expect("a hash")).expect("argon2");
+        let permit = password.permit().expect("a permit");
+        assert!(password.is(longest.clone(), permit).await.expect("checked"));
+        let error = hash_password(&(longest + "x")).expect_err("too long to log in with").to_string();
+        assert_eq!(error, "a password has at most 1024 bytes, and this one 1025");
     }
 
     #[tokio::test]

@@ -203,8 +203,7 @@ impl Usage {
         }
         let Some(ContextValue::String(flag)) = self.0.get(ContextKind::InvalidArg) else { return None };
         let flag = flag.split(['=', ' ']).next().unwrap_or_default();
-        let is_linked =
-            |name: &str| services.iter().flat_map(|service| (service.flags)()).any(|flag| flag.name == name);
+        let is_linked = |name: &str| services.iter().flat_map(|entry| (entry.flags)()).any(|flag| flag.name == name);
         let name = flag.strip_prefix("--")?;
         if is_linked(name) {
             return Some(format!("`{flag}` is a flag of the worker: write it without a command, or behind `{WORKER}`"));
