@@ -218,7 +218,7 @@ fn a_shape_that_is_too_large_for_the_file_is_not_called_safe() {
 #[test]
 fn a_file_that_cannot_be_read_is_reported_with_its_line() {
     let error = JobsLock::parse("# fine\n\nnot json\n").unwrap_err().to_string();
-    assert!(error.starts_with("line 3 of jobs.lock cannot be read: ") && error.contains("jobs --lock"), "{error}");
+    assert!(error.starts_with("line 3 cannot be read: ") && error.contains("jobs --lock"), "{error}");
     let shape = r#"{"job":"a","queue":"q","codec":"json","shape":"x","document":"{}"}"#;
     assert!(JobsLock::parse(shape).unwrap_err().to_string().contains("malformed"));
 }

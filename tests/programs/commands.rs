@@ -179,6 +179,20 @@ fn a_setting_that_cannot_be_read_is_one_clear_error() {
     assert!(error_line(&output).starts_with("error: ASYNQ_CONCURRENCY: \"many\""));
 }
 
+#[test]
+fn a_lock_file_that_cannot_be_read_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("other.lock").display().to_string();
+    let (lock, check) = (format!("--lock={file}"), format!("--check={file}"));
+    let missing = error_line(&run(ONE, &["jobs", &check]));
+    assert!(missing.starts_with(&format!("error: cannot read {file}, which `jobs {lock}` writes: ")), "{missing}");
+    std::fs::write(&file, "not a lock").unwrap();
+    for flag in [&lock, &check] {
+        let error = error_line(&run(ONE, &["jobs", flag]));
+        assert!(error.starts_with(&format!("error: {file}: line 1 cannot be read: ")), "{error}");
+    }
+}
+
 #[cfg(unix)]
 #[test]
 fn a_variable_that_is_not_text_is_an_error_and_not_as_if_it_were_not_set() {

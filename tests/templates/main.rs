@@ -78,7 +78,10 @@ fn the_features_of_the_facade_bring_their_services_by_themselves() {
 fn a_lock_is_written_checked_and_stops_a_deploy_that_would_strand_tasks() {
     let folder = TempDir::new().unwrap();
     let refused = run(WORKER, &folder, &["jobs", "--check"]);
-    assert!(!refused.status.success() && text(&refused.stderr).contains("cannot read the file of --check"));
+    assert!(
+        !refused.status.success()
+            && text(&refused.stderr).contains("cannot read jobs.lock, which `jobs --lock=jobs.lock` writes")
+    );
     assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 2 of them new\n");
     assert_eq!(good(&run(WORKER, &folder, &["jobs", "--lock"])), "jobs.lock: 2 shapes, 0 of them new\n");
     let checked = good(&run(WORKER, &folder, &["jobs", "--check"]));

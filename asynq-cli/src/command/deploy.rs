@@ -89,10 +89,9 @@ impl Deploy {
 
 impl Check {
     async fn run(self, session: &mut Session) -> Result<(), CliError> {
-        let text = std::fs::read_to_string(&self.file);
-        let text = text
-            .map_err(|source| CliError::System { context: format!("cannot read {}", self.file.display()), source })?;
-        let lock = JobsLock::parse(&text).map_err(|error| CliError::Usage(error.to_string()))?;
+        let (read, file) = (std::fs::read_to_string(&self.file), self.file.display());
+        let text = read.map_err(|source| CliError::System { context: format!("cannot read {file}"), source })?;
+        let lock = JobsLock::parse(&text).map_err(|error| CliError::Usage(format!("{file}: {error}")))?;
         let Counted { found, unseen, unreadable } = self.count_tasks(session, &lock).await?;
         let unknown = found.values().filter(|found| found.shape.is_none());
         let (tasks, archived) =

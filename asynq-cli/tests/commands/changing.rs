@@ -144,7 +144,7 @@ on_both_brokers! {
         assert_eq!(cli.run_words(&words).await.code, 0);
         std::fs::write(&file, "not a lock").unwrap();
         let refused = cli.run_words(&words).await;
-        assert!(refused.code == 2 && refused.err.contains("line 1 of jobs.lock"), "{refused}");
+        assert!(refused.code == 2 && refused.err.contains("jobs.lock: line 1 cannot be read"), "{refused}");
     }
 
     async fn a_queue_with_running_tasks_stays(cli) {

@@ -67,7 +67,7 @@ fn dispatch(matches: &ArgMatches, services: &[&ServiceEntry], setup: Option<SetU
 }
 
 fn runtime(mut builder: tokio::runtime::Builder) -> Result<tokio::runtime::Runtime, AppError> {
-    builder.enable_all().build().map_err(|source| AppError::System { what: "the async runtime cannot start", source })
+    builder.enable_all().build().map_err(|source| AppError::System { what: "the runtime cannot start".into(), source })
 }
 
 const WORKER: &str = "worker";

@@ -1,8 +1,8 @@
 //! Why a command of a program failed, in one line.
 
-use crate::censor::without_passwords;
 use crate::{
     broker::BrokerError,
+    censor::without_passwords,
     inspector::InspectError,
     job::{BoxError, EnqueueError, InvalidLock, RegistryError, with_causes},
     server::ServerError,
@@ -67,8 +67,13 @@ pub enum AppError {
     #[error(transparent)]
     Name(#[from] InvalidName),
     /// A `jobs.lock` cannot be read.
-    #[error(transparent)]
-    Lock(#[from] InvalidLock),
+    #[error("{file}: {source}")]
+    Lock {
+        /// The file.
+        file: String,
+        /// The line, and why it cannot be read.
+        source: InvalidLock,
+    },
     /// A deploy of this program would strand tasks, or its shapes are not locked.
     #[error("{found} of the shapes in {file} are unsafe")]
     UnsafeDeploy {
@@ -81,7 +86,7 @@ pub enum AppError {
     #[error("{what}: {source}")]
     System {
         /// The operation that failed.
-        what: &'static str,
+        what: String,
         /// The error of the system.
         source: std::io::Error,
     },

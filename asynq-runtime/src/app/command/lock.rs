@@ -7,17 +7,22 @@ use crate::job::{JobsLock, Registry};
 
 /// Adds the current shapes to the file.
 pub(in super::super) fn lock(file: &Path) -> Result<(), AppError> {
+    let name = file.display();
     let known = match fs::read_to_string(file) {
-        Ok(text) => JobsLock::parse(&without_conflicts(&text))?,
+        Ok(text) => parse(file, &without_conflicts(&text))?,
         Err(error) if error.kind() == io::ErrorKind::NotFound => JobsLock::default(),
-        Err(source) => return Err(AppError::System { what: "cannot read the file of --lock", source }),
+        Err(source) => return Err(AppError::System { what: format!("cannot read {name}"), source }),
     };
     let lock = known.with(&Registry::linked()?);
     let written = fs::write(file, lock.to_string());
-    written.map_err(|source| AppError::System { what: "cannot write the file of --lock", source })?;
+    written.map_err(|source| AppError::System { what: format!("cannot write {name}"), source })?;
     // A shape may be known twice, from both sides of a conflict.
     let new = lock.shapes().iter().filter(|shape| !known.shapes().contains(shape)).count();
-    print(format_args!("{}: {} shapes, {new} of them new\n", file.display(), lock.shapes().len()))
+    print(format_args!("{name}: {} shapes, {new} of them new\n", lock.shapes().len()))
+}
+
+fn parse(file: &Path, text: &str) -> Result<JobsLock, AppError> {
+    JobsLock::parse(text).map_err(|source| AppError::Lock { file: file.display().to_string(), source })
 }
 
 /// Returns the text without the marks of a conflict in version control. The file is a set: the lines of both sides belong to it.
@@ -28,11 +33,11 @@ fn without_conflicts(text: &str) -> String {
 
 /// Reports for each shape in the file whether this program can run waiting tasks of that shape.
 pub(in super::super) fn check(file: &Path) -> Result<(), AppError> {
-    let text = fs::read_to_string(file);
-    let text = text.map_err(|source| AppError::System { what: "cannot read the file of --check", source })?;
+    let what = || format!("cannot read {0}, which `jobs --lock={0}` writes", file.display());
+    let text = fs::read_to_string(file).map_err(|source| AppError::System { what: what(), source })?;
     let registry = Registry::linked()?;
     registry.check_upgrades()?;
-    let findings = JobsLock::parse(&text)?.check(&registry);
+    let findings = parse(file, &text)?.check(&registry);
     let found = findings.iter().filter(|finding| !finding.is_safe()).count();
     print(findings.iter().map(|finding| format!("{finding}\n")).collect::<String>())?;
     match found {

@@ -45,7 +45,7 @@ fn print(text: impl fmt::Display) -> Result<(), AppError> {
     match written {
         // `prog jobs | head` is not a failure.
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(AppError::System { what: "cannot write the answer", source: error })
+            Err(AppError::System { what: "cannot write the answer".to_owned(), source: error })
         }
         _ => Ok(()),
     }

@@ -65,7 +65,7 @@ pub struct LockedShape {
 /// A `jobs.lock` that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "line {line} of jobs.lock cannot be read: {reason}; take the line from version control, where the shapes of earlier versions are; `jobs --lock` resolves a conflict"
+    "line {line} cannot be read: {reason}; take the line from version control, where the shapes of earlier versions are; `jobs --lock` resolves a conflict"
 )]
 pub struct InvalidLock {
     line: usize,
