@@ -102,7 +102,8 @@ pub(crate) fn full(bytes: &[u8], most: usize) -> String {
     let is_cut = bytes.len() > most;
     let head = &bytes[..bytes.len().min(most)];
     let Some(text) = printable(head, is_cut) else {
-        return format!("{NON_PRINTABLE} ({} bytes; --json --raw shows them as base64)", bytes.len());
+        let Payload { bytes, encoding, .. } = Payload::of(bytes, most);
+        return format!("{NON_PRINTABLE} ({bytes} bytes; --json --raw shows them as {encoding})");
     };
     match bytes.len() - text.len() {
         0 if text.is_empty() => "-".to_owned(),
@@ -160,7 +161,11 @@ mod tests {
         assert_eq!(full(b"abc", 3), "abc");
         assert_eq!(full(b"abcdef", 3), "abc… and 3 more bytes (--max-payload)");
         assert_eq!(full("ab€".as_bytes(), 3), "ab… and 3 more bytes (--max-payload)");
-        assert_eq!(full(&[0; 9], 3), "non-printable bytes (9 bytes; --json --raw shows them as base64)");
+        for (bytes, encoding) in [(&b"\xff\x00\x01"[..], "base64"), (b"a\x1b[31m", "text"), (b"\"\x7f\"", "json")] {
+            let shown = format!("non-printable bytes ({} bytes; --json --raw shows them as {encoding})", bytes.len());
+            assert_eq!(full(bytes, 99), shown);
+        }
+        assert_eq!(full(&[0; 9], 3), "non-printable bytes (9 bytes; --json --raw shows them as text)");
         assert_eq!(json!(Payload::of(&[b'a'; 9], 3))["bytes"], 9);
     }
 }
