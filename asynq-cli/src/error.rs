@@ -17,7 +17,7 @@ Exit codes:
   0    done; doctor: nothing found
   1    refused or failed: no such queue or task, a state that does not allow it; doctor: something found;
        deploy check: a shape that is not in the file, or not every task looked at
-  2    not understood, or no broker: it is not there, refuses the password or does not answer
+  2    not understood, or no broker: it is not there, cannot be opened, refuses the password or does not answer
   3    not confirmed: add --yes, or answer y
   130  stopped by Ctrl+C; completed changes stay and are listed";
 
@@ -42,6 +42,9 @@ pub(crate) enum CliError {
     /// Parts failed and were reported already; the exit code of the worst.
     #[error("some of it failed")]
     Reported(u8),
+    /// The broker cannot be opened, for whatever reason.
+    #[error(transparent)]
+    Open(BrokerError),
     /// The broker failed.
     #[error(transparent)]
     Broker(#[from] BrokerError),
@@ -72,7 +75,7 @@ impl CliError {
 
     pub(crate) fn exit_code(&self) -> u8 {
         match self {
-            Self::Usage(_) => Self::USAGE,
+            Self::Usage(_) | Self::Open(_) => Self::USAGE,
             Self::Unasked { .. } | Self::Declined => Self::UNCONFIRMED,
             Self::Stopped(_) => Self::STOPPED,
             Self::Reported(code) => *code,
@@ -189,6 +192,7 @@ mod tests {
             (broker(BrokerErrorKind::Denied), 2),
             (broker(BrokerErrorKind::Config), 2),
             (broker(BrokerErrorKind::Corrupt), 1),
+            (CliError::Open(BrokerError::new(BrokerErrorKind::Corrupt, "x")), 2),
             (InspectError::QueueNotFound { queue }.into(), 1),
             (InspectError::Broker(BrokerError::new(BrokerErrorKind::Timeout, "x")).into(), 2),
             (PeriodicError::from(EnqueueError::from(BrokerError::new(BrokerErrorKind::Timeout, "x"))).into(), 2),

@@ -68,7 +68,8 @@ impl Session {
         if let Some(client) = &self.environment.client {
             return Ok(client.clone());
         }
-        let client = if may_be_new { Client::connect(url).await? } else { Client::connect_existing(url).await? };
+        let opened = if may_be_new { Client::connect(url).await } else { Client::connect_existing(url).await };
+        let client = opened.map_err(CliError::Open)?;
         self.environment.client = Some(client.clone());
         Ok(client)
     }

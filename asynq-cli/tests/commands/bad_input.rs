@@ -82,6 +82,27 @@ async fn an_unreachable_broker_is_reported_without_its_password() {
 }
 
 #[tokio::test]
+async fn a_broker_that_cannot_be_opened_is_not_a_finding() {
+    let folder = tempfile::tempdir().unwrap();
+    let [text, shared] = ["text", "shared"].map(|name| folder.path().join(name).display().to_string());
+    std::fs::write(&text, "no database, but a text that is longer than the head of one. ".repeat(100)).unwrap();
+    let words = ["--url", &format!("sqlite://{shared}?shared=1"), "task", "enqueue", "-t", "mail", "-l", "{}"];
+    assert_eq!(fixture::run(None, Setting::default(), &words).await.code, 0);
+    let server = RedisServer::start(Persistence::None);
+    for (url, part) in [
+        (format!("sqlite://{text}"), "SQLite"),
+        (format!("sqlite://{shared}"), "add ?shared=1 to the URL"),
+        (format!("redis://127.0.0.1:{}/99", server.port()), "out of range"),
+    ] {
+        for command in ["stats", "doctor"] {
+            let answer = fixture::run(None, Setting::default(), &["--url", &url, command]).await;
+            assert_eq!((answer.code, answer.out.as_str()), (2, ""), "{answer}");
+            assert!(answer.err.contains(part), "{answer}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_url_in_the_wrong_place_is_reported_without_its_password() {
     let store = SqliteStore::start().await;
     let url = format!("redis://jobs:{CANARY}@h");
