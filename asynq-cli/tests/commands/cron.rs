@@ -85,6 +85,15 @@ on_both_brokers! {
         assert_eq!(named.out, "entry ours is paused\n", "{named}");
     }
 
+    async fn a_type_in_place_of_an_id_leads_to_its_entries(cli) {
+        seed(&cli).await;
+        for command in ["run", "pause", "resume", "history"] {
+            let answer = cli.run(&format!("cron {command} report")).await;
+            let expected = "error: `report` is a type and not the id of a periodic entry; its entries are `ours`\n";
+            assert_eq!((answer.code, answer.err.as_str()), (1, expected), "{answer}");
+        }
+    }
+
     async fn entries_run_now_beside_their_schedule(cli) {
         seed(&cli).await;
         assert_written("cron_run", &[

@@ -13,14 +13,14 @@ use crate::{error::CliError, session::Session, show::clean};
 
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// Ids, as `cron ls` shows them
+    /// Ids, as `cron ls` shows them in its first column
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Which {
-    /// Ids, as `cron ls` shows them
+    /// Ids, as `cron ls` shows them in its first column
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
     /// The queue of entries that no running scheduler lists

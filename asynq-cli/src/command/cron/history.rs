@@ -18,7 +18,7 @@ use crate::{
 
 #[derive(Debug, Args)]
 pub(crate) struct History {
-    /// Ids, as `cron ls` shows them
+    /// Ids, as `cron ls` shows them in its first column
     #[arg(required = true, value_name = "ENTRY")]
     entries: Vec<String>,
     /// Which page, counted from 1

@@ -4,6 +4,8 @@ mod change;
 mod history;
 mod ls;
 
+use std::collections::BTreeSet;
+
 use asynq_cron::Schedule;
 use asynq_runtime::task::SchedulerEntry;
 use clap::Subcommand;
@@ -51,13 +53,25 @@ impl Cron {
     }
 }
 
+/// Most entries of a type that an error names.
+const NAMED: usize = 5;
+
 /// Returns the listed entry of this id; replicas of one scheduler list the same entry once each.
 fn listed<'a>(entries: &'a [SchedulerEntry], id: &str) -> Result<&'a SchedulerEntry, CliError> {
-    entries.iter().find(|entry| entry.id == id).ok_or_else(|| {
-        CliError::NotFound(format!(
+    entries.iter().find(|entry| entry.id == id).ok_or_else(|| CliError::NotFound(not_found(entries, id)))
+}
+
+/// Returns why no entry has this id. A job's type stands beside the ids in `cron ls`.
+fn not_found(entries: &[SchedulerEntry], id: &str) -> String {
+    let ids: BTreeSet<&str> = entries.iter().filter(|entry| entry.task_type == id).map(|entry| &*entry.id).collect();
+    if ids.is_empty() {
+        return format!(
             "periodic entry `{id}` was not found: no running scheduler lists it; `asynq cron ls` shows those there are"
-        ))
-    })
+        );
+    }
+    let named: Vec<String> = ids.iter().take(NAMED).map(|id| format!("`{id}`")).collect();
+    let more = if ids.len() > NAMED { ", …" } else { "" };
+    format!("`{id}` is a type and not the id of a periodic entry; its entries are {}{more}", named.join(", "))
 }
 
 async fn schedule(session: &mut Session) -> Result<Schedule, CliError> {
