@@ -36,8 +36,6 @@ pub(crate) async fn entries(client: &Client) -> Result<Vec<Entry>, BrokerError> 
     let schedule = Schedule::new(client);
     let mut all = schedule.entries().await?;
     all.sort_by(|a, b| (&a.spec, &a.task_type, &a.id).cmp(&(&b.spec, &b.task_type, &b.id)));
-    // Replicas of one scheduler list the same entries.
-    all.dedup_by(|a, b| a.id == b.id);
     let mut entries = Vec::with_capacity(all.len());
     for listed in all {
         let state = schedule.entry(&Schedule::queue_of(&listed), &EntryId::from_wire(&listed.id)).await;

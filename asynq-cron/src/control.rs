@@ -1,9 +1,11 @@
 //! Pauses, resumes, runs and forgets periodic entries, from any program.
 
+use std::cmp::Reverse;
+
 use asynq_runtime::{
     Client,
     broker::{Broker, BrokerError, BrokerErrorKind, EntryId, EntryState, NewTask, Page},
-    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId},
+    task::{QueueName, SchedulerEnqueueEvent, SchedulerEntry, TaskId, Timestamp},
 };
 use chrono::{DateTime, Utc};
 
@@ -25,13 +27,14 @@ impl Schedule {
         &self.client
     }
 
-    /// Returns the entries of all schedulers that live, those of this crate and Go's.
+    /// Returns the entries of all schedulers that live, those of this crate and Go's, by type and id. Replicas of a scheduler list the
+    /// same entries: each is returned once, with the latest tick.
     ///
     /// # Errors
     ///
     /// The broker failed.
     pub async fn entries(&self) -> Result<Vec<SchedulerEntry>, BrokerError> {
-        self.client.broker().scheduler_entries().await
+        self.client.broker().scheduler_entries().await.map(each_once)
     }
 
     /// Returns the broker's state of an entry; `None` if the broker does not know it.
@@ -108,10 +111,42 @@ impl Schedule {
     }
 }
 
+fn each_once(mut listed: Vec<SchedulerEntry>) -> Vec<SchedulerEntry> {
+    let last = |entry: &SchedulerEntry| Reverse(entry.prev_enqueue_time.and_then(Timestamp::to_datetime));
+    listed.sort_by(|a, b| (&a.task_type, &a.id, last(a)).cmp(&(&b.task_type, &b.id, last(b))));
+    listed.dedup_by(|a, b| (&a.task_type, &a.id) == (&b.task_type, &b.id));
+    listed
+}
+
 /// Notes in the history of an entry that it enqueued a task.
 pub(crate) async fn record_enqueue(broker: &dyn Broker, entry: &EntryId, task: &TaskId, now: DateTime<Utc>) {
     let event = SchedulerEnqueueEvent { task_id: task.to_string(), enqueue_time: Some(now.into()) };
     if let Err(error) = broker.record_enqueue(entry.as_str(), &event).await {
         tracing::debug!("an enqueue is missing in the history of {entry}: {error}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_replicas_list_is_there_once_with_its_latest_tick() {
+        let entry = |task_type: &str, id: &str, last: Option<i64>| SchedulerEntry {
+            id: id.into(),
+            task_type: task_type.into(),
+            prev_enqueue_time: last.and_then(|last| DateTime::from_timestamp(last, 0)).map(Timestamp::from),
+            ..SchedulerEntry::default()
+        };
+        let listed = vec![
+            entry("report", "a", Some(1)),
+            entry("report", "a", Some(3)),
+            entry("mail", "a", None),
+            entry("report", "a", Some(2)),
+            entry("mail", "a", Some(0)),
+            entry("mail", "b", None),
+        ];
+        let expected = [entry("mail", "a", Some(0)), entry("mail", "b", None), entry("report", "a", Some(3))];
+        assert_eq!(each_once(listed), expected);
     }
 }

@@ -85,6 +85,22 @@ on_both_brokers! {
         assert_eq!(named.out, "entry ours is paused\n", "{named}");
     }
 
+    async fn the_latest_tick_of_the_replicas_is_shown(cli) {
+        let now = cli.t.now();
+        let entry = |hours: i64| SchedulerEntry {
+            id: "ours".into(),
+            spec: "@hourly".into(),
+            task_type: "report".into(),
+            prev_enqueue_time: Some((now - TimeDelta::hours(hours)).into()),
+            ..SchedulerEntry::default()
+        };
+        for (scheduler, hours) in [("host-1:1:a", 2), ("host-2:1:b", 1), ("host-3:1:c", 3)] {
+            cli.t.broker().show_entries(scheduler, &[entry(hours)], Duration::from_secs(60)).await.unwrap();
+        }
+        let table = cli.run("cron ls").await.out;
+        assert!(table.contains("1h ago") && !table.contains("2h ago") && !table.contains("3h ago"), "{table}");
+    }
+
     async fn a_type_in_place_of_an_id_leads_to_its_entries(cli) {
         seed(&cli).await;
         for command in ["run", "pause", "resume", "history"] {

@@ -1,7 +1,5 @@
 //! Periodic entries: the schedulers' lists, the broker's states of them, and their next ticks.
 
-use std::collections::BTreeMap;
-
 use asynq_cron::{CronSpec, EntryId, Schedule};
 use asynq_runtime::{
     broker::{BrokerError, EntryState, Page},
@@ -58,7 +56,7 @@ impl Entry {
 /// Returns the entries of all schedulers that live, by type, each once: the first 500, and the number of all. An entry
 /// that cannot be read hides no other: it carries an error.
 pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> {
-    let listed = listed(app).await?;
+    let listed = app.schedule.entries().await?;
     let count = listed.len();
     let entries = stream::iter(listed.into_iter().take(MOST)).map(|entry| read(app, entry)).buffered(AT_ONCE);
     Ok((entries.try_collect().await?, count))
@@ -70,9 +68,8 @@ pub(crate) async fn all(app: &AppState) -> Result<(Vec<Entry>, usize), Failure> 
 ///
 /// No scheduler that lives lists the entry, or the broker failed.
 pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failure> {
-    let found =
-        listed(app).await?.into_iter().find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue);
-    match found {
+    let mut listed = app.schedule.entries().await?.into_iter();
+    match listed.find(|entry| entry.id == id && Schedule::queue_of(entry).as_str() == queue) {
         Some(entry) => {
             let state = state(app, &entry).await?;
             Ok(with(app, entry, state).await)
@@ -86,19 +83,6 @@ pub(crate) async fn one(app: &AppState, queue: &str, id: &str) -> Result<Entry, 
 /// Returns one page of the tasks that an entry enqueued, the newest first.
 pub(crate) async fn history(app: &AppState, id: &str, page: Page) -> Result<Vec<SchedulerEnqueueEvent>, Failure> {
     Ok(app.schedule.history(&EntryId::from_wire(id), page).await?)
-}
-
-async fn listed(app: &AppState) -> Result<Vec<SchedulerEntry>, Failure> {
-    // Replicas list the same entries: of each the one with the latest tick is enough.
-    let mut by_id: BTreeMap<(String, String), SchedulerEntry> = BTreeMap::new();
-    for entry in app.schedule.entries().await? {
-        let key = (entry.task_type.clone(), entry.id.clone());
-        let time = |entry: &SchedulerEntry| entry.prev_enqueue_time.and_then(Timestamp::to_datetime);
-        if by_id.get(&key).is_none_or(|known| time(known) < time(&entry)) {
-            by_id.insert(key, entry);
-        }
-    }
-    Ok(by_id.into_values().collect())
 }
 
 /// Returns the broker's state of an entry.

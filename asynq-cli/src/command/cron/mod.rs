@@ -56,7 +56,7 @@ impl Cron {
 /// Most entries of a type that an error names.
 const NAMED: usize = 5;
 
-/// Returns the listed entry of this id; replicas of one scheduler list the same entry once each.
+/// Returns the listed entry of this id.
 fn listed<'a>(entries: &'a [SchedulerEntry], id: &str) -> Result<&'a SchedulerEntry, CliError> {
     entries.iter().find(|entry| entry.id == id).ok_or_else(|| CliError::NotFound(not_found(entries, id)))
 }
