@@ -18,10 +18,12 @@ async fn greet(name: String) -> JobResult {
 async fn main() -> Result<(), BoxError> {
     let url = std::env::var("ASYNQ_URL").unwrap_or("sqlite://asynq.db".into());
     let client = Client::connect(&url).await?;
+    let token = std::env::var("TOKEN").ok().filter(|token| !token.is_empty());
+    let token = token.ok_or("give it a login: TOKEN=$(openssl rand -hex 16) cargo run --example mounted")?;
     let jobs = Dashboard::new(&client)
         .title("Greetings")
         .mount("/jobs")
-        .bearer_token(std::env::var("TOKEN")?)
+        .bearer_token(token)
         .registry(Registry::linked()?)
         .router()?;
     let app = Router::new().route("/", get(|| async { "the application\n" })).merge(jobs);

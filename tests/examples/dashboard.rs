@@ -129,6 +129,8 @@ fn a_workers_dashboard_is_configured_by_the_environment_and_refuses_to_be_open_t
 #[test]
 fn an_application_has_the_dashboard_below_a_path() {
     let folder = tempdir().unwrap();
+    let (status, output) = Program::start("mounted", folder.path(), &[], &[("TOKEN", "")]).end();
+    assert!(!status.success() && output.contains("TOKEN=$(openssl rand -hex 16)"), "{output}");
     let program = Program::start("mounted", folder.path(), &[], &[("TOKEN", TOKEN)]);
     let line = program.line("http://");
     let url = url_in(&line);
