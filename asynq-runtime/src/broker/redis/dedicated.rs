@@ -33,6 +33,8 @@ use super::{
     socket::Progress,
 };
 
+/// Number of lone calls in a row after which a producer opens a connection, or another runtime takes its place.
+pub(super) const OFTEN: u32 = 8;
 /// Longest time between two lone calls of one runtime that are in a row.
 const SOON: Duration = Duration::from_secs(1);
 /// A connection that was lost earlier than this after it was opened counts as a failure to open it.
