@@ -49,6 +49,11 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    if let Some(word) = unmatched(&wanted, &suites) {
+        let names: Vec<&str> = suites.iter().map(|suite| suite.name.as_str()).collect();
+        eprintln!("scripts/lanes: no name of a test binary contains {word:?}; the names are {}", names.join(", "));
+        return ExitCode::from(2);
+    }
     suites.retain(|suite| wanted.is_empty() || wanted.iter().any(|word| suite.name.contains(word.as_str())));
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);
@@ -80,6 +85,11 @@ fn run(suites: &[Suite], part: Part, at_a_time: usize, report: &mut Report) {
     });
 }
 
+/// Returns a word that no suite's name contains, such as a misspelt one: nothing would run for it, and nothing would fail.
+fn unmatched<'a>(wanted: &'a [String], suites: &[Suite]) -> Option<&'a str> {
+    wanted.iter().map(String::as_str).find(|word| !suites.iter().any(|suite| suite.name.contains(*word)))
+}
+
 /// Cargo's target folder.
 fn target() -> PathBuf {
     env::var_os("CARGO_TARGET_DIR").map_or_else(|| PathBuf::from("target"), PathBuf::from)
@@ -88,4 +98,27 @@ fn target() -> PathBuf {
 /// Cargo, by the name from the environment.
 fn cargo() -> Command {
     Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_that_no_name_contains_is_found() {
+        let suite = |name: &str| Suite {
+            name: name.to_owned(),
+            folder: PathBuf::new(),
+            command: Vec::new(),
+            variables: Vec::new(),
+        };
+        let suites = [suite("asynq-tests::conformance"), suite("asynq-tests::it")];
+        let unmatched = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            super::unmatched(&words, &suites).map(str::to_owned)
+        };
+        assert_eq!(unmatched(&[]), None);
+        assert_eq!(unmatched(&["conf", "::it"]), None);
+        assert_eq!(unmatched(&["conf", "conformence"]).as_deref(), Some("conformence"));
+    }
 }
