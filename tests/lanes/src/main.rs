@@ -58,15 +58,19 @@ fn main() -> ExitCode {
     suites.sort_by_key(|suite| plan::of(&suite.name).place);
     let mut report = Report::new(logs);
     let at_a_time = env::var("LANES").ok().and_then(|lanes| lanes.parse().ok()).unwrap_or(processors * 3);
-    run(&suites, Part::Parallel { processors }, at_a_time, &mut report);
-    let timed: Vec<Suite> = suites.into_iter().filter(Suite::has_timing).collect();
-    run(&timed, Part::Timing, 1, &mut report);
+    let timed = thread::scope(|scope| {
+        // Every binary is asked for its timing tests, beside the tests of the parallel part rather than after them.
+        let timed = scope.spawn(|| suites.iter().filter(|suite| suite.has_timing()).collect::<Vec<_>>());
+        run(suites.iter().collect(), Part::Parallel { processors }, at_a_time, &mut report);
+        timed.join().expect("the listing of the timing tests does not panic")
+    });
+    run(timed, Part::Timing, 1, &mut report);
     if report.close() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Runs `part` of each suite, `at_a_time` of them side by side, in their order.
-fn run(suites: &[Suite], part: Part, at_a_time: usize, report: &mut Report) {
-    let queue: Mutex<VecDeque<&Suite>> = Mutex::new(suites.iter().collect());
+fn run(suites: Vec<&Suite>, part: Part, at_a_time: usize, report: &mut Report) {
+    let queue: Mutex<VecDeque<&Suite>> = Mutex::new(suites.into());
     let next = || queue.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let (ended, results) = mpsc::channel::<Ended>();
     thread::scope(|scope| {
