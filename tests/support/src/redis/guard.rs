@@ -16,7 +16,8 @@ use tempfile::TempDir;
 use crate::{PATIENCE, eventually_blocking};
 
 /// Ends the server when the script's standard input ends: a pool of servers is a `static`, which is never dropped.
-const WATCH: &str = r#"folder=$1; shift; "$@" >/dev/null 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
+/// The server's output goes to a file, since a server that rejects its configuration has no log yet.
+const WATCH: &str = r#"folder=$1; shift; "$@" >"$folder/output" 2>&1 & pid=$!; read end; kill -9 $pid; wait; [ -z "$end" ] && rm -rf "$folder""#;
 
 /// One redis-server with a folder of its own, and a Unix socket in the folder for the test.
 #[derive(Debug)]
@@ -58,12 +59,15 @@ impl Guarded {
     }
 
     /// Waits until the server answers. An accepted connection is not enough: the server may still end because its port is taken.
+    /// Panics if the server rejects its configuration, which no other port would mend.
     fn answers(&self) -> bool {
         let began = Instant::now();
         while !self.ping().is_ok_and(|answer| !answer.is_empty() && !answer.starts_with("-LOADING")) {
             if began.elapsed() > PATIENCE || self.log().contains("Failed listening") {
                 return false;
             }
+            let output = fs::read_to_string(self.folder.join("output")).unwrap_or_default();
+            assert!(!output.contains("FATAL CONFIG FILE ERROR"), "redis-server rejects its configuration:{output}");
             std::thread::sleep(Duration::from_millis(5));
         }
         true
@@ -166,4 +170,15 @@ fn is_installed() -> bool {
     static INSTALLED: OnceLock<bool> = OnceLock::new();
     let runs = || Command::new("redis-server").arg("--version").stdout(Stdio::null()).status().is_ok();
     *INSTALLED.get_or_init(runs)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[should_panic(expected = "no-such-option")]
+    fn an_option_that_the_server_rejects_is_named() {
+        on_free_ports(|| Guarded::start(&[], |_| ["--port", "0", "--no-such-option", "1"].map(str::to_owned).to_vec()));
+    }
 }
