@@ -25,6 +25,17 @@ const LONG: &[(&str, usize, u32)] = &[
     ("asynq-tests::examples", 4, 0),
 ];
 
+/// The most tests that one binary runs at a time: each holds dozens of files and connections open, of which a process may have 1,024
+/// by default.
+const MOST: usize = 32;
+
+impl Plan {
+    /// Returns the number of concurrent tests on this many processors.
+    pub(crate) fn tests_at_a_time(self, processors: usize) -> usize {
+        (self.threads * processors).min(MOST)
+    }
+}
+
 /// Returns the plan of the binary `name`.
 pub(crate) fn of(name: &str) -> Plan {
     let found = LONG.iter().enumerate().find(|(_, (long, ..))| *long == name);
@@ -45,5 +56,12 @@ mod tests {
         assert_eq!(of("doc-tests"), Plan { place: 0, threads: 1, niceness: 0 });
         assert!(of("asynq-tests::conformance").place < of("asynq-grammar::asynq_grammar").place);
         assert_eq!(of("something new"), Plan { place: LONG.len(), threads: 2, niceness: 0 });
+    }
+
+    #[test]
+    fn many_processors_open_no_more_files_than_a_process_may() {
+        let conformance = of("asynq-tests::conformance");
+        let at_a_time = [1, 2, 4, 5, 128].map(|processors| conformance.tests_at_a_time(processors));
+        assert_eq!(at_a_time, [8, 16, 32, 32, 32]);
     }
 }

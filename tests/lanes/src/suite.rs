@@ -79,7 +79,7 @@ impl Suite {
             Part::Timing => self.prepared(&[TIMING, "--test-threads=1"], 0),
         };
         if let (Part::Parallel { processors }, None) = (part, std::env::var_os("RUST_TEST_THREADS")) {
-            command.env("RUST_TEST_THREADS", (plan.threads * processors).to_string());
+            command.env("RUST_TEST_THREADS", plan.tests_at_a_time(processors).to_string());
         }
         let began = Instant::now();
         let mut child = command
