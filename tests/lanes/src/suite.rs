@@ -127,6 +127,8 @@ fn watch(name: &str, child: &mut Child) -> (Vec<String>, Option<String>) {
                 let why = format!("{why}\n{}", monitor::processes_of(child.id()));
                 println!("KILLED  {name}: {why}");
                 monitor::kill_with_children(child.id());
+                // `run` awaits the end of the binary, which must come also where the program `kill` is missing.
+                let _ = child.kill();
                 killed = Some(why);
             }
             // A process that left the tree may still hold the pipe open, so its end is not awaited.
