@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use asynq_test_support::skip;
+use asynq_test_support::{has_go, skip};
 
 #[test]
 fn a_quick_run_measures_every_row_of_the_page() {
@@ -69,7 +69,7 @@ fn the_limits_of_any_number_of_tasks_end_and_are_those_that_the_broker_has() {
 
 #[test]
 fn go_asynq_is_measured_in_turns_with_ours_and_every_task_of_it_is_counted() {
-    if !Command::new("go").arg("version").output().is_ok_and(|version| version.status.success()) {
+    if !has_go() {
         skip!("there is no Go 1.24 or newer here to build the real asynq with");
     }
     let folder = tempfile::tempdir().unwrap();

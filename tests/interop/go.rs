@@ -8,7 +8,7 @@ use std::{
     thread,
 };
 
-use asynq_tests::PATIENCE;
+use asynq_tests::{PATIENCE, has_go};
 use serde_json::Value;
 
 /// Why these tests are skipped. The list of accepted skips lacks this reason, so that Go is required where `CI` is set.
@@ -21,13 +21,12 @@ pub(crate) struct Programs {
     pub(crate) asynqmon: PathBuf,
 }
 
-/// Returns the programs, built by the first test that calls this; `None` without Go.
+/// Returns the programs, built by the first test that calls this; `None` without a Go that builds them.
 pub(crate) fn programs() -> Option<&'static Programs> {
     static PROGRAMS: OnceLock<Option<Programs>> = OnceLock::new();
     PROGRAMS
         .get_or_init(|| {
-            let version = Command::new("go").arg("version").output();
-            if !version.is_ok_and(|output| output.status.success()) {
+            if !has_go() {
                 return None;
             }
             let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop");

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // a failure of a fixture is a failed test
 
 mod delegate;
+mod go;
 mod log;
 mod redis;
 mod skip;
 mod wait;
 
 pub use self::{
+    go::has_go,
     log::Log,
     redis::{Calls, Guarded, Persistence, RedisServer, Stopped, free_port, on_free_ports},
     skip::note_skip,
