@@ -178,6 +178,14 @@ async fn fill(broker: &dyn Broker, tasks: usize) {
     }
 }
 
+/// Returns the reason to skip where `script` is not that of util-linux, which makes a terminal; macOS has one with other options.
+fn no_terminal() -> Option<String> {
+    let version = Command::new("script").arg("--version").output();
+    let is_usable = version.is_ok_and(|output| text(&output.stdout).contains("util-linux"));
+    let reason = "there is no `script` of util-linux here, which makes a terminal";
+    (!is_usable).then(|| format!("{}: {reason}", std::env::consts::OS))
+}
+
 /// Runs the program on a terminal of its own; standard output and error come together.
 fn on_a_terminal(args: &[&str]) -> Output {
     let quoted = |word: &str| format!("'{}'", word.replace('\'', r"'\''"));
@@ -242,8 +250,8 @@ impl OnTerminal {
 
 #[tokio::test]
 async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
-    if Command::new("script").arg("--version").output().is_err() {
-        skip!("there is no `script` of util-linux here, which makes a terminal");
+    if let Some(reason) = no_terminal() {
+        skip!("{reason}");
     }
     let store = SqliteStore::start().await;
     store.connect(None).await;
@@ -270,8 +278,8 @@ async fn a_signal_ends_the_full_screen_view_and_restores_the_terminal() {
 
 #[tokio::test]
 async fn a_signal_at_the_question_for_a_password_restores_the_terminal() {
-    if Command::new("script").arg("--version").output().is_err() {
-        skip!("there is no `script` of util-linux here, which makes a terminal");
+    if let Some(reason) = no_terminal() {
+        skip!("{reason}");
     }
     for name in ["-TERM", "-INT"] {
         let asked = OnTerminal::start("hash-password", "Password: ");
@@ -290,8 +298,8 @@ async fn a_signal_at_the_question_for_a_password_restores_the_terminal() {
 #[tokio::test]
 async fn a_bar_is_drawn_on_a_terminal_and_nowhere_else() {
     const TASKS: usize = 3_000;
-    if Command::new("script").arg("--version").output().is_err() {
-        skip!("there is no `script` of util-linux here, which makes a terminal");
+    if let Some(reason) = no_terminal() {
+        skip!("{reason}");
     }
     let store = SqliteStore::start().await;
     let broker = store.connect(None).await;
