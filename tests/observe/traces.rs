@@ -120,7 +120,7 @@ on_both_brokers! {
         let running = server.start().await.unwrap();
         let client = running.client();
         eventually("the task of a tick has run", async || {
-            client.inspector().queues().await.ok()?.iter().any(|queue| queue.processed > 0).then_some(())
+            client.inspector().queues().await.ok()?.iter().any(|queue| queue.processed_total > 0).then_some(())
         })
         .await;
         // The task may have ended before the tick's own span; the shutdown ends that, too.

@@ -42,7 +42,7 @@ async fn killed_worker_loses_nothing(world: World) {
         assert_eq!((starts[id.as_str()], ends[id.as_str()]), (1, 1), "{id} is untouched");
     }
     assert!(history.lines.iter().all(|line| line.retried == 0), "a crash is not a failure");
-    assert_eq!((stats.processed, stats.failed, stats.archived), (116, 0, 0));
+    assert_eq!((stats.processed_total, stats.failed_total, stats.archived), (116, 0, 0));
     assert_eq!(world.tasks(TaskState::Retry).await, []);
     println!("{}: killed -9 with 16 in flight: all running again after {came_back:?}", world.broker().kind());
 }

@@ -27,7 +27,7 @@ async fn sigterm_lets_short_jobs_end() {
     assert!(worker.ended().await.success());
     assert_eq!(world.history().ends().len(), 4);
     let stats = world.stats().await;
-    assert_eq!((stats.pending, stats.active, stats.processed), (0, 0, 4));
+    assert_eq!((stats.pending, stats.active, stats.processed_total), (0, 0, 4));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -117,7 +117,7 @@ mod timing {
         assert_eq!(pending[8].id, later[0]);
         assert!(pending.iter().all(|task| task.retried == 0 && task.crashes == 0 && task.last_error.is_none()));
         let stats = world.stats().await;
-        assert_eq!((stats.active, stats.retry, stats.processed, stats.failed), (0, 0, 0, 0));
+        assert_eq!((stats.active, stats.retry, stats.processed_total, stats.failed_total), (0, 0, 0, 0));
         let servers = world.broker().servers().await.expect("the broker answers");
         assert_eq!(servers, [], "it left the list of servers");
     }

@@ -93,6 +93,6 @@ mod timing {
         worker.wait_for(&["serving", "inside a broken library"]);
         worker.terminate();
         let stats = until(&stage.client().await, "default", |stats| stats.active == 0).await;
-        assert_eq!((stats.pending, stats.retry, stats.processed), (1, 0, 0), "nothing is spent");
+        assert_eq!((stats.pending, stats.retry, stats.processed_total), (1, 0, 0), "nothing is spent");
     }
 }

@@ -33,7 +33,7 @@ async fn scripts_that_redis_forgot_are_sent_again_and_only_those() {
         assert!(broker.settle(&batch).await.into_iter().all(|settled| settled.unwrap() == Settled::Ok));
     }
     let stats = broker.queue_stats(&queue()).await.unwrap();
-    assert_eq!((stats.size, stats.processed), (0, 3000));
+    assert_eq!((stats.size, stats.processed_total), (0, 3000));
 }
 
 #[tokio::test]
@@ -67,7 +67,7 @@ async fn a_lost_answer_loses_and_doubles_nothing() {
     assert!(first.unwrap_err().is_unavailable());
     let again = Settlement { resend: true, ..settlement(&runs[0], Action::Done) };
     assert_eq!(broker.settle(&[again]).await.remove(0).unwrap(), Settled::Ok);
-    assert_eq!(direct.queue_stats(&queue()).await.unwrap().processed, 2);
+    assert_eq!(direct.queue_stats(&queue()).await.unwrap().processed_total, 2);
 }
 
 /// After two calls that were lost, the broker asks for a quarter of a mebibyte.
@@ -192,7 +192,7 @@ async fn an_enqueue_whose_answer_was_lost_is_not_stored_again_after_the_task_has
         assert_eq!((settled, proxy.still_to_lose()), (Settled::Ok, 0));
     }
     let stats = direct.queue_stats(&queue()).await.unwrap();
-    assert_eq!((stats.size, stats.processed), (0, 11), "each task ran once");
+    assert_eq!((stats.size, stats.processed_total), (0, 11), "each task ran once");
 }
 
 fn replacing(id: &str) -> NewTask {
@@ -405,7 +405,7 @@ async fn while_every_seventh_answer_is_lost_each_task_runs_exactly_once() {
     ran.dedup();
     assert_eq!((ran.len(), all), (CALLERS * TASKS, CALLERS * TASKS));
     let stats = server.broker().await.queue_stats(&queue()).await.unwrap();
-    assert_eq!((stats.size, stats.processed), (0, (CALLERS * TASKS) as u64));
+    assert_eq!((stats.size, stats.processed_total), (0, (CALLERS * TASKS) as u64));
 }
 
 /// The list was evicted, deleted, or came back in part from a backup. The lease is then the last trace of a task.

@@ -79,7 +79,7 @@ async fn a_retry_that_is_not_a_failure_stores_its_text_and_counts_no_attempt() {
         assert_eq!((task.retried, task.last_error.as_deref()), (0, Some(text)));
     }
     let stats = broker.queue_stats(&queue("default")).await.unwrap();
-    assert_eq!((stats.failed, stats.retry), (0, 2));
+    assert_eq!((stats.failed_total, stats.retry), (0, 2));
     ends::job("broken").task_id("broken").retry(0).enqueue(&client).await.unwrap();
     settled(&broker, &running, "broken", TaskState::Archived).await;
     soon(running.shutdown()).await.unwrap();

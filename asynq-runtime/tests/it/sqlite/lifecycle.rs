@@ -33,7 +33,10 @@ async fn a_task_goes_in_comes_out_and_is_gone_when_done() {
         assert_eq!(settle(&broker, outcome(&runs[0], Action::Done)).await, Settled::Gone);
         assert_eq!(settle(&broker, Settlement { resend: true, ..outcome(&runs[0], Action::Done) }).await, Settled::Ok);
         let stats = broker.queue_stats(&queue()).await.unwrap();
-        assert_eq!((stats.size, stats.pending, stats.active, stats.processed, stats.failed), (2, 1, 1, 1, 0));
+        assert_eq!(
+            (stats.size, stats.pending, stats.active, stats.processed_total, stats.failed_total),
+            (2, 1, 1, 1, 0)
+        );
         broker.close().await;
     }
 }
