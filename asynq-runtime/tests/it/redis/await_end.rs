@@ -1,6 +1,9 @@
 //! Waits for the ends of tasks: their cost on Redis, and their answers when Redis is away.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use asynq_runtime::{
     TaskState,
@@ -47,20 +50,25 @@ async fn thousands_of_waiters_cost_one_question_each_and_then_nothing() {
     for names in names.chunks(500) {
         put(&broker, &names.iter().map(String::as_str).collect::<Vec<_>>()).await;
     }
+    let begun = Instant::now();
+    // Each wait asks again after 15 seconds without a notification; a busy machine makes the time longer.
+    let most = || WAITERS as u64 * (1 + begun.elapsed().as_secs() / 15);
     // The first wait opens the one connection on which all of them wait.
     let first = wait(&broker, "t0", HOUR);
     until_tracked(&mut redis, 1).await;
     let connections = clients(&mut redis).await;
     let mut waiters: Vec<_> = names[1..].iter().map(|name| wait(&broker, name, HOUR)).collect();
     until_tracked(&mut redis, WAITERS as u64).await;
-    assert_eq!(calls(&mut redis, "hmget").await, WAITERS as u64, "one question each");
+    let asked = calls(&mut redis, "hmget").await;
+    assert!((WAITERS as u64..=most()).contains(&asked), "one question each: {asked}");
     assert_eq!(clients(&mut redis).await, connections, "on one connection");
 
     // Redis is asked nothing about the other tasks when one ends. Its waiter looks, and reads the task as a whole by a script.
     let () = completed("t7").query_async(&mut redis).await.unwrap();
     let ended = soon(waiters.remove(6)).await.unwrap();
     assert!(matches!(ended, TaskEnd::Stored(task) if task.id == "t7" && task.state == TaskState::Completed));
-    assert_eq!(calls(&mut redis, "hmget").await, WAITERS as u64 + 2, "a look and a read");
+    let asked = calls(&mut redis, "hmget").await;
+    assert!((WAITERS as u64 + 2..=most() + 2).contains(&asked), "a look and a read: {asked}");
     assert_eq!(clients(&mut redis).await, connections + 1, "reading has a connection of its own");
     waiters.iter().for_each(JoinHandle::abort);
     first.abort();
