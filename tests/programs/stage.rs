@@ -12,7 +12,7 @@ use asynq_runtime::{
     broker::{Page, QueueStats},
     task::{QueueName, TaskInfo, TaskState},
 };
-use asynq_tests::{PATIENCE, Persistence, RedisServer, eventually, eventually_blocking, patient};
+use asynq_tests::{PATIENCE, Persistence, RedisServer, eventually, eventually_blocking, fast_folder, patient};
 use tempfile::TempDir;
 
 /// Makes two tests of one body, one per broker.
@@ -50,8 +50,7 @@ enum Store {
 
 impl Stage {
     pub(crate) fn sqlite() -> Self {
-        let shm = std::path::Path::new("/dev/shm");
-        let folder = if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.unwrap();
+        let folder = fast_folder();
         Self { url: format!("sqlite://{}", folder.path().join("jobs.db").display()), _store: Store::Folder(folder) }
     }
 

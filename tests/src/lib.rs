@@ -39,7 +39,8 @@ pub use self::{
 };
 
 pub use asynq_test_support::{
-    Calls, PATIENCE, Persistence, RedisServer, Stopped, eventually, eventually_blocking, has_go, note_skip, skip, soon,
+    Calls, PATIENCE, Persistence, RedisServer, Stopped, eventually, eventually_blocking, fast_folder, has_go,
+    note_skip, skip, soon,
 };
 
 /// A case's fixture on Redis.

@@ -7,14 +7,14 @@ use asynq_runtime::{
     clock::Clock,
     task::{QueueName, TaskId},
 };
-use asynq_test_support::PATIENCE;
+use asynq_test_support::{PATIENCE, fast_folder};
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, types::ValueRef};
 use tempfile::TempDir;
 
 use crate::{GoPeer, Need, Store, patient};
 
-/// A SQLite file as a [`Store`]; in memory-backed `/dev/shm` where there is one, so that commits cost no disk.
+/// A SQLite file as a [`Store`]; in memory where there is room, so that commits cost no disk.
 #[derive(Debug)]
 pub struct SqliteStore {
     folder: TempDir,
@@ -39,12 +39,6 @@ impl SqliteStore {
     }
 }
 
-/// A folder for one test alone.
-fn folder() -> TempDir {
-    let shm = std::path::Path::new("/dev/shm");
-    if shm.is_dir() { TempDir::new_in(shm) } else { TempDir::new() }.expect("a temp dir for SQLite")
-}
-
 impl Store for SqliteStore {
     const NAME: &'static str = "sqlite";
     const GAPS: &'static [(Need, &'static str)] = &[
@@ -54,7 +48,7 @@ impl Store for SqliteStore {
     ];
 
     async fn start() -> Self {
-        Self { folder: folder() }
+        Self { folder: fast_folder() }
     }
 
     async fn connect(&self, clock: Option<Arc<dyn Clock>>) -> Arc<dyn Broker> {

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // a failure of a fixture is a failed test
 
 mod delegate;
+mod folder;
 mod go;
 mod log;
 mod redis;
@@ -10,6 +11,7 @@ mod skip;
 mod wait;
 
 pub use self::{
+    folder::fast_folder,
     go::has_go,
     log::Log,
     redis::{Calls, Guarded, Persistence, RedisServer, Stopped, free_port, on_free_ports},
