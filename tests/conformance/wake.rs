@@ -1,7 +1,9 @@
-//! Waiting without polling: every wait is notified of every write.
+//! Every write ends the waits for it, long before their limit.
 //!
-//! These cases use the broker's own time. `LONG` is the safety net, far beyond the patience of `soon`: a wait that
-//! ends by the net alone fails.
+//! These cases use the broker's own time. `LONG` is the limit of a wait, far beyond the patience of `soon`: a wait that lasts
+//! until its limit fails its case. On Redis a wait for work ends before that only when Redis announces a write. On SQLite these
+//! cases cannot tell a notification from the look that each program takes at the file every 100 ms. The tests of the
+//! notification itself are in `asynq-runtime/tests/it/sqlite/others.rs` and `asynq-runtime/src/broker/sqlite/watch.rs`.
 
 use std::{
     sync::Arc,
