@@ -32,7 +32,8 @@ fn is_ours(path: &str, mount: &str) -> bool {
 
 fn render(post: &str, title: &str, next: &str) -> Markup {
     html! {
-        form.login.panel.stack data-post=(post) data-then=(next) {
+        // A browser that has not run the script sends the password in the body and is refused; a GET has it in the URL.
+        form.login.panel.stack method="post" action=(post) data-post=(post) data-then=(next) {
             h1 { (title) }
             // For password managers, which keep a name with each password.
             input type="text" autocomplete="username" value=(title) hidden;
@@ -63,5 +64,11 @@ mod tests {
             assert_eq!(is_ours(path, mount), expected, "{path}");
         }
         assert!(render("/login", "<i>", "/").into_string().contains("&lt;i&gt;"));
+    }
+
+    #[test]
+    fn the_password_is_in_no_url_before_the_script_has_run() {
+        let form = render("/jobs/login", "Jobs", "/jobs/").into_string();
+        assert!(form.contains(r#" method="post" action="/jobs/login""#), "{form}");
     }
 }

@@ -1,5 +1,6 @@
 //! `/queues/{queue}/tasks/{id}`: everything that is known of one task.
 
+mod editor;
 mod timeline;
 
 use asynq_runtime::{
@@ -25,9 +26,6 @@ use crate::{
     query::payload::{self, Form, Reader, Rendered},
     state::AppState,
 };
-
-/// Longest text that can be edited here, in bytes.
-const EDITABLE: usize = 64 * 1024;
 
 /// The query of the page.
 #[derive(Debug, Clone, Copy, Default, Deserialize)]
@@ -204,32 +202,7 @@ fn arguments(view: &View) -> Markup {
         section.panel {
             h2 { "Arguments " small { (form) @if view.payload.size > 0 { ", " (size(view.payload.size as u64)) } } }
             (rendered(view, &view.payload, ""))
-            @if view.can_change && can_edit(view) { (editor(view)) }
-        }
-    }
-}
-
-/// Returns whether the payload can be edited. Arguments with a secret cannot: the shown text differs from the stored one.
-fn can_edit(view: &View) -> bool {
-    !matches!(view.task.state, TaskState::Active | TaskState::Completed)
-        && !matches!(view.payload.form, Form::Binary | Form::Unreadable)
-        && !view.payload.is_cut
-        && view.payload.text.len() <= EDITABLE
-        && !view.payload.text.contains("\"***\"")
-}
-
-fn editor(view: &View) -> Markup {
-    html! {
-        details {
-            summary { "Edit and resubmit" }
-            form.stack data-edit=(view.path(&["edit"])) data-run=(view.path(&["run"])) data-state=(view.task.state) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
-                textarea name="text" spellcheck="false" autocomplete="off" aria-label="New arguments" { "\n" (view.payload.text) }
-                div.row {
-                    button.go name="then" value=(if view.task.state == TaskState::Pending { "" } else { "run" }) { @if view.task.state == TaskState::Pending { "Save" } @else { "Save and run now" } }
-                    @if view.task.state != TaskState::Pending { button name="then" value="" { "Save" } }
-                    span.soft { "Its attempts stay counted." }
-                }
-            }
+            @if view.can_change { (editor::show(view)) }
         }
     }
 }

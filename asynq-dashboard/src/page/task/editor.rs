@@ -1,0 +1,75 @@
+//! The form that edits the arguments of a task.
+
+use asynq_runtime::TaskState;
+use maud::{Markup, html};
+
+use super::View;
+use crate::query::payload::Form;
+
+/// Longest text that can be edited here, in bytes.
+const EDITABLE: usize = 64 * 1024;
+
+/// Renders the form; nothing for arguments that cannot be edited.
+pub(super) fn show(view: &View) -> Markup {
+    html! { @if can_edit(view) { (form(view)) } }
+}
+
+/// Returns whether the payload can be edited. Arguments with a secret cannot: the shown text differs from the stored one.
+fn can_edit(view: &View) -> bool {
+    !matches!(view.task.state, TaskState::Active | TaskState::Completed)
+        && !matches!(view.payload.form, Form::Binary | Form::Unreadable)
+        && !view.payload.is_cut
+        && view.payload.text.len() <= EDITABLE
+        && !view.payload.text.contains("\"***\"")
+}
+
+fn form(view: &View) -> Markup {
+    let (edit, is_pending) = (view.path(&["edit"]), view.task.state == TaskState::Pending);
+    html! {
+        details {
+            summary { "Edit and resubmit" }
+            // As at the login, a browser that has not run the script puts no text of the form into a URL.
+            form.stack method="post" action=(edit) data-edit=(edit) data-run=(view.path(&["run"])) data-state=(view.task.state) data-as=(if view.payload.form == Form::Arguments { "arguments" } else { "payload" }) {
+                textarea name="text" spellcheck="false" autocomplete="off" aria-label="New arguments" { "\n" (view.payload.text) }
+                div.row {
+                    button.go name="then" value=(if is_pending { "" } else { "run" }) { @if is_pending { "Save" } @else { "Save and run now" } }
+                    @if !is_pending { button name="then" value="" { "Save" } }
+                    span.soft { "Its attempts stay counted." }
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_runtime::{TaskInfo, task::TaskMessage};
+    use chrono::DateTime;
+
+    use super::*;
+    use crate::query::payload;
+
+    /// Renders the editor of a task that waits for its next attempt.
+    fn editor(bytes: &[u8]) -> String {
+        let message = TaskMessage { id: "t1".into(), queue: "default".into(), ..TaskMessage::default() };
+        let view = View {
+            mount: "/jobs".to_owned(),
+            can_change: true,
+            now: DateTime::UNIX_EPOCH,
+            task: TaskInfo::from_message(&message, TaskState::Retry),
+            attempts: Vec::new(),
+            payload: payload::any(bytes),
+            result: None,
+            runs_at: None,
+            limit: 0,
+            room: None,
+        };
+        show(&view).into_string()
+    }
+
+    #[test]
+    fn the_arguments_are_in_no_url_before_the_script_has_run() {
+        let form = editor(b"{}");
+        assert!(form.contains(r#" method="post" action="/jobs/queues/default/tasks/t1/edit""#), "{form}");
+    }
+}
