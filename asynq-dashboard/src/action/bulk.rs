@@ -96,7 +96,7 @@ pub(super) async fn bulk(
         (false, [_, ..]) => Err(Failure::bad_request("at most 500 ids can be given; give `all`")),
         _ => Err(Failure::bad_request("give either `ids` or `all`")),
     };
-    app.samples.forget().await;
+    app.samples.forget();
     report.map(Json)
 }
 

@@ -38,7 +38,7 @@ pub(super) async fn run(
         Some(linked) => app.schedule.run_now(&linked).await?,
         None => app.schedule.run_listed(&entry.listed).await?,
     };
-    app.samples.forget().await;
+    app.samples.forget();
     let message = format!("Task {task} is enqueued in {queue}.");
     Ok(Json(Ran { message, id: task.to_string(), queue: entry.queue.to_string() }))
 }

@@ -25,7 +25,7 @@ pub(super) async fn set_paused<const PAUSED: bool>(
 ) -> Result<Json<Done>, Failure> {
     app.inspector.queue(&queue).await?;
     let changed = if PAUSED { app.inspector.pause(&queue).await? } else { app.inspector.resume(&queue).await? };
-    app.samples.forget().await;
+    app.samples.forget();
     Ok(done(match (PAUSED, changed) {
         (true, true) => format!("Queue {queue} is paused."),
         (true, false) => format!("Queue {queue} was paused already."),
@@ -63,7 +63,7 @@ pub(super) async fn delete(
     let inspector = &app.inspector;
     let force = if which.force { Force::Yes } else { Force::No };
     let removed = inspector.delete_queue(&queue, force).within(LONGEST).await;
-    app.samples.forget().await;
+    app.samples.forget();
     let RemovedQueue { tasks, more, .. } = removed?;
     let all = tasks.saturating_add(which.before);
     let message = if more {

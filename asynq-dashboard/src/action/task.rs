@@ -44,7 +44,7 @@ pub(super) fn change(action: BulkAction, becomes: &'static str) -> MethodRouter<
                 BulkAction::Delete => inspector.delete(&queue, &id).await?,
             },
         }
-        app.samples.forget().await;
+        app.samples.forget();
         Ok::<_, Failure>(done(format!("Task {id} is {becomes}.")))
     })
 }
@@ -63,7 +63,7 @@ pub(super) async fn cancel(
         ));
     }
     let was_orphan = app.inspector.cancel_in(&queue, &id).await?;
-    app.samples.forget().await;
+    app.samples.forget();
     Ok(done(if was_orphan {
         format!("No worker ran task {id} any more; the attempt counts as failed.")
     } else {

@@ -5,7 +5,13 @@ mod snapshot;
 mod sweep;
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{
+            AtomicU64,
+            Ordering::{Acquire, Release},
+        },
+    },
     time::{Duration, Instant},
 };
 
@@ -33,7 +39,10 @@ struct Shared {
     rings: Mutex<Rings>,
     notifications: watch::Sender<Notification>,
     /// The lock admits one read at a time: a request that comes meanwhile takes its answer.
-    reading: tokio::sync::Mutex<Option<CachedRead>>,
+    reading: tokio::sync::Mutex<()>,
+    last: Mutex<Option<CachedRead>>,
+    /// How many changes users have made. A read that began before the last one may not show the change.
+    changes: AtomicU64,
     sampler: OnceLock<AbortOnDropHandle<()>>,
     looks: Arc<Looks>,
 }
@@ -73,6 +82,8 @@ struct CachedRead {
     snapshot: Arc<Snapshot>,
     at: Instant,
     took: Duration,
+    /// The number of changes when the read began.
+    changes: u64,
 }
 
 impl CachedRead {
@@ -92,6 +103,8 @@ impl Samples {
             rings: Mutex::default(),
             notifications: watch::Sender::new(Notification::default()),
             reading: tokio::sync::Mutex::default(),
+            last: Mutex::default(),
+            changes: AtomicU64::default(),
             sampler: OnceLock::new(),
             looks: Arc::default(),
         }))
@@ -122,9 +135,10 @@ impl Samples {
         Ok(self.0.read().await?)
     }
 
-    /// Forgets the last read, because a user has just changed something.
-    pub(crate) async fn forget(&self) {
-        *self.0.reading.lock().await = None;
+    /// Forgets the last read, and the one that is under way, because a user has just changed something. It does not wait for a
+    /// read: the change is made, and its answer must not come late.
+    pub(crate) fn forget(&self) {
+        self.0.changes.fetch_add(1, Release);
     }
 
     /// Returns the last hour of one queue, or of all together (`None`); empty for a queue that was not sampled yet.
@@ -143,14 +157,23 @@ impl Samples {
 
 impl Shared {
     async fn read(&self) -> Result<Arc<Snapshot>, BrokerError> {
-        let mut last = self.reading.lock().await;
-        if let Some(read) = last.as_ref().filter(|read| read.is_fresh(Instant::now())) {
-            return Ok(Arc::clone(&read.snapshot));
-        }
+        let _one_at_a_time = self.reading.lock().await;
         let began = Instant::now();
+        if let Some(snapshot) = self.last_read(|read| read.is_fresh(began)) {
+            return Ok(snapshot);
+        }
+        let changes = self.changes.load(Acquire);
         let snapshot = Arc::new(snapshot::read(&self.broker).await?);
-        *last = Some(CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed() });
+        let read = CachedRead { snapshot: Arc::clone(&snapshot), at: Instant::now(), took: began.elapsed(), changes };
+        *self.last.lock() = Some(read);
         Ok(snapshot)
+    }
+
+    /// Returns the last read, if it began after the last change and `is_good`.
+    fn last_read(&self, is_good: impl FnOnce(&CachedRead) -> bool) -> Option<Arc<Snapshot>> {
+        let last = self.last.lock();
+        let read = last.as_ref().filter(|&read| read.changes == self.changes.load(Acquire) && is_good(read))?;
+        Some(Arc::clone(&read.snapshot))
     }
 }
 
@@ -161,6 +184,7 @@ mod tests {
         broker::redis::{RedisBroker, RedisOptions},
     };
     use asynq_test_support::{Calls, PATIENCE, Persistence, RedisServer, eventually, soon};
+    use futures_util::FutureExt as _;
 
     use super::*;
 
@@ -169,12 +193,36 @@ mod tests {
     /// For how long the broker must not be asked. Without viewers a sample that takes a millisecond is followed by a pause of fifty.
     const LONG: Duration = Duration::from_secs(2);
 
+    async fn connect(redis: &RedisServer) -> Arc<dyn Broker> {
+        let mut options = RedisOptions::default();
+        options.call_timeout = PATIENCE;
+        Arc::new(RedisBroker::connect(&redis.url(), options).await.unwrap())
+    }
+
+    #[tokio::test]
+    async fn a_change_waits_for_no_read_and_is_in_the_next() {
+        let redis = RedisServer::start(Persistence::None);
+        let samples = Samples::new(connect(&redis).await, PACE);
+        let stopped = redis.stop();
+        let mut read = Box::pin(samples.snapshot());
+        assert!(read.as_mut().now_or_never().is_none(), "the broker does not answer");
+        samples.forget();
+        drop(stopped);
+        let before = soon(read).await.unwrap();
+        // However long a read may be shown again, one that began before the change is not.
+        samples.0.last.lock().as_mut().unwrap().took = PATIENCE;
+        let after = samples.snapshot().await.unwrap();
+        assert!(!Arc::ptr_eq(&before, &after));
+        samples.0.last.lock().as_mut().unwrap().took = PATIENCE;
+        assert!(Arc::ptr_eq(&after, &samples.snapshot().await.unwrap()));
+        samples.forget();
+        assert!(!Arc::ptr_eq(&after, &samples.snapshot().await.unwrap()));
+    }
+
     #[tokio::test]
     async fn the_broker_is_asked_nothing_when_no_user_has_looked_for_long() {
         let redis = RedisServer::start(Persistence::None);
-        let mut options = RedisOptions::default();
-        options.call_timeout = PATIENCE;
-        let broker: Arc<dyn Broker> = Arc::new(RedisBroker::connect(&redis.url(), options).await.unwrap());
+        let broker = connect(&redis).await;
         Client::new(Arc::clone(&broker)).enqueue(RawTask::new("of Go", "x")).await.unwrap();
         let mut connection = redis.connection();
         let mut commands = move || Calls::ask(&mut connection).sum();
