@@ -7,7 +7,7 @@ use asynq_tests::{Build as _, default_queue, queue, requeue, task};
 use serde_json::{Value, json};
 
 use super::Fixture;
-use crate::dashboard::stage::{ODD, Served, client, dashboard, furnish, show};
+use crate::dashboard::stage::{Events, ODD, Served, client, dashboard, furnish, show};
 
 async fn post(served: &Served, path: &str, body: Value) -> (u16, Value) {
     let answer = served.post(path, &body.to_string()).await;
@@ -124,6 +124,22 @@ async fn a_queue_with_tasks_is_deleted_by_force_and_one_that_runs_some_is_not() 
     assert_eq!((status, &answer["more"], &answer["tasks"]), (200, &json!(false), &json!(7)), "{answer}");
     assert!(client(&fixture).inspector().queue("default").await.unwrap_err().is_not_found());
     assert_eq!(post(&served, delete, json!({})).await.0, 404);
+}
+
+#[tokio::test]
+async fn a_deleted_queue_is_not_listed_among_more_than_are_read_for_each_page() {
+    let fixture = Fixture::real_time().await;
+    let all = (0..=200).map(|n| task("t1").in_queue(&format!("q{n:03}"))).collect();
+    fixture.broker().enqueue(all).await.into_iter().for_each(|answer| assert!(answer.is_ok(), "{answer:?}"));
+    let served = Served::start(dashboard(&fixture)).await;
+    let (_, mut events) = Events::open(&served, "").await;
+    // The page shows the last sample of so many queues.
+    events.next("samples").await;
+    assert!(served.get("/").await.body.contains("/queues/q007"));
+    let (status, answer) = post(&served, "/queues/q007/delete", json!({ "force": true })).await;
+    assert_eq!(status, 200, "{answer}");
+    let page = served.get("/").await.body;
+    assert!(page.contains("200 queues") && !page.contains("/queues/q007"), "{page}");
 }
 
 #[tokio::test]

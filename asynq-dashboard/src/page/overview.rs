@@ -28,8 +28,8 @@ use crate::{
 
 /// Queues on one page.
 const PER_PAGE: usize = 25;
-/// Up to this number all queues are read anew for each request; beyond, the last sweep's numbers are shown, those of the page
-/// fresh.
+/// Up to this number all queues are read anew for each request; beyond, the last read's numbers are shown, if that read is recent,
+/// and those of the page fresh.
 const READ_ALL: usize = 200;
 
 /// The query of the page.
@@ -95,17 +95,17 @@ struct Row {
 
 /// Answers `/`.
 pub(crate) async fn get(State(app): State<AppState>, UrlQuery(params): UrlQuery<Params>) -> Result<Page, Failure> {
-    let latest = app.samples.subscribe().borrow().latest.clone().filter(|swept| swept.queues.len() > READ_ALL);
-    let is_swept = latest.is_some();
-    let snapshot = match latest {
-        Some(swept) => swept,
+    let recent = app.samples.recent().filter(|recent| recent.queues.len() > READ_ALL);
+    let is_recent = recent.is_some();
+    let snapshot = match recent {
+        Some(recent) => recent,
         None => app.samples.snapshot().await?,
     };
     let (span, mut listed) = choose(&snapshot, &params);
     let part = params.q.trim().to_lowercase();
     let matches = |queue: &&UnreadableQueue| queue.name.as_str().to_lowercase().contains(&part);
     let unreadable = snapshot.unreadable.iter().filter(matches).cloned().collect();
-    if is_swept {
+    if is_recent {
         for stats in &mut listed {
             // A queue that cannot be read any more keeps its last numbers; the next sweep reports the error.
             if let Ok(fresh) = app.inspector.read_queue(stats.name.clone()).await?.stats {

@@ -92,6 +92,11 @@ impl CachedRead {
     fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.at) < self.took * 4
     }
+
+    /// Returns whether the read is younger than two pauses of a sampler that is awake; an older one is from before a sleep.
+    fn is_recent(&self, now: Instant, pace: Pace) -> bool {
+        now.saturating_duration_since(self.at) < pace.pause(self.took, false) * 2
+    }
 }
 
 impl Samples {
@@ -133,6 +138,13 @@ impl Samples {
     pub(crate) async fn snapshot(&self) -> Result<Arc<Snapshot>, Failure> {
         self.0.looks.note();
         Ok(self.0.read().await?)
+    }
+
+    /// Returns all queues as they were in the last read, without waiting for another; `None` if the read is from before a change
+    /// of a user, or from before a sleep of the sampler.
+    pub(crate) fn recent(&self) -> Option<Arc<Snapshot>> {
+        self.0.looks.note();
+        self.0.last_read(|read| read.is_recent(Instant::now(), self.0.pace))
     }
 
     /// Forgets the last read, and the one that is under way, because a user has just changed something. It does not wait for a
@@ -184,6 +196,7 @@ mod tests {
         broker::redis::{RedisBroker, RedisOptions},
     };
     use asynq_test_support::{Calls, PATIENCE, Persistence, RedisServer, eventually, soon};
+    use chrono::DateTime;
     use futures_util::FutureExt as _;
 
     use super::*;
@@ -211,12 +224,26 @@ mod tests {
         let before = soon(read).await.unwrap();
         // However long a read may be shown again, one that began before the change is not.
         samples.0.last.lock().as_mut().unwrap().took = PATIENCE;
+        assert!(samples.recent().is_none());
         let after = samples.snapshot().await.unwrap();
         assert!(!Arc::ptr_eq(&before, &after));
         samples.0.last.lock().as_mut().unwrap().took = PATIENCE;
+        assert!(Arc::ptr_eq(&after, &samples.recent().unwrap()));
         assert!(Arc::ptr_eq(&after, &samples.snapshot().await.unwrap()));
         samples.forget();
+        assert!(samples.recent().is_none());
         assert!(!Arc::ptr_eq(&after, &samples.snapshot().await.unwrap()));
+    }
+
+    #[test]
+    fn a_read_from_before_a_sleep_of_the_sampler_is_not_recent() {
+        let at = Instant::now();
+        let snapshot = Arc::new(Snapshot::new(DateTime::UNIX_EPOCH, Vec::new(), Vec::new()));
+        for (took, age, expected) in [(0, 0, true), (0, 9, true), (0, 10, false), (1, 97, true), (1, 98, false)] {
+            let read = CachedRead { snapshot: Arc::clone(&snapshot), at, took: Duration::from_secs(took), changes: 0 };
+            let now = at + Duration::from_secs(age);
+            assert_eq!(read.is_recent(now, Pace::default()), expected, "{took} s, {age} s ago");
+        }
     }
 
     #[tokio::test]

@@ -34,7 +34,7 @@ impl Pace {
 
     /// Returns the pause after a sweep that took this long: a tenth of the time is spent reading while a user looks, a
     /// fiftieth otherwise.
-    fn pause(self, took: Duration, watched: bool) -> Duration {
+    pub(super) fn pause(self, took: Duration, watched: bool) -> Duration {
         self.every.max(took * if watched { 9 } else { 49 })
     }
 }
