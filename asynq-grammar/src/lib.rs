@@ -4,7 +4,7 @@
 //! Each little language of the framework has one parser: `#[job(timeout = "3m")]` accepts the same texts as `.timeout("3m")`, and
 //! both refuse others with the same words. Every error has the range of the bytes that are wrong ([`BackoffError::range`],
 //! [`CronError::range`], [`DurationError::range`], [`NameError::range`], [`PatternError::range`]), so that a caller can point at
-//! them. [`nearest`] finds the word that was meant by an unknown one.
+//! them. [`nearest`] finds the word that was meant by an unknown one, and [`shell::quote`] writes one for a shell.
 //!
 //! The crate has no dependencies, does no I/O and does not panic.
 
@@ -14,6 +14,7 @@ pub mod duration;
 pub mod names;
 mod nearest;
 pub mod pattern;
+pub mod shell;
 
 pub use backoff::{Backoff, BackoffError};
 pub use cron::CronError;

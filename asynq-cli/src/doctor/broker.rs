@@ -1,12 +1,13 @@
 //! Checks of the broker itself: memory, persistence, clocks, slow calls, the file.
 
+use asynq_grammar::shell;
 use asynq_runtime::{
     broker::{Node, WriteRefusal},
     task::Timestamp,
 };
 use chrono::TimeDelta;
 
-use super::{Evidence, Finding, Severity, queues::quoted};
+use super::{Evidence, Finding, Severity};
 
 /// Clocks that differ by less count as equal; workers of Go use their own clock for decisions.
 const MOST_SKEW: TimeDelta = TimeDelta::seconds(1);
@@ -49,12 +50,12 @@ fn of(
 fn redis_cli(node: &Node) -> String {
     let tls = if node.address.starts_with("rediss") { " --tls" } else { "" };
     match node.endpoint.as_deref() {
-        Some(path) if path.starts_with('/') => format!("redis-cli -s {}", quoted(path)),
+        Some(path) if path.starts_with('/') => format!("redis-cli -s {}", shell::quote(path)),
         Some(place) => match place.rsplit_once(':') {
             Some((host, port)) => {
-                format!("redis-cli -h {} -p {port}{tls}", quoted(host.trim_matches(['[', ']'])))
+                format!("redis-cli -h {} -p {port}{tls}", shell::quote(host.trim_matches(['[', ']'])))
             }
-            None => format!("redis-cli -s {}", quoted(format!("./{place}"))),
+            None => format!("redis-cli -s {}", shell::quote(&format!("./{place}"))),
         },
         None => format!("redis-cli{tls}"),
     }

@@ -1,5 +1,6 @@
 //! Checks of the queues: missing servers, tasks that wait too long, settings that contradict each other.
 
+use asynq_grammar::shell;
 use asynq_runtime::{
     broker::{Oddity, OddityKind},
     inspector::ArchiveRoom,
@@ -59,7 +60,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
             active => Some(format!("{active} tasks were running when their worker went")),
         };
         let tasks = [waits, ran].into_iter().flatten().collect::<Vec<_>>().join(", ");
-        let name = quoted(&stats.name);
+        let name = shell::quote(stats.name.as_str());
         let start = if is_refused(&stats.name) {
             "our workers refuse a queue of this name: start one of Go".to_owned()
         } else {
@@ -92,7 +93,7 @@ fn consumers(queue: &QueueEvidence, is_served: bool, findings: &mut Vec<Finding>
 fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>) {
     let Some(oldest) = &queue.oldest_group else { return };
     let Some(since) = oldest.oldest.filter(|&since| now - since >= LONG_IN_GROUP) else { return };
-    let (name, group) = (quoted(&queue.stats.name), quoted(&oldest.group));
+    let (name, group) = (shell::quote(queue.stats.name.as_str()), shell::quote(oldest.group.as_str()));
     findings.push(of(
         queue,
         Severity::Warning,
@@ -104,7 +105,7 @@ fn groups(queue: &QueueEvidence, now: DateTime<Utc>, findings: &mut Vec<Finding>
 }
 
 fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
-    let name = quoted(&queue.stats.name);
+    let name = shell::quote(queue.stats.name.as_str());
     // A task that was not read, or that was given up for another reason, is missing in this sum.
     let in_archive: usize = queue.unknown.values().map(|counts| counts.archived).sum();
     let is_whole_archive = in_archive as u64 == queue.stats.archived;
@@ -147,7 +148,7 @@ fn unknown_tasks(queue: &QueueEvidence, findings: &mut Vec<Finding>) {
 fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
     let archived = queue.stats.archived;
     if archived > 0 && archived.saturating_mul(10) >= limit.saturating_mul(9) {
-        let name = quoted(&queue.stats.name);
+        let name = shell::quote(queue.stats.name.as_str());
         findings.push(of(
             queue,
             Severity::Warning,
@@ -161,8 +162,8 @@ fn archive(queue: &QueueEvidence, limit: u64, findings: &mut Vec<Finding>) {
 
 fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
     let Oddity { kind, count, examples } = oddity;
-    let name = quoted(&queue.stats.name);
-    let first = quoted(examples.first().map_or("", String::as_str));
+    let name = shell::quote(queue.stats.name.as_str());
+    let first = shell::quote(examples.first().map_or("", String::as_str));
     // Returns a repair by the janitor of a worker of ours, if one may serve the queue.
     let by_janitor = |repair: String| {
         if is_refused(&queue.stats.name) {
@@ -251,13 +252,4 @@ fn odd(queue: &QueueEvidence, oddity: &Oddity) -> Finding {
 /// Returns whether our workers refuse to serve a queue of this name, which Go allows.
 fn is_refused(name: &QueueName) -> bool {
     QueueName::new(name.as_str()).is_err()
-}
-
-/// Returns a name as a shell takes it, quoted if need be.
-pub(super) fn quoted(name: impl ToString) -> String {
-    let name = name.to_string();
-    let is_plain = !name.is_empty()
-        && !name.starts_with('-')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:/".contains(c));
-    if is_plain { name } else { format!("'{}'", name.replace('\'', r"'\''")) }
 }

@@ -1,5 +1,6 @@
 //! `/queues/{queue}/tasks/{id}`: everything that is known of one task.
 
+mod bytes;
 mod editor;
 mod timeline;
 
@@ -102,6 +103,25 @@ impl View {
         parts.extend(last);
         href(&self.mount, &parts)
     }
+
+    /// Returns the view of a task that waits for its next attempt.
+    #[cfg(test)]
+    fn of(id: &str, payload: &[u8]) -> Self {
+        let message =
+            asynq_runtime::task::TaskMessage { id: id.to_owned(), queue: "default".to_owned(), ..Default::default() };
+        Self {
+            mount: "/jobs".to_owned(),
+            can_change: true,
+            now: DateTime::UNIX_EPOCH,
+            task: TaskInfo::from_message(&message, TaskState::Retry),
+            attempts: Vec::new(),
+            payload: payload::any(payload),
+            result: None,
+            runs_at: None,
+            limit: text::WHOLE,
+            room: None,
+        }
+    }
 }
 
 fn render(view: &View) -> Markup {
@@ -131,7 +151,7 @@ fn render(view: &View) -> Markup {
         div.two {
             div {
                 (arguments(view))
-                @if let Some(result) = &view.result { section.panel { h2 { "Result" } (rendered(view, result, "")) } }
+                @if let Some(result) = &view.result { section.panel { h2 { "Result" } (bytes::show(view, result)) } }
                 (errors(view))
             }
             div {
@@ -174,21 +194,6 @@ fn actions(view: &View, queue: &str) -> Markup {
     }
 }
 
-fn rendered(view: &View, rendered: &Rendered, class: &str) -> Markup {
-    let all = with_query(&view.path(&[]), &[("all", "1")]);
-    html! {
-        @if rendered.form == Form::Empty { p.soft { "Empty." } } @else {
-            (text::block(&rendered.text, class, view.limit, &all))
-            @if rendered.is_cut && view.limit == text::WHOLE {
-                p.soft {
-                    "This is the beginning; there are " (size(rendered.size as u64)) " in all, which "
-                    code { "asynq task inspect -q " (view.task.queue) " " (view.task.id) } " prints."
-                }
-            }
-        }
-    }
-}
-
 fn arguments(view: &View) -> Markup {
     let form = match view.payload.form {
         Form::Empty => "",
@@ -201,7 +206,7 @@ fn arguments(view: &View) -> Markup {
     html! {
         section.panel {
             h2 { "Arguments " small { (form) @if view.payload.size > 0 { ", " (size(view.payload.size as u64)) } } }
-            (rendered(view, &view.payload, ""))
+            (bytes::show(view, &view.payload))
             @if view.can_change { (editor::show(view)) }
         }
     }

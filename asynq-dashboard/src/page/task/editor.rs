@@ -43,33 +43,11 @@ fn form(view: &View) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use asynq_runtime::{TaskInfo, task::TaskMessage};
-    use chrono::DateTime;
-
     use super::*;
-    use crate::query::payload;
-
-    /// Renders the editor of a task that waits for its next attempt.
-    fn editor(bytes: &[u8]) -> String {
-        let message = TaskMessage { id: "t1".into(), queue: "default".into(), ..TaskMessage::default() };
-        let view = View {
-            mount: "/jobs".to_owned(),
-            can_change: true,
-            now: DateTime::UNIX_EPOCH,
-            task: TaskInfo::from_message(&message, TaskState::Retry),
-            attempts: Vec::new(),
-            payload: payload::any(bytes),
-            result: None,
-            runs_at: None,
-            limit: 0,
-            room: None,
-        };
-        show(&view).into_string()
-    }
 
     #[test]
     fn the_arguments_are_in_no_url_before_the_script_has_run() {
-        let form = editor(b"{}");
+        let form = show(&View::of("t1", b"{}")).into_string();
         assert!(form.contains(r#" method="post" action="/jobs/queues/default/tasks/t1/edit""#), "{form}");
     }
 }
