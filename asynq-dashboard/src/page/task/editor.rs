@@ -11,7 +11,13 @@ const EDITABLE: usize = 64 * 1024;
 
 /// Renders the form; nothing for arguments that cannot be edited.
 pub(super) fn show(view: &View) -> Markup {
-    html! { @if can_edit(view) { (form(view)) } }
+    html! {
+        @if can_edit(view) {
+            @if view.payload.text.contains('\r') {
+                p.soft { "Text with carriage returns (CR) cannot be edited in a browser, which removes them; use " code { "asynq task edit" } " or the API." }
+            } @else { (form(view)) }
+        }
+    }
 }
 
 /// Returns whether the payload can be edited. Arguments with a secret cannot: the shown text differs from the stored one.
@@ -49,5 +55,17 @@ mod tests {
     fn the_arguments_are_in_no_url_before_the_script_has_run() {
         let form = show(&View::of("t1", b"{}")).into_string();
         assert!(form.contains(r#" method="post" action="/jobs/queues/default/tasks/t1/edit""#), "{form}");
+    }
+
+    #[test]
+    fn text_whose_line_ends_a_browser_would_change_is_not_edited() {
+        for (text, can_edit) in [("a\nb", true), ("a\r\nb", false), ("a\rb", false), (r#"["a\r\n"]"#, true)] {
+            let shown = show(&View::of("t1", text.as_bytes())).into_string();
+            assert_eq!(
+                (shown.contains("data-edit"), shown.contains("asynq task edit")),
+                (can_edit, !can_edit),
+                "{text:?}"
+            );
+        }
     }
 }
