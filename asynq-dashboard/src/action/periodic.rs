@@ -1,6 +1,6 @@
 //! Runs, pauses and resumes periodic entries.
 
-use asynq_cron::{EntryId, PeriodicEntry};
+use asynq_cron::{EntryId, Periodic, PeriodicEntry};
 use asynq_runtime::task::QueueName;
 use axum::{Json, extract::State};
 use serde::Serialize;
@@ -34,13 +34,19 @@ pub(super) async fn run(
     let entry = periodic::one(&app, &queue, &id).await?;
     // An entry of this program is known as a whole; of other entries only the listed fields are known.
     let linked = PeriodicEntry::linked().into_iter().filter_map(|entry| entry.to_periodic().ok());
-    let task = match linked.into_iter().find(|linked| linked.id().as_str() == entry.id) {
+    let task = match same(linked, &entry.queue, &entry.id) {
         Some(linked) => app.schedule.run_now(&linked).await?,
         None => app.schedule.run_listed(&entry.listed).await?,
     };
     app.samples.forget();
     let message = format!("Task {task} is enqueued in {queue}.");
     Ok(Json(Ran { message, id: task.to_string(), queue: entry.queue.to_string() }))
+}
+
+/// Returns the entry of this program that is the listed one. The queue is not part of an id: another version of the program may list
+/// the entry with another queue, and its tasks belong there.
+fn same(linked: impl IntoIterator<Item = Periodic>, queue: &QueueName, id: &str) -> Option<Periodic> {
+    linked.into_iter().find(|linked| linked.id().as_str() == id && linked.queue() == queue)
 }
 
 /// Pauses an entry, or resumes it.
@@ -71,4 +77,23 @@ async fn pausable(app: &AppState, queue: &str, id: &str) -> Result<Entry, Failur
         ));
     }
     Ok(entry)
+}
+
+#[cfg(test)]
+mod tests {
+    use asynq_cron::CronSpec;
+    use asynq_runtime::RawTask;
+
+    use super::*;
+
+    #[test]
+    fn an_entry_that_another_version_lists_in_another_queue_is_not_the_one_of_this_program() {
+        let spec = CronSpec::parse("@hourly").expect("a schedule");
+        let entry = Periodic::new(spec, RawTask::new("report", "").queue("new")).expect("an entry").key("");
+        let id = entry.id().to_string();
+        for (queue, id, expected) in [("new", &*id, true), ("old", &*id, false), ("new", "another", false)] {
+            let found = same([entry.clone()], &QueueName::from_wire(queue), id);
+            assert_eq!(found.is_some(), expected, "{queue} {id}");
+        }
+    }
 }
