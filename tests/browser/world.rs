@@ -3,7 +3,8 @@
 use asynq_dashboard::Dashboard;
 use asynq_runtime::{Client, broker::Run};
 use asynq_tests::{Fixture, Store};
-use tokio::task::JoinHandle;
+use axum::Router;
+use tokio::{net::TcpListener, task::JoinHandle};
 
 use crate::{browser::Browser, shop};
 
@@ -46,6 +47,14 @@ impl<S: Store> World<S> {
         let _ = (&mut self.serving).await;
         let bound = dashboard.bind(self.url.trim_start_matches("http://")).await.unwrap();
         self.serving = tokio::spawn(bound.serve_until(std::future::pending()));
+    }
+
+    /// Ends the server, as if its program had ended, and serves `router` at the same address.
+    pub(crate) async fn serve_instead(&mut self, router: Router) {
+        self.serving.abort();
+        let _ = (&mut self.serving).await;
+        let listener = TcpListener::bind(self.url.trim_start_matches("http://")).await.unwrap();
+        self.serving = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
     }
 
     /// Opens a page by its path.

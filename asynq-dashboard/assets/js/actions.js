@@ -2,7 +2,7 @@
 //   data-post  address            data-body  JSON to send
 //   data-ask   question to confirm, data-type a word to type first, data-verb the button's word there
 //   data-then  address to go to afterwards
-import { loggedOut, refresh } from "./live.js";
+import { isLoggedOut, loggedOut, refresh } from "./live.js";
 
 export function actions() {
   document.addEventListener("click", (event) => {
@@ -82,8 +82,8 @@ async function send(address, body) {
   const headers = { "content-type": "application/json", "x-asynq-dashboard": "1", accept: "application/json" };
   try {
     const text = typeof body === "string" ? body : JSON.stringify(body);
-    const answer = await fetch(address, { method: "POST", headers, body: text, signal: AbortSignal.timeout(60000) });
-    return { ok: answer.ok, status: answer.status, told: await answer.json().catch(() => ({})) };
+    const answer = await fetch(address, { method: "POST", headers, body: text, redirect: "manual", signal: AbortSignal.timeout(60000) });
+    return { ok: answer.ok, status: isLoggedOut(answer) ? 401 : answer.status, told: await answer.json().catch(() => ({})) };
   } catch {
     return { ok: false, status: 0, told: {} };
   }

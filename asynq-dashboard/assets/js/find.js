@@ -1,4 +1,6 @@
 // Goes on with a search where the server's answer ended, until there is a page of tasks, all was looked at, or it is stopped.
+import { isLoggedOut } from "./live.js";
+
 const RETRY = 2000;
 let turn = 0;
 
@@ -33,10 +35,10 @@ const visible = () => new Promise((done) => document.addEventListener("visibilit
 // Returns the page of results at `address`; null when the server could not be asked.
 async function look(address) {
   try {
-    const answer = await fetch(address, { headers: { accept: "text/html" }, signal: AbortSignal.timeout(15000) });
-    // The login is over: reloading leads to it.
-    if (answer.status === 401 || answer.redirected) location.reload();
-    else if (answer.ok) return new DOMParser().parseFromString(await answer.text(), "text/html");
+    const answer = await fetch(address, { headers: { accept: "text/html" }, redirect: "manual", signal: AbortSignal.timeout(15000) });
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (isLoggedOut(answer, page)) location.reload();
+    else if (answer.ok) return page;
   } catch { /* the page says that the broker is away; this asks again */ }
   await new Promise((done) => setTimeout(done, RETRY));
   return null;

@@ -38,9 +38,16 @@ function typed() {
   return [...document.querySelectorAll("textarea")].some((text) => text.value && text.value !== text.defaultValue);
 }
 
-// Leaves the page, whose login is over, unless a user has typed arguments there: they stay until they can be saved.
-export function loggedOut(to) {
-  if (!typed()) return to ? location.assign(to) : location.reload();
+// Says whether an answer tells that the login is over: the dashboard's, or that of a proxy, which leads to another origin. A script
+// cannot follow a redirect there, so each fetch follows none. `page` is the document of the answer, which may be the proxy's own.
+export function isLoggedOut(answer, page) {
+  return answer.type === "opaqueredirect" || answer.status === 401 || (answer.status === 403 && page && !page.querySelector("main"));
+}
+
+// Leaves the page, whose login is over, unless a user has typed arguments there: they stay until they can be saved. A browser
+// that loads the page again is led to the login.
+export function loggedOut() {
+  if (!typed()) return location.reload();
   stay("You are logged out. Log in again in another tab; what you typed stays here, and can be saved then.");
 }
 
@@ -50,10 +57,9 @@ async function fetched() {
   try {
     // The second header says that no person asked for the page: it does not keep a session alive.
     const headers = { accept: "text/html", "x-asynq-live": "1" };
-    const answer = await fetch(here(), { headers, signal: AbortSignal.timeout(15000) });
-    if (answer.redirected && new URL(answer.url).pathname !== location.pathname) return loggedOut(answer.url);
-    if (answer.status === 401) return loggedOut();
+    const answer = await fetch(here(), { headers, redirect: "manual", signal: AbortSignal.timeout(15000) });
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    if (isLoggedOut(answer, page)) return loggedOut();
     const fresh = page.querySelector("main");
     if (answer.status >= 500) return away("The broker does not answer");
     if (!fresh) return away("The dashboard gave no page");
@@ -122,8 +128,8 @@ function keeps() {
 async function ask(url) {
   const stop = new AbortController();
   try {
-    const answer = await fetch(url, { signal: stop.signal });
-    if (answer.status === 401) loggedOut();
+    const answer = await fetch(url, { redirect: "manual", signal: stop.signal });
+    if (isLoggedOut(answer)) loggedOut();
   } catch {
     down(`The dashboard does not answer. This is what was so at ${seen.toLocaleTimeString()}.`);
   }
