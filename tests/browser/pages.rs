@@ -1,7 +1,7 @@
 //! Every page shows the stored data. On Redis: each page is asked for on both brokers without a browser, in `tests/dashboard`;
 //! the broker's own page, which differs, is tested on both here.
 
-use asynq_tests::{RedisStore, SqliteStore, Store};
+use asynq_tests::{Fixture, RedisStore, SqliteStore, Store, task};
 use serde_json::json;
 
 use crate::{shop, wait, world::World};
@@ -141,6 +141,20 @@ fn the_days_of_a_chart_have_the_same_names_on_its_axis_and_under_the_pointer_in_
             let (day, under_the_pointer) = (label[0].as_str().unwrap(), label[1].as_str().unwrap());
             assert!(under_the_pointer.starts_with(&format!("{day}: Processed ")), "{day} is over {under_the_pointer}");
         }
+        world.end().await;
+    });
+}
+
+#[test]
+fn an_open_page_shows_new_tasks_although_the_clock_was_set_back() {
+    wait(async {
+        let world = World::of(Fixture::<SqliteStore>::real_time().await, Vec::new()).await;
+        let browser = &world.browser;
+        world.fixture.enqueue(task("t1")).await;
+        world.open("/queues/default?state=pending").await;
+        browser.js("const now = Date.now; Date.now = () => now() - 3_600_000").await;
+        world.fixture.enqueue(task("t2")).await;
+        browser.until("document.querySelectorAll('tbody tr').length === 2").await;
         world.end().await;
     });
 }

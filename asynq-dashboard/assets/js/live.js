@@ -13,6 +13,8 @@ let leave = null;
 let asks = 0;
 let timer = 0;
 let seen = new Date();
+// The clock of a machine may be set back, and this one not.
+let fetchedAt = performance.now();
 
 // Fetches this page anew and puts it in place; a page that says data-live="off" only when `asked`.
 // A caller that asks while one is fetched gets one that is fetched after that.
@@ -70,6 +72,7 @@ async function fetched() {
     const where = page.querySelector(".where");
     if (where) morph(document.querySelector(".where"), where);
     seen = new Date();
+    fetchedAt = performance.now();
     back();
     again();
     document.dispatchEvent(new Event("page"));
@@ -167,7 +170,7 @@ async function listen(url) {
   const own = source = new EventSource(url);
   let lost = false;
   // The first event tells the numbers that the page shows already.
-  own.addEventListener("samples", () => { if (Date.now() - seen > FRESH) refresh(); });
+  own.addEventListener("samples", () => { if (performance.now() - fetchedAt > FRESH) refresh(); });
   own.addEventListener("broker", () => refresh());
   own.addEventListener("open", () => { if (keeps()) back(); else if (lost) refresh(true); lost = false; });
   own.addEventListener("error", () => {
