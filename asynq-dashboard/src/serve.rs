@@ -24,9 +24,6 @@ use crate::{error::DashboardError, router, state::AppState};
 
 /// Most connections at a time; further ones wait in the system's queue.
 const MOST_CONNECTIONS: usize = 256;
-/// Most connections from one address: half, so that other clients and probes of `/readyz` still come through. This is
-/// more than the limit of 64 event streams, as behind a proxy every browser has the proxy's address.
-const MOST_OF_ONE: usize = 128;
 /// How long an answer may wait for its reader without any progress.
 const UNREAD: Duration = Duration::from_secs(15);
 /// How long the head of a request may take, from the opening of the connection or the end of the request before.
@@ -69,7 +66,7 @@ impl Bound {
         self.app.samples.start_unless(self.app.config.observed_only);
         let graceful = GracefulShutdown::new();
         let permits = Arc::new(Semaphore::new(MOST_CONNECTIONS));
-        let shares = ConnectionLimit::new(MOST_OF_ONE);
+        let shares = ConnectionLimit::new(MOST_CONNECTIONS);
         // Dropped with this future, so that no connection outlives it.
         let mut connections = JoinSet::new();
         let mut stopping = pin!(stopping);
@@ -92,7 +89,9 @@ impl Bound {
                 },
             };
             let Some(share) = shares.take(peer.ip()) else {
-                tracing::debug!("{peer} has {MOST_OF_ONE} connections to the dashboard; one more was closed");
+                tracing::debug!(
+                    "{peer} has all connections to the dashboard that it may have now; one more was closed"
+                );
                 continue;
             };
             let connection = graceful.watch(http(stream, peer, self.router.clone()));

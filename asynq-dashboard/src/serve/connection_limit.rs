@@ -6,10 +6,13 @@ use parking_lot::Mutex;
 
 use crate::login::network;
 
+/// Most connections of one address while three quarters of all are taken.
+const FEW: usize = 4;
+
 /// The number of connections of each address; for IPv6 of each network of 64 bits.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionLimit {
-    most: usize,
+    all: usize,
     taken: Arc<Mutex<HashMap<IpAddr, usize>>>,
 }
 
@@ -21,17 +24,21 @@ pub(super) struct ConnectionPermit {
 }
 
 impl ConnectionLimit {
-    /// Limits the connections of each address to `most`.
-    pub(super) fn new(most: usize) -> Self {
-        Self { most, taken: Arc::default() }
+    /// Limits each address to half of all connections, so that other clients and probes of `/readyz` still come through. This is
+    /// more than the limit of 64 event streams, as behind a proxy every browser has the proxy's address. The last quarter is for
+    /// addresses with few connections, because one client may have two addresses, one of IPv4 and one of IPv6.
+    pub(super) fn new(all: usize) -> Self {
+        Self { all, taken: Arc::default() }
     }
 
-    /// Takes a permit for this peer; `None` if the peer has all that it may have.
+    /// Takes a permit for this peer; `None` if the peer has all that it may have now.
     pub(super) fn take(&self, peer: IpAddr) -> Option<ConnectionPermit> {
         let address = network(peer);
         let mut taken = self.taken.lock();
+        let is_crowded = taken.values().sum::<usize>() >= self.all / 4 * 3;
+        let most = if is_crowded { FEW } else { self.all / 2 };
         let count = taken.entry(address).or_default();
-        if *count >= self.most {
+        if *count >= most {
             return None;
         }
         *count += 1;
@@ -55,13 +62,24 @@ impl Drop for ConnectionPermit {
 mod tests {
     use super::*;
 
+    fn take(limit: &ConnectionLimit, peer: IpAddr) -> Vec<ConnectionPermit> {
+        (0..limit.all).map_while(|_| limit.take(peer)).collect()
+    }
+
     #[test]
-    fn one_address_has_its_share_and_leaves_the_rest() {
-        let (limit, ann, bob) = (ConnectionLimit::new(2), IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
-        let permits = (limit.take(ann), limit.take(ann));
-        assert!(permits.0.is_some() && permits.1.is_some() && limit.take(ann).is_none());
-        assert!(limit.take(bob).is_some());
-        drop(permits);
+    fn one_client_leaves_the_rest_also_if_it_has_two_addresses() {
+        let limit = ConnectionLimit::new(256);
+        let [ann, bob, eve] = [1_u8, 2, 3].map(|last| IpAddr::from([10, 0, 0, last]));
+        let also_ann = IpAddr::from([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1]);
+        let half = take(&limit, ann);
+        let quarter = take(&limit, also_ann);
+        assert_eq!((half.len(), quarter.len()), (128, 64));
+        let probe = take(&limit, bob);
+        assert_eq!(probe.len(), FEW);
+        drop(quarter);
+        let more = take(&limit, eve);
+        assert_eq!(more.len(), 64 - FEW);
+        drop((half, probe, more));
         assert!(limit.taken.lock().is_empty());
         assert!(limit.take(ann).is_some());
     }
