@@ -1,12 +1,9 @@
 //! The numbers of queues in Prometheus's text format, by asynq's names, so that boards made for it work.
 
-use std::time::Duration;
+use std::{fmt::Write as _, time::Duration};
 
 use asynq_runtime::{TaskState, broker::QueueStats};
-use metrics_exporter_prometheus::{
-    LabelSet,
-    formatting::{write_help_line, write_metric_line, write_type_line},
-};
+use metrics_exporter_prometheus::formatting::{write_help_line, write_type_line};
 
 use super::collector::Collected;
 
@@ -91,10 +88,14 @@ impl Lines<'_> {
     }
 
     fn labelled(&mut self, labels: &[(&'static str, &str)], value: f64) {
-        let labels = labels.iter().map(|&(name, value)| metrics::Label::new(name, value.to_owned()));
-        let key = metrics::Key::from_parts(self.name, labels.collect::<Vec<_>>());
-        let labels = LabelSet::from_key_and_global(&key, &Default::default());
-        write_metric_line::<&str, _>(self.text, self.name, None, &labels, None, value, None);
+        self.text.push_str(self.name);
+        for (n, (label, text)) in labels.iter().enumerate() {
+            let _ = write!(self.text, "{}{label}=\"{}\"", if n == 0 { '{' } else { ',' }, escaped(text));
+        }
+        if !labels.is_empty() {
+            self.text.push('}');
+        }
+        let _ = writeln!(self.text, " {value}");
     }
 
     fn per_queue(&mut self, all: &Collected, value: fn(&QueueStats, Option<u64>) -> Option<f64>) {
@@ -106,9 +107,44 @@ impl Lines<'_> {
     }
 }
 
+/// Escapes the value of a label. The exporter's own function takes a backslash before another one, or before a quotation mark, as an
+/// escape, so that two queues would have the same labels.
+fn escaped(value: &str) -> String {
+    value.replace('\\', r"\\").replace('"', r#"\""#).replace('\n', r"\n")
+}
+
 /// Writes asynq's states, in asynq's order.
 fn states(lines: &mut Lines<'_>, queue: &QueueStats) {
     for state in TaskState::ALL.into_iter().filter(|&state| state != TaskState::Aggregating) {
         lines.labelled(&[("queue", queue.name.as_str()), ("state", state.as_str())], queue.count(state) as f64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_queue_has_labels_of_its_own_whatever_its_name() {
+        for (queue, expected) in [
+            ("a", "a"),
+            (r"a\b", r"a\\b"),
+            (r"a\\b", r"a\\\\b"),
+            (r#"a"b"#, r#"a\"b"#),
+            (r#"a\"b"#, r#"a\\\"b"#),
+            ("a\nb", r"a\nb"),
+            (r"a\nb", r"a\\nb"),
+        ] {
+            let mut text = String::new();
+            Lines { text: &mut text, name: "x" }.labelled(&[("queue", queue), ("state", "retry")], 1.5);
+            assert_eq!(text, format!("x{{queue=\"{expected}\",state=\"retry\"}} 1.5\n"));
+        }
+    }
+
+    #[test]
+    fn a_line_without_labels_has_no_braces() {
+        let mut text = String::new();
+        Lines { text: &mut text, name: "x" }.one(2.0);
+        assert_eq!(text, "x 2\n");
     }
 }
