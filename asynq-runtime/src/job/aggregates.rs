@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use bytes::Bytes;
 
 use super::{
-    Job, JobDescriptor, PreparedTask,
+    EnqueueError, Job, JobDescriptor, PreparedTask,
     resolve::{ShapeLookup, resolve},
 };
 use crate::panics;
@@ -78,7 +78,7 @@ pub(crate) struct Made {
 pub(crate) enum LeftOut {
     /// The payload has a shape that this program cannot read, and another version may.
     OtherShape,
-    /// The payload cannot be read, or alone makes a task above the limit; with the reason.
+    /// The payload cannot be read, or alone makes a task that cannot be encoded or is above the limit; with the reason.
     Rejected(String),
 }
 
@@ -121,7 +121,8 @@ fn make<J: Aggregates>(arguments: &[Arguments], limits: Limits) -> Made {
     made
 }
 
-/// Makes one task of these arguments, or several if the limits ask for it: an encoding may be longer than its parts.
+/// Makes one task of these arguments, or several if the limits ask for it: an encoding may be longer than its parts. Arguments that the new
+/// task cannot encode are found by the same halving, because one such task must not block its whole group.
 fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Limits, made: &mut Made) {
     let (mut jobs, mut left_out) = (Vec::with_capacity(places.len()), Vec::new());
     for place in places.clone() {
@@ -132,18 +133,24 @@ fn pack<J: Aggregates>(places: Range<usize>, arguments: &[Arguments], limits: Li
     }
     let parts = jobs.len();
     let task = (parts > 0).then(|| PreparedTask::from(J::aggregate(jobs)));
-    match task {
-        Some(task) if task.payload_len() > limits.together && places.len() > 1 => {
+    let unencodable = task.as_ref().and_then(|task| match task.checked() {
+        Err(error @ EnqueueError::Codec(_)) => Some(error.to_string()),
+        // Any other error is one of the job's options, and no fault of these arguments.
+        _ => None,
+    });
+    match (task, unencodable) {
+        (Some(task), reason) if (reason.is_some() || task.payload_len() > limits.together) && places.len() > 1 => {
             let middle = places.start + places.len() / 2;
             pack::<J>(places.start..middle, arguments, limits, made);
             pack::<J>(middle..places.end, arguments, limits, made);
         }
-        Some(task) if task.payload_len() > limits.alone => {
+        (_, Some(reason)) => made.left_out.push((places.start, LeftOut::Rejected(reason))),
+        (Some(task), None) if task.payload_len() > limits.alone => {
             let (size, limit) = (task.payload_len(), limits.alone);
             let reason = format!("alone it makes a `{}` of {size} bytes, above the limit of {limit}", J::NAME);
             made.left_out.push((places.start, LeftOut::Rejected(reason)));
         }
-        task => {
+        (task, None) => {
             made.tasks.extend(task);
             made.left_out.append(&mut left_out);
         }
@@ -165,7 +172,7 @@ mod tests {
     use serde::{Deserialize, Serialize};
 
     use super::*;
-    use crate::job::{Codec, JobContext, JobResult, decode_arguments, encode_arguments};
+    use crate::job::{Codec, JobContext, JobResult, decode_arguments, encode_arguments, test_jobs::jobs};
 
     #[derive(Debug, PartialEq, Serialize, Deserialize)]
     struct Note {
@@ -257,5 +264,28 @@ mod tests {
         assert_eq!(tasks.concat(), ["a", "b"]);
         let [(1, LeftOut::Rejected(reason))] = &*left_out else { panic!("{left_out:?}") };
         assert!(reason.contains("above the limit of 120"), "{reason}");
+    }
+
+    jobs! {
+        Measure "measure" { value: f64 } [];
+        Report "report" { values: Vec<Measure> } [const CODEC: Codec = Codec::Json;];
+    }
+
+    impl Aggregates for Report {
+        type Of = Measure;
+        fn aggregate(values: Vec<Measure>) -> Self {
+            Self { values }
+        }
+    }
+
+    #[test]
+    fn a_payload_that_the_new_task_cannot_encode_is_left_out_with_the_reason() {
+        let payload = |value| encode_arguments(&Measure { value }).unwrap();
+        let arguments = [1.0, f64::NAN, 2.0].map(|value| Arguments { payload: payload(value), lookup: None });
+        let made = Aggregation::of::<Report>("here", 1).make(&arguments, Limits { together: 1000, alone: 2000 });
+        let payloads: Vec<_> = made.tasks.iter().map(|task| String::from_utf8_lossy(task.payload())).collect();
+        assert_eq!(payloads, [r#"{"values":[{"value":1.0}]}"#, r#"{"values":[{"value":2.0}]}"#]);
+        let [(1, LeftOut::Rejected(reason))] = &*made.left_out else { panic!("{made:?}") };
+        assert!(reason.starts_with("cannot encode the arguments of `report` as json: "), "{reason}");
     }
 }

@@ -46,6 +46,18 @@ fn sum(numbers: Vec<number>) -> JobResult<u64> {
     Ok(numbers.iter().map(|number| number.n).sum())
 }
 
+#[job(group = "measures")]
+async fn measure(value: f64) {
+    let _ = value;
+}
+
+/// Is in JSON, which has no NaN.
+#[job(aggregates = measure, codec = "json")]
+async fn report(seen: State<Seen>, values: Vec<measure>) {
+    let values: Vec<_> = values.iter().map(|measure| measure.value.to_string()).collect();
+    seen.lock().unwrap().push(format!("report {}", values.join(" ")));
+}
+
 #[job]
 async fn plain(seen: State<Seen>, text: String) {
     seen.lock().unwrap().push(format!("plain {text}"));
@@ -169,6 +181,22 @@ async fn a_task_that_cannot_join_a_set_runs_alone_or_is_archived_with_the_reason
     let mut archived = archived.lock().unwrap().clone();
     archived.sort();
     assert!(archived[0] == "deadline passed" && archived[1].starts_with("expired") && archived.len() == 2);
+}
+
+#[tokio::test]
+async fn a_task_that_the_new_task_cannot_encode_is_archived_with_the_reason() {
+    let (app, log) = app().await;
+    for value in [1.0, f64::NAN, 2.0] {
+        measure::enqueue(app.client(), value).await.unwrap();
+    }
+    app.advance("1m").await;
+    let drained = app.drain().await;
+    assert_eq!((drained.unaggregated.len(), drained.aggregated, drained.succeeded), (0, 3, 2), "{drained:?}");
+    let mut lines = seen(&log);
+    lines.sort();
+    assert_eq!(lines, ["report 1", "report 2"]);
+    let [(TaskState::Archived, Some(error))] = &*states(&app, "measure").await else { panic!("one archived") };
+    assert!(error.starts_with("cannot encode the arguments of `report` as json: "), "{error}");
 }
 
 #[tokio::test]
