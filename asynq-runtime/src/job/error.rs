@@ -119,7 +119,8 @@ impl JobError {
     /// Returns an ordinary error that carries the policy: `?` on it, even through anyhow, restores this `JobError`.
     pub fn into_error(self) -> BoxError {
         match self.policy {
-            Policy::Fail => self.source,
+            // An error in the chain may carry an older policy, which only another carrier overrules.
+            Policy::Fail if policy_in_chain(&*self.source) == Policy::Fail => self.source,
             policy => Box::new(WithPolicy { source: self.source, policy }),
         }
     }
@@ -222,6 +223,15 @@ mod tests {
         assert_eq!((error.policy(), error.to_string()), (Policy::SkipRetry, "bad address".into()));
         let error = wrapped().unwrap_err();
         assert_eq!((error.policy(), error.to_string()), (Policy::SkipRetry, "outer".into()));
+    }
+
+    #[test]
+    fn an_explicit_failure_overrules_the_older_policy_of_its_cause() {
+        let cause = Outer(JobError::skip_retry("bad address").into_error());
+        let error = JobError::from(JobError::fail(cause).into_error());
+        assert_eq!((error.policy(), error.to_string()), (Policy::Fail, "outer".into()));
+        // An error without an older policy stays itself, so that it can be downcast.
+        assert!(JobError::fail(std::io::Error::other("disk")).into_error().is::<std::io::Error>());
     }
 
     #[test]

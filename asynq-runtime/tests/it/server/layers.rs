@@ -38,6 +38,19 @@ async fn hangs(log: State<Log>) -> JobResult {
     Ok(())
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("outer")]
+struct Wrapped(#[source] BoxError);
+
+fn tried_again(_: &Wrapped) -> Policy {
+    Policy::Fail
+}
+
+#[job(on_error = tried_again)]
+async fn wraps() -> Result<(), Wrapped> {
+    Err(Wrapped(JobError::skip_retry("inner").into_error()))
+}
+
 /// A layer that reports each request that enters and leaves it.
 #[derive(Clone)]
 struct LogLayer {
@@ -186,6 +199,17 @@ async fn a_layers_timeout_ends_the_job() {
     assert_eq!(logged(&mut log).await, "started");
     let task = settled(&broker, &running, "a", TaskState::Archived).await;
     assert_eq!(task.last_error.as_deref(), Some("request timed out"));
+    soon(running.shutdown()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_failure_that_the_job_has_chosen_passes_the_layers_over_an_older_policy() {
+    let broker = memory().await;
+    let (builder, _log) = server::<(wraps,)>(&broker);
+    let running = start(builder.layer(refuses("nothing"))).await;
+    wraps::job().task_id("a").enqueue(&running.client()).await.unwrap();
+    let task = settled(&broker, &running, "a", TaskState::Retry).await;
+    assert_eq!(task.retried, 1);
     soon(running.shutdown()).await.unwrap();
 }
 
