@@ -231,12 +231,16 @@ fn check_on_error(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     }
 }
 
-/// Checks that one argument takes the arguments of all tasks, and that the new task has no group.
+/// Checks that one argument takes the arguments of all tasks, and that the new task waits for no others.
 fn check_aggregates(attr: &mut Attr, signature: &JobSignature, errors: &Errors) {
     let Some(aggregates) = &attr.aggregates else { return };
     if let Some(group) = &attr.group {
         let message = "an aggregated task runs by itself; write `group` on the job that is aggregated";
         errors.at(group.position, &group.key, message);
+    }
+    if let Some(debounce) = &attr.debounce {
+        let message = "an aggregated task has an id of its own and takes the place of no other; leave `debounce` out";
+        errors.at(debounce.position, &debounce.key, message);
     }
     let is_whole = !signature.parameters.iter().any(|parameter| matches!(parameter, Parameter::Broken { .. }));
     let mut arguments = arguments(&signature.parameters);

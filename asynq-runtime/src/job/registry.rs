@@ -68,6 +68,14 @@ pub enum RegistryError {
         /// The other job.
         second: Box<JobDescriptor>,
     },
+    /// The tasks of a job that is made of a group could not be stored: with this option they would wait for others.
+    #[error("job `{}` ({}) is made of the tasks of a group, and its own task runs by itself: leave `{option}` out", job.name, job.place())]
+    AggregatedWaits {
+        /// The job that is made of the tasks.
+        job: Box<JobDescriptor>,
+        /// The option, `group` or `debounce`.
+        option: &'static str,
+    },
     /// A job without a body: this program may enqueue it, not run it.
     #[error("job `{}` ({}) has no body, so another program runs it; leave it out, or write the body", job.name, job.place())]
     Contract {

@@ -135,7 +135,7 @@ impl Aggregations {
     ///
     /// # Errors
     ///
-    /// Tasks of one job would become two different ones.
+    /// Tasks of one job would become two different ones, or one that has a group or a debounce, with which no set could end.
     pub(crate) fn serve(
         &mut self,
         registry: &Registry,
@@ -145,6 +145,11 @@ impl Aggregations {
         for aggregation in given {
             if !registry.get(aggregation.job.name).is_some_and(|job| job.is_same_job(&aggregation.job)) {
                 continue;
+            }
+            let options = &aggregation.job.options;
+            let waits = [("group", options.group.is_some()), ("debounce", options.debounce.is_some())];
+            if let Some((option, _)) = waits.into_iter().find(|(_, is_set)| *is_set) {
+                return Err(RegistryError::AggregatedWaits { job: Box::new(aggregation.job), option });
             }
             match self.typed.get(aggregation.of) {
                 Some(known) if !known.is_same(&aggregation) => {

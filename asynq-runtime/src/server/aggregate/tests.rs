@@ -3,7 +3,7 @@ use serde::{Deserialize, Serialize};
 use super::*;
 use crate::{
     broker::sqlite::{SqliteBroker, SqliteOptions},
-    job::{Aggregates, Job, JobResult},
+    job::{Aggregates, Job, JobOptions, JobResult},
     server::{
         config::OnUnknown,
         handlers::{Handlers, handler},
@@ -38,6 +38,31 @@ impl Job for Digest {
 }
 
 impl Aggregates for Digest {
+    type Of = Note;
+    fn aggregate(notes: Vec<Note>) -> Self {
+        Self { notes }
+    }
+}
+
+/// A job whose options make its task wait for others.
+#[derive(Serialize, Deserialize)]
+struct Waiting<const GROUPED: bool> {
+    notes: Vec<Note>,
+}
+
+impl<const GROUPED: bool> Job for Waiting<GROUPED> {
+    const NAME: &'static str = "waiting";
+    const OPTIONS: JobOptions = match GROUPED {
+        true => JobOptions::new().group("g"),
+        false => JobOptions::new().debounce(Duration::from_secs(30)),
+    };
+    type Output = JobResult;
+    async fn run(self, _: &JobContext) -> JobResult {
+        Ok(())
+    }
+}
+
+impl<const GROUPED: bool> Aggregates for Waiting<GROUPED> {
     type Of = Note;
     fn aggregate(notes: Vec<Note>) -> Self {
         Self { notes }
@@ -104,4 +129,16 @@ async fn a_task_of_another_shape_stays_in_its_group_while_the_broker_cannot_be_a
         panic!("the task left its group")
     };
     assert!(reason.starts_with("the broker cannot be asked for the shape of the arguments: "), "{reason}");
+}
+
+#[test]
+fn a_job_by_hand_whose_task_would_wait_for_others_stops_the_server_at_the_start() {
+    fn refusal<J: Aggregates>() -> String {
+        let registry = Registry::only::<(J,)>().unwrap();
+        Aggregations::default().serve(&registry, [Aggregation::of::<J>("here", 1)]).unwrap_err().to_string()
+    }
+    for (option, refusal) in [("group", refusal::<Waiting<true>>()), ("debounce", refusal::<Waiting<false>>())] {
+        assert!(refusal.starts_with("job `waiting` (here:1)"), "{refusal}");
+        assert!(refusal.ends_with(&format!("leave `{option}` out")), "{refusal}");
+    }
 }
