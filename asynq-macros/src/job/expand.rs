@@ -203,8 +203,11 @@ fn evolution(job: &JobModel) -> TokenStream {
     let mut arguments = job.arguments();
     let argument = match (arguments.next(), arguments.next()) {
         (Some(argument), None) => {
-            let name = argument.serde_name();
-            Some(quote!(const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some(#name);))
+            let (name, aliases) = (argument.serde_name(), argument.serde_aliases());
+            // serde has no use for an alias of an argument that is the payload itself.
+            let aliases = (!aliases.is_empty())
+                .then(|| quote!(const ARGUMENT_ALIASES: &'static [&'static str] = &[#(#aliases),*];));
+            Some(quote!(const ARGUMENT: __rt::Option<&'static str> = __rt::Option::Some(#name); #aliases))
         }
         _ => None,
     };

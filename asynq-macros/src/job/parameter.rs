@@ -22,7 +22,7 @@ use self::{
 };
 use super::{
     Attribute as Kind,
-    serde_words::{misspelt_in, rename_in},
+    serde_words::{aliases_in, misspelt_in, rename_in},
 };
 use crate::errors::{Errors, Position};
 
@@ -224,6 +224,11 @@ impl Argument {
     pub(super) fn serde_name(&self) -> String {
         let mut attrs = self.attrs.iter().filter(|attr| attr.path().is_ident("serde"));
         attrs.find_map(rename_in).unwrap_or_else(|| self.name())
+    }
+
+    /// Returns the other names by which serde reads the argument among others.
+    pub(super) fn serde_aliases(&self) -> Vec<String> {
+        self.attrs.iter().filter(|attr| attr.path().is_ident("serde")).flat_map(aliases_in).collect()
     }
 }
 

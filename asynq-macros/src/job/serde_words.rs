@@ -1,10 +1,10 @@
 //! Reads `#[serde(…)]` of a field: misspelt words, which serde reports together with errors about the whole job, and the
-//! field's name.
+//! field's names.
 
 use asynq_grammar::nearest;
 use proc_macro2::TokenTree;
 use quote::ToTokens as _;
-use syn::{Attribute, Ident, LitStr, Meta, MetaNameValue, Token, punctuated::Punctuated};
+use syn::{Attribute, Expr, Ident, LitStr, Meta, MetaNameValue, Token, punctuated::Punctuated};
 
 /// serde's attributes of a field.
 const OF_SERDE: [&str; 14] = [
@@ -57,9 +57,26 @@ pub(super) fn rename_in(attr: &Attribute) -> Option<String> {
             }
             Meta::Path(_) => return None,
         };
-        // A macro may have put the text into a group without delimiters, which parsing looks through.
-        syn::parse2::<LitStr>(given.value.into_token_stream()).ok().map(|text| text.value())
+        text(given.value)
     })
+}
+
+/// Returns the other names by which serde reads the field, if the attribute gives it any: `alias = "to"`.
+pub(super) fn aliases_in(attr: &Attribute) -> Vec<String> {
+    let words = attr.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap_or_default();
+    let aliases = words.into_iter().filter(|word| word.path().is_ident("alias"));
+    aliases
+        .filter_map(|word| match word {
+            Meta::NameValue(given) => text(given.value),
+            Meta::List(_) | Meta::Path(_) => None,
+        })
+        .collect()
+}
+
+/// Returns the text of a literal.
+fn text(value: Expr) -> Option<String> {
+    // A macro may have put the text into a group without delimiters, which parsing looks through.
+    syn::parse2::<LitStr>(value.into_token_stream()).ok().map(|text| text.value())
 }
 
 #[cfg(test)]
@@ -80,5 +97,12 @@ mod tests {
         for (attr, expected) in attrs {
             assert_eq!(rename_in(&attr).as_deref(), expected, "{}", attr.to_token_stream());
         }
+    }
+
+    #[test]
+    fn a_field_has_the_aliases_by_which_serde_reads_it() {
+        let attr: Attribute = parse_quote!(#[serde(alias = "to", rename = "address", alias = "recipient")]);
+        assert_eq!(aliases_in(&attr), ["to", "recipient"]);
+        assert!(aliases_in(&parse_quote!(#[serde(default)])).is_empty());
     }
 }

@@ -180,6 +180,9 @@ pub trait Job: Serialize + DeserializeOwned + Send + Sized + 'static {
     /// version with more arguments finds the value by this name. `None` for a struct with fields.
     const ARGUMENT: Option<&'static str> = None;
 
+    /// Other names by which that one argument is found among the arguments of another version, as `#[serde(alias = "…")]` on it says.
+    const ARGUMENT_ALIASES: &'static [&'static str] = &[];
+
     /// Other names that tasks of this job may have: the earlier names of the job (`alias`).
     const ALIASES: &'static [&'static str] = &[];
 

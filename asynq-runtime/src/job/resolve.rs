@@ -85,7 +85,7 @@ fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, Str
     let read = match (argument::<J>(document), J::ARGUMENT) {
         (Some(name), None) if has_field::<J>(name) => from_value(&Value::named(name, value.clone())),
         (Some(name), None) => Err(format!("its only argument `{name}` is not among this program's")),
-        (None, Some(name)) => match (value.field(name), &value) {
+        (None, Some(name)) => match (names_of_argument::<J>().find_map(|name| value.field(name)), &value) {
             (Some(argument), _) => from_value(argument),
             // Among the arguments of a job that had some, this one may be there under another name.
             (None, Value::Struct(fields)) if fields.is_empty() => {
@@ -107,6 +107,11 @@ fn argument<J: Job>(document: &ShapeDocument) -> Option<&str> {
     document.argument_names().find(|name| has_field::<J>(name)).or(document.argument.as_deref())
 }
 
+/// Returns the names that today's only argument may have among the arguments of another version; the own name comes first.
+fn names_of_argument<J: Job>() -> impl Iterator<Item = &'static str> {
+    J::ARGUMENT.into_iter().chain(J::ARGUMENT_ALIASES.iter().copied())
+}
+
 /// Returns whether one of today's arguments has this name or alias.
 fn has_field<J: Job>(name: &str) -> bool {
     Fingerprint::in_postcard::<J>().fields.as_ref().is_some_and(|fields| fields.contains(&name))
@@ -117,9 +122,9 @@ fn has_field<J: Job>(name: &str) -> bool {
 fn by_name<J: Job>(payload: &[u8], before: Option<&str>) -> Option<J> {
     let mut value: serde_json::Value = serde_json::from_slice(payload).ok()?;
     let argument = match (before, J::ARGUMENT) {
-        (_, Some(name)) => match value.as_object_mut()? {
+        (_, Some(_)) => match value.as_object_mut()? {
             arguments if arguments.is_empty() => serde_json::Value::Null,
-            arguments => arguments.remove(name)?,
+            arguments => names_of_argument::<J>().find_map(|name| arguments.remove(name))?,
         },
         (Some(name), None) if has_field::<J>(name) => serde_json::json!({ name: value }),
         _ => return None,

@@ -44,6 +44,15 @@ jobs! {
 
     #[serde(transparent)] Lone { to: String } [const ARGUMENT: Option<&'static str> = Some("to");];
     #[serde(transparent)] LoneOther { recipient: String } [const ARGUMENT: Option<&'static str> = Some("recipient");];
+    #[serde(transparent)] LoneAlias { recipient: String } [
+        const ARGUMENT: Option<&'static str> = Some("recipient");
+        const ARGUMENT_ALIASES: &'static [&'static str] = &["address", "to"];
+    ];
+    #[serde(transparent)] JsonLoneAlias { recipient: String } [
+        const CODEC: Codec = Codec::Json;
+        const ARGUMENT: Option<&'static str> = Some("recipient");
+        const ARGUMENT_ALIASES: &'static [&'static str] = &["address", "to"];
+    ];
     #[serde(transparent)] JsonLone { to: String } [
         const CODEC: Codec = Codec::Json;
         const ARGUMENT: Option<&'static str> = Some("to");
@@ -224,6 +233,15 @@ fn a_lone_argument_becomes_a_named_one_and_back() {
     // Without a kept shape the name is not known.
     let (payload, _) = left(JsonLone { to: to() });
     assert!(matches!(resolve::<JsonTwo>(&payload, None), Err(PayloadError::Unfit { .. })));
+}
+
+#[test]
+fn a_lone_argument_is_found_among_others_by_its_aliases() {
+    let to = || "ann".to_owned();
+    assert_eq!(read(mail()), Ok(LoneAlias { recipient: to() }));
+    assert_eq!(read(JsonTwo { to: to(), n: None }), Ok(JsonLoneAlias { recipient: to() }));
+    // Its own name comes first.
+    assert_eq!(read(OtherName { recipient: to(), copies: 2 }), Ok(LoneAlias { recipient: to() }));
 }
 
 #[test]
