@@ -87,10 +87,11 @@ fn by_shape<J: Job>(document: &ShapeDocument, arguments: &[u8]) -> Result<J, Str
         (Some(name), None) => Err(format!("its only argument `{name}` is not among this program's")),
         (None, Some(name)) => match (names_of_argument::<J>().find_map(|name| value.field(name)), &value) {
             (Some(argument), _) => from_value(argument),
-            // Among the arguments of a job that had some, this one may be there under another name.
-            (None, Value::Struct(fields)) if fields.is_empty() => {
-                from_value(&Value::None).map_err(|_| format!("it has no argument `{name}`, which is not optional"))
-            }
+            // Among the arguments of a job that had some, this one may be there under another name. A lone argument whose type was an
+            // empty struct has the shape of no arguments.
+            (None, Value::Struct(fields)) if fields.is_empty() => from_value(&Value::None)
+                .or_else(|_| from_value(&value))
+                .map_err(|_| format!("it has no argument `{name}`, which is not optional")),
             (None, _) => Err(format!("it has no argument `{name}`")),
         },
         _ => from_value(&value),

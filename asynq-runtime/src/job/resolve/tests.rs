@@ -61,6 +61,8 @@ jobs! {
     Nothing {} [];
     JsonNothing {} [const CODEC: Codec = Codec::Json;];
     #[serde(transparent)] LoneOption { note: Option<String> } [const ARGUMENT: Option<&'static str> = Some("note");];
+    #[serde(transparent)] LoneEmpty { style: Empty } [const ARGUMENT: Option<&'static str> = Some("style");];
+    #[serde(transparent)] LoneStyle { style: Style } [const ARGUMENT: Option<&'static str> = Some("style");];
     TwoOptions { note: Option<String>, n: Option<u32> } [];
     JsonTwo { to: String, n: Option<u32> } [const CODEC: Codec = Codec::Json;];
 
@@ -84,6 +86,15 @@ struct Item {
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 struct Sign;
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Empty {}
+
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
+struct Style {
+    #[serde(default)]
+    is_bold: bool,
+}
 
 #[derive(Debug, PartialEq, Clone, Serialize, Deserialize)]
 struct ItemNow {
@@ -260,6 +271,13 @@ fn a_job_without_arguments_gets_some_although_its_shape_is_not_kept() {
     // The fingerprint of nothing with something after it is not a payload of such a job.
     let (payload, _) = left(Nothing {});
     assert!(resolve::<LoneOption>(&[&payload[..], b"x"].concat(), None).is_err());
+}
+
+#[test]
+fn the_empty_struct_that_is_the_only_argument_gets_a_field() {
+    let (payload, lookup) = left(LoneEmpty { style: Empty {} });
+    assert_eq!(resolve(&payload, None), Ok(LoneStyle { style: Style { is_bold: false } }));
+    assert_eq!(resolve(&payload, Some(&lookup)), Ok(LoneStyle { style: Style { is_bold: false } }));
 }
 
 #[test]
