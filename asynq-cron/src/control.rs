@@ -91,7 +91,9 @@ impl Schedule {
     /// The task was refused, or the broker failed.
     pub async fn run_now(&self, entry: &Periodic) -> Result<TaskId, PeriodicError> {
         let now = self.client.broker().now();
-        self.enqueue_beside(entry.id(), entry.bind(Tick::new(now), now)?, now).await
+        let task = entry.bind(Tick::new(now), now)?;
+        self.client.keep_shape(&entry.task).await;
+        self.enqueue_beside(entry.id(), task, now).await
     }
 
     /// Enqueues a task of an entry beside its schedule, and adds the enqueue to the history of the entry.

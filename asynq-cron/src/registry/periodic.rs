@@ -35,7 +35,7 @@ pub struct Periodic {
     job: String,
     queue: QueueName,
     spec: CronSpec,
-    task: PreparedTask,
+    pub(crate) task: PreparedTask,
     missed: Missed,
     overlap: Overlap,
     jitter: Result<Duration, String>,

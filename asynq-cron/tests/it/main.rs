@@ -3,4 +3,5 @@
 mod linked;
 mod oracle;
 mod properties;
+mod run_now;
 mod test_app;

@@ -2,10 +2,10 @@
 
 use chrono::{DateTime, Utc};
 
-use super::prepare;
+use super::{Client, prepare};
 use crate::{
     broker::NewTask,
-    job::{EnqueueError, PreparedTask},
+    job::{DueShapes, EnqueueError, PreparedTask},
 };
 
 impl PreparedTask {
@@ -18,6 +18,15 @@ impl PreparedTask {
     #[doc(hidden)]
     pub fn bind(self, now: DateTime<Utc>, limit: usize) -> Result<NewTask, EnqueueError> {
         prepare::new_task(self, now, limit)
+    }
+}
+
+impl Client {
+    /// Keeps the shape of the arguments of a task that is stored by another call of the broker, as an enqueue does: once a day, and a
+    /// failure is logged.
+    #[doc(hidden)]
+    pub async fn keep_shape(&self, task: &PreparedTask) {
+        DueShapes::among(&*self.broker, task.shape()).keep().await;
     }
 }
 

@@ -1,13 +1,14 @@
 //! Single rounds of the loop, on a broker in memory.
 
 use asynq_runtime::{
-    RawTask,
+    Job, JobContext, JobResult, PreparedTask, RawTask,
     broker::{BrokerErrorKind, Page},
     job::BoxFuture,
     server::{Running, Server, Service},
 };
 use asynq_test_support::soon;
 use metrics_exporter_prometheus::PrometheusBuilder;
+use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::*;
@@ -194,5 +195,36 @@ async fn a_leader_looks_at_the_lists_within_a_third_of_a_lease_while_a_newer_ver
     let now = Instant::now() + TTL;
     work.run_due_timers(now);
     assert_eq!(work.timers.list, now + TTL / 3);
+    running.shutdown().await.expect("it leaves");
+}
+
+/// A job that another program runs.
+#[derive(Serialize, Deserialize)]
+struct Resize {
+    width: u32,
+}
+
+impl Job for Resize {
+    const NAME: &'static str = "resize";
+    type Output = JobResult;
+    async fn run(self, _: &JobContext) -> JobResult {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_tick_leaves_the_shape_of_the_arguments_of_its_task() {
+    let (mut work, _, running) = work("@every 1h").await;
+    let task = PreparedTask::from(Resize { width: 7 });
+    let fingerprint = u32::from_le_bytes(task.payload()[1..5].try_into().expect("behind the format byte"));
+    let spec = CronSpec::parse("@every 1h").expect("a spec");
+    let entry = Arc::new(Periodic::new(spec, task).expect("an entry").foreign());
+    let at = DateTime::from_timestamp(1_700_000_000 / 3_600 * 3_600, 0).expect("a time");
+    work.plan.set(entry, &state(at - TimeDelta::hours(1), at));
+    work.send(at);
+    let event = soon(work.calls.join_next()).await.expect("a tick is sent").expect("it does not panic");
+    assert!(matches!(event, Event::Ticked(_, _, Ok(Ticked::Enqueued(_)), false)));
+    let shape = work.broker.shape("resize", Some(fingerprint)).await.expect("the broker answers");
+    assert!(shape.is_some());
     running.shutdown().await.expect("it leaves");
 }

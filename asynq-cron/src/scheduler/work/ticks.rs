@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use asynq_runtime::{
+    Client,
     broker::{Broker, BrokerError, Ticked},
     metrics::{self, TickOutcome},
     task::TaskId,
@@ -51,8 +52,10 @@ impl Work {
                 Ok(tick) => {
                     let broker = Arc::clone(&self.broker);
                     let is_resend = self.plan.has_failed(entry.id());
+                    let client = Client::new(Arc::clone(&broker));
                     let send = async move {
-                        let ticked = broker.tick(&tick).await;
+                        // A worker of another version needs the shape, and this program need not serve the job.
+                        let (ticked, ()) = tokio::join!(broker.tick(&tick), client.keep_shape(&entry.task));
                         let is_lost_answer = is_resend
                             && matches!(ticked, Ok(Ticked::Duplicate))
                             && is_previous(&*broker, &entry, fire.at).await;

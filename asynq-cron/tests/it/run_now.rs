@@ -1,0 +1,30 @@
+//! Entries that are run now, beside their schedule.
+
+use asynq_cron::{Schedule, prelude::*};
+use asynq_runtime::{PreparedTask, prelude::*};
+use serde::{Deserialize, Serialize};
+
+/// A job that another program runs.
+#[derive(Serialize, Deserialize)]
+struct Resize {
+    width: u32,
+}
+
+impl Job for Resize {
+    const NAME: &'static str = "resize";
+    type Output = JobResult;
+    async fn run(self, _: &JobContext) -> JobResult {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn an_entry_that_is_run_now_leaves_the_shape_of_the_arguments_of_its_task() {
+    let client = Client::connect("sqlite::memory:").await.expect("a broker");
+    let task = PreparedTask::from(Resize { width: 7 });
+    let fingerprint = u32::from_le_bytes(task.payload()[1..5].try_into().expect("behind the format byte"));
+    let entry = Periodic::new(CronSpec::parse("@yearly").expect("a spec"), task).expect("an entry").foreign();
+    assert!(client.broker().shape("resize", Some(fingerprint)).await.expect("the broker answers").is_none());
+    Schedule::new(&client).run_now(&entry).await.expect("a task");
+    assert!(client.broker().shape("resize", Some(fingerprint)).await.expect("the broker answers").is_some());
+}
