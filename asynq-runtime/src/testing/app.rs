@@ -161,7 +161,7 @@ impl TestApp {
     }
 
     /// Returns the worker, which the first call starts.
-    async fn worker(&self) -> &Worker {
+    pub(super) async fn worker(&self) -> &Worker {
         let start = || async {
             let builder = self.builder.lock().take();
             match builder {

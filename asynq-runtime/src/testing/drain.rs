@@ -94,6 +94,11 @@ impl Worker {
         self.executor.registry()
     }
 
+    /// Returns whether the worker looks at groups: in one without an aggregation no group is ever ripe.
+    pub(super) fn looks_at_groups(&self) -> bool {
+        !self.aggregations.is_empty()
+    }
+
     pub(super) async fn drain(&self) -> Drained {
         let _running = self.running.lock().await;
         let broker = &self.broker;

@@ -11,7 +11,7 @@ use crate::{
     task::{TaskInfo, TaskState},
 };
 
-/// The clock advances by this time while tasks wait in groups, because a group has no due time.
+/// The clock advances by this time while tasks wait in groups that may become ripe, because a group has no due time.
 const GROUPS: Duration = Duration::from_secs(1);
 
 impl TestApp {
@@ -36,7 +36,7 @@ impl TestApp {
                 self.drain().await;
                 let outcome = task.wait(Duration::ZERO).await.unwrap_or_else(|error| panic!("{error}"));
                 let now = self.now();
-                let next = next_due(&self.tasks().await, now);
+                let next = next_due(&self.tasks().await, now, self.worker().await.looks_at_groups());
                 if outcome.has_ended() || now >= end {
                     return outcome;
                 }
@@ -48,11 +48,31 @@ impl TestApp {
 }
 
 /// Returns when a task may be due next; `None` if no task waits for a time.
-fn next_due(tasks: &[TaskInfo], now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+fn next_due(tasks: &[TaskInfo], now: DateTime<Utc>, looks_at_groups: bool) -> Option<DateTime<Utc>> {
     let due = |task: &TaskInfo| match task.state {
         TaskState::Scheduled | TaskState::Retry => task.next_process_at,
-        TaskState::Aggregating => Some(now + GROUPS),
+        TaskState::Aggregating if looks_at_groups => Some(now + GROUPS),
         _ => None,
     };
     tasks.iter().filter_map(due).filter(|due| *due > now).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::task::TaskMessage;
+
+    #[test]
+    fn a_task_in_a_group_is_looked_for_each_second_only_where_something_aggregates() {
+        let now = DateTime::UNIX_EPOCH;
+        let later = now + Duration::from_secs(3_600);
+        let task = |state| TaskInfo::from_message(&TaskMessage::default(), state);
+        let grouped = task(TaskState::Aggregating);
+        let mut scheduled = task(TaskState::Scheduled);
+        scheduled.next_process_at = Some(later);
+        let tasks = [grouped.clone(), scheduled];
+        assert_eq!(next_due(&tasks, now, true), Some(now + GROUPS));
+        assert_eq!(next_due(&tasks, now, false), Some(later));
+        assert_eq!(next_due(&[grouped], now, false), None, "the wait goes on at its limit");
+    }
 }

@@ -341,6 +341,18 @@ async fn a_task_is_awaited_by_the_clock_of_the_application() {
     assert_eq!(app.task(&snoozed).await.unwrap().retried, 0);
 }
 
+/// With a drain for each second of the thirty days, the wait would not end.
+#[tokio::test]
+async fn a_wait_steps_over_a_task_in_a_group_that_nothing_aggregates() {
+    let (app, _) = app().await;
+    let app = app.server(|server| server.registry(Registry::only::<(record,)>().unwrap()));
+    record::job("grouped").group("stranded").enqueue(app.client()).await.unwrap();
+    let later = record::enqueue_in(app.client(), "60d", "good").await.unwrap();
+    let begun = app.now();
+    assert_eq!(soon(app.wait(&later, "30d")).await, Outcome::StillRunning);
+    assert_eq!(app.now() - begun, chrono::TimeDelta::days(30));
+}
+
 #[tokio::test]
 async fn a_waiter_is_notified_while_the_application_runs_its_task() {
     let (app, _) = app().await;
