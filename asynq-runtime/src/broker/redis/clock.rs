@@ -121,7 +121,7 @@ impl BrokerClock {
     }
 }
 
-/// Returns the time since the machine started, with the time in which it slept. Nobody can set this clock.
+/// Returns the time since the machine started, with the time in which it slept. This clock cannot be set.
 #[cfg(unix)]
 pub(super) fn since_boot() -> Duration {
     use rustix::time::{ClockId, clock_gettime};

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn the_answer_of_a_dequeue_whose_bytes_nobody_sees_may_take_six_times_as_long() {
+    fn the_answer_of_a_dequeue_whose_bytes_are_not_seen_may_take_six_times_as_long() {
         let all = UnansweredDequeues::default();
         let call = all.note(&member(), request("a", 1));
         let began = |ago: u64| {

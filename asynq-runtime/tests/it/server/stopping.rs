@@ -331,7 +331,7 @@ fn a_server_whose_jobs_lose_their_runtime_becomes_quiet_and_requeues_them() {
         let broker = memory().await;
         let (builder, mut log) = server::<(waits,)>(&broker);
         let gate = Gate::new(tokio::sync::Semaphore::new(0));
-        // The service ends with its runtime as well: nobody waits for it.
+        // The service ends with its runtime as well, and the shutdown does not wait for it.
         let builder = builder.state(gate).service(Beside).shutdown_timeout("1h");
         let server = builder.build().await.unwrap();
         let running = theirs.spawn(server.start()).await.unwrap().unwrap();
