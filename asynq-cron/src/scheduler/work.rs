@@ -46,6 +46,9 @@ const RETRY_UNAVAILABLE: Duration = Duration::from_millis(500);
 const RETRY_OTHER: Duration = Duration::from_secs(30);
 /// A broker's clock this far behind its expected time was set back.
 const SET_BACK: TimeDelta = TimeDelta::seconds(5);
+/// An entry that is missing in this many lists in a row has no scheduler. One list does not tell: a leader that stops withdraws
+/// its entries before another replica of its version lists them.
+const SEEN_MISSING: u32 = 2;
 /// The clocks of so many queues are remembered at most.
 const CLOCKS: usize = 10_000;
 
@@ -83,8 +86,15 @@ enum WarningTopic {
 struct Outranked {
     /// The revision of that program.
     revision: u64,
-    /// Whether no living scheduler lists the entry as that revision planned it: this program's plan replaces that one.
-    is_over: bool,
+    /// How many lists in a row did not have the entry as that revision planned it.
+    missing: u32,
+}
+
+impl Outranked {
+    /// Whether no living scheduler of that revision has the entry any more: this program's plan replaces that one.
+    fn is_over(&self) -> bool {
+        self.missing >= SEEN_MISSING
+    }
 }
 
 /// When a request was sent, and when its answer came.

@@ -15,12 +15,9 @@ use asynq_runtime::{
 
 use super::{
     super::clock::Reading, COMPONENT, Event, MOST_AT_ONCE, Outranked, RETRY_OTHER, RETRY_UNAVAILABLE, RoundTrip,
-    WarningTopic, Work,
+    SEEN_MISSING, WarningTopic, Work,
 };
 use crate::{Periodic, Schedule};
-
-/// An entry that is missing in this many lists in a row is reported.
-const SEEN_MISSING: u32 = 2;
 
 impl Work {
     /// Plans all entries of the program while this scheduler leads, and none while it does not.
@@ -62,7 +59,8 @@ impl Work {
             }
             let broker = Arc::clone(&self.broker);
             let mut plan = entry.plan(self.clock.at(Reading::now()), self.settings.revision);
-            plan.supersedes = self.outranked.get(entry.id()).filter(|newer| newer.is_over).map(|newer| newer.revision);
+            plan.supersedes =
+                self.outranked.get(entry.id()).filter(|newer| newer.is_over()).map(|newer| newer.revision);
             self.planning += 1;
             self.calls.spawn(async move {
                 let before = Reading::now();
@@ -136,9 +134,13 @@ impl Work {
             ),
         );
         self.plan.remove(entry.id());
-        self.outranked.insert(entry.id().clone(), Outranked { revision, is_over: false });
         let now = Instant::now();
-        (self.timers.show, self.timers.list) = (now, now);
+        self.timers.show = now;
+        // The lists are a third of a lease apart, so that a further entry does not bring the next one forward.
+        if self.outranked.is_empty() {
+            self.timers.list = now;
+        }
+        self.outranked.insert(entry.id().clone(), Outranked { revision, missing: 0 });
     }
 
     /// Takes the entries of all schedulers that live.
@@ -159,15 +161,15 @@ impl Work {
     /// or stopped.
     fn reclaim_outranked<'a>(&mut self, rows_of: impl Fn(&EntryId) -> &'a [SchedulerEntry]) {
         let now = Instant::now();
-        for (id, newer) in self.outranked.iter_mut().filter(|(_, newer)| !newer.is_over) {
+        for (id, newer) in self.outranked.iter_mut().filter(|(_, newer)| !newer.is_over()) {
             let Some(entry) = self.entries.get(id) else { continue };
             let is_ours =
                 |row: &SchedulerEntry| row.spec == entry.spec().as_str() && Schedule::queue_of(row) == *entry.queue();
-            if rows_of(id).iter().all(is_ours) {
+            newer.missing = if rows_of(id).iter().all(is_ours) { newer.missing + 1 } else { 0 };
+            if newer.is_over() {
                 tracing::info!(
                     "the newer program that planned {entry} in another way is gone: this one's schedule counts"
                 );
-                newer.is_over = true;
                 self.timers.show = now;
                 self.to_plan.push((now, Arc::clone(entry)));
             }

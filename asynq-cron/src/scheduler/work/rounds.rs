@@ -86,7 +86,7 @@ impl Work {
         self.timers.show = renew;
         let mut rows = self.plan.rows();
         let time = self.clock.at(Reading::now());
-        let is_left = |id: &EntryId| self.outranked.get(id).is_some_and(|newer| !newer.is_over);
+        let is_left = |id: &EntryId| self.outranked.get(id).is_some_and(|newer| !newer.is_over());
         let coming = self.planned.iter().filter(|id| !self.plan.has(id) && !is_left(id));
         rows.extend(coming.filter_map(|id| {
             let entry = self.entries.get(id)?;

@@ -2,7 +2,7 @@
 
 use asynq_runtime::{
     Job, JobContext, JobResult, PreparedTask, RawTask,
-    broker::{BrokerErrorKind, Page},
+    broker::{BrokerErrorKind, Page, PlanChange},
     job::BoxFuture,
     server::{Running, Server, Service},
 };
@@ -12,7 +12,10 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
 
 use super::*;
-use crate::{CronSpec, scheduler::checked};
+use crate::{
+    CronSpec,
+    scheduler::{checked, listing},
+};
 
 const TTL: Duration = Duration::from_secs(9);
 const EACH_SECOND: &str = "* * * * * *";
@@ -191,7 +194,7 @@ async fn a_broker_call_that_panics_ends_the_scheduler() {
 async fn a_leader_looks_at_the_lists_within_a_third_of_a_lease_while_a_newer_version_counts() {
     let (mut work, entry, running) = work("@yearly").await;
     work.begin_round();
-    work.outranked.insert(entry.id().clone(), Outranked { revision: 2, is_over: false });
+    work.outranked.insert(entry.id().clone(), Outranked { revision: 2, missing: 0 });
     let now = Instant::now() + TTL;
     work.run_due_timers(now);
     assert_eq!(work.timers.list, now + TTL / 3);
@@ -226,5 +229,35 @@ async fn a_tick_leaves_the_shape_of_the_arguments_of_its_task() {
     assert!(matches!(event, Event::Ticked(_, _, Ok(Ticked::Enqueued(_)), false)));
     let shape = work.broker.shape("resize", Some(fingerprint)).await.expect("the broker answers");
     assert!(shape.is_some());
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn an_entry_of_a_newer_version_is_over_when_two_lists_in_a_row_lack_it() {
+    let (mut work, entry, running) = work("@yearly").await;
+    work.begin_round();
+    work.outranked.insert(entry.id().clone(), Outranked { revision: 2, missing: 0 });
+    let listed =
+        SchedulerEntry { spec: "@daily".to_owned(), ..listing::entry(&(Arc::clone(&entry), None, None), Utc::now()) };
+    // Another replica of the newer version lists the entry a moment after the one that stopped has withdrawn it.
+    for (rows, is_over) in [(vec![], false), (vec![listed], false), (vec![], false), (vec![], true)] {
+        work.listed(rows);
+        assert_eq!(work.outranked[entry.id()].is_over(), is_over);
+    }
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn a_further_entry_of_a_newer_version_does_not_bring_the_next_list_forward() {
+    let (mut work, entry, running) = work("@yearly").await;
+    work.begin_round();
+    let (due, now) = (work.timers.list, Utc::now());
+    work.outranked.insert(EntryId::of("another", ""), Outranked { revision: 2, missing: 1 });
+    let newer = EntryState { spec: "@daily".to_owned(), revision: 2, ..state(now, now) };
+    let planned = Planned { state: newer, change: PlanChange::None };
+    let round_trip = RoundTrip { before: Reading::now(), after: Reading::now() };
+    work.take(Event::Planned(Arc::clone(&entry), Ok(planned), round_trip));
+    assert!(work.outranked.contains_key(entry.id()));
+    assert_eq!(work.timers.list, due);
     running.shutdown().await.expect("it leaves");
 }
