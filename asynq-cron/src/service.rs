@@ -91,7 +91,8 @@ impl SchedulerService {
     /// goes while no scheduler leads is remembered for a month, and goes on with its last tick if it comes back. An error changes nothing.
     ///
     /// One call runs at a time. A call that has not returned after the longer of `every` and 30 s is dropped with a warning and
-    /// changes nothing either. Ticks do not wait for it.
+    /// changes nothing either. Ticks do not wait for it; only a scheduler that gets the lead asks for the entries before it plans
+    /// them, and plans the known ones after an error or 30 s.
     ///
     /// A text that is not a duration stops the server with an error.
     pub fn provider<F, R>(mut self, every: impl IntoSpan, entries: F) -> Self

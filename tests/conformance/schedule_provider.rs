@@ -139,3 +139,30 @@ async fn a_newer_release_whose_provider_fails_leaves_the_lead_to_one_that_knows_
     old.shutdown().await.unwrap();
     new.shutdown().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_new_leader_asks_its_provider_before_it_plans_the_entries() {
+    let (t, log) = (Fixture::real_time().await, Log::keep());
+    let (old, edited) = (entry("report", "@yearly"), entry("report", EACH_SECOND));
+    let once_an_hour = |first: &Periodic, later: &Periodic| {
+        let (answers, calls) = ([first.clone(), later.clone()], Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&calls);
+        let service = scheduler("shop", 1, []).provider(Duration::from_secs(3_600), move || {
+            let answer = answers[counted.fetch_add(1, SeqCst).min(1)].clone();
+            async move { Ok(vec![answer]) }
+        });
+        (service, calls)
+    };
+    // The row is edited after the provider of one replica has answered, and before that of the leader does.
+    let (leads, _) = once_an_hour(&edited, &edited);
+    let leader = start(&t, leads).await;
+    until_ticks(&t, &edited, 1).await;
+    let (follows, calls) = once_an_hour(&old, &edited);
+    let follower = start(&t, follows).await;
+    eventually("the follower asks its provider", async || (calls.load(SeqCst) == 1).then_some(())).await;
+    leader.shutdown().await.unwrap();
+    until_more(&t, &edited, 2).await;
+    assert_eq!(changes(&log, "shop", &mut 0), ["+ report * * * * * *"]);
+    assert_eq!(state(&t, &edited).await.unwrap().spec, EACH_SECOND);
+    follower.shutdown().await.unwrap();
+}

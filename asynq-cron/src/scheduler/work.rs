@@ -113,8 +113,11 @@ pub(super) struct Work {
     jobs: Handle,
     /// The provider call under way: at most one.
     providing: JoinSet<Result<Vec<Periodic>, BoxError>>,
-    /// When that call is given up.
-    provided_by: Option<Instant>,
+    /// When that call began, unless it was given up.
+    asked_at: Option<Instant>,
+    /// When this scheduler began to lead, until a call of the provider that began later has ended: the leader before may have
+    /// planned a newer answer than the last one of this provider, whose entries are not planned meanwhile.
+    unconfirmed_since: Option<Instant>,
     campaign: Campaign,
     /// All entries that this scheduler knows.
     entries: HashMap<EntryId, Arc<Periodic>>,
@@ -167,7 +170,8 @@ impl Work {
             provider,
             jobs: cx.jobs().clone(),
             providing: JoinSet::new(),
-            provided_by: None,
+            asked_at: None,
+            unconfirmed_since: None,
             campaign,
             entries: fixed.into_iter().map(|entry| (entry.id().clone(), entry)).collect(),
             dynamic: None,
@@ -279,6 +283,7 @@ impl Work {
         } else {
             tracing::info!(program = %self.settings.program, "this scheduler follows");
         }
+        self.unconfirmed_since = (leads && self.provider.is_some()).then(Instant::now);
         self.timers.begin(leads, self.settings.ttl);
         self.reconcile();
     }

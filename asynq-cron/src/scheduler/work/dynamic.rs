@@ -16,7 +16,8 @@ use crate::{
     scheduler::{check, twice},
 };
 
-/// A call of the provider is given up after the time between two calls, but never earlier than this.
+/// A call of the provider is given up after the time between two calls, but never earlier than this. A new leader waits for an
+/// answer this long: less than the minute by which a tick is still on time.
 const PROVIDER_LIMIT: Duration = Duration::from_secs(30);
 
 /// The source of dynamic entries.
@@ -34,21 +35,24 @@ impl fmt::Debug for Provider {
 impl Work {
     /// Calls the provider when that is due and its last call has ended, and gives up a call that takes too long.
     pub(super) fn provide(&mut self, now: Instant) {
+        let is_long = |since: &mut Instant| now.saturating_duration_since(*since) >= PROVIDER_LIMIT;
+        if self.unconfirmed_since.take_if(is_long).is_some() {
+            self.reconcile();
+        }
+        let limit = self.provider_limit();
         let Some(provider) = &self.provider else { return };
         if self.providing.is_empty() {
             if is_due(&mut self.timers.provide, now, self.settings.sync_every) {
                 // The provider is called inside of the task, so that it panics or blocks there.
                 let provider = provider.clone();
                 self.providing.spawn_on(async move { (provider.0)().await }, &self.jobs);
-                self.provided_by = now.checked_add(self.provider_limit());
+                self.asked_at = Some(now);
             }
-        } else if self.provided_by.is_some_and(|by| by <= now) {
-            self.provided_by = None;
+        } else if self.asked_at.take_if(|at| now.saturating_duration_since(*at) >= limit).is_some() {
             self.providing.abort_all();
             let text = format!(
-                "the provider of periodic entries has not answered for {:?}: its call is given up, the known entries \
-                 stay, and it is asked again",
-                self.provider_limit()
+                "the provider of periodic entries has not answered for {limit:?}: its call is given up, the known entries \
+                 stay, and it is asked again"
             );
             self.warn_once(WarningTopic::Provider, text);
         }
@@ -58,9 +62,13 @@ impl Work {
         self.settings.sync_every.max(PROVIDER_LIMIT)
     }
 
-    /// Handles the end of a provider call.
+    /// Handles the end of a provider call. The answer to a call that began before this scheduler led is discarded: the provider is
+    /// asked again at once.
     pub(super) fn provider_ended(&mut self, ended: Result<Result<Vec<Periodic>, BoxError>, JoinError>) {
-        self.provided_by = None;
+        let asked_at = self.asked_at.take();
+        if self.unconfirmed_since.is_some_and(|since| asked_at.is_none_or(|at| at < since)) {
+            return;
+        }
         match ended {
             Ok(entries) => self.provided(entries),
             // The warning was written when the call was given up.
@@ -73,6 +81,7 @@ impl Work {
     /// a warning.
     pub(super) fn provided(&mut self, entries: Result<Vec<Periodic>, BoxError>) {
         self.campaign.begin(Instant::now());
+        let is_first_as_leader = self.unconfirmed_since.take().is_some();
         let entries = match entries {
             Ok(entries) => entries,
             Err(error) => {
@@ -80,6 +89,9 @@ impl Work {
                     WarningTopic::Provider,
                     format!("the periodic entries could not be read, the known ones stay: {error}"),
                 );
+                if is_first_as_leader {
+                    self.reconcile();
+                }
                 return;
             }
         };
@@ -113,7 +125,7 @@ impl Work {
             self.entries.remove(id);
             self.outranked.remove(id);
             // A changed entry is planned again.
-            if self.planned.remove(id) {
+            if self.planned.remove(id) || is_first_as_leader {
                 self.plan.remove(id);
                 self.to_plan.retain(|(_, entry)| entry.id() != id);
                 if !now.contains_key(id) {
@@ -124,7 +136,7 @@ impl Work {
         }
         self.entries.extend(now.iter().map(|(id, entry)| (id.clone(), Arc::clone(entry))));
         self.dynamic = Some(now);
-        if !differs {
+        if !differs && !is_first_as_leader {
             return;
         }
         self.outranked.retain(|id, _| self.entries.contains_key(id));

@@ -20,9 +20,17 @@ use super::{
 use crate::{Periodic, Schedule};
 
 impl Work {
-    /// Plans all entries of the program while this scheduler leads, and none while it does not.
+    /// Plans all entries of the program while this scheduler leads, and none while it does not. Those of the provider wait for its
+    /// first answer to the new leader.
     pub(super) fn reconcile(&mut self) {
-        let wanted: HashSet<EntryId> = if self.leads { self.entries.keys().cloned().collect() } else { HashSet::new() };
+        let waits = |id: &EntryId| {
+            let is_dynamic = self.dynamic.as_ref().is_some_and(|dynamic| dynamic.contains_key(id));
+            self.unconfirmed_since.is_some() && is_dynamic
+        };
+        let mut wanted = HashSet::new();
+        if self.leads {
+            wanted.extend(self.entries.keys().filter(|id| !waits(id)).cloned());
+        }
         for id in self.planned.difference(&wanted) {
             self.plan.remove(id);
         }

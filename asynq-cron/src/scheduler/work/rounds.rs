@@ -36,6 +36,7 @@ impl Timers {
         let now = Instant::now();
         if leads {
             self.measure = now + ttl / 3;
+            self.provide = now;
         }
         self.list = now + ttl;
     }

@@ -261,3 +261,34 @@ async fn a_further_entry_of_a_newer_version_does_not_bring_the_next_list_forward
     assert_eq!(work.timers.list, due);
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn entries_of_a_provider_wait_for_its_answer_to_the_new_leader_but_not_for_long() {
+    let (mut work, entry, running) = work("@yearly").await;
+    let hangs = || std::future::pending::<Result<Vec<Periodic>, BoxError>>();
+    work.provider = Some(Provider(Arc::new(move || Box::pin(hangs()))));
+    work.dynamic = Some(HashMap::from([(entry.id().clone(), Arc::clone(&entry))]));
+    let before = Instant::now();
+    work.begin_round();
+    assert!(work.leads && !work.providing.is_empty() && work.planned.is_empty());
+    // The answer to a call that began before the lead may be older than the plans of the leader before.
+    work.asked_at = Some(before);
+    work.provider_ended(Ok(Ok(Vec::new())));
+    assert!(work.planned.is_empty() && work.entries.contains_key(entry.id()));
+    work.provide(Instant::now() + Duration::from_secs(30));
+    assert!(work.planned.contains(entry.id()));
+    running.shutdown().await.expect("it leaves");
+}
+
+#[tokio::test]
+async fn an_error_of_the_provider_leaves_its_last_answer_to_the_new_leader() {
+    let (mut work, entry, running) = work("@yearly").await;
+    work.provider = Some(Provider(Arc::new(|| Box::pin(async { Err(BoxError::from("access denied")) }))));
+    work.dynamic = Some(HashMap::from([(entry.id().clone(), Arc::clone(&entry))]));
+    work.begin_round();
+    assert!(work.planned.is_empty());
+    let answer = soon(work.providing.join_next()).await.expect("the provider is asked");
+    work.provider_ended(answer);
+    assert!(work.planned.contains(entry.id()));
+    running.shutdown().await.expect("it leaves");
+}
