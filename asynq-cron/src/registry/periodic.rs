@@ -118,7 +118,7 @@ impl Periodic {
         let bound = task.clone().bind(Utc::now(), Client::MAX_PAYLOAD_LIMIT)?;
         check_replaces(&bound)?;
         Ok(Self {
-            id: EntryId::of_arguments(&bound.message.r#type, &bound.message.payload),
+            id: EntryId::of_arguments(&bound.message.r#type, task.arguments()),
             job: bound.message.r#type,
             queue: bound.queue,
             spec: spec.aligned(),

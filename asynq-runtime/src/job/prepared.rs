@@ -4,7 +4,10 @@ use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 
-use super::{ArgumentShape, EnqueueError, IntoSpan, IntoUntil, Job, JobOptions, Until, codec::encode_arguments};
+use super::{
+    ArgumentShape, EnqueueError, IntoSpan, IntoUntil, Job, JobOptions, Until,
+    codec::{encode_arguments, split},
+};
 use crate::{
     broker::When,
     task::{GroupName, QueueName, TaskId, UniqueUntil},
@@ -68,6 +71,14 @@ impl PreparedTask {
     /// Returns the encoded arguments.
     pub fn payload(&self) -> &[u8] {
         self.facts().and_then(|facts| facts.payload.as_ref()).map(Bytes::as_ref).unwrap_or_default()
+    }
+
+    /// Returns the arguments by which a periodic entry without a key is known: the payload, without the format byte and the
+    /// fingerprint where a job has written them. The bytes of another program's task may begin like a payload in postcard.
+    #[doc(hidden)]
+    pub fn arguments(&self) -> &[u8] {
+        let payload = self.payload();
+        self.shape().and_then(|_| split(payload)).map_or(payload, |(_, arguments)| arguments)
     }
 
     /// Returns the value of a header.
