@@ -1,7 +1,7 @@
 //! The counterpart of asynq's PeriodicTaskManager: takes entries from a function and compares them with the known ones.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt,
     sync::Arc,
     time::{Duration, Instant},
@@ -77,8 +77,8 @@ impl Work {
         }
     }
 
-    /// Takes over the provider's entries. An error keeps the known entries; an entry that is not valid is left out with
-    /// a warning.
+    /// Takes over the provider's entries. An error keeps the known entries. An entry that is not valid is left out with a warning,
+    /// and not forgotten, so that it is still paused once it is valid again.
     pub(super) fn provided(&mut self, entries: Result<Vec<Periodic>, BoxError>) {
         self.campaign.begin(Instant::now());
         let is_first_as_leader = self.unconfirmed_since.take().is_some();
@@ -97,9 +97,11 @@ impl Work {
         };
         let before = self.dynamic.take().unwrap_or_default();
         let (mut now, mut wrong) = (HashMap::<EntryId, Arc<Periodic>>::new(), Vec::new());
+        let mut refused = HashSet::new();
         for entry in entries {
             if let Err(error) = check(&entry, &self.registry) {
                 wrong.push(error.to_string());
+                refused.insert(entry.id().clone());
                 continue;
             }
             let fixed = self.entries.get(entry.id()).filter(|known| !before.contains_key(known.id()));
@@ -128,7 +130,7 @@ impl Work {
             if self.planned.remove(id) || is_first_as_leader {
                 self.plan.remove(id);
                 self.to_plan.retain(|(_, entry)| entry.id() != id);
-                if !now.contains_key(id) {
+                if !now.contains_key(id) && !refused.contains(id) {
                     tracing::info!(program = %self.settings.program, "schedule: - {}", old.job());
                     self.forget(old);
                 }
