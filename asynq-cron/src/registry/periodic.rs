@@ -132,7 +132,7 @@ impl Periodic {
     }
 
     /// Names the entry among those of its job, for example by the id of a row. An entry with a key stays the same one when its
-    /// arguments change; without a key its job and its arguments identify it.
+    /// arguments, their codec or their shape change; without a key its job and its encoded arguments identify it.
     #[must_use]
     pub fn key(self, key: &str) -> Self {
         Self { id: EntryId::of(&self.job, key), ..self }

@@ -145,7 +145,8 @@ impl EntryId {
 
     /// Returns the id of an entry without a key, made of its job and its encoded arguments, so that entries of one job for several
     /// customers need no keys. The arguments of a job in postcard are those behind the format byte and the fingerprint, with
-    /// which its payload begins. An entry whose arguments a person edits needs a key.
+    /// which its payload begins. Another codec or another shape of the arguments makes another id, so an entry with arguments that
+    /// a person edits or a deploy changes needs a key.
     pub fn of_arguments(job: &str, arguments: &[u8]) -> Self {
         let arguments = (!arguments.is_empty()).then_some([&b"arguments"[..], arguments]);
         Self::of_parts(std::iter::once(job.as_bytes()).chain(arguments.into_iter().flatten()))
