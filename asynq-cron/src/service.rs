@@ -90,6 +90,9 @@ impl SchedulerService {
     /// minutes. New entries are added, changed ones replaced, and missing ones removed and forgotten: one that
     /// goes while no scheduler leads is remembered for a month, and goes on with its last tick if it comes back. An error changes nothing.
     ///
+    /// Entries with arguments should have a [`key`](Periodic::key). One with a `HashMap` in its arguments needs it: the map writes
+    /// its keys in another order each time, so that each call would replace the entry by another one.
+    ///
     /// One call runs at a time. A call that has not returned after the longer of `every` and 30 s is dropped with a warning and
     /// changes nothing either. Ticks do not wait for it; only a scheduler that gets the lead asks for the entries before it plans
     /// them, and plans the known ones after an error or 30 s.
