@@ -75,7 +75,8 @@ impl Schedule {
     }
 
     /// Deletes the broker's state of an entry: its last tick and its history. A scheduler that still plans the entry plans it as
-    /// a new one.
+    /// a new one: with its next tick, or before that when the scheduler asks for it, which it does for one entry in each third
+    /// of a lease.
     ///
     /// # Errors
     ///

@@ -139,7 +139,7 @@ pub(super) struct Work {
     clock: BrokerClock,
     /// The clocks by which the broker answered for each queue: each master of a cluster has its own.
     clocks: HashMap<QueueName, BrokerClock>,
-    /// How often the time was measured; the queues are asked by rotation.
+    /// How often the time was measured; the queues and the entries are asked by rotation.
     measured_queues: usize,
     calls: JoinSet<Event>,
     logged: HashSet<(WarningTopic, String)>,

@@ -126,7 +126,8 @@ impl Work {
         });
     }
 
-    /// Asks for the broker's time, with the state of an entry: of each queue in turn the one whose tick was stored last.
+    /// Asks for the broker's time, with the state of an entry: of each queue in turn the one whose tick was stored last. Also asks
+    /// for each entry in turn: a program may have had it forgotten, and it could not be paused before its next tick.
     fn measure(&mut self) {
         let mut newest = self.plan.newest();
         if newest.is_empty() {
@@ -138,6 +139,17 @@ impl Work {
         }
         self.measured_queues = self.measured_queues.wrapping_add(1);
         let (entry, known) = newest.swap_remove(self.measured_queues % newest.len());
+        let planned: Vec<_> = self.planned.iter().filter(|id| self.plan.has(id)).collect();
+        let in_turn = planned.get(self.measured_queues % planned.len().max(1)).and_then(|id| self.entries.get(*id));
+        let other = in_turn.filter(|other| other.id() != entry.id()).cloned();
+        self.ask_for(entry, known);
+        if let Some(other) = other {
+            self.ask_for(other, DateTime::<Utc>::MIN_UTC);
+        }
+    }
+
+    /// Asks for the state of an entry of which the broker has stored the tick `known`.
+    fn ask_for(&mut self, entry: Arc<Periodic>, known: DateTime<Utc>) {
         let broker = Arc::clone(&self.broker);
         self.calls.spawn(async move {
             let before = Reading::now();

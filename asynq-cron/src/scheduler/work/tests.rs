@@ -292,3 +292,28 @@ async fn an_error_of_the_provider_leaves_its_last_answer_to_the_new_leader() {
     assert!(work.planned.contains(entry.id()));
     running.shutdown().await.expect("it leaves");
 }
+
+#[tokio::test]
+async fn an_entry_that_was_forgotten_is_planned_again_before_its_next_tick() {
+    let (mut work, entry, running) = work("@yearly").await;
+    work.begin_round();
+    let spec = CronSpec::parse("@yearly").expect("a spec");
+    let forgotten = Periodic::new(spec, RawTask::new("report", "forgotten")).expect("an entry").foreign();
+    let forgotten = Arc::new(forgotten);
+    work.entries.insert(forgotten.id().clone(), Arc::clone(&forgotten));
+    work.planned.insert(forgotten.id().clone());
+    let known = work.broker.plan_entry(&entry.plan(Utc::now(), 1)).await.expect("it is planned").state;
+    work.plan.set(Arc::clone(&entry), &known);
+    work.plan.set(Arc::clone(&forgotten), &state(known.last - TimeDelta::seconds(1), known.now));
+    work.to_plan.clear();
+    for _ in 0..2 {
+        let now = Instant::now();
+        work.timers.measure = now;
+        work.run_due_timers(now);
+    }
+    while let Some(event) = soon(work.calls.join_next()).await {
+        work.take(event.expect("it does not panic"));
+    }
+    assert!(work.to_plan.iter().any(|(_, entry)| entry.id() == forgotten.id()));
+    running.shutdown().await.expect("it leaves");
+}
